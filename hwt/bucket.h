@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_BUCKET_H
+#define HWT_BUCKET_H
+
+/*
+ * One bucket of the wheel: its timeouts' rounds in one dense array and their entries' ids
+ * in another, in step, in the order in which they were filed. Worker only; no atomics, no
+ * clock, no lock.
+ *
+ * Where Netty decrements every timeout's remaining rounds at each visit, a round here is a
+ * number of the bucket's own, the low 32 bits of tick / wheel length, and
+ *
+ *     remaining rounds = round - the bucket's round now        (modulo 2^32)
+ *
+ * so that a visit counts all of them down at once. `least` is the least of them: until it
+ * comes, no timeout of the bucket is touched and the bucket need not be visited at all.
+ *
+ * A timeout that is dropped or taken leaves a hole; nothing else moves, because a moved
+ * entry must be told its new index, which costs a cache miss. Holes are closed when they
+ * outnumber the timeouts, or when the arrays are full: at most a move for each removal.
+ */
+
+#include "hwt/pool.h"
+
+struct hwt_bucket {
+    uint32_t *rounds;     /* capacity of them; then as many ids */
+    uint32_t used;        /* timeouts and holes */
+    uint32_t live;        /* timeouts */
+    uint32_t capacity;
+    uint32_t least;       /* the least round */
+    uint32_t least_count; /* timeouts of that round; 0 and live: must be searched anew */
+    uint32_t cursor;      /* taking: all before have been looked at */
+};
+
+#define HWT_BUCKET_HOLE HWT_ID_NONE
+
+static inline uint32_t *hwt_bucket_ids(const struct hwt_bucket *bucket)
+{
+    return bucket->rounds + bucket->capacity;
+}
+
+/*
+ * Puts an entry at the end; `now` is the bucket's round, `round` at most 2^31 - 1 later.
+ * -ENOMEM: nothing has changed. *bytes follows the memory held.
+ */
+int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_pool *pool, struct hwt_entry *entry,
+                   uint32_t round, uint32_t now, size_t *bytes);
+
+/* Makes a hole of the place at `index`. */
+void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, size_t *bytes);
+
+/*
+ * Takes up to `max` timeouts of the round `now`, which is the least, in order, and returns
+ * how many. Once least_count is 0, hwt_bucket_settle().
+ */
+size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
+                       struct hwt_entry **batch, size_t max);
+
+/* Takes up to `max` timeouts of any round. */
+size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *pool,
+                           struct hwt_entry **batch, size_t max, size_t *bytes);
+
+/* Finds the least round, closes holes and gives memory back where that pays. */
+void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
+                       size_t *bytes);
+
+/* Whether all of the above holds. For tests and assertions. */
+bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now);
+
+#endif

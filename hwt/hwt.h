@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_HWT_H
+#define HWT_HWT_H
+
+/*
+ * hwt: a hashed wheel timer with round counts, after Netty's HashedWheelTimer.
+ *
+ * OVERVIEW
+ *
+ * A timer keeps any number of timeouts. A timeout runs its task once, in the
+ * first tick after its deadline, unless it is cancelled before; a task may re-arm
+ * its own timeout. Arming, cancelling and pushing back cost some tens of
+ * nanoseconds from any thread and take no lock: they are for heartbeats, idle
+ * limits, request time-outs and retries, of which millions stand around and few
+ * ever fire.
+ *
+ * One worker thread owns the wheel. Producers reach it through lock-free queues
+ * only. It sleeps to the tick boundary at which something can be due, and does
+ * not wake at all while nothing is pending. With HWT_NO_WORKER there is no thread:
+ * an event loop calls hwt_timer_dispatch() when hwt_timer_fd() is readable.
+ *
+ * USAGE
+ *
+ *     static void run(hwt_timeout timeout, void *arg) { puts(arg); }
+ *     static const hwt_task task = { .run = run };
+ *
+ *     hwt_timer *timer;
+ *     hwt_timeout timeout;
+ *     int r = hwt_timer_create(NULL, &timer);                  // the defaults
+ *     r = hwt_timer_new_timeout(timer, &task, "late", HWT_SEC(5), &timeout);
+ *     hwt_timeout_reschedule(timeout, HWT_SEC(10));            // 10 s from now instead
+ *     hwt_timeout_cancel(timeout);                             // or not at all
+ *     hwt_timer_destroy(timer);
+ *
+ * CONVENTIONS
+ *
+ * Durations and instants are nanoseconds in a uint64_t. An instant is a reading of
+ * the timer's clock, CLOCK_MONOTONIC unless the options say otherwise. Sums of the
+ * two saturate at HWT_NEVER, the instant that does not come.
+ *
+ * What can fail returns 0 or a count, or a negative errno value; an output
+ * parameter is called ret_..., stands last, and is left alone on failure. "Already
+ * expired" or "somebody else cancelled it" is an answer (false), not a failure.
+ *
+ * Any thread may call any function at any time, callbacks included, but where its
+ * comment says otherwise. No function is async-signal-safe. "Wait-free" means a
+ * bounded number of own steps; "lock-free" that some caller always gets on.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#if defined(__GNUC__)
+#define HWT_PUBLIC __attribute__((visibility("default")))
+#else
+#define HWT_PUBLIC
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Nanoseconds in n microseconds, milliseconds, seconds, minutes. */
+#define HWT_US(n) ((uint64_t)(n) * UINT64_C(1000))
+#define HWT_MS(n) ((uint64_t)(n) * UINT64_C(1000000))
+#define HWT_SEC(n) ((uint64_t)(n) * UINT64_C(1000000000))
+#define HWT_MIN(n) ((uint64_t)(n) * UINT64_C(60000000000))
+
+/* As a delay or a deadline: never fires, and is pending until it is cancelled. */
+#define HWT_NEVER UINT64_MAX
+
+typedef struct hwt_timer hwt_timer;
+
+/*
+ * A handle on one timeout: copied freely, owns nothing, is never released. Until
+ * its timer is destroyed it may be passed to every handle function, however long
+ * ago the timeout ended. A zero-initialised handle is valid and never pending.
+ */
+typedef struct hwt_timeout {
+    struct hwt_entry *entry;
+    uint64_t generation;
+} hwt_timeout;
+
+/*
+ * What a timeout does. Kept by reference until the timeout has ended; usually
+ * static const. Both are called on the worker thread, on the executor if there is
+ * one, or in hwt_timer_advance() and its like; runs of one timeout and its
+ * `cancelled` never overlap. `cancelled` tells that the timeout will never run
+ * (again): it is called once, within a tick of the hwt_timeout_cancel() that
+ * returned true, or by hwt_timer_stop().
+ */
+typedef struct hwt_task {
+    void (*run)(hwt_timeout timeout, void *arg);
+    void (*cancelled)(hwt_timeout timeout, void *arg); /* may be NULL */
+} hwt_task;
+
+/*
+ * Runs work(work_arg) on another thread, soon and once, and returns 0; or returns
+ * anything else and does not: the worker then runs it itself. What was accepted must
+ * be run: hwt_timer_stop() waits for it. Called by the worker thread only.
+ */
+typedef int (*hwt_executor)(void *executor_data, void (*work)(void *), void *work_arg);
+
+/* Returns nanoseconds, never less than before. Called by any thread. */
+typedef uint64_t (*hwt_clock)(void *clock_data);
+
+/* hwt_options.flags: start no thread; the caller drives the timer, see below. */
+#define HWT_NO_WORKER UINT32_C(1)
+
+typedef struct hwt_options {
+    size_t size;              /* set by HWT_OPTIONS_INIT */
+    uint64_t tick_duration;   /* at least HWT_US(1); default HWT_MS(100) */
+    uint32_t ticks_per_wheel; /* 1 to 2^30, rounded up to a power of two; default 512 */
+    uint32_t flags;           /* HWT_NO_WORKER or 0 */
+    uint64_t max_pending;     /* more than so many pending: -ENOBUFS; default 0: no limit */
+    hwt_executor executor;    /* default NULL: the worker runs tasks itself */
+    void *executor_data;
+    hwt_clock clock; /* only with HWT_NO_WORKER; default NULL: clock_id */
+    void *clock_data;
+    int clock_id;            /* CLOCK_MONOTONIC (default) or CLOCK_BOOTTIME (counts suspend) */
+    int worker_cpu;          /* the one processor the worker runs on; default -1: any */
+    const char *worker_name; /* copied, 15 bytes used; default "hwt-worker" */
+} hwt_options;
+
+#define HWT_OPTIONS_INIT                                                                           \
+    {                                                                                              \
+        sizeof(hwt_options), HWT_MS(100), 512, 0, 0, NULL, NULL, NULL, NULL, CLOCK_MONOTONIC, -1,  \
+            "hwt-worker"                                                                           \
+    }
+
+typedef enum hwt_state {
+    HWT_PENDING,   /* waits for its deadline, or re-armed by the task that still runs */
+    HWT_EXPIRED,   /* its task has begun or ended */
+    HWT_CANCELLED, /* it will never run */
+    HWT_GONE       /* ended, and its memory serves another timeout now */
+} hwt_state;
+
+/*
+ * ---- The timer ----
+ *
+ * -EINVAL below also stands for a NULL timer.
+ */
+
+/*
+ * Makes a timer; NULL options are the defaults. Time starts here: ticks are counted
+ * from this instant. No thread is started yet.
+ *
+ * -EINVAL: an option out of its range; unknown flags; tick_duration times the wheel
+ *   over INT64_MAX; a clock function without HWT_NO_WORKER; a size below the first
+ *   release's, or bytes that are not zero past those this build knows
+ * -ENOMEM; -EMFILE, -ENFILE: no descriptor for the worker to sleep on
+ */
+HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer);
+
+/*
+ * Starts the worker now rather than with the first timeout. 0 where it runs already
+ * and under HWT_NO_WORKER. May block on other callers that start it.
+ *
+ * -EINVAL (also: worker_cpu cannot be had); -EAGAIN: no thread could be started, try
+ * again later; -ESHUTDOWN: after stop
+ */
+HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
+
+/*
+ * Stops the timer for good, and returns how many timeouts it left unprocessed, after
+ * every task that began has returned, on the executor too. `unprocessed`, if any, is
+ * called once for each of them, on this thread, with the nanoseconds that remained
+ * (0: it was due); without one, the timeout's `cancelled` is called in its place. From
+ * then on, nothing is accepted, nothing runs, and handles may still be asked.
+ * Blocks. A second stop waits for the first and returns 0.
+ *
+ * -EINVAL; -EDEADLK: called from a task, `cancelled` or `unprocessed` of this timer
+ */
+HWT_PUBLIC int64_t hwt_timer_stop(hwt_timer *timer,
+                                  void (*unprocessed)(const hwt_task *task, void *arg,
+                                                      uint64_t remaining, void *data),
+                                  void *data);
+
+/*
+ * Stops the timer if that has not been done, without a visitor, and frees it. No other
+ * call may be under way or follow, on handles neither. NULL is fine. Not from a task
+ * of this timer: there it does nothing. In the child of a fork() it calls nothing back.
+ */
+HWT_PUBLIC void hwt_timer_destroy(hwt_timer *timer);
+
+/* How many timeouts are pending. Exact while no other call is under way. Wait-free. */
+HWT_PUBLIC uint64_t hwt_timer_pending(const hwt_timer *timer);
+
+/* The timer's clock. 0 for NULL. Wait-free. */
+HWT_PUBLIC uint64_t hwt_timer_now(const hwt_timer *timer);
+
+/*
+ * ---- Timeouts ----
+ */
+
+/*
+ * Arms a timeout that runs task->run in the first tick after now + delay, never
+ * before. Delay 0 is the next tick. ret_timeout may be NULL. Takes no lock; makes no
+ * system call but to wake a parked worker or to grow the pool. The first timeout
+ * starts the worker. Lock-free.
+ *
+ * Timeouts of one tick start in the order in which one thread added them.
+ *
+ * -EINVAL: no task or no run; -ENOMEM; -ENOBUFS: max_pending is reached; -EAGAIN: no
+ * thread could be started; -ESHUTDOWN: after stop
+ */
+HWT_PUBLIC int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg,
+                                     uint64_t delay, hwt_timeout *ret_timeout);
+
+/* The same with an instant, past or to come; reads no clock. */
+HWT_PUBLIC int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg,
+                                        uint64_t deadline, hwt_timeout *ret_timeout);
+
+/*
+ * True for exactly one caller, and only if what was pending will never run. With
+ * either answer the task does not start again once this has returned: one that is
+ * running at that moment can no longer re-arm itself, and if it had done so already,
+ * that is what was cancelled. The timeout's memory comes back, and its `cancelled` is
+ * called, within one tick. Lock-free; does not wait.
+ */
+HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
+
+/*
+ * The same, and when it returns the task is not running on any other thread either:
+ * its arg may be freed. From inside the task itself it does not wait. Blocks as long
+ * as the task runs.
+ *
+ * Do not wait in a circle; nothing detects it:
+ *
+ *     task A, executor thread 1          task B, executor thread 2
+ *     hwt_timeout_cancel_sync(B)
+ *                                        hwt_timeout_cancel_sync(A)
+ *     waits for B to return              waits for A to return
+ *
+ * nor hold a lock across it that the task takes.
+ */
+HWT_PUBLIC bool hwt_timeout_cancel_sync(hwt_timeout timeout);
+
+/*
+ * Moves a pending timeout to now + delay and keeps its handle. To a later instant it
+ * is wait-free and writes nothing but the timeout itself and a counter of the calling
+ * thread's lane. Inside the timeout's own task it re-arms it, without an allocation
+ * and outside max_pending; that takes effect when the task returns. Of two that
+ * overlap, either may be the last.
+ *
+ * False: it was not pending any more; inside its own task: this run is its end.
+ */
+HWT_PUBLIC bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay);
+
+/* The same with an instant; reads no clock. */
+HWT_PUBLIC bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline);
+
+/*
+ * Inside the timeout's own task: re-arms it for its last deadline + period, without
+ * drift. Periods already missed are skipped, never run in a burst. False elsewhere,
+ * for a period of 0, and where hwt_timeout_reschedule() would be false.
+ */
+HWT_PUBLIC bool hwt_timeout_repeat(hwt_timeout timeout, uint64_t period);
+
+/* Wait-free. Old by the time it is read, as every such answer. */
+HWT_PUBLIC hwt_state hwt_timeout_state(hwt_timeout timeout);
+
+/* Nanoseconds to its deadline; 0: due or not pending; HWT_NEVER: never. Wait-free. */
+HWT_PUBLIC uint64_t hwt_timeout_remaining(hwt_timeout timeout);
+
+/*
+ * ---- Without a worker (HWT_NO_WORKER) ----
+ *
+ * One thread at a time calls the functions of this group; any thread adds, cancels and
+ * reschedules meanwhile. Called from a task, or with a NULL timer, or with one that
+ * has a worker or was stopped, they do nothing.
+ */
+
+/*
+ * Runs what is due by `now` and returns how many tasks it started (or handed to the
+ * executor). Costs in proportion to the timeouts that are due or were added or
+ * cancelled since, never to the ticks gone by.
+ */
+HWT_PUBLIC uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now);
+
+/* The same, by the timer's own clock. */
+HWT_PUBLIC uint64_t hwt_timer_dispatch(hwt_timer *timer);
+
+/*
+ * The instant of the next tick at which something is due or must be moved (a timeout
+ * that was pushed back is moved when its old tick comes); HWT_NEVER: none. Files what
+ * was added and discards what was cancelled, whose `cancelled` is called here.
+ */
+HWT_PUBLIC uint64_t hwt_timer_next_tick(hwt_timer *timer);
+
+/*
+ * A descriptor for poll, epoll and their like: readable when hwt_timer_dispatch() has
+ * work. Only to be watched; it belongs to the timer, is the same at each call, and
+ * closed by hwt_timer_destroy(). With a clock function it goes by the distance to
+ * the next tick at the last call of this group.
+ *
+ * -EINVAL (also: the timer has a worker); -EMFILE, -ENFILE, -ENOMEM; -ESHUTDOWN
+ */
+HWT_PUBLIC int hwt_timer_fd(hwt_timer *timer);
+
+/*
+ * ---- Seeing inside ----
+ */
+
+typedef struct hwt_stats {
+    size_t size;           /* set by HWT_STATS_INIT */
+    uint64_t pending;      /* as hwt_timer_pending() */
+    uint64_t added;        /* timeouts accepted */
+    uint64_t expired;      /* runs begun, those of re-armed timeouts included */
+    uint64_t cancelled;    /* cancels that returned true */
+    uint64_t unprocessed;  /* left over by hwt_timer_stop() */
+    uint64_t rescheduled;  /* reschedules and repeats that returned true */
+    uint64_t rejected;     /* timeouts refused with -ENOBUFS, -ENOMEM or -EAGAIN */
+    uint64_t wakeups;      /* times the worker came out of a sleep */
+    uint64_t memory;       /* bytes held, all included */
+    uint64_t lateness_max; /* ns from deadline to start of task */
+    uint64_t lateness[64]; /* [i]: runs late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
+} hwt_stats;
+
+#define HWT_STATS_INIT                                                                             \
+    {                                                                                              \
+        sizeof(hwt_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }                                     \
+    }
+
+/*
+ * Reads the counters; they are exact while no other call is under way and the worker
+ * sleeps. ret_stats->size says how much the caller knows; what this build does not know
+ * is zeroed. Wait-free. -EINVAL: NULL, or a size below the first release's.
+ */
+HWT_PUBLIC int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats);
+
+/* "major.minor.patch" of the library that is linked in. */
+HWT_PUBLIC const char *hwt_version(void);
+
+/*
+ * NOTES
+ *
+ * Tick T covers the deadlines from start + T * tick_duration up to the next tick, and is
+ * handled once now >= start + (T + 1) * tick_duration: a task starts after its
+ * deadline by at most one tick, plus what the scheduler and slow tasks before it add.
+ *
+ * A slow task delays the others when there is no executor. hwt_timer_stop() and
+ * destroy() wait for it.
+ *
+ * The worker blocks all signals. After fork() the child has no worker, and may only
+ * destroy the timer.
+ */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

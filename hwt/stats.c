@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Counters and the lateness histogram. See stats.h. */
+
+#include "hwt/stats.h"
+
+#include <string.h>
+
+#include "hwt/timer.h"
+
+#define SIZE_OF_FIRST_RELEASE                                                                      \
+    (offsetof(hwt_stats, lateness) + sizeof(((hwt_stats *)NULL)->lateness))
+
+static uint64_t read_counter(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit(counter, memory_order_acquire);
+}
+
+void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness)
+{
+    unsigned power = 63 - (unsigned)__builtin_clzll(lateness | 1);
+    hwt_count(&stats->expired);
+    hwt_count(&stats->lateness[power]);
+    uint64_t max = atomic_load_explicit(&stats->lateness_max, memory_order_relaxed);
+    while (lateness > max &&
+           !atomic_compare_exchange_weak_explicit(&stats->lateness_max, &max, lateness,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+/* The lanes' counters. What ends a timeout is read before what begins one. */
+static void read_lanes(const hwt_timer *timer, hwt_stats *stats)
+{
+    for (uint32_t i = 0; i <= timer->lane_mask; i++)
+        stats->cancelled += read_counter(&timer->lanes[i].cancelled);
+    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
+        stats->added += read_counter(&timer->lanes[i].added);
+        stats->rejected += read_counter(&timer->lanes[i].rejected);
+        stats->rescheduled += read_counter(&timer->lanes[i].rescheduled);
+    }
+}
+
+static void read_pending(const hwt_timer *timer, hwt_stats *stats)
+{
+    const struct hwt_run_stats *runs = &timer->run_stats;
+    stats->expired = read_counter(&runs->expired);
+    stats->unprocessed = read_counter(&runs->unprocessed);
+    read_lanes(timer, stats);
+    uint64_t begun = stats->added + read_counter(&runs->rearmed);
+    uint64_t ended = stats->expired + stats->cancelled + stats->unprocessed;
+    stats->pending = begun > ended ? begun - ended : 0;
+}
+
+uint64_t hwt_timer_pending(const hwt_timer *timer)
+{
+    hwt_stats stats = HWT_STATS_INIT;
+    if (!timer)
+        return 0;
+    read_pending(timer, &stats);
+    return stats.pending;
+}
+
+int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
+{
+    if (!timer || !ret_stats || ret_stats->size < SIZE_OF_FIRST_RELEASE)
+        return -EINVAL;
+    const struct hwt_run_stats *runs = &timer->run_stats;
+    hwt_stats stats = HWT_STATS_INIT;
+    read_pending(timer, &stats);
+    stats.wakeups = read_counter(&runs->wakeups);
+    stats.memory = read_counter(&timer->pool.bytes) + read_counter(&runs->wheel_bytes) +
+                   sizeof(*timer) +
+                   (timer->lane_mask + 1) * (sizeof(struct hwt_lane) + sizeof(struct hwt_recycled)) +
+                   sizeof(struct hwt_lane);
+    stats.lateness_max = read_counter(&runs->lateness_max);
+    for (unsigned i = 0; i < 64; i++)
+        stats.lateness[i] = read_counter(&runs->lateness[i]);
+
+    size_t size = ret_stats->size;
+    stats.size = size;
+    if (size > sizeof(stats))
+        memset((char *)ret_stats + sizeof(stats), 0, size - sizeof(stats));
+    memcpy(ret_stats, &stats, size < sizeof(stats) ? size : sizeof(stats));
+    return 0;
+}

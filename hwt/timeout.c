@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Handle functions, and the state word of a timeout.
+ *
+ *                         .------------- re-armed: the task has returned -------------.
+ *                         v                                                           |
+ *     new_timeout --> QUEUED --> ARMED --> [SUBMITTED, with an executor] --> RUNNING --+--> EXPIRED
+ *                       | ^        |            |                              |
+ *                       | '--------|---- moved earlier (its link was free)     | cancelled after
+ *                       v          v            v                              v it re-armed
+ *                       '---------------------- CANCELLED --------------------'
+ *
+ * then the entry goes back to the pool, keeping its state word: an old handle still reads how
+ * it ended, until the next use of the entry raises the generation.
+ *
+ * GROUND RULES
+ *
+ * state     Changed by compare-exchange only, by anyone who finds his generation and phase
+ *           in it; but for the adder, who stores it while the entry is his alone. An entry that
+ *           is not pending has no phase in which a handle function changes anything but
+ *           BARRED and WAITED of a running one. Acquire on every load that decides, release on
+ *           every exchange: what was written before a transition (deadline, task, arg, slot) is
+ *           seen by who acts on it.
+ *
+ * link      QUEUED: of the pending queue, from before the push until the worker has drained it.
+ *           ARMED, SUBMITTED, RUNNING: free. Who takes a timeout from ARMED to CANCELLED or to
+ *           QUEUED has thereby got the link, and must push: on the cancelled or the pending
+ *           queue. Who takes it from QUEUED to CANCELLED has not: the worker finds it when it
+ *           drains it. From SUBMITTED: nor has he, it is the executor's. So it is on one queue
+ *           at most, and on its way to one after every transition that needs the worker.
+ *
+ * task, arg Written by the adder before the push; read by the worker, and who runs.
+ *
+ * slot,     The worker's, from drained until ended. Between the push-to-be of another thread
+ * index     and its arrival the entry may be in no bucket: HWT_SLOT_TRANSIT, counted, so that
+ *           stop knows to wait for it.
+ *
+ * deadline  Written by the adder; by the timeout's own task when it re-arms, before REARMED
+ *           shows it; else by the one thread that has set MOVING. The worker compares it
+ *           with what it filed by:
+ *
+ *             MOVED is set with the end of each move, and cleared by the worker (or the thread
+ *             an executor runs it on) before it reads the deadline. So an exchange to RUNNING
+ *             from a state without MOVING and MOVED proves that no move has ended since the
+ *             deadline was read: there is no early start, and no ABA, for only the reader
+ *             clears MOVED.
+ *
+ *             Of two overlapping moves the second returns true and changes nothing: as if it
+ *             had come just before the first. Hence a move never waits.
+ *
+ *             An entry does not return to the pool while MOVING is set, so a move that was
+ *             overtaken by cancel and discard still writes into its own timeout: the worker
+ *             leaves it ABANDONED, and the mover pushes it once more when it is done.
+ *
+ * An ARMED timeout is filed at or before the tick of its deadline, or somebody MOVING will see
+ * to that: a move to later need not tell the worker, who finds the timeout not due when the
+ * old tick comes, and files it anew. A move to earlier takes it to QUEUED and pushes it; the
+ * worker first makes a hole of its old place. While QUEUED it needs no push: the worker reads
+ * the deadline when it drains it, and if it did so too early, MOVED or a changed state makes
+ * its exchange to ARMED fail.
+ */
+
+#include "hwt/timeout.h"
+
+#include "hwt/task.h"
+
+/* So many pushes on a lane wake the worker, that a backlog does not wait for the next tick. */
+#define BACKLOG 4096
+
+static bool same(uint64_t state, hwt_timeout timeout)
+{
+    return state >> HWT_GENERATION_SHIFT == timeout.generation;
+}
+
+static uint64_t load(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->state, memory_order_acquire);
+}
+
+static bool exchange(struct hwt_entry *entry, uint64_t *seen, uint64_t state)
+{
+    return atomic_compare_exchange_strong_explicit(&entry->state, seen, state,
+                                                   memory_order_acq_rel, memory_order_acquire);
+}
+
+/* Relaxed, here and below: ordered by the state word. */
+static uint64_t deadline_of(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->deadline, memory_order_relaxed);
+}
+
+static void set_deadline(struct hwt_entry *entry, uint64_t deadline)
+{
+    atomic_store_explicit(&entry->deadline, deadline, memory_order_relaxed);
+}
+
+/* Something that was pushed, or is still queued, is due at `deadline`. */
+static void announce(hwt_timer *timer, uint64_t deadline)
+{
+    /* Seq_cst: step 2 of clock.h. */
+    if (deadline < atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst))
+        hwt_gate_wake(timer);
+}
+
+/* Something was cancelled, the n-th of its lane. */
+static void announce_cancelled(hwt_timer *timer, uint64_t n)
+{
+    uint64_t wake_before =
+        atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst); /* step 2 */
+    if (wake_before > HWT_GATE_SHORT || n % BACKLOG == 0)
+        hwt_gate_wake(timer);
+}
+
+static void push_pending(hwt_timer *timer, struct hwt_entry *entry, uint64_t deadline)
+{
+    hwt_lane_push_pending(hwt_lane_own(timer), entry);
+    announce(timer, deadline);
+}
+
+/* ---- new timeouts ---- */
+
+/*
+ * A timeout that was pushed while the timer was being stopped. If stop has not found it, it
+ * was never accepted: stop set `stopping` before it collected, the adder pushed before he
+ * read it, so one of the two sees the other, and the exchange says who ends it.
+ */
+static bool withdraw(struct hwt_entry *entry, uint64_t state)
+{
+    return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_NEW));
+}
+
+static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry,
+                          hwt_timeout *ret_timeout)
+{
+    uint64_t generation =
+        (atomic_load_explicit(&entry->state, memory_order_relaxed) >> HWT_GENERATION_SHIFT) + 1;
+    uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_QUEUED;
+    uint64_t deadline = deadline_of(entry);
+
+    atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
+    /* Relaxed: the push publishes it to the worker, and the caller his handle. */
+    atomic_store_explicit(&entry->state, state, memory_order_relaxed);
+    uint64_t n = atomic_fetch_add_explicit(&lane->added, 1, memory_order_relaxed);
+    hwt_lane_push_pending(lane, entry);
+
+    /* Seq_cst: after the push. */
+    if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst) && withdraw(entry, state)) {
+        atomic_fetch_sub_explicit(&lane->added, 1, memory_order_relaxed);
+        return -ESHUTDOWN;
+    }
+    announce(timer, deadline);
+    if (n % BACKLOG == BACKLOG - 1)
+        hwt_gate_wake(timer);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ entry, generation };
+    return 0;
+}
+
+static int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                       hwt_timeout *ret_timeout)
+{
+    struct hwt_lane *lane = hwt_lane_own(timer);
+    int r;
+    if (!atomic_load_explicit(&timer->started, memory_order_acquire)) {
+        r = hwt_timer_start(timer);
+        if (r < 0)
+            goto rejected;
+    }
+    r = -ENOBUFS;
+    if (!hwt_timer_reserve(timer))
+        goto rejected;
+    struct hwt_entry *entry = hwt_pool_take(timer, lane);
+    r = -ENOMEM;
+    if (!entry)
+        goto release;
+    entry->task = task;
+    entry->arg = arg;
+    set_deadline(entry, deadline);
+    r = accept_timeout(timer, lane, entry, ret_timeout);
+    if (r == 0)
+        return 0;
+release:
+    hwt_timer_release(timer);
+rejected:
+    if (r != -ESHUTDOWN)
+        hwt_count(&lane->rejected);
+    return r;
+}
+
+static int check_new(hwt_timer *timer, const hwt_task *task)
+{
+    if (!timer || !task || !task->run)
+        return -EINVAL;
+    /* Relaxed: only the early answer; accept_timeout() looks again. */
+    return atomic_load_explicit(&timer->stopping, memory_order_relaxed) ? -ESHUTDOWN : 0;
+}
+
+int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                             hwt_timeout *ret_timeout)
+{
+    int r = check_new(timer, task);
+    return r < 0 ? r : new_timeout(timer, task, arg, deadline, ret_timeout);
+}
+
+int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
+                          hwt_timeout *ret_timeout)
+{
+    int r = check_new(timer, task);
+    return r < 0 ? r
+                 : new_timeout(timer, task, arg, hwt_clock_after(timer, delay), ret_timeout);
+}
+
+/* ---- cancelling ---- */
+
+/* The state a cancel leaves, or `state` itself where there is nothing to cancel. */
+static uint64_t cancelled_state(uint64_t state)
+{
+    if (hwt_phase(state) == HWT_PHASE_RUNNING)
+        return state | HWT_BARRED;
+    return hwt_state_pending(state) ? hwt_with_phase(state, HWT_PHASE_CANCELLED) : state;
+}
+
+bool hwt_timeout_cancel(hwt_timeout timeout)
+{
+    struct hwt_entry *entry = timeout.entry;
+    if (!entry)
+        return false;
+    uint64_t state = load(entry);
+    uint64_t next;
+    do {
+        next = cancelled_state(state);
+        if (!same(state, timeout) || next == state)
+            return false;
+    } while (!exchange(entry, &state, next));
+    if (!hwt_state_pending(state))
+        return false;
+
+    hwt_timer *timer = hwt_timer_of(entry);
+    struct hwt_lane *lane = hwt_lane_own(timer);
+    uint64_t n = atomic_fetch_add_explicit(&lane->cancelled, 1, memory_order_release);
+    hwt_timer_release(timer);
+    if (hwt_phase(state) == HWT_PHASE_ARMED)
+        hwt_lane_push_cancelled(lane, entry);
+    if (hwt_phase(state) == HWT_PHASE_ARMED || hwt_phase(state) == HWT_PHASE_QUEUED)
+        announce_cancelled(timer, n);
+    return true;
+}
+
+bool hwt_timeout_cancel_sync(hwt_timeout timeout)
+{
+    bool was_pending = hwt_timeout_cancel(timeout);
+    struct hwt_entry *entry = timeout.entry;
+    if (!entry || hwt_own_task(timeout))
+        return was_pending;
+
+    uint64_t state = load(entry);
+    while (same(state, timeout) && hwt_phase(state) == HWT_PHASE_RUNNING) {
+        if (state & HWT_WAITED || exchange(entry, &state, state | HWT_WAITED)) {
+            hwt_task_wait(hwt_timer_of(entry), timeout);
+            break;
+        }
+    }
+    return was_pending;
+}
+
+bool hwt_timeout_discardable(hwt_timer *timer, struct hwt_entry *entry)
+{
+    uint64_t state = load(entry);
+    if (!(state & HWT_MOVING))
+        return true;
+    /* Before the exchange: after it, the mover pushes it and the worker finds it. */
+    hwt_worker_enter_transit(timer, entry);
+    while (state & HWT_MOVING) {
+        if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_ABANDONED)))
+            return false;
+    }
+    hwt_worker_leave_transit(timer, entry);
+    return true;
+}
+
+bool hwt_timeout_abandon(struct hwt_entry *entry)
+{
+    uint64_t state = load(entry);
+    while (hwt_state_pending(state)) {
+        if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+            return true;
+    }
+    return false;
+}
+
+/* ---- moving ---- */
+
+enum move { MOVE_REFUSED, MOVE_OVERLAPS, MOVE_BEGUN };
+
+static enum move begin_move(hwt_timeout timeout)
+{
+    uint64_t state = load(timeout.entry);
+    uint64_t first = state;
+    do {
+        if (!same(state, timeout) || !hwt_state_pending(state))
+            return MOVE_REFUSED;
+        /* Another one goes on, or has ended since the first look. */
+        if (state & HWT_MOVING || (state & ~first & HWT_MOVED))
+            return MOVE_OVERLAPS;
+    } while (!exchange(timeout.entry, &state, state | HWT_MOVING));
+    return MOVE_BEGUN;
+}
+
+static void end_move(hwt_timer *timer, struct hwt_entry *entry, uint64_t deadline, bool earlier)
+{
+    uint64_t state = load(entry);
+    uint64_t next;
+    do {
+        next = (state & ~(uint64_t)HWT_MOVING) | HWT_MOVED;
+        if (hwt_phase(state) == HWT_PHASE_ABANDONED)
+            next = hwt_with_phase(next, HWT_PHASE_CANCELLED);
+        else if (hwt_phase(state) == HWT_PHASE_ARMED && earlier)
+            next = hwt_with_phase(next, HWT_PHASE_QUEUED);
+    } while (!exchange(entry, &state, next));
+
+    if (hwt_phase(state) == HWT_PHASE_ABANDONED) {
+        hwt_lane_push_cancelled(hwt_lane_own(timer), entry);
+        announce_cancelled(timer, 0);
+    } else if (hwt_phase(state) == HWT_PHASE_ARMED && earlier) {
+        push_pending(timer, entry, deadline);
+    } else if (hwt_phase(state) == HWT_PHASE_QUEUED && earlier) {
+        announce(timer, deadline);
+    }
+}
+
+/* In its own task, not re-armed yet: the deadline is this thread's to write. */
+static bool rearm(hwt_timer *timer, hwt_timeout timeout, uint64_t deadline)
+{
+    struct hwt_entry *entry = timeout.entry;
+    uint64_t state = load(entry);
+    set_deadline(entry, deadline);
+    hwt_timer_reserve_beyond(timer);
+    atomic_fetch_add_explicit(&timer->run_stats.rearmed, 1, memory_order_relaxed);
+    do {
+        if (state & HWT_BARRED) {
+            hwt_timer_release(timer);
+            atomic_fetch_sub_explicit(&timer->run_stats.rearmed, 1, memory_order_relaxed);
+            return false;
+        }
+    } while (!exchange(entry, &state, state | HWT_REARMED));
+    return true;
+}
+
+static bool runs_unarmed(hwt_timeout timeout)
+{
+    uint64_t state = load(timeout.entry);
+    return same(state, timeout) && hwt_phase(state) == HWT_PHASE_RUNNING &&
+           !(state & HWT_REARMED) && hwt_own_task(timeout);
+}
+
+bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
+{
+    struct hwt_entry *entry = timeout.entry;
+    if (!entry)
+        return false;
+    hwt_timer *timer = hwt_timer_of(entry);
+    if (runs_unarmed(timeout)) {
+        if (!rearm(timer, timeout, deadline))
+            return false;
+    } else {
+        enum move move = begin_move(timeout);
+        if (move == MOVE_REFUSED)
+            return false;
+        if (move == MOVE_BEGUN) {
+            bool earlier = deadline < deadline_of(entry);
+            set_deadline(entry, deadline);
+            end_move(timer, entry, deadline, earlier);
+        }
+    }
+    hwt_count(&hwt_lane_own(timer)->rescheduled);
+    return true;
+}
+
+bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay)
+{
+    if (!timeout.entry)
+        return false;
+    return hwt_timeout_reschedule_at(timeout, hwt_clock_after(hwt_timer_of(timeout.entry), delay));
+}
+
+bool hwt_timeout_repeat(hwt_timeout timeout, uint64_t period)
+{
+    const struct hwt_frame *frame = hwt_own_task(timeout);
+    if (!frame || period == 0)
+        return false;
+    uint64_t now = hwt_worker_now(frame->timer);
+    uint64_t deadline = hwt_saturating_add(frame->deadline, period);
+    if (deadline <= now)
+        deadline = hwt_saturating_add(now, period - (now - frame->deadline) % period);
+    return hwt_timeout_reschedule_at(timeout, deadline);
+}
+
+/* ---- asking ---- */
+
+hwt_state hwt_timeout_state(hwt_timeout timeout)
+{
+    if (!timeout.entry)
+        return HWT_GONE;
+    uint64_t state = load(timeout.entry);
+    if (!same(state, timeout) || hwt_phase(state) == HWT_PHASE_NEW)
+        return HWT_GONE;
+    if (hwt_state_pending(state))
+        return HWT_PENDING;
+    if (hwt_phase(state) == HWT_PHASE_EXPIRED ||
+        (hwt_phase(state) == HWT_PHASE_RUNNING && !(state & HWT_REARMED)))
+        return HWT_EXPIRED;
+    return HWT_CANCELLED;
+}
+
+uint64_t hwt_timeout_remaining(hwt_timeout timeout)
+{
+    if (hwt_timeout_state(timeout) != HWT_PENDING)
+        return 0;
+    /* Acquire: the state read next is not older than this deadline. */
+    uint64_t deadline = atomic_load_explicit(&timeout.entry->deadline, memory_order_acquire);
+    if (hwt_timeout_state(timeout) != HWT_PENDING)
+        return 0;
+    if (deadline == HWT_NEVER)
+        return HWT_NEVER;
+    uint64_t now = hwt_timer_now(hwt_timer_of(timeout.entry));
+    return deadline > now ? deadline - now : 0;
+}
+
+/* ---- the worker's and the runners' transitions ---- */
+
+uint64_t hwt_timeout_note(struct hwt_entry *entry)
+{
+    uint64_t state = load(entry);
+    while (state & HWT_MOVED) {
+        uint64_t noted = state & ~(uint64_t)HWT_MOVED;
+        if (exchange(entry, &state, noted))
+            return noted;
+    }
+    return state;
+}
+
+bool hwt_timeout_arm(struct hwt_entry *entry, uint64_t state)
+{
+    return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_ARMED));
+}
+
+bool hwt_timeout_disarm(struct hwt_entry *entry)
+{
+    uint64_t state = load(entry);
+    while (hwt_phase(state) == HWT_PHASE_ARMED) {
+        if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_QUEUED)))
+            return true;
+    }
+    return false;
+}
+
+enum hwt_begun hwt_timeout_begin(struct hwt_entry *entry, uint64_t horizon, unsigned phase)
+{
+    for (;;) {
+        uint64_t state = hwt_timeout_note(entry);
+        if (hwt_phase(state) != HWT_PHASE_ARMED)
+            return HWT_ELSEWHERE;
+        if (state & HWT_MOVING)
+            return HWT_HELD;
+        if (deadline_of(entry) >= horizon)
+            return HWT_NOT_DUE;
+        if (exchange(entry, &state, hwt_with_phase(state, phase)))
+            return HWT_BEGUN;
+    }
+}
+
+enum hwt_begun hwt_timeout_begin_submitted(struct hwt_entry *entry, uint64_t now)
+{
+    for (;;) {
+        uint64_t state = hwt_timeout_note(entry);
+        if (hwt_phase(state) != HWT_PHASE_SUBMITTED)
+            return HWT_DEAD;
+        if (state & HWT_MOVING)
+            return HWT_HELD;
+        if (deadline_of(entry) > now)
+            return HWT_NOT_DUE;
+        if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_RUNNING)))
+            return HWT_BEGUN;
+    }
+}
+
+bool hwt_timeout_requeue(hwt_timer *timer, struct hwt_entry *entry)
+{
+    uint64_t state = load(entry);
+    do {
+        if (hwt_phase(state) != HWT_PHASE_SUBMITTED)
+            return false;
+    } while (!exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_QUEUED)));
+    push_pending(timer, entry, deadline_of(entry));
+    return true;
+}
+
+static uint64_t finished_state(uint64_t state)
+{
+    uint64_t ended = state & ~(uint64_t)(HWT_REARMED | HWT_BARRED | HWT_WAITED);
+    if (!(state & HWT_REARMED))
+        return hwt_with_phase(ended, HWT_PHASE_EXPIRED);
+    return hwt_with_phase(ended, state & HWT_BARRED ? HWT_PHASE_CANCELLED : HWT_PHASE_QUEUED);
+}
+
+enum hwt_finished hwt_timeout_finish(hwt_timer *timer, struct hwt_entry *entry)
+{
+    uint64_t state = load(entry);
+    while (!exchange(entry, &state, finished_state(state)))
+        ;
+    if (state & HWT_WAITED)
+        hwt_task_returned(timer);
+    if (!(state & HWT_REARMED))
+        return HWT_ENDED;
+    if (state & HWT_BARRED)
+        return HWT_DROPPED;
+    push_pending(timer, entry, deadline_of(entry));
+    return HWT_AGAIN;
+}

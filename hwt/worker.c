@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The worker's loop: wait for a tick, drain, expire, cancelled.
+ *
+ * A pass works on a snapshot of the pending queues. It files at most 100000 timeouts at a
+ * time and looks at the cancelled ones between; the ticks that are over are handled when the
+ * whole snapshot is filed, so that what was added before the pass runs in the order of its
+ * ticks, however much it is. What was added since is the next pass's.
+ */
+
+#include "hwt/worker.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#include "hwt/task.h"
+
+#define DRAIN_MAX 100000
+#define BATCH 64
+
+int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel)
+{
+    struct hwt_worker *worker = &timer->worker;
+    worker->recycler.chains =
+        calloc((size_t)timer->lane_mask + 1, sizeof(*worker->recycler.chains));
+    if (!worker->recycler.chains)
+        return -ENOMEM;
+    int r = hwt_wheel_init(&worker->wheel, &timer->pool, start, timer->tick_duration,
+                           ticks_per_wheel);
+    if (r < 0) {
+        free(worker->recycler.chains);
+        return r;
+    }
+    atomic_init(&worker->now, start);
+    atomic_init(&worker->transit, 0);
+    atomic_init(&timer->run_stats.wheel_bytes, worker->wheel.bytes);
+    return 0;
+}
+
+void hwt_worker_destroy(hwt_timer *timer)
+{
+    hwt_wheel_destroy(&timer->worker.wheel);
+    free(timer->worker.recycler.chains);
+}
+
+uint64_t hwt_worker_now(const hwt_timer *timer)
+{
+    uint64_t now = hwt_timer_now(timer);
+    uint64_t told = atomic_load_explicit(&timer->worker.now, memory_order_relaxed);
+    return now > told ? now : told;
+}
+
+void hwt_worker_enter_transit(hwt_timer *timer, struct hwt_entry *entry)
+{
+    atomic_store_explicit(&entry->slot, HWT_SLOT_TRANSIT, memory_order_relaxed);
+    atomic_fetch_add_explicit(&timer->worker.transit, 1, memory_order_relaxed);
+}
+
+void hwt_worker_leave_transit(hwt_timer *timer, struct hwt_entry *entry)
+{
+    atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&timer->worker.transit, 1, memory_order_relaxed);
+}
+
+/* Relaxed: a pass may see it late; who sleeps looks again, see hwt_worker_park(). */
+static bool stopping(const hwt_timer *timer)
+{
+    return atomic_load_explicit(&timer->stopping, memory_order_relaxed);
+}
+
+/* An entry that came out of a queue is in no bucket and not in transit any more. */
+static void leave_place(hwt_timer *timer, struct hwt_entry *entry)
+{
+    uint32_t slot = atomic_load_explicit(&entry->slot, memory_order_relaxed);
+    if (slot == HWT_SLOT_TRANSIT)
+        hwt_worker_leave_transit(timer, entry);
+    else if (slot != HWT_SLOT_NONE)
+        hwt_wheel_drop(&timer->worker.wheel, entry);
+}
+
+static void discard(hwt_timer *timer, struct hwt_entry *entry)
+{
+    struct hwt_recycler *recycler = &timer->worker.recycler;
+    timer->worker.discarded = true;
+    if (timer->executor && entry->task->cancelled)
+        hwt_task_submit(timer, entry, recycler);
+    else
+        hwt_task_discard(timer, entry, recycler);
+}
+
+/* ---- expire ---- */
+
+static void file_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t earliest)
+{
+    struct hwt_worker *worker = &timer->worker;
+    uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
+    if (hwt_wheel_file(&worker->wheel, entry, deadline, earliest) == 0)
+        return;
+    worker->unfiled = true;
+    if (hwt_timeout_disarm(entry))
+        hwt_lane_push_pending(&timer->lanes[timer->lane_mask + 1], entry);
+    else
+        hwt_worker_enter_transit(timer, entry);
+}
+
+/* A timeout that was taken from its bucket. */
+static void expire_one(hwt_timer *timer, struct hwt_entry *entry)
+{
+    struct hwt_worker *worker = &timer->worker;
+    unsigned phase = timer->executor ? HWT_PHASE_SUBMITTED : HWT_PHASE_RUNNING;
+    switch (hwt_timeout_begin(entry, worker->horizon, phase)) {
+    case HWT_BEGUN:
+        worker->runs++;
+        if (timer->executor)
+            hwt_task_submit(timer, entry, &worker->recycler);
+        else
+            hwt_task_run(timer, entry, &worker->recycler);
+        break;
+    case HWT_NOT_DUE:
+        file_again(timer, entry, 0);
+        break;
+    case HWT_HELD:
+        file_again(timer, entry, worker->limit);
+        break;
+    case HWT_ELSEWHERE:
+    case HWT_DEAD:
+        hwt_worker_enter_transit(timer, entry);
+        break;
+    }
+}
+
+static void expire(hwt_timer *timer)
+{
+    struct hwt_worker *worker = &timer->worker;
+    struct hwt_entry *batch[BATCH];
+    size_t n;
+    while (!stopping(timer) &&
+           (n = hwt_wheel_take(&worker->wheel, worker->limit, batch, BATCH)) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            if (stopping(timer))
+                file_again(timer, batch[i], 0);
+            else
+                expire_one(timer, batch[i]);
+        }
+        hwt_recycler_flush(timer, &worker->recycler);
+    }
+}
+
+/* ---- drain ---- */
+
+/* There is no memory to file it. It stays QUEUED, unless it is due. */
+static void keep_unfiled(hwt_timer *timer, struct hwt_entry *entry, uint64_t state,
+                         uint64_t deadline)
+{
+    if (deadline < timer->worker.horizon && hwt_timeout_arm(entry, state)) {
+        expire_one(timer, entry);
+        return;
+    }
+    timer->worker.unfiled = true;
+    hwt_lane_push_pending(&timer->lanes[timer->lane_mask + 1], entry);
+}
+
+/*
+ * Files what came out of a pending queue: first in the bucket, then ARMED, for once it is
+ * ARMED it must have a place. Where the exchange fails, it was cancelled or moved meanwhile.
+ */
+static void file_drained(hwt_timer *timer, struct hwt_entry *entry)
+{
+    struct hwt_wheel *wheel = &timer->worker.wheel;
+    leave_place(timer, entry);
+    for (;;) {
+        uint64_t state = hwt_timeout_note(entry);
+        if (hwt_phase(state) == HWT_PHASE_CANCELLED) {
+            discard(timer, entry);
+            return;
+        }
+        if (hwt_phase(state) == HWT_PHASE_NEW) {
+            hwt_recycler_add(timer, &timer->worker.recycler, entry);
+            return;
+        }
+        uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
+        if (hwt_wheel_file(wheel, entry, deadline, 0) < 0) {
+            keep_unfiled(timer, entry, state, deadline);
+            return;
+        }
+        if (hwt_timeout_arm(entry, state))
+            return;
+        hwt_wheel_drop(wheel, entry);
+    }
+}
+
+/* Files up to `budget` of a lane's snapshot, and returns how many. */
+static size_t drain_lane(hwt_timer *timer, struct hwt_lane *lane, size_t budget)
+{
+    for (size_t n = 0; n < budget; n++) {
+        bool stalled;
+        struct hwt_entry *entry = hwt_lane_pop_drained(lane, &stalled);
+        if (!entry) {
+            timer->worker.unfiled |= stalled;
+            return n;
+        }
+        file_drained(timer, entry);
+    }
+    return budget;
+}
+
+static void splice_pending(hwt_timer *timer)
+{
+    for (uint32_t i = 0; i <= timer->lane_mask + 1; i++)
+        timer->worker.unfiled |= !hwt_lane_splice_pending(&timer->lanes[i]);
+}
+
+/* Files up to DRAIN_MAX of the snapshot. True: that was not all. */
+static bool drain(hwt_timer *timer)
+{
+    size_t budget = DRAIN_MAX;
+    for (uint32_t i = 0; i <= timer->lane_mask + 1 && budget > 0; i++)
+        budget -= drain_lane(timer, &timer->lanes[i], budget);
+    hwt_recycler_flush(timer, &timer->worker.recycler);
+    return budget == 0;
+}
+
+/* ---- cancelled ---- */
+
+static void reap(hwt_timer *timer)
+{
+    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
+        struct hwt_lane *lane = &timer->lanes[i];
+        struct hwt_entry *entry;
+        bool stalled;
+        timer->worker.unfiled |= !hwt_lane_splice_cancelled(lane);
+        while ((entry = hwt_lane_pop_reaped(lane, &stalled)) != NULL) {
+            leave_place(timer, entry);
+            discard(timer, entry);
+        }
+        timer->worker.unfiled |= stalled;
+    }
+    hwt_recycler_flush(timer, &timer->worker.recycler);
+}
+
+/* ---- a pass ---- */
+
+void hwt_worker_tidy(hwt_timer *timer)
+{
+    splice_pending(timer);
+    bool backlog;
+    do {
+        backlog = drain(timer);
+        reap(timer);
+    } while (backlog);
+}
+
+uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
+{
+    struct hwt_worker *worker = &timer->worker;
+    if (now < atomic_load_explicit(&worker->now, memory_order_relaxed))
+        now = atomic_load_explicit(&worker->now, memory_order_relaxed);
+    atomic_store_explicit(&worker->now, now, memory_order_relaxed);
+    worker->limit = hwt_wheel_ticks(&worker->wheel, now);
+    worker->horizon = hwt_wheel_instant(&worker->wheel, worker->limit);
+    worker->runs = 0;
+    worker->discarded = false;
+    worker->unfiled = false;
+
+    hwt_worker_tidy(timer);
+    expire(timer);
+    reap(timer);
+    atomic_store_explicit(&timer->run_stats.wheel_bytes, worker->wheel.bytes,
+                          memory_order_relaxed);
+    return worker->runs;
+}
+
+/* ---- waiting ---- */
+
+/* The instant at which a tick can be handled. */
+static uint64_t end_of(const struct hwt_wheel *wheel, uint64_t tick)
+{
+    return tick == HWT_NEVER ? HWT_NEVER : hwt_wheel_instant(wheel, tick + 1);
+}
+
+uint64_t hwt_worker_next_tick(hwt_timer *timer)
+{
+    struct hwt_wheel *wheel = &timer->worker.wheel;
+    timer->worker.unfiled = false;
+    hwt_worker_tidy(timer);
+    return end_of(wheel, timer->worker.unfiled ? wheel->tick : hwt_wheel_next(wheel));
+}
+
+bool hwt_worker_park(hwt_timer *timer)
+{
+    struct hwt_worker *worker = &timer->worker;
+    struct hwt_wheel *wheel = &worker->wheel;
+    uint64_t next = hwt_wheel_next(wheel);
+    hwt_gate_close(timer, next == HWT_NEVER ? HWT_NEVER : hwt_wheel_instant(wheel, next));
+
+    /* Step B of clock.h. From here on, producers look at the gate. */
+    hwt_worker_tidy(timer);
+    next = hwt_wheel_next(wheel);
+    /* Where timeouts were cancelled, more will be: sleep for a tick, rather than be woken by
+     * each of them. And a stalled lane or want of memory is looked at again in a tick. */
+    if (worker->discarded || worker->unfiled)
+        next = wheel->tick;
+    if (next <= wheel->tick)
+        hwt_gate_shorten(timer);
+    /* Seq_cst: stop sets the flag, then looks at the gate. */
+    if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst))
+        return false;
+    return hwt_gate_arm(timer, end_of(wheel, next));
+}
+
+void *hwt_worker_main(void *arg)
+{
+    hwt_timer *timer = arg;
+    pthread_setname_np(pthread_self(), timer->worker_name);
+    while (!stopping(timer)) {
+        hwt_worker_pass(timer, hwt_timer_now(timer));
+        if (hwt_worker_park(timer)) {
+            hwt_gate_sleep(timer);
+            atomic_fetch_add_explicit(&timer->run_stats.wakeups, 1, memory_order_relaxed);
+        }
+        hwt_gate_awake(timer);
+    }
+    return NULL;
+}
+
+/* ---- the end ---- */
+
+struct visitor {
+    void (*unprocessed)(const hwt_task *task, void *arg, uint64_t remaining, void *data);
+    void *data;
+    uint64_t left;
+};
+
+/* Ends one timeout that came out of a bucket or a queue. It may come once more, where a thread
+ * that cancels or moves it pushes it late. */
+static void end_one(hwt_timer *timer, struct hwt_entry *entry, struct visitor *visitor)
+{
+    if (atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_ENDED)
+        return;
+    leave_place(timer, entry);
+    atomic_store_explicit(&entry->slot, HWT_SLOT_ENDED, memory_order_relaxed);
+    if (hwt_timeout_abandon(entry)) {
+        hwt_count(&timer->run_stats.unprocessed);
+        hwt_timer_release(timer);
+        hwt_task_leave(timer, entry, visitor->unprocessed, visitor->data);
+        visitor->left++;
+    } else if (hwt_phase(atomic_load_explicit(&entry->state, memory_order_acquire)) ==
+               HWT_PHASE_CANCELLED) {
+        hwt_task_leave(timer, entry, NULL, NULL);
+    }
+}
+
+/* Ends what is in a lane's queues. False: a thread is half-way through a push. */
+static bool end_lane(hwt_timer *timer, struct hwt_lane *lane, struct visitor *visitor)
+{
+    struct hwt_entry *entry;
+    bool stalled, stalled_too;
+    bool whole = hwt_lane_splice_pending(lane);
+    whole &= hwt_lane_splice_cancelled(lane);
+    while ((entry = hwt_lane_pop_drained(lane, &stalled)) != NULL)
+        end_one(timer, entry, visitor);
+    while ((entry = hwt_lane_pop_reaped(lane, &stalled_too)) != NULL)
+        end_one(timer, entry, visitor);
+    return whole && !stalled && !stalled_too;
+}
+
+uint64_t hwt_worker_abandon(hwt_timer *timer,
+                            void (*unprocessed)(const hwt_task *task, void *arg,
+                                                uint64_t remaining, void *data),
+                            void *data)
+{
+    struct hwt_worker *worker = &timer->worker;
+    struct visitor visitor = { unprocessed, data, 0 };
+    bool whole;
+    /* The queues first: what is in transit comes through them, and is nowhere else. */
+    do {
+        whole = true;
+        for (uint32_t i = 0; i <= timer->lane_mask + 1; i++)
+            whole &= end_lane(timer, &timer->lanes[i], &visitor);
+        whole &= atomic_load_explicit(&worker->transit, memory_order_relaxed) == 0;
+        if (!whole)
+            sched_yield();
+    } while (!whole);
+
+    struct hwt_entry *batch[BATCH];
+    size_t n;
+    while ((n = hwt_wheel_take_any(&worker->wheel, batch, BATCH)) > 0) {
+        for (size_t i = 0; i < n; i++)
+            end_one(timer, batch[i], &visitor);
+    }
+    return visitor.left;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_WORKER_H
+#define HWT_WORKER_H
+
+#include "hwt/wheel.h"
+
+/* Only the worker touches this, but where marked. */
+struct hwt_worker {
+    struct hwt_wheel wheel;
+    struct hwt_recycler recycler;
+    uint64_t limit;           /* ticks before it are over at `now` */
+    uint64_t horizon;         /* the instant at which tick `limit` begins */
+    uint64_t runs;            /* tasks started or handed over */
+    bool discarded;           /* this pass met cancelled timeouts: more are likely */
+    bool unfiled;             /* a timeout could not be filed or a lane was stalled */
+    _Atomic uint64_t now;     /* of the last pass; read by tasks */
+    _Atomic uint64_t transit; /* entries in HWT_SLOT_TRANSIT; added to by executor threads */
+};
+
+/* The timer's clock, or the instant that hwt_timer_advance() was told, whichever is later. */
+uint64_t hwt_worker_now(const hwt_timer *timer);
+
+/* An entry that is in no bucket and on no queue, because a thread is about to push it. */
+void hwt_worker_enter_transit(hwt_timer *timer, struct hwt_entry *entry);
+void hwt_worker_leave_transit(hwt_timer *timer, struct hwt_entry *entry);
+
+int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel);
+void hwt_worker_destroy(hwt_timer *timer);
+
+/* The instant at which the next tick with work can be handled, HWT_NEVER: none. */
+uint64_t hwt_worker_next_tick(hwt_timer *timer);
+
+/* The thread. */
+void *hwt_worker_main(void *timer);
+
+/* One pass at `now`: drain, expire, cancelled. Returns how many tasks it started. */
+uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now);
+
+/* Drain and cancelled only: nothing runs but `cancelled`. */
+void hwt_worker_tidy(hwt_timer *timer);
+
+/*
+ * Closes the gate and sets the descriptor to the next tick there is work in. False: there
+ * is work now, do another pass.
+ */
+bool hwt_worker_park(hwt_timer *timer);
+
+/* After the last pass: ends everything that is left, and returns how many were pending. */
+uint64_t hwt_worker_abandon(hwt_timer *timer,
+                            void (*unprocessed)(const hwt_task *task, void *arg,
+                                                uint64_t remaining, void *data),
+                            void *data);
+
+#endif
