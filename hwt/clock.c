@@ -25,6 +25,14 @@ uint64_t hwt_clock_after(const hwt_timer *timer, uint64_t delay)
     return hwt_saturating_add(hwt_timer_now(timer), delay);
 }
 
+uint64_t hwt_clock_until(const hwt_timer *timer, uint64_t deadline)
+{
+    if (deadline == HWT_NEVER)
+        return HWT_NEVER;
+    uint64_t now = hwt_timer_now(timer);
+    return deadline > now ? deadline - now : 0;
+}
+
 int hwt_gate_open_fd(hwt_timer *timer)
 {
     /* Nonblocking only where a loop watches it: the worker sleeps in read(). */

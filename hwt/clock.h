@@ -41,6 +41,9 @@ struct hwt_gate {
 /* now + delay, at most HWT_NEVER. */
 uint64_t hwt_clock_after(const hwt_timer *timer, uint64_t delay);
 
+/* deadline - now, at least 0; HWT_NEVER stays that. */
+uint64_t hwt_clock_until(const hwt_timer *timer, uint64_t deadline);
+
 static inline uint64_t hwt_saturating_add(uint64_t a, uint64_t b)
 {
     return a + b < a ? UINT64_MAX : a + b;

@@ -50,7 +50,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <time.h>
 
 #if defined(__GNUC__)
 #define HWT_PUBLIC __attribute__((visibility("default")))
@@ -124,10 +123,10 @@ typedef struct hwt_options {
     const char *worker_name; /* copied, 15 bytes used; default "hwt-worker" */
 } hwt_options;
 
+/* The 1 is Linux's CLOCK_MONOTONIC, which a strict C99 <time.h> does not name. */
 #define HWT_OPTIONS_INIT                                                                           \
     {                                                                                              \
-        sizeof(hwt_options), HWT_MS(100), 512, 0, 0, NULL, NULL, NULL, NULL, CLOCK_MONOTONIC, -1,  \
-            "hwt-worker"                                                                           \
+        sizeof(hwt_options), HWT_MS(100), 512, 0, 0, NULL, NULL, NULL, NULL, 1, -1, "hwt-worker"   \
     }
 
 typedef enum hwt_state {

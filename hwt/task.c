@@ -83,11 +83,10 @@ void hwt_task_leave(hwt_timer *timer, struct hwt_entry *entry,
                     void *data)
 {
     uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
-    uint64_t now = hwt_worker_now(timer);
     struct hwt_frame frame = { .timer = timer, .outer = frames };
     frames = &frame;
     if (unprocessed)
-        unprocessed(entry->task, entry->arg, deadline > now ? deadline - now : 0, data);
+        unprocessed(entry->task, entry->arg, hwt_clock_until(timer, deadline), data);
     else if (entry->task->cancelled)
         entry->task->cancelled(hwt_handle(entry), entry->arg);
     frames = frame.outer;

@@ -421,10 +421,7 @@ uint64_t hwt_timeout_remaining(hwt_timeout timeout)
     uint64_t deadline = atomic_load_explicit(&timeout.entry->deadline, memory_order_acquire);
     if (hwt_timeout_state(timeout) != HWT_PENDING)
         return 0;
-    if (deadline == HWT_NEVER)
-        return HWT_NEVER;
-    uint64_t now = hwt_timer_now(hwt_timer_of(timeout.entry));
-    return deadline > now ? deadline - now : 0;
+    return hwt_clock_until(hwt_timer_of(timeout.entry), deadline);
 }
 
 /* ---- the worker's and the runners' transitions ---- */

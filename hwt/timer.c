@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "hwt/task.h"
@@ -16,6 +17,8 @@
 #define TICKS_PER_WHEEL_MAX ((uint32_t)1 << 30)
 #define SIZE_OF_FIRST_RELEASE                                                                      \
     (offsetof(hwt_options, worker_name) + sizeof(((hwt_options *)NULL)->worker_name))
+
+_Static_assert(CLOCK_MONOTONIC == 1, "HWT_OPTIONS_INIT says 1");
 
 /* ---- create ---- */
 

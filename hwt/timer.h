@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "hwt/clock.h"
 #include "hwt/lane.h"

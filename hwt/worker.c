@@ -89,6 +89,12 @@ static void discard(hwt_timer *timer, struct hwt_entry *entry)
         hwt_task_discard(timer, entry, recycler);
 }
 
+/* The instant at which a tick can be handled. */
+static uint64_t end_of(const struct hwt_wheel *wheel, uint64_t tick)
+{
+    return tick == HWT_NEVER ? HWT_NEVER : hwt_wheel_instant(wheel, tick + 1);
+}
+
 /* ---- expire ---- */
 
 static void file_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t earliest)
@@ -104,12 +110,12 @@ static void file_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t earli
         hwt_worker_enter_transit(timer, entry);
 }
 
-/* A timeout that was taken from its bucket. */
-static void expire_one(hwt_timer *timer, struct hwt_entry *entry)
+/* A timeout that was taken from its bucket; due if its deadline is before `horizon`. */
+static void expire_one(hwt_timer *timer, struct hwt_entry *entry, uint64_t horizon)
 {
     struct hwt_worker *worker = &timer->worker;
     unsigned phase = timer->executor ? HWT_PHASE_SUBMITTED : HWT_PHASE_RUNNING;
-    switch (hwt_timeout_begin(entry, worker->horizon, phase)) {
+    switch (hwt_timeout_begin(entry, horizon, phase)) {
     case HWT_BEGUN:
         worker->runs++;
         if (timer->executor)
@@ -137,11 +143,14 @@ static void expire(hwt_timer *timer)
     size_t n;
     while (!stopping(timer) &&
            (n = hwt_wheel_take(&worker->wheel, worker->limit, batch, BATCH)) > 0) {
+        /* The end of this tick, not of the last: what was pushed back to a later one, though
+         * that is over too, takes its turn there. */
+        uint64_t horizon = end_of(&worker->wheel, worker->wheel.tick);
         for (size_t i = 0; i < n; i++) {
             if (stopping(timer))
                 file_again(timer, batch[i], 0);
             else
-                expire_one(timer, batch[i]);
+                expire_one(timer, batch[i], horizon);
         }
         hwt_recycler_flush(timer, &worker->recycler);
     }
@@ -154,7 +163,7 @@ static void keep_unfiled(hwt_timer *timer, struct hwt_entry *entry, uint64_t sta
                          uint64_t deadline)
 {
     if (deadline < timer->worker.horizon && hwt_timeout_arm(entry, state)) {
-        expire_one(timer, entry);
+        expire_one(timer, entry, timer->worker.horizon);
         return;
     }
     timer->worker.unfiled = true;
@@ -272,12 +281,6 @@ uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
 }
 
 /* ---- waiting ---- */
-
-/* The instant at which a tick can be handled. */
-static uint64_t end_of(const struct hwt_wheel *wheel, uint64_t tick)
-{
-    return tick == HWT_NEVER ? HWT_NEVER : hwt_wheel_instant(wheel, tick + 1);
-}
 
 uint64_t hwt_worker_next_tick(hwt_timer *timer)
 {

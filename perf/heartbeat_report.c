@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "heartbeat.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void report_head(const struct run *run)
+{
+    const struct options *o = &run->options;
+
+    printf("hwt %s: %" PRIu64 " connections, %" PRIu64 " s, tick %" PRIu64 " us, heartbeat %" PRIu64
+           " ms, idle limit %" PRIu64 " ms, seed %" PRIu64 "\n\n",
+           hwt_version(), o->connections, o->seconds, o->tick_us, o->heartbeat_ms, o->idle_ms,
+           o->seed);
+    printf("   time    open pending armed/s pushed/s cancel/s fired/s silent found dropped\n");
+    fflush(stdout);
+}
+
+static double rate(uint64_t now, uint64_t before, double seconds)
+{
+    return (double)(now - before) / seconds;
+}
+
+void report_line(struct run *run, const hwt_stats *now, const hwt_stats *before, double seconds)
+{
+    struct counts *c = &run->counts;
+
+    printf("%5.1f s %7" PRIu64 " %7" PRIu64 " %7.0f %8.0f %8.0f %7.0f %6" PRIu64 " %5" PRIu64
+           " %7" PRIu64 "\n",
+           (double)(now_ns() - run->begin) / 1e9, counted(&c->open), now->pending,
+           rate(now->added, before->added, seconds),
+           rate(now->rescheduled, before->rescheduled, seconds),
+           rate(now->cancelled, before->cancelled, seconds),
+           rate(now->expired, before->expired, seconds), counted(&c->silenced), counted(&c->found),
+           counted(&c->dropped));
+    fflush(stdout);
+}
+
+/* ---- The table ---- */
+
+static void row(const char *name, uint64_t value, const char *remark)
+{
+    printf("  %-24s %12" PRIu64 "%s%s\n", name, value, remark[0] != '\0' ? "  " : "", remark);
+}
+
+static void row_ms(const char *name, uint64_t ns, const char *remark)
+{
+    printf("  %-24s %12.3f  ms%s%s\n", name, (double)ns / 1e6, remark[0] != '\0' ? "; " : "",
+           remark);
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void table_timeouts(struct run *run)
+{
+    const hwt_stats *s = &run->stats;
+
+    printf("\ntimeouts\n");
+    row("armed", s->added, "");
+    row("pushed back", s->rescheduled, "heartbeats that re-armed themselves included");
+    row("cancelled", s->cancelled, "");
+    row("fired", s->expired, "");
+    row("fired early", counted(&run->counts.early), "");
+    row_ms("fired late, at most", s->lateness_max, "a tick, and what the scheduler adds");
+    row_ms("scheduler, at most", run->overslept, "how late the main thread's own sleeps ended");
+}
+
+static uint64_t missed(struct run *run)
+{
+    return counted(&run->counts.silenced) - counted(&run->counts.found);
+}
+
+/* Nobody could tell whether they would have been found. */
+static uint64_t not_silenced(struct run *run)
+{
+    return run->client.silence_count - counted(&run->counts.silenced);
+}
+
+static void table_peers(struct run *run, uint64_t wrong)
+{
+    struct counts *c = &run->counts;
+    uint64_t *lateness = run->server.lateness;
+    uint64_t n = counted(&c->found);
+    uint64_t starved = counted(&c->live_closed) + counted(&c->closed_early) - wrong;
+
+    printf("\npeers\n");
+    row("silenced", counted(&c->silenced), "");
+    row("found", n, "");
+    row("missed", missed(run), "");
+    row("wrongly closed", wrong, "");
+    if (starved > 0)
+        row("starved", starved, "closed, as this program got no processor to write in time");
+    if (counted(&c->spared) > 0)
+        row("spared", counted(&c->spared), "at the limit, but their bytes were there unread");
+    if (n > 0) {
+        qsort(lateness, n, sizeof(*lateness), compare);
+        row_ms("found late by, p50", lateness[(n - 1) * 50 / 100],
+               "from the idle limit to the close");
+        row_ms("               p99", lateness[(n - 1) * 99 / 100], "");
+        row_ms("               max", lateness[n - 1], "");
+    }
+}
+
+static void table_requests(struct run *run)
+{
+    struct counts *c = &run->counts;
+    uint64_t late = counted(&c->timed_out) - counted(&c->timed_out_unanswered);
+
+    printf("\nrequests\n");
+    row("sent", counted(&c->requests), "");
+    row("answered in time", counted(&c->answers), "");
+    row("left unanswered", counted(&c->unanswered), "on purpose");
+    row("timed out", counted(&c->timed_out), "");
+    if (late > 0)
+        row("though answered, late", late, "");
+    if (counted(&c->timed_out_missed) > 0)
+        row("time-outs that never came", counted(&c->timed_out_missed), "");
+    row("retries", counted(&c->retries), "");
+    row("given up", counted(&c->given_up), "after four tries");
+    row("heartbeats sent", counted(&c->beats), "");
+}
+
+static void table_connections(struct run *run)
+{
+    struct counts *c = &run->counts;
+
+    printf("\nconnections\n");
+    row("opened", counted(&c->opened), "");
+    row("dropped", counted(&c->dropped), "on purpose");
+    row("turned away", counted(&c->turned_away), "on purpose, one in four that come back");
+    row("tries that failed", counted(&c->connect_failed), "");
+    row("reconnects", counted(&c->reconnected), "");
+}
+
+static void table_worker(const struct run *run)
+{
+    double seconds = (double)run->elapsed / 1e9;
+    uint64_t peak = run->pending_peak > 0 ? run->pending_peak : 1;
+
+    printf("\ntimer\n");
+    printf("  %-24s %12.2f  %% of a processor\n", "worker CPU",
+           100.0 * (double)run->worker_cpu / (double)run->elapsed);
+    printf("  %-24s %12.1f  a second\n", "worker wake-ups", (double)run->stats.wakeups / seconds);
+    row("pending at most", run->pending_peak, "");
+    printf("  %-24s %12.1f  (%" PRIu64 " in all)\n", "bytes a timeout",
+           (double)run->stats.memory / (double)peak, run->stats.memory);
+}
+
+/* ---- The verdict ---- */
+
+static bool was_stalled(const struct run *run, uint64_t closed)
+{
+    for (size_t i = 0; i < run->stall_count; i++)
+        if (run->stalls[i].begin <= closed &&
+            run->stalls[i].end + HWT_MS(run->options.idle_ms) >= closed)
+            return true;
+    return false;
+}
+
+static uint64_t count_wrong(struct run *run)
+{
+    uint64_t wrong = counted(&run->counts.closed_early);
+
+    for (size_t i = 0; i < run->server.suspect_count; i++)
+        if (!was_stalled(run, run->server.suspect[i]))
+            wrong++;
+    return wrong;
+}
+
+static bool verdict(const char *what, uint64_t n)
+{
+    if (n > 0)
+        printf("FAILED: %s: %" PRIu64 "\n", what, n);
+    return n == 0;
+}
+
+bool report_end(struct run *run)
+{
+    uint64_t wrong = count_wrong(run);
+    bool well = true;
+
+    table_timeouts(run);
+    table_peers(run, wrong);
+    table_requests(run);
+    table_connections(run);
+    table_worker(run);
+
+    printf("\n");
+    well &= verdict("silent peers missed", missed(run));
+    well &= verdict("peers never long enough connected to fall silent", not_silenced(run));
+    well &= verdict("live peers closed", wrong);
+    well &= verdict("timeouts fired early", counted(&run->counts.early));
+    well &= verdict("time-outs that never came", counted(&run->counts.timed_out_missed));
+    if (well)
+        printf("All well: every silent peer was found, none closed wrongly, nothing early.\n");
+    fflush(stdout);
+    return well;
+}

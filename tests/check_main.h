@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_TESTS_CHECK_MAIN_H
+#define HWT_TESTS_CHECK_MAIN_H
+
+/*
+ * What every test program shares: the end of its main(), and numbers at random that
+ * can be had again.
+ *
+ *     int main(void)
+ *     {
+ *         return run_suite(make_suite());
+ *     }
+ *
+ * The environment decides the rest:
+ *     CK_RUN_CASE=name    runs that test case alone
+ *     CK_FORK=no          all tests in one process, for a debugger; no time-outs then
+ *     CK_VERBOSITY=verbose
+ *     HWT_TEST_SEED=n     the seed of the random tests, decimal or 0x...
+ */
+
+#include <check.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The next number of the sequence that *state is in (splitmix64). Any seed is fine. */
+static inline uint64_t test_random(uint64_t *state)
+{
+    uint64_t z = (*state += UINT64_C(0x9e3779b97f4a7c15));
+
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return z ^ (z >> 31);
+}
+
+static inline uint64_t test_seed_choose(void)
+{
+    const char *text = getenv("HWT_TEST_SEED");
+    uint64_t state;
+    struct timespec now;
+
+    if (text && *text) {
+        char *end;
+        uint64_t seed = strtoull(text, &end, 0);
+
+        if (*end) {
+            fprintf(stderr, "HWT_TEST_SEED is not a number: %s\n", text);
+            exit(EXIT_FAILURE);
+        }
+        return seed;
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    state = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    state ^= (uint64_t)getpid() << 32;
+    return test_random(&state) >> 32;
+}
+
+/*
+ * The seed of this run. It is the same in every test of a program, although each is a
+ * process of its own, because run_suite() has asked for it before they are forked. Says
+ * what it is where it is used, once a process. Not for several threads at once.
+ */
+static inline uint64_t test_seed_get(bool say)
+{
+    static bool chosen, said;
+    static uint64_t seed;
+
+    if (!chosen) {
+        seed = test_seed_choose();
+        chosen = true;
+    }
+    if (say && !said) {
+        printf("seed: %" PRIu64 " (set HWT_TEST_SEED to repeat)\n", seed);
+        fflush(stdout);
+        said = true;
+    }
+    return seed;
+}
+
+static inline uint64_t test_seed(void)
+{
+    return test_seed_get(true);
+}
+
+/*
+ * Runs the suite and frees it; returns what main() should. That no test was run at all,
+ * as with a mistyped CK_RUN_CASE, is a failure.
+ */
+static inline int run_suite(Suite *suite)
+{
+    SRunner *runner = srunner_create(suite);
+    int run, failed;
+
+    test_seed_get(false);
+    srunner_run_all(runner, CK_ENV);
+    run = srunner_ntests_run(runner);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    if (run == 0)
+        fprintf(stderr, "no test was run: is there a case of that name?\n");
+    return run > 0 && failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
+
+#endif

@@ -1,0 +1,174 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# To be sourced, with the root of the checkout in $root. Defines
+#
+#     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind]
+#
+# which installs what a build needs and is not there: the compiler, meson, ninja,
+# pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
+# cannot install it says on stderr what to install and exits with 2.
+
+# Debian's and Ubuntu's packages for each need, and what they are.
+packages_of()
+{
+    case $1 in
+    cc) echo gcc libc6-dev ;;
+    gcc) echo gcc libc6-dev ;;
+    clang) echo clang libc6-dev ;;
+    c++) echo g++ ;;
+    meson) echo meson ;;
+    venv) echo python3-venv ;;
+    ninja) echo ninja-build ;;
+    pkg-config) echo pkg-config ;;
+    liburcu) echo liburcu-dev ;;
+    check) echo check ;;
+    cmake) echo cmake make ;;
+    valgrind) echo valgrind libc6-dbg ;;
+    esac
+}
+
+package_is()
+{
+    case $1 in
+    cc | gcc) echo 'a C compiler and the C library headers' ;;
+    clang) echo 'the clang C compiler' ;;
+    c++) echo 'a C++ compiler, for the tests' ;;
+    meson) echo 'the Meson build system, 1.0 or later' ;;
+    venv) echo "Python's virtual environments, to have a later Meson" ;;
+    ninja) echo 'the Ninja build tool' ;;
+    pkg-config) echo 'the tool that finds libraries' ;;
+    liburcu) echo 'the headers of liburcu (userspace RCU), for its queue' ;;
+    check) echo 'the Check unit test library' ;;
+    cmake) echo 'CMake and make, for the tests' ;;
+    valgrind) echo "Valgrind's memcheck and the C library's symbols" ;;
+    esac
+}
+
+compiles_c()
+{
+    printf '#include <stdio.h>\nint main(void) { return 0; }\n' |
+        "$1" -x c -o /dev/null - >/dev/null 2>&1
+}
+
+has()
+{
+    case $1 in
+    cc) compiles_c "${CC:-cc}" ;;
+    gcc) compiles_c gcc ;;
+    clang) compiles_c clang ;;
+    c++) command -v "${CXX:-c++}" >/dev/null ;;
+    meson) command -v meson >/dev/null ;;
+    venv) python3 -c 'import ensurepip, venv' 2>/dev/null ;;
+    ninja) command -v ninja >/dev/null ;;
+    pkg-config) command -v pkg-config >/dev/null ;;
+    liburcu) pkg-config --exists liburcu-cds 2>/dev/null ;;
+    check) pkg-config --exists check 2>/dev/null ;;
+    cmake) command -v cmake >/dev/null && { command -v make || command -v ninja; } >/dev/null ;;
+    valgrind) command -v valgrind >/dev/null ;;
+    *)
+        echo "ensure_packages: what is $1?" >&2
+        exit 2
+        ;;
+    esac
+}
+
+# Prints those of the arguments that are not there.
+missing()
+{
+    for need in "$@"; do
+        has "$need" || printf '%s ' "$need"
+    done
+}
+
+# Prints what runs a command as root; fails where nothing does. May have to ask for a
+# password, if there is somebody to ask.
+root_command()
+{
+    if [ "$(id -u)" -eq 0 ]; then
+        echo env
+    elif ! command -v sudo >/dev/null; then
+        return 1
+    elif sudo -n true 2>/dev/null; then
+        echo sudo -n env
+    elif [ -t 0 ]; then
+        echo sudo env
+    else
+        return 1
+    fi
+}
+
+apt_get()
+{
+    $as_root DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 "$@" </dev/null
+}
+
+# The first try fails where the lists of packages are absent or out of date.
+apt_install()
+{
+    apt_get install --no-install-recommends "$@" >/dev/null 2>&1 && return
+    apt_get update >&2 && apt_get install --no-install-recommends "$@" >&2
+}
+
+say_what_to_install()
+{
+    {
+        echo "$1 Please install, by Debian's names:"
+        shift
+        for need in "$@"; do
+            printf '    %-22s %s\n' "$(packages_of "$need")" "$(package_is "$need")"
+        done
+    } >&2
+    exit 2
+}
+
+install_missing()
+{
+    # shellcheck disable=SC2046 # names are words
+    set -- $(missing "$@")
+    [ $# -gt 0 ] || return 0
+    command -v apt-get >/dev/null ||
+        say_what_to_install 'Something is missing, and this system has no apt-get.' "$@"
+    as_root=$(root_command) ||
+        say_what_to_install 'Something is missing, and apt-get needs root or sudo.' "$@"
+
+    packages=$(for need in "$@"; do packages_of "$need"; done | tr '\n' ' ')
+    echo "installing $packages" >&2
+    # shellcheck disable=SC2086 # names are words
+    apt_install $packages || true
+
+    # shellcheck disable=SC2046
+    set -- $(missing "$@")
+    [ $# -eq 0 ] ||
+        say_what_to_install 'Something is missing, and apt-get could not install it.' "$@"
+}
+
+meson_is_late_enough()
+{
+    major=$(meson --version 2>/dev/null)
+    major=${major%%.*}
+    [ "${major:-0}" -ge 1 ] 2>/dev/null
+}
+
+# Releases of before 2023 have a Meson that is too old: then one in the build folder.
+ensure_meson()
+{
+    tools=${root:?}/build/tools
+    [ ! -x "$tools/bin/meson" ] || PATH=$tools/bin:$PATH
+    install_missing meson
+    meson_is_late_enough && return
+    install_missing venv
+    echo "installing a later meson in $tools" >&2
+    if ! { python3 -m venv "$tools" && "$tools/bin/pip" --quiet install meson; } </dev/null >&2
+    then
+        say_what_to_install 'This Meson is too old, and a later one could not be had.' meson
+    fi
+    PATH=$tools/bin:$PATH
+}
+
+ensure_packages()
+{
+    install_missing cc pkg-config liburcu ninja "$@"
+    ensure_meson
+    export PATH
+}

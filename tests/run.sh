@@ -1,0 +1,202 @@
+#!/bin/sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# Builds hwt and passes its tests; see usage() below. Works from any folder, and leaves
+# nothing in the checkout but build/.
+
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+# shellcheck source=tests/packages.sh
+. "$root/tests/packages.sh"
+
+usage()
+{
+    cat <<'END'
+usage: sh tests/run.sh [option...]
+
+Installs what is missing, builds hwt in build/, and runs its tests.
+
+    --sanitize address    with AddressSanitizer and UndefinedBehaviorSanitizer
+    --sanitize thread     with ThreadSanitizer
+    --memcheck            under Valgrind's memcheck, without the stress and consumer tests
+    --cc gcc|clang        with this compiler (default: $CC, or cc)
+    --werror              warnings are errors
+    --all                 one after the other, with --werror: gcc, clang, both sanitizers,
+                          memcheck
+    --help                this
+
+Environment: HWT_TEST_SEED repeats random tests; CK_RUN_CASE runs one test case.
+END
+}
+
+wrong_usage()
+{
+    echo "tests/run.sh: $1 (see --help)" >&2
+    exit 2
+}
+
+passed=0
+failed=0
+
+count_failure()
+{
+    echo "FAILED: $1"
+    failed=$((failed + 1))
+}
+
+# build/tests, build/tests-clang, build/tests-thread ...
+configure()
+{
+    set -- --buildtype=debugoptimized -Dtests=enabled -Dperf=enabled -Dwerror="$werror" \
+        -Db_sanitize="$sanitizers"
+    # Valgrind up to 3.19 cannot read what clang writes by default.
+    [ "$cc" != clang ] || set -- "$@" -Dc_args=-gdwarf-4
+    if [ -f "$dir/build.ninja" ]; then
+        # Fails in a folder that was moved, or was made by another Meson.
+        CC=$compiler meson setup "$dir" "$root" --reconfigure "$@" >"$dir.log" 2>&1 && return
+        rm -rf "$dir"
+    fi
+    CC=$compiler meson setup "$dir" "$root" "$@" >"$dir.log" 2>&1
+}
+
+compile()
+{
+    meson compile -C "$dir" >"$dir.log" 2>&1 || return
+    grep -A 10 'warning:' "$dir.log" || true
+}
+
+# Some kernels lay out memory in a way that older ThreadSanitizers refuse.
+without_layout_randomisation()
+{
+    probe=$root/build/probe
+    echo 'int main(void) { return 0; }' | $compiler -fsanitize=thread -x c -o "$probe" -
+    if ! "$probe" >/dev/null 2>&1 && setarch "$(uname -m)" -R "$probe" >/dev/null 2>&1; then
+        echo setarch "$(uname -m)" -R
+    fi
+    rm -f "$probe"
+}
+
+# Adds this run's results to the counters; it is a failure if there are none.
+count_results()
+{
+    results=$(cat "$dir"/meson-logs/run*.json 2>/dev/null || true)
+    ok=$(printf '%s\n' "$results" | grep -Ec '"result": "(OK|EXPECTEDFAIL)"' || true)
+    bad=$(printf '%s\n' "$results" |
+        grep -Ec '"result": "(FAIL|ERROR|TIMEOUT|INTERRUPT|UNEXPECTEDPASS)"' || true)
+    passed=$((passed + ok))
+    failed=$((failed + bad))
+    if [ "$bad" -eq 0 ] && { [ "$1" -ne 0 ] || [ "$ok" -eq 0 ]; }; then
+        count_failure "the tests did not run in $dir"
+    fi
+}
+
+# run_tests [meson test argument...]: what Check prints is shown where a test fails.
+run_tests()
+{
+    rm -f "$dir"/meson-logs/run*
+    status=0
+    $launcher meson test -C "$dir" --no-rebuild --logbase run --print-errorlogs "$@" </dev/null ||
+        status=$?
+    count_results "$status"
+}
+
+# One set-up, from $cc ('' for the default), $sanitize ('', address, thread), $memcheck, $werror.
+run_setup()
+{
+    dir=$root/build/tests${cc:+-$cc}${sanitize:+-$sanitize}
+    compiler=${cc:-${CC:-cc}}
+    sanitizers=none
+    launcher=
+    echo "== tests${cc:+, $cc}${sanitize:+, $sanitize sanitizer}${memcheck:+, memcheck}"
+
+    case $sanitize in
+    address) sanitizers=address,undefined launcher='env CK_TIMEOUT_MULTIPLIER=5' ;;
+    thread)
+        sanitizers=thread
+        launcher="env CK_TIMEOUT_MULTIPLIER=5 $(without_layout_randomisation)"
+        ;;
+    esac
+    if ! configure || ! compile; then
+        cat "$dir.log"
+        count_failure "the build in $dir"
+        return
+    fi
+    if [ -n "$memcheck" ]; then
+        # Forked tests would be checked too, with all that Check itself holds at a fork.
+        launcher='env CK_FORK=no'
+        run_tests --no-suite consumer --no-suite stress --timeout-multiplier 10 --wrapper "valgrind --quiet \
+            --leak-check=full --show-leak-kinds=definite,indirect \
+            --errors-for-leak-kinds=definite,indirect --error-exitcode=99 --fair-sched=yes"
+    elif [ -n "$sanitize" ]; then
+        run_tests --timeout-multiplier 5
+    else
+        run_tests
+    fi
+}
+
+run_all()
+{
+    werror=true
+    for setup in gcc clang address thread memcheck; do
+        cc=gcc sanitize='' memcheck=''
+        case $setup in
+        clang) cc=clang ;;
+        address | thread) sanitize=$setup ;;
+        memcheck) memcheck=yes ;;
+        esac
+        run_setup
+    done
+}
+
+cc='' sanitize='' memcheck='' werror=false all=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --sanitize=* | --cc=*)
+        option=$1
+        shift
+        set -- "${option%%=*}" "${option#*=}" "$@"
+        continue
+        ;;
+    --sanitize)
+        case ${2-} in
+        address | thread) sanitize=$2 ;;
+        *) wrong_usage '--sanitize is address or thread' ;;
+        esac
+        shift
+        ;;
+    --cc)
+        case ${2-} in
+        gcc | clang) cc=$2 ;;
+        *) wrong_usage '--cc is gcc or clang' ;;
+        esac
+        shift
+        ;;
+    --memcheck) memcheck=yes ;;
+    --werror) werror=true ;;
+    --all) all=yes ;;
+    -h | --help)
+        usage
+        exit 0
+        ;;
+    *) wrong_usage "unknown option $1" ;;
+    esac
+    shift
+done
+[ -z "$sanitize" ] || [ -z "$memcheck" ] || wrong_usage '--sanitize and --memcheck exclude each other'
+
+mkdir -p "$root/build"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+
+if [ -n "$all" ]; then
+    ensure_packages check c++ cmake gcc clang valgrind
+    run_all
+else
+    # shellcheck disable=SC2086 # one name each
+    ensure_packages check c++ cmake $cc ${memcheck:+valgrind}
+    run_setup
+fi
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

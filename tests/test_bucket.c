@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One bucket: order, holes, growth, rounds that wrap around, want of memory.
+ *
+ * bucket.c is included, so that its malloc() can be refused; the linker then leaves out the
+ * library's own.
+ */
+
+#include <stdlib.h>
+
+#include "room_fixture.h"
+
+static bool refuse;
+static unsigned refused;
+
+static void *may_malloc(size_t size)
+{
+    refused += refuse;
+    return refuse ? NULL : malloc(size);
+}
+
+#define malloc may_malloc
+#include "hwt/bucket.c"
+#undef malloc
+
+enum { MANY = 2000 };
+
+static struct room room;
+static struct hwt_bucket bucket;
+static size_t bytes;
+static struct hwt_entry *entries[MANY];
+static struct hwt_entry *batch[MANY];
+
+static void open_bucket(void)
+{
+    room_open(&room, 0, HWT_MS(1), 8);
+    room_take_all(&room, entries, MANY);
+    bucket = (struct hwt_bucket){ 0 };
+    bytes = 0;
+    refuse = false;
+    refused = 0;
+}
+
+static void close_bucket(void)
+{
+    free(bucket.rounds);
+    room_close(&room);
+}
+
+static const struct hwt_pool *pool(void)
+{
+    return &room.timer->pool;
+}
+
+static void verify(uint32_t now)
+{
+    must(hwt_bucket_check(&bucket, pool(), now));
+    must(bytes == (size_t)bucket.capacity * 8);
+}
+
+static void add(int i, uint32_t round, uint32_t now)
+{
+    must(hwt_bucket_add(&bucket, pool(), entries[i], round, now, &bytes) == 0);
+    verify(now);
+}
+
+static void drop(int i, uint32_t now)
+{
+    hwt_bucket_drop(&bucket, entries[i]->index, &bytes);
+    verify(now);
+}
+
+static void settle(uint32_t now)
+{
+    hwt_bucket_settle(&bucket, pool(), now, &bytes);
+    verify(now);
+}
+
+/* Takes all of the round, `max` at a time, and settles. */
+static size_t take_round(uint32_t now, size_t max)
+{
+    size_t n = 0;
+    while (bucket.live > 0 && bucket.least == now && bucket.least_count > 0) {
+        size_t taken = hwt_bucket_take(&bucket, pool(), now, batch + n, max);
+        must(taken > 0 && taken <= max);
+        n += taken;
+    }
+    settle(now);
+    return n;
+}
+
+START_TEST(an_empty_bucket_holds_no_memory)
+{
+    ck_assert_uint_eq(bucket.capacity, 0);
+    verify(0);
+    for (int i = 0; i < 100; i++)
+        add(i, 1, 0);
+    ck_assert_uint_ge(bytes, 800);
+    for (int i = 0; i < 100; i++)
+        drop(i, 0);
+    ck_assert_uint_eq(bytes, 0);
+    ck_assert_ptr_null(bucket.rounds);
+}
+END_TEST
+
+START_TEST(an_emptied_small_bucket_keeps_its_arrays_to_spare_the_allocator)
+{
+    add(0, 1, 0);
+    drop(0, 0);
+    ck_assert_uint_gt(bytes, 0);
+    refuse = true;
+    for (int i = 0; i < 100; i++) {
+        add(i, 1, 0);
+        drop(i, 0);
+    }
+    ck_assert_uint_eq(refused, 0);
+}
+END_TEST
+
+START_TEST(those_of_a_round_are_taken_in_the_order_of_adding)
+{
+    enum { ROUNDS = 7 };
+    for (int i = 0; i < MANY; i++)
+        add(i, (uint32_t)i % ROUNDS, 0);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        ck_assert_uint_eq(bucket.least, round);
+        size_t n = take_round(round, 13);
+        ck_assert_uint_eq(n, MANY / ROUNDS + (round < MANY % ROUNDS));
+        for (size_t i = 0; i < n; i++)
+            must(batch[i] == entries[i * ROUNDS + round]);
+    }
+    ck_assert_uint_eq(bytes, 0);
+}
+END_TEST
+
+START_TEST(one_added_while_its_round_is_taken_comes_last)
+{
+    for (int i = 0; i < 6; i++)
+        add(i, 5, 5);
+    ck_assert_uint_eq(hwt_bucket_take(&bucket, pool(), 5, batch, 4), 4);
+    verify(5);
+    for (int i = 6; i < 40; i++) /* makes room, and closes the holes of those taken */
+        add(i, 5, 5);
+    ck_assert_uint_eq(take_round(5, 64), 36);
+    for (int i = 0; i < 36; i++)
+        must(batch[i] == entries[i + 4]);
+}
+END_TEST
+
+START_TEST(a_dropped_one_leaves_a_hole_and_moves_no_other)
+{
+    for (int i = 0; i < 100; i++)
+        add(i, 1, 0);
+    for (int i = 0; i < 100; i += 2)
+        drop(i, 0);
+    ck_assert_uint_eq(bucket.used, 100);
+    ck_assert_uint_eq(bucket.live, 50);
+    for (uint32_t i = 1; i < 100; i += 2) {
+        ck_assert_uint_eq(entries[i]->index, i);
+        ck_assert_uint_eq(hwt_bucket_ids(&bucket)[i - 1], HWT_BUCKET_HOLE);
+    }
+}
+END_TEST
+
+static int fill_to_capacity(uint32_t at_least)
+{
+    int n = 0;
+    while (bucket.used < bucket.capacity || bucket.capacity < at_least)
+        add(n++, 1, 0);
+    return n;
+}
+
+START_TEST(holes_are_closed_in_order_before_the_arrays_grow)
+{
+    int n = fill_to_capacity(64);
+    uint32_t capacity = bucket.capacity;
+    for (int i = 0; i < n; i += 3)
+        drop(i, 0);
+    refuse = true;
+    add(n, 1, 0);
+    ck_assert_uint_eq(bucket.capacity, capacity);
+    ck_assert_uint_eq(bucket.used, bucket.live);
+    uint32_t last = 0;
+    for (int i = 1; i <= n; i++) {
+        if (i % 3 == 0 && i < n)
+            continue;
+        must(i == 1 || entries[i]->index == last + 1);
+        last = entries[i]->index;
+    }
+}
+END_TEST
+
+START_TEST(the_arrays_grow_by_half_where_holes_are_few)
+{
+    int n = fill_to_capacity(64);
+    uint32_t capacity = bucket.capacity;
+    drop(0, 0);
+    add(n, 1, 0);
+    ck_assert_uint_eq(bucket.capacity, capacity + capacity / 2);
+    ck_assert_uint_eq(take_round(1, 7), n);
+    for (int i = 0; i < n; i++)
+        must(batch[i] == entries[i + 1]);
+}
+END_TEST
+
+START_TEST(without_memory_an_add_changes_nothing)
+{
+    int n = fill_to_capacity(16);
+    struct hwt_bucket before = bucket;
+    size_t bytes_before = bytes;
+    entries[n]->index = 4711;
+    refuse = true;
+    ck_assert_int_eq(hwt_bucket_add(&bucket, pool(), entries[n], 0, 0, &bytes), -ENOMEM);
+    ck_assert_mem_eq(&bucket, &before, sizeof(before));
+    ck_assert_uint_eq(bytes, bytes_before);
+    ck_assert_uint_eq(entries[n]->index, 4711);
+    verify(0);
+    refuse = false;
+    add(n, 0, 0);
+    ck_assert_uint_eq(bucket.least, 0);
+}
+END_TEST
+
+START_TEST(without_memory_the_first_add_fails_too)
+{
+    refuse = true;
+    ck_assert_int_eq(hwt_bucket_add(&bucket, pool(), entries[0], 0, 0, &bytes), -ENOMEM);
+    ck_assert_uint_eq(bucket.live, 0);
+    verify(0);
+}
+END_TEST
+
+START_TEST(a_sparse_bucket_gives_memory_back_when_it_settles)
+{
+    for (int i = 0; i < MANY; i++)
+        add(i, 1, 0);
+    for (int i = 10; i < MANY; i++)
+        drop(i, 0);
+    uint32_t capacity = bucket.capacity;
+    settle(0);
+    ck_assert_uint_eq(bucket.capacity, capacity / 2);
+    ck_assert_uint_eq(bucket.used, 10);
+    for (int i = 0; i < 20; i++)
+        settle(0);
+    ck_assert_uint_le(bucket.capacity, 64);
+    ck_assert_uint_eq(take_round(1, 64), 10);
+    for (int i = 0; i < 10; i++)
+        must(batch[i] == entries[i]);
+}
+END_TEST
+
+START_TEST(without_memory_to_shrink_the_arrays_stay)
+{
+    for (int i = 0; i < MANY; i++)
+        add(i, 1, 0);
+    for (int i = 10; i < MANY; i++)
+        drop(i, 0);
+    uint32_t capacity = bucket.capacity;
+    refuse = true;
+    settle(0);
+    ck_assert_uint_eq(refused, 1);
+    ck_assert_uint_eq(bucket.capacity, capacity);
+    ck_assert_uint_eq(take_round(1, 64), 10);
+}
+END_TEST
+
+START_TEST(settling_finds_the_least_after_it_was_dropped)
+{
+    add(0, 3, 0);
+    add(1, 9, 0);
+    add(2, 3, 0);
+    add(3, 7, 0);
+    add(4, 7, 0);
+    drop(0, 0);
+    ck_assert_uint_eq(bucket.least_count, 1);
+    drop(2, 0);
+    ck_assert_uint_eq(bucket.least_count, 0);
+    settle(0);
+    ck_assert_uint_eq(bucket.least, 7);
+    ck_assert_uint_eq(bucket.least_count, 2);
+}
+END_TEST
+
+START_TEST(an_add_to_a_bucket_that_must_be_searched_keeps_its_least_right)
+{
+    add(0, 3, 0);
+    add(1, 9, 0);
+    drop(0, 0); /* least is 3, of which there is none */
+    add(2, 5, 0);
+    ck_assert_uint_eq(bucket.least_count, 0);
+    settle(0);
+    ck_assert_uint_eq(bucket.least, 5);
+    drop(2, 0);
+    add(3, 2, 0);
+    ck_assert_uint_eq(bucket.least, 2);
+    ck_assert_uint_eq(bucket.least_count, 1);
+    drop(3, 0);
+    settle(0);
+    ck_assert_uint_eq(bucket.least, 9);
+}
+END_TEST
+
+START_TEST(rounds_wrap_around)
+{
+    uint32_t now = UINT32_MAX - 4;
+    for (int i = 0; i < 1000; i++)
+        add(i, now + (uint32_t)(999 - i) / 100, now);
+    for (uint32_t step = 0; step < 10; step++, now++) {
+        ck_assert_uint_eq(bucket.least, now);
+        ck_assert_uint_eq(bucket.least_count, 100);
+        ck_assert_uint_eq(take_round(now, 33), 100);
+        for (uint32_t i = 0; i < 100; i++)
+            must(batch[i] == entries[(9 - step) * 100 + i]);
+    }
+    ck_assert_uint_eq(bucket.live, 0);
+}
+END_TEST
+
+START_TEST(the_furthest_round_is_not_taken_for_a_past_one)
+{
+    for (uint32_t start = 0; start < 4; start++) {
+        uint32_t now = start << 30;
+        add(0, now + INT32_MAX, now);
+        add(1, now, now);
+        ck_assert_uint_eq(bucket.least, now);
+        ck_assert_uint_eq(take_round(now, 4), 1);
+        must(batch[0] == entries[1]);
+        ck_assert_uint_eq(bucket.least, now + INT32_MAX);
+        ck_assert_uint_eq(take_round(now + INT32_MAX, 4), 1);
+        must(batch[0] == entries[0]);
+    }
+}
+END_TEST
+
+START_TEST(whatever_the_round_all_can_be_taken_once)
+{
+    static bool seen[MANY];
+    memset(seen, 0, sizeof(seen));
+    for (int i = 0; i < 1000; i++)
+        add(i, (uint32_t)i % 11, 0);
+    for (int i = 0; i < 1000; i += 4)
+        drop(i, 0);
+    hwt_bucket_take(&bucket, pool(), 0, batch, 5);
+    for (int i = 0; i < 5; i++)
+        seen[batch[i]->index] = true;
+    size_t n, sum = 5;
+    while ((n = hwt_bucket_take_any(&bucket, pool(), batch, 64, &bytes)) > 0) {
+        for (size_t i = 0; i < n; i++) {
+            must(!seen[batch[i]->index]);
+            seen[batch[i]->index] = true;
+        }
+        sum += n;
+        verify(0);
+    }
+    ck_assert_uint_eq(sum, 750);
+    ck_assert_uint_eq(bytes, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("bucket");
+    TCase *order = room_case(suite, "order");
+    tcase_add_checked_fixture(order, open_bucket, close_bucket);
+    tcase_add_test(order, those_of_a_round_are_taken_in_the_order_of_adding);
+    tcase_add_test(order, one_added_while_its_round_is_taken_comes_last);
+    tcase_add_test(order, whatever_the_round_all_can_be_taken_once);
+    TCase *room_for = room_case(suite, "memory");
+    tcase_add_checked_fixture(room_for, open_bucket, close_bucket);
+    tcase_add_test(room_for, an_empty_bucket_holds_no_memory);
+    tcase_add_test(room_for, an_emptied_small_bucket_keeps_its_arrays_to_spare_the_allocator);
+    tcase_add_test(room_for, a_dropped_one_leaves_a_hole_and_moves_no_other);
+    tcase_add_test(room_for, holes_are_closed_in_order_before_the_arrays_grow);
+    tcase_add_test(room_for, the_arrays_grow_by_half_where_holes_are_few);
+    tcase_add_test(room_for, without_memory_an_add_changes_nothing);
+    tcase_add_test(room_for, without_memory_the_first_add_fails_too);
+    tcase_add_test(room_for, a_sparse_bucket_gives_memory_back_when_it_settles);
+    tcase_add_test(room_for, without_memory_to_shrink_the_arrays_stay);
+    TCase *least = room_case(suite, "least");
+    tcase_add_checked_fixture(least, open_bucket, close_bucket);
+    tcase_add_test(least, settling_finds_the_least_after_it_was_dropped);
+    tcase_add_test(least, an_add_to_a_bucket_that_must_be_searched_keeps_its_least_right);
+    tcase_add_test(least, rounds_wrap_around);
+    tcase_add_test(least, the_furthest_round_is_not_taken_for_a_past_one);
+    return run_suite(suite);
+}
