@@ -8,8 +8,9 @@
 
 #include "hwt/timer.h"
 
-#define LANES_MIN 4
+#define LANES_MIN 16
 #define LANES_MAX 64
+#define SALVAGE_MAX 64 /* entries looked at */
 
 uint32_t hwt_lane_count(void)
 {
@@ -50,10 +51,32 @@ void hwt_lane_push_cancelled(struct hwt_lane *lane, struct hwt_entry *entry)
     hwt_mpsc_push(&lane->cancelled_head, &lane->cancelled_tail, &entry->link);
 }
 
+static struct hwt_entry *pop(hwt_mpsc_head *head, hwt_mpsc_tail *tail, bool *ret_stalled)
+{
+    hwt_mpsc_node *node = hwt_mpsc_pop(head, tail);
+    *ret_stalled = node == HWT_MPSC_STALLED;
+    return node && !*ret_stalled ? caa_container_of(node, struct hwt_entry, link) : NULL;
+}
+
+/* Acquire and release: pending_head passes from one consumer to the next. */
+static bool begin_consuming(struct hwt_lane *lane)
+{
+    return !atomic_exchange_explicit(&lane->consuming, true, memory_order_acquire);
+}
+
+static void end_consuming(struct hwt_lane *lane)
+{
+    atomic_store_explicit(&lane->consuming, false, memory_order_release);
+}
+
 bool hwt_lane_splice_pending(struct hwt_lane *lane)
 {
-    return hwt_mpsc_splice(&lane->drained_head, &lane->drained_tail, &lane->pending_head,
-                           &lane->pending_tail);
+    if (!begin_consuming(lane))
+        return false;
+    bool whole = hwt_mpsc_splice(&lane->drained_head, &lane->drained_tail, &lane->pending_head,
+                                 &lane->pending_tail);
+    end_consuming(lane);
+    return whole;
 }
 
 bool hwt_lane_splice_cancelled(struct hwt_lane *lane)
@@ -62,11 +85,25 @@ bool hwt_lane_splice_cancelled(struct hwt_lane *lane)
                            &lane->cancelled_tail);
 }
 
-static struct hwt_entry *pop(hwt_mpsc_head *head, hwt_mpsc_tail *tail, bool *ret_stalled)
+struct hwt_entry *hwt_lane_salvage(struct hwt_lane *lane)
 {
-    hwt_mpsc_node *node = hwt_mpsc_pop(head, tail);
-    *ret_stalled = node == HWT_MPSC_STALLED;
-    return node && !*ret_stalled ? caa_container_of(node, struct hwt_entry, link) : NULL;
+    struct hwt_entry *salvaged = NULL, *entry;
+    bool stalled;
+    if (!begin_consuming(lane))
+        return NULL;
+    for (unsigned n = 0; n < SALVAGE_MAX; n++) {
+        entry = pop(&lane->pending_head, &lane->pending_tail, &stalled);
+        if (!entry)
+            break;
+        if (!hwt_timeout_salvageable(entry))
+            hwt_mpsc_push(&lane->drained_head, &lane->drained_tail, &entry->link);
+        else if (salvaged)
+            hwt_pool_give(entry);
+        else
+            salvaged = entry;
+    }
+    end_consuming(lane);
+    return salvaged;
 }
 
 struct hwt_entry *hwt_lane_pop_drained(struct hwt_lane *lane, bool *ret_stalled)

@@ -12,8 +12,14 @@
  *   free       the lane's free list, see pool.h
  *   counters   of what the lane's threads did
  *
+ * What was cancelled while it was pending need not wait for the worker: an adder that finds no
+ * free entry salvages some from the head of its lane's pending queue, so that producers which
+ * outrun the worker reuse their own entries instead of growing the pool. What else it meets
+ * there it moves to the worker's snapshot, in order. The pending queue then has two consumers
+ * that exclude each other by `consuming`; neither waits: who finds it taken does without.
+ *
  * The worker splices each queue into one of its own (drained, reaped) and works on that
- * snapshot. A producer stopped half-way through a push stalls its lane alone.
+ * snapshot. A producer stopped half-way through a push, or in salvaging, stalls its lane alone.
  */
 
 #include "hwt/timeout.h"
@@ -32,6 +38,7 @@ struct hwt_lane {
     _Atomic uint64_t rescheduled;
     /* worker */
     _Alignas(HWT_CACHE_LINE) hwt_mpsc_head pending_head;
+    _Atomic bool consuming; /* pending_head's: the worker's, or a salvaging adder's */
     hwt_mpsc_head cancelled_head;
     hwt_mpsc_head drained_head;
     hwt_mpsc_tail drained_tail;
@@ -50,6 +57,10 @@ struct hwt_lane *hwt_lane_own(hwt_timer *timer);
 /* Wait-free, full barriers. */
 void hwt_lane_push_pending(struct hwt_lane *lane, struct hwt_entry *entry);
 void hwt_lane_push_cancelled(struct hwt_lane *lane, struct hwt_entry *entry);
+
+/* A cancelled entry that was still pending; more of them go to the lane's free list. NULL: none
+ * near the head, or somebody else consumes. */
+struct hwt_entry *hwt_lane_salvage(struct hwt_lane *lane);
 
 /* Worker: takes a snapshot of the queue; false: stalled, there was none to take. Then the
  * oldest of it, NULL: none, or stalled. */

@@ -191,7 +191,10 @@ struct hwt_entry *hwt_pool_take(hwt_timer *timer, struct hwt_lane *lane)
     struct hwt_pool *pool = &timer->pool;
     uint32_t own = (uint32_t)(lane - timer->lanes);
     for (uint32_t i = 0; i <= timer->lane_mask; i++) {
-        struct hwt_entry *entry = pop(pool, &timer->lanes[(own + i) & timer->lane_mask]);
+        struct hwt_lane *from = &timer->lanes[(own + i) & timer->lane_mask];
+        struct hwt_entry *entry = pop(pool, from);
+        if (!entry)
+            entry = hwt_lane_salvage(from);
         if (entry)
             return entry;
     }

@@ -100,8 +100,8 @@ void hwt_pool_init(struct hwt_pool *pool);
 void hwt_pool_destroy(struct hwt_pool *pool);
 
 /*
- * A free entry, from the lane's list, else from another's, else from a new slab; NULL: no
- * memory. Its fields are the caller's, but for the state word, whose generation is that of
+ * A free entry, from the lane's list or salvaged from its pending queue, else from another
+ * lane's, else from a new slab; NULL: no memory. Its fields are the caller's, but for the state word, whose generation is that of
  * its last timeout. Lock-free.
  */
 struct hwt_entry *hwt_pool_take(hwt_timer *timer, struct hwt_lane *lane);

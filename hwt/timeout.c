@@ -279,6 +279,14 @@ bool hwt_timeout_discardable(hwt_timer *timer, struct hwt_entry *entry)
     return true;
 }
 
+bool hwt_timeout_salvageable(const struct hwt_entry *entry)
+{
+    uint64_t state = load(entry);
+    return hwt_phase(state) == HWT_PHASE_CANCELLED && !(state & HWT_MOVING) &&
+           !entry->task->cancelled &&
+           atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_NONE;
+}
+
 bool hwt_timeout_abandon(struct hwt_entry *entry)
 {
     uint64_t state = load(entry);

@@ -119,6 +119,9 @@ enum hwt_finished hwt_timeout_finish(hwt_timer *timer, struct hwt_entry *entry);
  * pushes it on the cancelled queue once it is done. */
 bool hwt_timeout_discardable(hwt_timer *timer, struct hwt_entry *entry);
 
+/* Who drained it: whether it was cancelled while QUEUED and nothing is left to do for it. */
+bool hwt_timeout_salvageable(const struct hwt_entry *entry);
+
 /* Stop: pending to CANCELLED. False: it was not pending any more. */
 bool hwt_timeout_abandon(struct hwt_entry *entry);
 

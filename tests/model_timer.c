@@ -283,7 +283,7 @@ static uint64_t steps_wanted(void)
 {
     const char *text = getenv("HWT_TEST_STEPS");
 
-    return text && *text ? strtoull(text, NULL, 0) : 300000;
+    return text && *text ? strtoull(text, NULL, 0) : 500000;
 }
 
 START_TEST(random_programs_do_what_the_oracle_says)

@@ -33,6 +33,12 @@ static void log_run(hwt_timeout timeout, void *arg)
 
 static const hwt_task logging = { log_run, NULL };
 
+static void open_log(uint64_t start, uint64_t tick, uint32_t wheel)
+{
+    places = 0;
+    manual_open(&m, start, tick, wheel);
+}
+
 static hwt_timeout arm_entry(size_t i, uint64_t deadline)
 {
     hwt_timeout timeout;
@@ -53,7 +59,7 @@ static void assert_on_time(const entry *e, uint64_t tick)
 
 static void run_random_deadlines(uint64_t tick, uint32_t wheel, uint64_t *seed)
 {
-    manual_open(&m, test_random(seed) >> 8, tick, wheel);
+    open_log(test_random(seed) >> 8, tick, wheel);
     uint64_t span = 3 * tick * wheel;
     for (size_t i = 0; i < 300; i++)
         arm_entry(i, test_random(seed) % span);
@@ -77,7 +83,7 @@ END_TEST
 START_TEST(no_task_is_early_however_the_clock_goes)
 {
     uint64_t seed = test_seed(), now = 0;
-    manual_open(&m, 1, HWT_MS(1), 32);
+    open_log(1, HWT_MS(1), 32);
     for (size_t i = 0; i < 2000; i++) {
         arm_entry(i, now + test_random(&seed) % HWT_MS(100));
         now += test_random(&seed) % HWT_US(2500);
@@ -94,7 +100,7 @@ END_TEST
 
 START_TEST(a_tick_is_handled_at_its_end_and_not_a_nanosecond_before)
 {
-    manual_open(&m, 5, 7777, 16);
+    open_log(5, 7777, 16);
     for (uint64_t k = 1; k < 100; k++) {
         arm_entry(0, k * 7777 + 3000);
         manual_go(&m, (k + 1) * 7777 - 1);
@@ -109,7 +115,7 @@ END_TEST
 START_TEST(a_wheel_is_rounded_up_to_a_power_of_two)
 {
     for (uint32_t wheel = 1; wheel <= 17; wheel++) {
-        manual_open(&m, 0, HWT_MS(1), wheel);
+        open_log(0, HWT_MS(1), wheel);
         for (size_t i = 0; i < 100; i++)
             arm_entry(i, HWT_MS(i));
         for (uint64_t t = 1; t <= 100; t++)
@@ -121,7 +127,7 @@ END_TEST
 
 START_TEST(a_clock_that_goes_back_runs_nothing_twice)
 {
-    manual_open(&m, HWT_SEC(1), HWT_MS(1), 16);
+    open_log(HWT_SEC(1), HWT_MS(1), 16);
     arm_entry(0, HWT_MS(5));
     arm_entry(1, HWT_MS(50));
     manual_go(&m, HWT_MS(20));
@@ -138,7 +144,7 @@ END_TEST
 
 START_TEST(within_a_tick_tasks_start_in_the_order_they_were_added)
 {
-    manual_open(&m, 0, HWT_MS(1), 64);
+    open_log(0, HWT_MS(1), 64);
     for (size_t i = 0; i < 5000; i++)
         arm_entry(i, HWT_MS(10) + HWT_US(999) - i % 1000);
     manual_go(&m, HWT_MS(11));
@@ -150,7 +156,7 @@ END_TEST
 
 START_TEST(order_within_a_tick_does_not_depend_on_when_they_were_added)
 {
-    manual_open(&m, 0, HWT_MS(1), 8);
+    open_log(0, HWT_MS(1), 8);
     for (size_t i = 0; i < 300; i++) {
         arm_entry(i, HWT_MS(400));
         manual_go(&m, HWT_MS(i));
@@ -166,7 +172,7 @@ START_TEST(cancelled_ones_leave_the_order_of_the_others)
 {
     static hwt_timeout timeouts[1000];
     uint64_t seed = test_seed();
-    manual_open(&m, 0, HWT_MS(1), 8);
+    open_log(0, HWT_MS(1), 8);
     for (size_t i = 0; i < 1000; i++)
         timeouts[i] = arm_entry(i, HWT_MS(i % 2 ? 100 : 20));
     manual_go(&m, HWT_MS(5));
@@ -205,7 +211,7 @@ static void assert_ordered(size_t count, uint64_t tick)
 START_TEST(tasks_of_an_earlier_tick_start_before_those_of_a_later_one)
 {
     uint64_t seed = test_seed();
-    manual_open(&m, 99, HWT_MS(1), 16);
+    open_log(99, HWT_MS(1), 16);
     for (size_t i = 0; i < 3000; i++)
         arm_entry(i, test_random(&seed) % HWT_MS(200));
     manual_go(&m, HWT_MS(201));
@@ -219,7 +225,7 @@ END_TEST
 static void leap(uint64_t distance, size_t count)
 {
     uint64_t seed = test_seed();
-    manual_open(&m, HWT_SEC(3), HWT_MS(1), 512);
+    open_log(HWT_SEC(3), HWT_MS(1), 512);
     for (size_t i = 0; i < count; i++)
         arm_entry(i, test_random(&seed) % distance);
     manual_go(&m, 0);
@@ -243,7 +249,7 @@ END_TEST
 START_TEST(leaps_of_a_year_before_the_deadlines_run_nothing)
 {
     const uint64_t year = HWT_SEC(3600) * 24 * 365;
-    manual_open(&m, 0, HWT_MS(1), 512);
+    open_log(0, HWT_MS(1), 512);
     for (size_t i = 0; i < 100000; i++)
         arm_entry(i, 100 * year + HWT_MS(i));
     for (uint64_t y = 1; y < 100; y++)
@@ -259,7 +265,7 @@ END_TEST
 START_TEST(a_leap_over_an_empty_wheel_keeps_the_ticks_true)
 {
     const uint64_t year = HWT_SEC(3600) * 24 * 365;
-    manual_open(&m, 0, HWT_MS(1), 512);
+    open_log(0, HWT_MS(1), 512);
     for (uint64_t y = 1; y < 50; y++) {
         manual_go(&m, y * year + HWT_US(300));
         arm_entry(0, y * year + HWT_MS(700) + HWT_US(1));
@@ -277,7 +283,7 @@ static const uint64_t starts[] = { 0, 1, INT64_MAX, UINT64_MAX - HWT_SEC(20) };
 START_TEST(short_delays_run_and_endless_ones_do_not_wherever_the_clock_starts)
 {
     ends brief = { 0 }, endless = { 0 };
-    manual_open(&m, starts[_i], HWT_MS(1), 64);
+    open_log(starts[_i], HWT_MS(1), 64);
     arm(m.timer, &counting, &brief, 0);
     arm(m.timer, &counting, &brief, 1);
     hwt_timeout never = arm(m.timer, &counting, &endless, UINT64_MAX);
@@ -297,7 +303,7 @@ END_TEST
 START_TEST(delays_run_on_time_wherever_the_clock_starts)
 {
     uint64_t seed = test_seed();
-    manual_open(&m, starts[_i], HWT_MS(1), 16);
+    open_log(starts[_i], HWT_MS(1), 16);
     for (size_t i = 0; i < 500; i++)
         arm_entry(i, test_random(&seed) % HWT_MS(300));
     for (uint64_t t = 1; t <= 301; t++)
@@ -311,7 +317,7 @@ END_TEST
 START_TEST(an_instant_before_the_start_is_due_in_the_next_tick)
 {
     ends e = { 0 };
-    manual_open(&m, starts[_i], HWT_MS(1), 16);
+    open_log(starts[_i], HWT_MS(1), 16);
     ck_assert_int_eq(hwt_timer_new_timeout_at(m.timer, &counting, &e, 0, NULL), 0);
     ck_assert_int_eq(hwt_timer_new_timeout_at(m.timer, &counting, &e, starts[_i] / 2, NULL), 0);
     manual_go(&m, HWT_MS(1));
@@ -323,7 +329,7 @@ END_TEST
 START_TEST(the_greatest_delays_keep_their_deadlines)
 {
     ends e = { 0 };
-    manual_open(&m, 0, HWT_MS(1), 512);
+    open_log(0, HWT_MS(1), 512);
     arm(m.timer, &counting, &e, INT64_MAX);
     arm(m.timer, &counting, &e, UINT64_MAX);
     const uint64_t tick_end = due_at(INT64_MAX, HWT_MS(1));
@@ -338,7 +344,7 @@ END_TEST
 START_TEST(sums_saturate_near_the_end_of_the_clock)
 {
     ends e = { 0 };
-    manual_open(&m, UINT64_MAX - HWT_MS(10), HWT_MS(1), 16);
+    open_log(UINT64_MAX - HWT_MS(10), HWT_MS(1), 16);
     arm(m.timer, &counting, &e, HWT_MS(5));
     hwt_timeout past_the_end = arm(m.timer, &counting, &e, HWT_MS(11));
     hwt_timeout moved = arm(m.timer, &counting, &e, HWT_MS(2));
@@ -357,7 +363,7 @@ END_TEST
 START_TEST(a_tick_of_a_century_is_fine)
 {
     ends e = { 0 };
-    manual_open(&m, HWT_SEC(1), INT64_MAX, 1);
+    open_log(HWT_SEC(1), INT64_MAX, 1);
     arm(m.timer, &counting, &e, 0);
     arm(m.timer, &counting, &e, HWT_NEVER);
     ck_assert_uint_eq(manual_go(&m, (uint64_t)INT64_MAX - 1), 0);
@@ -400,8 +406,8 @@ static void add_saturation(Suite *suite)
 {
     const int count = sizeof(starts) / sizeof(starts[0]);
     TCase *tcase = add_case(suite, "saturation");
-    tcase_add_loop_test(
-        tcase, short_delays_run_and_endless_ones_do_not_wherever_the_clock_starts, 0, count);
+    tcase_add_loop_test(tcase, short_delays_run_and_endless_ones_do_not_wherever_the_clock_starts,
+                        0, count);
     tcase_add_loop_test(tcase, delays_run_on_time_wherever_the_clock_starts, 0, count);
     tcase_add_loop_test(tcase, an_instant_before_the_start_is_due_in_the_next_tick, 0, count);
     tcase_add_test(tcase, the_greatest_delays_keep_their_deadlines);

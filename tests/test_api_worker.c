@@ -25,6 +25,7 @@ static void *keep_company(void *data)
 
 static pthread_t begin_company(void)
 {
+    company.reached = company.open = 0;
     pthread_t thread = spawn(keep_company, &company);
     ck_assert(await_count(&company.reached, 1));
     return thread;

@@ -271,7 +271,9 @@ static void rearm(hwt_timeout timeout, void *arg)
 START_TEST(what_rearms_itself_runs_once_a_pass_and_lets_others_run)
 {
     static const hwt_task task = { rearm, NULL };
-    again a[4] = { { .delay = 0 }, { .delay = TICK / 2 }, { .delay = 64 * TICK }, { .past = true } };
+    again a[4] = {
+        { .delay = 0 }, { .delay = TICK / 2 }, { .delay = 64 * TICK }, { .past = true }
+    };
     ends e = { 0 };
     manual_open(&m, 0, TICK, 64);
     for (int i = 0; i < 4; i++)

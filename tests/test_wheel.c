@@ -239,7 +239,7 @@ START_TEST(one_further_away_than_the_rounds_reach_is_filed_again)
         file(0, deadline);
         again++;
     }
-    must(again == 5);
+    must(again == 4); /* the last reach is whole */
     expect_one(0, deadline);
     close_wheel();
 }
@@ -312,7 +312,7 @@ START_TEST(of_many_buckets_the_soonest_comes_first)
     must(hwt_wheel_check(&wheel));
     uint64_t before = 0;
     for (int i = 0; i < MANY; i++) {
-        must(hwt_wheel_next(&wheel) >= before);
+        must(hwt_wheel_next(&wheel) >= hwt_wheel_ticks(&wheel, before));
         must(hwt_wheel_take(&wheel, wheel.last_tick, batch, MANY) == 1);
         must(batch[0]->deadline >= before);
         before = batch[0]->deadline;
@@ -363,7 +363,7 @@ START_TEST(what_is_filed_while_its_tick_is_taken_belongs_to_it)
     must(take(10, 64) == 64);
     for (int i = 100; i < 200; i++)
         file(i, 0);
-    drop(99);
+    drop(199);
     size_t sum = 0;
     for (size_t n; (n = take(10, 64)) > 0; sum += n)
         must(wheel.tick == 4 && batch[0] == entries[64 + sum]);

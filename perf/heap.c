@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A rival to hwt/wheel.c: a binary heap, as java.util.Timer and the JDK's
+ * ScheduledThreadPoolExecutor keep their timeouts in. Linked in its place, so that all but
+ * the data structure is hwt's own.
+ *
+ * An array in which no timeout is due before its parent, that at i being the parent of those
+ * at 2i and 2i + 1; so the soonest is at 1. Filing lets a timeout rise from the end; taking
+ * one, and dropping one, puts the last in its place and lets that sink or rise. Each
+ * timeout knows its place (the executor's heapIndex; java.util.Timer would search for it),
+ * so that dropping costs log2(n) steps like taking, and gives the place back at once.
+ *
+ * As fast as such a heap can fairly be made: what is compared is in the array itself, 16 bytes
+ * a timeout, two siblings and four cousins to a cache line, which is fetched a generation
+ * ahead; of two siblings the sooner is picked without a branch. The places are in an
+ * array of their own, by entry: to sink writes a place at each step, and into the entries
+ * that would be a cache miss each.
+ *
+ * A number given at filing keeps those of one tick in order, as the JDK's sequence number
+ * does. It has 32 bits; when they are used up, all timeouts are numbered anew.
+ *
+ * Wheel length and rounds mean nothing here. hwt_wheel_next() is exact.
+ */
+
+#include "hwt/wheel.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "perf/mapping.h"
+
+#ifndef HEAP_SEQUENCES
+#define HEAP_SEQUENCES UINT32_MAX /* smaller only to test what comes after */
+#endif
+
+struct item {
+    uint64_t tick; /* HWT_NEVER: for ever */
+    uint32_t sequence;
+    uint32_t number; /* of the entry, see number_of() */
+};
+
+struct hwt_store {
+    struct item *items; /* from 1 on */
+    size_t used;
+    size_t items_bytes;
+    uint32_t *places; /* by number: where in items */
+    size_t places_bytes;
+    uint32_t sequence; /* the next */
+};
+
+/* Entries numbered without a gap: ids have some. */
+static uint32_t number_of(const struct hwt_entry *entry)
+{
+    const struct hwt_slab *slab = hwt_slab_of(entry);
+    return slab->number * (uint32_t)HWT_SLAB_ENTRIES + (uint32_t)(entry - slab->entries);
+}
+
+static struct hwt_entry *entry_of(const struct hwt_wheel *wheel, uint32_t number)
+{
+    uint32_t slab = number / (uint32_t)HWT_SLAB_ENTRIES;
+    uint32_t place = number % (uint32_t)HWT_SLAB_ENTRIES;
+    return hwt_pool_entry(wheel->pool, slab << HWT_SLAB_BITS | place);
+}
+
+static bool before(const struct item *a, const struct item *b)
+{
+    return (a->tick < b->tick) | ((a->tick == b->tick) & (a->sequence < b->sequence));
+}
+
+static void put(struct hwt_store *store, size_t at, struct item item)
+{
+    store->items[at] = item;
+    store->places[item.number] = (uint32_t)at;
+}
+
+static void rise(struct hwt_store *store, size_t at, struct item item)
+{
+    for (; at > 1 && before(&item, &store->items[at / 2]); at /= 2)
+        put(store, at, store->items[at / 2]);
+    put(store, at, item);
+}
+
+static void sink(struct hwt_store *store, size_t at, struct item item)
+{
+    const struct item *items = store->items;
+    size_t used = store->used;
+    for (size_t child; (child = 2 * at) <= used; at = child) {
+        __builtin_prefetch((const char *)items + 4 * at * sizeof(*items));
+        if (child < used)
+            child += before(&items[child + 1], &items[child]);
+        if (!before(&items[child], &item))
+            break;
+        put(store, at, items[child]);
+    }
+    put(store, at, item);
+}
+
+/* ---- memory ---- */
+
+static int resize_items(struct hwt_wheel *wheel, size_t count)
+{
+    struct hwt_store *store = wheel->store;
+    size_t bytes = mapping_round(count * sizeof(*store->items));
+    if (bytes == store->items_bytes)
+        return 0;
+    void *items = mapping_resize(store->items, store->items_bytes, bytes);
+    if (!items)
+        return -ENOMEM;
+    wheel->bytes += bytes - store->items_bytes;
+    store->items = items;
+    store->items_bytes = bytes;
+    return 0;
+}
+
+static int resize_places(struct hwt_wheel *wheel, size_t count)
+{
+    struct hwt_store *store = wheel->store;
+    size_t bytes = mapping_round(count * sizeof(*store->places));
+    void *places = mapping_resize(store->places, store->places_bytes, bytes);
+    if (!places)
+        return -ENOMEM;
+    wheel->bytes += bytes - store->places_bytes;
+    store->places = places;
+    store->places_bytes = bytes;
+    return 0;
+}
+
+static int make_room(struct hwt_wheel *wheel, uint32_t number)
+{
+    struct hwt_store *store = wheel->store;
+    if (number >= store->places_bytes / sizeof(*store->places)) {
+        int r = resize_places(wheel, (size_t)number + number / 2 + 1);
+        if (r < 0)
+            return r;
+    }
+    if (store->used + 1 >= store->items_bytes / sizeof(*store->items))
+        return resize_items(wheel, store->used + store->used / 2 + 2);
+    return 0;
+}
+
+static void give_room_back(struct hwt_wheel *wheel)
+{
+    struct hwt_store *store = wheel->store;
+    size_t capacity = store->items_bytes / sizeof(*store->items);
+    if (store->used + 1 < capacity / 4)
+        (void)resize_items(wheel, capacity / 2); /* no memory: it stays as it is */
+}
+
+/* ---- sequence numbers ---- */
+
+static int compare_items(const void *a, const void *b)
+{
+    return before(b, a) - before(a, b);
+}
+
+/* Once in 2^32 filings. What is sorted is a heap, too. */
+static void number_anew(struct hwt_store *store)
+{
+    qsort(store->items + 1, store->used, sizeof(*store->items), compare_items);
+    store->sequence = 0;
+    for (size_t at = 1; at <= store->used; at++) {
+        store->items[at].sequence = store->sequence++;
+        put(store, at, store->items[at]);
+    }
+}
+
+/* ---- the seam ---- */
+
+int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_pool *pool, uint64_t start,
+                   uint64_t tick_duration, uint32_t ticks_per_wheel)
+{
+    (void)ticks_per_wheel;
+    struct hwt_store *store = calloc(1, sizeof(*store));
+    if (!store)
+        return -ENOMEM;
+    *wheel = (struct hwt_wheel){
+        .pool = pool,
+        .start = start,
+        .tick_duration = tick_duration,
+        .last_tick = (UINT64_MAX - start) / tick_duration,
+        .bytes = sizeof(*store),
+        .store = store,
+    };
+    if (resize_items(wheel, 1) < 0 || resize_places(wheel, 1) < 0) {
+        hwt_wheel_destroy(wheel);
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void hwt_wheel_destroy(struct hwt_wheel *wheel)
+{
+    struct hwt_store *store = wheel->store;
+    if (store->items)
+        munmap(store->items, store->items_bytes);
+    if (store->places)
+        munmap(store->places, store->places_bytes);
+    free(store);
+}
+
+int hwt_wheel_file(struct hwt_wheel *wheel, struct hwt_entry *entry, uint64_t deadline,
+                   uint64_t earliest)
+{
+    struct hwt_store *store = wheel->store;
+    uint64_t tick = hwt_wheel_ticks(wheel, deadline);
+    if (tick < earliest)
+        tick = earliest;
+    if (tick < wheel->tick)
+        tick = wheel->tick;
+    if (tick >= wheel->last_tick)
+        tick = HWT_NEVER;
+
+    uint32_t number = number_of(entry);
+    int r = make_room(wheel, number);
+    if (r < 0)
+        return r;
+    if (store->sequence == HEAP_SEQUENCES)
+        number_anew(store);
+    rise(store, ++store->used, (struct item){ tick, store->sequence++, number });
+    atomic_store_explicit(&entry->slot, 0, memory_order_relaxed);
+    return 0;
+}
+
+static void remove_at(struct hwt_store *store, size_t at)
+{
+    struct item last = store->items[store->used--];
+    if (at > store->used)
+        return;
+    if (at > 1 && before(&last, &store->items[at / 2]))
+        rise(store, at, last);
+    else
+        sink(store, at, last);
+}
+
+void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
+{
+    remove_at(wheel->store, wheel->store->places[number_of(entry)]);
+    atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
+    give_room_back(wheel);
+}
+
+uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
+{
+    return wheel->store->used ? wheel->store->items[1].tick : HWT_NEVER;
+}
+
+static void taken(struct hwt_entry **batch, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        atomic_store_explicit(&batch[i]->slot, HWT_SLOT_NONE, memory_order_relaxed);
+}
+
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch,
+                      size_t max)
+{
+    struct hwt_store *store = wheel->store;
+    uint64_t tick = hwt_wheel_next(wheel);
+    if (tick >= limit) {
+        if (wheel->tick < limit)
+            wheel->tick = limit;
+        return 0;
+    }
+    wheel->tick = tick;
+    size_t n = 0;
+    while (n < max && store->used && store->items[1].tick == tick) {
+        batch[n] = entry_of(wheel, store->items[1].number);
+        __builtin_prefetch(batch[n], 1);
+        n++;
+        remove_at(store, 1);
+    }
+    taken(batch, n);
+    give_room_back(wheel);
+    return n;
+}
+
+size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, size_t max)
+{
+    struct hwt_store *store = wheel->store;
+    size_t n = 0;
+    while (n < max && store->used)
+        batch[n++] = entry_of(wheel, store->items[store->used--].number);
+    taken(batch, n);
+    give_room_back(wheel);
+    return n;
+}
+
+bool hwt_wheel_check(const struct hwt_wheel *wheel)
+{
+    const struct hwt_store *store = wheel->store;
+    if (store->used >= store->items_bytes / sizeof(*store->items))
+        return false;
+    for (size_t at = 1; at <= store->used; at++) {
+        const struct item *item = &store->items[at];
+        const struct hwt_entry *entry = entry_of(wheel, item->number);
+        if (at > 1 && !before(&store->items[at / 2], item))
+            return false;
+        if (item->tick < wheel->tick || item->sequence >= store->sequence)
+            return false;
+        if (number_of(entry) != item->number || store->places[item->number] != at)
+            return false;
+        if (atomic_load_explicit(&entry->slot, memory_order_relaxed) != 0)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Counters, the lateness histogram, and how a reader of another release is served. */
+
+#include "room_fixture.h"
+
+static struct room room;
+static struct hwt_run_stats *runs;
+
+static void open_room(void)
+{
+    room_open(&room, 0, HWT_MS(1), 8);
+    runs = &room.timer->run_stats;
+}
+
+static void close_room(void)
+{
+    room_close(&room);
+}
+
+static hwt_stats read_stats(void)
+{
+    hwt_stats stats = HWT_STATS_INIT;
+    ck_assert_int_eq(hwt_timer_stats(room.timer, &stats), 0);
+    return stats;
+}
+
+/* ---- lateness ---- */
+
+static void expect_lateness(uint64_t lateness, unsigned power)
+{
+    uint64_t before = runs->lateness[power], expired = runs->expired;
+    hwt_stats_run(runs, lateness);
+    ck_assert_uint_eq(runs->lateness[power], before + 1);
+    ck_assert_uint_eq(runs->expired, expired + 1);
+}
+
+START_TEST(a_run_is_counted_by_the_power_of_two_of_its_lateness)
+{
+    expect_lateness(0, 0);
+    expect_lateness(1, 0);
+    for (unsigned power = 1; power < 64; power++) {
+        expect_lateness(UINT64_C(1) << power, power);
+        expect_lateness((UINT64_C(1) << power) + 1, power);
+        expect_lateness((UINT64_C(2) << power) - 1, power); /* 2 << 63 is 0: the most there is */
+    }
+    hwt_stats stats = read_stats();
+    ck_assert_uint_eq(stats.expired, 2 + 63 * 3);
+    ck_assert_uint_eq(stats.lateness[0], 2);
+    for (unsigned power = 1; power < 64; power++)
+        ck_assert_uint_eq(stats.lateness[power], 3);
+}
+END_TEST
+
+START_TEST(the_greatest_lateness_is_kept)
+{
+    static const uint64_t late[][2] = { { 0, 0 }, { 7, 7 }, { 3, 7 }, { 8, 8 }, { 0, 8 } };
+    for (size_t i = 0; i < sizeof(late) / sizeof(*late); i++) {
+        hwt_stats_run(runs, late[i][0]);
+        ck_assert_uint_eq(read_stats().lateness_max, late[i][1]);
+    }
+    hwt_stats_run(runs, UINT64_MAX);
+    ck_assert_uint_eq(read_stats().lateness_max, UINT64_MAX);
+}
+END_TEST
+
+enum { THREADS = 4, EACH = 20000 };
+
+static void *run_many(void *data)
+{
+    uint64_t random = (uintptr_t)data;
+    for (int i = 0; i < EACH; i++)
+        hwt_stats_run(runs, test_random(&random) % 1000000);
+    hwt_stats_run(runs, 1000000 + (uintptr_t)data);
+    return NULL;
+}
+
+START_TEST(runs_on_several_threads_are_all_counted)
+{
+    pthread_t threads[THREADS];
+    for (uintptr_t i = 0; i < THREADS; i++)
+        threads[i] = room_spawn(run_many, (void *)i);
+    for (int i = 0; i < THREADS; i++)
+        room_join(threads[i]);
+    hwt_stats stats = read_stats();
+    uint64_t sum = 0;
+    for (int i = 0; i < 64; i++)
+        sum += stats.lateness[i];
+    ck_assert_uint_eq(stats.expired, THREADS * (EACH + 1));
+    ck_assert_uint_eq(sum, stats.expired);
+    ck_assert_uint_eq(stats.lateness_max, 1000000 + THREADS - 1);
+}
+END_TEST
+
+/* ---- sums ---- */
+
+START_TEST(pending_is_what_began_less_what_ended)
+{
+    room.lane->added = 100;
+    room_lane(&room, 1)->added = 20;
+    runs->rearmed = 3;
+    ck_assert_uint_eq(hwt_timer_pending(room.timer), 123);
+    room.lane->cancelled = 10;
+    room_lane(&room, 2)->cancelled = 10;
+    ck_assert_uint_eq(hwt_timer_pending(room.timer), 103);
+    runs->expired = 50;
+    runs->unprocessed = 50;
+    ck_assert_uint_eq(hwt_timer_pending(room.timer), 3);
+    ck_assert_uint_eq(read_stats().pending, 3);
+    ck_assert_uint_eq(hwt_timer_pending(NULL), 0);
+}
+END_TEST
+
+START_TEST(pending_is_never_below_nothing)
+{
+    room.lane->added = 5;
+    room.lane->cancelled = 6;
+    ck_assert_uint_eq(hwt_timer_pending(room.timer), 0);
+}
+END_TEST
+
+START_TEST(the_lanes_are_summed_and_the_rest_is_told_as_it_is)
+{
+    uint32_t lanes = room.timer->lane_mask + 1;
+    for (uint32_t i = 0; i < lanes; i++) {
+        struct hwt_lane *lane = room_lane(&room, i);
+        lane->added = 1000;
+        lane->cancelled = 100;
+        lane->rejected = 10;
+        lane->rescheduled = 1;
+    }
+    runs->expired = 5;
+    runs->unprocessed = 6;
+    runs->wakeups = 7;
+    hwt_stats stats = read_stats();
+    ck_assert_uint_eq(stats.added, 1000 * lanes);
+    ck_assert_uint_eq(stats.cancelled, 100 * lanes);
+    ck_assert_uint_eq(stats.rejected, 10 * lanes);
+    ck_assert_uint_eq(stats.rescheduled, lanes);
+    ck_assert_uint_eq(stats.expired, 5);
+    ck_assert_uint_eq(stats.unprocessed, 6);
+    ck_assert_uint_eq(stats.wakeups, 7);
+    ck_assert_uint_eq(stats.pending, 900 * lanes - 11);
+}
+END_TEST
+
+START_TEST(memory_is_that_of_the_timer_its_lanes_its_pool_and_its_wheel)
+{
+    uint64_t before = read_stats().memory;
+    ck_assert_uint_ge(before, sizeof(*room.timer) +
+                                  (room.timer->lane_mask + 2) * sizeof(struct hwt_lane) +
+                                  room.timer->worker.wheel.bytes);
+    runs->wheel_bytes += 1000;
+    ck_assert_uint_eq(read_stats().memory, before + 1000);
+    room_take(&room);
+    ck_assert_uint_eq(read_stats().memory, before + 1000 + room.timer->pool.bytes);
+}
+END_TEST
+
+/* ---- sizes ---- */
+
+START_TEST(a_reader_of_a_later_release_finds_nothing_where_this_one_knows_nothing)
+{
+    struct {
+        hwt_stats known;
+        unsigned char later[100];
+    } stats;
+    memset(&stats, 0xff, sizeof(stats));
+    stats.known.size = sizeof(stats.known) + 64;
+    room.lane->added = 4;
+    ck_assert_int_eq(hwt_timer_stats(room.timer, &stats.known), 0);
+    ck_assert_uint_eq(stats.known.size, sizeof(stats.known) + 64);
+    ck_assert_uint_eq(stats.known.added, 4);
+    ck_assert_uint_eq(stats.known.lateness[63], 0);
+    for (int i = 0; i < 100; i++)
+        ck_assert_uint_eq(stats.later[i], i < 64 ? 0 : 0xff);
+}
+END_TEST
+
+START_TEST(a_reader_of_no_release_is_refused_and_left_alone)
+{
+    static const size_t sizes[] = { 0, 1, sizeof(size_t), sizeof(hwt_stats) - 1 };
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+        hwt_stats stats, before;
+        memset(&stats, 0xff, sizeof(stats));
+        stats.size = sizes[i];
+        before = stats;
+        ck_assert_int_eq(hwt_timer_stats(room.timer, &stats), -EINVAL);
+        ck_assert_mem_eq(&stats, &before, sizeof(stats));
+    }
+    hwt_stats stats = HWT_STATS_INIT;
+    ck_assert_int_eq(hwt_timer_stats(NULL, &stats), -EINVAL);
+    ck_assert_int_eq(hwt_timer_stats(room.timer, NULL), -EINVAL);
+}
+END_TEST
+
+/* ---- read while they change ---- */
+
+static _Atomic bool done;
+
+static void *begin_and_end(void *data)
+{
+    struct hwt_lane *lane = data;
+    for (int i = 0; i < EACH; i++) {
+        atomic_fetch_add_explicit(&lane->added, 1, memory_order_relaxed);
+        if (i % 2)
+            hwt_count(&lane->cancelled);
+        else
+            hwt_stats_run(runs, 0);
+    }
+    atomic_store(&done, true);
+    return NULL;
+}
+
+START_TEST(no_end_is_seen_without_its_beginning)
+{
+    pthread_t thread = room_spawn(begin_and_end, room_lane(&room, 1));
+    while (!atomic_load(&done)) {
+        hwt_stats stats = read_stats();
+        must(stats.expired + stats.cancelled <= stats.added);
+    }
+    room_join(thread);
+    ck_assert_uint_eq(hwt_timer_pending(room.timer), 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("stats");
+    TCase *lateness = room_case(suite, "lateness");
+    tcase_add_checked_fixture(lateness, open_room, close_room);
+    tcase_add_test(lateness, a_run_is_counted_by_the_power_of_two_of_its_lateness);
+    tcase_add_test(lateness, the_greatest_lateness_is_kept);
+    tcase_add_test(lateness, runs_on_several_threads_are_all_counted);
+    TCase *sums = room_case(suite, "sums");
+    tcase_add_checked_fixture(sums, open_room, close_room);
+    tcase_add_test(sums, pending_is_what_began_less_what_ended);
+    tcase_add_test(sums, pending_is_never_below_nothing);
+    tcase_add_test(sums, the_lanes_are_summed_and_the_rest_is_told_as_it_is);
+    tcase_add_test(sums, memory_is_that_of_the_timer_its_lanes_its_pool_and_its_wheel);
+    tcase_add_test(sums, no_end_is_seen_without_its_beginning);
+    TCase *sizes = room_case(suite, "sizes");
+    tcase_add_checked_fixture(sizes, open_room, close_room);
+    tcase_add_test(sizes, a_reader_of_a_later_release_finds_nothing_where_this_one_knows_nothing);
+    tcase_add_test(sizes, a_reader_of_no_release_is_refused_and_left_alone);
+    return run_suite(suite);
+}
