@@ -9,6 +9,17 @@
 #define CAPACITY_MIN 4
 #define CAPACITY_KEPT 8 /* an empty bucket keeps this much, to spare the allocator */
 
+/* Four rounds at a time, by the compilers' vector types: on any machine, with its own
+ * instructions where it has them. The arrays are aligned for a uint32_t only. */
+typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
+
+static bool any(four has)
+{
+    typedef uint64_t two __attribute__((vector_size(16)));
+    two halves = (two)has;
+    return halves[0] | halves[1];
+}
+
 static size_t bytes_of(uint32_t capacity)
 {
     return (size_t)capacity * 2 * sizeof(uint32_t);
@@ -102,41 +113,63 @@ int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_pool *pool, struc
     return 0;
 }
 
-static void remove_at(struct hwt_bucket *bucket, uint32_t index)
+static void remove_at(struct hwt_bucket *bucket, uint32_t index, uint32_t now)
 {
     hwt_bucket_ids(bucket)[index] = HWT_BUCKET_HOLE;
     bucket->live--;
     if (bucket->rounds[index] == bucket->least && bucket->least_count > 0)
         bucket->least_count--;
+    bucket->rounds[index] = now - 1;
 }
 
-void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, size_t *bytes)
+void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, uint32_t now, size_t *bytes)
 {
-    remove_at(bucket, index);
+    remove_at(bucket, index, now);
     if (bucket->live == 0)
         forget_all(bucket, bytes);
+}
+
+/* The first place from `at` on that has the round, or `used`. */
+static uint32_t find_round(const uint32_t *rounds, uint32_t at, uint32_t used, uint32_t round)
+{
+    for (; at < used && at % 8 != 0; at++) {
+        if (rounds[at] == round)
+            return at;
+    }
+    for (; at + 8 <= used; at += 8) {
+        const four *rows = (const four *)(rounds + at);
+        four has = (four)((rows[0] == round) | (rows[1] == round));
+        if (any(has))
+            break;
+    }
+    for (; at < used && rounds[at] != round; at++)
+        ;
+    return at;
 }
 
 size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        struct hwt_entry **batch, size_t max)
 {
-    const uint32_t *rounds = bucket->rounds;
     const uint32_t *ids = hwt_bucket_ids(bucket);
     size_t n = 0;
     uint32_t at = bucket->cursor;
-    for (; at < bucket->used && n < max && bucket->least_count > 0; at++) {
-        if (rounds[at] != now || ids[at] == HWT_BUCKET_HOLE)
-            continue;
-        batch[n] = hwt_pool_entry(pool, ids[at]);
-        __builtin_prefetch(batch[n], 1);
-        n++;
-        remove_at(bucket, at);
+    while (n < max && bucket->least_count > 0) {
+        at = find_round(bucket->rounds, at, bucket->used, now);
+        if (at == bucket->used)
+            break;
+        if (ids[at] != HWT_BUCKET_HOLE) {
+            batch[n] = hwt_pool_entry(pool, ids[at]);
+            __builtin_prefetch(batch[n], 1);
+            n++;
+            remove_at(bucket, at, now);
+        }
+        at++;
     }
     bucket->cursor = at;
     return n;
 }
 
-size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *pool,
+size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                            struct hwt_entry **batch, size_t max, size_t *bytes)
 {
     const uint32_t *ids = hwt_bucket_ids(bucket);
@@ -148,37 +181,48 @@ size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *poo
         if (ids[at] == HWT_BUCKET_HOLE)
             continue;
         batch[n++] = hwt_pool_entry(pool, ids[at]);
-        remove_at(bucket, at);
+        remove_at(bucket, at, now);
     }
     if (bucket->live == 0)
         forget_all(bucket, bytes);
     return n;
 }
 
+/* The least of round - before - 1, modulo 2^32: holes come out greatest. */
+static uint32_t least_after(const uint32_t *rounds, uint32_t used, uint32_t before)
+{
+    uint32_t from = before + 1;
+    uint32_t i = 0;
+    four leasts = ~(four){ 0 };
+    for (; i + 4 <= used; i += 4) {
+        four its = *(const four *)(rounds + i) - from;
+        four less = (four)(its < leasts);
+        leasts = (its & less) | (leasts & ~less);
+    }
+    uint32_t least = UINT32_MAX;
+    for (unsigned lane = 0; lane < 4; lane++)
+        least = leasts[lane] < least ? leasts[lane] : least;
+    for (; i < used; i++)
+        least = rounds[i] - from < least ? rounds[i] - from : least;
+    return least;
+}
+
+static uint32_t count_round(const uint32_t *rounds, uint32_t used, uint32_t round)
+{
+    uint32_t i = 0;
+    four counts = { 0 };
+    for (; i + 4 <= used; i += 4)
+        counts -= (four)(*(const four *)(rounds + i) == round); /* true is all ones */
+    uint32_t count = counts[0] + counts[1] + counts[2] + counts[3];
+    for (; i < used; i++)
+        count += rounds[i] == round;
+    return count;
+}
+
 static void find_least(struct hwt_bucket *bucket, uint32_t now)
 {
-    const uint32_t *rounds = bucket->rounds;
-    const uint32_t *ids = hwt_bucket_ids(bucket);
-    bool holes = bucket->used != bucket->live;
-    uint32_t remaining = UINT32_MAX;
-    if (holes) {
-        for (uint32_t i = 0; i < bucket->used; i++) {
-            uint32_t its = ids[i] == HWT_BUCKET_HOLE ? UINT32_MAX : rounds[i] - now;
-            remaining = its < remaining ? its : remaining;
-        }
-    } else {
-        for (uint32_t i = 0; i < bucket->used; i++) {
-            uint32_t its = rounds[i] - now;
-            remaining = its < remaining ? its : remaining;
-        }
-    }
-
-    uint32_t least = now + remaining;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < bucket->used; i++)
-        count += rounds[i] == least && (!holes || ids[i] != HWT_BUCKET_HOLE);
-    bucket->least = least;
-    bucket->least_count = count;
+    bucket->least = now + least_after(bucket->rounds, bucket->used, now - 1);
+    bucket->least_count = count_round(bucket->rounds, bucket->used, bucket->least);
 }
 
 void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,

@@ -17,7 +17,9 @@
  *
  * A timeout that is dropped or taken leaves a hole; nothing else moves, because a moved
  * entry must be told its new index, which costs a cache miss. Holes are closed when they
- * outnumber the timeouts, or when the arrays are full: at most a move for each removal.
+ * outnumber the timeouts, or when the arrays are full: at most a move for each removal. A
+ * hole keeps the round before the one it was made in, so that sweeps, which look at rounds alone,
+ * find it furthest away; 2^31 rounds later the bucket is visited once in vain.
  */
 
 #include "hwt/pool.h"
@@ -46,8 +48,8 @@ static inline uint32_t *hwt_bucket_ids(const struct hwt_bucket *bucket)
 int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_pool *pool, struct hwt_entry *entry,
                    uint32_t round, uint32_t now, size_t *bytes);
 
-/* Makes a hole of the place at `index`. */
-void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, size_t *bytes);
+/* Makes a hole of the place at `index`; `now` is the bucket's round. */
+void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, uint32_t now, size_t *bytes);
 
 /*
  * Takes up to `max` timeouts of the round `now`, which is the least, in order, and returns
@@ -57,7 +59,7 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
                        struct hwt_entry **batch, size_t max);
 
 /* Takes up to `max` timeouts of any round. */
-size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *pool,
+size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                            struct hwt_entry **batch, size_t max, size_t *bytes);
 
 /* Finds the least round, closes holes and gives memory back where that pays. */

@@ -44,10 +44,10 @@ static uint64_t first_round(const struct hwt_wheel *wheel, uint32_t slot)
     return (wheel->tick >> store->shift) + (slot < slot_of(store, wheel->tick));
 }
 
-/* The bucket's round when it is next visited. */
+/* The bucket's round when it is next visited; what never comes has but one. */
 static uint32_t round_now(const struct hwt_wheel *wheel, uint32_t slot)
 {
-    return (uint32_t)first_round(wheel, slot);
+    return slot < slots(wheel->store) ? (uint32_t)first_round(wheel, slot) : 0;
 }
 
 /* The first tick from wheel->tick on that has this slot and round. */
@@ -128,7 +128,7 @@ int hwt_wheel_file(struct hwt_wheel *wheel, struct hwt_entry *entry, uint64_t de
 
     bool never = tick >= wheel->last_tick;
     uint32_t slot = never ? slots(wheel->store) : slot_of(wheel->store, tick);
-    uint32_t now = never ? 0 : round_now(wheel, slot);
+    uint32_t now = round_now(wheel, slot);
     uint64_t rounds = never ? 0 : (tick - wheel->tick) >> wheel->store->shift;
     uint32_t round = now + (uint32_t)(rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX);
 
@@ -147,7 +147,7 @@ void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
     uint32_t slot = atomic_load_explicit(&entry->slot, memory_order_relaxed);
     uint32_t index = atomic_load_explicit(&entry->index, memory_order_relaxed);
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    hwt_bucket_drop(bucket, index, &wheel->bytes);
+    hwt_bucket_drop(bucket, index, round_now(wheel, slot), &wheel->bytes);
     atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
     if (bucket->live == 0 && slot < slots(wheel->store))
         update(wheel, slot);
@@ -201,7 +201,8 @@ size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, siz
     uint64_t tick = ~wheel->store->due[1];
     uint32_t slot = tick == HWT_NEVER ? slots(wheel->store) : slot_of(wheel->store, tick);
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    size_t n = hwt_bucket_take_any(bucket, wheel->pool, batch, max, &wheel->bytes);
+    size_t n = hwt_bucket_take_any(bucket, wheel->pool, round_now(wheel, slot), batch, max,
+                                   &wheel->bytes);
     taken(batch, n);
     if (bucket->live == 0 && slot < slots(wheel->store))
         update(wheel, slot);

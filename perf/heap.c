@@ -8,14 +8,15 @@
  * An array in which no timeout is due before its parent, that at i being the parent of those
  * at 2i and 2i + 1; so the soonest is at 1. Filing lets a timeout rise from the end; taking
  * one, and dropping one, puts the last in its place and lets that sink or rise. Each
- * timeout knows its place (the executor's heapIndex; java.util.Timer would search for it),
- * so that dropping costs log2(n) steps like taking, and gives the place back at once.
+ * timeout knows its place, as the executor's heapIndex does, so that dropping one costs log2(n)
+ * steps at most and gives its memory back at once. (What is cancelled the JDK leaves in the
+ * heap until its time, unless told otherwise; then the heap would only be higher.)
  *
  * As fast as such a heap can fairly be made: what is compared is in the array itself, 16 bytes
  * a timeout, two siblings and four cousins to a cache line, which is fetched a generation
  * ahead; of two siblings the sooner is picked without a branch. The places are in an
- * array of their own, by entry: to sink writes a place at each step, and into the entries
- * that would be a cache miss each.
+ * array of their own, by entry: sinking writes a place at each step, and to write it into the
+ * entry, where the JDK has it, takes up to twice the time.
  *
  * A number given at filing keeps those of one tick in order, as the JDK's sequence number
  * does. It has 32 bits; when they are used up, all timeouts are numbered anew.
@@ -215,7 +216,7 @@ int hwt_wheel_file(struct hwt_wheel *wheel, struct hwt_entry *entry, uint64_t de
     int r = make_room(wheel, number);
     if (r < 0)
         return r;
-    if (store->sequence == HEAP_SEQUENCES)
+    if (store->sequence >= HEAP_SEQUENCES)
         number_anew(store);
     rise(store, ++store->used, (struct item){ tick, store->sequence++, number });
     atomic_store_explicit(&entry->slot, 0, memory_order_relaxed);

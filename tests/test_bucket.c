@@ -67,7 +67,7 @@ static void add(int i, uint32_t round, uint32_t now)
 
 static void drop(int i, uint32_t now)
 {
-    hwt_bucket_drop(&bucket, entries[i]->index, &bytes);
+    hwt_bucket_drop(&bucket, entries[i]->index, now, &bytes);
     verify(now);
 }
 
@@ -345,7 +345,7 @@ START_TEST(whatever_the_round_all_can_be_taken_once)
     for (int i = 0; i < 5; i++)
         seen[batch[i]->index] = true;
     size_t n, sum = 5;
-    while ((n = hwt_bucket_take_any(&bucket, pool(), batch, 64, &bytes)) > 0) {
+    while ((n = hwt_bucket_take_any(&bucket, pool(), 0, batch, 64, &bytes)) > 0) {
         for (size_t i = 0; i < n; i++) {
             must(!seen[batch[i]->index]);
             seen[batch[i]->index] = true;

@@ -114,6 +114,8 @@ START_TEST(closing_says_until_when_and_never_by_accident_awake_or_short)
         hwt_gate_close(timer, instants[i][0]);
         ck_assert_uint_eq(timer->gate.wake_before, instants[i][1]);
     }
+    hwt_gate_awake(timer);
+    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_AWAKE);
     expect_quiet();
 }
 END_TEST
@@ -190,15 +192,6 @@ START_TEST(an_instant_to_come_is_not_due_however_far)
 }
 END_TEST
 
-START_TEST(awake_opens_the_gate)
-{
-    hwt_gate_close(timer, 4711);
-    hwt_gate_awake(timer);
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_AWAKE);
-    expect_quiet();
-}
-END_TEST
-
 START_TEST(a_watched_descriptor_does_not_block_and_none_survives_exec)
 {
     ck_assert_int_ne(fcntl(timer->gate.fd, F_GETFL) & O_NONBLOCK, 0);
@@ -214,6 +207,119 @@ START_TEST(a_worker_sleeps_in_its_descriptor_until_it_fires)
     hwt_gate_fire(timer);
     hwt_gate_sleep(timer);
     expect_quiet();
+}
+END_TEST
+
+/* ---- the worker parks, producers wake it ---- */
+
+#define TICK HWT_MS(1)
+
+static void open_parking(void)
+{
+    room_open(&room, 0, TICK, 64);
+    timer = room.timer;
+    ck_assert_int_eq(hwt_gate_open_fd(timer), 0);
+}
+
+static void nothing(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+static hwt_timeout add(uint64_t deadline)
+{
+    static const hwt_task task = { nothing, NULL };
+    hwt_timeout timeout;
+    must(hwt_timer_new_timeout_at(timer, &task, NULL, deadline, &timeout) == 0);
+    return timeout;
+}
+
+static void pass(uint64_t now)
+{
+    atomic_store(&room.now, now);
+    hwt_worker_pass(timer, now);
+}
+
+static void expect_gate(uint64_t wake_before)
+{
+    ck_assert_uint_eq(timer->gate.wake_before, wake_before);
+}
+
+START_TEST(it_parks_until_the_next_tick_with_work)
+{
+    ck_assert(hwt_worker_park(timer));
+    expect_gate(HWT_NEVER);
+    hwt_gate_awake(timer);
+    add(5 * TICK + 3);
+    pass(0);
+    ck_assert(hwt_worker_park(timer));
+    expect_gate(5 * TICK);
+    ck_assert_uint_eq(hwt_worker_next_tick(timer), 6 * TICK);
+    hwt_gate_awake(timer);
+    pass(5 * TICK + 1);
+    ck_assert(hwt_worker_park(timer)); /* for less than a tick: nothing can come earlier */
+    expect_gate(HWT_GATE_SHORT);
+}
+END_TEST
+
+START_TEST(it_parks_for_a_tick_where_some_were_cancelled)
+{
+    hwt_timeout timeout = add(50 * TICK);
+    pass(0);
+    ck_assert(hwt_timeout_cancel(timeout));
+    pass(TICK);
+    ck_assert(timer->worker.discarded);
+    ck_assert(hwt_worker_park(timer));
+    expect_gate(HWT_GATE_SHORT);
+    hwt_gate_awake(timer);
+    pass(2 * TICK);
+    ck_assert(!timer->worker.discarded);
+    ck_assert(hwt_worker_park(timer));
+    expect_gate(HWT_NEVER);
+}
+END_TEST
+
+START_TEST(only_what_is_due_earlier_opens_the_gate)
+{
+    add(50 * TICK);
+    pass(0);
+    ck_assert(hwt_worker_park(timer));
+    expect_gate(50 * TICK);
+    hwt_timeout timeout = add(50 * TICK);
+    add(HWT_NEVER);
+    expect_gate(50 * TICK);
+    must(hwt_timeout_reschedule_at(timeout, 60 * TICK));
+    expect_gate(50 * TICK);
+    must(hwt_timeout_reschedule_at(timeout, 50 * TICK - 1));
+    expect_gate(HWT_GATE_AWAKE);
+    pass(TICK);
+    ck_assert(hwt_worker_park(timer));
+    expect_gate(49 * TICK);
+    add(49 * TICK - 1);
+    expect_gate(HWT_GATE_AWAKE);
+}
+END_TEST
+
+START_TEST(a_cancel_opens_the_gate_of_one_that_sleeps_for_long_only)
+{
+    enum { N = 10000 };
+    static hwt_timeout timeouts[N];
+    for (int i = 0; i < N; i++)
+        timeouts[i] = add(50 * TICK);
+    pass(0);
+    ck_assert(hwt_worker_park(timer));
+    must(hwt_timeout_cancel(timeouts[0]));
+    expect_gate(HWT_GATE_AWAKE);
+    pass(TICK);
+    ck_assert(hwt_worker_park(timer));
+    expect_gate(HWT_GATE_SHORT);
+    size_t n = 1;
+    while (n < N && timer->gate.wake_before == HWT_GATE_SHORT)
+        must(hwt_timeout_cancel(timeouts[n++]));
+    ck_assert_uint_gt(n, 1000); /* a backlog is not left for the tick */
+    ck_assert_uint_lt(n, N);
+    expect_gate(HWT_GATE_AWAKE);
 }
 END_TEST
 
@@ -265,7 +371,6 @@ static void add_gate_tests(TCase *tcase)
     tcase_add_test(tcase, of_two_wakes_one_makes_the_call);
     tcase_add_test(tcase, an_instant_that_has_passed_is_due_at_once);
     tcase_add_test(tcase, an_instant_to_come_is_not_due_however_far);
-    tcase_add_test(tcase, awake_opens_the_gate);
 }
 
 int main(void)
@@ -281,6 +386,12 @@ int main(void)
     tcase_add_test(real, now_is_a_reading_of_the_clock);
     add_gate_tests(real);
     tcase_add_test(real, a_watched_descriptor_does_not_block_and_none_survives_exec);
+    TCase *park = room_case(suite, "park");
+    tcase_add_checked_fixture(park, open_parking, close_timer);
+    tcase_add_test(park, it_parks_until_the_next_tick_with_work);
+    tcase_add_test(park, it_parks_for_a_tick_where_some_were_cancelled);
+    tcase_add_test(park, only_what_is_due_earlier_opens_the_gate);
+    tcase_add_test(park, a_cancel_opens_the_gate_of_one_that_sleeps_for_long_only);
     TCase *blocking = room_case(suite, "blocking");
     tcase_add_checked_fixture(blocking, open_blocking, close_timer);
     tcase_add_test(blocking, a_worker_sleeps_in_its_descriptor_until_it_fires);

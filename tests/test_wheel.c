@@ -301,28 +301,6 @@ START_TEST(those_dropped_without_a_look_at_the_next_are_passed_over)
 }
 END_TEST
 
-START_TEST(of_many_buckets_the_soonest_comes_first)
-{
-    open_wheel(77, 10, 1 << 16);
-    for (uint32_t i = 0; i < MANY; i++) {
-        uint64_t tick = (uint64_t)(i * 2654435761U) % 250000 * MANY + i; /* all different */
-        entries[i]->deadline = 77 + tick * 10 + i % 10;
-        must(hwt_wheel_file(&wheel, entries[i], entries[i]->deadline, 0) == 0);
-    }
-    must(hwt_wheel_check(&wheel));
-    uint64_t before = 0;
-    for (int i = 0; i < MANY; i++) {
-        must(hwt_wheel_next(&wheel) >= hwt_wheel_ticks(&wheel, before));
-        must(hwt_wheel_take(&wheel, wheel.last_tick, batch, MANY) == 1);
-        must(batch[0]->deadline >= before);
-        before = batch[0]->deadline;
-    }
-    must(hwt_wheel_check(&wheel));
-    expect_none();
-    close_wheel();
-}
-END_TEST
-
 START_TEST(a_leap_over_any_number_of_ticks_is_one_step)
 {
     open_wheel(0, 1, WHEEL);
@@ -399,26 +377,21 @@ START_TEST(all_can_be_taken_whatever_their_deadline)
 }
 END_TEST
 
-START_TEST(a_wheel_can_be_destroyed_full)
+static TCase *wheel_case(Suite *suite, const char *name)
 {
-    open_wheel(0, 1, 512);
-    for (int i = 0; i < MANY; i++)
-        must(hwt_wheel_file(&wheel, entries[i], (uint64_t)i, 0) == 0);
-    must(wheel.bytes > MANY * 8);
-    close_wheel();
+    TCase *tcase = room_case(suite, name);
+    tcase_add_checked_fixture(tcase, open_room, close_room);
+    return tcase;
 }
-END_TEST
 
 int main(void)
 {
     Suite *suite = suite_create("wheel");
-    TCase *ticks = room_case(suite, "ticks");
-    tcase_add_checked_fixture(ticks, open_room, close_room);
+    TCase *ticks = wheel_case(suite, "ticks");
     tcase_add_loop_test(ticks, a_tick_ends_at_its_last_nanosecond_wherever_time_starts, 0, STARTS);
     tcase_add_loop_test(ticks, each_deadline_of_a_tick_is_taken_with_it, 0, STARTS);
     tcase_add_loop_test(ticks, what_ends_past_the_end_of_time_never_comes, 0, STARTS);
-    TCase *rounds = room_case(suite, "rounds");
-    tcase_add_checked_fixture(rounds, open_room, close_room);
+    TCase *rounds = wheel_case(suite, "rounds");
     tcase_add_loop_test(rounds, whole_wheels_and_a_tick_more_or_less_are_met_from_every_offset, 0,
                         STARTS);
     tcase_add_test(rounds, a_far_round_does_not_hide_a_near_one_in_its_bucket);
@@ -427,17 +400,13 @@ int main(void)
     tcase_add_loop_test(rounds, a_wheel_of_one_slot_counts_rounds_alone, 0, STARTS);
     tcase_add_test(rounds, one_further_away_than_the_rounds_reach_is_filed_again);
     tcase_add_test(rounds, the_furthest_round_is_met_from_where_the_rounds_wrap_around);
-    TCase *next = room_case(suite, "next");
-    tcase_add_checked_fixture(next, open_room, close_room);
+    TCase *next = wheel_case(suite, "next");
     tcase_add_test(next, the_next_is_right_after_the_soonest_were_dropped);
     tcase_add_test(next, those_dropped_without_a_look_at_the_next_are_passed_over);
-    tcase_add_test(next, of_many_buckets_the_soonest_comes_first);
     tcase_add_test(next, a_leap_over_any_number_of_ticks_is_one_step);
-    TCase *taking = room_case(suite, "taking");
-    tcase_add_checked_fixture(taking, open_room, close_room);
+    TCase *taking = wheel_case(suite, "taking");
     tcase_add_test(taking, a_tick_is_taken_in_batches_in_the_order_of_filing);
     tcase_add_test(taking, what_is_filed_while_its_tick_is_taken_belongs_to_it);
     tcase_add_test(taking, all_can_be_taken_whatever_their_deadline);
-    tcase_add_test(taking, a_wheel_can_be_destroyed_full);
     return run_suite(suite);
 }
