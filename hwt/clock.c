@@ -46,8 +46,8 @@ int hwt_gate_open_fd(hwt_timer *timer)
 
 void hwt_gate_close(hwt_timer *timer, uint64_t wake_before)
 {
-    if (wake_before <= HWT_GATE_SHORT)
-        wake_before = HWT_GATE_SHORT + 1;
+    if (wake_before < HWT_GATE_SHORT)
+        wake_before = HWT_GATE_SHORT;
     /* An exchange, for it is a full barrier: step A. */
     atomic_exchange_explicit(&timer->gate.wake_before, wake_before, memory_order_seq_cst);
 }

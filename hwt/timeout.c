@@ -66,7 +66,7 @@
 #include "hwt/task.h"
 
 /* So many pushes on a lane wake the worker, that a backlog does not wait for the next tick. */
-#define BACKLOG 4096
+#define BACKLOG 32768
 
 static bool same(uint64_t state, hwt_timeout timeout)
 {

@@ -82,7 +82,6 @@ static void leave_place(hwt_timer *timer, struct hwt_entry *entry)
 static void discard(hwt_timer *timer, struct hwt_entry *entry)
 {
     struct hwt_recycler *recycler = &timer->worker.recycler;
-    timer->worker.discarded = true;
     if (timer->executor && entry->task->cancelled)
         hwt_task_submit(timer, entry, recycler);
     else
@@ -269,7 +268,6 @@ uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
     worker->limit = hwt_wheel_ticks(&worker->wheel, now);
     worker->horizon = hwt_wheel_instant(&worker->wheel, worker->limit);
     worker->runs = 0;
-    worker->discarded = false;
     worker->unfiled = false;
 
     hwt_worker_tidy(timer);
@@ -290,19 +288,33 @@ uint64_t hwt_worker_next_tick(hwt_timer *timer)
     return end_of(wheel, timer->worker.unfiled ? wheel->tick : hwt_wheel_next(wheel));
 }
 
+/* Whether anything was cancelled since the last call. */
+static bool cancels_go_on(hwt_timer *timer)
+{
+    uint64_t cancelled = 0;
+    for (uint32_t i = 0; i <= timer->lane_mask; i++)
+        cancelled += atomic_load_explicit(&timer->lanes[i].cancelled, memory_order_relaxed);
+    bool more = cancelled != timer->worker.cancelled;
+    timer->worker.cancelled = cancelled;
+    return more;
+}
+
 bool hwt_worker_park(hwt_timer *timer)
 {
     struct hwt_worker *worker = &timer->worker;
     struct hwt_wheel *wheel = &worker->wheel;
+    /* Where timeouts were cancelled, more will be: sleep for a tick, rather than be woken by
+     * each of them. */
+    bool briefly = cancels_go_on(timer);
     uint64_t next = hwt_wheel_next(wheel);
-    hwt_gate_close(timer, next == HWT_NEVER ? HWT_NEVER : hwt_wheel_instant(wheel, next));
+    hwt_gate_close(timer, briefly || next <= wheel->tick ? HWT_GATE_SHORT
+                                                         : hwt_wheel_instant(wheel, next));
 
     /* Step B of clock.h. From here on, producers look at the gate. */
     hwt_worker_tidy(timer);
     next = hwt_wheel_next(wheel);
-    /* Where timeouts were cancelled, more will be: sleep for a tick, rather than be woken by
-     * each of them. And a stalled lane or want of memory is looked at again in a tick. */
-    if (worker->discarded || worker->unfiled)
+    /* A stalled lane or want of memory is looked at again in a tick. */
+    if (briefly || worker->unfiled)
         next = wheel->tick;
     if (next <= wheel->tick)
         hwt_gate_shorten(timer);

@@ -11,7 +11,7 @@ struct hwt_worker {
     uint64_t limit;           /* ticks before it are over at `now` */
     uint64_t horizon;         /* the instant at which tick `limit` begins */
     uint64_t runs;            /* tasks started or handed over */
-    bool discarded;           /* this pass met cancelled timeouts: more are likely */
+    uint64_t cancelled;       /* by all lanes, when it last parked */
     bool unfiled;             /* a timeout could not be filed or a lane was stalled */
     _Atomic uint64_t now;     /* of the last pass; read by tasks */
     _Atomic uint64_t transit; /* entries in HWT_SLOT_TRANSIT; added to by executor threads */

@@ -43,7 +43,7 @@
 #define SLOTS 20
 #define LEVELS 15 /* 20^15 ticks are more than there can be */
 #define BUCKETS (LEVELS * SLOTS)
-#define NEVER BUCKETS /* the list of what never comes; its node comes after the buckets' */
+#define NEVER BUCKETS   /* the list of what never comes; its node comes after the buckets' */
 #define NODES_FIRST 304 /* entries' nodes begin here, at a cache line */
 
 /* A bucket and its own node have the same number. */

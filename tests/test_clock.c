@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include "room_fixture.h"
 
@@ -38,6 +37,11 @@ static void open_blocking(void)
 static void close_timer(void)
 {
     hwt_timer_destroy(timer);
+}
+
+static void expect_gate(uint64_t wake_before)
+{
+    ck_assert_uint_eq(timer->gate.wake_before, wake_before);
 }
 
 static bool readable(int timeout)
@@ -99,7 +103,7 @@ END_TEST
 
 START_TEST(an_awake_worker_is_not_woken)
 {
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_AWAKE);
+    expect_gate(HWT_GATE_AWAKE);
     hwt_gate_wake(timer);
     expect_quiet();
 }
@@ -112,10 +116,10 @@ START_TEST(closing_says_until_when_and_never_by_accident_awake_or_short)
     };
     for (size_t i = 0; i < sizeof(instants) / sizeof(*instants); i++) {
         hwt_gate_close(timer, instants[i][0]);
-        ck_assert_uint_eq(timer->gate.wake_before, instants[i][1]);
+        expect_gate(instants[i][1]);
     }
     hwt_gate_awake(timer);
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_AWAKE);
+    expect_gate(HWT_GATE_AWAKE);
     expect_quiet();
 }
 END_TEST
@@ -123,14 +127,14 @@ END_TEST
 START_TEST(a_closed_gate_can_be_shortened_an_open_one_stays_open)
 {
     hwt_gate_shorten(timer);
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_AWAKE);
+    expect_gate(HWT_GATE_AWAKE);
     hwt_gate_close(timer, HWT_NEVER);
-    hwt_gate_shorten(timer);
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_SHORT);
-    hwt_gate_shorten(timer);
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_SHORT);
+    for (int i = 0; i < 2; i++) {
+        hwt_gate_shorten(timer);
+        expect_gate(HWT_GATE_SHORT);
+    }
     hwt_gate_wake(timer);
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_AWAKE);
+    expect_gate(HWT_GATE_AWAKE);
     expect_readable();
 }
 END_TEST
@@ -151,7 +155,7 @@ START_TEST(a_wake_after_arming_overrides_the_instant)
     ck_assert(hwt_gate_arm(timer, hwt_clock_after(timer, HWT_MIN(60))));
     expect_quiet();
     hwt_gate_wake(timer);
-    ck_assert_uint_eq(timer->gate.wake_before, HWT_GATE_AWAKE);
+    expect_gate(HWT_GATE_AWAKE);
     expect_readable();
 }
 END_TEST
@@ -241,11 +245,6 @@ static void pass(uint64_t now)
     hwt_worker_pass(timer, now);
 }
 
-static void expect_gate(uint64_t wake_before)
-{
-    ck_assert_uint_eq(timer->gate.wake_before, wake_before);
-}
-
 START_TEST(it_parks_until_the_next_tick_with_work)
 {
     ck_assert(hwt_worker_park(timer));
@@ -269,12 +268,10 @@ START_TEST(it_parks_for_a_tick_where_some_were_cancelled)
     pass(0);
     ck_assert(hwt_timeout_cancel(timeout));
     pass(TICK);
-    ck_assert(timer->worker.discarded);
     ck_assert(hwt_worker_park(timer));
     expect_gate(HWT_GATE_SHORT);
     hwt_gate_awake(timer);
     pass(2 * TICK);
-    ck_assert(!timer->worker.discarded);
     ck_assert(hwt_worker_park(timer));
     expect_gate(HWT_NEVER);
 }
@@ -303,7 +300,7 @@ END_TEST
 
 START_TEST(a_cancel_opens_the_gate_of_one_that_sleeps_for_long_only)
 {
-    enum { N = 10000 };
+    enum { N = 100000 };
     static hwt_timeout timeouts[N];
     for (int i = 0; i < N; i++)
         timeouts[i] = add(50 * TICK);
@@ -336,8 +333,8 @@ static void *consume(void *data)
     while (atomic_load(&consumed) < ITEMS) {
         atomic_store(&consumed, atomic_load(&produced));
         hwt_gate_close(timer, HWT_NEVER);
-        if (atomic_load(&produced) == atomic_load(&consumed) &&
-            atomic_load(&consumed) < ITEMS && hwt_gate_arm(timer, HWT_NEVER))
+        if (atomic_load(&produced) == atomic_load(&consumed) && atomic_load(&consumed) < ITEMS &&
+            hwt_gate_arm(timer, HWT_NEVER))
             hwt_gate_sleep(timer);
         hwt_gate_awake(timer);
     }

@@ -100,12 +100,18 @@ START_TEST(the_answer_of_state_follows_from_the_word)
         uint64_t word;
         hwt_state state;
     } states[] = {
-        { NEW, HWT_GONE },           { QUEUED, HWT_PENDING },
-        { ARMED, HWT_PENDING },      { ARMED | MOVING, HWT_PENDING },
-        { SUBMITTED, HWT_PENDING },  { RUNNING, HWT_EXPIRED },
-        { EXPIRED, HWT_EXPIRED },    { RUNNING | BARRED, HWT_EXPIRED },
-        { CANCELLED, HWT_CANCELLED }, { RUNNING | REARMED, HWT_PENDING },
-        { ABANDONED, HWT_CANCELLED }, { RUNNING | REARMED | BARRED, HWT_CANCELLED },
+        { NEW, HWT_GONE },
+        { QUEUED, HWT_PENDING },
+        { ARMED, HWT_PENDING },
+        { ARMED | MOVING, HWT_PENDING },
+        { SUBMITTED, HWT_PENDING },
+        { RUNNING, HWT_EXPIRED },
+        { EXPIRED, HWT_EXPIRED },
+        { RUNNING | BARRED, HWT_EXPIRED },
+        { CANCELLED, HWT_CANCELLED },
+        { RUNNING | REARMED, HWT_PENDING },
+        { ABANDONED, HWT_CANCELLED },
+        { RUNNING | REARMED | BARRED, HWT_CANCELLED },
     };
     for (size_t i = 0; i < sizeof(states) / sizeof(*states); i++) {
         struct hwt_entry *entry = make_entry(&room, states[i].word);
@@ -113,8 +119,7 @@ START_TEST(the_answer_of_state_follows_from_the_word)
         hwt_timeout older = { entry, GENERATION - 1 };
         ck_assert_int_eq(hwt_timeout_state(hwt_handle(entry)), states[i].state);
         ck_assert_int_eq(hwt_timeout_state(older), HWT_GONE);
-        ck_assert_uint_eq(hwt_timeout_remaining(hwt_handle(entry)),
-                          pending ? DEADLINE - NOW : 0);
+        ck_assert_uint_eq(hwt_timeout_remaining(hwt_handle(entry)), pending ? DEADLINE - NOW : 0);
         ck_assert_uint_eq(hwt_timeout_remaining(older), 0);
     }
 }

@@ -63,8 +63,8 @@ END_TEST
 
 START_TEST(the_wheel_is_rounded_up_to_a_power_of_two)
 {
-    static const uint32_t sizes[][2] = { { 1, 1 }, { 2, 2 }, { 3, 4 }, { 500, 512 },
-                                         { 512, 512 }, { 513, 1024 } };
+    static const uint32_t sizes[][2] = { { 1, 1 },     { 2, 2 },     { 3, 4 },
+                                         { 500, 512 }, { 512, 512 }, { 513, 1024 } };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         hwt_options options = HWT_OPTIONS_INIT;
         options.ticks_per_wheel = sizes[i][0];

@@ -30,11 +30,19 @@ static struct room room;
 static hwt_timer *timer;
 static struct hwt_worker *worker;
 
+/* What happened, in order: the arg of each, and how it ended. */
+static struct {
+    uintptr_t arg;
+    bool ran;
+} seen[MANY + 100];
+static size_t seen_n;
+
 static void open_room(void)
 {
     room_open(&room, 0, TICK, WHEEL);
     timer = room.timer;
     worker = &timer->worker;
+    seen_n = 0;
     refuse = false;
 }
 
@@ -44,13 +52,6 @@ static void close_room(void)
     ck_assert_uint_eq(worker->transit, 0);
     room_close(&room);
 }
-
-/* What happened, in order: the arg of each, and how it ended. */
-static struct {
-    uintptr_t arg;
-    bool ran;
-} seen[MANY + 100];
-static size_t seen_n;
 
 static void note(void *arg, bool ran)
 {
