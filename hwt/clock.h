@@ -52,7 +52,8 @@ static inline uint64_t hwt_saturating_add(uint64_t a, uint64_t b)
 /* Opens the timer descriptor. 0 or a negative errno. */
 int hwt_gate_open_fd(hwt_timer *timer);
 
-/* Worker: A, and the downgrade of a gate that nobody has opened since. */
+/* Worker: A (0 counts as HWT_GATE_SHORT), and the downgrade of a gate that nobody has opened
+ * since. */
 void hwt_gate_close(hwt_timer *timer, uint64_t wake_before);
 void hwt_gate_shorten(hwt_timer *timer);
 
