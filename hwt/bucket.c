@@ -225,6 +225,20 @@ static void find_least(struct hwt_bucket *bucket, uint32_t now)
     bucket->least_count = count_round(bucket->rounds, bucket->used, bucket->least);
 }
 
+/* Whether an old hole passes for a timeout of the least round. */
+static bool least_is_hole(const struct hwt_bucket *bucket)
+{
+    const uint32_t *ids = hwt_bucket_ids(bucket);
+    uint32_t at = 0;
+    if (bucket->used == bucket->live)
+        return false;
+    while ((at = find_round(bucket->rounds, at, bucket->used, bucket->least)) < bucket->used) {
+        if (ids[at++] == HWT_BUCKET_HOLE)
+            return true;
+    }
+    return false;
+}
+
 void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        size_t *bytes)
 {
@@ -238,6 +252,10 @@ void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
     if (bucket->capacity > CAPACITY_KEPT && bucket->used < bucket->capacity / 4)
         (void)resize(bucket, bucket->capacity / 2, bytes); /* no memory: it stays as it is */
     find_least(bucket, now);
+    if (least_is_hole(bucket)) {
+        close_holes(bucket, pool);
+        find_least(bucket, now);
+    }
 }
 
 bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now)

@@ -19,7 +19,7 @@
  * entry must be told its new index, which costs a cache miss. Holes are closed when they
  * outnumber the timeouts, or when the arrays are full: at most a move for each removal. A
  * hole keeps the round before the one it was made in, so that sweeps, which look at rounds alone,
- * find it furthest away; 2^31 rounds later the bucket is visited once in vain.
+ * find it furthest away: for 2^31 rounds, after which it would pass for a timeout and is closed.
  */
 
 #include "hwt/pool.h"
@@ -38,7 +38,7 @@ struct hwt_bucket {
 
 static inline uint32_t *hwt_bucket_ids(const struct hwt_bucket *bucket)
 {
-    return bucket->rounds + bucket->capacity;
+    return bucket->rounds ? bucket->rounds + bucket->capacity : NULL;
 }
 
 /*

@@ -253,8 +253,9 @@ HWT_PUBLIC bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline
 
 /*
  * Inside the timeout's own task: re-arms it for its last deadline + period, without
- * drift. Periods already missed are skipped, never run in a burst. False elsewhere,
- * for a period of 0, and where hwt_timeout_reschedule() would be false.
+ * drift. Periods already missed are skipped, never run in a burst: one below a tick comes
+ * to once a tick. False elsewhere, for a period of 0, and where hwt_timeout_reschedule() would
+ * be false.
  */
 HWT_PUBLIC bool hwt_timeout_repeat(hwt_timeout timeout, uint64_t period);
 

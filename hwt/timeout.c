@@ -392,16 +392,28 @@ bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay)
     return hwt_timeout_reschedule_at(timeout, hwt_clock_after(hwt_timer_of(timeout.entry), delay));
 }
 
+/*
+ * The last deadline + period, or where that has passed, the first of the series to come. Only
+ * a run in time, in the very tick after its deadline, keeps a next one that belongs to the
+ * tick that has just begun: else a period of one tick would be every second tick.
+ */
+static uint64_t next_of(const struct hwt_frame *frame, uint64_t period)
+{
+    uint64_t now = hwt_worker_now(frame->timer);
+    uint64_t current = hwt_worker_tick_begin(frame->timer, now);
+    uint64_t next = hwt_saturating_add(frame->deadline, period);
+    bool in_time = hwt_saturating_add(frame->deadline, frame->timer->tick_duration) >= current;
+    if (next > now || (in_time && next >= current))
+        return next;
+    return hwt_saturating_add(now, period - (now - frame->deadline) % period);
+}
+
 bool hwt_timeout_repeat(hwt_timeout timeout, uint64_t period)
 {
     const struct hwt_frame *frame = hwt_own_task(timeout);
     if (!frame || period == 0)
         return false;
-    uint64_t now = hwt_worker_now(frame->timer);
-    uint64_t deadline = hwt_saturating_add(frame->deadline, period);
-    if (deadline <= now)
-        deadline = hwt_saturating_add(now, period - (now - frame->deadline) % period);
-    return hwt_timeout_reschedule_at(timeout, deadline);
+    return hwt_timeout_reschedule_at(timeout, next_of(frame, period));
 }
 
 /* ---- asking ---- */

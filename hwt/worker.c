@@ -51,6 +51,12 @@ uint64_t hwt_worker_now(const hwt_timer *timer)
     return now > told ? now : told;
 }
 
+uint64_t hwt_worker_tick_begin(const hwt_timer *timer, uint64_t now)
+{
+    const struct hwt_wheel *wheel = &timer->worker.wheel;
+    return hwt_wheel_instant(wheel, hwt_wheel_ticks(wheel, now));
+}
+
 void hwt_worker_enter_transit(hwt_timer *timer, struct hwt_entry *entry)
 {
     atomic_store_explicit(&entry->slot, HWT_SLOT_TRANSIT, memory_order_relaxed);

@@ -20,6 +20,9 @@ struct hwt_worker {
 /* The timer's clock, or the instant that hwt_timer_advance() was told, whichever is later. */
 uint64_t hwt_worker_now(const hwt_timer *timer);
 
+/* The instant at which the tick of `now` began. */
+uint64_t hwt_worker_tick_begin(const hwt_timer *timer, uint64_t now);
+
 /* An entry that is in no bucket and on no queue, because a thread is about to push it. */
 void hwt_worker_enter_transit(hwt_timer *timer, struct hwt_entry *entry);
 void hwt_worker_leave_transit(hwt_timer *timer, struct hwt_entry *entry);

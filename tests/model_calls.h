@@ -220,17 +220,23 @@ static void call_push_back(struct item *item)
     note_rescheduled(item, deadline);
 }
 
-/* The first instant of the sequence after `now`; or now itself, where that is one. */
+/*
+ * The first instant of the sequence after `now`; for a run in the very tick after its deadline,
+ * the next instant of the sequence, if it is not before the tick that has just begun.
+ */
 static uint64_t check_repeated(const struct item *item, uint64_t period)
 {
     uint64_t last = item->deadline;
-    uint64_t missed = (model.now - last) / period;
-    uint64_t next = sum(last, product(missed + 1, period));
-    uint64_t remaining = hwt_timeout_remaining(item->handle);
+    uint64_t begin = model.start + product(tick_of(model.now), model.tick);
+    uint64_t next = sum(last, period);
 
-    if (remaining == 0 && missed && (model.now - last) % period == 0)
-        return model.now;
-    must(remaining == (next == HWT_NEVER ? HWT_NEVER : next - model.clock));
+    if (next <= model.now && !(sum(last, model.tick) >= begin && next >= begin))
+        next = sum(last, product((model.now - last) / period + 1, period));
+    if (next == HWT_NEVER)
+        must(hwt_timeout_remaining(item->handle) == HWT_NEVER);
+    else
+        must(hwt_timeout_remaining(item->handle) ==
+             (next > model.clock ? next - model.clock : 0));
     return next;
 }
 

@@ -112,7 +112,7 @@ END_TEST
 START_TEST(closing_says_until_when_and_never_by_accident_awake)
 {
     static const uint64_t instants[][2] = {
-        { 0, HWT_GATE_SHORT }, { HWT_GATE_SHORT, HWT_GATE_SHORT }, { 2, 2 },
+        { 0, HWT_GATE_SHORT }, { 1, HWT_GATE_SHORT },    { 2, 2 },
         { 4711, 4711 },        { HWT_NEVER, HWT_NEVER },
     };
     for (size_t i = 0; i < sizeof(instants) / sizeof(*instants); i++) {

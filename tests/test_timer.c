@@ -4,6 +4,7 @@
 
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "room_fixture.h"
@@ -79,17 +80,6 @@ START_TEST(the_wheel_is_rounded_up_to_a_power_of_two)
 }
 END_TEST
 
-START_TEST(time_starts_with_create)
-{
-    struct room room;
-    room_open(&room, 4711, HWT_MS(1), 8);
-    ck_assert_uint_eq(room.timer->worker.wheel.start, 4711);
-    ck_assert_uint_eq(room.timer->worker.now, 4711);
-    ck_assert_uint_eq(room.timer->worker.wheel.tick, 0);
-    room_close(&room);
-}
-END_TEST
-
 /* From here on there are no new descriptors. */
 static struct rlimit forbid_descriptors(void)
 {
@@ -127,6 +117,22 @@ START_TEST(without_a_worker_there_is_no_descriptor_before_it_is_asked_for)
     ck_assert_int_eq(hwt_timer_fd(room.timer), fd);
     hwt_timer_stop(room.timer, NULL, NULL);
     ck_assert_int_eq(hwt_timer_fd(room.timer), fd);
+    room_close(&room);
+}
+END_TEST
+
+START_TEST(the_descriptor_is_set_to_the_end_of_the_next_tick_that_has_work)
+{
+    struct room room;
+    struct itimerspec left;
+    _Atomic uint64_t ends = 0;
+    room_open(&room, 4711, HWT_SEC(1000), 8); /* the test takes less than a tick */
+    int fd = hwt_timer_fd(room.timer);
+    hwt_timer_new_timeout(room.timer, &counting, (void *)&ends, HWT_SEC(5500), NULL);
+    ck_assert_uint_eq(hwt_timer_next_tick(room.timer), 4711 + HWT_SEC(6000));
+    ck_assert_int_eq(timerfd_gettime(fd, &left), 0);
+    ck_assert_int_gt(left.it_value.tv_sec, 5000);
+    ck_assert_int_le(left.it_value.tv_sec, 6000);
     room_close(&room);
 }
 END_TEST
@@ -372,9 +378,9 @@ int main(void)
     tcase_add_test(creating, options_are_frozen_and_the_name_is_copied);
     tcase_add_test(creating, what_producers_and_the_worker_write_is_on_lines_of_its_own);
     tcase_add_test(creating, the_wheel_is_rounded_up_to_a_power_of_two);
-    tcase_add_test(creating, time_starts_with_create);
     tcase_add_test(creating, create_without_a_descriptor_fails_and_leaves_nothing);
     tcase_add_test(creating, without_a_worker_there_is_no_descriptor_before_it_is_asked_for);
+    tcase_add_test(creating, the_descriptor_is_set_to_the_end_of_the_next_tick_that_has_work);
     tcase_add_test(creating, destroy_closes_the_descriptor);
     TCase *life = room_case(suite, "life");
     tcase_add_test(life, no_thread_is_started_before_the_first_timeout);
