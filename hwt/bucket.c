@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+/* The arrays of one slot. See bucket.h. */
+
 #include "hwt/bucket.h"
 
 #include <errno.h>
@@ -7,7 +9,11 @@
 #include <string.h>
 
 #define CAPACITY_MIN 4
-#define CAPACITY_KEPT 8 /* an empty bucket keeps this much, to spare the allocator */
+#define CAPACITY_KEPT 8 /* an empty shelf keeps this much, to spare the allocator */
+#define NEAR_MANY 128   /* a near shelf of fewer is not worth dividing */
+#define ROUNDS_NEAR                                                                                \
+    32 /* nor one whose timeouts are within so many rounds: sweeping a round's
+                         * timeouts over and over costs less than moving each of them once */
 
 /* Four rounds at a time, by the compilers' vector types: on any machine, with its own
  * instructions where it has them. The arrays are aligned for a uint32_t only. */
@@ -20,91 +26,311 @@ static bool any(four has)
     return halves[0] | halves[1];
 }
 
+/* ---- a shelf ---- */
+
+static uint32_t *ids_of(const struct hwt_shelf *shelf)
+{
+    return shelf->rounds ? shelf->rounds + shelf->capacity : NULL;
+}
+
 static size_t bytes_of(uint32_t capacity)
 {
     return (size_t)capacity * 2 * sizeof(uint32_t);
 }
 
-static void set_index(struct hwt_entry *entry, uint32_t index)
+static void set_index(const struct hwt_pool *pool, uint32_t id, uint32_t index)
 {
     /* Relaxed: the worker's own, but for the pool, whose head orders it. */
-    atomic_store_explicit(&entry->index, index, memory_order_relaxed);
+    atomic_store_explicit(&hwt_pool_entry(pool, id)->index, index, memory_order_relaxed);
 }
 
 /* Moves the arrays to new ones of another capacity. */
-static int resize(struct hwt_bucket *bucket, uint32_t capacity, size_t *bytes)
+static int resize(struct hwt_shelf *shelf, uint32_t capacity, size_t *bytes)
 {
     uint32_t *rounds = malloc(bytes_of(capacity));
     if (!rounds)
         return -ENOMEM;
-    if (bucket->used) {
-        memcpy(rounds, bucket->rounds, bucket->used * sizeof(uint32_t));
-        memcpy(rounds + capacity, hwt_bucket_ids(bucket), bucket->used * sizeof(uint32_t));
+    if (shelf->used) {
+        memcpy(rounds, shelf->rounds, shelf->used * sizeof(uint32_t));
+        memcpy(rounds + capacity, ids_of(shelf), shelf->used * sizeof(uint32_t));
     }
-    free(bucket->rounds);
-    *bytes += bytes_of(capacity) - bytes_of(bucket->capacity);
-    bucket->rounds = rounds;
-    bucket->capacity = capacity;
+    free(shelf->rounds);
+    *bytes += bytes_of(capacity) - bytes_of(shelf->capacity);
+    shelf->rounds = rounds;
+    shelf->capacity = capacity;
     return 0;
 }
 
-static void close_holes(struct hwt_bucket *bucket, const struct hwt_pool *pool)
+static uint32_t grown(uint32_t capacity)
 {
-    uint32_t *ids = hwt_bucket_ids(bucket);
+    return capacity < CAPACITY_MIN ? CAPACITY_MIN : capacity + capacity / 2;
+}
+
+/* `mark` is HWT_BUCKET_FAR for the far shelf, else 0. */
+static void close_holes(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t mark)
+{
+    uint32_t *ids = ids_of(shelf);
     uint32_t to = 0;
-    for (uint32_t from = 0; from < bucket->used; from++) {
+    for (uint32_t from = 0; from < shelf->used; from++) {
         if (ids[from] == HWT_BUCKET_HOLE)
             continue;
         if (to != from) {
             ids[to] = ids[from];
-            bucket->rounds[to] = bucket->rounds[from];
-            set_index(hwt_pool_entry(pool, ids[to]), to);
+            shelf->rounds[to] = shelf->rounds[from];
+            set_index(pool, ids[to], to | mark);
         }
         to++;
     }
-    bucket->used = to;
-    bucket->cursor = 0;
+    shelf->used = to;
 }
 
-static int make_room(struct hwt_bucket *bucket, const struct hwt_pool *pool, size_t *bytes)
+static void append(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t id,
+                   uint32_t round, uint32_t mark)
 {
-    uint32_t holes = bucket->used - bucket->live;
-    if (holes >= bucket->capacity / 4 && holes > 0) {
-        close_holes(bucket, pool);
+    uint32_t index = shelf->used++;
+    shelf->rounds[index] = round;
+    ids_of(shelf)[index] = id;
+    shelf->live++;
+    set_index(pool, id, index | mark);
+}
+
+static void make_hole(struct hwt_shelf *shelf, uint32_t index, uint32_t now)
+{
+    ids_of(shelf)[index] = HWT_BUCKET_HOLE;
+    shelf->rounds[index] = now - 1;
+    shelf->live--;
+}
+
+static void empty(struct hwt_shelf *shelf, size_t *bytes)
+{
+    shelf->used = 0;
+    if (shelf->capacity > CAPACITY_KEPT) {
+        *bytes -= bytes_of(shelf->capacity);
+        free(shelf->rounds);
+        shelf->rounds = NULL;
+        shelf->capacity = 0;
+    }
+}
+
+static void tidy(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t mark, size_t *bytes)
+{
+    if (shelf->live == 0) {
+        empty(shelf, bytes);
+        return;
+    }
+    if (shelf->used - shelf->live > shelf->live)
+        close_holes(shelf, pool, mark);
+    if (shelf->capacity > CAPACITY_KEPT && shelf->used < shelf->capacity / 4)
+        (void)resize(shelf, shelf->capacity / 2, bytes); /* no memory: it stays as it is */
+}
+
+/* ---- sweeps ---- */
+
+/* The first place from `at` on that has the round, or `used`. */
+static uint32_t find_round(const struct hwt_shelf *shelf, uint32_t at, uint32_t round)
+{
+    const uint32_t *rounds = shelf->rounds;
+    for (; at < shelf->used && at % 8 != 0; at++) {
+        if (rounds[at] == round)
+            return at;
+    }
+    for (; at + 8 <= shelf->used; at += 8) {
+        const four *rows = (const four *)(rounds + at);
+        if (any((four)((rows[0] == round) | (rows[1] == round))))
+            break;
+    }
+    for (; at < shelf->used && rounds[at] != round; at++)
+        ;
+    return at;
+}
+
+/* The least of round - now, modulo 2^32: holes come out greatest. */
+static uint32_t least_remaining(const struct hwt_shelf *shelf, uint32_t now)
+{
+    const uint32_t *rounds = shelf->rounds;
+    uint32_t i = 0;
+    four leasts = ~(four){ 0 };
+    for (; i + 4 <= shelf->used; i += 4) {
+        four its = *(const four *)(rounds + i) - now;
+        four less = (four)(its < leasts);
+        leasts = (its & less) | (leasts & ~less);
+    }
+    uint32_t least = UINT32_MAX;
+    for (unsigned lane = 0; lane < 4; lane++)
+        least = leasts[lane] < least ? leasts[lane] : least;
+    for (; i < shelf->used; i++)
+        least = rounds[i] - now < least ? rounds[i] - now : least;
+    return least;
+}
+
+static uint32_t count_round(const struct hwt_shelf *shelf, uint32_t round)
+{
+    uint32_t i = 0;
+    four counts = { 0 };
+    for (; i + 4 <= shelf->used; i += 4)
+        counts -= (four)(*(const four *)(shelf->rounds + i) == round); /* true is all ones */
+    uint32_t count = counts[0] + counts[1] + counts[2] + counts[3];
+    for (; i < shelf->used; i++)
+        count += shelf->rounds[i] == round;
+    return count;
+}
+
+/* Whether an old hole passes for a timeout of that round. */
+static bool has_hole_of(const struct hwt_shelf *shelf, uint32_t round)
+{
+    const uint32_t *ids = ids_of(shelf);
+    uint32_t at = 0;
+    if (shelf->used == shelf->live)
+        return false;
+    while ((at = find_round(shelf, at, round)) < shelf->used) {
+        if (ids[at++] == HWT_BUCKET_HOLE)
+            return true;
+    }
+    return false;
+}
+
+/* ---- near and far ---- */
+
+/*
+ * How many rounds from now on make up a near shelf: those of about a sixteenth of the shelf's
+ * timeouts, by the second least of 32 taken from all over it, but ROUNDS_NEAR at least.
+ */
+static uint32_t near_rounds(const struct hwt_shelf *shelf, uint32_t now)
+{
+    uint32_t first = UINT32_MAX, second = UINT32_MAX;
+    uint32_t step = shelf->used / 32 + 1;
+    for (uint32_t i = 0; i < shelf->used; i += step) {
+        uint32_t its = shelf->rounds[i] - now;
+        if (its < first) {
+            second = first;
+            first = its;
+        } else if (its < second) {
+            second = its;
+        }
+    }
+    uint32_t most = second < INT32_MAX ? second : INT32_MAX;
+    return most < ROUNDS_NEAR ? ROUNDS_NEAR : most;
+}
+
+/* Moves timeouts whose remaining rounds are `reach` or more (or, if not `beyond`, fewer) from
+ * one shelf to the end of the other, which has room. */
+static void move(struct hwt_shelf *from, struct hwt_shelf *to, const struct hwt_pool *pool,
+                 uint32_t now, uint32_t reach, bool beyond)
+{
+    const uint32_t *ids = ids_of(from);
+    for (uint32_t i = 0; i < from->used; i++) {
+        if (ids[i] == HWT_BUCKET_HOLE || (from->rounds[i] - now >= reach) != beyond)
+            continue;
+        append(to, pool, ids[i], from->rounds[i], beyond ? HWT_BUCKET_FAR : 0);
+        make_hole(from, i, now);
+    }
+}
+
+static uint32_t count_beyond(const struct hwt_shelf *shelf, uint32_t now, uint32_t reach)
+{
+    const uint32_t *ids = ids_of(shelf);
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < shelf->used; i++)
+        count += ids[i] != HWT_BUCKET_HOLE && shelf->rounds[i] - now >= reach;
+    return count;
+}
+
+static bool has_room(struct hwt_shelf *shelf, uint32_t more, size_t *bytes)
+{
+    return shelf->used + more <= shelf->capacity || resize(shelf, shelf->used + more, bytes) == 0;
+}
+
+/* Puts the further part of a full near shelf on the far one. False: not worth it, or no memory. */
+static bool divide(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
+                   size_t *bytes)
+{
+    struct hwt_shelf *near = &bucket->near;
+    if (near->live < NEAR_MANY)
+        return false;
+    uint32_t base = now + least_remaining(near, now);
+    uint32_t reach = near_rounds(near, base);
+    uint32_t beyond = count_beyond(near, base, reach);
+    if (beyond < near->live / 2 || !has_room(&bucket->far, beyond, bytes))
+        return false;
+    move(near, &bucket->far, pool, base, reach, true);
+    bucket->horizon = base + reach;
+    close_holes(near, pool, 0);
+    bucket->cursor = 0;
+    return true;
+}
+
+/* The near shelf is empty: the far one becomes it. Needs no memory. */
+static void swap_shelves(struct hwt_bucket *bucket, const struct hwt_pool *pool)
+{
+    struct hwt_shelf far = bucket->far;
+    bucket->far = bucket->near;
+    bucket->near = far;
+    bucket->far.used = 0;
+    for (uint32_t i = 0; i < far.used; i++) {
+        if (ids_of(&far)[i] != HWT_BUCKET_HOLE)
+            set_index(pool, ids_of(&far)[i], i);
+    }
+}
+
+/* The near shelf is empty: the next rounds' worth of the far one comes over. */
+static void refill(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
+                   size_t *bytes)
+{
+    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
+    near->used = 0;
+    if (has_hole_of(far, now + least_remaining(far, now)))
+        close_holes(far, pool, HWT_BUCKET_FAR);
+    uint32_t base = now + least_remaining(far, now);
+    uint32_t reach = near_rounds(far, base);
+    uint32_t within = far->live - count_beyond(far, base, reach);
+    if (far->live < NEAR_MANY || within > far->live / 2 || !has_room(near, within, bytes)) {
+        swap_shelves(bucket, pool);
+        return;
+    }
+    move(far, near, pool, base, reach, false);
+    bucket->horizon = base + reach;
+    tidy(far, pool, HWT_BUCKET_FAR, bytes);
+}
+
+/* ---- the bucket ---- */
+
+static bool is_far(const struct hwt_bucket *bucket, uint32_t round, uint32_t now)
+{
+    return bucket->far.live > 0 && round - now >= bucket->horizon - now;
+}
+
+static int make_room(struct hwt_bucket *bucket, const struct hwt_pool *pool, bool far, uint32_t now,
+                     size_t *bytes)
+{
+    struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
+    uint32_t holes = shelf->used - shelf->live;
+    if (holes > 0 && holes >= shelf->capacity / 4) {
+        close_holes(shelf, pool, far ? HWT_BUCKET_FAR : 0);
+        if (!far)
+            bucket->cursor = 0;
         return 0;
     }
-    uint32_t capacity = bucket->capacity + bucket->capacity / 2;
-    return resize(bucket, capacity < CAPACITY_MIN ? CAPACITY_MIN : capacity, bytes);
-}
-
-static void forget_all(struct hwt_bucket *bucket, size_t *bytes)
-{
-    bucket->used = 0;
-    bucket->cursor = 0;
-    bucket->least_count = 0;
-    if (bucket->capacity > CAPACITY_KEPT) {
-        *bytes -= bytes_of(bucket->capacity);
-        free(bucket->rounds);
-        bucket->rounds = NULL;
-        bucket->capacity = 0;
-    }
+    if (!far && divide(bucket, pool, now, bytes))
+        return 0;
+    return resize(shelf, grown(shelf->capacity), bytes);
 }
 
 int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_pool *pool, struct hwt_entry *entry,
                    uint32_t round, uint32_t now, size_t *bytes)
 {
-    if (bucket->used == bucket->capacity) {
-        int r = make_room(bucket, pool, bytes);
+    bool far = is_far(bucket, round, now);
+    struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
+    while (shelf->used == shelf->capacity) {
+        int r = make_room(bucket, pool, far, now, bytes);
         if (r < 0)
             return r;
+        far = is_far(bucket, round, now); /* the horizon may have moved */
+        shelf = far ? &bucket->far : &bucket->near;
     }
 
-    uint32_t index = bucket->used++;
-    bucket->rounds[index] = round;
-    hwt_bucket_ids(bucket)[index] = hwt_entry_id(entry);
-    set_index(entry, index);
-
-    if (bucket->live++ == 0 || round - now < bucket->least - now) {
+    bool first = hwt_bucket_live(bucket) == 0;
+    append(shelf, pool, hwt_entry_id(entry), round, far ? HWT_BUCKET_FAR : 0);
+    if (first || round - now < bucket->least - now) {
         bucket->least = round;
         bucket->least_count = 1;
     } else if (round == bucket->least) {
@@ -113,55 +339,47 @@ int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_pool *pool, struc
     return 0;
 }
 
-static void remove_at(struct hwt_bucket *bucket, uint32_t index, uint32_t now)
+static void forget_all(struct hwt_bucket *bucket, size_t *bytes)
 {
-    hwt_bucket_ids(bucket)[index] = HWT_BUCKET_HOLE;
-    bucket->live--;
-    if (bucket->rounds[index] == bucket->least && bucket->least_count > 0)
+    empty(&bucket->near, bytes);
+    empty(&bucket->far, bytes);
+    bucket->cursor = 0;
+    bucket->least_count = 0;
+}
+
+static void remove_near(struct hwt_bucket *bucket, uint32_t index, uint32_t now)
+{
+    if (bucket->near.rounds[index] == bucket->least && bucket->least_count > 0)
         bucket->least_count--;
-    bucket->rounds[index] = now - 1;
+    make_hole(&bucket->near, index, now);
 }
 
 void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, uint32_t now, size_t *bytes)
 {
-    remove_at(bucket, index, now);
-    if (bucket->live == 0)
+    if (index & HWT_BUCKET_FAR)
+        make_hole(&bucket->far, index & ~HWT_BUCKET_FAR, now);
+    else
+        remove_near(bucket, index, now);
+    if (hwt_bucket_live(bucket) == 0)
         forget_all(bucket, bytes);
-}
-
-/* The first place from `at` on that has the round, or `used`. */
-static uint32_t find_round(const uint32_t *rounds, uint32_t at, uint32_t used, uint32_t round)
-{
-    for (; at < used && at % 8 != 0; at++) {
-        if (rounds[at] == round)
-            return at;
-    }
-    for (; at + 8 <= used; at += 8) {
-        const four *rows = (const four *)(rounds + at);
-        four has = (four)((rows[0] == round) | (rows[1] == round));
-        if (any(has))
-            break;
-    }
-    for (; at < used && rounds[at] != round; at++)
-        ;
-    return at;
 }
 
 size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        struct hwt_entry **batch, size_t max)
 {
-    const uint32_t *ids = hwt_bucket_ids(bucket);
+    const struct hwt_shelf *near = &bucket->near;
+    const uint32_t *ids = ids_of(near);
     size_t n = 0;
     uint32_t at = bucket->cursor;
     while (n < max && bucket->least_count > 0) {
-        at = find_round(bucket->rounds, at, bucket->used, now);
-        if (at == bucket->used)
+        at = find_round(near, at, now);
+        if (at == near->used)
             break;
         if (ids[at] != HWT_BUCKET_HOLE) {
             batch[n] = hwt_pool_entry(pool, ids[at]);
             __builtin_prefetch(batch[n], 1);
             n++;
-            remove_at(bucket, at, now);
+            remove_near(bucket, at, now);
         }
         at++;
     }
@@ -172,108 +390,91 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
 size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                            struct hwt_entry **batch, size_t max, size_t *bytes)
 {
-    const uint32_t *ids = hwt_bucket_ids(bucket);
     size_t n = 0;
-    while (bucket->live > 0 && n < max) {
-        if (bucket->cursor == bucket->used)
+    while (n < max && hwt_bucket_live(bucket) > 0) {
+        if (bucket->near.live == 0)
+            swap_shelves(bucket, pool);
+        if (bucket->cursor >= bucket->near.used)
             bucket->cursor = 0;
         uint32_t at = bucket->cursor++;
-        if (ids[at] == HWT_BUCKET_HOLE)
+        uint32_t id = ids_of(&bucket->near)[at];
+        if (id == HWT_BUCKET_HOLE)
             continue;
-        batch[n++] = hwt_pool_entry(pool, ids[at]);
-        remove_at(bucket, at, now);
+        batch[n++] = hwt_pool_entry(pool, id);
+        remove_near(bucket, at, now);
     }
-    if (bucket->live == 0)
+    if (hwt_bucket_live(bucket) == 0)
         forget_all(bucket, bytes);
     return n;
 }
 
-/* The least of round - before - 1, modulo 2^32: holes come out greatest. */
-static uint32_t least_after(const uint32_t *rounds, uint32_t used, uint32_t before)
-{
-    uint32_t from = before + 1;
-    uint32_t i = 0;
-    four leasts = ~(four){ 0 };
-    for (; i + 4 <= used; i += 4) {
-        four its = *(const four *)(rounds + i) - from;
-        four less = (four)(its < leasts);
-        leasts = (its & less) | (leasts & ~less);
-    }
-    uint32_t least = UINT32_MAX;
-    for (unsigned lane = 0; lane < 4; lane++)
-        least = leasts[lane] < least ? leasts[lane] : least;
-    for (; i < used; i++)
-        least = rounds[i] - from < least ? rounds[i] - from : least;
-    return least;
-}
-
-static uint32_t count_round(const uint32_t *rounds, uint32_t used, uint32_t round)
-{
-    uint32_t i = 0;
-    four counts = { 0 };
-    for (; i + 4 <= used; i += 4)
-        counts -= (four)(*(const four *)(rounds + i) == round); /* true is all ones */
-    uint32_t count = counts[0] + counts[1] + counts[2] + counts[3];
-    for (; i < used; i++)
-        count += rounds[i] == round;
-    return count;
-}
-
 static void find_least(struct hwt_bucket *bucket, uint32_t now)
 {
-    bucket->least = now + least_after(bucket->rounds, bucket->used, now - 1);
-    bucket->least_count = count_round(bucket->rounds, bucket->used, bucket->least);
-}
-
-/* Whether an old hole passes for a timeout of the least round. */
-static bool least_is_hole(const struct hwt_bucket *bucket)
-{
-    const uint32_t *ids = hwt_bucket_ids(bucket);
-    uint32_t at = 0;
-    if (bucket->used == bucket->live)
-        return false;
-    while ((at = find_round(bucket->rounds, at, bucket->used, bucket->least)) < bucket->used) {
-        if (ids[at++] == HWT_BUCKET_HOLE)
-            return true;
-    }
-    return false;
+    bucket->least = now + least_remaining(&bucket->near, now);
+    bucket->least_count = count_round(&bucket->near, bucket->least);
 }
 
 void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        size_t *bytes)
 {
     bucket->cursor = 0;
-    if (bucket->live == 0) {
+    if (hwt_bucket_live(bucket) == 0) {
         forget_all(bucket, bytes);
         return;
     }
-    if (bucket->used - bucket->live > bucket->live)
-        close_holes(bucket, pool);
-    if (bucket->capacity > CAPACITY_KEPT && bucket->used < bucket->capacity / 4)
-        (void)resize(bucket, bucket->capacity / 2, bytes); /* no memory: it stays as it is */
+    if (bucket->near.live == 0)
+        refill(bucket, pool, now, bytes);
+    tidy(&bucket->near, pool, 0, bytes);
     find_least(bucket, now);
-    if (least_is_hole(bucket)) {
-        close_holes(bucket, pool);
+    if (has_hole_of(&bucket->near, bucket->least)) {
+        close_holes(&bucket->near, pool, 0);
         find_least(bucket, now);
     }
 }
 
-bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now)
+void hwt_bucket_destroy(struct hwt_bucket *bucket)
 {
-    const uint32_t *ids = hwt_bucket_ids(bucket);
-    uint32_t live = 0, of_least = 0;
-    if (bucket->used > bucket->capacity || bucket->cursor > bucket->used)
+    free(bucket->near.rounds);
+    free(bucket->far.rounds);
+}
+
+/* ---- for tests ---- */
+
+struct tally {
+    uint32_t live;
+    uint32_t of_least;
+};
+
+static bool check_shelf(const struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
+                        bool far, struct tally *tally)
+{
+    const struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
+    uint32_t live = 0;
+    if (shelf->used > shelf->capacity)
         return false;
-    for (uint32_t i = 0; i < bucket->used; i++) {
-        if (ids[i] == HWT_BUCKET_HOLE)
+    for (uint32_t i = 0; i < shelf->used; i++) {
+        uint32_t id = ids_of(shelf)[i], remaining = shelf->rounds[i] - now;
+        if (id == HWT_BUCKET_HOLE)
             continue;
-        const struct hwt_entry *entry = hwt_pool_entry(pool, ids[i]);
-        if (atomic_load_explicit(&entry->index, memory_order_relaxed) != i)
+        const struct hwt_entry *entry = hwt_pool_entry(pool, id);
+        uint32_t index = atomic_load_explicit(&entry->index, memory_order_relaxed);
+        if (index != (far ? i | HWT_BUCKET_FAR : i) || remaining < bucket->least - now)
             return false;
-        if (bucket->rounds[i] - now < bucket->least - now)
+        if (bucket->far.live > 0 && (remaining >= bucket->horizon - now) != far)
             return false;
-        of_least += bucket->rounds[i] == bucket->least;
+        tally->of_least += shelf->rounds[i] == bucket->least;
         live++;
     }
-    return live == bucket->live && (live == 0 || of_least == bucket->least_count);
+    tally->live += live;
+    return live == shelf->live;
+}
+
+bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now)
+{
+    struct tally tally = { 0 };
+    if (!check_shelf(bucket, pool, now, false, &tally) ||
+        !check_shelf(bucket, pool, now, true, &tally))
+        return false;
+    return bucket->cursor <= bucket->near.used &&
+           (tally.live == 0 || tally.of_least == bucket->least_count);
 }

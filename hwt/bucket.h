@@ -15,6 +15,12 @@
  * so that a visit counts all of them down at once. `least` is the least of them: until it
  * comes, no timeout of the bucket is touched and the bucket need not be visited at all.
  *
+ * A visit sweeps the rounds for those that are due and for the next least. Where timeouts are
+ * spread over very many rounds that would be a long sweep for few timeouts, so a bucket has two
+ * shelves: `near` for the rounds before `horizon`, `far` for the others, which a visit does not
+ * look at. When the near shelf is empty, the next rounds' worth moves over from the far one.
+ * All timeouts of one round are on one shelf, so their order is that of filing.
+ *
  * A timeout that is dropped or taken leaves a hole; nothing else moves, because a moved
  * entry must be told its new index, which costs a cache miss. Holes are closed when they
  * outnumber the timeouts, or when the arrays are full: at most a move for each removal. A
@@ -24,21 +30,28 @@
 
 #include "hwt/pool.h"
 
-struct hwt_bucket {
-    uint32_t *rounds;     /* capacity of them; then as many ids */
-    uint32_t used;        /* timeouts and holes */
-    uint32_t live;        /* timeouts */
+struct hwt_shelf {
+    uint32_t *rounds; /* capacity of them; then as many ids */
+    uint32_t used;    /* timeouts and holes */
+    uint32_t live;    /* timeouts */
     uint32_t capacity;
+};
+
+struct hwt_bucket {
+    struct hwt_shelf near;
+    struct hwt_shelf far;
+    uint32_t horizon;     /* with far.live: the first round that is far */
     uint32_t least;       /* the least round */
     uint32_t least_count; /* timeouts of that round; 0 and live: must be searched anew */
-    uint32_t cursor;      /* taking: all before have been looked at */
+    uint32_t cursor;      /* taking: all before it on the near shelf have been looked at */
 };
 
 #define HWT_BUCKET_HOLE HWT_ID_NONE
+#define HWT_BUCKET_FAR ((uint32_t)1 << 31) /* in entry->index: on the far shelf */
 
-static inline uint32_t *hwt_bucket_ids(const struct hwt_bucket *bucket)
+static inline uint32_t hwt_bucket_live(const struct hwt_bucket *bucket)
 {
-    return bucket->rounds ? bucket->rounds + bucket->capacity : NULL;
+    return bucket->near.live + bucket->far.live;
 }
 
 /*
@@ -65,6 +78,9 @@ size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *poo
 /* Finds the least round, closes holes and gives memory back where that pays. */
 void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        size_t *bytes);
+
+/* Gives all memory back. */
+void hwt_bucket_destroy(struct hwt_bucket *bucket);
 
 /* Whether all of the above holds. For tests and assertions. */
 bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now);

@@ -48,8 +48,9 @@ void hwt_gate_close(hwt_timer *timer, uint64_t wake_before)
 {
     if (wake_before < HWT_GATE_SHORT)
         wake_before = HWT_GATE_SHORT;
-    /* An exchange, for it is a full barrier: step A. */
+    /* Step A. */
     atomic_exchange_explicit(&timer->gate.wake_before, wake_before, memory_order_seq_cst);
+    cmm_smp_mb(); /* for liburcu's own loads are less than seq_cst where it is not inlined */
 }
 
 void hwt_gate_shorten(hwt_timer *timer)
@@ -83,6 +84,11 @@ bool hwt_gate_arm(hwt_timer *timer, uint64_t instant)
     }
     /* Seq_cst: not before the call above, see D. */
     return atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst) != HWT_GATE_AWAKE;
+}
+
+void hwt_gate_quiet(hwt_timer *timer)
+{
+    set_fd(timer, 0, 0);
 }
 
 void hwt_gate_fire(hwt_timer *timer)

@@ -60,8 +60,9 @@ void hwt_gate_shorten(hwt_timer *timer);
 /* Worker: C and the test of D; HWT_NEVER: until somebody wakes it. False: stay awake. */
 bool hwt_gate_arm(hwt_timer *timer, uint64_t instant);
 
-/* Makes the descriptor readable now. */
+/* Makes the descriptor readable now, or not at all until it is armed again. */
 void hwt_gate_fire(hwt_timer *timer);
+void hwt_gate_quiet(hwt_timer *timer);
 
 /* Worker: sleeps until the descriptor is readable or a signal interrupts. */
 void hwt_gate_sleep(hwt_timer *timer);

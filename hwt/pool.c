@@ -99,9 +99,9 @@ static void push_fresh(struct hwt_pool *pool, struct hwt_slab *slab)
 static struct hwt_slab *pop_fresh(struct hwt_pool *pool)
 {
     struct hwt_slab *slab = atomic_load_explicit(&pool->fresh, memory_order_acquire);
-    while (slab && !atomic_compare_exchange_weak_explicit(&pool->fresh, &slab, slab->next_fresh,
-                                                          memory_order_acquire,
-                                                          memory_order_acquire))
+    while (slab &&
+           !atomic_compare_exchange_weak_explicit(&pool->fresh, &slab, slab->next_fresh,
+                                                  memory_order_acquire, memory_order_acquire))
         ;
     return slab;
 }
@@ -157,8 +157,8 @@ static void push_chain(struct hwt_lane *lane, struct hwt_entry *first, struct hw
         set_next(last, (uint32_t)head);
         with = (head & ~(uint64_t)UINT32_MAX) | hwt_entry_id(first);
         /* Release: what the last users did to these entries, to the next users. */
-    } while (!atomic_compare_exchange_weak_explicit(&lane->free, &head, with,
-                                                    memory_order_release, memory_order_relaxed));
+    } while (!atomic_compare_exchange_weak_explicit(&lane->free, &head, with, memory_order_release,
+                                                    memory_order_relaxed));
 }
 
 static struct hwt_entry *pop(const struct hwt_pool *pool, struct hwt_lane *lane)

@@ -29,7 +29,7 @@
 #define HWT_SLAB_SIZE ((size_t)65536)
 #define HWT_SLAB_BITS 11 /* of an id: the place in the slab */
 #define HWT_SLABS_MAX ((uint32_t)1 << (32 - HWT_SLAB_BITS))
-#define HWT_DIRECTORY_BITS 9  /* the first page of the directory has so many slabs */
+#define HWT_DIRECTORY_BITS 9 /* the first page of the directory has so many slabs */
 #define HWT_DIRECTORY_PAGES 13
 
 #define HWT_ID_NONE UINT32_MAX
@@ -40,7 +40,7 @@ struct hwt_slab {
     hwt_timer *timer;
     struct hwt_lane *home; /* whose free list its entries go back to */
     uint32_t number;
-    struct hwt_slab *next_fresh; /* in pool->fresh */
+    struct hwt_slab *next_fresh;  /* in pool->fresh */
     struct hwt_slab *next_region; /* in pool->regions; only the first slab of a region */
     size_t region_size;
     char pad[64 - 5 * sizeof(void *) - sizeof(size_t)];

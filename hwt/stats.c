@@ -68,10 +68,10 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
     hwt_stats stats = HWT_STATS_INIT;
     read_pending(timer, &stats);
     stats.wakeups = read_counter(&runs->wakeups);
-    stats.memory = read_counter(&timer->pool.bytes) + read_counter(&runs->wheel_bytes) +
-                   sizeof(*timer) +
-                   (timer->lane_mask + 1) * (sizeof(struct hwt_lane) + sizeof(struct hwt_recycled)) +
-                   sizeof(struct hwt_lane);
+    stats.memory =
+        read_counter(&timer->pool.bytes) + read_counter(&runs->wheel_bytes) + sizeof(*timer) +
+        (timer->lane_mask + 1) * (sizeof(struct hwt_lane) + sizeof(struct hwt_recycled)) +
+        sizeof(struct hwt_lane);
     stats.lateness_max = read_counter(&runs->lateness_max);
     for (unsigned i = 0; i < 64; i++)
         stats.lateness[i] = read_counter(&runs->lateness[i]);

@@ -49,7 +49,7 @@ void hwt_task_run(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recycler
     hwt_timer_release(timer);
 
     frames = &frame;
-    entry->task->run(timeout, entry->arg);
+    hwt_entry_task(entry)->run(timeout, entry->arg);
     frames = frame.outer;
 
     switch (hwt_timeout_finish(timer, entry)) {
@@ -68,10 +68,10 @@ void hwt_task_discard(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recy
 {
     if (!hwt_timeout_discardable(timer, entry))
         return;
-    if (entry->task->cancelled) {
+    if (hwt_entry_tells(entry)) {
         struct hwt_frame frame = { .timer = timer, .outer = frames };
         frames = &frame;
-        entry->task->cancelled(hwt_handle(entry), entry->arg);
+        hwt_entry_task(entry)->cancelled(hwt_handle(entry), entry->arg);
         frames = frame.outer;
     }
     give(entry, recycler, timer);
@@ -86,9 +86,9 @@ void hwt_task_leave(hwt_timer *timer, struct hwt_entry *entry,
     struct hwt_frame frame = { .timer = timer, .outer = frames };
     frames = &frame;
     if (unprocessed)
-        unprocessed(entry->task, entry->arg, hwt_clock_until(timer, deadline), data);
-    else if (entry->task->cancelled)
-        entry->task->cancelled(hwt_handle(entry), entry->arg);
+        unprocessed(hwt_entry_task(entry), entry->arg, hwt_clock_until(timer, deadline), data);
+    else if (hwt_entry_tells(entry))
+        hwt_entry_task(entry)->cancelled(hwt_handle(entry), entry->arg);
     frames = frame.outer;
 }
 
@@ -138,7 +138,12 @@ void hwt_task_submit(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recyc
     pthread_mutex_lock(&timer->runs);
     timer->submitted++;
     pthread_mutex_unlock(&timer->runs);
-    if (timer->executor(timer->executor_data, work, entry) == 0)
+    /* A stop from inside the executor would wait for this very call. */
+    struct hwt_frame frame = { .timer = timer, .outer = frames };
+    frames = &frame;
+    int refused = timer->executor(timer->executor_data, work, entry);
+    frames = frame.outer;
+    if (!refused)
         return;
     take_up(timer, entry, recycler);
     hand_back(timer);

@@ -32,9 +32,10 @@
  *
  * task, arg Written by the adder before the push; read by the worker, and who runs.
  *
- * slot,     The worker's, from drained until ended. Between the push-to-be of another thread
- * index     and its arrival the entry may be in no bucket: HWT_SLOT_TRANSIT, counted, so that
- *           stop knows to wait for it.
+ * slot,     The worker's, from drained until ended; HWT_SLOT_FRESH until then, and never again:
+ * index     so that an adder who salvages knows that the worker does not hold the entry. Between
+ *           the push-to-be of another thread and its arrival the entry may be in no bucket:
+ *           HWT_SLOT_TRANSIT, counted, so that stop knows to wait for it.
  *
  * deadline  Written by the adder; by the timeout's own task when it re-arms, before REARMED
  *           shows it; else by the one thread that has set MOVING. The worker compares it
@@ -80,8 +81,8 @@ static uint64_t load(const struct hwt_entry *entry)
 
 static bool exchange(struct hwt_entry *entry, uint64_t *seen, uint64_t state)
 {
-    return atomic_compare_exchange_strong_explicit(&entry->state, seen, state,
-                                                   memory_order_acq_rel, memory_order_acquire);
+    return atomic_compare_exchange_strong_explicit(&entry->state, seen, state, memory_order_acq_rel,
+                                                   memory_order_acquire);
 }
 
 /* Relaxed, here and below: ordered by the state word. */
@@ -99,7 +100,8 @@ static void set_deadline(struct hwt_entry *entry, uint64_t deadline)
 static void announce(hwt_timer *timer, uint64_t deadline)
 {
     /* Seq_cst: step 2 of clock.h. */
-    if (deadline < atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst))
+    uint64_t wake_before = atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst);
+    if (wake_before > HWT_GATE_SHORT && deadline < wake_before)
         hwt_gate_wake(timer);
 }
 
@@ -112,10 +114,20 @@ static void announce_cancelled(hwt_timer *timer, uint64_t n)
         hwt_gate_wake(timer);
 }
 
-static void push_pending(hwt_timer *timer, struct hwt_entry *entry, uint64_t deadline)
+/*
+ * Pushes what has become QUEUED again. Who moved or cancelled it between that and the push told
+ * a worker that could not find it yet, so what to announce is looked up after the push. If the
+ * worker has drained it by then, and the entry serves another timeout even, the worst is to be
+ * woken for nothing. Seq_cst: after the push.
+ */
+static void push_again(hwt_timer *timer, struct hwt_entry *entry)
 {
     hwt_lane_push_pending(hwt_lane_own(timer), entry);
-    announce(timer, deadline);
+    uint64_t state = atomic_load_explicit(&entry->state, memory_order_seq_cst);
+    if (hwt_phase(state) == HWT_PHASE_CANCELLED)
+        announce_cancelled(timer, 0);
+    else
+        announce(timer, atomic_load_explicit(&entry->deadline, memory_order_seq_cst));
 }
 
 /* ---- new timeouts ---- */
@@ -138,9 +150,10 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, struct hwt_en
     uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_QUEUED;
     uint64_t deadline = deadline_of(entry);
 
-    atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
-    /* Relaxed: the push publishes it to the worker, and the caller his handle. */
-    atomic_store_explicit(&entry->state, state, memory_order_relaxed);
+    atomic_store_explicit(&entry->slot, HWT_SLOT_FRESH, memory_order_relaxed);
+    /* Release: who finds another generation in it knows that the runs before it are over. The
+     * push publishes it to the worker, and the caller his handle. */
+    atomic_store_explicit(&entry->state, state, memory_order_release);
     uint64_t n = atomic_fetch_add_explicit(&lane->added, 1, memory_order_relaxed);
     hwt_lane_push_pending(lane, entry);
 
@@ -174,7 +187,7 @@ static int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64
     r = -ENOMEM;
     if (!entry)
         goto release;
-    entry->task = task;
+    hwt_entry_set_task(entry, task);
     entry->arg = arg;
     set_deadline(entry, deadline);
     r = accept_timeout(timer, lane, entry, ret_timeout);
@@ -207,8 +220,7 @@ int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uin
                           hwt_timeout *ret_timeout)
 {
     int r = check_new(timer, task);
-    return r < 0 ? r
-                 : new_timeout(timer, task, arg, hwt_clock_after(timer, delay), ret_timeout);
+    return r < 0 ? r : new_timeout(timer, task, arg, hwt_clock_after(timer, delay), ret_timeout);
 }
 
 /* ---- cancelling ---- */
@@ -283,8 +295,8 @@ bool hwt_timeout_salvageable(const struct hwt_entry *entry)
 {
     uint64_t state = load(entry);
     return hwt_phase(state) == HWT_PHASE_CANCELLED && !(state & HWT_MOVING) &&
-           !entry->task->cancelled &&
-           atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_NONE;
+           !hwt_entry_tells(entry) &&
+           atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_FRESH;
 }
 
 bool hwt_timeout_abandon(struct hwt_entry *entry)
@@ -331,7 +343,7 @@ static void end_move(hwt_timer *timer, struct hwt_entry *entry, uint64_t deadlin
         hwt_lane_push_cancelled(hwt_lane_own(timer), entry);
         announce_cancelled(timer, 0);
     } else if (hwt_phase(state) == HWT_PHASE_ARMED && earlier) {
-        push_pending(timer, entry, deadline);
+        push_again(timer, entry);
     } else if (hwt_phase(state) == HWT_PHASE_QUEUED && earlier) {
         announce(timer, deadline);
     }
@@ -509,7 +521,7 @@ bool hwt_timeout_requeue(hwt_timer *timer, struct hwt_entry *entry)
         if (hwt_phase(state) != HWT_PHASE_SUBMITTED)
             return false;
     } while (!exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_QUEUED)));
-    push_pending(timer, entry, deadline_of(entry));
+    push_again(timer, entry);
     return true;
 }
 
@@ -532,6 +544,6 @@ enum hwt_finished hwt_timeout_finish(hwt_timer *timer, struct hwt_entry *entry)
         return HWT_ENDED;
     if (state & HWT_BARRED)
         return HWT_DROPPED;
-    push_pending(timer, entry, deadline_of(entry));
+    push_again(timer, entry);
     return HWT_AGAIN;
 }

@@ -13,7 +13,7 @@ struct hwt_entry {
     hwt_mpsc_node link;        /* in the pending or the cancelled queue, never in both */
     _Atomic uint64_t state;    /* generation << 8 | flags | phase */
     _Atomic uint64_t deadline; /* an instant of the timer's clock */
-    const hwt_task *task;
+    uintptr_t task;            /* a const hwt_task *, and whether it has `cancelled`; see below */
     void *arg;
     _Atomic uint32_t slot;  /* its bucket, or one of HWT_SLOT_... */
     _Atomic uint32_t index; /* its place in the bucket; in the pool: the next free entry */
@@ -23,9 +23,10 @@ struct hwt_entry {
 _Static_assert(sizeof(struct hwt_entry) == 48, "a pending timeout costs 48 bytes and its place");
 #endif
 
-#define HWT_SLOT_NONE UINT32_MAX           /* in no bucket */
+#define HWT_SLOT_NONE UINT32_MAX          /* in no bucket */
 #define HWT_SLOT_TRANSIT (UINT32_MAX - 1) /* in no bucket; some thread is about to push it */
-#define HWT_SLOT_ENDED (UINT32_MAX - 2)   /* by stop */
+#define HWT_SLOT_FRESH (UINT32_MAX - 2)   /* added, and never drained: the worker has not met it */
+#define HWT_SLOT_ENDED (UINT32_MAX - 3)   /* by stop */
 
 enum {
     HWT_PHASE_NEW,       /* holds no timeout: never used, or withdrawn by its adder */
@@ -45,6 +46,26 @@ enum {
     HWT_WAITED = 1 << 7,  /* with RUNNING: somebody waits for the task to return */
     HWT_GENERATION_SHIFT = 8
 };
+
+/*
+ * The caller may free the task with arg after hwt_timeout_cancel_sync() if it has no
+ * `cancelled`. That it has is kept in the pointer's lowest bit, so that what is cancelled is
+ * discarded without a look at the task.
+ */
+static inline void hwt_entry_set_task(struct hwt_entry *entry, const hwt_task *task)
+{
+    entry->task = (uintptr_t)task | (task->cancelled != NULL);
+}
+
+static inline const hwt_task *hwt_entry_task(const struct hwt_entry *entry)
+{
+    return (const hwt_task *)(entry->task & ~(uintptr_t)1);
+}
+
+static inline bool hwt_entry_tells(const struct hwt_entry *entry)
+{
+    return entry->task & 1;
+}
 
 static inline unsigned hwt_phase(uint64_t state)
 {

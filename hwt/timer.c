@@ -210,6 +210,8 @@ static int64_t stop(hwt_timer *timer,
     pthread_mutex_lock(&timer->driving);
     hwt_task_wait_all(timer);
     uint64_t left = hwt_worker_abandon(timer, unprocessed, data);
+    if (timer->gate.fd >= 0)
+        hwt_gate_quiet(timer); /* a loop that still watches it has nothing to dispatch */
     pthread_mutex_unlock(&timer->driving);
     return (int64_t)left;
 }

@@ -76,7 +76,7 @@ static void update(struct hwt_wheel *wheel, uint32_t slot)
 {
     const struct hwt_bucket *bucket = &wheel->store->buckets[slot];
     set_due(wheel->store, slot,
-            bucket->live ? tick_of_round(wheel, slot, bucket->least) : HWT_NEVER);
+            hwt_bucket_live(bucket) ? tick_of_round(wheel, slot, bucket->least) : HWT_NEVER);
 }
 
 int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_pool *pool, uint64_t start,
@@ -111,7 +111,7 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
     struct hwt_store *store = wheel->store;
     for (size_t i = 0; store->buckets && i <= slots(store); i++)
-        free(store->buckets[i].rounds);
+        hwt_bucket_destroy(&store->buckets[i]);
     free(store->buckets);
     free(store->due);
     free(store);
@@ -149,7 +149,7 @@ void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
     hwt_bucket_drop(bucket, index, round_now(wheel, slot), &wheel->bytes);
     atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
-    if (bucket->live == 0 && slot < slots(wheel->store))
+    if (hwt_bucket_live(bucket) == 0 && slot < slots(wheel->store))
         update(wheel, slot);
 }
 
@@ -175,8 +175,7 @@ static void taken(struct hwt_entry **batch, size_t n)
         atomic_store_explicit(&batch[i]->slot, HWT_SLOT_NONE, memory_order_relaxed);
 }
 
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch,
-                      size_t max)
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch, size_t max)
 {
     uint64_t tick = hwt_wheel_next(wheel);
     if (tick >= limit) {
@@ -189,7 +188,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry 
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
     size_t n = hwt_bucket_take(bucket, wheel->pool, round_now(wheel, slot), batch, max);
     taken(batch, n);
-    if (bucket->least_count == 0 || bucket->cursor == bucket->used) {
+    if (bucket->least_count == 0 || bucket->cursor == bucket->near.used) {
         hwt_bucket_settle(bucket, wheel->pool, round_now(wheel, slot), &wheel->bytes);
         update(wheel, slot);
     }
@@ -201,10 +200,10 @@ size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, siz
     uint64_t tick = ~wheel->store->due[1];
     uint32_t slot = tick == HWT_NEVER ? slots(wheel->store) : slot_of(wheel->store, tick);
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    size_t n = hwt_bucket_take_any(bucket, wheel->pool, round_now(wheel, slot), batch, max,
-                                   &wheel->bytes);
+    size_t n =
+        hwt_bucket_take_any(bucket, wheel->pool, round_now(wheel, slot), batch, max, &wheel->bytes);
     taken(batch, n);
-    if (bucket->live == 0 && slot < slots(wheel->store))
+    if (hwt_bucket_live(bucket) == 0 && slot < slots(wheel->store))
         update(wheel, slot);
     return n;
 }
@@ -216,8 +215,8 @@ bool hwt_wheel_check(const struct hwt_wheel *wheel)
         uint64_t due = ~wheel->store->due[(size_t)slots(wheel->store) + slot];
         if (!hwt_bucket_check(bucket, wheel->pool, round_now(wheel, slot)))
             return false;
-        if (bucket->live == 0 ? due != HWT_NEVER
-                              : due != tick_of_round(wheel, slot, bucket->least))
+        if (hwt_bucket_live(bucket) == 0 ? due != HWT_NEVER
+                                         : due != tick_of_round(wheel, slot, bucket->least))
             return false;
     }
     for (size_t node = 1; node < slots(wheel->store); node++) {

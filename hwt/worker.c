@@ -18,6 +18,7 @@
 
 #define DRAIN_MAX 100000
 #define BATCH 64
+#define BACKLOG 32768 /* pushes */
 
 int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel)
 {
@@ -26,8 +27,8 @@ int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel)
         calloc((size_t)timer->lane_mask + 1, sizeof(*worker->recycler.chains));
     if (!worker->recycler.chains)
         return -ENOMEM;
-    int r = hwt_wheel_init(&worker->wheel, &timer->pool, start, timer->tick_duration,
-                           ticks_per_wheel);
+    int r =
+        hwt_wheel_init(&worker->wheel, &timer->pool, start, timer->tick_duration, ticks_per_wheel);
     if (r < 0) {
         free(worker->recycler.chains);
         return r;
@@ -81,6 +82,8 @@ static void leave_place(hwt_timer *timer, struct hwt_entry *entry)
     uint32_t slot = atomic_load_explicit(&entry->slot, memory_order_relaxed);
     if (slot == HWT_SLOT_TRANSIT)
         hwt_worker_leave_transit(timer, entry);
+    else if (slot == HWT_SLOT_FRESH)
+        atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
     else if (slot != HWT_SLOT_NONE)
         hwt_wheel_drop(&timer->worker.wheel, entry);
 }
@@ -88,7 +91,7 @@ static void leave_place(hwt_timer *timer, struct hwt_entry *entry)
 static void discard(hwt_timer *timer, struct hwt_entry *entry)
 {
     struct hwt_recycler *recycler = &timer->worker.recycler;
-    if (timer->executor && entry->task->cancelled)
+    if (timer->executor && hwt_entry_tells(entry))
         hwt_task_submit(timer, entry, recycler);
     else
         hwt_task_discard(timer, entry, recycler);
@@ -141,26 +144,6 @@ static void expire_one(hwt_timer *timer, struct hwt_entry *entry, uint64_t horiz
     }
 }
 
-static void expire(hwt_timer *timer)
-{
-    struct hwt_worker *worker = &timer->worker;
-    struct hwt_entry *batch[BATCH];
-    size_t n;
-    while (!stopping(timer) &&
-           (n = hwt_wheel_take(&worker->wheel, worker->limit, batch, BATCH)) > 0) {
-        /* The end of this tick, not of the last: what was pushed back to a later one, though
-         * that is over too, takes its turn there. */
-        uint64_t horizon = end_of(&worker->wheel, worker->wheel.tick);
-        for (size_t i = 0; i < n; i++) {
-            if (stopping(timer))
-                file_again(timer, batch[i], 0);
-            else
-                expire_one(timer, batch[i], horizon);
-        }
-        hwt_recycler_flush(timer, &worker->recycler);
-    }
-}
-
 /* ---- drain ---- */
 
 /* There is no memory to file it. It stays QUEUED, unless it is due. */
@@ -194,7 +177,7 @@ static void file_drained(hwt_timer *timer, struct hwt_entry *entry)
             return;
         }
         uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
-        if (hwt_wheel_file(wheel, entry, deadline, 0) < 0) {
+        if (hwt_wheel_file(wheel, entry, deadline, timer->worker.earliest) < 0) {
             keep_unfiled(timer, entry, state, deadline);
             return;
         }
@@ -265,6 +248,53 @@ void hwt_worker_tidy(hwt_timer *timer)
     } while (backlog);
 }
 
+/* What all lanes were given to do, ever. */
+static uint64_t pushes(const hwt_timer *timer)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
+        sum += atomic_load_explicit(&timer->lanes[i].added, memory_order_relaxed);
+        sum += atomic_load_explicit(&timer->lanes[i].cancelled, memory_order_relaxed);
+    }
+    return sum;
+}
+
+/*
+ * Between two batches: a backlog does not wait until all that is due has run, or it would grow
+ * without bound beside many slow tasks. What is filed now is for the ticks after this pass.
+ */
+static void keep_up(hwt_timer *timer)
+{
+    struct hwt_worker *worker = &timer->worker;
+    uint64_t now = pushes(timer);
+    if (now - worker->pushes < BACKLOG)
+        return;
+    worker->pushes = now;
+    worker->earliest = worker->limit;
+    hwt_worker_tidy(timer);
+}
+
+static void expire(hwt_timer *timer)
+{
+    struct hwt_worker *worker = &timer->worker;
+    struct hwt_entry *batch[BATCH];
+    size_t n;
+    while (!stopping(timer) &&
+           (n = hwt_wheel_take(&worker->wheel, worker->limit, batch, BATCH)) > 0) {
+        /* The end of this tick, not of the last: what was pushed back to a later one, though
+         * that is over too, takes its turn there. */
+        uint64_t horizon = end_of(&worker->wheel, worker->wheel.tick);
+        for (size_t i = 0; i < n; i++) {
+            if (stopping(timer))
+                file_again(timer, batch[i], 0);
+            else
+                expire_one(timer, batch[i], horizon);
+        }
+        hwt_recycler_flush(timer, &worker->recycler);
+        keep_up(timer);
+    }
+}
+
 uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
 {
     struct hwt_worker *worker = &timer->worker;
@@ -276,11 +306,13 @@ uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
     worker->runs = 0;
     worker->unfiled = false;
 
+    worker->pushes = pushes(timer);
     hwt_worker_tidy(timer);
     expire(timer);
     reap(timer);
-    atomic_store_explicit(&timer->run_stats.wheel_bytes, worker->wheel.bytes,
-                          memory_order_relaxed);
+    worker->horizon = 0; /* nothing runs outside of a pass */
+    worker->earliest = 0;
+    atomic_store_explicit(&timer->run_stats.wheel_bytes, worker->wheel.bytes, memory_order_relaxed);
     return worker->runs;
 }
 
@@ -313,15 +345,19 @@ bool hwt_worker_park(hwt_timer *timer)
      * each of them. */
     bool briefly = cancels_go_on(timer);
     uint64_t next = hwt_wheel_next(wheel);
-    hwt_gate_close(timer, briefly || next <= wheel->tick ? HWT_GATE_SHORT
-                                                         : hwt_wheel_instant(wheel, next));
+    uint64_t promised = briefly ? wheel->tick : next;
+    hwt_gate_close(timer,
+                   promised <= wheel->tick ? HWT_GATE_SHORT : hwt_wheel_instant(wheel, promised));
 
     /* Step B of clock.h. From here on, producers look at the gate. */
     hwt_worker_tidy(timer);
     next = hwt_wheel_next(wheel);
     /* A stalled lane or want of memory is looked at again in a tick. */
-    if (briefly || worker->unfiled)
+    if (worker->unfiled)
         next = wheel->tick;
+    /* No longer than the gate says, though the tidying has put off what it was closed for. */
+    if (next > promised)
+        next = promised;
     if (next <= wheel->tick)
         hwt_gate_shorten(timer);
     /* Seq_cst: stop sets the flag, then looks at the gate. */
@@ -387,8 +423,8 @@ static bool end_lane(hwt_timer *timer, struct hwt_lane *lane, struct visitor *vi
 }
 
 uint64_t hwt_worker_abandon(hwt_timer *timer,
-                            void (*unprocessed)(const hwt_task *task, void *arg,
-                                                uint64_t remaining, void *data),
+                            void (*unprocessed)(const hwt_task *task, void *arg, uint64_t remaining,
+                                                void *data),
                             void *data)
 {
     struct hwt_worker *worker = &timer->worker;

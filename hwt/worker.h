@@ -10,7 +10,9 @@ struct hwt_worker {
     struct hwt_recycler recycler;
     uint64_t limit;           /* ticks before it are over at `now` */
     uint64_t horizon;         /* the instant at which tick `limit` begins */
+    uint64_t earliest;        /* what is drained goes into this tick or a later one */
     uint64_t runs;            /* tasks started or handed over */
+    uint64_t pushes;          /* on all lanes, when the queues were last emptied */
     uint64_t cancelled;       /* by all lanes, when it last parked */
     bool unfiled;             /* a timeout could not be filed or a lane was stalled */
     _Atomic uint64_t now;     /* of the last pass; read by tasks */
@@ -50,8 +52,8 @@ bool hwt_worker_park(hwt_timer *timer);
 
 /* After the last pass: ends everything that is left, and returns how many were pending. */
 uint64_t hwt_worker_abandon(hwt_timer *timer,
-                            void (*unprocessed)(const hwt_task *task, void *arg,
-                                                uint64_t remaining, void *data),
+                            void (*unprocessed)(const hwt_task *task, void *arg, uint64_t remaining,
+                                                void *data),
                             void *data);
 
 #endif

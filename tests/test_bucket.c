@@ -44,7 +44,7 @@ static void open_bucket(void)
 
 static void close_bucket(void)
 {
-    free(bucket.rounds);
+    hwt_bucket_destroy(&bucket);
     room_close(&room);
 }
 
@@ -56,7 +56,7 @@ static const struct hwt_pool *pool(void)
 static void verify(uint32_t now)
 {
     must(hwt_bucket_check(&bucket, pool(), now));
-    must(bytes == (size_t)bucket.capacity * 8);
+    must(bytes == ((size_t)bucket.near.capacity + bucket.far.capacity) * 8);
 }
 
 static void add(int i, uint32_t round, uint32_t now)
@@ -81,7 +81,7 @@ static void settle(uint32_t now)
 static size_t take_round(uint32_t now, size_t max)
 {
     size_t n = 0;
-    while (bucket.live > 0 && bucket.least == now && bucket.least_count > 0) {
+    while (hwt_bucket_live(&bucket) > 0 && bucket.least == now && bucket.least_count > 0) {
         size_t taken = hwt_bucket_take(&bucket, pool(), now, batch + n, max);
         must(taken > 0 && taken <= max);
         n += taken;
@@ -97,7 +97,7 @@ START_TEST(an_empty_bucket_holds_no_memory)
     ck_assert_uint_ge(bytes, 800);
     for (int i = 0; i < 100; i++)
         drop(i, 0);
-    ck_assert_ptr_null(bucket.rounds);
+    ck_assert_ptr_null(bucket.near.rounds);
 }
 END_TEST
 
@@ -151,11 +151,11 @@ START_TEST(a_dropped_one_leaves_a_hole_and_moves_no_other)
         add(i, 1, 0);
     for (int i = 0; i < 100; i += 2)
         drop(i, 0);
-    ck_assert_uint_eq(bucket.used, 100);
-    ck_assert_uint_eq(bucket.live, 50);
+    ck_assert_uint_eq(bucket.near.used, 100);
+    ck_assert_uint_eq(bucket.near.live, 50);
     for (uint32_t i = 1; i < 100; i += 2) {
         ck_assert_uint_eq(entries[i]->index, i);
-        ck_assert_uint_eq(hwt_bucket_ids(&bucket)[i - 1], HWT_BUCKET_HOLE);
+        ck_assert_uint_eq(ids_of(&bucket.near)[i - 1], HWT_BUCKET_HOLE);
     }
 }
 END_TEST
@@ -163,7 +163,7 @@ END_TEST
 static int fill_to_capacity(uint32_t at_least)
 {
     int n = 0;
-    while (bucket.used < bucket.capacity || bucket.capacity < at_least)
+    while (bucket.near.used < bucket.near.capacity || bucket.near.capacity < at_least)
         add(n++, 1, 0);
     return n;
 }
@@ -171,13 +171,13 @@ static int fill_to_capacity(uint32_t at_least)
 START_TEST(holes_are_closed_in_order_before_the_arrays_grow)
 {
     int n = fill_to_capacity(64);
-    uint32_t capacity = bucket.capacity;
+    uint32_t capacity = bucket.near.capacity;
     for (int i = 0; i < n; i += 3)
         drop(i, 0);
     refuse = true;
     add(n, 1, 0);
-    ck_assert_uint_eq(bucket.capacity, capacity);
-    ck_assert_uint_eq(bucket.used, bucket.live);
+    ck_assert_uint_eq(bucket.near.capacity, capacity);
+    ck_assert_uint_eq(bucket.near.used, bucket.near.live);
     uint32_t last = 0;
     for (int i = 1; i <= n; i++) {
         if (i % 3 == 0 && i < n)
@@ -191,10 +191,10 @@ END_TEST
 START_TEST(the_arrays_grow_by_half_where_holes_are_few)
 {
     int n = fill_to_capacity(64);
-    uint32_t capacity = bucket.capacity;
+    uint32_t capacity = bucket.near.capacity;
     drop(0, 0);
     add(n, 1, 0);
-    ck_assert_uint_eq(bucket.capacity, capacity + capacity / 2);
+    ck_assert_uint_eq(bucket.near.capacity, capacity + capacity / 2);
     ck_assert_uint_eq(take_round(1, 7), n);
     for (int i = 0; i < n; i++)
         must(batch[i] == entries[i + 1]);
@@ -229,13 +229,13 @@ START_TEST(a_sparse_bucket_gives_memory_back_when_it_settles)
         add(i, 1, 0);
     for (int i = 10; i < MANY; i++)
         drop(i, 0);
-    uint32_t capacity = bucket.capacity;
+    uint32_t capacity = bucket.near.capacity;
     settle(0);
-    ck_assert_uint_eq(bucket.capacity, capacity / 2);
-    ck_assert_uint_eq(bucket.used, 10);
+    ck_assert_uint_eq(bucket.near.capacity, capacity / 2);
+    ck_assert_uint_eq(bucket.near.used, 10);
     for (int i = 0; i < 20; i++)
         settle(0);
-    ck_assert_uint_le(bucket.capacity, 64);
+    ck_assert_uint_le(bucket.near.capacity, 64);
     ck_assert_uint_eq(take_round(1, 64), 10);
     for (int i = 0; i < 10; i++)
         must(batch[i] == entries[i]);
@@ -248,11 +248,11 @@ START_TEST(without_memory_to_shrink_the_arrays_stay)
         add(i, 1, 0);
     for (int i = 10; i < MANY; i++)
         drop(i, 0);
-    uint32_t capacity = bucket.capacity;
+    uint32_t capacity = bucket.near.capacity;
     refuse = true;
     settle(0);
     ck_assert_uint_eq(refused, 1);
-    ck_assert_uint_eq(bucket.capacity, capacity);
+    ck_assert_uint_eq(bucket.near.capacity, capacity);
     ck_assert_uint_eq(take_round(1, 64), 10);
 }
 END_TEST
@@ -305,7 +305,7 @@ START_TEST(rounds_wrap_around)
         for (uint32_t i = 0; i < 100; i++)
             must(batch[i] == entries[(9 - step) * 100 + i]);
     }
-    ck_assert_uint_eq(bucket.live, 0);
+    ck_assert_uint_eq(bucket.near.live, 0);
 }
 END_TEST
 

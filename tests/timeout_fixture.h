@@ -49,7 +49,7 @@ static const hwt_task counted = { run, cancelled };
 static inline struct hwt_entry *make_entry(struct room *room, uint64_t word)
 {
     struct hwt_entry *entry = room_take(room);
-    entry->task = &counted;
+    hwt_entry_set_task(entry, &counted);
     entry->deadline = DEADLINE;
     entry->state = GENERATION << HWT_GENERATION_SHIFT | word;
     return entry;
