@@ -9,8 +9,9 @@
 #include <string.h>
 
 #define CAPACITY_MIN 4
-#define CAPACITY_KEPT 8 /* an empty shelf keeps this much, to spare the allocator */
-#define NEAR_MANY 128   /* a near shelf of fewer is not worth dividing */
+#define CAPACITY_KEPT 8               /* an empty shelf keeps this much, to spare the allocator */
+#define HOLES_OLD ((uint32_t)1 << 30) /* rounds */
+#define NEAR_MANY 128                 /* a near shelf of fewer is not worth dividing */
 #define ROUNDS_NEAR                                                                                \
     32 /* nor one whose timeouts are within so many rounds: sweeping a round's
                          * timeouts over and over costs less than moving each of them once */
@@ -38,10 +39,15 @@ static size_t bytes_of(uint32_t capacity)
     return (size_t)capacity * 2 * sizeof(uint32_t);
 }
 
-static void set_index(const struct hwt_pool *pool, uint32_t id, uint32_t index)
+static void set_index_of(struct hwt_entry *entry, uint32_t index)
 {
     /* Relaxed: the worker's own, but for the pool, whose head orders it. */
-    atomic_store_explicit(&hwt_pool_entry(pool, id)->index, index, memory_order_relaxed);
+    atomic_store_explicit(&entry->index, index, memory_order_relaxed);
+}
+
+static void set_index(const struct hwt_pool *pool, uint32_t id, uint32_t index)
+{
+    set_index_of(hwt_pool_entry(pool, id), index);
 }
 
 /* Moves the arrays to new ones of another capacity. */
@@ -84,18 +90,29 @@ static void close_holes(struct hwt_shelf *shelf, const struct hwt_pool *pool, ui
     shelf->used = to;
 }
 
-static void append(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t id,
-                   uint32_t round, uint32_t mark)
+/* Returns the place. */
+static uint32_t append(struct hwt_shelf *shelf, uint32_t id, uint32_t round)
 {
     uint32_t index = shelf->used++;
     shelf->rounds[index] = round;
-    ids_of(shelf)[index] = id;
+    shelf->rounds[shelf->capacity + index] = id;
     shelf->live++;
-    set_index(pool, id, index | mark);
+    return index;
+}
+
+/* Between two visits, or two moves from the far shelf, there are fewer than 2^31 rounds: so no
+ * hole is ever 2^32 old, and none that stays is 2^31 old at the next. */
+static void close_old_holes(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t mark,
+                            uint32_t now)
+{
+    if (shelf->used != shelf->live && now - shelf->holes_since >= HOLES_OLD)
+        close_holes(shelf, pool, mark);
 }
 
 static void make_hole(struct hwt_shelf *shelf, uint32_t index, uint32_t now)
 {
+    if (shelf->used == shelf->live)
+        shelf->holes_since = now;
     ids_of(shelf)[index] = HWT_BUCKET_HOLE;
     shelf->rounds[index] = now - 1;
     shelf->live--;
@@ -175,20 +192,6 @@ static uint32_t count_round(const struct hwt_shelf *shelf, uint32_t round)
     return count;
 }
 
-/* Whether an old hole passes for a timeout of that round. */
-static bool has_hole_of(const struct hwt_shelf *shelf, uint32_t round)
-{
-    const uint32_t *ids = ids_of(shelf);
-    uint32_t at = 0;
-    if (shelf->used == shelf->live)
-        return false;
-    while ((at = find_round(shelf, at, round)) < shelf->used) {
-        if (ids[at++] == HWT_BUCKET_HOLE)
-            return true;
-    }
-    return false;
-}
-
 /* ---- near and far ---- */
 
 /*
@@ -221,7 +224,8 @@ static void move(struct hwt_shelf *from, struct hwt_shelf *to, const struct hwt_
     for (uint32_t i = 0; i < from->used; i++) {
         if (ids[i] == HWT_BUCKET_HOLE || (from->rounds[i] - now >= reach) != beyond)
             continue;
-        append(to, pool, ids[i], from->rounds[i], beyond ? HWT_BUCKET_FAR : 0);
+        uint32_t index = append(to, ids[i], from->rounds[i]);
+        set_index(pool, ids[i], beyond ? index | HWT_BUCKET_FAR : index);
         make_hole(from, i, now);
     }
 }
@@ -278,8 +282,7 @@ static void refill(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
     near->used = 0;
-    if (has_hole_of(far, now + least_remaining(far, now)))
-        close_holes(far, pool, HWT_BUCKET_FAR);
+    close_old_holes(far, pool, HWT_BUCKET_FAR, now);
     uint32_t base = now + least_remaining(far, now);
     uint32_t reach = near_rounds(far, base);
     uint32_t within = far->live - count_beyond(far, base, reach);
@@ -329,7 +332,8 @@ int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_pool *pool, struc
     }
 
     bool first = hwt_bucket_live(bucket) == 0;
-    append(shelf, pool, hwt_entry_id(entry), round, far ? HWT_BUCKET_FAR : 0);
+    uint32_t index = append(shelf, hwt_entry_id(entry), round);
+    set_index_of(entry, far ? index | HWT_BUCKET_FAR : index);
     if (first || round - now < bucket->least - now) {
         bucket->least = round;
         bucket->least_count = 1;
@@ -425,11 +429,8 @@ void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
     if (bucket->near.live == 0)
         refill(bucket, pool, now, bytes);
     tidy(&bucket->near, pool, 0, bytes);
+    close_old_holes(&bucket->near, pool, 0, now);
     find_least(bucket, now);
-    if (has_hole_of(&bucket->near, bucket->least)) {
-        close_holes(&bucket->near, pool, 0);
-        find_least(bucket, now);
-    }
 }
 
 void hwt_bucket_destroy(struct hwt_bucket *bucket)

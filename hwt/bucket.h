@@ -25,7 +25,7 @@
  * entry must be told its new index, which costs a cache miss. Holes are closed when they
  * outnumber the timeouts, or when the arrays are full: at most a move for each removal. A
  * hole keeps the round before the one it was made in, so that sweeps, which look at rounds alone,
- * find it furthest away: for 2^31 rounds, after which it would pass for a timeout and is closed.
+ * find it furthest away. After 2^31 rounds it would pass for a timeout: it is closed before.
  */
 
 #include "hwt/pool.h"
@@ -35,6 +35,7 @@ struct hwt_shelf {
     uint32_t used;    /* timeouts and holes */
     uint32_t live;    /* timeouts */
     uint32_t capacity;
+    uint32_t holes_since; /* with holes: none was made before this round */
 };
 
 struct hwt_bucket {
