@@ -195,12 +195,14 @@ static uint32_t count_round(const struct hwt_shelf *shelf, uint32_t round)
 /* ---- near and far ---- */
 
 /*
- * How many rounds from now on make up a near shelf: those of about a sixteenth of the shelf's
- * timeouts, by the second least of 32 taken from all over it, but ROUNDS_NEAR at least.
+ * The remaining rounds from which on the shelf's timeouts are far: so that about a sixteenth
+ * of them are near, by the second least of 32 taken from all over it, but ROUNDS_NEAR rounds
+ * at least. Fewer than 2^32, for its least is below 2^31.
  */
-static uint32_t near_rounds(const struct hwt_shelf *shelf, uint32_t now)
+static uint32_t near_reach(const struct hwt_shelf *shelf, uint32_t now)
 {
-    uint32_t first = UINT32_MAX, second = UINT32_MAX;
+    uint32_t least = least_remaining(shelf, now);
+    uint32_t first = INT32_MAX, second = INT32_MAX;
     uint32_t step = shelf->used / 32 + 1;
     for (uint32_t i = 0; i < shelf->used; i += step) {
         uint32_t its = shelf->rounds[i] - now;
@@ -211,8 +213,7 @@ static uint32_t near_rounds(const struct hwt_shelf *shelf, uint32_t now)
             second = its;
         }
     }
-    uint32_t most = second < INT32_MAX ? second : INT32_MAX;
-    return most < ROUNDS_NEAR ? ROUNDS_NEAR : most;
+    return second - least < ROUNDS_NEAR ? least + ROUNDS_NEAR : second;
 }
 
 /* Moves timeouts whose remaining rounds are `reach` or more (or, if not `beyond`, fewer) from
@@ -251,13 +252,12 @@ static bool divide(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
     struct hwt_shelf *near = &bucket->near;
     if (near->live < NEAR_MANY)
         return false;
-    uint32_t base = now + least_remaining(near, now);
-    uint32_t reach = near_rounds(near, base);
-    uint32_t beyond = count_beyond(near, base, reach);
+    uint32_t reach = near_reach(near, now);
+    uint32_t beyond = count_beyond(near, now, reach);
     if (beyond < near->live / 2 || !has_room(&bucket->far, beyond, bytes))
         return false;
-    move(near, &bucket->far, pool, base, reach, true);
-    bucket->horizon = base + reach;
+    move(near, &bucket->far, pool, now, reach, true);
+    bucket->horizon = now + reach;
     close_holes(near, pool, 0);
     bucket->cursor = 0;
     return true;
@@ -283,15 +283,14 @@ static void refill(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
     near->used = 0;
     close_old_holes(far, pool, HWT_BUCKET_FAR, now);
-    uint32_t base = now + least_remaining(far, now);
-    uint32_t reach = near_rounds(far, base);
-    uint32_t within = far->live - count_beyond(far, base, reach);
+    uint32_t reach = near_reach(far, now);
+    uint32_t within = far->live - count_beyond(far, now, reach);
     if (far->live < NEAR_MANY || within > far->live / 2 || !has_room(near, within, bytes)) {
         swap_shelves(bucket, pool);
         return;
     }
-    move(far, near, pool, base, reach, false);
-    bucket->horizon = base + reach;
+    move(far, near, pool, now, reach, false);
+    bucket->horizon = now + reach;
     tidy(far, pool, HWT_BUCKET_FAR, bytes);
 }
 

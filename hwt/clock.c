@@ -121,3 +121,19 @@ void hwt_gate_wake(hwt_timer *timer)
         }
     }
 }
+
+void hwt_gate_announce(hwt_timer *timer, uint64_t deadline)
+{
+    uint64_t wake_before =
+        atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst); /* step 2 */
+    if (wake_before > HWT_GATE_SHORT && deadline < wake_before)
+        hwt_gate_wake(timer);
+}
+
+void hwt_gate_announce_cancelled(hwt_timer *timer, uint64_t n)
+{
+    uint64_t wake_before =
+        atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst); /* step 2 */
+    if (wake_before > HWT_GATE_SHORT || n % HWT_BACKLOG == 0)
+        hwt_gate_wake(timer);
+}

@@ -70,6 +70,14 @@ void hwt_gate_sleep(hwt_timer *timer);
 /* Worker: awake again. */
 void hwt_gate_awake(hwt_timer *timer);
 
+/* So many pushes on a lane wake the worker, that a backlog does not wait for the next tick. */
+#define HWT_BACKLOG 32768
+
+/* 2, and if need be 3 and 4: something was pushed, or moved while it was queued, that is due at
+ * `deadline`; or cancelled, the n-th of its lane. Any thread. */
+void hwt_gate_announce(hwt_timer *timer, uint64_t deadline);
+void hwt_gate_announce_cancelled(hwt_timer *timer, uint64_t n);
+
 /* 3 and 4: wakes the worker, or makes the descriptor readable. Any thread. */
 void hwt_gate_wake(hwt_timer *timer);
 

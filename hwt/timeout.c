@@ -66,9 +66,6 @@
 
 #include "hwt/task.h"
 
-/* So many pushes on a lane wake the worker, that a backlog does not wait for the next tick. */
-#define BACKLOG 32768
-
 static bool same(uint64_t state, hwt_timeout timeout)
 {
     return state >> HWT_GENERATION_SHIFT == timeout.generation;
@@ -96,24 +93,6 @@ static void set_deadline(struct hwt_entry *entry, uint64_t deadline)
     atomic_store_explicit(&entry->deadline, deadline, memory_order_relaxed);
 }
 
-/* Something that was pushed, or is still queued, is due at `deadline`. */
-static void announce(hwt_timer *timer, uint64_t deadline)
-{
-    /* Seq_cst: step 2 of clock.h. */
-    uint64_t wake_before = atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst);
-    if (wake_before > HWT_GATE_SHORT && deadline < wake_before)
-        hwt_gate_wake(timer);
-}
-
-/* Something was cancelled, the n-th of its lane. */
-static void announce_cancelled(hwt_timer *timer, uint64_t n)
-{
-    uint64_t wake_before =
-        atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst); /* step 2 */
-    if (wake_before > HWT_GATE_SHORT || n % BACKLOG == 0)
-        hwt_gate_wake(timer);
-}
-
 /*
  * Pushes what has become QUEUED again. Who moved or cancelled it between that and the push told
  * a worker that could not find it yet, so what to announce is looked up after the push. If the
@@ -125,102 +104,9 @@ static void push_again(hwt_timer *timer, struct hwt_entry *entry)
     hwt_lane_push_pending(hwt_lane_own(timer), entry);
     uint64_t state = atomic_load_explicit(&entry->state, memory_order_seq_cst);
     if (hwt_phase(state) == HWT_PHASE_CANCELLED)
-        announce_cancelled(timer, 0);
+        hwt_gate_announce_cancelled(timer, 0);
     else
-        announce(timer, atomic_load_explicit(&entry->deadline, memory_order_seq_cst));
-}
-
-/* ---- new timeouts ---- */
-
-/*
- * A timeout that was pushed while the timer was being stopped. If stop has not found it, it
- * was never accepted: stop set `stopping` before it collected, the adder pushed before he
- * read it, so one of the two sees the other, and the exchange says who ends it.
- */
-static bool withdraw(struct hwt_entry *entry, uint64_t state)
-{
-    return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_NEW));
-}
-
-static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry,
-                          hwt_timeout *ret_timeout)
-{
-    uint64_t generation =
-        (atomic_load_explicit(&entry->state, memory_order_relaxed) >> HWT_GENERATION_SHIFT) + 1;
-    uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_QUEUED;
-    uint64_t deadline = deadline_of(entry);
-
-    atomic_store_explicit(&entry->slot, HWT_SLOT_FRESH, memory_order_relaxed);
-    /* Release: who finds another generation in it knows that the runs before it are over. The
-     * push publishes it to the worker, and the caller his handle. */
-    atomic_store_explicit(&entry->state, state, memory_order_release);
-    uint64_t n = atomic_fetch_add_explicit(&lane->added, 1, memory_order_relaxed);
-    hwt_lane_push_pending(lane, entry);
-
-    /* Seq_cst: after the push. */
-    if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst) && withdraw(entry, state)) {
-        atomic_fetch_sub_explicit(&lane->added, 1, memory_order_relaxed);
-        return -ESHUTDOWN;
-    }
-    announce(timer, deadline);
-    if (n % BACKLOG == BACKLOG - 1)
-        hwt_gate_wake(timer);
-    if (ret_timeout)
-        *ret_timeout = (hwt_timeout){ entry, generation };
-    return 0;
-}
-
-static int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
-                       hwt_timeout *ret_timeout)
-{
-    struct hwt_lane *lane = hwt_lane_own(timer);
-    int r;
-    if (!atomic_load_explicit(&timer->started, memory_order_acquire)) {
-        r = hwt_timer_start(timer);
-        if (r < 0)
-            goto rejected;
-    }
-    r = -ENOBUFS;
-    if (!hwt_timer_reserve(timer))
-        goto rejected;
-    struct hwt_entry *entry = hwt_pool_take(timer, lane);
-    r = -ENOMEM;
-    if (!entry)
-        goto release;
-    hwt_entry_set_task(entry, task);
-    entry->arg = arg;
-    set_deadline(entry, deadline);
-    r = accept_timeout(timer, lane, entry, ret_timeout);
-    if (r == 0)
-        return 0;
-release:
-    hwt_timer_release(timer);
-rejected:
-    if (r != -ESHUTDOWN)
-        hwt_count(&lane->rejected);
-    return r;
-}
-
-static int check_new(hwt_timer *timer, const hwt_task *task)
-{
-    if (!timer || !task || !task->run)
-        return -EINVAL;
-    /* Relaxed: only the early answer; accept_timeout() looks again. */
-    return atomic_load_explicit(&timer->stopping, memory_order_relaxed) ? -ESHUTDOWN : 0;
-}
-
-int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
-                             hwt_timeout *ret_timeout)
-{
-    int r = check_new(timer, task);
-    return r < 0 ? r : new_timeout(timer, task, arg, deadline, ret_timeout);
-}
-
-int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
-                          hwt_timeout *ret_timeout)
-{
-    int r = check_new(timer, task);
-    return r < 0 ? r : new_timeout(timer, task, arg, hwt_clock_after(timer, delay), ret_timeout);
+        hwt_gate_announce(timer, atomic_load_explicit(&entry->deadline, memory_order_seq_cst));
 }
 
 /* ---- cancelling ---- */
@@ -255,7 +141,7 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     if (hwt_phase(state) == HWT_PHASE_ARMED)
         hwt_lane_push_cancelled(lane, entry);
     if (hwt_phase(state) == HWT_PHASE_ARMED || hwt_phase(state) == HWT_PHASE_QUEUED)
-        announce_cancelled(timer, n);
+        hwt_gate_announce_cancelled(timer, n);
     return true;
 }
 
@@ -297,6 +183,11 @@ bool hwt_timeout_salvageable(const struct hwt_entry *entry)
     return hwt_phase(state) == HWT_PHASE_CANCELLED && !(state & HWT_MOVING) &&
            !hwt_entry_tells(entry) &&
            atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_FRESH;
+}
+
+bool hwt_timeout_withdraw(struct hwt_entry *entry, uint64_t state)
+{
+    return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_NEW));
 }
 
 bool hwt_timeout_abandon(struct hwt_entry *entry)
@@ -341,11 +232,11 @@ static void end_move(hwt_timer *timer, struct hwt_entry *entry, uint64_t deadlin
 
     if (hwt_phase(state) == HWT_PHASE_ABANDONED) {
         hwt_lane_push_cancelled(hwt_lane_own(timer), entry);
-        announce_cancelled(timer, 0);
+        hwt_gate_announce_cancelled(timer, 0);
     } else if (hwt_phase(state) == HWT_PHASE_ARMED && earlier) {
         push_again(timer, entry);
     } else if (hwt_phase(state) == HWT_PHASE_QUEUED && earlier) {
-        announce(timer, deadline);
+        hwt_gate_announce(timer, deadline);
     }
 }
 

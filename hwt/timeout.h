@@ -143,6 +143,13 @@ bool hwt_timeout_discardable(hwt_timer *timer, struct hwt_entry *entry);
 /* Who drained it: whether it was cancelled while QUEUED and nothing is left to do for it. */
 bool hwt_timeout_salvageable(const struct hwt_entry *entry);
 
+/*
+ * Adder: takes back a timeout that was pushed while the timer was being stopped. Stop set
+ * `stopping` before it collected, the adder pushed before he read it, so one of the two sees
+ * the other, and the exchange says who ends it. False: stop has, or it ran: it was accepted.
+ */
+bool hwt_timeout_withdraw(struct hwt_entry *entry, uint64_t state);
+
 /* Stop: pending to CANCELLED. False: it was not pending any more. */
 bool hwt_timeout_abandon(struct hwt_entry *entry);
 

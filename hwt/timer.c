@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Life of a timer: create, start, stop, destroy; and driving one without a worker. */
+/* Life of a timer: create, start, stop, destroy; new timeouts; driving without a worker. */
 
 #include "hwt/timer.h"
 
@@ -280,6 +280,89 @@ void hwt_timer_release(hwt_timer *timer)
 {
     if (timer->max_pending > 0)
         atomic_fetch_sub_explicit(&timer->reserved, 1, memory_order_relaxed);
+}
+
+/* ---- new timeouts ---- */
+
+static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry,
+                          uint64_t deadline, hwt_timeout *ret_timeout)
+{
+    uint64_t generation =
+        (atomic_load_explicit(&entry->state, memory_order_relaxed) >> HWT_GENERATION_SHIFT) + 1;
+    uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_QUEUED;
+
+    atomic_store_explicit(&entry->deadline, deadline, memory_order_relaxed);
+    atomic_store_explicit(&entry->slot, HWT_SLOT_FRESH, memory_order_relaxed);
+    /* Release: who finds another generation in it knows that the runs before it are over. The
+     * push publishes it to the worker, and the caller his handle. */
+    atomic_store_explicit(&entry->state, state, memory_order_release);
+    uint64_t n = atomic_fetch_add_explicit(&lane->added, 1, memory_order_relaxed);
+    hwt_lane_push_pending(lane, entry);
+
+    /* Seq_cst: after the push. */
+    if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst) &&
+        hwt_timeout_withdraw(entry, state)) {
+        atomic_fetch_sub_explicit(&lane->added, 1, memory_order_relaxed);
+        return -ESHUTDOWN;
+    }
+    hwt_gate_announce(timer, deadline);
+    if (n % HWT_BACKLOG == HWT_BACKLOG - 1)
+        hwt_gate_wake(timer);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ entry, generation };
+    return 0;
+}
+
+static int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                       hwt_timeout *ret_timeout)
+{
+    struct hwt_lane *lane = hwt_lane_own(timer);
+    int r;
+    if (!atomic_load_explicit(&timer->started, memory_order_acquire)) {
+        r = hwt_timer_start(timer);
+        if (r < 0)
+            goto rejected;
+    }
+    r = -ENOBUFS;
+    if (!hwt_timer_reserve(timer))
+        goto rejected;
+    struct hwt_entry *entry = hwt_pool_take(timer, lane);
+    r = -ENOMEM;
+    if (!entry)
+        goto release;
+    hwt_entry_set_task(entry, task);
+    entry->arg = arg;
+    r = accept_timeout(timer, lane, entry, deadline, ret_timeout);
+    if (r == 0)
+        return 0;
+release:
+    hwt_timer_release(timer);
+rejected:
+    if (r != -ESHUTDOWN)
+        hwt_count(&lane->rejected);
+    return r;
+}
+
+static int check_new(hwt_timer *timer, const hwt_task *task)
+{
+    if (!timer || !task || !task->run)
+        return -EINVAL;
+    /* Relaxed: only the early answer; accept_timeout() looks again. */
+    return atomic_load_explicit(&timer->stopping, memory_order_relaxed) ? -ESHUTDOWN : 0;
+}
+
+int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                             hwt_timeout *ret_timeout)
+{
+    int r = check_new(timer, task);
+    return r < 0 ? r : new_timeout(timer, task, arg, deadline, ret_timeout);
+}
+
+int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
+                          hwt_timeout *ret_timeout)
+{
+    int r = check_new(timer, task);
+    return r < 0 ? r : new_timeout(timer, task, arg, hwt_clock_after(timer, delay), ret_timeout);
 }
 
 /* ---- without a worker ---- */

@@ -18,7 +18,6 @@
 
 #define DRAIN_MAX 100000
 #define BATCH 64
-#define BACKLOG 32768 /* pushes */
 
 int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel)
 {
@@ -267,7 +266,7 @@ static void keep_up(hwt_timer *timer)
 {
     struct hwt_worker *worker = &timer->worker;
     uint64_t now = pushes(timer);
-    if (now - worker->pushes < BACKLOG)
+    if (now - worker->pushes < HWT_BACKLOG)
         return;
     worker->pushes = now;
     worker->earliest = worker->limit;

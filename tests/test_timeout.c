@@ -183,20 +183,28 @@ END_TEST
 
 START_TEST(what_is_pushed_while_the_timer_stops_is_withdrawn)
 {
-    hwt_timeout timeout = { NULL, 4711 };
-    atomic_store(&room.timer->stopping, true);
-    ck_assert_int_eq(new_timeout(room.timer, &counted, NULL, DEADLINE, &timeout), -ESHUTDOWN);
-    ck_assert_uint_eq(timeout.generation, 4711);
-    ck_assert_uint_eq(room.lane->added, 0);
-    ck_assert_uint_eq(room.lane->rejected, 0);
-    ck_assert_uint_eq(room.timer->reserved, 100);
-    /* It is in the queue yet. Had the worker found it, it would have gone back unnoticed. */
-    atomic_store(&room.timer->stopping, false);
+    hwt_timeout timeout;
+    must(hwt_timer_new_timeout_at(room.timer, &counted, NULL, DEADLINE, &timeout) == 0);
+    uint64_t state = timeout.entry->state;
+    must(hwt_timeout_withdraw(timeout.entry, state));
+    must(!hwt_timeout_withdraw(timeout.entry, state));
+    ck_assert_int_eq(hwt_timeout_state(timeout), HWT_GONE);
+    must(!hwt_timeout_cancel(timeout));
+    /* It is in the queue yet. Where the worker finds it, it goes back unnoticed. */
     hwt_timer_advance(room.timer, NOW);
     ck_assert_int_eq(cancels, 0);
-    struct hwt_entry *entry = room_take(&room);
-    ck_assert_uint_eq(entry->state, UINT64_C(1) << HWT_GENERATION_SHIFT | NEW);
-    ck_assert_int_eq(hwt_timeout_state(hwt_handle(entry)), HWT_GONE);
+    must(room_take(&room) == timeout.entry);
+}
+END_TEST
+
+START_TEST(what_stop_has_found_already_is_not_withdrawn)
+{
+    hwt_timeout timeout;
+    must(hwt_timer_new_timeout_at(room.timer, &counted, NULL, DEADLINE, &timeout) == 0);
+    uint64_t state = timeout.entry->state;
+    must(hwt_timeout_abandon(timeout.entry));
+    must(!hwt_timeout_withdraw(timeout.entry, state));
+    ck_assert_int_eq(hwt_timeout_state(timeout), HWT_CANCELLED);
 }
 END_TEST
 
@@ -381,6 +389,7 @@ int main(void)
     TCase *handle = room_case(suite, "handle");
     tcase_add_checked_fixture(handle, open_room, close_room);
     tcase_add_test(handle, what_is_pushed_while_the_timer_stops_is_withdrawn);
+    tcase_add_test(handle, what_stop_has_found_already_is_not_withdrawn);
     tcase_add_test(handle, a_cancel_does_what_the_phase_asks_for);
     tcase_add_test(handle, a_move_does_what_phase_and_direction_ask_for);
     TCase *moves = room_case(suite, "moves");
