@@ -1,0 +1,391 @@
+// SPDX-License-Identifier: LGPL-2.1-or-later
+
+// The workloads of perf/README.md for Go's timers: time.AfterFunc, Stop and Reset. Each run
+// is a goroutine of its own, as AfterFunc has it.
+package main
+
+import (
+    "flag"
+    "fmt"
+    "os"
+    "runtime"
+    "runtime/debug"
+    "sort"
+    "strconv"
+    "strings"
+    "sync"
+    "sync/atomic"
+    "syscall"
+    "time"
+)
+
+const (
+    window = 1000 // timeouts that a producer of churn has pending
+    batch  = 50   // operations between two looks at whether to go on
+)
+
+type options struct {
+    producers, pending int
+    seconds            float64
+    ops                int64
+}
+
+func (o *options) length() time.Duration {
+    return time.Duration(o.seconds * 1e9)
+}
+
+// ---- The kit ----
+
+func metric(name string, value float64) {
+    fmt.Printf("%s %.4f\n", name, value)
+}
+
+var start = time.Now()
+
+// CLOCK_MONOTONIC, and nothing else.
+func now() time.Duration {
+    return time.Since(start)
+}
+
+func usage(who int) syscall.Rusage {
+    var r syscall.Rusage
+    if err := syscall.Getrusage(who, &r); err != nil {
+        fail(err)
+    }
+    return r
+}
+
+func cpu() time.Duration {
+    r := usage(syscall.RUSAGE_SELF)
+    return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+}
+
+// Of the process but this thread, which the main goroutine is locked to.
+func switches() int64 {
+    return usage(syscall.RUSAGE_SELF).Nvcsw - usage(1 /* RUSAGE_THREAD */).Nvcsw
+}
+
+func fail(err error) {
+    fmt.Fprintln(os.Stderr, err)
+    os.Exit(1)
+}
+
+func resident() int64 {
+    statm, err := os.ReadFile("/proc/self/statm")
+    if err != nil {
+        fail(err)
+    }
+    pages, err := strconv.ParseInt(strings.Fields(string(statm))[1], 10, 64)
+    if err != nil {
+        fail(err)
+    }
+    return pages * int64(os.Getpagesize())
+}
+
+// Xorshift, as the contenders in C have it.
+type chance uint64
+
+func (c *chance) next() uint64 {
+    *c ^= *c << 13
+    *c ^= *c >> 7
+    *c ^= *c << 17
+    return uint64(*c) >> 32
+}
+
+func (c *chance) below(limit int) int {
+    return int(c.next() * uint64(limit) >> 32)
+}
+
+func (c *chance) delay(least, span time.Duration) time.Duration {
+    part := c.next() * uint64(span/time.Microsecond) >> 32
+    return least + time.Duration(part)*time.Microsecond
+}
+
+func nothing() {}
+
+// ---- churn, reset ----
+
+const (
+    warming = iota
+    measuring
+    over
+)
+
+var phase int32
+
+type producer struct {
+    batch      func()
+    total, ops int64
+    time       time.Duration
+    _          [128]byte
+    published  int64
+    _          [128]byte
+}
+
+func (p *producer) work(during int32, most int64) {
+    begin, before := now(), p.total
+    for {
+        if most == 0 && atomic.LoadInt32(&phase) != during || most > 0 && p.total-before >= most {
+            break
+        }
+        p.batch()
+        p.total += batch
+        atomic.StoreInt64(&p.published, p.total)
+    }
+    p.time, p.ops = now()-begin, p.total-before
+}
+
+type result struct {
+    ns, mops, cpuNs float64
+    start, end      float64
+    peak            int64
+}
+
+func sum(producers []*producer) (ops int64) {
+    for _, p := range producers {
+        ops += atomic.LoadInt64(&p.published)
+    }
+    return
+}
+
+// Sleeps through the measured part, looking up ten times a second.
+func (r *result) watch(o *options, producers []*producer) {
+    const step = time.Second / 10
+    count := int(o.seconds * 10)
+    tenth := count/10 + 1
+    ops := []int64{sum(producers)}
+    begin := now()
+    for i := 1; i <= count; i++ {
+        time.Sleep(begin + time.Duration(i)*step - now())
+        ops = append(ops, sum(producers))
+        if rss := resident(); rss > r.peak {
+            r.peak = rss
+        }
+    }
+    time.Sleep(begin + o.length() - now())
+    if tenth <= count {
+        r.start = float64(ops[tenth]-ops[0]) / (float64(tenth) * 1e5)
+        r.end = float64(ops[count]-ops[count-tenth]) / (float64(tenth) * 1e5)
+    }
+}
+
+// makeBatch() makes what does `batch` operations, for one producer.
+func crew(o *options, makeBatch func(c *chance) func()) (r result) {
+    var all sync.WaitGroup
+    producers := make([]*producer, o.producers)
+    for i := range producers {
+        c := chance(uint64(i+1) * 0x9e3779b97f4a7c15)
+        producers[i] = &producer{batch: makeBatch(&c)}
+    }
+    for _, p := range producers {
+        all.Add(1)
+        go func(p *producer) {
+            defer all.Done()
+            p.work(warming, 0)
+            p.work(measuring, o.ops)
+        }(p)
+    }
+    time.Sleep(o.length() / 5)
+    ops, begin := sum(producers), cpu()
+    atomic.StoreInt32(&phase, measuring)
+    if o.ops == 0 {
+        r.watch(o, producers)
+        atomic.StoreInt32(&phase, over)
+    }
+    all.Wait()
+    r.cpuNs = float64(cpu()-begin) / float64(sum(producers)-ops)
+    if rss := resident(); rss > r.peak {
+        r.peak = rss
+    }
+    for _, p := range producers {
+        ns := float64(p.time) / float64(p.ops)
+        r.ns += ns / float64(len(producers))
+        r.mops += 1e3 / ns
+    }
+    return
+}
+
+func churn(o *options) result {
+    before := resident()
+    r := crew(o, func(c *chance) func() {
+        add := func() *time.Timer {
+            return time.AfterFunc(c.delay(30*time.Second, 16*time.Second), nothing)
+        }
+        timers := make([]*time.Timer, window)
+        for i := range timers {
+            timers[i] = add()
+        }
+        oldest := 0
+        return func() {
+            for i := 0; i < batch; i++ {
+                timers[oldest].Stop()
+                timers[oldest] = add()
+                if oldest++; oldest == window {
+                    oldest = 0
+                }
+            }
+        }
+    })
+    metric("producer_ns", r.ns)
+    metric("mops", r.mops)
+    metric("cpu_ns", r.cpuNs)
+    metric("peak_rss_mb", float64(r.peak-before)/(1<<20))
+    return r
+}
+
+func churn100ms(o *options) {
+    r := churn(o)
+    metric("mops_start", r.start)
+    metric("mops_end", r.end)
+}
+
+func reset(o *options) {
+    connections := make([]*time.Timer, o.pending)
+    for i := range connections {
+        connections[i] = time.AfterFunc(30*time.Second, nothing)
+    }
+    time.Sleep(time.Second / 10)
+    r := crew(o, func(c *chance) func() {
+        return func() {
+            for i := 0; i < batch; i++ {
+                connections[c.below(len(connections))].Reset(30 * time.Second)
+            }
+        }
+    })
+    metric("reset_ns", r.ns)
+    metric("mops", r.mops)
+    metric("cpu_ns", r.cpuNs)
+}
+
+// ---- fire ----
+
+func fire(o *options) {
+    n := o.pending
+    lateness := make([]time.Duration, n)
+    for i := range lateness {
+        lateness[i] = 1 // so that its pages are there
+    }
+    var count int64
+    var lastCPU time.Duration
+    done := make(chan struct{})
+    c := chance(1)
+
+    begin, beginCPU := now(), cpu()
+    for i := 0; i < n; i++ {
+        delay := c.delay(time.Second/10, 2900*time.Millisecond)
+        deadline := now() + delay
+        time.AfterFunc(delay, func() {
+            late := now() - deadline
+            at := atomic.AddInt64(&count, 1)
+            lateness[at-1] = late
+            if at == int64(n) {
+                lastCPU = cpu()
+                close(done)
+            }
+        })
+    }
+    added := now()
+    <-done
+    time.Sleep(10 * time.Millisecond) // another goroutine may still be writing its own
+
+    metric("add_ns", float64(added-begin)/float64(n))
+    metric("cpu_ns", float64(lastCPU-beginCPU)/float64(n))
+    sort.Slice(lateness, func(i, j int) bool { return lateness[i] < lateness[j] })
+    us := func(part float64) float64 {
+        return float64(lateness[int(float64(n-1)*part)]) / 1e3
+    }
+    metric("lateness_p50_us", us(0.5))
+    metric("lateness_p99_us", us(0.99))
+    metric("lateness_p999_us", us(0.999))
+    metric("lateness_max_us", us(1))
+    metric("earliest_us", us(0))
+}
+
+// ---- standing, idle ----
+
+func load(o *options) {
+    begin, beginCPU, beginSwitches := now(), cpu(), switches()
+    time.Sleep(o.length())
+    wall := float64(now() - begin)
+    metric("cpu_percent", 100*float64(cpu()-beginCPU)/wall)
+    metric("wakeups_per_s", float64(switches()-beginSwitches)*1e9/wall)
+}
+
+func standing(o *options) {
+    debug.FreeOSMemory()
+    before := resident()
+    c := chance(1)
+    for i := 0; i < o.pending; i++ {
+        time.AfterFunc(c.delay(60*time.Second, 540*time.Second), nothing)
+    }
+    debug.FreeOSMemory() // now, not in the measured part
+    time.Sleep(time.Second)
+    load(o)
+    metric("bytes_per_timeout", float64(resident()-before)/float64(o.pending))
+}
+
+func idle(o *options) {
+    time.Sleep(time.Second / 5)
+    load(o)
+}
+
+// ---- The command line ----
+
+func misuse() {
+    fmt.Fprintf(os.Stderr, "Usage: %s WORKLOAD [--producers P] [--pending N] [--wheel W] "+
+        "[--seconds S]\n       [--tick-ns T] [--ops N] [--rounds R]\n\n"+
+        "Workloads: churn churn-100ms fire standing idle reset\nSee perf/README.md.\n", os.Args[0])
+}
+
+func parse() (string, *options) {
+    var o options
+    name := ""
+    flags := flag.NewFlagSet(os.Args[0], flag.ExitOnError) // 2, or 0 for --help
+    flags.Usage = misuse
+    flags.IntVar(&o.producers, "producers", 1, "")
+    flags.IntVar(&o.pending, "pending", 0, "")
+    flags.Float64Var(&o.seconds, "seconds", 0, "")
+    flags.Int64Var(&o.ops, "ops", 0, "")
+    for _, unused := range []string{"wheel", "tick-ns", "rounds"} {
+        flags.Float64(unused, 0, "")
+    }
+    arguments := os.Args[1:]
+    for flags.Parse(arguments); flags.NArg() > 0 && name == ""; flags.Parse(arguments) {
+        name, arguments = flags.Arg(0), flags.Args()[1:]
+    }
+    if name == "" || flags.NArg() > 0 || o.producers < 1 || o.pending < 0 || o.seconds < 0 ||
+        o.ops < 0 {
+        misuse()
+        os.Exit(2)
+    }
+    return name, &o
+}
+
+func main() {
+    workloads := map[string]struct {
+        run     func(o *options)
+        pending int
+        seconds float64
+    }{
+        "churn":       {func(o *options) { churn(o) }, 0, 1},
+        "churn-100ms": {churn100ms, 0, 60},
+        "fire":        {fire, 1000000, 0},
+        "standing":    {standing, 1000000, 2},
+        "idle":        {idle, 0, 2},
+        "reset":       {reset, 100000, 1},
+    }
+    runtime.LockOSThread()
+    name, o := parse()
+    workload, does := workloads[name]
+    if !does {
+        fmt.Fprintf(os.Stderr, "%s does not do %s\n", os.Args[0], name)
+        os.Exit(3)
+    }
+    if o.pending == 0 {
+        o.pending = workload.pending
+    }
+    if o.seconds == 0 {
+        o.seconds = workload.seconds
+    }
+    workload.run(o)
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * On a set clock, without a worker: what takes minutes or years is over in a second, and
+ * costs the same as if it had taken them, but for the sleeping and waking.
+ */
+
+#include "workloads_hwt.h"
+
+#define HOUR (3600 * SECOND)
+#define YEAR (365 * 24 * HOUR)
+#define TICKS 1000
+
+static uint64_t set_clock;
+static uint64_t runs;
+
+static uint64_t read_set_clock(void *data)
+{
+    (void)data;
+    return set_clock;
+}
+
+static void count_run(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    runs++;
+}
+
+static const hwt_task count_task = { .run = count_run };
+
+static hwt_timer *make_set_timer(const struct options *options)
+{
+    hwt_options o = HWT_OPTIONS_INIT;
+    hwt_timer *timer;
+
+    o.tick_duration = options->tick_ns;
+    o.ticks_per_wheel = (uint32_t)options->wheel;
+    o.flags = HWT_NO_WORKER;
+    o.clock = read_set_clock;
+    set_clock = 0;
+    runs = 0;
+    int r = hwt_timer_create(&o, &timer);
+    if (r < 0)
+        die("hwt_timer_create", r);
+    return timer;
+}
+
+static void expect_runs(uint64_t expected)
+{
+    if (runs != expected)
+        die("timeouts were lost", 0);
+}
+
+/* Uniform in [least, least + span) whatever the span. */
+static uint64_t wide_delay(uint64_t *random, uint64_t least, uint64_t span)
+{
+    return least + random_next(random) % span;
+}
+
+/* ---- rounds ---- */
+
+void run_rounds(const struct options *options)
+{
+    hwt_timer *timer = make_set_timer(options);
+    uint64_t length = options->wheel * options->tick_ns;
+    uint64_t span = (options->rounds - 1) * length;
+    uint64_t random = 1, wakeups = 0, next;
+    uint64_t begin = process_cpu_ns();
+
+    for (uint64_t i = 0; i < options->pending; i++)
+        arm(timer, &count_task, NULL, wide_delay(&random, length, span), NULL);
+    uint64_t added = process_cpu_ns();
+    while ((next = hwt_timer_next_tick(timer)) != HWT_NEVER) {
+        set_clock = next;
+        hwt_timer_advance(timer, next);
+        wakeups++;
+    }
+    uint64_t end = process_cpu_ns();
+
+    expect_runs(options->pending);
+    double n = (double)options->pending;
+    metric("add_ns", (double)(added - begin) / n);
+    metric("cpu_ns", (double)(end - begin) / n);
+    metric("wakeups_per_timeout", (double)wakeups / n);
+    hwt_timer_destroy(timer);
+}
+
+/* ---- leap ---- */
+
+static double leap_to(hwt_timer *timer, uint64_t instant)
+{
+    uint64_t begin = now_ns();
+
+    set_clock = instant;
+    hwt_timer_advance(timer, instant);
+    return (double)(now_ns() - begin) / 1e6;
+}
+
+void run_leap(const struct options *options)
+{
+    hwt_timer *timer = make_set_timer(options);
+    uint64_t random = 1, half = options->pending / 2;
+    uint64_t margin = 2 * options->tick_ns; /* due in a tick that is over after the leap */
+
+    for (uint64_t i = 0; i < options->pending; i++) {
+        uint64_t delay = i < half ? wide_delay(&random, SECOND, HOUR - SECOND - margin)
+                                  : wide_delay(&random, HOUR + SECOND, YEAR - SECOND - margin);
+        arm(timer, &count_task, NULL, delay, NULL);
+    }
+    hwt_timer_next_tick(timer); /* files them */
+
+    double hour = leap_to(timer, HOUR);
+    expect_runs(half);
+    double year = leap_to(timer, HOUR + YEAR);
+    expect_runs(options->pending);
+    metric("hour_ms", hour);
+    metric("year_ms", year);
+    metric("catch_up_ms", hour > year ? hour : year);
+    hwt_timer_destroy(timer);
+}
+
+/* ---- A part of growth ---- */
+
+double tick_cost(const struct options *options)
+{
+    hwt_timer *timer = make_set_timer(options);
+    uint64_t random = 1;
+
+    for (uint64_t i = 0; i < options->pending; i++)
+        arm(timer, &idle_task, NULL, wide_delay(&random, 60 * SECOND, 540 * SECOND), NULL);
+    for (uint64_t i = 0; i < TICKS; i++)
+        arm(timer, &count_task, NULL, i * options->tick_ns, NULL);
+    hwt_timer_next_tick(timer);
+
+    uint64_t begin = now_ns();
+    for (uint64_t i = 0; i < TICKS; i++) {
+        set_clock += options->tick_ns;
+        hwt_timer_advance(timer, set_clock);
+        hwt_timer_next_tick(timer);
+    }
+    uint64_t end = now_ns();
+
+    expect_runs(TICKS);
+    hwt_timer_destroy(timer);
+    return (double)(end - begin) / TICKS;
+}
