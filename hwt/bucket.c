@@ -242,7 +242,8 @@ static uint32_t count_beyond(const struct hwt_shelf *shelf, uint32_t now, uint32
 
 static bool has_room(struct hwt_shelf *shelf, uint32_t more, size_t *bytes)
 {
-    return shelf->used + more <= shelf->capacity || resize(shelf, shelf->used + more, bytes) == 0;
+    uint32_t least = shelf->used + more, usual = grown(shelf->capacity);
+    return least <= shelf->capacity || resize(shelf, least > usual ? least : usual, bytes) == 0;
 }
 
 /* Puts the further part of a full near shelf on the far one. False: not worth it, or no memory. */
@@ -428,6 +429,7 @@ void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
     if (bucket->near.live == 0)
         refill(bucket, pool, now, bytes);
     tidy(&bucket->near, pool, 0, bytes);
+    tidy(&bucket->far, pool, HWT_BUCKET_FAR, bytes);
     close_old_holes(&bucket->near, pool, 0, now);
     find_least(bucket, now);
 }

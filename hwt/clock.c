@@ -134,6 +134,6 @@ void hwt_gate_announce_cancelled(hwt_timer *timer, uint64_t n)
 {
     uint64_t wake_before =
         atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst); /* step 2 */
-    if (wake_before > HWT_GATE_SHORT || n % HWT_BACKLOG == 0)
+    if (wake_before > HWT_GATE_SHORT || n % HWT_BACKLOG == HWT_BACKLOG - 1)
         hwt_gate_wake(timer);
 }

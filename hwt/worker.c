@@ -260,7 +260,8 @@ static uint64_t pushes(const hwt_timer *timer)
 
 /*
  * Between two batches: a backlog does not wait until all that is due has run, or it would grow
- * without bound beside many slow tasks. What is filed now is for the ticks after this pass.
+ * without bound beside many slow tasks. What is filed now is for the ticks after this pass. Not
+ * within a batch: what is taken and has not run is in no bucket, and must not be discarded.
  */
 static void keep_up(hwt_timer *timer)
 {
