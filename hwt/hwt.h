@@ -83,8 +83,9 @@ typedef struct hwt_timeout {
 } hwt_timeout;
 
 /*
- * What a timeout does. Kept by reference until the timeout has ended; usually
- * static const. Both are called on the worker thread, on the executor if there is
+ * What a timeout does. Kept by reference, usually to a static const, until the timeout has
+ * ended; one without `cancelled` may go, with arg, once hwt_timeout_cancel_sync() has
+ * returned. Both are called on the worker thread, on the executor if there is
  * one, or in hwt_timer_advance() and its like; runs of one timeout and its
  * `cancelled` never overlap. `cancelled` tells that the timeout will never run
  * (again): it is called once, within a tick of the hwt_timeout_cancel() that
@@ -170,7 +171,8 @@ HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
  * then on, nothing is accepted, nothing runs, and handles may still be asked.
  * Blocks. A second stop waits for the first and returns 0.
  *
- * -EINVAL; -EDEADLK: called from a task, `cancelled` or `unprocessed` of this timer
+ * -EINVAL; -EDEADLK: called from a task, `cancelled`, `unprocessed` or the executor of this
+ * timer
  */
 HWT_PUBLIC int64_t hwt_timer_stop(hwt_timer *timer,
                                   void (*unprocessed)(const hwt_task *task, void *arg,
