@@ -88,6 +88,7 @@ bool hwt_lane_splice_cancelled(struct hwt_lane *lane)
 struct hwt_entry *hwt_lane_salvage(struct hwt_lane *lane)
 {
     struct hwt_entry *salvaged = NULL, *entry;
+    struct hwt_recycled others = { NULL, NULL };
     bool stalled;
     if (!begin_consuming(lane))
         return NULL;
@@ -98,11 +99,12 @@ struct hwt_entry *hwt_lane_salvage(struct hwt_lane *lane)
         if (!hwt_timeout_salvageable(entry))
             hwt_mpsc_push(&lane->drained_head, &lane->drained_tail, &entry->link);
         else if (salvaged)
-            hwt_pool_give(entry);
+            hwt_recycled_add(&others, entry);
         else
             salvaged = entry;
     }
     end_consuming(lane);
+    hwt_pool_give_chain(lane, &others);
     return salvaged;
 }
 

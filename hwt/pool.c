@@ -211,21 +211,18 @@ void hwt_pool_give(struct hwt_entry *entry)
 
 void hwt_recycler_add(hwt_timer *timer, struct hwt_recycler *recycler, struct hwt_entry *entry)
 {
-    struct hwt_recycled *chain = &recycler->chains[hwt_slab_of(entry)->home - timer->lanes];
+    hwt_recycled_add(&recycler->chains[hwt_slab_of(entry)->home - timer->lanes], entry);
+}
+
+void hwt_pool_give_chain(struct hwt_lane *lane, struct hwt_recycled *chain)
+{
     if (chain->first)
-        set_next(chain->last, hwt_entry_id(entry));
-    else
-        chain->first = entry;
-    chain->last = entry;
+        push_chain(lane, chain->first, chain->last);
+    chain->first = NULL;
 }
 
 void hwt_recycler_flush(hwt_timer *timer, struct hwt_recycler *recycler)
 {
-    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
-        struct hwt_recycled *chain = &recycler->chains[i];
-        if (!chain->first)
-            continue;
-        push_chain(&timer->lanes[i], chain->first, chain->last);
-        chain->first = NULL;
-    }
+    for (uint32_t i = 0; i <= timer->lane_mask; i++)
+        hwt_pool_give_chain(&timer->lanes[i], &recycler->chains[i]);
 }

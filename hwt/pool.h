@@ -82,6 +82,16 @@ static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
     return slab->number << HWT_SLAB_BITS | (uint32_t)(entry - slab->entries);
 }
 
+static inline void hwt_recycled_add(struct hwt_recycled *chain, struct hwt_entry *entry)
+{
+    /* Relaxed: the release of the free list's head publishes it. */
+    if (chain->first)
+        atomic_store_explicit(&chain->last->index, hwt_entry_id(entry), memory_order_relaxed);
+    else
+        chain->first = entry;
+    chain->last = entry;
+}
+
 static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
 {
     uint32_t number = id >> HWT_SLAB_BITS;
@@ -108,6 +118,9 @@ struct hwt_entry *hwt_pool_take(hwt_timer *timer, struct hwt_lane *lane);
 
 /* Gives back one entry. Lock-free. */
 void hwt_pool_give(struct hwt_entry *entry);
+
+/* Gives a chain, if it is not empty, to a lane that has use for it, whosever the slabs are. */
+void hwt_pool_give_chain(struct hwt_lane *lane, struct hwt_recycled *chain);
 
 /* The same, later: all that was collected goes back with the flush. */
 void hwt_recycler_add(hwt_timer *timer, struct hwt_recycler *recycler, struct hwt_entry *entry);

@@ -157,13 +157,28 @@ static void keep_unfiled(hwt_timer *timer, struct hwt_entry *entry, uint64_t sta
     hwt_lane_push_pending(&timer->lanes[timer->lane_mask + 1], entry);
 }
 
+/* Where timeouts are cancelled while they are pending, their entries stay with the lane that
+ * uses them: were they sent home, a lane that once took another's would have to do so for ever. */
+static void recycle_to(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
+{
+    struct hwt_recycler *recycler = &timer->worker.recycler;
+    if (lane <= &timer->lanes[timer->lane_mask])
+        hwt_recycled_add(&recycler->chains[lane - timer->lanes], entry);
+    else
+        hwt_recycler_add(timer, recycler, entry);
+}
+
 /*
  * Files what came out of a pending queue: first in the bucket, then ARMED, for once it is
  * ARMED it must have a place. Where the exchange fails, it was cancelled or moved meanwhile.
  */
-static void file_drained(hwt_timer *timer, struct hwt_entry *entry)
+static void file_drained(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
 {
     struct hwt_wheel *wheel = &timer->worker.wheel;
+    if (hwt_timeout_salvageable(entry)) {
+        recycle_to(timer, lane, entry);
+        return;
+    }
     leave_place(timer, entry);
     for (;;) {
         uint64_t state = hwt_timeout_note(entry);
@@ -196,7 +211,7 @@ static size_t drain_lane(hwt_timer *timer, struct hwt_lane *lane, size_t budget)
             timer->worker.unfiled |= stalled;
             return n;
         }
-        file_drained(timer, entry);
+        file_drained(timer, lane, entry);
     }
     return budget;
 }

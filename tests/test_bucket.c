@@ -325,23 +325,24 @@ START_TEST(the_furthest_round_is_not_taken_for_a_past_one)
 }
 END_TEST
 
-/* Those of before keep the hole open; those of later are further than its round was. */
+/* Those of before keep the hole open; those of later are further than its round was. They are
+ * too few for a far shelf. */
 START_TEST(a_hole_is_not_taken_for_a_timeout_however_old_it_is)
 {
     uint32_t reach = INT32_MAX, later = reach - 1, last = reach + 5;
     int i = 0;
-    for (; i < 21; i++)
+    for (; i < 11; i++)
         add(i, reach, 0);
-    drop(20, 0);
-    for (; i < 221; i++)
+    drop(10, 0);
+    for (; i < 56; i++)
         add(i, later + reach, later);
-    ck_assert_uint_eq(take_round(reach, MANY), 20);
-    for (; i < 521; i++)
+    ck_assert_uint_eq(take_round(reach, MANY), 10);
+    for (; i < 116; i++)
         add(i, last + reach, last);
-    ck_assert_uint_eq(take_round(later + reach, MANY), 200);
+    ck_assert_uint_eq(take_round(later + reach, MANY), 45);
     ck_assert_uint_eq(bucket.least, last + reach);
-    ck_assert_uint_eq(bucket.least_count, 300);
-    ck_assert_uint_eq(take_round(last + reach, MANY), 300);
+    ck_assert_uint_eq(bucket.least_count, 60);
+    ck_assert_uint_eq(take_round(last + reach, MANY), 60);
 }
 END_TEST
 
@@ -640,33 +641,43 @@ START_TEST(without_memory_to_divide_or_to_grow_an_add_changes_nothing)
 }
 END_TEST
 
-static uint32_t far_holes(void)
+static void add_rising(int from, int to, uint32_t first, uint32_t now)
 {
-    return bucket.far.used - bucket.far.live;
+    for (int i = from; i < to; i++) {
+        round_of[i] = first + (uint32_t)(i - from) * 40;
+        add(i, round_of[i], now);
+    }
 }
 
-/* The near shelf is never empty until the hole is as far off as what is filed last. */
-START_TEST(an_old_hole_on_the_far_shelf_is_not_taken_for_a_timeout)
+/* Holes, made on the far shelf in round 0, are kept open by what is filed after them, and have
+ * those of half of all rounds later before and behind them. */
+START_TEST(old_holes_on_the_far_shelf_are_not_taken_for_timeouts)
 {
-    uint32_t reach = INT32_MAX, now = 0;
-    for (int i = 0; i < 500; i++) {
-        round_of[i] = reach - 100000 + (uint32_t)i * 200;
-        add(i, round_of[i], now);
+    enum { FIRST = 700, SECOND = 1700, THIRD = 1900, FROM = 300, TO = 420 };
+    uint32_t reach = INT32_MAX, taken = 0;
+    add_rising(0, FIRST, reach - 28000, 0);
+    for (int i = FROM; i < TO; i++) {
+        must(on_far(i));
+        drop(i, 0);
     }
-    ck_assert_uint_gt(bucket.far.live, 128);
-    drop(499, now); /* the hole */
-    ck_assert_uint_eq(far_holes(), 1);
-    uint32_t n = 0;
-    /* All that is far now keeps the hole there, and what comes later is beyond it. */
-    now = round_of[0];
-    n += take_least();
+    uint32_t now = round_of[0];
+    taken += take_least();
     settle(now);
-    for (int i = 500; i < 1500; i++) {
-        round_of[i] = now + reach - 200000 + (uint32_t)(i - 500) * 200;
-        add(i, round_of[i], now);
+    add_rising(FIRST, SECOND, now + reach - 40000, now);
+    while (bucket.least != round_of[FIRST]) {
+        now = bucket.least;
+        taken += take_least();
+        settle(now);
     }
-    ck_assert_uint_gt(far_holes(), 0);
-    ck_assert_uint_eq(n + take_all_in_order(now), 1499);
+    ck_assert_uint_eq(taken, FIRST - (TO - FROM));
+    now = round_of[FIRST] - 1;
+    add_rising(SECOND, THIRD, now + reach - 10000, now);
+    for (int i = FIRST; i < SECOND; i++)
+        drop(i, now);
+    settle(now);
+    ck_assert_uint_eq(bucket.least, round_of[SECOND]);
+    ck_assert_uint_eq(bucket.least_count, 1);
+    ck_assert_uint_eq(take_all_in_order(now), THIRD - SECOND);
 }
 END_TEST
 
@@ -710,6 +721,6 @@ int main(void)
     tcase_add_test(shelves, whatever_the_shelf_all_can_be_taken_once);
     tcase_add_test(shelves, without_memory_to_refill_the_far_shelf_becomes_the_near_one);
     tcase_add_test(shelves, without_memory_to_divide_or_to_grow_an_add_changes_nothing);
-    tcase_add_test(shelves, an_old_hole_on_the_far_shelf_is_not_taken_for_a_timeout);
+    tcase_add_test(shelves, old_holes_on_the_far_shelf_are_not_taken_for_timeouts);
     return run_suite(suite);
 }
