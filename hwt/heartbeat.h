@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_HEARTBEAT_H
+#define HWT_HEARTBEAT_H
+
+/*
+ * Heartbeats and idle limits for a connection, by one timeout.
+ *
+ * OVERVIEW
+ *
+ * An hwt_heartbeat is embedded in a connection. The connection notes every packet it reads
+ * or writes, and is told when nothing was noted for too long:
+ *
+ *     event                        due, with its limit, after
+ *     HWT_HEARTBEAT_DEAD           the last read
+ *     HWT_HEARTBEAT_READER_IDLE    the last read
+ *     HWT_HEARTBEAT_WRITER_IDLE    the last write
+ *     HWT_HEARTBEAT_ALL_IDLE       the later of the two
+ *     HWT_HEARTBEAT_SEND           the earlier of the two
+ *
+ * A note touches no timeout. The one timeout looks at the notes when the earliest of the
+ * events can be due, and re-arms itself for the instant that follows from them: a busy
+ * connection costs one look in the shortest of its limits, and an event comes no later after
+ * its instant than any timeout does: one tick, and the scheduler's lateness.
+ *
+ * Why a heartbeat is sent when either direction is silent: our silence would have the peer
+ * take us for dead, so we must have written. But a peer that speaks only when it is spoken to
+ * must be asked as well, however much we write, or we would take it for dead. Where one half
+ * is enough, that half is WRITER_IDLE or READER_IDLE.
+ *
+ * USAGE
+ *
+ *     struct connection { hwt_heartbeat heartbeat; ... };      // zeroed: not started
+ *
+ *     static void notify(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t count,
+ *                        void *arg)
+ *     {
+ *         if (event == HWT_HEARTBEAT_SEND) {
+ *             connection_send_ping(arg);                       // and notes it as written
+ *         } else if (hwt_heartbeat_stop(heartbeat)) {
+ *             connection_close(arg);                           // which may free it
+ *         }
+ *     }
+ *     static const hwt_heartbeat_rules rules = {
+ *         .dead = HWT_SEC(180), .send = HWT_SEC(60), .notify = notify
+ *     };
+ *
+ *     r = hwt_heartbeat_start(&connection->heartbeat, timer, &rules, connection);
+ *     hwt_heartbeat_read_at(&connection->heartbeat, now);      // for every packet
+ *     hwt_heartbeat_stop_sync(&connection->heartbeat);         // then it may be freed
+ *
+ * OWNERSHIP
+ *
+ * The object is the caller's. A zeroed one is stopped. A started one must stay where it is; it
+ * may be freed, or zeroed again,
+ * - once hwt_heartbeat_stop_sync() has returned, on any thread; or
+ * - in its own callback, once that has called hwt_heartbeat_stop(): neither the rest of
+ *   the look nor anything else in the library touches it then; or
+ * - once its timer is destroyed. From then on it must be zeroed before any other use.
+ *
+ * A stop is true for one caller alone, so if a callback and a thread both want to end the
+ * connection, one of them knows that it is the one to do so. That does not help a thread that
+ * calls after the object was freed: it needs a reference of its own to the connection.
+ *
+ * A callback may stop the object, start it anew on the same timer, and stop it again. If another
+ * thread has stopped it in the meantime, the callback cannot start it: that thread may be about
+ * to free it. Callbacks of one object never overlap, and hwt_heartbeat_stop_sync() waits for the
+ * one that runs, whether or not it has stopped the object itself.
+ */
+
+#include <hwt/hwt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* In the order in which one look tells of them. */
+typedef enum hwt_heartbeat_event {
+    HWT_HEARTBEAT_DEAD,
+    HWT_HEARTBEAT_READER_IDLE,
+    HWT_HEARTBEAT_WRITER_IDLE,
+    HWT_HEARTBEAT_ALL_IDLE,
+    HWT_HEARTBEAT_SEND
+} hwt_heartbeat_event;
+
+typedef struct hwt_heartbeat hwt_heartbeat;
+
+/*
+ * Limits in nanoseconds, and whom to tell. A limit of 0, or HWT_NEVER, switches its event off.
+ * Kept by reference, usually to a static const, until the object is stopped; what is
+ * said of freeing the object goes for its rules too.
+ *
+ * `notify` is called where the timer runs its tasks: on the worker, on the executor if there is
+ * one, or in hwt_timer_advance() and its like. `count` is 1 for the first event of its kind
+ * since the activity in question last changed (Netty's `first`), 2 for the next one, and so
+ * on: without activity, an event is due again a limit after the last one of its kind was due.
+ * Those that were missed because the worker or the process stood still are left out, not made
+ * up for. An event that has been told of does not count as activity: that a heartbeat was
+ * written must be noted as for any other packet. A stopped timer tells of nothing more;
+ * hwt_timer_stop() visits the object's timeout as any other, with the object as its arg.
+ */
+typedef struct hwt_heartbeat_rules {
+    uint64_t dead;        /* customary: three times the period at which the peer sends */
+    uint64_t reader_idle; /* as dead: a second limit, for a warning or a question */
+    uint64_t writer_idle;
+    uint64_t all_idle;
+    uint64_t send; /* period of the heartbeats, at least while a direction is silent */
+    void (*notify)(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t count, void *arg);
+} hwt_heartbeat_rules;
+
+/* What is known of one kind of event. */
+struct hwt_heartbeat_past {
+    uint64_t activity; /* when the last one was told of */
+    uint64_t due;      /* the instant of the last one */
+    uint64_t count;
+};
+
+/* For embedding and zeroing only: the fields are the library's. */
+struct hwt_heartbeat {
+    uint64_t last_read;
+    uint64_t last_written;
+    uint64_t state;
+    hwt_timer *timer;
+    hwt_timeout timeout;
+    const hwt_heartbeat_rules *rules;
+    void *arg;
+    struct hwt_heartbeat_past past[HWT_HEARTBEAT_SEND + 1];
+} __attribute__((aligned(8)));
+
+/*
+ * Starts it; that counts as a read and a write. The timer's clock is read once. Lock-free; but
+ * it blocks while a callback from before the last stop still runs on another thread, as
+ * hwt_heartbeat_stop_sync() does. A failure leaves it stopped, as it was.
+ *
+ * -EINVAL: NULL, or no `notify`; -EALREADY: it is started, or another thread is about to;
+ * -ENOMEM, -ENOBUFS, -EAGAIN, -ESHUTDOWN: as hwt_timer_new_timeout()
+ * In its own callback: -ECANCELED: another thread has stopped it; -EBUSY: another timer than
+ *   that of the callback
+ */
+HWT_PUBLIC int hwt_heartbeat_start(hwt_heartbeat *heartbeat, hwt_timer *timer,
+                                   const hwt_heartbeat_rules *rules, void *arg);
+
+/*
+ * True: it was started, for exactly one caller; false: it was not, or was just about to be, or
+ * heartbeat is NULL. Once it has returned no callback begins but one that is just about to,
+ * on another thread. Lock-free; does not wait.
+ */
+HWT_PUBLIC bool hwt_heartbeat_stop(hwt_heartbeat *heartbeat);
+
+/*
+ * The same, and when it returns, with either answer, no callback of it is running on any other
+ * thread either: it may be freed. In its own callback it does not wait. Blocks as
+ * hwt_timeout_cancel_sync() does: do not wait in a circle, nor hold a lock across it
+ * that the callback takes.
+ */
+HWT_PUBLIC bool hwt_heartbeat_stop_sync(hwt_heartbeat *heartbeat);
+
+/* For the two below. Relaxed: it is a number, and publishes nothing. */
+static inline void hwt_heartbeat_note(uint64_t *last, uint64_t now)
+{
+    uint64_t seen = __atomic_load_n(last, __ATOMIC_RELAXED);
+    while (seen < now &&
+           !__atomic_compare_exchange_n(last, &seen, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+/*
+ * Something was read, or written, at `now`, an instant of the timer's clock: one that the
+ * caller has at hand, say that of this turn of its event loop. An older instant than the last
+ * changes nothing. So several threads may note at once, in any order, and none of them makes
+ * an idle connection of a busy one. A compare-exchange where `now` is news, a load where it is
+ * not; reads no clock. One from the future holds until then. Stopped: without effect.
+ * Lock-free.
+ */
+static inline void hwt_heartbeat_read_at(hwt_heartbeat *heartbeat, uint64_t now)
+{
+    hwt_heartbeat_note(&heartbeat->last_read, now);
+}
+
+static inline void hwt_heartbeat_written_at(hwt_heartbeat *heartbeat, uint64_t now)
+{
+    hwt_heartbeat_note(&heartbeat->last_written, now);
+}
+
+/* The same, at hwt_timer_now(). */
+HWT_PUBLIC void hwt_heartbeat_read(hwt_heartbeat *heartbeat);
+HWT_PUBLIC void hwt_heartbeat_written(hwt_heartbeat *heartbeat);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
