@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RETRY_H
+#define HWT_RETRY_H
+
+/*
+ * Attempts with exponential backoff, by one timeout.
+ *
+ * OVERVIEW
+ *
+ * An hwt_retry is embedded in what has something to attempt: a request, a connection. It begins
+ * an attempt; when that fails or takes too long, it begins another after a delay that grows
+ * from one to the next and is spread at random; and it tells once how it all ended. A
+ * callback begins an attempt, which is over when hwt_retry_succeeded() or hwt_retry_failed() is
+ * told of it: inside of that callback, or at any time later and on any thread.
+ *
+ * Every attempt has a number, which no other attempt of the same object ever has, in whichever
+ * start. By it an answer that comes late, when another attempt is under way or none, is refused.
+ *
+ * It all ends in one of:
+ *
+ *     HWT_RETRY_SUCCEEDED      an attempt succeeded
+ *     HWT_RETRY_EXHAUSTED      the last of max_attempts failed
+ *     HWT_RETRY_OUT_OF_TIME    total_timeout ran out during an attempt, or would during the delay
+ *     HWT_RETRY_CANCELLED      by hwt_retry_cancel(), or the timer was stopped
+ *
+ * USAGE
+ *
+ *     struct connection { hwt_retry retry; ... };            // zeroed: not started
+ *
+ *     static void attempt(hwt_retry *retry, uint64_t attempt, void *arg)
+ *     {
+ *         if (begin_connect(arg, attempt) < 0)              // notes the number
+ *             hwt_retry_failed(retry, attempt);
+ *     }
+ *
+ *     static void ended(hwt_retry *retry, hwt_retry_end end, void *arg)
+ *     {
+ *         if (end != HWT_RETRY_SUCCEEDED)
+ *             free(arg);
+ *     }
+ *     static const hwt_retry_task task = { attempt, ended };
+ *
+ *     hwt_retry_options options = HWT_RETRY_OPTIONS_INIT;
+ *     options.max_attempts = 5;
+ *     options.attempt_timeout = HWT_SEC(3);
+ *     r = hwt_retry_start(&connection->retry, timer, &options, &task, connection);
+ *
+ *     hwt_retry_succeeded(&connection->retry, attempt);     // when it is connected: that number
+ *
+ * OWNERSHIP
+ *
+ * The object is the caller's. A zeroed one is not started; to zero it again makes it forget
+ * the numbers of its attempts. A started one must stay where it is until its `ended` is called,
+ * which may free it, or start it again; nothing in the library touches it after that. Until then
+ * any thread may call any function on it at any time. A thread that may come too late, and find
+ * the object freed, needs a reference of its own; on one that has ended and is still there, or
+ * was started again, it just gets false. While any call on a started one is under way, its timer
+ * must not be destroyed, as with handles.
+ */
+
+#include <hwt/hwt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * ---- The delays alone ----
+ */
+
+/*
+ * How the delay after an attempt that failed is drawn. The base is first_delay after the first
+ * one, then factor times the last base, but at most max_delay. After Marc Brooker, "Exponential
+ * Backoff And Jitter", AWS Architecture Blog, 4 March 2015; decorrelated jitter has a factor
+ * of 3 there.
+ */
+typedef enum hwt_jitter {
+    HWT_JITTER_NONE,        /* the base itself: what fails together is tried together again */
+    HWT_JITTER_FULL,        /* from 0 to the base */
+    HWT_JITTER_EQUAL,       /* from half of the base to the base */
+    HWT_JITTER_DECORRELATED /* from first_delay to factor times the last delay, at first factor
+                               times first_delay; where that is over max_delay, max_delay */
+} hwt_jitter;
+
+typedef struct hwt_retry_options {
+    size_t size;              /* set by HWT_RETRY_OPTIONS_INIT */
+    uint64_t first_delay;     /* default HWT_MS(100) */
+    uint64_t max_delay;       /* at least first_delay; default HWT_SEC(30) */
+    double factor;            /* 1 to 1000; default 2 */
+    uint64_t attempt_timeout; /* an attempt without answer for so long has failed; not 0;
+                                 default HWT_NEVER */
+    uint64_t total_timeout;   /* from the start; not 0; default HWT_NEVER */
+    uint64_t seed;            /* the same seed, the same delays; default 0: another each time,
+                                 from the clock and the object's address */
+    uint32_t max_attempts;    /* default 0: no limit */
+    hwt_jitter jitter;        /* default HWT_JITTER_FULL */
+} hwt_retry_options;
+
+#define HWT_RETRY_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(hwt_retry_options), HWT_MS(100), HWT_SEC(30), 2.0, HWT_NEVER, HWT_NEVER, 0, 0,      \
+            HWT_JITTER_FULL                                                                        \
+    }
+
+/* For embedding and copying: the fields are the library's. */
+typedef struct hwt_backoff {
+    uint64_t first_delay, max_delay;
+    double factor;
+    uint64_t delay;  /* decorrelated: the last one; else the next base */
+    uint64_t random; /* splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
+                        Generators", OOPSLA 2014 */
+    hwt_jitter jitter;
+} hwt_backoff;
+
+/*
+ * Begins a sequence of delays, for those who do the retrying themselves; NULL options are
+ * the defaults. Only first_delay, max_delay, factor, jitter and seed count, but all are checked.
+ * Wait-free.
+ *
+ * -EINVAL: no backoff; an option out of its range; a size below the first release's, or bytes
+ *   that are not zero past those this build knows
+ */
+HWT_PUBLIC int hwt_backoff_init(hwt_backoff *backoff, const hwt_retry_options *options);
+
+/*
+ * The next delay, in nanoseconds; all in its range are equally likely. What follows from a seed
+ * is the same in every release, and on every machine that computes in IEEE 754 doubles. One
+ * thread at a time on one object.
+ */
+HWT_PUBLIC uint64_t hwt_backoff_next(hwt_backoff *backoff);
+
+/*
+ * ---- Retrying ----
+ */
+
+typedef enum hwt_retry_end {
+    HWT_RETRY_SUCCEEDED,
+    HWT_RETRY_EXHAUSTED,
+    HWT_RETRY_OUT_OF_TIME,
+    HWT_RETRY_CANCELLED
+} hwt_retry_end;
+
+typedef struct hwt_retry hwt_retry;
+
+/*
+ * What is attempted, and who is told of the end. Kept by reference, usually to a static const,
+ * until `ended` is called. Both are called where the timer runs its tasks: on the worker, on the
+ * executor if there is one, or in hwt_timer_advance() and its like; for one object, never both
+ * nor twice at once, unless another thread starts it again while `ended` runs.
+ *
+ * `attempt` begins an attempt and should not wait for its answer: it is not timed out before
+ * this has returned. Numbers go up by one from an attempt to the next, and further at a new
+ * start; 0 is none. What is left of an attempt that was timed out is to be given up when the
+ * next one begins, or at the end.
+ *
+ * `ended` is called exactly once for every start that returned 0, and is the last call of it.
+ * hwt_timer_stop() without a visitor calls it too. A visitor is called in its place, with
+ * a task that it does not know; so that nothing is lost, it passes such tasks on:
+ *
+ *     static void unprocessed(const hwt_task *task, void *arg, uint64_t remaining, void *data)
+ *     {
+ *         static const hwt_timeout none;
+ *         if (task != &my_task && task->cancelled)
+ *             task->cancelled(none, arg);
+ *     }
+ */
+typedef struct hwt_retry_task {
+    void (*attempt)(hwt_retry *retry, uint64_t attempt, void *arg);
+    void (*ended)(hwt_retry *retry, hwt_retry_end end, void *arg);
+} hwt_retry_task;
+
+/* For embedding and zeroing only: the fields are the library's. */
+struct hwt_retry {
+    uint64_t state;
+    hwt_timeout timeout;
+    hwt_timer *timer;
+    const hwt_retry_task *task;
+    void *arg;
+    hwt_backoff backoff;
+    uint64_t attempt_timeout;
+    uint64_t deadline;
+    uint64_t attempts_left;
+    uint64_t wake;
+} __attribute__((aligned(8)));
+
+/*
+ * Starts it: the first attempt begins in the next tick. The options are copied; NULL are the
+ * defaults. Takes one timeout of the timer for the whole life, so that nothing can fail later.
+ * Lock-free.
+ *
+ * An attempt begins within a tick after its delay. The delay counts from when the failure is
+ * noticed: when the attempt is timed out, or `attempt` returns in which it failed; or, where
+ * it failed after that, at the end of the tick in which hwt_retry_failed() was called.
+ *
+ * With a total_timeout, no attempt begins when it has run out, and one that is under way then
+ * ends within a tick as HWT_RETRY_OUT_OF_TIME. Where a delay would not be over before, the end
+ * comes at once, instead of after a wait for nothing; that is also so where it would
+ * be HWT_NEVER.
+ *
+ * Any failure leaves it not started, and nothing is called.
+ *
+ * -EINVAL: NULL retry, timer, task, or a function of it; options as for hwt_backoff_init()
+ * -EALREADY: it is started; -ENOMEM, -ENOBUFS, -EAGAIN, -ESHUTDOWN: as hwt_timer_new_timeout()
+ */
+HWT_PUBLIC int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
+                               const hwt_retry_task *task, void *arg);
+
+/*
+ * The attempt of this number succeeded. True: it is under way and this is its answer; `ended` is
+ * called within a tick. False: it was answered already, timed out or cancelled, or retry is
+ * NULL. Lock-free.
+ */
+HWT_PUBLIC bool hwt_retry_succeeded(hwt_retry *retry, uint64_t attempt);
+
+/* The attempt of this number failed; the same answers. Lock-free. */
+HWT_PUBLIC bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt);
+
+/*
+ * True for exactly one caller, and only if it ends by that, as HWT_RETRY_CANCELLED, within one
+ * tick. False: it is not started, or its end is decided. With either answer no attempt begins
+ * any more (of this start) but one that is just about to, on another thread. Lock-free; does not
+ * wait.
+ */
+HWT_PUBLIC bool hwt_retry_cancel(hwt_retry *retry);
+
+/*
+ * The same, and when it returns no `attempt` is running on any other thread either. It does not
+ * wait for `ended`, nor inside of either callback. Blocks as hwt_timeout_cancel_sync()
+ * does: do not wait in a circle, nor hold a lock across it that `attempt` takes.
+ */
+HWT_PUBLIC bool hwt_retry_cancel_sync(hwt_retry *retry);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
