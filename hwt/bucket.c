@@ -382,6 +382,7 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
         if (ids[at] != HWT_BUCKET_HOLE) {
             batch[n] = hwt_pool_entry(pool, ids[at]);
             __builtin_prefetch(batch[n], 1);
+            __builtin_prefetch(hwt_slab_of(batch[n]));
             n++;
             remove_near(bucket, at, now);
         }

@@ -9,10 +9,8 @@
 
 #include "hwt/timer.h"
 
-uint64_t hwt_timer_now(const hwt_timer *timer)
+static uint64_t read_clock(const hwt_timer *timer)
 {
-    if (!timer)
-        return 0;
     if (timer->clock)
         return timer->clock(timer->clock_data);
     struct timespec now;
@@ -20,16 +18,21 @@ uint64_t hwt_timer_now(const hwt_timer *timer)
     return HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
 }
 
+uint64_t hwt_timer_now(const hwt_timer *timer)
+{
+    return timer ? read_clock(timer) : 0;
+}
+
 uint64_t hwt_clock_after(const hwt_timer *timer, uint64_t delay)
 {
-    return hwt_saturating_add(hwt_timer_now(timer), delay);
+    return hwt_saturating_add(read_clock(timer), delay);
 }
 
 uint64_t hwt_clock_until(const hwt_timer *timer, uint64_t deadline)
 {
     if (deadline == HWT_NEVER)
         return HWT_NEVER;
-    uint64_t now = hwt_timer_now(timer);
+    uint64_t now = read_clock(timer);
     return deadline > now ? deadline - now : 0;
 }
 
@@ -56,6 +59,7 @@ void hwt_gate_close(hwt_timer *timer, uint64_t wake_before)
 void hwt_gate_shorten(hwt_timer *timer)
 {
     uint64_t seen = atomic_load_explicit(&timer->gate.wake_before, memory_order_relaxed);
+    HWT_MEET(PARK_SHORTEN);
     /* Relaxed: asks less of producers, publishes nothing. A failure means that one of them
      * has opened the gate, which step D finds. */
     if (seen != HWT_GATE_AWAKE)
@@ -74,14 +78,16 @@ static void set_fd(const hwt_timer *timer, uint64_t nanoseconds, int flags)
 
 bool hwt_gate_arm(hwt_timer *timer, uint64_t instant)
 {
+    HWT_MEET(PARK_C);
     if (instant == HWT_NEVER) {
         set_fd(timer, 0, 0);
     } else if (timer->clock) {
-        uint64_t now = hwt_timer_now(timer);
+        uint64_t now = read_clock(timer);
         set_fd(timer, instant > now ? instant - now : 1, 0);
     } else {
         set_fd(timer, instant > 0 ? instant : 1, TFD_TIMER_ABSTIME);
     }
+    HWT_MEET(PARK_D);
     /* Seq_cst: not before the call above, see D. */
     return atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst) != HWT_GATE_AWAKE;
 }
@@ -113,27 +119,20 @@ void hwt_gate_wake(hwt_timer *timer)
 {
     uint64_t seen = atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst);
     while (seen != HWT_GATE_AWAKE) {
+        HWT_MEET(WAKE_3);
         /* Seq_cst: not after the call below, see D. */
         if (atomic_compare_exchange_weak_explicit(&timer->gate.wake_before, &seen, HWT_GATE_AWAKE,
                                                   memory_order_seq_cst, memory_order_seq_cst)) {
+            HWT_MEET(WAKE_4);
             hwt_gate_fire(timer);
             return;
         }
     }
 }
 
-void hwt_gate_announce(hwt_timer *timer, uint64_t deadline)
+void hwt_gate_announce_given(hwt_timer *timer, struct hwt_lane *lane, uint64_t n)
 {
-    uint64_t wake_before =
-        atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst); /* step 2 */
-    if (wake_before > HWT_GATE_SHORT && deadline < wake_before)
-        hwt_gate_wake(timer);
-}
-
-void hwt_gate_announce_cancelled(hwt_timer *timer, uint64_t n)
-{
-    uint64_t wake_before =
-        atomic_load_explicit(&timer->gate.wake_before, memory_order_seq_cst); /* step 2 */
-    if (wake_before > HWT_GATE_SHORT || n % HWT_BACKLOG == HWT_BACKLOG - 1)
+    uint64_t before = hwt_count(&lane->given, n, lane->shared);
+    if (before / HWT_BACKLOG != (before + n) / HWT_BACKLOG)
         hwt_gate_wake(timer);
 }

@@ -30,6 +30,8 @@
 
 #include "hwt/hwt.h"
 
+struct hwt_lane;
+
 #define HWT_GATE_AWAKE 0
 #define HWT_GATE_SHORT 1
 
@@ -70,13 +72,23 @@ void hwt_gate_sleep(hwt_timer *timer);
 /* Worker: awake again. */
 void hwt_gate_awake(hwt_timer *timer);
 
-/* So many pushes on a lane wake the worker, that a backlog does not wait for the next tick. */
-#define HWT_BACKLOG 32768
+/* 2: whether who pushed, or moved while it was queued, what is due at `deadline`, or cancelled
+ * what was pending, must wake the worker. Any thread. */
+static inline bool hwt_gate_asks(const struct hwt_gate *gate, uint64_t deadline)
+{
+    uint64_t wake_before = atomic_load_explicit(&gate->wake_before, memory_order_seq_cst);
+    return wake_before > HWT_GATE_SHORT && deadline < wake_before;
+}
 
-/* 2, and if need be 3 and 4: something was pushed, or moved while it was queued, that is due at
- * `deadline`; or cancelled, the n-th of its lane. Any thread. */
-void hwt_gate_announce(hwt_timer *timer, uint64_t deadline);
-void hwt_gate_announce_cancelled(hwt_timer *timer, uint64_t n);
+static inline bool hwt_gate_asks_cancelled(const struct hwt_gate *gate)
+{
+    return atomic_load_explicit(&gate->wake_before, memory_order_seq_cst) > HWT_GATE_SHORT;
+}
+
+/* Counts entries that the lane's threads give the worker to do; every so many wake it, that a
+ * backlog does not wait for the next tick. */
+#define HWT_BACKLOG 32768
+void hwt_gate_announce_given(hwt_timer *timer, struct hwt_lane *lane, uint64_t n);
 
 /* 3 and 4: wakes the worker, or makes the descriptor readable. Any thread. */
 void hwt_gate_wake(hwt_timer *timer);

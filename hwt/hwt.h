@@ -99,7 +99,8 @@ typedef struct hwt_task {
 /*
  * Runs work(work_arg) on another thread, soon and once, and returns 0; or returns
  * anything else and does not: the worker then runs it itself. What was accepted must
- * be run: hwt_timer_stop() waits for it. Called by the worker thread only.
+ * be run: hwt_timer_stop() waits for it. Called by the worker thread only, or with
+ * HWT_NO_WORKER by the one that dispatches.
  */
 typedef int (*hwt_executor)(void *executor_data, void (*work)(void *), void *work_arg);
 
@@ -215,6 +216,23 @@ HWT_PUBLIC int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, 
                                         uint64_t deadline, hwt_timeout *ret_timeout);
 
 /*
+ * The same as hwt_timer_new_timeout() for what need not be exact: the deadline is chosen
+ * between now + earliest and now + latest. `within` gathers: it takes the tick at which a
+ * parked worker wakes anyway, or one that other windows are likely to take too, so that
+ * fewer wake-ups serve as many timeouts. `spread` takes an instant at random, each as likely
+ * as any other, so that what was added together does not fire together. Both read the clock
+ * once. Lock-free.
+ *
+ * As hwt_timer_new_timeout(); -EINVAL also: earliest is more than latest
+ */
+HWT_PUBLIC int hwt_timer_new_timeout_within(hwt_timer *timer, const hwt_task *task, void *arg,
+                                            uint64_t earliest, uint64_t latest,
+                                            hwt_timeout *ret_timeout);
+HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *task, void *arg,
+                                            uint64_t earliest, uint64_t latest,
+                                            hwt_timeout *ret_timeout);
+
+/*
  * True for exactly one caller, and only if what was pending will never run. With
  * either answer the task does not start again once this has returned: one that is
  * running at that moment can no longer re-arm itself, and if it had done so already,
@@ -270,15 +288,19 @@ HWT_PUBLIC uint64_t hwt_timeout_remaining(hwt_timeout timeout);
 /*
  * ---- Without a worker (HWT_NO_WORKER) ----
  *
- * One thread at a time calls the functions of this group; any thread adds, cancels and
- * reschedules meanwhile. Called from a task, or with a NULL timer, or with one that
- * has a worker or was stopped, they do nothing.
+ * One thread at a time calls the functions of this group (a second one waits, as
+ * hwt_timer_stop() does); any thread adds, cancels and reschedules meanwhile. `cancelled` is
+ * called here too, so "within a tick" holds if the loop dispatches when it should. Called from
+ * a task, or with a NULL timer, or with one that has a worker or was stopped, they do
+ * nothing and return 0, HWT_NEVER or an error. To end a timer from its own task, have the task
+ * set a flag, and stop when dispatch has returned.
  */
 
 /*
  * Runs what is due by `now` and returns how many tasks it started (or handed to the
  * executor). Costs in proportion to the timeouts that are due or were added or
- * cancelled since, never to the ticks gone by.
+ * cancelled since, never to the ticks gone by. All that is due runs, however much. Time does
+ * not go back: a `now` before that of the last call counts as that.
  */
 HWT_PUBLIC uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now);
 
@@ -288,17 +310,22 @@ HWT_PUBLIC uint64_t hwt_timer_dispatch(hwt_timer *timer);
 /*
  * The instant of the next tick at which something is due or must be moved (a timeout
  * that was pushed back is moved when its old tick comes); HWT_NEVER: none. Files what
- * was added and discards what was cancelled, whose `cancelled` is called here.
+ * was added and discards what was cancelled, whose `cancelled` is called here. What other
+ * threads do afterwards makes it old, and only the descriptor below tells that. For poll()'s
+ * milliseconds, round up.
  */
 HWT_PUBLIC uint64_t hwt_timer_next_tick(hwt_timer *timer);
 
 /*
  * A descriptor for poll, epoll and their like: readable when hwt_timer_dispatch() has
- * work. Only to be watched; it belongs to the timer, is the same at each call, and
- * closed by hwt_timer_destroy(). With a clock function it goes by the distance to
+ * work, be it only to discard or to move a timeout, so that it may run nothing. Only to be
+ * watched, level-triggered, and not to be read from; it belongs to the timer, is the same at
+ * each call, and closed by hwt_timer_destroy(): take it out of the loop before that. Once the
+ * timer is stopped it is not readable again. With a clock function it goes by the distance to
  * the next tick at the last call of this group.
  *
- * -EINVAL (also: the timer has a worker); -EMFILE, -ENFILE, -ENOMEM; -ESHUTDOWN
+ * -EINVAL (also: the timer has a worker); -EMFILE, -ENFILE, -ENOMEM; -ESHUTDOWN (also: called
+ * from a task, and there is none yet)
  */
 HWT_PUBLIC int hwt_timer_fd(hwt_timer *timer);
 

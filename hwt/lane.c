@@ -4,15 +4,15 @@
 
 #include "hwt/lane.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include "hwt/timer.h"
 
 #define LANES_MIN 16
-#define LANES_MAX 64
-#define SALVAGE_MAX 64 /* entries looked at */
+#define LANES_MAX 64 /* bits of numbers_taken */
 
-uint32_t hwt_lane_count(void)
+uint32_t hwt_lanes_owned(void)
 {
     long processors = sysconf(_SC_NPROCESSORS_CONF);
     uint32_t count = LANES_MIN;
@@ -21,8 +21,9 @@ uint32_t hwt_lane_count(void)
     return count;
 }
 
-void hwt_lane_init(struct hwt_lane *lane)
+void hwt_lane_init(struct hwt_lane *lane, bool shared)
 {
+    lane->shared = shared;
     hwt_mpsc_init(&lane->pending_head, &lane->pending_tail);
     hwt_mpsc_init(&lane->cancelled_head, &lane->cancelled_tail);
     hwt_mpsc_init(&lane->drained_head, &lane->drained_tail);
@@ -30,26 +31,61 @@ void hwt_lane_init(struct hwt_lane *lane)
     atomic_init(&lane->free, HWT_ID_NONE);
 }
 
-/* 0: not numbered yet. Initial-exec: one instruction to reach it, also in a shared library. */
-static _Thread_local uint32_t thread_number __attribute__((tls_model("initial-exec")));
-static _Atomic uint32_t threads_numbered;
+/* ---- the threads' numbers ---- */
 
-struct hwt_lane *hwt_lane_own(hwt_timer *timer)
+_Thread_local uint32_t hwt_thread_number __attribute__((tls_model("initial-exec")));
+static _Atomic uint64_t numbers_taken;  /* bit n: number n + 1 is some thread's */
+static _Atomic uint32_t numbers_beyond; /* threads that were given a number past these */
+static pthread_key_t at_thread_end;
+static bool has_thread_end;
+
+/* Release, and acquire where it is taken: what the thread did in its lanes is seen by the next
+ * owner. A later destructor of the thread that calls hwt again takes a number again. */
+static void give_number_back(void *number)
 {
-    if (thread_number == 0)
-        thread_number = atomic_fetch_add_explicit(&threads_numbered, 1, memory_order_relaxed) + 1;
-    return &timer->lanes[thread_number & timer->lane_mask];
+    hwt_thread_number = 0;
+    HWT_MEET(NUMBER_GIVE);
+    atomic_fetch_and_explicit(&numbers_taken, ~((uint64_t)1 << ((uintptr_t)number - 1)),
+                              memory_order_release);
+    HWT_MEET(NUMBER_GIVEN);
 }
 
-void hwt_lane_push_pending(struct hwt_lane *lane, struct hwt_entry *entry)
+/* Runs as the library is loaded, so that no thread must wait for another's first call. */
+__attribute__((constructor)) static void make_thread_end(void)
 {
-    hwt_mpsc_push(&lane->pending_head, &lane->pending_tail, &entry->link);
+    has_thread_end = pthread_key_create(&at_thread_end, give_number_back) == 0;
 }
 
-void hwt_lane_push_cancelled(struct hwt_lane *lane, struct hwt_entry *entry)
+static uint32_t take_number(void)
 {
-    hwt_mpsc_push(&lane->cancelled_head, &lane->cancelled_tail, &entry->link);
+    uint64_t taken = atomic_load_explicit(&numbers_taken, memory_order_relaxed);
+    uint32_t number;
+    do {
+        if (taken == UINT64_MAX)
+            return 0;
+        number = (uint32_t)__builtin_ctzll(~taken) + 1;
+        HWT_MEET(NUMBER_TAKE);
+    } while (!atomic_compare_exchange_weak_explicit(&numbers_taken, &taken,
+                                                    taken | (uint64_t)1 << (number - 1),
+                                                    memory_order_acquire, memory_order_relaxed));
+    return number;
 }
+
+uint32_t hwt_lane_number_thread(void)
+{
+    uint32_t number = has_thread_end ? take_number() : 0;
+    if (number && pthread_setspecific(at_thread_end, (void *)(uintptr_t)number) != 0) {
+        give_number_back((void *)(uintptr_t)number);
+        number = 0;
+    }
+    if (!number)
+        number =
+            LANES_MAX + 1 +
+            atomic_fetch_add_explicit(&numbers_beyond, 1, memory_order_relaxed) % HWT_LANES_SHARED;
+    return hwt_thread_number = number;
+}
+
+/* ---- the queues ---- */
 
 static struct hwt_entry *pop(hwt_mpsc_head *head, hwt_mpsc_tail *tail, bool *ret_stalled)
 {
@@ -61,6 +97,7 @@ static struct hwt_entry *pop(hwt_mpsc_head *head, hwt_mpsc_tail *tail, bool *ret
 /* Acquire and release: pending_head passes from one consumer to the next. */
 static bool begin_consuming(struct hwt_lane *lane)
 {
+    HWT_MEET(CONSUME);
     return !atomic_exchange_explicit(&lane->consuming, true, memory_order_acquire);
 }
 
@@ -73,39 +110,49 @@ bool hwt_lane_splice_pending(struct hwt_lane *lane)
 {
     if (!begin_consuming(lane))
         return false;
+    HWT_MEET(SPLICE);
     bool whole = hwt_mpsc_splice(&lane->drained_head, &lane->drained_tail, &lane->pending_head,
                                  &lane->pending_tail);
+    HWT_MEET(SPLICED);
     end_consuming(lane);
     return whole;
 }
 
 bool hwt_lane_splice_cancelled(struct hwt_lane *lane)
 {
+    HWT_MEET(SPLICE_CANCELLED);
     return hwt_mpsc_splice(&lane->reaped_head, &lane->reaped_tail, &lane->cancelled_head,
                            &lane->cancelled_tail);
 }
 
-struct hwt_entry *hwt_lane_salvage(struct hwt_lane *lane)
+bool hwt_lane_is_empty(struct hwt_lane *lane)
 {
-    struct hwt_entry *salvaged = NULL, *entry;
-    struct hwt_recycled others = { NULL, NULL };
-    bool stalled;
+    return hwt_mpsc_is_empty(&lane->pending_head, &lane->pending_tail) &&
+           hwt_mpsc_is_empty(&lane->drained_head, &lane->drained_tail);
+}
+
+size_t hwt_lane_salvage(struct hwt_lane *lane, struct hwt_entry **batch, size_t max,
+                        size_t patience)
+{
+    size_t n = 0;
     if (!begin_consuming(lane))
-        return NULL;
-    for (unsigned n = 0; n < SALVAGE_MAX; n++) {
-        entry = pop(&lane->pending_head, &lane->pending_tail, &stalled);
+        return 0;
+    while (n < max && patience > 0) {
+        bool stalled;
+        HWT_MEET(SALVAGE_POP);
+        struct hwt_entry *entry = pop(&lane->pending_head, &lane->pending_tail, &stalled);
         if (!entry)
             break;
-        if (!hwt_timeout_salvageable(entry))
+        HWT_MEET(SALVAGE_JUDGE);
+        if (hwt_timeout_salvageable(entry)) {
+            batch[n++] = entry;
+        } else {
             hwt_mpsc_push(&lane->drained_head, &lane->drained_tail, &entry->link);
-        else if (salvaged)
-            hwt_recycled_add(&others, entry);
-        else
-            salvaged = entry;
+            patience--;
+        }
     }
     end_consuming(lane);
-    hwt_pool_give_chain(lane, &others);
-    return salvaged;
+    return n;
 }
 
 struct hwt_entry *hwt_lane_pop_drained(struct hwt_lane *lane, bool *ret_stalled)

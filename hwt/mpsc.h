@@ -20,6 +20,8 @@
  * the node's content to the consumer's load.
  */
 
+#include "hwt/meet.h"
+
 #if HWT_INLINE_URCU
 #define _LGPL_SOURCE
 #endif
@@ -43,7 +45,8 @@
         seen_;                                                                                     \
     })
 #define CMM_LOAD_SHARED(variable) __atomic_load_n(&(variable), __ATOMIC_SEQ_CST)
-#define CMM_STORE_SHARED(variable, value) __atomic_store_n(&(variable), value, __ATOMIC_RELEASE)
+#define CMM_STORE_SHARED(variable, value)                                                          \
+    (HWT_MEET(LINK), __atomic_store_n(&(variable), value, __ATOMIC_RELEASE))
 #endif
 
 #include <urcu/wfcqueue.h>
@@ -62,7 +65,14 @@ static inline void hwt_mpsc_init(hwt_mpsc_head *head, hwt_mpsc_tail *tail)
 static inline void hwt_mpsc_push(hwt_mpsc_head *head, hwt_mpsc_tail *tail, hwt_mpsc_node *node)
 {
     cds_wfcq_node_init(node);
+    HWT_MEET(PUSH);
     cds_wfcq_enqueue(head, tail, node);
+    HWT_MEET(PUSHED);
+}
+
+static inline bool hwt_mpsc_is_empty(hwt_mpsc_head *head, hwt_mpsc_tail *tail)
+{
+    return cds_wfcq_empty(head, tail);
 }
 
 /* Consumer: moves all that is queued behind what `to` holds. False: the first node is not

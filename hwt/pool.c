@@ -10,9 +10,12 @@
 #include "hwt/timer.h"
 
 #define REGION_SLABS_MAX 32 /* 2 MiB */
+#define SALVAGE_PATIENCE 64
 #define PAGE_SIZE_OF(page) (((size_t)1 << (HWT_DIRECTORY_BITS + (page))) * sizeof(void *))
 
-_Static_assert(offsetof(struct hwt_slab, entries) == 64, "entries begin on a cache line");
+_Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
+_Static_assert((HWT_SLAB_COLOURS - 1) * HWT_SLAB_STEP + sizeof(struct hwt_slab) <= HWT_SLAB_SIZE,
+               "the head is in its slab");
 _Static_assert(HWT_SLAB_ENTRIES < (1 << HWT_SLAB_BITS), "a place in the slab fits the id");
 
 static void *map(size_t size)
@@ -50,7 +53,7 @@ void hwt_pool_destroy(struct hwt_pool *pool)
     struct hwt_slab *region = atomic_load_explicit(&pool->regions, memory_order_acquire);
     while (region) {
         struct hwt_slab *next = region->next_region;
-        munmap(region, region->region_size);
+        munmap((void *)hwt_slab_base(region), region->region_size);
         region = next;
     }
     for (unsigned page = 0; page < HWT_DIRECTORY_PAGES; page++) {
@@ -74,6 +77,7 @@ static bool enter(struct hwt_pool *pool, struct hwt_slab *slab)
         _Atomic(struct hwt_slab *) *mapped = map(PAGE_SIZE_OF(page));
         if (!mapped)
             return false;
+        HWT_MEET(DIRECTORY);
         if (atomic_compare_exchange_strong_explicit(&pool->directory[page], &slots, mapped,
                                                     memory_order_acq_rel, memory_order_acquire)) {
             slots = mapped;
@@ -91,6 +95,7 @@ static bool enter(struct hwt_pool *pool, struct hwt_slab *slab)
 static void push_fresh(struct hwt_pool *pool, struct hwt_slab *slab)
 {
     slab->next_fresh = atomic_load_explicit(&pool->fresh, memory_order_relaxed);
+    HWT_MEET(FRESH_PUSH);
     while (!atomic_compare_exchange_weak_explicit(&pool->fresh, &slab->next_fresh, slab,
                                                   memory_order_release, memory_order_relaxed))
         ;
@@ -99,11 +104,17 @@ static void push_fresh(struct hwt_pool *pool, struct hwt_slab *slab)
 static struct hwt_slab *pop_fresh(struct hwt_pool *pool)
 {
     struct hwt_slab *slab = atomic_load_explicit(&pool->fresh, memory_order_acquire);
+    HWT_MEET(FRESH_POP);
     while (slab &&
            !atomic_compare_exchange_weak_explicit(&pool->fresh, &slab, slab->next_fresh,
                                                   memory_order_acquire, memory_order_acquire))
         ;
     return slab;
+}
+
+static struct hwt_slab *slab_at(char *region, uint32_t i)
+{
+    return hwt_slab_of((struct hwt_entry *)(region + i * HWT_SLAB_SIZE));
 }
 
 /* Maps a region; keeps the first slab for the caller, the others are fresh for anyone. */
@@ -115,23 +126,24 @@ static struct hwt_slab *map_region(hwt_timer *timer)
     size_t size = n * HWT_SLAB_SIZE;
     if (held > HWT_SLABS_MAX - 2 * REGION_SLABS_MAX)
         return NULL;
-    struct hwt_slab *region = map_aligned(size);
-    if (!region)
+    char *memory = map_aligned(size);
+    if (!memory)
         return NULL;
     if (n == REGION_SLABS_MAX)
-        (void)madvise(region, size, MADV_HUGEPAGE); /* only ever faster */
+        (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
 
     /* Relaxed: a number is all that is wanted. One that fails below stays unused. */
     uint32_t number = atomic_fetch_add_explicit(&pool->slabs, n, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
-        struct hwt_slab *slab = (struct hwt_slab *)((char *)region + i * HWT_SLAB_SIZE);
+        struct hwt_slab *slab = slab_at(memory, i);
         slab->timer = timer;
         slab->number = number + i;
         if (!enter(pool, slab)) {
-            munmap(region, size);
+            munmap(memory, size);
             return NULL;
         }
     }
+    struct hwt_slab *region = slab_at(memory, 0);
     region->region_size = size;
     region->next_region = atomic_load_explicit(&pool->regions, memory_order_relaxed);
     while (!atomic_compare_exchange_weak_explicit(&pool->regions, &region->next_region, region,
@@ -139,7 +151,7 @@ static struct hwt_slab *map_region(hwt_timer *timer)
         ;
     atomic_fetch_add_explicit(&pool->bytes, size, memory_order_relaxed);
     for (uint32_t i = 1; i < n; i++)
-        push_fresh(pool, (struct hwt_slab *)((char *)region + i * HWT_SLAB_SIZE));
+        push_fresh(pool, slab_at(memory, i));
     return region;
 }
 
@@ -154,6 +166,7 @@ static void push_chain(struct hwt_lane *lane, struct hwt_entry *first, struct hw
     uint64_t head = atomic_load_explicit(&lane->free, memory_order_relaxed);
     uint64_t with;
     do {
+        HWT_MEET(GIVE);
         set_next(last, (uint32_t)head);
         with = (head & ~(uint64_t)UINT32_MAX) | hwt_entry_id(first);
         /* Release: what the last users did to these entries, to the next users. */
@@ -161,19 +174,36 @@ static void push_chain(struct hwt_lane *lane, struct hwt_entry *first, struct hw
                                                     memory_order_relaxed));
 }
 
-static struct hwt_entry *pop(const struct hwt_pool *pool, struct hwt_lane *lane)
+/* Pops up to `max` entries, and returns how many. */
+static size_t pop(const struct hwt_pool *pool, struct hwt_lane *lane, struct hwt_entry **batch,
+                  size_t max)
 {
     /* Acquire, also on failure: the directory and the entry behind the id. */
     uint64_t head = atomic_load_explicit(&lane->free, memory_order_acquire);
-    while ((uint32_t)head != HWT_ID_NONE) {
-        struct hwt_entry *entry = hwt_pool_entry(pool, (uint32_t)head);
-        uint32_t next = atomic_load_explicit(&entry->index, memory_order_relaxed);
-        uint64_t tag = (head >> 32) + 1;
-        if (atomic_compare_exchange_weak_explicit(&lane->free, &head, tag << 32 | next,
-                                                  memory_order_acquire, memory_order_acquire))
-            return entry;
+    for (;;) {
+        HWT_MEET(POP);
+        uint64_t rest = head + ((uint64_t)1 << 32);
+        uint64_t now = head;
+        size_t n = 0;
+        while (n < max && (uint32_t)rest != HWT_ID_NONE && now == head) {
+            batch[n] = hwt_pool_entry(pool, (uint32_t)rest);
+            HWT_MEET(POP_NEXT);
+            /* Acquire: head is read after it; unchanged, this was the next when it was read. */
+            uint32_t next = atomic_load_explicit(&batch[n]->index, memory_order_acquire);
+            HWT_MEET(POP_CHECK);
+            now = atomic_load_explicit(&lane->free, memory_order_acquire);
+            rest = (rest & ~(uint64_t)UINT32_MAX) | next;
+            n++;
+        }
+        HWT_MEET(POP_TAKE);
+        if (n == 0)
+            return 0;
+        if (now != head)
+            head = now;
+        else if (atomic_compare_exchange_weak_explicit(&lane->free, &head, rest,
+                                                       memory_order_acquire, memory_order_acquire))
+            return n;
     }
-    return NULL;
 }
 
 /* Makes a slab the lane's: its first entry is the caller's, the rest go on the free list. */
@@ -181,27 +211,45 @@ static struct hwt_entry *carve(struct hwt_lane *lane, struct hwt_slab *slab)
 {
     slab->home = lane;
     for (uint32_t i = 1; i + 1 < HWT_SLAB_ENTRIES; i++)
-        set_next(&slab->entries[i], hwt_entry_id(&slab->entries[i + 1]));
-    push_chain(lane, &slab->entries[1], &slab->entries[HWT_SLAB_ENTRIES - 1]);
-    return &slab->entries[0];
+        set_next(hwt_slab_entry(slab, i), hwt_entry_id(hwt_slab_entry(slab, i + 1)));
+    push_chain(lane, hwt_slab_entry(slab, 1), hwt_slab_entry(slab, HWT_SLAB_ENTRIES - 1));
+    return hwt_slab_entry(slab, 0);
+}
+
+/* Free entries for a lane, up to `max`; 0: there is no memory. */
+static size_t gather(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry **batch, size_t max)
+{
+    struct hwt_pool *pool = &timer->pool;
+    uint32_t own = (uint32_t)(lane - timer->lanes);
+    size_t n = hwt_lane_salvage(lane, batch, max, 1);
+    if (n > 0)
+        return n;
+    for (uint32_t i = 0; i < timer->lane_count && n == 0; i++) {
+        struct hwt_lane *from = &timer->lanes[(own + i) % timer->lane_count];
+        n = pop(pool, from, batch, max);
+        if (n == 0)
+            n = hwt_lane_salvage(from, batch, max, SALVAGE_PATIENCE);
+    }
+    if (n == 0) {
+        struct hwt_slab *slab = pop_fresh(pool);
+        if (!slab)
+            slab = map_region(timer);
+        if (!slab)
+            return 0;
+        batch[n++] = carve(lane, slab);
+    }
+    hwt_gate_announce_given(timer, lane, n);
+    return n;
 }
 
 struct hwt_entry *hwt_pool_take(hwt_timer *timer, struct hwt_lane *lane)
 {
-    struct hwt_pool *pool = &timer->pool;
-    uint32_t own = (uint32_t)(lane - timer->lanes);
-    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
-        struct hwt_lane *from = &timer->lanes[(own + i) & timer->lane_mask];
-        struct hwt_entry *entry = pop(pool, from);
-        if (!entry)
-            entry = hwt_lane_salvage(from);
-        if (entry)
-            return entry;
-    }
-    struct hwt_slab *slab = pop_fresh(pool);
-    if (!slab)
-        slab = map_region(timer);
-    return slab ? carve(lane, slab) : NULL;
+    struct hwt_entry *entry;
+    if (lane->shared)
+        return gather(timer, lane, &entry, 1) ? entry : NULL;
+    if (lane->ready_count == 0)
+        lane->ready_count = (uint32_t)gather(timer, lane, lane->ready, HWT_READY_MAX);
+    return lane->ready_count > 0 ? lane->ready[--lane->ready_count] : NULL;
 }
 
 void hwt_pool_give(struct hwt_entry *entry)
@@ -223,6 +271,6 @@ void hwt_pool_give_chain(struct hwt_lane *lane, struct hwt_recycled *chain)
 
 void hwt_recycler_flush(hwt_timer *timer, struct hwt_recycler *recycler)
 {
-    for (uint32_t i = 0; i <= timer->lane_mask; i++)
+    for (uint32_t i = 0; i < timer->lane_count; i++)
         hwt_pool_give_chain(&timer->lanes[i], &recycler->chains[i]);
 }

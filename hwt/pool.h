@@ -6,22 +6,26 @@
  * Entries come from slabs that stay mapped until the timer is destroyed, so that a stale
  * handle reads a newer generation and never freed memory.
  *
- * A slab is 64 KiB, aligned to its size: an entry finds its slab, and by it the timer and
- * the lane it goes home to, by masking its address. Slabs are mapped in regions that grow
+ * A slab is 64 KiB, aligned to its size: an entry finds its slab's head, and by it the timer and
+ * the lane it goes home to, from its address. The heads are not all at the beginning of their
+ * slabs, for then they would all fall into the same few sets of a cache: each has some entries
+ * before it, how many depends on the slab's address. Slabs are mapped in regions that grow
  * with the pool. An entry also has a 32-bit id (slab number, place in the slab): what
  * buckets and free lists keep instead of a pointer, to be small and to leave room for a
  * tag.
  *
  * The free list of a lane is a stack with a tag:
  *
- *   pop    any thread. Reads head, then the top entry's next, then replaces head by
- *          compare-exchange. The next it read may belong to a newer use of the entry; then
- *          the entry was popped since, the tag has changed, and the exchange fails. (The
- *          tag has 32 bits: a thread would have to sleep between the two reads through
- *          an exact multiple of 2^32 pops of its lane.)
+ *   pop    any thread, some entries at a time. Reads head, walks from the top entry's next to the
+ *          next, then replaces head by compare-exchange. A next may belong to a newer use of its
+ *          entry; then the entry was popped since, the tag has changed: that is looked at before
+ *          each next is believed, and the exchange fails. (The tag has 32 bits: a thread would
+ *          have to sleep between the two reads through an exact multiple of 2^32 pops.)
  *   push   any thread, a whole chain at a time.
  *
- * Acquire and release on head carry the entry's fields from its last user to its next.
+ * Acquire and release on head carry the entry's fields from its last user to its next. The owner
+ * of a lane pops as many as its `ready` holds, which it then uses without any atomic operation;
+ * so many are nobody else's, as long as the lane has an owner.
  */
 
 #include "hwt/timeout.h"
@@ -44,11 +48,11 @@ struct hwt_slab {
     struct hwt_slab *next_region; /* in pool->regions; only the first slab of a region */
     size_t region_size;
     char pad[64 - 5 * sizeof(void *) - sizeof(size_t)];
-    struct hwt_entry entries[];
 };
 
-#define HWT_SLAB_ENTRIES                                                                           \
-    ((HWT_SLAB_SIZE - offsetof(struct hwt_slab, entries)) / sizeof(struct hwt_entry))
+#define HWT_SLAB_ENTRIES ((HWT_SLAB_SIZE - sizeof(struct hwt_slab)) / sizeof(struct hwt_entry))
+#define HWT_SLAB_COLOURS 64
+#define HWT_SLAB_STEP (4 * sizeof(struct hwt_entry)) /* whole cache lines, on a 64-bit machine */
 
 struct hwt_pool {
     _Atomic(struct hwt_slab *) fresh;   /* never carved up; pushed once, so popping has no ABA */
@@ -63,12 +67,32 @@ struct hwt_pool {
 struct hwt_recycler {
     struct hwt_recycled {
         struct hwt_entry *first, *last;
-    } *chains; /* one for each lane */
+    } * chains; /* one for each lane */
 };
+
+static inline uintptr_t hwt_slab_base(const void *within)
+{
+    return (uintptr_t)within & ~(uintptr_t)(HWT_SLAB_SIZE - 1);
+}
+
+/* Where in the slab its head is; the entries are before and behind. */
+static inline size_t hwt_slab_head(uintptr_t base)
+{
+    return base / HWT_SLAB_SIZE % HWT_SLAB_COLOURS * HWT_SLAB_STEP;
+}
 
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {
-    return (struct hwt_slab *)((uintptr_t)entry & ~(uintptr_t)(HWT_SLAB_SIZE - 1));
+    uintptr_t base = hwt_slab_base(entry);
+    return (struct hwt_slab *)(base + hwt_slab_head(base));
+}
+
+static inline struct hwt_entry *hwt_slab_entry(const struct hwt_slab *slab, uint32_t place)
+{
+    uintptr_t base = hwt_slab_base(slab);
+    size_t offset = place * sizeof(struct hwt_entry);
+    return (struct hwt_entry *)(base + offset +
+                                (base + offset < (uintptr_t)slab ? 0 : sizeof(*slab)));
 }
 
 static inline hwt_timer *hwt_timer_of(const struct hwt_entry *entry)
@@ -79,7 +103,9 @@ static inline hwt_timer *hwt_timer_of(const struct hwt_entry *entry)
 static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
 {
     const struct hwt_slab *slab = hwt_slab_of(entry);
-    return slab->number << HWT_SLAB_BITS | (uint32_t)(entry - slab->entries);
+    size_t before = (uintptr_t)entry < (uintptr_t)slab ? 0 : sizeof(*slab);
+    size_t offset = (uintptr_t)entry - hwt_slab_base(entry) - before;
+    return slab->number << HWT_SLAB_BITS | (uint32_t)(offset / sizeof(*entry));
 }
 
 static inline void hwt_recycled_add(struct hwt_recycled *chain, struct hwt_entry *entry)
@@ -101,7 +127,7 @@ static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint
     _Atomic(struct hwt_slab *) *slots =
         atomic_load_explicit(&pool->directory[page], memory_order_relaxed);
     struct hwt_slab *slab = atomic_load_explicit(&slots[slot], memory_order_relaxed);
-    return &slab->entries[id & (((uint32_t)1 << HWT_SLAB_BITS) - 1)];
+    return hwt_slab_entry(slab, id & (((uint32_t)1 << HWT_SLAB_BITS) - 1));
 }
 
 void hwt_pool_init(struct hwt_pool *pool);
@@ -110,9 +136,10 @@ void hwt_pool_init(struct hwt_pool *pool);
 void hwt_pool_destroy(struct hwt_pool *pool);
 
 /*
- * A free entry, from the lane's list or salvaged from its pending queue, else from another
- * lane's, else from a new slab; NULL: no memory. Its fields are the caller's, but for the state word, whose generation is that of
- * its last timeout. Lock-free.
+ * A free entry for the calling thread, whose lane it is: one that is ready, else salvaged from
+ * the lane's pending queue or from its free list, else from another lane's, else from a new slab;
+ * NULL: no memory. Its fields are the caller's, but for the state word, whose generation is that
+ * of its last timeout. Lock-free.
  */
 struct hwt_entry *hwt_pool_take(hwt_timer *timer, struct hwt_lane *lane);
 

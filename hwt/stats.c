@@ -19,8 +19,7 @@ static uint64_t read_counter(const _Atomic uint64_t *counter)
 void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness)
 {
     unsigned power = 63 - (unsigned)__builtin_clzll(lateness | 1);
-    hwt_count(&stats->expired);
-    hwt_count(&stats->lateness[power]);
+    hwt_count(&stats->lateness[power], 1, stats->shared);
     uint64_t max = atomic_load_explicit(&stats->lateness_max, memory_order_relaxed);
     while (lateness > max &&
            !atomic_compare_exchange_weak_explicit(&stats->lateness_max, &max, lateness,
@@ -31,9 +30,9 @@ void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness)
 /* The lanes' counters. What ends a timeout is read before what begins one. */
 static void read_lanes(const hwt_timer *timer, hwt_stats *stats)
 {
-    for (uint32_t i = 0; i <= timer->lane_mask; i++)
+    for (uint32_t i = 0; i < timer->lane_count; i++)
         stats->cancelled += read_counter(&timer->lanes[i].cancelled);
-    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
+    for (uint32_t i = 0; i < timer->lane_count; i++) {
         stats->added += read_counter(&timer->lanes[i].added);
         stats->rejected += read_counter(&timer->lanes[i].rejected);
         stats->rescheduled += read_counter(&timer->lanes[i].rescheduled);
@@ -43,7 +42,10 @@ static void read_lanes(const hwt_timer *timer, hwt_stats *stats)
 static void read_pending(const hwt_timer *timer, hwt_stats *stats)
 {
     const struct hwt_run_stats *runs = &timer->run_stats;
-    stats->expired = read_counter(&runs->expired);
+    for (unsigned i = 0; i < 64; i++) {
+        stats->lateness[i] = read_counter(&runs->lateness[i]);
+        stats->expired += stats->lateness[i];
+    }
     stats->unprocessed = read_counter(&runs->unprocessed);
     read_lanes(timer, stats);
     uint64_t begun = stats->added + read_counter(&runs->rearmed);
@@ -68,13 +70,11 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
     hwt_stats stats = HWT_STATS_INIT;
     read_pending(timer, &stats);
     stats.wakeups = read_counter(&runs->wakeups);
-    stats.memory =
-        read_counter(&timer->pool.bytes) + read_counter(&runs->wheel_bytes) + sizeof(*timer) +
-        (timer->lane_mask + 1) * (sizeof(struct hwt_lane) + sizeof(struct hwt_recycled)) +
-        sizeof(struct hwt_lane);
+    stats.memory = read_counter(&timer->pool.bytes) + read_counter(&runs->wheel_bytes) +
+                   sizeof(*timer) +
+                   timer->lane_count * (sizeof(struct hwt_lane) + sizeof(struct hwt_recycled)) +
+                   sizeof(struct hwt_lane);
     stats.lateness_max = read_counter(&runs->lateness_max);
-    for (unsigned i = 0; i < 64; i++)
-        stats.lateness[i] = read_counter(&runs->lateness[i]);
 
     size_t size = ret_stats->size;
     stats.size = size;

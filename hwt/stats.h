@@ -15,18 +15,24 @@
 #include "hwt/hwt.h"
 
 struct hwt_run_stats {
-    _Atomic uint64_t expired;
+    bool shared; /* tasks run on an executor; else one thread at a time writes all of this */
     _Atomic uint64_t rearmed;
     _Atomic uint64_t unprocessed;
     _Atomic uint64_t wakeups;
     _Atomic uint64_t wheel_bytes; /* the worker's */
     _Atomic uint64_t lateness_max;
-    _Atomic uint64_t lateness[64];
+    _Atomic uint64_t lateness[64]; /* their sum is what expired */
 };
 
-static inline void hwt_count(_Atomic uint64_t *counter)
+/* Adds to a counter, and returns what it was before; by a locked operation only if others may
+ * write it at the same time. */
+static inline uint64_t hwt_count(_Atomic uint64_t *counter, uint64_t n, bool shared)
 {
-    atomic_fetch_add_explicit(counter, 1, memory_order_release);
+    if (shared)
+        return atomic_fetch_add_explicit(counter, n, memory_order_release);
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + n, memory_order_release);
+    return before;
 }
 
 /* A run begins, `lateness` ns after its deadline. */

@@ -48,10 +48,14 @@ void hwt_task_run(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recycler
     hwt_stats_run(&timer->run_stats, now > frame.deadline ? now - frame.deadline : 0);
     hwt_timer_release(timer);
 
+    HWT_MEET(RUN);
     frames = &frame;
     hwt_entry_task(entry)->run(timeout, entry->arg);
     frames = frame.outer;
 
+    HWT_MEET(RAN);
+    if (!timer->executor && hwt_worker_file_rearmed(timer, entry))
+        return;
     switch (hwt_timeout_finish(timer, entry)) {
     case HWT_ENDED:
         give(entry, recycler, timer);
@@ -69,6 +73,7 @@ void hwt_task_discard(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recy
     if (!hwt_timeout_discardable(timer, entry))
         return;
     if (hwt_entry_tells(entry)) {
+        HWT_MEET(TELL_CANCELLED);
         struct hwt_frame frame = { .timer = timer, .outer = frames };
         frames = &frame;
         hwt_entry_task(entry)->cancelled(hwt_handle(entry), entry->arg);
@@ -97,6 +102,7 @@ void hwt_task_leave(hwt_timer *timer, struct hwt_entry *entry,
 /* Begins, discards or puts back what was handed over. */
 static void take_up(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recycler *recycler)
 {
+    HWT_MEET(TAKE_UP);
     switch (hwt_timeout_begin_submitted(entry, hwt_worker_now(timer))) {
     case HWT_BEGUN:
         hwt_task_run(timer, entry, recycler);
@@ -119,6 +125,7 @@ static void take_up(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recycl
  */
 static void hand_back(hwt_timer *timer)
 {
+    HWT_MEET(HAND_BACK);
     pthread_mutex_lock(&timer->runs);
     if (--timer->submitted == 0)
         pthread_cond_broadcast(&timer->returned);
@@ -138,6 +145,7 @@ void hwt_task_submit(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recyc
     pthread_mutex_lock(&timer->runs);
     timer->submitted++;
     pthread_mutex_unlock(&timer->runs);
+    HWT_MEET(HAND_OVER);
     /* A stop from inside the executor would wait for this very call. */
     struct hwt_frame frame = { .timer = timer, .outer = frames };
     frames = &frame;
@@ -170,6 +178,7 @@ void hwt_task_returned(hwt_timer *timer)
 
 void hwt_task_wait(hwt_timer *timer, hwt_timeout timeout)
 {
+    HWT_MEET(WAIT);
     pthread_mutex_lock(&timer->runs);
     for (;;) {
         uint64_t state = atomic_load_explicit(&timeout.entry->state, memory_order_acquire);

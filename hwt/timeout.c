@@ -11,8 +11,10 @@
  *                       v          v            v                              v it re-armed
  *                       '---------------------- CANCELLED --------------------'
  *
- * then the entry goes back to the pool, keeping its state word: an old handle still reads how
- * it ended, until the next use of the entry raises the generation.
+ * (what the worker ran itself and has re-armed itself goes to ARMED at once, if nothing that the
+ * worker added before waits in a queue). Then the entry goes back to the pool, keeping its state
+ * word: an old handle still reads how it ended, until the next use of the entry raises the
+ * generation.
  *
  * GROUND RULES
  *
@@ -101,12 +103,14 @@ static void set_deadline(struct hwt_entry *entry, uint64_t deadline)
  */
 static void push_again(hwt_timer *timer, struct hwt_entry *entry)
 {
+    HWT_MEET(AGAIN_PUSH);
     hwt_lane_push_pending(hwt_lane_own(timer), entry);
+    HWT_MEET(AGAIN_ANNOUNCE);
     uint64_t state = atomic_load_explicit(&entry->state, memory_order_seq_cst);
-    if (hwt_phase(state) == HWT_PHASE_CANCELLED)
-        hwt_gate_announce_cancelled(timer, 0);
-    else
-        hwt_gate_announce(timer, atomic_load_explicit(&entry->deadline, memory_order_seq_cst));
+    uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_seq_cst);
+    if (hwt_phase(state) == HWT_PHASE_CANCELLED ? hwt_gate_asks_cancelled(&timer->gate)
+                                                : hwt_gate_asks(&timer->gate, deadline))
+        hwt_gate_wake(timer);
 }
 
 /* ---- cancelling ---- */
@@ -130,18 +134,24 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
         next = cancelled_state(state);
         if (!same(state, timeout) || next == state)
             return false;
+        HWT_MEET(CANCEL);
     } while (!exchange(entry, &state, next));
     if (!hwt_state_pending(state))
         return false;
+    HWT_MEET(CANCEL_PUSH);
 
     hwt_timer *timer = hwt_timer_of(entry);
     struct hwt_lane *lane = hwt_lane_own(timer);
-    uint64_t n = atomic_fetch_add_explicit(&lane->cancelled, 1, memory_order_release);
+    hwt_count(&lane->cancelled, 1, lane->shared);
     hwt_timer_release(timer);
-    if (hwt_phase(state) == HWT_PHASE_ARMED)
+    if (hwt_phase(state) == HWT_PHASE_ARMED) {
         hwt_lane_push_cancelled(lane, entry);
-    if (hwt_phase(state) == HWT_PHASE_ARMED || hwt_phase(state) == HWT_PHASE_QUEUED)
-        hwt_gate_announce_cancelled(timer, n);
+        hwt_gate_announce_given(timer, lane, 1);
+    }
+    HWT_MEET(CANCEL_ANNOUNCE);
+    if ((hwt_phase(state) == HWT_PHASE_ARMED || hwt_phase(state) == HWT_PHASE_QUEUED) &&
+        hwt_gate_asks_cancelled(&timer->gate))
+        hwt_gate_wake(timer);
     return true;
 }
 
@@ -154,6 +164,7 @@ bool hwt_timeout_cancel_sync(hwt_timeout timeout)
 
     uint64_t state = load(entry);
     while (same(state, timeout) && hwt_phase(state) == HWT_PHASE_RUNNING) {
+        HWT_MEET(CANCEL_WAIT);
         if (state & HWT_WAITED || exchange(entry, &state, state | HWT_WAITED)) {
             hwt_task_wait(hwt_timer_of(entry), timeout);
             break;
@@ -164,12 +175,14 @@ bool hwt_timeout_cancel_sync(hwt_timeout timeout)
 
 bool hwt_timeout_discardable(hwt_timer *timer, struct hwt_entry *entry)
 {
+    HWT_MEET(DISCARD);
     uint64_t state = load(entry);
     if (!(state & HWT_MOVING))
         return true;
     /* Before the exchange: after it, the mover pushes it and the worker finds it. */
     hwt_worker_enter_transit(timer, entry);
     while (state & HWT_MOVING) {
+        HWT_MEET(LEAVE_TO_MOVER);
         if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_ABANDONED)))
             return false;
     }
@@ -177,16 +190,9 @@ bool hwt_timeout_discardable(hwt_timer *timer, struct hwt_entry *entry)
     return true;
 }
 
-bool hwt_timeout_salvageable(const struct hwt_entry *entry)
-{
-    uint64_t state = load(entry);
-    return hwt_phase(state) == HWT_PHASE_CANCELLED && !(state & HWT_MOVING) &&
-           !hwt_entry_tells(entry) &&
-           atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_FRESH;
-}
-
 bool hwt_timeout_withdraw(struct hwt_entry *entry, uint64_t state)
 {
+    HWT_MEET(WITHDRAW);
     return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_NEW));
 }
 
@@ -194,6 +200,7 @@ bool hwt_timeout_abandon(struct hwt_entry *entry)
 {
     uint64_t state = load(entry);
     while (hwt_state_pending(state)) {
+        HWT_MEET(ABANDON);
         if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
             return true;
     }
@@ -204,23 +211,25 @@ bool hwt_timeout_abandon(struct hwt_entry *entry)
 
 enum move { MOVE_REFUSED, MOVE_OVERLAPS, MOVE_BEGUN };
 
-static enum move begin_move(hwt_timeout timeout)
+/* *state is what was loaded first, and then with MOVING. */
+static enum move begin_move(hwt_timeout timeout, uint64_t *state)
 {
-    uint64_t state = load(timeout.entry);
-    uint64_t first = state;
+    uint64_t first = *state;
     do {
-        if (!same(state, timeout) || !hwt_state_pending(state))
+        if (!same(*state, timeout) || !hwt_state_pending(*state))
             return MOVE_REFUSED;
         /* Another one goes on, or has ended since the first look. */
-        if (state & HWT_MOVING || (state & ~first & HWT_MOVED))
+        if (*state & HWT_MOVING || (*state & ~first & HWT_MOVED))
             return MOVE_OVERLAPS;
-    } while (!exchange(timeout.entry, &state, state | HWT_MOVING));
+        HWT_MEET(MOVE);
+    } while (!exchange(timeout.entry, state, *state | HWT_MOVING));
+    *state |= HWT_MOVING;
     return MOVE_BEGUN;
 }
 
-static void end_move(hwt_timer *timer, struct hwt_entry *entry, uint64_t deadline, bool earlier)
+static void end_move(hwt_timer *timer, struct hwt_entry *entry, uint64_t state, uint64_t deadline,
+                     bool earlier)
 {
-    uint64_t state = load(entry);
     uint64_t next;
     do {
         next = (state & ~(uint64_t)HWT_MOVING) | HWT_MOVED;
@@ -228,15 +237,19 @@ static void end_move(hwt_timer *timer, struct hwt_entry *entry, uint64_t deadlin
             next = hwt_with_phase(next, HWT_PHASE_CANCELLED);
         else if (hwt_phase(state) == HWT_PHASE_ARMED && earlier)
             next = hwt_with_phase(next, HWT_PHASE_QUEUED);
+        HWT_MEET(MOVE_END);
     } while (!exchange(entry, &state, next));
 
+    HWT_MEET(MOVE_TELL);
     if (hwt_phase(state) == HWT_PHASE_ABANDONED) {
         hwt_lane_push_cancelled(hwt_lane_own(timer), entry);
-        hwt_gate_announce_cancelled(timer, 0);
+        if (hwt_gate_asks_cancelled(&timer->gate))
+            hwt_gate_wake(timer);
     } else if (hwt_phase(state) == HWT_PHASE_ARMED && earlier) {
         push_again(timer, entry);
     } else if (hwt_phase(state) == HWT_PHASE_QUEUED && earlier) {
-        hwt_gate_announce(timer, deadline);
+        if (hwt_gate_asks(&timer->gate, deadline))
+            hwt_gate_wake(timer);
     }
 }
 
@@ -247,44 +260,42 @@ static bool rearm(hwt_timer *timer, hwt_timeout timeout, uint64_t deadline)
     uint64_t state = load(entry);
     set_deadline(entry, deadline);
     hwt_timer_reserve_beyond(timer);
-    atomic_fetch_add_explicit(&timer->run_stats.rearmed, 1, memory_order_relaxed);
+    hwt_count(&timer->run_stats.rearmed, 1, timer->run_stats.shared);
     do {
         if (state & HWT_BARRED) {
             hwt_timer_release(timer);
-            atomic_fetch_sub_explicit(&timer->run_stats.rearmed, 1, memory_order_relaxed);
+            hwt_count(&timer->run_stats.rearmed, UINT64_MAX, timer->run_stats.shared);
             return false;
         }
+        HWT_MEET(REARM);
     } while (!exchange(entry, &state, state | HWT_REARMED));
     return true;
 }
 
-static bool runs_unarmed(hwt_timeout timeout)
+static bool move(hwt_timer *timer, hwt_timeout timeout, uint64_t state, uint64_t deadline)
 {
-    uint64_t state = load(timeout.entry);
-    return same(state, timeout) && hwt_phase(state) == HWT_PHASE_RUNNING &&
-           !(state & HWT_REARMED) && hwt_own_task(timeout);
+    enum move move = begin_move(timeout, &state);
+    if (move == MOVE_BEGUN) {
+        HWT_MEET(MOVE_WRITE);
+        bool earlier = deadline < deadline_of(timeout.entry);
+        set_deadline(timeout.entry, deadline);
+        end_move(timer, timeout.entry, state, deadline, earlier);
+    }
+    return move != MOVE_REFUSED;
 }
 
 bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
 {
-    struct hwt_entry *entry = timeout.entry;
-    if (!entry)
+    if (!timeout.entry)
         return false;
-    hwt_timer *timer = hwt_timer_of(entry);
-    if (runs_unarmed(timeout)) {
-        if (!rearm(timer, timeout, deadline))
-            return false;
-    } else {
-        enum move move = begin_move(timeout);
-        if (move == MOVE_REFUSED)
-            return false;
-        if (move == MOVE_BEGUN) {
-            bool earlier = deadline < deadline_of(entry);
-            set_deadline(entry, deadline);
-            end_move(timer, entry, deadline, earlier);
-        }
-    }
-    hwt_count(&hwt_lane_own(timer)->rescheduled);
+    hwt_timer *timer = hwt_timer_of(timeout.entry);
+    uint64_t state = load(timeout.entry);
+    bool in_own_task = same(state, timeout) && hwt_phase(state) == HWT_PHASE_RUNNING &&
+                       !(state & HWT_REARMED) && hwt_own_task(timeout);
+    if (!(in_own_task ? rearm(timer, timeout, deadline) : move(timer, timeout, state, deadline)))
+        return false;
+    struct hwt_lane *lane = hwt_lane_own(timer);
+    hwt_count(&lane->rescheduled, 1, lane->shared);
     return true;
 }
 
@@ -292,6 +303,7 @@ bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay)
 {
     if (!timeout.entry)
         return false;
+    __builtin_prefetch(&timeout.entry->state, 1); /* comes while the clock is read */
     return hwt_timeout_reschedule_at(timeout, hwt_clock_after(hwt_timer_of(timeout.entry), delay));
 }
 
@@ -342,6 +354,7 @@ uint64_t hwt_timeout_remaining(hwt_timeout timeout)
         return 0;
     /* Acquire: the state read next is not older than this deadline. */
     uint64_t deadline = atomic_load_explicit(&timeout.entry->deadline, memory_order_acquire);
+    HWT_MEET(ASK_AGAIN);
     if (hwt_timeout_state(timeout) != HWT_PENDING)
         return 0;
     return hwt_clock_until(hwt_timer_of(timeout.entry), deadline);
@@ -353,6 +366,7 @@ uint64_t hwt_timeout_note(struct hwt_entry *entry)
 {
     uint64_t state = load(entry);
     while (state & HWT_MOVED) {
+        HWT_MEET(NOTE);
         uint64_t noted = state & ~(uint64_t)HWT_MOVED;
         if (exchange(entry, &state, noted))
             return noted;
@@ -362,13 +376,27 @@ uint64_t hwt_timeout_note(struct hwt_entry *entry)
 
 bool hwt_timeout_arm(struct hwt_entry *entry, uint64_t state)
 {
+    HWT_MEET(ARM);
     return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_ARMED));
+}
+
+bool hwt_timeout_arm_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t state)
+{
+    uint64_t kept = state & ~(uint64_t)(HWT_REARMED | HWT_WAITED);
+    uint64_t seen = state;
+    HWT_MEET(ARM_AGAIN);
+    if (!exchange(entry, &seen, hwt_with_phase(kept, HWT_PHASE_ARMED)))
+        return false;
+    if (state & HWT_WAITED)
+        hwt_task_returned(timer);
+    return true;
 }
 
 bool hwt_timeout_disarm(struct hwt_entry *entry)
 {
     uint64_t state = load(entry);
     while (hwt_phase(state) == HWT_PHASE_ARMED) {
+        HWT_MEET(DISARM);
         if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_QUEUED)))
             return true;
     }
@@ -385,6 +413,7 @@ enum hwt_begun hwt_timeout_begin(struct hwt_entry *entry, uint64_t horizon, unsi
             return HWT_HELD;
         if (deadline_of(entry) >= horizon)
             return HWT_NOT_DUE;
+        HWT_MEET(BEGIN);
         if (exchange(entry, &state, hwt_with_phase(state, phase)))
             return HWT_BEGUN;
     }
@@ -400,6 +429,7 @@ enum hwt_begun hwt_timeout_begin_submitted(struct hwt_entry *entry, uint64_t now
             return HWT_HELD;
         if (deadline_of(entry) > now)
             return HWT_NOT_DUE;
+        HWT_MEET(BEGIN_SUBMITTED);
         if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_RUNNING)))
             return HWT_BEGUN;
     }
@@ -411,6 +441,7 @@ bool hwt_timeout_requeue(hwt_timer *timer, struct hwt_entry *entry)
     do {
         if (hwt_phase(state) != HWT_PHASE_SUBMITTED)
             return false;
+        HWT_MEET(REQUEUE);
     } while (!exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_QUEUED)));
     push_again(timer, entry);
     return true;
@@ -427,8 +458,10 @@ static uint64_t finished_state(uint64_t state)
 enum hwt_finished hwt_timeout_finish(hwt_timer *timer, struct hwt_entry *entry)
 {
     uint64_t state = load(entry);
+    HWT_MEET(FINISH);
     while (!exchange(entry, &state, finished_state(state)))
         ;
+    HWT_MEET(RETURNED);
     if (state & HWT_WAITED)
         hwt_task_returned(timer);
     if (!(state & HWT_REARMED))

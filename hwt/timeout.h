@@ -9,11 +9,12 @@
 #include "hwt/hwt.h"
 #include "hwt/mpsc.h"
 
+/* Pairs of words that are used together do not straddle cache lines: the entry is aligned to 16. */
 struct hwt_entry {
     hwt_mpsc_node link;        /* in the pending or the cancelled queue, never in both */
+    uintptr_t task;            /* a const hwt_task *, and whether it has `cancelled`; see below */
     _Atomic uint64_t state;    /* generation << 8 | flags | phase */
     _Atomic uint64_t deadline; /* an instant of the timer's clock */
-    uintptr_t task;            /* a const hwt_task *, and whether it has `cancelled`; see below */
     void *arg;
     _Atomic uint32_t slot;  /* its bucket, or one of HWT_SLOT_... */
     _Atomic uint32_t index; /* its place in the bucket; in the pool: the next free entry */
@@ -106,6 +107,10 @@ uint64_t hwt_timeout_note(struct hwt_entry *entry);
 /* Worker: from `state`, which is QUEUED, to ARMED. False: it has changed, look again. */
 bool hwt_timeout_arm(struct hwt_entry *entry, uint64_t state);
 
+/* Worker, who ran it: from `state`, which is RUNNING and REARMED, to ARMED without the way through
+ * the queue. False: it has changed, look again. */
+bool hwt_timeout_arm_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t state);
+
 /* Worker: ARMED back to QUEUED, for it could not be filed. False: it was cancelled, or is
  * QUEUED already, and comes back through a queue. */
 bool hwt_timeout_disarm(struct hwt_entry *entry);
@@ -141,7 +146,14 @@ enum hwt_finished hwt_timeout_finish(hwt_timer *timer, struct hwt_entry *entry);
 bool hwt_timeout_discardable(hwt_timer *timer, struct hwt_entry *entry);
 
 /* Who drained it: whether it was cancelled while QUEUED and nothing is left to do for it. */
-bool hwt_timeout_salvageable(const struct hwt_entry *entry);
+static inline bool hwt_timeout_salvageable(const struct hwt_entry *entry)
+{
+    /* Acquire: what the canceller and the mover did is over. */
+    uint64_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
+    return hwt_phase(state) == HWT_PHASE_CANCELLED && !(state & HWT_MOVING) &&
+           !hwt_entry_tells(entry) &&
+           atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_FRESH;
+}
 
 /*
  * Adder: takes back a timeout that was pushed while the timer was being stopped. Stop set

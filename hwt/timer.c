@@ -77,19 +77,21 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
         strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
     timer->pid = getpid();
     timer->gate.fd = -1;
+    timer->run_stats.shared = options->executor != NULL;
     atomic_init(&timer->started, options->flags & HWT_NO_WORKER);
 }
 
 static int create_lanes(hwt_timer *timer)
 {
-    uint32_t count = hwt_lane_count();
-    timer->lanes = aligned_alloc(HWT_CACHE_LINE, (count + 1) * sizeof(*timer->lanes));
+    timer->lanes_owned = hwt_lanes_owned();
+    timer->lane_count = timer->lanes_owned + HWT_LANES_SHARED;
+    size_t size = (timer->lane_count + 1) * sizeof(*timer->lanes);
+    timer->lanes = aligned_alloc(HWT_CACHE_LINE, size);
     if (!timer->lanes)
         return -ENOMEM;
-    memset(timer->lanes, 0, (count + 1) * sizeof(*timer->lanes));
-    timer->lane_mask = count - 1;
-    for (uint32_t i = 0; i <= count; i++)
-        hwt_lane_init(&timer->lanes[i]);
+    memset(timer->lanes, 0, size);
+    for (uint32_t i = 0; i <= timer->lane_count; i++)
+        hwt_lane_init(&timer->lanes[i], i >= timer->lanes_owned);
     return 0;
 }
 
@@ -182,6 +184,7 @@ int hwt_timer_start(hwt_timer *timer)
         return 0;
 
     int r = 0;
+    HWT_MEET(START);
     pthread_mutex_lock(&timer->control);
     if (atomic_load_explicit(&timer->stopping, memory_order_relaxed))
         r = -ESHUTDOWN;
@@ -202,13 +205,17 @@ static int64_t stop(hwt_timer *timer,
 {
     bool has_worker = !(timer->flags & HWT_NO_WORKER) &&
                       atomic_load_explicit(&timer->started, memory_order_relaxed);
+    HWT_MEET(STOP);
     /* Seq_cst: adders push, then read it; here, it is set before the queues are emptied. */
     atomic_store_explicit(&timer->stopping, true, memory_order_seq_cst);
+    HWT_MEET(STOP_WAKE);
     hwt_gate_wake(timer);
+    HWT_MEET(STOP_JOIN);
     if (has_worker)
         pthread_join(timer->thread, NULL);
     pthread_mutex_lock(&timer->driving);
     hwt_task_wait_all(timer);
+    HWT_MEET(STOP_COLLECT);
     uint64_t left = hwt_worker_abandon(timer, unprocessed, data);
     if (timer->gate.fd >= 0)
         hwt_gate_quiet(timer); /* a loop that still watches it has nothing to dispatch */
@@ -258,13 +265,12 @@ void hwt_timer_destroy(hwt_timer *timer)
 
 bool hwt_timer_reserve(hwt_timer *timer)
 {
-    if (timer->max_pending == 0)
-        return true;
     /* Relaxed, here and below: a number, it publishes nothing. */
     uint64_t reserved = atomic_load_explicit(&timer->reserved, memory_order_relaxed);
     do {
         if (reserved >= timer->max_pending)
             return false;
+        HWT_MEET(RESERVE);
     } while (!atomic_compare_exchange_weak_explicit(&timer->reserved, &reserved, reserved + 1,
                                                     memory_order_relaxed, memory_order_relaxed));
     return true;
@@ -274,12 +280,6 @@ void hwt_timer_reserve_beyond(hwt_timer *timer)
 {
     if (timer->max_pending > 0)
         atomic_fetch_add_explicit(&timer->reserved, 1, memory_order_relaxed);
-}
-
-void hwt_timer_release(hwt_timer *timer)
-{
-    if (timer->max_pending > 0)
-        atomic_fetch_sub_explicit(&timer->reserved, 1, memory_order_relaxed);
 }
 
 /* ---- new timeouts ---- */
@@ -296,17 +296,18 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, struct hwt_en
     /* Release: who finds another generation in it knows that the runs before it are over. The
      * push publishes it to the worker, and the caller his handle. */
     atomic_store_explicit(&entry->state, state, memory_order_release);
-    uint64_t n = atomic_fetch_add_explicit(&lane->added, 1, memory_order_relaxed);
+    hwt_count(&lane->added, 1, lane->shared);
     hwt_lane_push_pending(lane, entry);
 
+    HWT_MEET(ADD_CHECK);
     /* Seq_cst: after the push. */
     if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst) &&
         hwt_timeout_withdraw(entry, state)) {
-        atomic_fetch_sub_explicit(&lane->added, 1, memory_order_relaxed);
+        hwt_count(&lane->added, UINT64_MAX, lane->shared);
         return -ESHUTDOWN;
     }
-    hwt_gate_announce(timer, deadline);
-    if (n % HWT_BACKLOG == HWT_BACKLOG - 1)
+    HWT_MEET(ADD_ANNOUNCE);
+    if (hwt_gate_asks(&timer->gate, deadline))
         hwt_gate_wake(timer);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, generation };
@@ -324,7 +325,7 @@ static int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64
             goto rejected;
     }
     r = -ENOBUFS;
-    if (!hwt_timer_reserve(timer))
+    if (timer->max_pending > 0 && !hwt_timer_reserve(timer))
         goto rejected;
     struct hwt_entry *entry = hwt_pool_take(timer, lane);
     r = -ENOMEM;
@@ -339,7 +340,7 @@ release:
     hwt_timer_release(timer);
 rejected:
     if (r != -ESHUTDOWN)
-        hwt_count(&lane->rejected);
+        hwt_count(&lane->rejected, 1, lane->shared);
     return r;
 }
 

@@ -11,7 +11,7 @@
 
 #include "hwt/clock.h"
 #include "hwt/lane.h"
-#include "hwt/stats.h"
+
 #include "hwt/wheel.h"
 #include "hwt/worker.h"
 
@@ -37,8 +37,9 @@ struct hwt_timer {
     int worker_cpu;
     char worker_name[16];
     pid_t pid;
-    uint32_t lane_mask;
-    struct hwt_lane *lanes; /* lane_mask + 1, and one more that is the worker's own */
+    uint32_t lanes_owned; /* the first so many have an owner, the rest are shared */
+    uint32_t lane_count;
+    struct hwt_lane *lanes; /* lane_count, and one more for what the worker puts off */
 
     /* Written at start and stop, under `control`; read by every adder. */
     _Atomic bool started;
@@ -69,9 +70,26 @@ struct hwt_timer {
     uint64_t submitted;
 };
 
+/* The calling thread's lane. Wait-free. */
+static inline struct hwt_lane *hwt_lane_own(hwt_timer *timer)
+{
+    uint32_t number = hwt_thread_number;
+    if (number == 0)
+        number = hwt_lane_number_thread();
+    if (number > timer->lanes_owned)
+        number = timer->lanes_owned + 1 + number % HWT_LANES_SHARED;
+    return &timer->lanes[number - 1];
+}
+
 /* One place under max_pending: false: none left. Lock-free. */
 bool hwt_timer_reserve(hwt_timer *timer);
 void hwt_timer_reserve_beyond(hwt_timer *timer); /* a re-arm, which is never refused */
-void hwt_timer_release(hwt_timer *timer);
+
+static inline void hwt_timer_release(hwt_timer *timer)
+{
+    /* Relaxed: a number, it publishes nothing. */
+    if (timer->max_pending > 0)
+        atomic_fetch_sub_explicit(&timer->reserved, 1, memory_order_relaxed);
+}
 
 #endif

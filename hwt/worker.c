@@ -18,12 +18,12 @@
 
 #define DRAIN_MAX 100000
 #define BATCH 64
+#define AHEAD 4
 
 int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel)
 {
     struct hwt_worker *worker = &timer->worker;
-    worker->recycler.chains =
-        calloc((size_t)timer->lane_mask + 1, sizeof(*worker->recycler.chains));
+    worker->recycler.chains = calloc(timer->lane_count, sizeof(*worker->recycler.chains));
     if (!worker->recycler.chains)
         return -ENOMEM;
     int r =
@@ -112,9 +112,28 @@ static void file_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t earli
         return;
     worker->unfiled = true;
     if (hwt_timeout_disarm(entry))
-        hwt_lane_push_pending(&timer->lanes[timer->lane_mask + 1], entry);
+        hwt_lane_push_pending(&timer->lanes[timer->lane_count], entry);
     else
         hwt_worker_enter_transit(timer, entry);
+}
+
+bool hwt_worker_file_rearmed(hwt_timer *timer, struct hwt_entry *entry)
+{
+    struct hwt_worker *worker = &timer->worker;
+    if (!hwt_lane_is_empty(hwt_lane_own(timer)))
+        return false;
+    for (;;) {
+        HWT_MEET(FILE_REARMED);
+        uint64_t state = hwt_timeout_note(entry);
+        if (!(state & HWT_REARMED) || (state & HWT_BARRED))
+            return false;
+        uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
+        if (deadline < worker->horizon || hwt_wheel_file(&worker->wheel, entry, deadline, 0) < 0)
+            return false;
+        if (hwt_timeout_arm_again(timer, entry, state))
+            return true;
+        hwt_wheel_drop(&worker->wheel, entry);
+    }
 }
 
 /* A timeout that was taken from its bucket; due if its deadline is before `horizon`. */
@@ -122,6 +141,7 @@ static void expire_one(hwt_timer *timer, struct hwt_entry *entry, uint64_t horiz
 {
     struct hwt_worker *worker = &timer->worker;
     unsigned phase = timer->executor ? HWT_PHASE_SUBMITTED : HWT_PHASE_RUNNING;
+    HWT_MEET(EXPIRE);
     switch (hwt_timeout_begin(entry, horizon, phase)) {
     case HWT_BEGUN:
         worker->runs++;
@@ -138,6 +158,7 @@ static void expire_one(hwt_timer *timer, struct hwt_entry *entry, uint64_t horiz
         break;
     case HWT_ELSEWHERE:
     case HWT_DEAD:
+        HWT_MEET(TRANSIT);
         hwt_worker_enter_transit(timer, entry);
         break;
     }
@@ -154,7 +175,7 @@ static void keep_unfiled(hwt_timer *timer, struct hwt_entry *entry, uint64_t sta
         return;
     }
     timer->worker.unfiled = true;
-    hwt_lane_push_pending(&timer->lanes[timer->lane_mask + 1], entry);
+    hwt_lane_push_pending(&timer->lanes[timer->lane_count], entry);
 }
 
 /* Where timeouts are cancelled while they are pending, their entries stay with the lane that
@@ -162,7 +183,7 @@ static void keep_unfiled(hwt_timer *timer, struct hwt_entry *entry, uint64_t sta
 static void recycle_to(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
 {
     struct hwt_recycler *recycler = &timer->worker.recycler;
-    if (lane <= &timer->lanes[timer->lane_mask])
+    if (lane < &timer->lanes[timer->lane_count])
         hwt_recycled_add(&recycler->chains[lane - timer->lanes], entry);
     else
         hwt_recycler_add(timer, recycler, entry);
@@ -175,6 +196,7 @@ static void recycle_to(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry
 static void file_drained(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
 {
     struct hwt_wheel *wheel = &timer->worker.wheel;
+    HWT_MEET(DRAIN);
     if (hwt_timeout_salvageable(entry)) {
         recycle_to(timer, lane, entry);
         return;
@@ -190,6 +212,7 @@ static void file_drained(hwt_timer *timer, struct hwt_lane *lane, struct hwt_ent
             hwt_recycler_add(timer, &timer->worker.recycler, entry);
             return;
         }
+        HWT_MEET(FILE);
         uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
         if (hwt_wheel_file(wheel, entry, deadline, timer->worker.earliest) < 0) {
             keep_unfiled(timer, entry, state, deadline);
@@ -218,7 +241,7 @@ static size_t drain_lane(hwt_timer *timer, struct hwt_lane *lane, size_t budget)
 
 static void splice_pending(hwt_timer *timer)
 {
-    for (uint32_t i = 0; i <= timer->lane_mask + 1; i++)
+    for (uint32_t i = 0; i <= timer->lane_count; i++)
         timer->worker.unfiled |= !hwt_lane_splice_pending(&timer->lanes[i]);
 }
 
@@ -226,7 +249,7 @@ static void splice_pending(hwt_timer *timer)
 static bool drain(hwt_timer *timer)
 {
     size_t budget = DRAIN_MAX;
-    for (uint32_t i = 0; i <= timer->lane_mask + 1 && budget > 0; i++)
+    for (uint32_t i = 0; i <= timer->lane_count && budget > 0; i++)
         budget -= drain_lane(timer, &timer->lanes[i], budget);
     hwt_recycler_flush(timer, &timer->worker.recycler);
     return budget == 0;
@@ -236,12 +259,13 @@ static bool drain(hwt_timer *timer)
 
 static void reap(hwt_timer *timer)
 {
-    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
+    for (uint32_t i = 0; i < timer->lane_count; i++) {
         struct hwt_lane *lane = &timer->lanes[i];
         struct hwt_entry *entry;
         bool stalled;
         timer->worker.unfiled |= !hwt_lane_splice_cancelled(lane);
         while ((entry = hwt_lane_pop_reaped(lane, &stalled)) != NULL) {
+            HWT_MEET(REAP);
             leave_place(timer, entry);
             discard(timer, entry);
         }
@@ -262,14 +286,12 @@ void hwt_worker_tidy(hwt_timer *timer)
     } while (backlog);
 }
 
-/* What all lanes were given to do, ever. */
-static uint64_t pushes(const hwt_timer *timer)
+/* What all lanes gave the worker to do, ever. */
+static uint64_t given(const hwt_timer *timer)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i <= timer->lane_mask; i++) {
-        sum += atomic_load_explicit(&timer->lanes[i].added, memory_order_relaxed);
-        sum += atomic_load_explicit(&timer->lanes[i].cancelled, memory_order_relaxed);
-    }
+    for (uint32_t i = 0; i < timer->lane_count; i++)
+        sum += atomic_load_explicit(&timer->lanes[i].given, memory_order_relaxed);
     return sum;
 }
 
@@ -281,10 +303,10 @@ static uint64_t pushes(const hwt_timer *timer)
 static void keep_up(hwt_timer *timer)
 {
     struct hwt_worker *worker = &timer->worker;
-    uint64_t now = pushes(timer);
-    if (now - worker->pushes < HWT_BACKLOG)
+    uint64_t now = given(timer);
+    if (now - worker->given < HWT_BACKLOG)
         return;
-    worker->pushes = now;
+    worker->given = now;
     worker->earliest = worker->limit;
     hwt_worker_tidy(timer);
 }
@@ -300,6 +322,9 @@ static void expire(hwt_timer *timer)
          * that is over too, takes its turn there. */
         uint64_t horizon = end_of(&worker->wheel, worker->wheel.tick);
         for (size_t i = 0; i < n; i++) {
+            /* The entries come since they were taken; what their tasks will look at, from here. */
+            if (i + AHEAD < n)
+                __builtin_prefetch(batch[i + AHEAD]->arg);
             if (stopping(timer))
                 file_again(timer, batch[i], 0);
             else
@@ -321,7 +346,7 @@ uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
     worker->runs = 0;
     worker->unfiled = false;
 
-    worker->pushes = pushes(timer);
+    worker->given = given(timer);
     hwt_worker_tidy(timer);
     expire(timer);
     reap(timer);
@@ -345,7 +370,7 @@ uint64_t hwt_worker_next_tick(hwt_timer *timer)
 static bool cancels_go_on(hwt_timer *timer)
 {
     uint64_t cancelled = 0;
-    for (uint32_t i = 0; i <= timer->lane_mask; i++)
+    for (uint32_t i = 0; i < timer->lane_count; i++)
         cancelled += atomic_load_explicit(&timer->lanes[i].cancelled, memory_order_relaxed);
     bool more = cancelled != timer->worker.cancelled;
     timer->worker.cancelled = cancelled;
@@ -361,9 +386,11 @@ bool hwt_worker_park(hwt_timer *timer)
     bool briefly = cancels_go_on(timer);
     uint64_t next = hwt_wheel_next(wheel);
     uint64_t promised = briefly ? wheel->tick : next;
+    HWT_MEET(PARK_A);
     hwt_gate_close(timer,
                    promised <= wheel->tick ? HWT_GATE_SHORT : hwt_wheel_instant(wheel, promised));
 
+    HWT_MEET(PARK_B);
     /* Step B of clock.h. From here on, producers look at the gate. */
     hwt_worker_tidy(timer);
     next = hwt_wheel_next(wheel);
@@ -375,6 +402,7 @@ bool hwt_worker_park(hwt_timer *timer)
         next = promised;
     if (next <= wheel->tick)
         hwt_gate_shorten(timer);
+    HWT_MEET(PARK_CHECK);
     /* Seq_cst: stop sets the flag, then looks at the gate. */
     if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst))
         return false;
@@ -384,13 +412,16 @@ bool hwt_worker_park(hwt_timer *timer)
 void *hwt_worker_main(void *arg)
 {
     hwt_timer *timer = arg;
+    HWT_MEET(WORKER);
     pthread_setname_np(pthread_self(), timer->worker_name);
     while (!stopping(timer)) {
         hwt_worker_pass(timer, hwt_timer_now(timer));
         if (hwt_worker_park(timer)) {
+            HWT_MEET(SLEEP);
             hwt_gate_sleep(timer);
             atomic_fetch_add_explicit(&timer->run_stats.wakeups, 1, memory_order_relaxed);
         }
+        HWT_MEET(AWAKE);
         hwt_gate_awake(timer);
     }
     return NULL;
@@ -413,7 +444,7 @@ static void end_one(hwt_timer *timer, struct hwt_entry *entry, struct visitor *v
     leave_place(timer, entry);
     atomic_store_explicit(&entry->slot, HWT_SLOT_ENDED, memory_order_relaxed);
     if (hwt_timeout_abandon(entry)) {
-        hwt_count(&timer->run_stats.unprocessed);
+        hwt_count(&timer->run_stats.unprocessed, 1, false);
         hwt_timer_release(timer);
         hwt_task_leave(timer, entry, visitor->unprocessed, visitor->data);
         visitor->left++;
@@ -448,13 +479,15 @@ uint64_t hwt_worker_abandon(hwt_timer *timer,
     /* The queues first: what is in transit comes through them, and is nowhere else. */
     do {
         whole = true;
-        for (uint32_t i = 0; i <= timer->lane_mask + 1; i++)
+        for (uint32_t i = 0; i <= timer->lane_count; i++)
             whole &= end_lane(timer, &timer->lanes[i], &visitor);
         whole &= atomic_load_explicit(&worker->transit, memory_order_relaxed) == 0;
+        HWT_MEET(STOP_AGAIN);
         if (!whole)
             sched_yield();
     } while (!whole);
 
+    HWT_MEET(STOP_TAKE);
     struct hwt_entry *batch[BATCH];
     size_t n;
     while ((n = hwt_wheel_take_any(&worker->wheel, batch, BATCH)) > 0) {

@@ -12,7 +12,7 @@ struct hwt_worker {
     uint64_t horizon;         /* the instant at which tick `limit` begins */
     uint64_t earliest;        /* what is drained goes into this tick or a later one */
     uint64_t runs;            /* tasks started or handed over */
-    uint64_t pushes;          /* on all lanes, when the queues were last emptied */
+    uint64_t given;           /* by all lanes, when the queues were last emptied */
     uint64_t cancelled;       /* by all lanes, when it last parked */
     bool unfiled;             /* a timeout could not be filed or a lane was stalled */
     _Atomic uint64_t now;     /* of the last pass; read by tasks */
@@ -28,6 +28,14 @@ uint64_t hwt_worker_tick_begin(const hwt_timer *timer, uint64_t now);
 /* An entry that is in no bucket and on no queue, because a thread is about to push it. */
 void hwt_worker_enter_transit(hwt_timer *timer, struct hwt_entry *entry);
 void hwt_worker_leave_transit(hwt_timer *timer, struct hwt_entry *entry);
+
+/*
+ * Files what ran on this thread, the worker, and has re-armed itself: at once, without the way
+ * through the queue. False: there is something queued that this thread added before, or it is due
+ * already, which is for the next pass, or it has not re-armed itself, or was cancelled, or there is
+ * no memory; it is to be finished as ever.
+ */
+bool hwt_worker_file_rearmed(hwt_timer *timer, struct hwt_entry *entry);
 
 int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel);
 void hwt_worker_destroy(hwt_timer *timer);

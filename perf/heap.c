@@ -24,21 +24,16 @@
  * Wheel length and rounds mean nothing here. hwt_wheel_next() is exact.
  */
 
-#include "hwt/wheel.h"
+#include "perf/store_common.h"
 
-#include <errno.h>
-#include <stdlib.h>
-
-#include "perf/mapping.h"
-
-#ifndef HEAP_SEQUENCES
-#define HEAP_SEQUENCES UINT32_MAX /* smaller only to test what comes after */
+#ifndef HEAP_FIRST_SEQUENCE
+#define HEAP_FIRST_SEQUENCE 0 /* greater only to test what comes after the last */
 #endif
 
 struct item {
     uint64_t tick; /* HWT_NEVER: for ever */
     uint32_t sequence;
-    uint32_t number; /* of the entry, see number_of() */
+    uint32_t number; /* of the entry, see store_number() */
 };
 
 struct hwt_store {
@@ -49,20 +44,6 @@ struct hwt_store {
     size_t places_bytes;
     uint32_t sequence; /* the next */
 };
-
-/* Entries numbered without a gap: ids have some. */
-static uint32_t number_of(const struct hwt_entry *entry)
-{
-    const struct hwt_slab *slab = hwt_slab_of(entry);
-    return slab->number * (uint32_t)HWT_SLAB_ENTRIES + (uint32_t)(entry - slab->entries);
-}
-
-static struct hwt_entry *entry_of(const struct hwt_wheel *wheel, uint32_t number)
-{
-    uint32_t slab = number / (uint32_t)HWT_SLAB_ENTRIES;
-    uint32_t place = number % (uint32_t)HWT_SLAB_ENTRIES;
-    return hwt_pool_entry(wheel->pool, slab << HWT_SLAB_BITS | place);
-}
 
 static bool before(const struct item *a, const struct item *b)
 {
@@ -102,28 +83,22 @@ static void sink(struct hwt_store *store, size_t at, struct item item)
 static int resize_items(struct hwt_wheel *wheel, size_t count)
 {
     struct hwt_store *store = wheel->store;
-    size_t bytes = mapping_round(count * sizeof(*store->items));
-    if (bytes == store->items_bytes)
-        return 0;
-    void *items = mapping_resize(store->items, store->items_bytes, bytes);
+    size_t bytes = count * sizeof(*store->items);
+    void *items = store_resize(wheel, store->items, &store->items_bytes, bytes);
     if (!items)
         return -ENOMEM;
-    wheel->bytes += bytes - store->items_bytes;
     store->items = items;
-    store->items_bytes = bytes;
     return 0;
 }
 
 static int resize_places(struct hwt_wheel *wheel, size_t count)
 {
     struct hwt_store *store = wheel->store;
-    size_t bytes = mapping_round(count * sizeof(*store->places));
-    void *places = mapping_resize(store->places, store->places_bytes, bytes);
+    size_t bytes = count * sizeof(*store->places);
+    void *places = store_resize(wheel, store->places, &store->places_bytes, bytes);
     if (!places)
         return -ENOMEM;
-    wheel->bytes += bytes - store->places_bytes;
     store->places = places;
-    store->places_bytes = bytes;
     return 0;
 }
 
@@ -172,17 +147,10 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_pool *pool, uint64_
                    uint64_t tick_duration, uint32_t ticks_per_wheel)
 {
     (void)ticks_per_wheel;
-    struct hwt_store *store = calloc(1, sizeof(*store));
+    struct hwt_store *store = store_begin(wheel, pool, start, tick_duration, sizeof(*store));
     if (!store)
         return -ENOMEM;
-    *wheel = (struct hwt_wheel){
-        .pool = pool,
-        .start = start,
-        .tick_duration = tick_duration,
-        .last_tick = (UINT64_MAX - start) / tick_duration,
-        .bytes = sizeof(*store),
-        .store = store,
-    };
+    store->sequence = HEAP_FIRST_SEQUENCE;
     if (resize_items(wheel, 1) < 0 || resize_places(wheel, 1) < 0) {
         hwt_wheel_destroy(wheel);
         return -ENOMEM;
@@ -204,22 +172,15 @@ int hwt_wheel_file(struct hwt_wheel *wheel, struct hwt_entry *entry, uint64_t de
                    uint64_t earliest)
 {
     struct hwt_store *store = wheel->store;
-    uint64_t tick = hwt_wheel_ticks(wheel, deadline);
-    if (tick < earliest)
-        tick = earliest;
-    if (tick < wheel->tick)
-        tick = wheel->tick;
-    if (tick >= wheel->last_tick)
-        tick = HWT_NEVER;
-
-    uint32_t number = number_of(entry);
+    uint64_t tick = store_tick(wheel, deadline, earliest);
+    uint32_t number = store_number(entry);
     int r = make_room(wheel, number);
     if (r < 0)
         return r;
-    if (store->sequence >= HEAP_SEQUENCES)
+    if (store->sequence == UINT32_MAX)
         number_anew(store);
     rise(store, ++store->used, (struct item){ tick, store->sequence++, number });
-    atomic_store_explicit(&entry->slot, 0, memory_order_relaxed);
+    store_filed(entry);
     return 0;
 }
 
@@ -236,8 +197,8 @@ static void remove_at(struct hwt_store *store, size_t at)
 
 void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
 {
-    remove_at(wheel->store, wheel->store->places[number_of(entry)]);
-    atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
+    remove_at(wheel->store, wheel->store->places[store_number(entry)]);
+    store_removed(&entry, 1);
     give_room_back(wheel);
 }
 
@@ -246,14 +207,7 @@ uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
     return wheel->store->used ? wheel->store->items[1].tick : HWT_NEVER;
 }
 
-static void taken(struct hwt_entry **batch, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        atomic_store_explicit(&batch[i]->slot, HWT_SLOT_NONE, memory_order_relaxed);
-}
-
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch,
-                      size_t max)
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch, size_t max)
 {
     struct hwt_store *store = wheel->store;
     uint64_t tick = hwt_wheel_next(wheel);
@@ -265,12 +219,12 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry 
     wheel->tick = tick;
     size_t n = 0;
     while (n < max && store->used && store->items[1].tick == tick) {
-        batch[n] = entry_of(wheel, store->items[1].number);
+        batch[n] = store_entry(wheel, store->items[1].number);
         __builtin_prefetch(batch[n], 1);
         n++;
         remove_at(store, 1);
     }
-    taken(batch, n);
+    store_removed(batch, n);
     give_room_back(wheel);
     return n;
 }
@@ -280,8 +234,8 @@ size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, siz
     struct hwt_store *store = wheel->store;
     size_t n = 0;
     while (n < max && store->used)
-        batch[n++] = entry_of(wheel, store->items[store->used--].number);
-    taken(batch, n);
+        batch[n++] = store_entry(wheel, store->items[store->used--].number);
+    store_removed(batch, n);
     give_room_back(wheel);
     return n;
 }
@@ -293,14 +247,14 @@ bool hwt_wheel_check(const struct hwt_wheel *wheel)
         return false;
     for (size_t at = 1; at <= store->used; at++) {
         const struct item *item = &store->items[at];
-        const struct hwt_entry *entry = entry_of(wheel, item->number);
+        const struct hwt_entry *entry = store_entry(wheel, item->number);
         if (at > 1 && !before(&store->items[at / 2], item))
             return false;
         if (item->tick < wheel->tick || item->sequence >= store->sequence)
             return false;
-        if (number_of(entry) != item->number || store->places[item->number] != at)
+        if (store_number(entry) != item->number || store->places[item->number] != at)
             return false;
-        if (atomic_load_explicit(&entry->slot, memory_order_relaxed) != 0)
+        if (!store_is_filed(entry))
             return false;
     }
     return true;

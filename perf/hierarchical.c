@@ -33,12 +33,7 @@
  * fixed.
  */
 
-#include "hwt/wheel.h"
-
-#include <errno.h>
-#include <stdlib.h>
-
-#include "perf/mapping.h"
+#include "perf/store_common.h"
 
 #define SLOTS 20
 #define LEVELS 15 /* 20^15 ticks are more than there can be */
@@ -74,31 +69,24 @@ struct hwt_store {
 
 /* ---- nodes ---- */
 
-/* Entries numbered without a gap: ids have some. */
 static uint32_t number_of(const struct hwt_entry *entry)
 {
-    const struct hwt_slab *slab = hwt_slab_of(entry);
-    return NODES_FIRST + slab->number * (uint32_t)HWT_SLAB_ENTRIES +
-           (uint32_t)(entry - slab->entries);
+    return NODES_FIRST + store_number(entry);
 }
 
 static struct hwt_entry *entry_of(const struct hwt_wheel *wheel, uint32_t number)
 {
-    uint32_t slab = (number - NODES_FIRST) / (uint32_t)HWT_SLAB_ENTRIES;
-    uint32_t place = (number - NODES_FIRST) % (uint32_t)HWT_SLAB_ENTRIES;
-    return hwt_pool_entry(wheel->pool, slab << HWT_SLAB_BITS | place);
+    return store_entry(wheel, number - NODES_FIRST);
 }
 
 static int make_nodes(struct hwt_wheel *wheel, size_t count)
 {
     struct hwt_store *store = wheel->store;
-    size_t bytes = mapping_round(count * sizeof(*store->nodes));
-    void *nodes = mapping_resize(store->nodes, store->nodes_bytes, bytes);
+    size_t bytes = count * sizeof(*store->nodes);
+    void *nodes = store_resize(wheel, store->nodes, &store->nodes_bytes, bytes);
     if (!nodes)
         return -ENOMEM;
-    wheel->bytes += bytes - store->nodes_bytes;
     store->nodes = nodes;
-    store->nodes_bytes = bytes;
     return 0;
 }
 
@@ -251,17 +239,9 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_pool *pool, uint64_
                    uint64_t tick_duration, uint32_t ticks_per_wheel)
 {
     (void)ticks_per_wheel;
-    struct hwt_store *store = calloc(1, sizeof(*store));
+    struct hwt_store *store = store_begin(wheel, pool, start, tick_duration, sizeof(*store));
     if (!store)
         return -ENOMEM;
-    *wheel = (struct hwt_wheel){
-        .pool = pool,
-        .start = start,
-        .tick_duration = tick_duration,
-        .last_tick = (UINT64_MAX - start) / tick_duration,
-        .bytes = sizeof(*store),
-        .store = store,
-    };
     if (make_nodes(wheel, NODES_FIRST) < 0) {
         free(store);
         return -ENOMEM;
@@ -281,22 +261,17 @@ int hwt_wheel_file(struct hwt_wheel *wheel, struct hwt_entry *entry, uint64_t de
                    uint64_t earliest)
 {
     struct hwt_store *store = wheel->store;
-    uint64_t tick = hwt_wheel_ticks(wheel, deadline);
-    if (tick < earliest)
-        tick = earliest;
-    if (tick < wheel->tick)
-        tick = wheel->tick;
-
+    uint64_t tick = store_tick(wheel, deadline, earliest);
     uint32_t number = number_of(entry);
     if (number >= store->nodes_bytes / sizeof(*store->nodes)) {
         int r = make_nodes(wheel, (size_t)number + number / 2 + 1);
         if (r < 0)
             return r;
     }
-    uint32_t list = tick >= wheel->last_tick ? NEVER : bucket_of(wheel, tick);
+    uint32_t list = tick == HWT_NEVER ? NEVER : bucket_of(wheel, tick);
     store->nodes[number].tick = tick;
     link_between(store->nodes, store->nodes[list].prev, number, list);
-    atomic_store_explicit(&entry->slot, 0, memory_order_relaxed);
+    store_filed(entry);
     return 0;
 }
 
@@ -306,7 +281,7 @@ void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
     const struct node *node = &nodes[number_of(entry)];
     nodes[node->prev].next = node->next;
     nodes[node->next].prev = node->prev;
-    atomic_store_explicit(&entry->slot, HWT_SLOT_NONE, memory_order_relaxed);
+    store_removed(&entry, 1);
 }
 
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
@@ -329,13 +304,11 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t list, struct hwt_entry
     }
     nodes[list].next = number;
     nodes[number].prev = list;
-    for (size_t i = 0; i < n; i++)
-        atomic_store_explicit(&batch[i]->slot, HWT_SLOT_NONE, memory_order_relaxed);
+    store_removed(batch, n);
     return n;
 }
 
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch,
-                      size_t max)
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch, size_t max)
 {
     for (;;) {
         uint32_t bucket = next_bucket(wheel->store);
@@ -370,9 +343,7 @@ static bool check_list(const struct hwt_wheel *wheel, uint32_t list, uint64_t fr
         if (nodes[number].tick < from || nodes[number].tick - from >= ticks)
             return false;
         const struct hwt_entry *entry = entry_of(wheel, number);
-        if (number_of(entry) != number)
-            return false;
-        if (atomic_load_explicit(&entry->slot, memory_order_relaxed) != 0)
+        if (number_of(entry) != number || !store_is_filed(entry))
             return false;
         prev = number;
     }
@@ -417,5 +388,5 @@ bool hwt_wheel_check(const struct hwt_wheel *wheel)
         if (at > 1 && sooner(its, &store->heap[at / 2]))
             return false;
     }
-    return waiting == store->waiting && check_list(wheel, NEVER, wheel->last_tick, UINT64_MAX);
+    return waiting == store->waiting && check_list(wheel, NEVER, HWT_NEVER, 1);
 }

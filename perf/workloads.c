@@ -78,6 +78,7 @@ int main(int argc, char **argv)
         { "burst", run_burst, 1000000, 0, MS },
         { "rounds", run_rounds, 1000000, 0, MS },
         { "leap", run_leap, 1000000, 0, MS },
+        { "window", run_window, 10000, 0, MS },
         { "growth", run_growth, 100000, 1, MS },
         { "clock", run_clock, 0, 0.2, 0 },
         { 0 },

@@ -120,6 +120,65 @@ void run_leap(const struct options *options)
     hwt_timer_destroy(timer);
 }
 
+/* ---- window ---- */
+
+typedef int arm_window(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t earliest,
+                       uint64_t latest, hwt_timeout *ret_timeout);
+
+static int arm_exactly(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t earliest,
+                       uint64_t latest, hwt_timeout *ret_timeout)
+{
+    (void)latest;
+    return hwt_timer_new_timeout(timer, task, arg, earliest, ret_timeout);
+}
+
+/* N connections that came one by one, each looked at once in 30 to 33 s, for five minutes: how often
+ * that wakes the worker. */
+static double count_wakeups(const struct options *options, arm_window *window)
+{
+    hwt_timer *timer = make_set_timer(options);
+    uint64_t wakeups = 0, next, random = 1;
+
+    for (uint64_t i = 0; i < options->pending; i++) {
+        set_clock = wide_delay(&random, 0, 30 * SECOND);
+        for (int turn = 0; turn < 10; turn++, set_clock += 30 * SECOND)
+            window(timer, &count_task, NULL, 30 * SECOND, 33 * SECOND, NULL);
+    }
+    while ((next = hwt_timer_next_tick(timer)) != HWT_NEVER) {
+        set_clock = next;
+        hwt_timer_advance(timer, next);
+        wakeups++;
+    }
+    expect_runs(options->pending * 10);
+    hwt_timer_destroy(timer);
+    return (double)wakeups;
+}
+
+/* N connections lost at once, each to be tried again in one to two seconds: the most in a tick. */
+static double count_herd(const struct options *options, arm_window *window)
+{
+    hwt_timer *timer = make_set_timer(options);
+    uint64_t herd = 0;
+
+    for (uint64_t i = 0; i < options->pending; i++)
+        window(timer, &count_task, NULL, SECOND, 2 * SECOND, NULL);
+    while (runs < options->pending) {
+        set_clock += options->tick_ns;
+        uint64_t together = hwt_timer_advance(timer, set_clock);
+        herd = together > herd ? together : herd;
+    }
+    hwt_timer_destroy(timer);
+    return (double)herd;
+}
+
+void run_window(const struct options *options)
+{
+    metric("wakeups_exact", count_wakeups(options, arm_exactly));
+    metric("wakeups_within", count_wakeups(options, hwt_timer_new_timeout_within));
+    metric("herd_exact", count_herd(options, arm_exactly));
+    metric("herd_spread", count_herd(options, hwt_timer_new_timeout_spread));
+}
+
 /* ---- A part of growth ---- */
 
 double tick_cost(const struct options *options)

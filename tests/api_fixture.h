@@ -14,9 +14,8 @@
 #define _GNU_SOURCE
 #endif
 
-#include <check.h>
 #include <errno.h>
-#include <pthread.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,14 +27,7 @@
 
 #include <hwt/hwt.h>
 
-#include "check_main.h"
-
-/* For what is asked very often: ck_assert writes a message each time it holds. */
-#define must(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            ck_abort_msg("%s does not hold", #condition);                                          \
-    } while (0)
+#include "kit.h"
 
 typedef _Atomic uint64_t shared_count;
 
@@ -83,10 +75,10 @@ static inline uint64_t monotonic(void)
     return HWT_SEC(t.tv_sec) + (uint64_t)t.tv_nsec;
 }
 
-/* True once *count has reached `wanted`; false after half a minute without it. */
-static inline bool await_count(shared_count *count, uint64_t wanted)
+/* True once *count has reached `wanted`; false after so long without it. */
+static inline bool await_within(uint64_t patience, shared_count *count, uint64_t wanted)
 {
-    uint64_t limit = monotonic() + HWT_SEC(30);
+    uint64_t limit = monotonic() + patience;
     while (atomic_load(count) < wanted) {
         if (monotonic() > limit)
             return false;
@@ -95,26 +87,27 @@ static inline bool await_count(shared_count *count, uint64_t wanted)
     return true;
 }
 
+/* Waits half a minute at the most. */
+static inline bool await_count(shared_count *count, uint64_t wanted)
+{
+    return await_within(HWT_SEC(30), count, wanted);
+}
+
+/* Whether the descriptor is readable, or becomes so within that time. */
+static inline bool readable(int fd, int milliseconds)
+{
+    struct pollfd p = { .fd = fd, .events = POLLIN };
+    int n = poll(&p, 1, milliseconds);
+    must(n >= 0 && (p.revents & ~POLLIN) == 0);
+    return n > 0;
+}
+
 /* Lets other threads get on; proves nothing, and nothing rests on it. */
 static inline void give_others_a_chance(void)
 {
     uint64_t limit = monotonic() + HWT_MS(2);
     while (monotonic() < limit)
         sched_yield();
-}
-
-/* ---- Threads ---- */
-
-static inline pthread_t spawn(void *(*run)(void *), void *arg)
-{
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, run, arg), 0);
-    return thread;
-}
-
-static inline void join(pthread_t thread)
-{
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
 }
 
 /* ---- Timers ---- */
@@ -363,6 +356,18 @@ static inline void crew_begin(deferred *d, size_t threads)
         d->crew[d->crew_size] = spawn(crew_member, d);
 }
 
+/* A timer whose executor is a crew of threads; d is to be closed after it. */
+static inline hwt_timer *create_with_crew(deferred *d, size_t threads, uint64_t tick)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = tick;
+    options.executor = defer;
+    options.executor_data = d;
+    deferred_open(d);
+    crew_begin(d, threads);
+    return create(&options);
+}
+
 static inline void deferred_close(deferred *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -383,6 +388,14 @@ static inline TCase *add_case(Suite *suite, const char *name)
     TCase *tcase = tcase_create(name);
     tcase_set_timeout(tcase, 100);
     suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+/* Tests that each begin with `open`; each closes itself what that opened. */
+static inline TCase *add_opened_case(Suite *suite, const char *name, void (*open)(void))
+{
+    TCase *tcase = add_case(suite, name);
+    tcase_add_checked_fixture(tcase, open, NULL);
     return tcase;
 }
 

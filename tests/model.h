@@ -18,10 +18,12 @@
  * - timeouts of one tick that were moved or re-armed run in any order (`moved`);
  * - hwt_timer_next_tick() may name the tick from which a timeout was pushed back (`seen`), and
  *   any before that for one that is very many revolutions away, or was moved by a callback,
- *   while the timer was half-way through its timeouts (`vague`).
+ *   while the timer was half-way through its timeouts (`vague`); with a store whose next tick
+ *   is a bound, any from the next one to handle on.
  */
 
 #include "check_main.h"
+#include "model_store.h"
 
 #include <hwt/hwt.h>
 
@@ -37,7 +39,8 @@ struct item {
     bool telling; /* `cancelled` has yet to be called */
     bool moved;
     bool loose;
-    bool queued; /* added or moved earlier, and not filed since */
+    bool queued;  /* added or moved earlier, and not filed since */
+    bool rearmed; /* in the last advance: queued, or filed when its task returned */
     bool vague;
     unsigned ends; /* runs that were the last, `cancelled`s, visits: one in all */
     uint64_t deadline;
@@ -143,7 +146,7 @@ static inline struct item *live_item(size_t index)
 
 static inline void model_check_far(struct item *item)
 {
-    if ((item->due - model.current) / model.wheel >= (UINT64_C(1) << 31) - 2)
+    if ((item->due - model.current) / model.wheel >= (uint64_t)MODEL_ROUNDS_MAX - 1)
         item->vague = true;
 }
 
@@ -162,6 +165,8 @@ static inline void model_file(struct item *item, uint64_t deadline, bool anew)
     if (item->queued) {
         item->seen = item->due;
         item->vague = false;
+    } else if (item->rearmed) {
+        item->vague = true;
     }
     model_check_far(item);
     if (model.telling || (model.advancing && !anew)) {
@@ -174,7 +179,7 @@ static inline void model_file(struct item *item, uint64_t deadline, bool anew)
 static inline void model_filing(void)
 {
     for (size_t i = 0; i < model.live_count; i++)
-        live_item(i)->queued = false;
+        live_item(i)->queued = live_item(i)->rearmed = false;
 }
 
 /* ---- what the timer must do, as it does it ---- */
@@ -218,6 +223,8 @@ static inline void model_run_ends(struct item *item)
 {
     must(item->running);
     item->running = false;
+    item->rearmed = item->pending;
+    item->queued = false;
     if (!item->pending && !item->cancelled)
         item->ends++;
 }
@@ -287,9 +294,11 @@ static inline void model_check_next_tick(uint64_t next)
 
     for (size_t i = 0; i < model.live_count; i++) {
         const struct item *item = live_item(i);
-        uint64_t seen = tick_end(item->vague ? model.current : item->seen);
+        uint64_t seen = tick_end(item->seen);
         uint64_t due = tick_end(item->due);
 
+        if (item->vague || (MODEL_NEXT_IS_A_BOUND && item->seen < tick_of(HWT_NEVER)))
+            seen = tick_end(model.current);
         least = seen < least ? seen : least;
         most = due < most ? due : most;
     }

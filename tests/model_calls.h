@@ -235,8 +235,7 @@ static uint64_t check_repeated(const struct item *item, uint64_t period)
     if (next == HWT_NEVER)
         must(hwt_timeout_remaining(item->handle) == HWT_NEVER);
     else
-        must(hwt_timeout_remaining(item->handle) ==
-             (next > model.clock ? next - model.clock : 0));
+        must(hwt_timeout_remaining(item->handle) == (next > model.clock ? next - model.clock : 0));
     return next;
 }
 

@@ -8,6 +8,10 @@
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
 # cannot install it says on stderr what to install and exits with 2.
+#
+#     wish_for_packages [libuv] [libev] [libevent] [scdoc] [mandoc]
+#
+# the same for what can be done without: where it cannot install it only says so.
 
 # Debian's and Ubuntu's packages for each need, and what they are.
 packages_of()
@@ -25,6 +29,11 @@ packages_of()
     check) echo check ;;
     cmake) echo cmake make ;;
     valgrind) echo valgrind libc6-dbg ;;
+    libuv) echo libuv1-dev ;;
+    libev) echo libev-dev ;;
+    libevent) echo libevent-dev ;;
+    scdoc) echo scdoc ;;
+    mandoc) echo mandoc ;;
     esac
 }
 
@@ -42,6 +51,9 @@ package_is()
     check) echo 'the Check unit test library' ;;
     cmake) echo 'CMake and make, for the tests' ;;
     valgrind) echo "Valgrind's memcheck and the C library's symbols" ;;
+    libuv | libev | libevent) echo 'an event loop, for the tests' ;;
+    scdoc) echo 'what builds the manual pages' ;;
+    mandoc) echo 'what checks the manual pages' ;;
     esac
 }
 
@@ -66,6 +78,11 @@ has()
     check) pkg-config --exists check 2>/dev/null ;;
     cmake) command -v cmake >/dev/null && { command -v make || command -v ninja; } >/dev/null ;;
     valgrind) command -v valgrind >/dev/null ;;
+    libuv) pkg-config --exists libuv 2>/dev/null ;;
+    libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
+    libevent) pkg-config --exists libevent_core 2>/dev/null ;;
+    scdoc) command -v scdoc >/dev/null ;;
+    mandoc) command -v mandoc >/dev/null ;;
     *)
         echo "ensure_packages: what is $1?" >&2
         exit 2
@@ -171,4 +188,17 @@ ensure_packages()
     install_missing cc pkg-config liburcu ninja "$@"
     ensure_meson
     export PATH
+}
+
+wish_for_packages()
+{
+    for need in $(missing "$@"); do
+        if command -v apt-get >/dev/null && as_root=$(root_command); then
+            echo "installing $(packages_of "$need")" >&2
+            # shellcheck disable=SC2046 # names are words
+            apt_install $(packages_of "$need") || true
+        fi
+        has "$need" ||
+            echo "not installed: $(packages_of "$need"), $(package_is "$need")" >&2
+    done
 }

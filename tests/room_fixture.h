@@ -10,19 +10,11 @@
  */
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "check_main.h"
 #include "hwt/timer.h"
-
-/* For what is asked very often: ck_assert writes a message each time it holds. */
-#define must(condition)                                                                            \
-    do {                                                                                           \
-        if (!(condition))                                                                          \
-            ck_abort_msg("%s does not hold", #condition);                                          \
-    } while (0)
+#include "kit.h"
 
 struct room {
     hwt_timer *timer;
@@ -75,11 +67,37 @@ static inline void room_take_all(struct room *room, struct hwt_entry **entries, 
         entries[i] = room_take(room);
 }
 
+/* Whether the entry is free: it is given out once more before there are new ones. */
+static inline bool room_has_back(struct room *room, const struct hwt_entry *entry)
+{
+    uint32_t slabs = room->timer->pool.slabs;
+    while (room->timer->pool.slabs == slabs) {
+        if (room_take(room) == entry)
+            return true;
+    }
+    return false;
+}
+
 /* The n-th lane from that of the test's own thread on; it is another one for 0 < n < 4. */
 static inline struct hwt_lane *room_lane(struct room *room, uint32_t n)
 {
     uint32_t own = (uint32_t)(room->lane - room->timer->lanes);
-    return &room->timer->lanes[(own + n) & room->timer->lane_mask];
+    return &room->timer->lanes[(own + n) % room->timer->lane_count];
+}
+
+static inline struct hwt_lane *room_shared_lane(struct room *room, uint32_t n)
+{
+    must(n < HWT_LANES_SHARED);
+    return &room->timer->lanes[room->timer->lanes_owned + n];
+}
+
+/* The calling thread becomes one of those beyond, on the n-th shared lane. Returns the number that
+ * it had, to be put back by the test's own thread. */
+static inline uint32_t share_lane(uint32_t n)
+{
+    uint32_t before = hwt_thread_number;
+    hwt_thread_number = 1000 * HWT_LANES_SHARED + n;
+    return before;
 }
 
 /* A push stopped half-way, after the exchange of the tail: half_push() does that much and
@@ -95,22 +113,13 @@ static inline void finish_push(hwt_mpsc_node *before, struct hwt_entry *entry)
     __atomic_store_n(&before->next, &entry->link, __ATOMIC_RELEASE);
 }
 
-static inline pthread_t room_spawn(void *(*run)(void *), void *arg)
-{
-    pthread_t thread;
-    ck_assert_int_eq(pthread_create(&thread, NULL, run, arg), 0);
-    return thread;
-}
-
-static inline void room_join(pthread_t thread)
-{
-    ck_assert_int_eq(pthread_join(thread, NULL), 0);
-}
-
-static inline TCase *room_case(Suite *suite, const char *name)
+/* Tests that each begin with `open` and end with `close`; NULL: with nothing. */
+static inline TCase *room_case(Suite *suite, const char *name, void (*open)(void),
+                               void (*close)(void))
 {
     TCase *tcase = tcase_create(name);
     tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, open, close);
     suite_add_tcase(suite, tcase);
     return tcase;
 }

@@ -23,7 +23,8 @@ Installs what is missing, builds hwt in build/, and runs its tests.
     --cc gcc|clang        with this compiler (default: $CC, or cc)
     --werror              warnings are errors
     --all                 one after the other, with --werror: gcc, clang, both sanitizers,
-                          memcheck
+                          memcheck; with all event loops, and tools for manual
+                          pages, that can be installed
     --help                this
 
 Environment: HWT_TEST_SEED repeats random tests; CK_RUN_CASE runs one test case.
@@ -38,6 +39,7 @@ wrong_usage()
 
 passed=0
 failed=0
+skipped=
 
 count_failure()
 {
@@ -77,13 +79,16 @@ without_layout_randomisation()
     rm -f "$probe"
 }
 
-# Adds this run's results to the counters; it is a failure if there are none.
+# Adds this run's results to the counters, and the names of what it skipped; it is a failure if
+# there are no results.
 count_results()
 {
     results=$(cat "$dir"/meson-logs/run*.json 2>/dev/null || true)
     ok=$(printf '%s\n' "$results" | grep -Ec '"result": "(OK|EXPECTEDFAIL)"' || true)
     bad=$(printf '%s\n' "$results" |
         grep -Ec '"result": "(FAIL|ERROR|TIMEOUT|INTERRUPT|UNEXPECTEDPASS)"' || true)
+    skipped="$skipped $(printf '%s\n' "$results" |
+        sed -n 's/^{"name": "\([^"]* \)*\([^"]*\)".* "result": "SKIP".*/\2/p')"
     passed=$((passed + ok))
     failed=$((failed + bad))
     if [ "$bad" -eq 0 ] && { [ "$1" -ne 0 ] || [ "$ok" -eq 0 ]; }; then
@@ -191,6 +196,7 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 if [ -n "$all" ]; then
     ensure_packages check c++ cmake gcc clang valgrind
+    wish_for_packages libuv libev libevent scdoc mandoc
     run_all
 else
     # shellcheck disable=SC2086 # one name each
@@ -198,5 +204,8 @@ else
     run_setup
 fi
 
+# shellcheck disable=SC2086 # one name each
+skipped=$(printf '%s\n' $skipped | sort -u | tr '\n' ' ')
+[ "$skipped" = ' ' ] || echo "skipped: $skipped"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

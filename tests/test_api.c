@@ -17,11 +17,6 @@ static void open_manual(void)
     manual_open(&m, HWT_SEC(7) + 13, TICK, WHEEL);
 }
 
-static void close_manual(void)
-{
-    manual_close(&m);
-}
-
 static void assert_never_pending(hwt_timeout timeout)
 {
     ck_assert(!hwt_timeout_cancel(timeout));
@@ -40,7 +35,7 @@ START_TEST(a_zero_handle_is_never_pending)
 {
     hwt_timeout zero = { NULL, 0 };
     assert_never_pending(zero);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -58,7 +53,7 @@ START_TEST(a_handle_is_pending_until_its_task_runs)
     ck_assert_uint_eq(e.runs, 1);
     assert_never_pending(timeout);
     ck_assert_int_eq(hwt_timeout_state(timeout), HWT_EXPIRED);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -71,7 +66,7 @@ START_TEST(a_cancelled_handle_says_so)
     manual_go(&m, HWT_MS(20));
     assert_never_pending(timeout);
     ck_assert_int_eq(hwt_timeout_state(timeout), HWT_CANCELLED);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -87,7 +82,7 @@ START_TEST(remaining_is_the_time_to_the_deadline)
     ck_assert_int_eq(hwt_timeout_state(timeout), HWT_PENDING);
     timeout = arm(m.timer, &counting, &e, HWT_NEVER);
     ck_assert_uint_eq(hwt_timeout_remaining(timeout), HWT_NEVER);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -98,7 +93,7 @@ START_TEST(a_timeout_may_be_armed_without_asking_for_its_handle)
     ck_assert_int_eq(hwt_timer_new_timeout_at(m.timer, &counting, &e, m.start, NULL), 0);
     manual_go(&m, TICK);
     ck_assert_uint_eq(e.runs, 2);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -138,7 +133,7 @@ START_TEST(a_stale_handle_is_gone_and_harms_nobody)
     ck_assert_uint_eq(others.runs, 0);
     manual_go(&m, HWT_SEC(200));
     ck_assert_uint_eq(others.runs, LIVE);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -153,7 +148,7 @@ START_TEST(a_task_is_given_its_own_handle)
     ck_assert_uint_eq(s.answers[2], HWT_PENDING);
     ck_assert_int_eq(hwt_timeout_state(timeout), HWT_PENDING);
     ck_assert(hwt_timeout_cancel(timeout));
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -176,7 +171,7 @@ START_TEST(a_cancelled_timeout_never_runs_and_is_told_within_a_tick)
     manual_go(&m, HWT_SEC(10));
     ck_assert_uint_eq(e.runs, 0);
     ck_assert_uint_eq(e.cancelled, 2);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -190,7 +185,7 @@ START_TEST(cancel_is_true_once)
     timeout = arm(m.timer, &counting, &e, HWT_MS(5));
     ck_assert(hwt_timeout_cancel_sync(timeout));
     ck_assert(!hwt_timeout_cancel(timeout));
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -224,7 +219,7 @@ START_TEST(cancel_is_true_for_exactly_one_of_several_threads)
     manual_go(&m, HWT_SEC(2));
     ck_assert_uint_eq(e.runs, 0);
     ck_assert_uint_eq(e.cancelled, 20000);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -245,14 +240,14 @@ static void assert_cancel_during_run_is_the_end(deed cancel)
 START_TEST(a_cancel_in_the_run_bars_the_rearm)
 {
     assert_cancel_during_run_is_the_end(CANCEL);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
 START_TEST(a_cancel_sync_in_the_run_does_not_wait_and_bars_the_rearm)
 {
     assert_cancel_during_run_is_the_end(CANCEL_SYNC);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -280,7 +275,7 @@ START_TEST(a_cancel_after_the_rearm_is_true_and_cancelled_follows_the_run)
     manual_close(&m);
     open_manual();
     assert_cancel_takes_the_rearm_back(REPEAT, CANCEL_SYNC);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -336,7 +331,7 @@ START_TEST(a_cancel_by_another_thread_during_the_run_bars_the_rearm)
     encounter_elsewhere(&e);
     ck_assert_uint_eq(e.answer, false);
     ck_assert_uint_eq(e.cancelled, 0);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -347,22 +342,15 @@ START_TEST(a_cancel_by_another_thread_after_the_rearm_takes_it_back)
     ck_assert(e.rearmed_before);
     ck_assert_uint_eq(e.answer, true);
     ck_assert_uint_eq(e.cancelled, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
 /* ---- */
 
-static TCase *add_manual_case(Suite *suite, const char *name)
-{
-    TCase *tcase = add_case(suite, name);
-    tcase_add_checked_fixture(tcase, open_manual, NULL); /* each test closes it itself */
-    return tcase;
-}
-
 static void add_handles(Suite *suite)
 {
-    TCase *tcase = add_manual_case(suite, "handles");
+    TCase *tcase = add_opened_case(suite, "handles", open_manual);
     tcase_add_test(tcase, a_zero_handle_is_never_pending);
     tcase_add_test(tcase, a_handle_is_pending_until_its_task_runs);
     tcase_add_test(tcase, a_cancelled_handle_says_so);
@@ -374,7 +362,7 @@ static void add_handles(Suite *suite)
 
 static void add_cancel(Suite *suite)
 {
-    TCase *tcase = add_manual_case(suite, "cancel");
+    TCase *tcase = add_opened_case(suite, "cancel", open_manual);
     tcase_add_test(tcase, a_cancelled_timeout_never_runs_and_is_told_within_a_tick);
     tcase_add_test(tcase, cancel_is_true_once);
     tcase_add_test(tcase, cancel_is_true_for_exactly_one_of_several_threads);

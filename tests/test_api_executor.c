@@ -5,7 +5,7 @@
  * one end, and cancel and stop hold there too.
  */
 
-#include "api_fixture.h"
+#include "waiting.h"
 
 static manual m;
 static deferred d;
@@ -264,10 +264,7 @@ END_TEST
 
 static hwt_timer *open_crew(size_t threads)
 {
-    deferred_open(&d);
-    crew_begin(&d, threads);
-    hwt_options options = with_executor(defer, &d);
-    return create(&options);
+    return create_with_crew(&d, threads, HWT_MS(1));
 }
 
 static void close_crew(hwt_timer *timer)
@@ -293,70 +290,20 @@ START_TEST(a_slow_task_on_the_executor_does_not_delay_the_others)
 }
 END_TEST
 
-typedef struct sync_canceller {
-    hwt_timeout timeout;
-    gate *gate;
-    shared_count entering, returned, answer, passed_at_return;
-} sync_canceller;
-
-static void *cancel_and_wait(void *data)
-{
-    sync_canceller *c = data;
-    c->entering++;
-    c->answer = hwt_timeout_cancel_sync(c->timeout);
-    c->passed_at_return = c->gate->passed;
-    c->returned++;
-    return NULL;
-}
-
 START_TEST(cancel_sync_waits_for_a_run_on_the_executor)
 {
-    gate g = { 0 };
     hwt_timer *timer = open_crew(2);
-    sync_canceller c = { .timeout = arm(timer, &gated, &g, 0), .gate = &g };
-    ck_assert(await_count(&g.reached, 1));
-    pthread_t thread = spawn(cancel_and_wait, &c);
-    ck_assert(await_count(&c.entering, 1));
-    give_others_a_chance();
-    ck_assert_uint_eq(c.returned, 0);
-    g.open = 1;
-    join(thread);
-    ck_assert_uint_eq(c.passed_at_return, 1);
-    ck_assert_uint_eq(c.answer, false);
+    assert_cancel_sync_waits(timer);
     close_crew(timer);
 }
 END_TEST
-
-typedef struct stopper {
-    hwt_timer *timer;
-    gate *gate;
-    shared_count entering, returned, passed_at_return;
-} stopper;
-
-static void *stop_and_note(void *data)
-{
-    stopper *s = data;
-    s->entering++;
-    (void)hwt_timer_stop(s->timer, NULL, NULL);
-    s->passed_at_return = s->gate->passed;
-    s->returned++;
-    return NULL;
-}
 
 START_TEST(stop_waits_for_tasks_on_the_executor)
 {
     gate g = { 0 };
     hwt_timer *timer = open_crew(2);
-    stopper s = { .timer = timer, .gate = &g };
     arm(timer, &gated, &g, 0);
-    ck_assert(await_count(&g.reached, 1));
-    pthread_t thread = spawn(stop_and_note, &s);
-    ck_assert(await_count(&s.entering, 1));
-    give_others_a_chance();
-    ck_assert_uint_eq(s.returned, 0);
-    g.open = 1;
-    join(thread);
-    ck_assert_uint_eq(s.passed_at_return, 1);
+    ck_assert_uint_eq(assert_stop_waits(timer, &g), 0);
     close_crew(timer);
 }
 END_TEST
@@ -440,8 +387,7 @@ END_TEST
 
 static void add_deferred(Suite *suite)
 {
-    TCase *tcase = add_case(suite, "deferred");
-    tcase_add_checked_fixture(tcase, open_deferred, NULL); /* each test closes it itself */
+    TCase *tcase = add_opened_case(suite, "deferred", open_deferred);
     tcase_add_test(tcase, tasks_run_where_the_executor_runs_them);
     tcase_add_test(tcase, a_timeout_cancelled_while_it_waits_in_the_executor_never_runs);
     tcase_add_test(tcase, a_timeout_rescheduled_while_it_waits_in_the_executor_has_one_end);

@@ -77,19 +77,12 @@ END_TEST
 
 /* ---- */
 
-static TCase *add_manual_case(Suite *suite, const char *name)
-{
-    TCase *tcase = add_case(suite, name);
-    tcase_add_checked_fixture(tcase, open_manual, NULL); /* each test closes it itself */
-    return tcase;
-}
-
 static void add_fork(Suite *suite)
 {
     TCase *own = add_case(suite, "fork with a worker");
     tcase_add_test(own, a_child_after_fork_destroys_the_timer_and_is_called_by_nobody);
     tcase_add_test(own, a_child_destroys_a_timer_whose_task_was_running);
-    TCase *tcase = add_manual_case(suite, "fork");
+    TCase *tcase = add_opened_case(suite, "fork", open_manual);
     tcase_add_test(tcase, a_child_destroys_a_timer_that_has_no_worker);
 }
 

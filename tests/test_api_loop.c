@@ -5,8 +5,6 @@
  * set but for the descriptor, which sleeps by a real one.
  */
 
-#include <poll.h>
-
 #include "api_fixture.h"
 
 static manual m;
@@ -14,11 +12,6 @@ static manual m;
 static void open_manual(void)
 {
     manual_open(&m, HWT_SEC(5), HWT_MS(1), 64);
-}
-
-static void close_manual(void)
-{
-    manual_close(&m);
 }
 
 /* ---- advance and dispatch ---- */
@@ -32,7 +25,7 @@ START_TEST(advance_returns_how_many_it_ran)
     ck_assert_uint_eq(manual_go(&m, HWT_MS(4)), 0);
     ck_assert_uint_eq(manual_go(&m, HWT_MS(100)), 6);
     ck_assert_uint_eq(manual_go(&m, HWT_MS(200)), 0);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -46,7 +39,7 @@ START_TEST(dispatch_goes_by_the_clock_of_the_timer)
     ck_assert_uint_eq(hwt_timer_now(m.timer), m.start + HWT_MS(5) - 1);
     atomic_store(&m.now, m.start + HWT_MS(5));
     ck_assert_uint_eq(hwt_timer_dispatch(m.timer), 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -54,7 +47,7 @@ START_TEST(start_without_a_worker_is_nothing)
 {
     ck_assert_int_eq(hwt_timer_start(m.timer), 0);
     ck_assert_int_eq(hwt_timer_start(m.timer), 0);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -84,7 +77,7 @@ START_TEST(advance_from_a_task_does_nothing)
     ck_assert_uint_eq(r.dispatched, 0);
     ck_assert_uint_eq(r.next, HWT_NEVER);
     ck_assert_uint_eq(r.other.runs, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -115,7 +108,7 @@ START_TEST(a_task_that_adds_with_delay_0_runs_in_the_next_tick_not_in_this)
     }
     ck_assert_uint_eq(manual_go(&m, HWT_SEC(1)), 1);
     ck_assert_uint_eq(c.runs, 101);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -132,7 +125,7 @@ START_TEST(next_tick_is_never_where_nothing_is_pending)
     ck_assert(hwt_timeout_cancel(timeout));
     ck_assert_uint_eq(hwt_timer_next_tick(m.timer), HWT_NEVER);
     ck_assert_uint_eq(e.cancelled, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -149,7 +142,7 @@ START_TEST(next_tick_is_the_instant_at_which_the_next_one_runs)
         ck_assert_uint_eq(manual_go(&m, next), 1);
     }
     ck_assert_uint_eq(hwt_timer_next_tick(m.timer), HWT_NEVER);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -165,7 +158,7 @@ START_TEST(a_loop_by_next_tick_visits_only_ticks_with_something_due)
     }
     ck_assert_uint_eq(visits, 100);
     ck_assert_uint_eq(e.runs, 500);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -184,17 +177,11 @@ START_TEST(next_tick_of_one_pushed_back_is_no_later_than_its_tick)
     ck_assert_uint_eq(e.runs, 1);
     ck_assert_uint_eq(m.now, m.start + HWT_MS(401));
     ck_assert_uint_le(visits, 2);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
 /* ---- The descriptor ---- */
-
-static bool readable(int fd, int wait_ms)
-{
-    struct pollfd p = { .fd = fd, .events = POLLIN };
-    return poll(&p, 1, wait_ms) == 1 && (p.revents & POLLIN);
-}
 
 static hwt_timer *create_for_loop(void)
 {
@@ -356,22 +343,15 @@ START_TEST(with_a_set_clock_the_descriptor_goes_by_the_distance)
     ck_assert_uint_eq(e.runs, 0);
     ck_assert_uint_eq(manual_go(&m, HWT_MS(3)), 1);
     ck_assert(!readable(fd, 0));
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
 /* ---- */
 
-static TCase *add_manual_case(Suite *suite, const char *name)
-{
-    TCase *tcase = add_case(suite, name);
-    tcase_add_checked_fixture(tcase, open_manual, NULL); /* each test closes it itself */
-    return tcase;
-}
-
 static void add_driving(Suite *suite)
 {
-    TCase *tcase = add_manual_case(suite, "driving");
+    TCase *tcase = add_opened_case(suite, "driving", open_manual);
     tcase_add_test(tcase, advance_returns_how_many_it_ran);
     tcase_add_test(tcase, dispatch_goes_by_the_clock_of_the_timer);
     tcase_add_test(tcase, start_without_a_worker_is_nothing);

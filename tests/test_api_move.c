@@ -17,11 +17,6 @@ static void open_manual(void)
     manual_open(&m, HWT_SEC(7) + 13, TICK, WHEEL);
 }
 
-static void close_manual(void)
-{
-    manual_close(&m);
-}
-
 /* ---- Pushing back and pulling forward ---- */
 
 START_TEST(a_reschedule_to_later_moves_the_deadline_and_keeps_the_handle)
@@ -37,7 +32,7 @@ START_TEST(a_reschedule_to_later_moves_the_deadline_and_keeps_the_handle)
     manual_go(&m, HWT_MS(505));
     ck_assert_uint_eq(e.runs, 1);
     ck_assert(!hwt_timeout_reschedule(timeout, 0));
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -58,7 +53,7 @@ START_TEST(a_reschedule_to_earlier_runs_it_earlier_and_once)
     ck_assert_uint_eq(e.runs, 2);
     manual_go(&m, HWT_SEC(1));
     ck_assert_uint_eq(e.runs, 2);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -71,7 +66,7 @@ START_TEST(a_reschedule_to_the_past_runs_in_the_next_tick)
     ck_assert(hwt_timeout_reschedule_at(timeout, 0));
     manual_go(&m, HWT_MS(52));
     ck_assert_uint_eq(e.runs, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -103,7 +98,7 @@ START_TEST(the_last_of_many_reschedules_decides)
         manual_close(&m);
         open_manual();
     }
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -118,7 +113,7 @@ START_TEST(a_reschedule_to_never_waits_to_be_moved_again)
     ck_assert(hwt_timeout_reschedule(timeout, HWT_MS(5)));
     manual_go(&m, HWT_SEC(1000) + HWT_MS(6));
     ck_assert_uint_eq(e.runs, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -132,7 +127,7 @@ START_TEST(a_cancelled_timeout_is_not_rescheduled)
     manual_go(&m, HWT_SEC(1));
     ck_assert_uint_eq(e.runs, 0);
     ck_assert_uint_eq(e.cancelled, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -148,7 +143,7 @@ START_TEST(a_pushed_back_timeout_can_be_cancelled)
     ck_assert_uint_eq(e.cancelled, 1);
     manual_go(&m, HWT_SEC(1));
     ck_assert_uint_eq(e.runs, 0);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -165,7 +160,7 @@ START_TEST(a_reschedule_in_its_own_task_rearms_the_same_handle)
     manual_go(&m, HWT_MS(29));
     ck_assert_uint_eq(s.ends.runs, 2);
     ck_assert_int_eq(hwt_timeout_state(timeout), HWT_EXPIRED);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -198,7 +193,7 @@ START_TEST(a_repeat_does_not_drift)
     ck_assert_uint_eq(p.runs, 270);
     for (uint64_t i = 0; i < p.runs; i++)
         ck_assert_uint_eq(p.when[i], due_at((i + 1) * p.period, TICK));
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -215,7 +210,7 @@ START_TEST(a_repeat_skips_the_periods_it_missed)
     ck_assert_uint_eq(p.runs, 2);
     manual_go(&m, HWT_MS(1021));
     ck_assert_uint_eq(p.runs, 3);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -229,7 +224,7 @@ START_TEST(a_repeat_is_false_outside_its_own_task)
     manual_go(&m, HWT_MS(6));
     ck_assert_uint_eq(e.runs, 1);
     ck_assert(!hwt_timeout_repeat(timeout, HWT_MS(1)));
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -255,7 +250,7 @@ START_TEST(a_repeat_is_false_in_the_task_of_another)
     ck_assert(!x.answer);
     manual_go(&m, HWT_MS(6));
     ck_assert_uint_eq(e.runs, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -267,7 +262,7 @@ START_TEST(a_repeat_of_period_zero_is_false)
     ck_assert_uint_eq(s.answers[0], false);
     ck_assert_uint_eq(s.ends.runs, 1);
     ck_assert_uint_eq(hwt_timer_pending(m.timer), 0);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
@@ -280,22 +275,15 @@ START_TEST(a_repeat_of_an_endless_period_saturates)
     ck_assert_uint_eq(hwt_timeout_remaining(timeout), HWT_NEVER);
     manual_go(&m, HWT_SEC(1000000));
     ck_assert_uint_eq(s.ends.runs, 1);
-    close_manual();
+    manual_close(&m);
 }
 END_TEST
 
 /* ---- */
 
-static TCase *add_manual_case(Suite *suite, const char *name)
-{
-    TCase *tcase = add_case(suite, name);
-    tcase_add_checked_fixture(tcase, open_manual, NULL); /* each test closes it itself */
-    return tcase;
-}
-
 static void add_reschedule(Suite *suite)
 {
-    TCase *tcase = add_manual_case(suite, "reschedule");
+    TCase *tcase = add_opened_case(suite, "reschedule", open_manual);
     tcase_add_test(tcase, a_reschedule_to_later_moves_the_deadline_and_keeps_the_handle);
     tcase_add_test(tcase, a_reschedule_to_earlier_runs_it_earlier_and_once);
     tcase_add_test(tcase, a_reschedule_to_the_past_runs_in_the_next_tick);
@@ -308,7 +296,7 @@ static void add_reschedule(Suite *suite)
 
 static void add_repeat(Suite *suite)
 {
-    TCase *tcase = add_manual_case(suite, "repeat");
+    TCase *tcase = add_opened_case(suite, "repeat", open_manual);
     tcase_add_test(tcase, a_repeat_does_not_drift);
     tcase_add_test(tcase, a_repeat_skips_the_periods_it_missed);
     tcase_add_test(tcase, a_repeat_is_false_outside_its_own_task);

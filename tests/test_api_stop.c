@@ -5,7 +5,7 @@
  * returned.
  */
 
-#include "api_fixture.h"
+#include "waiting.h"
 
 static const hwt_task counting_runs_only = { count_run, NULL };
 
@@ -263,38 +263,12 @@ END_TEST
 
 /* ---- Stop waits ---- */
 
-typedef struct stopper {
-    hwt_timer *timer;
-    shared_count entering, returned;
-    shared_count left, passed_at_return;
-    gate *gate;
-} stopper;
-
-static void *stop_it(void *data)
-{
-    stopper *s = data;
-    s->entering++;
-    s->left += (uint64_t)hwt_timer_stop(s->timer, NULL, NULL);
-    s->passed_at_return = s->gate->passed;
-    s->returned++;
-    return NULL;
-}
-
 START_TEST(stop_returns_after_the_task_that_began_has)
 {
     gate g = { 0 };
     hwt_timer *timer = create_ticking(HWT_MS(1));
-    stopper s = { .timer = timer, .gate = &g };
     arm(timer, &gated, &g, 0);
-    ck_assert(await_count(&g.reached, 1));
-    pthread_t thread = spawn(stop_it, &s);
-    ck_assert(await_count(&s.entering, 1));
-    give_others_a_chance();
-    ck_assert_uint_eq(s.returned, 0);
-    g.open = 1;
-    join(thread);
-    ck_assert_uint_eq(s.passed_at_return, 1);
-    ck_assert_uint_eq(s.left, 0);
+    ck_assert_uint_eq(assert_stop_waits(timer, &g), 0);
     hwt_timer_destroy(timer);
 }
 END_TEST
@@ -310,7 +284,7 @@ static void visit_gate(const hwt_task *task, void *arg, uint64_t remaining, void
 static void *stop_visiting_gate(void *data)
 {
     stopper *s = data;
-    s->left += (uint64_t)hwt_timer_stop(s->timer, visit_gate, s->gate);
+    s->left = (uint64_t)hwt_timer_stop(s->timer, visit_gate, s->gate);
     return NULL;
 }
 
@@ -318,20 +292,12 @@ static void second_stop_waits(hwt_timer *timer)
 {
     ends e = { 0 };
     gate g = { 0 };
-    stopper first = { .timer = timer, .gate = &g }, second = { .timer = timer, .gate = &g };
+    stopper first = { .timer = timer, .gate = &g };
     arm(timer, &counting, &e, HWT_SEC(1000));
-    pthread_t a = spawn(stop_visiting_gate, &first);
-    ck_assert(await_count(&g.reached, 1));
-    pthread_t b = spawn(stop_it, &second);
-    ck_assert(await_count(&second.entering, 1));
-    give_others_a_chance();
-    ck_assert_uint_eq(second.returned, 0);
-    g.open = 1;
-    join(a);
-    join(b);
+    pthread_t thread = spawn(stop_visiting_gate, &first);
+    ck_assert_uint_eq(assert_stop_waits(timer, &g), 0);
+    join(thread);
     ck_assert_uint_eq(first.left, 1);
-    ck_assert_uint_eq(second.left, 0);
-    ck_assert_uint_eq(second.passed_at_return, 1);
     ck_assert_uint_eq(ends_sum(&e), 0);
 }
 
@@ -355,18 +321,10 @@ static void *advance_a_tick(void *data)
 START_TEST(stop_waits_for_an_advance_on_another_thread)
 {
     gate g = { 0 };
-    stopper s = { .timer = m.timer, .gate = &g };
     arm(m.timer, &gated, &g, 0);
     pthread_t driver = spawn(advance_a_tick, NULL);
-    ck_assert(await_count(&g.reached, 1));
-    pthread_t thread = spawn(stop_it, &s);
-    ck_assert(await_count(&s.entering, 1));
-    give_others_a_chance();
-    ck_assert_uint_eq(s.returned, 0);
-    g.open = 1;
-    join(thread);
+    ck_assert_uint_eq(assert_stop_waits(m.timer, &g), 0);
     join(driver);
-    ck_assert_uint_eq(s.passed_at_return, 1);
     manual_close(&m);
 }
 END_TEST
@@ -393,17 +351,11 @@ START_TEST(a_task_that_rearms_during_stop_has_one_end)
 {
     rearmer x = { 0 };
     hwt_timer *timer = create_ticking(HWT_MS(1));
-    stopper s = { .timer = timer, .gate = &x.gate };
     arm(timer, &rearming, &x, 0);
-    ck_assert(await_count(&x.gate.reached, 1));
-    pthread_t thread = spawn(stop_it, &s);
-    ck_assert(await_count(&s.entering, 1));
-    give_others_a_chance();
-    x.gate.open = 1;
-    join(thread);
+    uint64_t left = assert_stop_waits(timer, &x.gate);
     /* Either it re-armed and was left unprocessed, or this run was its end. */
-    ck_assert_uint_eq(x.ends.runs, x.rearmed + (s.left ? 0 : 1));
-    ck_assert_uint_eq(x.ends.cancelled, s.left);
+    ck_assert_uint_eq(x.ends.runs, x.rearmed + (left ? 0 : 1));
+    ck_assert_uint_eq(x.ends.cancelled, left);
     ck_assert_uint_eq(hwt_timer_pending(timer), 0);
     hwt_timer_destroy(timer);
 }
@@ -411,16 +363,9 @@ END_TEST
 
 /* ---- */
 
-static TCase *add_manual_case(Suite *suite, const char *name)
-{
-    TCase *tcase = add_case(suite, name);
-    tcase_add_checked_fixture(tcase, open_manual, NULL); /* each test closes it itself */
-    return tcase;
-}
-
 static void add_left_over(Suite *suite)
 {
-    TCase *tcase = add_manual_case(suite, "left over");
+    TCase *tcase = add_opened_case(suite, "left over", open_manual);
     tcase_add_test(tcase, stop_visits_what_is_left_with_task_arg_and_the_time_that_remained);
     tcase_add_test(tcase, what_is_due_at_stop_has_nothing_remaining);
     tcase_add_test(tcase, what_would_never_run_is_visited_too);
@@ -438,7 +383,7 @@ static void add_inside_and_beside(Suite *suite)
     tcase_add_test(own, stop_from_the_worker_would_deadlock_and_says_so);
     tcase_add_test(own, stop_returns_after_the_task_that_began_has);
     tcase_add_test(own, a_task_that_rearms_during_stop_has_one_end);
-    TCase *tcase = add_manual_case(suite, "inside and beside");
+    TCase *tcase = add_opened_case(suite, "inside and beside", open_manual);
     tcase_add_test(tcase, stop_from_a_callback_would_deadlock_and_says_so);
     tcase_add_test(tcase, a_task_may_stop_another_timer);
     tcase_add_test(tcase, a_second_stop_waits_for_the_first_and_returns_0);

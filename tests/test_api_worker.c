@@ -7,7 +7,7 @@
 
 #include <dirent.h>
 
-#include "api_fixture.h"
+#include "waiting.h"
 
 /* ---- Starting ---- */
 
@@ -296,36 +296,10 @@ END_TEST
 
 /* ---- Cancelling beside the worker ---- */
 
-typedef struct sync_canceller {
-    hwt_timeout timeout;
-    gate *gate;
-    shared_count entering, returned, answer, passed_at_return;
-} sync_canceller;
-
-static void *cancel_and_wait(void *data)
-{
-    sync_canceller *c = data;
-    c->entering++;
-    c->answer = hwt_timeout_cancel_sync(c->timeout);
-    c->passed_at_return = c->gate->passed;
-    c->returned++;
-    return NULL;
-}
-
 START_TEST(cancel_sync_waits_for_the_run_on_the_worker)
 {
-    gate g = { 0 };
     hwt_timer *timer = create_ticking(HWT_MS(1));
-    sync_canceller c = { .timeout = arm(timer, &gated, &g, 0), .gate = &g };
-    ck_assert(await_count(&g.reached, 1));
-    pthread_t thread = spawn(cancel_and_wait, &c);
-    ck_assert(await_count(&c.entering, 1));
-    give_others_a_chance();
-    ck_assert_uint_eq(c.returned, 0);
-    g.open = 1;
-    join(thread);
-    ck_assert_uint_eq(c.answer, false);
-    ck_assert_uint_eq(c.passed_at_return, 1);
+    assert_cancel_sync_waits(timer);
     hwt_timer_destroy(timer);
 }
 END_TEST

@@ -345,7 +345,7 @@ static void *consume(void *data)
 START_TEST(no_wake_up_is_lost)
 {
     uint64_t random = test_seed();
-    pthread_t thread = room_spawn(consume, NULL);
+    pthread_t thread = spawn(consume, NULL);
     for (uint64_t i = 1; i <= ITEMS; i++) {
         atomic_store(&produced, i);
         hwt_gate_wake(timer);
@@ -354,7 +354,7 @@ START_TEST(no_wake_up_is_lost)
                 sched_yield();
         }
     }
-    room_join(thread); /* one that was lost is a hang */
+    join(thread); /* one that was lost is a hang */
     ck_assert_uint_eq(consumed, ITEMS);
 }
 END_TEST
@@ -374,24 +374,20 @@ static void add_gate_tests(TCase *tcase)
 int main(void)
 {
     Suite *suite = suite_create("clock");
-    TCase *set = room_case(suite, "set");
-    tcase_add_checked_fixture(set, open_set, close_timer);
+    TCase *set = room_case(suite, "set", open_set, close_timer);
     tcase_add_test(set, sums_saturate);
     tcase_add_test(set, a_deadline_is_counted_from_the_clock_that_was_given);
     add_gate_tests(set);
-    TCase *real = room_case(suite, "real");
-    tcase_add_checked_fixture(real, open_real, close_timer);
+    TCase *real = room_case(suite, "real", open_real, close_timer);
     tcase_add_test(real, now_is_a_reading_of_the_clock);
     add_gate_tests(real);
     tcase_add_test(real, a_watched_descriptor_does_not_block_and_none_survives_exec);
-    TCase *park = room_case(suite, "park");
-    tcase_add_checked_fixture(park, open_parking, close_timer);
+    TCase *park = room_case(suite, "park", open_parking, close_timer);
     tcase_add_test(park, it_parks_until_the_next_tick_with_work);
     tcase_add_test(park, it_parks_for_a_tick_where_some_were_cancelled);
     tcase_add_test(park, only_what_is_due_earlier_opens_the_gate);
     tcase_add_test(park, a_cancel_opens_the_gate_of_one_that_sleeps_for_long_only);
-    TCase *blocking = room_case(suite, "blocking");
-    tcase_add_checked_fixture(blocking, open_blocking, close_timer);
+    TCase *blocking = room_case(suite, "blocking", open_blocking, close_timer);
     tcase_add_test(blocking, a_worker_sleeps_in_its_descriptor_until_it_fires);
     tcase_add_test(blocking, no_wake_up_is_lost);
     return run_suite(suite);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Lanes: order, snapshots, a producer stopped half-way, and several of them at once. */
+/* Lanes: order, snapshots, a producer stopped half-way, and several of them at once. More is in
+ * test_lane_salvage.c and, whose lane is whose, in test_lane_threads.c. */
 
 #include <sched.h>
 
@@ -55,44 +56,41 @@ static void expect_stalled(const struct queue *queue, struct hwt_lane *lane)
 
 /* ---- a thread and its lane ---- */
 
-START_TEST(there_is_a_power_of_two_of_lanes_and_one_for_the_worker)
+START_TEST(there_are_lanes_with_an_owner_shared_ones_and_one_for_the_worker)
 {
-    uint32_t count = hwt_lane_count();
-    ck_assert_uint_ge(count, 4);
-    ck_assert_uint_eq(count & (count - 1), 0);
-    ck_assert_uint_eq(room.timer->lane_mask, count - 1);
+    uint32_t owned = hwt_lanes_owned(), count = owned + HWT_LANES_SHARED;
+    ck_assert_uint_ge(owned, 16);
+    ck_assert_uint_le(owned, 64);
+    ck_assert_uint_eq(room.timer->lanes_owned, owned);
+    ck_assert_uint_eq(room.timer->lane_count, count);
     for (uint32_t i = 0; i <= count; i++) {
-        ck_assert_uint_eq((uintptr_t)&room.timer->lanes[i] % HWT_CACHE_LINE, 0);
-        expect(&queues[0], &room.timer->lanes[i], NULL);
-        expect(&queues[1], &room.timer->lanes[i], NULL);
+        struct hwt_lane *lane = &room.timer->lanes[i];
+        ck_assert_uint_eq((uintptr_t)lane % HWT_CACHE_LINE, 0);
+        ck_assert(lane->shared == (i >= owned));
+        expect(&queues[0], lane, NULL);
+        expect(&queues[1], lane, NULL);
+        ck_assert(hwt_lane_is_empty(lane));
     }
 }
 END_TEST
 
-static void *look_twice(void *data)
+START_TEST(what_the_owner_the_producers_and_the_worker_write_is_on_lines_of_its_own)
 {
-    hwt_timer *timer = data;
-    struct hwt_lane *lane = hwt_lane_own(timer);
-    return hwt_lane_own(timer) == lane ? lane : NULL;
+    uintptr_t counters = (uintptr_t)&room.lane->given, ready = (uintptr_t)&room.lane->ready[0];
+    uintptr_t pushed = (uintptr_t)&room.lane->pending_tail;
+    uintptr_t popped = (uintptr_t)&room.lane->pending_head;
+    ck_assert_uint_eq(pushed % HWT_CACHE_LINE, 0);
+    ck_assert_uint_eq(popped % HWT_CACHE_LINE, 0);
+    ck_assert_uint_lt(counters, pushed);
+    ck_assert_uint_lt(ready, pushed);
+    ck_assert_uint_lt((uintptr_t)&room.lane->free, popped);
 }
+END_TEST
 
 START_TEST(a_thread_keeps_to_its_lane)
 {
     for (int i = 0; i < 100; i++)
         must(hwt_lane_own(room.timer) == room.lane);
-}
-END_TEST
-
-START_TEST(threads_take_lanes_in_turn)
-{
-    uint32_t count = room.timer->lane_mask + 1;
-    uint32_t before = (uint32_t)(room.lane - room.timer->lanes);
-    for (uint32_t i = 0; i < count; i++) {
-        void *lane;
-        pthread_t thread = room_spawn(look_twice, room.timer);
-        ck_assert_int_eq(pthread_join(thread, &lane), 0);
-        must(lane == &room.timer->lanes[(before + 1 + i) & room.timer->lane_mask]);
-    }
 }
 END_TEST
 
@@ -238,6 +236,35 @@ START_TEST(a_stalled_lane_does_not_stall_another)
 }
 END_TEST
 
+/* ---- whether there is anything ---- */
+
+START_TEST(a_lane_is_empty_when_all_its_pending_ones_are_popped)
+{
+    must(hwt_lane_is_empty(room.lane));
+    queues[1].push(room.lane, entries[0]); /* is cancelled, not pending */
+    must(hwt_lane_is_empty(room.lane));
+    for (int i = 1; i < 4; i++) {
+        queues[0].push(room.lane, entries[i]);
+        must(!hwt_lane_is_empty(room.lane));
+    }
+    must(queues[0].splice(room.lane));
+    for (int i = 1; i < 4; i++) {
+        must(!hwt_lane_is_empty(room.lane));
+        expect(&queues[0], room.lane, entries[i]);
+    }
+    must(hwt_lane_is_empty(room.lane));
+}
+END_TEST
+
+START_TEST(a_lane_with_a_push_half_done_is_not_empty)
+{
+    hwt_mpsc_node *before = half_push(&room.lane->pending_tail, entries[0]);
+    must(!hwt_lane_is_empty(room.lane));
+    finish_push(before, entries[0]);
+    must(!hwt_lane_is_empty(room.lane));
+}
+END_TEST
+
 /* ---- several producers ---- */
 
 enum { PRODUCERS = 4, EACH = 20000 };
@@ -286,13 +313,13 @@ START_TEST(none_of_several_producers_is_lost_doubled_or_out_of_order)
         own[i]->arg = (void *)i;
     for (int i = 0; i < PRODUCERS; i++) {
         producers[i] = (struct producer){ &queues[_i], room.lane, &own[i * EACH], &go };
-        threads[i] = room_spawn(produce, &producers[i]);
+        threads[i] = spawn(produce, &producers[i]);
     }
     atomic_store(&go, true);
     for (size_t n = 0; n < PRODUCERS * EACH;)
         n += consume(&queues[_i], room.lane, next);
     for (int i = 0; i < PRODUCERS; i++) {
-        room_join(threads[i]);
+        join(threads[i]);
         must(next[i] == EACH);
     }
     must(consume(&queues[_i], room.lane, next) == 0);
@@ -302,26 +329,25 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("lane");
-    TCase *own = room_case(suite, "own");
-    tcase_add_checked_fixture(own, open_room, close_room);
-    tcase_add_test(own, there_is_a_power_of_two_of_lanes_and_one_for_the_worker);
+    TCase *own = room_case(suite, "own", open_room, close_room);
+    tcase_add_test(own, there_are_lanes_with_an_owner_shared_ones_and_one_for_the_worker);
+    tcase_add_test(own, what_the_owner_the_producers_and_the_worker_write_is_on_lines_of_its_own);
     tcase_add_test(own, a_thread_keeps_to_its_lane);
-    tcase_add_test(own, threads_take_lanes_in_turn);
-    TCase *order = room_case(suite, "order");
-    tcase_add_checked_fixture(order, open_room, close_room);
+    TCase *order = room_case(suite, "order", open_room, close_room);
     tcase_add_loop_test(order, what_was_pushed_first_is_popped_first, 0, 2);
     tcase_add_loop_test(order, nothing_is_popped_before_it_was_spliced, 0, 2);
     tcase_add_loop_test(order, a_snapshot_goes_behind_what_is_left_of_the_one_before, 0, 2);
     tcase_add_loop_test(order, an_entry_can_be_pushed_again_once_it_was_popped, 0, 2);
     tcase_add_test(order, the_queues_of_a_lane_are_apart);
-    TCase *stall = room_case(suite, "stall");
-    tcase_add_checked_fixture(stall, open_room, close_room);
+    TCase *stall = room_case(suite, "stall", open_room, close_room);
     tcase_add_loop_test(stall, nothing_can_be_taken_while_the_first_push_is_half_done, 0, 2);
     tcase_add_loop_test(stall, a_snapshot_is_popped_up_to_the_push_that_is_half_done, 0, 2);
     tcase_add_loop_test(stall, what_is_pushed_behind_a_gap_comes_after_it, 0, 2);
     tcase_add_loop_test(stall, a_stalled_lane_does_not_stall_another, 0, 2);
-    TCase *threads = room_case(suite, "threads");
-    tcase_add_checked_fixture(threads, open_room, close_room);
+    TCase *empty = room_case(suite, "empty", open_room, close_room);
+    tcase_add_test(empty, a_lane_is_empty_when_all_its_pending_ones_are_popped);
+    tcase_add_test(empty, a_lane_with_a_push_half_done_is_not_empty);
+    TCase *threads = room_case(suite, "threads", open_room, close_room);
     tcase_add_loop_test(threads, none_of_several_producers_is_lost_doubled_or_out_of_order, 0, 2);
     return run_suite(suite);
 }

@@ -271,13 +271,9 @@ START_TEST(a_task_waits_for_another_but_not_for_itself)
     static const hwt_task task = { wait_for_all, NULL };
     deferred d;
     gate g = { 0 };
-    hwt_options options = HWT_OPTIONS_INIT;
-    deferred_open(&d);
-    crew_begin(&d, 2);
-    options.tick_duration = HWT_MS(1);
-    options.executor = defer;
-    options.executor_data = &d;
-    waiter w = { .timer = create(&options), .gate = &g, .self = true, .elsewhere = true };
+    waiter w = {
+        .timer = create_with_crew(&d, 2, HWT_MS(1)), .gate = &g, .self = true, .elsewhere = true
+    };
     w.other = arm(w.timer, &gated, &g, 0);
     ck_assert(await_count(&g.reached, 1));
     arm(w.timer, &task, &w, 0);
@@ -357,13 +353,7 @@ START_TEST(what_adders_got_accepted_has_one_end_on_an_executor_too)
 {
     for (uint64_t round = 0; round < 10; round++) {
         deferred d;
-        hwt_options options = HWT_OPTIONS_INIT;
-        deferred_open(&d);
-        crew_begin(&d, 2);
-        options.tick_duration = HWT_US(500);
-        options.executor = defer;
-        options.executor_data = &d;
-        stop_against_adders(create(&options), round % 2, round * 300);
+        stop_against_adders(create_with_crew(&d, 2, HWT_US(500)), round % 2, round * 300);
         deferred_close(&d);
     }
 }

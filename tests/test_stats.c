@@ -29,10 +29,10 @@ static hwt_stats read_stats(void)
 
 static void expect_lateness(uint64_t lateness, unsigned power)
 {
-    uint64_t before = runs->lateness[power], expired = runs->expired;
+    uint64_t before = runs->lateness[power], expired = read_stats().expired;
     hwt_stats_run(runs, lateness);
     ck_assert_uint_eq(runs->lateness[power], before + 1);
-    ck_assert_uint_eq(runs->expired, expired + 1);
+    ck_assert_uint_eq(read_stats().expired, expired + 1);
 }
 
 START_TEST(a_run_is_counted_by_the_power_of_two_of_its_lateness)
@@ -75,13 +75,34 @@ static void *run_many(void *data)
     return NULL;
 }
 
+static int run_none(void *data, void (*work)(void *), void *arg)
+{
+    (void)data;
+    (void)work;
+    (void)arg;
+    return -1;
+}
+
+START_TEST(only_with_an_executor_are_runs_counted_by_several_threads)
+{
+    struct room other;
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.executor = run_none;
+    room_open_with(&other, 0, options);
+    ck_assert(other.timer->run_stats.shared);
+    ck_assert(!runs->shared);
+    room_close(&other);
+}
+END_TEST
+
 START_TEST(runs_on_several_threads_are_all_counted)
 {
+    runs->shared = true;
     pthread_t threads[THREADS];
     for (uintptr_t i = 0; i < THREADS; i++)
-        threads[i] = room_spawn(run_many, (void *)i);
+        threads[i] = spawn(run_many, (void *)i);
     for (int i = 0; i < THREADS; i++)
-        room_join(threads[i]);
+        join(threads[i]);
     hwt_stats stats = read_stats();
     uint64_t sum = 0;
     for (int i = 0; i < 64; i++)
@@ -89,6 +110,126 @@ START_TEST(runs_on_several_threads_are_all_counted)
     ck_assert_uint_eq(stats.expired, THREADS * (EACH + 1));
     ck_assert_uint_eq(sum, stats.expired);
     ck_assert_uint_eq(stats.lateness_max, 1000000 + THREADS - 1);
+}
+END_TEST
+
+/* ---- counters ---- */
+
+START_TEST(a_counter_tells_what_it_was_before)
+{
+    _Atomic uint64_t counter = 5;
+    for (int shared = 0; shared < 2; shared++) {
+        ck_assert_uint_eq(hwt_count(&counter, 3, shared), 5);
+        ck_assert_uint_eq(hwt_count(&counter, UINT64_MAX, shared), 8); /* one less */
+        ck_assert_uint_eq(hwt_count(&counter, UINT64_MAX - 1, shared), 7);
+        ck_assert_uint_eq(counter, 5);
+    }
+}
+END_TEST
+
+enum { CALLERS = 40, ROUNDS = 500, MOST = 2000 };
+
+static void nothing(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+/* What a thread did, by the answers it got. */
+struct caller {
+    uint64_t random;
+    uint64_t added, rejected, cancelled, rescheduled;
+    bool shared;
+    pthread_barrier_t *meet; /* NULL: no need to be there at once */
+};
+
+static void *call(void *data)
+{
+    static const hwt_task quiet = { nothing, NULL }, telling = { nothing, nothing };
+    struct caller *caller = data;
+    caller->shared = hwt_lane_own(room.timer)->shared;
+    if (caller->meet)
+        pthread_barrier_wait(caller->meet);
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t choice = test_random(&caller->random);
+        hwt_timeout timeout;
+        if (hwt_timer_new_timeout_at(room.timer, choice % 2 ? &quiet : &telling, NULL, HWT_NEVER,
+                                     &timeout) < 0) {
+            caller->rejected++;
+            continue;
+        }
+        caller->added++;
+        caller->rescheduled += choice % 3 && hwt_timeout_reschedule_at(timeout, HWT_SEC(1));
+        caller->cancelled += choice % 5 && hwt_timeout_cancel(timeout);
+    }
+    return NULL;
+}
+
+static void open_bounded(void)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.max_pending = MOST;
+    room_open_with(&room, 0, options);
+    runs = &room.timer->run_stats;
+}
+
+static void expect_counted(const struct caller *sum)
+{
+    hwt_stats stats = read_stats();
+    ck_assert_uint_eq(stats.added, sum->added);
+    ck_assert_uint_eq(stats.rejected, sum->rejected);
+    ck_assert_uint_eq(stats.cancelled, sum->cancelled);
+    ck_assert_uint_eq(stats.rescheduled, sum->rescheduled);
+    ck_assert_uint_eq(stats.pending, sum->added - sum->cancelled);
+    ck_assert_uint_eq(room.timer->reserved, stats.pending);
+    ck_assert_uint_gt(stats.rejected, 0);
+}
+
+static void add_up(struct caller *sum, const struct caller *one)
+{
+    sum->added += one->added;
+    sum->rejected += one->rejected;
+    sum->cancelled += one->cancelled;
+    sum->rescheduled += one->rescheduled;
+}
+
+/* More threads than there are lanes with an owner, on a machine of few processors. */
+START_TEST(what_threads_did_at_once_on_lanes_of_either_kind_adds_up)
+{
+    struct caller callers[CALLERS], sum = { 0 };
+    pthread_t threads[CALLERS];
+    pthread_barrier_t meet;
+    unsigned sharing = 0;
+    uint64_t seed = test_seed();
+    ck_assert_int_eq(pthread_barrier_init(&meet, NULL, CALLERS), 0);
+    for (uint64_t i = 0; i < CALLERS; i++) {
+        callers[i] = (struct caller){ .random = seed + i, .meet = &meet };
+        threads[i] = spawn(call, &callers[i]);
+    }
+    for (int i = 0; i < CALLERS; i++) {
+        join(threads[i]);
+        add_up(&sum, &callers[i]);
+        sharing += callers[i].shared;
+    }
+    uint32_t owned = room.timer->lanes_owned - 1; /* one is this thread's */
+    ck_assert_uint_eq(sharing, owned < CALLERS ? CALLERS - owned : 0);
+    expect_counted(&sum);
+    pthread_barrier_destroy(&meet);
+}
+END_TEST
+
+START_TEST(what_threads_did_one_after_the_other_on_one_lane_adds_up)
+{
+    struct caller sum = { 0 };
+    uint64_t seed = test_seed();
+    for (uint64_t i = 0; i < CALLERS; i++) {
+        struct caller caller = { .random = seed + i };
+        join(spawn(call, &caller));
+        ck_assert(!caller.shared);
+        add_up(&sum, &caller);
+    }
+    ck_assert_uint_eq(room_lane(&room, 1)->added, sum.added);
+    expect_counted(&sum);
 }
 END_TEST
 
@@ -103,7 +244,8 @@ START_TEST(pending_is_what_began_less_what_ended)
     room.lane->cancelled = 10;
     room_lane(&room, 2)->cancelled = 10;
     ck_assert_uint_eq(hwt_timer_pending(room.timer), 103);
-    runs->expired = 50;
+    runs->lateness[0] = 20;
+    runs->lateness[63] = 30;
     runs->unprocessed = 50;
     ck_assert_uint_eq(hwt_timer_pending(room.timer), 3);
     ck_assert_uint_eq(read_stats().pending, 3);
@@ -121,7 +263,7 @@ END_TEST
 
 START_TEST(the_lanes_are_summed_and_the_rest_is_told_as_it_is)
 {
-    uint32_t lanes = room.timer->lane_mask + 1;
+    uint32_t lanes = room.timer->lane_count;
     for (uint32_t i = 0; i < lanes; i++) {
         struct hwt_lane *lane = room_lane(&room, i);
         lane->added = 1000;
@@ -129,7 +271,7 @@ START_TEST(the_lanes_are_summed_and_the_rest_is_told_as_it_is)
         lane->rejected = 10;
         lane->rescheduled = 1;
     }
-    runs->expired = 5;
+    runs->lateness[10] = 5;
     runs->unprocessed = 6;
     runs->wakeups = 7;
     hwt_stats stats = read_stats();
@@ -148,7 +290,7 @@ START_TEST(memory_is_that_of_the_timer_its_lanes_its_pool_and_its_wheel)
 {
     uint64_t before = read_stats().memory;
     ck_assert_uint_ge(before, sizeof(*room.timer) +
-                                  (room.timer->lane_mask + 2) * sizeof(struct hwt_lane) +
+                                  (room.timer->lane_count + 1) * sizeof(struct hwt_lane) +
                                   room.timer->worker.wheel.bytes);
     runs->wheel_bytes += 1000;
     ck_assert_uint_eq(read_stats().memory, before + 1000);
@@ -202,11 +344,11 @@ static void *begin_and_end(void *data)
 {
     struct hwt_lane *lane = data;
     for (int i = 0; i < EACH; i++) {
-        atomic_fetch_add_explicit(&lane->added, 1, memory_order_relaxed);
+        hwt_count(&lane->added, 1, lane->shared);
         if (i % 2)
-            hwt_count(&lane->cancelled);
+            hwt_count(&lane->cancelled, 1, lane->shared);
         else
-            hwt_stats_run(runs, 0);
+            hwt_stats_run(runs, (uint64_t)i);
     }
     atomic_store(&done, true);
     return NULL;
@@ -214,12 +356,14 @@ static void *begin_and_end(void *data)
 
 START_TEST(no_end_is_seen_without_its_beginning)
 {
-    pthread_t thread = room_spawn(begin_and_end, room_lane(&room, 1));
+    struct hwt_lane *lane = _i ? room_shared_lane(&room, 1) : room_lane(&room, 1);
+    atomic_store(&done, false);
+    pthread_t thread = spawn(begin_and_end, lane);
     while (!atomic_load(&done)) {
         hwt_stats stats = read_stats();
         must(stats.expired + stats.cancelled <= stats.added);
     }
-    room_join(thread);
+    join(thread);
     ck_assert_uint_eq(hwt_timer_pending(room.timer), 0);
 }
 END_TEST
@@ -227,20 +371,22 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("stats");
-    TCase *lateness = room_case(suite, "lateness");
-    tcase_add_checked_fixture(lateness, open_room, close_room);
+    TCase *lateness = room_case(suite, "lateness", open_room, close_room);
     tcase_add_test(lateness, a_run_is_counted_by_the_power_of_two_of_its_lateness);
     tcase_add_test(lateness, the_greatest_lateness_is_kept);
+    tcase_add_test(lateness, only_with_an_executor_are_runs_counted_by_several_threads);
     tcase_add_test(lateness, runs_on_several_threads_are_all_counted);
-    TCase *sums = room_case(suite, "sums");
-    tcase_add_checked_fixture(sums, open_room, close_room);
+    TCase *counters = room_case(suite, "counters", open_bounded, close_room);
+    tcase_add_test(counters, a_counter_tells_what_it_was_before);
+    tcase_add_test(counters, what_threads_did_at_once_on_lanes_of_either_kind_adds_up);
+    tcase_add_test(counters, what_threads_did_one_after_the_other_on_one_lane_adds_up);
+    TCase *sums = room_case(suite, "sums", open_room, close_room);
     tcase_add_test(sums, pending_is_what_began_less_what_ended);
     tcase_add_test(sums, pending_is_never_below_nothing);
     tcase_add_test(sums, the_lanes_are_summed_and_the_rest_is_told_as_it_is);
     tcase_add_test(sums, memory_is_that_of_the_timer_its_lanes_its_pool_and_its_wheel);
-    tcase_add_test(sums, no_end_is_seen_without_its_beginning);
-    TCase *sizes = room_case(suite, "sizes");
-    tcase_add_checked_fixture(sizes, open_room, close_room);
+    tcase_add_loop_test(sums, no_end_is_seen_without_its_beginning, 0, 2);
+    TCase *sizes = room_case(suite, "sizes", open_room, close_room);
     tcase_add_test(sizes, a_reader_of_a_later_release_finds_nothing_where_this_one_knows_nothing);
     tcase_add_test(sizes, a_reader_of_no_release_is_refused_and_left_alone);
     return run_suite(suite);

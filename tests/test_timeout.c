@@ -67,6 +67,31 @@ START_TEST(arming_fails_when_the_state_has_changed_since_it_was_noted)
 }
 END_TEST
 
+START_TEST(what_rearmed_itself_is_armed_unless_the_state_has_changed_since_it_was_noted)
+{
+    static const struct {
+        uint64_t noted, found, after; /* 0: refused */
+    } again[] = {
+        { RUNNING | REARMED, RUNNING | REARMED, ARMED },
+        { RUNNING | REARMED | MOVED, RUNNING | REARMED, ARMED },
+        { RUNNING | REARMED | MOVING, RUNNING | REARMED | MOVING, ARMED | MOVING },
+        { RUNNING | REARMED, RUNNING | REARMED | BARRED, 0 },
+        { RUNNING | REARMED, RUNNING | REARMED | BARRED | WAITED, 0 },
+        { RUNNING | REARMED, RUNNING | REARMED | MOVING, 0 },
+        { RUNNING | REARMED, RUNNING | REARMED | MOVED, 0 },
+        { RUNNING | REARMED | MOVING, RUNNING | REARMED | MOVED, 0 },
+    };
+    for (size_t i = 0; i < sizeof(again) / sizeof(*again); i++) {
+        struct hwt_entry *entry = make(again[i].noted);
+        uint64_t state = hwt_timeout_note(entry);
+        entry->state = GENERATION << HWT_GENERATION_SHIFT | again[i].found;
+        ck_assert(hwt_timeout_arm_again(room.timer, entry, state) == (again[i].after != 0));
+        expect(entry, again[i].after ? again[i].after : again[i].found);
+        expect_pushed(NULL, NULL);
+    }
+}
+END_TEST
+
 START_TEST(disarming_takes_an_armed_one_only)
 {
     for (uint64_t phase = NEW; phase <= ABANDONED; phase++) {
@@ -193,7 +218,7 @@ START_TEST(what_is_pushed_while_the_timer_stops_is_withdrawn)
     /* It is in the queue yet. Where the worker finds it, it goes back unnoticed. */
     hwt_timer_advance(room.timer, NOW);
     ck_assert_int_eq(cancels, 0);
-    must(room_take(&room) == timeout.entry);
+    must(room_has_back(&room, timeout.entry));
 }
 END_TEST
 
@@ -283,36 +308,68 @@ START_TEST(a_move_does_what_phase_and_direction_ask_for)
 }
 END_TEST
 
+/* A move that has begun; `state` is what the mover knows of it. */
+struct moving {
+    struct hwt_entry *entry;
+    uint64_t state;
+};
+
+static enum move begin(struct moving *moving, struct hwt_entry *entry)
+{
+    *moving = (struct moving){ entry, load(entry) };
+    return begin_move(hwt_handle(entry), &moving->state);
+}
+
+static void end(const struct moving *moving, uint64_t deadline, bool earlier)
+{
+    end_move(room.timer, moving->entry, moving->state, deadline, earlier);
+}
+
 START_TEST(of_two_overlapping_moves_the_second_changes_nothing)
 {
     static const uint64_t words[] = { QUEUED, ARMED, SUBMITTED, RUNNING | REARMED };
     for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
         struct hwt_entry *entry = make(words[i]);
-        ck_assert_int_eq(begin_move(hwt_handle(entry)), MOVE_BEGUN);
-        ck_assert_int_eq(begin_move(hwt_handle(entry)), MOVE_OVERLAPS);
+        struct moving first, second;
+        ck_assert_int_eq(begin(&first, entry), MOVE_BEGUN);
+        ck_assert_int_eq(begin(&second, entry), MOVE_OVERLAPS);
         ck_assert(hwt_timeout_reschedule_at(hwt_handle(entry), EARLIER));
         ck_assert_uint_eq(entry->deadline, DEADLINE);
         expect(entry, words[i] | MOVING);
-        end_move(room.timer, entry, LATER, false);
+        end(&first, LATER, false);
         expect(entry, words[i] | MOVED);
         expect_pushed(NULL, NULL);
     }
 }
 END_TEST
 
-static struct hwt_entry *begin_moving(uint64_t word)
+START_TEST(a_move_that_has_ended_since_the_first_look_overlaps_too)
 {
-    struct hwt_entry *entry = make(word);
-    ck_assert_int_eq(begin_move(hwt_handle(entry)), MOVE_BEGUN);
-    entry->deadline = EARLIER;
-    return entry;
+    struct hwt_entry *entry = make(ARMED);
+    uint64_t first = load(entry);
+    ck_assert(hwt_timeout_reschedule_at(hwt_handle(entry), LATER));
+    ck_assert_int_eq(begin_move(hwt_handle(entry), &first), MOVE_OVERLAPS);
+    expect(entry, ARMED | MOVED);
+    first = load(entry); /* from here on it is another move, though nobody has noted the last */
+    ck_assert_int_eq(begin_move(hwt_handle(entry), &first), MOVE_BEGUN);
+    expect(entry, ARMED | MOVED | MOVING);
+}
+END_TEST
+
+static struct moving begin_moving(uint64_t word)
+{
+    struct moving moving;
+    ck_assert_int_eq(begin(&moving, make(word)), MOVE_BEGUN);
+    moving.entry->deadline = EARLIER;
+    return moving;
 }
 
 START_TEST(a_timeout_armed_during_a_move_to_earlier_is_pushed_by_the_mover)
 {
-    struct hwt_entry *entry = begin_moving(QUEUED);
+    struct moving moving = begin_moving(QUEUED);
+    struct hwt_entry *entry = moving.entry;
     ck_assert(hwt_timeout_arm(entry, hwt_timeout_note(entry)));
-    end_move(room.timer, entry, EARLIER, true);
+    end(&moving, EARLIER, true);
     expect(entry, QUEUED | MOVED);
     expect_pushed(entry, NULL);
 }
@@ -320,21 +377,34 @@ END_TEST
 
 START_TEST(a_move_that_ends_between_noting_and_arming_fails_the_arming)
 {
-    struct hwt_entry *entry = begin_moving(QUEUED);
+    struct moving moving = begin_moving(QUEUED);
+    struct hwt_entry *entry = moving.entry;
     uint64_t state = hwt_timeout_note(entry);
-    end_move(room.timer, entry, EARLIER, true);
+    end(&moving, EARLIER, true);
     ck_assert(!hwt_timeout_arm(entry, state));
     expect(entry, QUEUED | MOVED);
     expect_pushed(NULL, NULL);
 }
 END_TEST
 
+START_TEST(a_timeout_armed_again_during_a_move_to_earlier_is_pushed_by_the_mover)
+{
+    struct moving moving = begin_moving(RUNNING | REARMED);
+    struct hwt_entry *entry = moving.entry;
+    ck_assert(hwt_timeout_arm_again(room.timer, entry, hwt_timeout_note(entry)));
+    end(&moving, EARLIER, true);
+    expect(entry, QUEUED | MOVED);
+    expect_pushed(entry, NULL);
+}
+END_TEST
+
 START_TEST(a_move_that_outlasts_the_run_that_had_rearmed_is_pushed_once)
 {
-    struct hwt_entry *entry = begin_moving(RUNNING | REARMED);
+    struct moving moving = begin_moving(RUNNING | REARMED);
+    struct hwt_entry *entry = moving.entry;
     ck_assert_int_eq(hwt_timeout_finish(room.timer, entry), HWT_AGAIN);
     expect(entry, QUEUED | MOVING);
-    end_move(room.timer, entry, EARLIER, true);
+    end(&moving, EARLIER, true);
     expect(entry, QUEUED | MOVED);
     expect_pushed(entry, NULL);
 }
@@ -342,9 +412,10 @@ END_TEST
 
 START_TEST(a_move_that_ends_after_the_cancel_leaves_the_push_to_it)
 {
-    struct hwt_entry *entry = begin_moving(ARMED);
+    struct moving moving = begin_moving(ARMED);
+    struct hwt_entry *entry = moving.entry;
     ck_assert(hwt_timeout_cancel(hwt_handle(entry)));
-    end_move(room.timer, entry, EARLIER, true);
+    end(&moving, EARLIER, true);
     expect(entry, CANCELLED | MOVED);
     expect_pushed(NULL, entry);
     ck_assert(hwt_timeout_discardable(room.timer, entry));
@@ -353,7 +424,8 @@ END_TEST
 
 START_TEST(what_was_discarded_during_a_move_is_left_to_the_mover)
 {
-    struct hwt_entry *entry = begin_moving(QUEUED);
+    struct moving moving = begin_moving(QUEUED);
+    struct hwt_entry *entry = moving.entry;
     ck_assert(hwt_timeout_cancel(hwt_handle(entry)));
     ck_assert(!hwt_timeout_discardable(room.timer, entry));
     expect(entry, ABANDONED | MOVING);
@@ -361,23 +433,24 @@ START_TEST(what_was_discarded_during_a_move_is_left_to_the_mover)
     ck_assert_uint_eq(room.timer->worker.transit, 1);
     ck_assert(!hwt_timeout_cancel(hwt_handle(entry)));
     ck_assert_int_eq(hwt_timeout_state(hwt_handle(entry)), HWT_CANCELLED);
-    end_move(room.timer, entry, EARLIER, true);
+    end(&moving, EARLIER, true);
     expect(entry, CANCELLED | MOVED);
     ck_assert_int_eq(cancels, 0);
     hwt_timer_advance(room.timer, NOW); /* now it is the worker's, to end */
     ck_assert_int_eq(cancels, 1);
     ck_assert_uint_eq(room.timer->worker.transit, 0);
-    ck_assert_ptr_eq(room_take(&room), entry);
+    ck_assert(room_has_back(&room, entry));
 }
 END_TEST
 
 int main(void)
 {
     Suite *suite = suite_create("timeout");
-    TCase *worker = room_case(suite, "worker");
-    tcase_add_checked_fixture(worker, open_room, close_room);
+    TCase *worker = room_case(suite, "worker", open_room, close_room);
     tcase_add_test(worker, noting_a_move_clears_moved_and_nothing_else);
     tcase_add_test(worker, arming_fails_when_the_state_has_changed_since_it_was_noted);
+    tcase_add_test(worker,
+                   what_rearmed_itself_is_armed_unless_the_state_has_changed_since_it_was_noted);
     tcase_add_test(worker, disarming_takes_an_armed_one_only);
     tcase_add_test(worker, it_begins_when_its_deadline_is_before_the_horizon);
     tcase_add_test(worker, it_does_not_begin_while_its_deadline_is_written);
@@ -386,15 +459,15 @@ int main(void)
     tcase_add_test(worker, what_was_handed_over_too_early_goes_back_to_the_queue);
     tcase_add_test(worker, the_end_of_a_run_depends_on_what_happened_in_it);
     tcase_add_test(worker, stop_ends_what_is_pending_and_nothing_else);
-    TCase *handle = room_case(suite, "handle");
-    tcase_add_checked_fixture(handle, open_room, close_room);
+    TCase *handle = room_case(suite, "handle", open_room, close_room);
     tcase_add_test(handle, what_is_pushed_while_the_timer_stops_is_withdrawn);
     tcase_add_test(handle, what_stop_has_found_already_is_not_withdrawn);
     tcase_add_test(handle, a_cancel_does_what_the_phase_asks_for);
     tcase_add_test(handle, a_move_does_what_phase_and_direction_ask_for);
-    TCase *moves = room_case(suite, "moves");
-    tcase_add_checked_fixture(moves, open_room, close_room);
+    TCase *moves = room_case(suite, "moves", open_room, close_room);
     tcase_add_test(moves, of_two_overlapping_moves_the_second_changes_nothing);
+    tcase_add_test(moves, a_move_that_has_ended_since_the_first_look_overlaps_too);
+    tcase_add_test(moves, a_timeout_armed_again_during_a_move_to_earlier_is_pushed_by_the_mover);
     tcase_add_test(moves, a_timeout_armed_during_a_move_to_earlier_is_pushed_by_the_mover);
     tcase_add_test(moves, a_move_that_ends_between_noting_and_arming_fails_the_arming);
     tcase_add_test(moves, a_move_that_outlasts_the_run_that_had_rearmed_is_pushed_once);

@@ -177,7 +177,7 @@ START_TEST(several_threads_start_one_worker)
     pthread_t threads[4];
     void *result;
     for (int i = 0; i < 4; i++)
-        threads[i] = room_spawn(start_once_open, timer);
+        threads[i] = spawn(start_once_open, timer);
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(pthread_join(threads[i], &result), 0);
         ck_assert_ptr_eq(result, timer);
@@ -260,13 +260,17 @@ END_TEST
 
 START_TEST(without_a_limit_nothing_is_counted)
 {
+    _Atomic uint64_t ends = 0;
     hwt_timer *timer = create_bounded(0);
     for (int i = 0; i < 10; i++)
-        ck_assert(hwt_timer_reserve(timer));
+        must(hwt_timer_new_timeout(timer, &counting, (void *)&ends, HWT_NEVER, NULL) == 0);
+    ck_assert_uint_eq(timer->reserved, 0);
     hwt_timer_reserve_beyond(timer);
+    ck_assert_uint_eq(timer->reserved, 0);
     hwt_timer_release(timer);
     ck_assert_uint_eq(timer->reserved, 0);
     hwt_timer_destroy(timer);
+    ck_assert_uint_eq(ends, 10);
 }
 END_TEST
 
@@ -298,7 +302,7 @@ START_TEST(several_threads_get_every_place_and_none_twice)
     uintptr_t sum = 0;
     void *got;
     for (int i = 0; i < THREADS; i++)
-        threads[i] = room_spawn(reserve_and_release, timer);
+        threads[i] = spawn(reserve_and_release, timer);
     for (int i = 0; i < THREADS; i++) {
         ck_assert_int_eq(pthread_join(threads[i], &got), 0);
         sum += (uintptr_t)got;
@@ -374,7 +378,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("timer");
-    TCase *creating = room_case(suite, "create");
+    TCase *creating = room_case(suite, "create", NULL, NULL);
     tcase_add_test(creating, options_are_frozen_and_the_name_is_copied);
     tcase_add_test(creating, what_producers_and_the_worker_write_is_on_lines_of_its_own);
     tcase_add_test(creating, the_wheel_is_rounded_up_to_a_power_of_two);
@@ -382,12 +386,12 @@ int main(void)
     tcase_add_test(creating, without_a_worker_there_is_no_descriptor_before_it_is_asked_for);
     tcase_add_test(creating, the_descriptor_is_set_to_the_end_of_the_next_tick_that_has_work);
     tcase_add_test(creating, destroy_closes_the_descriptor);
-    TCase *life = room_case(suite, "life");
+    TCase *life = room_case(suite, "life", NULL, NULL);
     tcase_add_test(life, no_thread_is_started_before_the_first_timeout);
     tcase_add_test(life, several_threads_start_one_worker);
     tcase_add_test(life, a_start_that_fails_leaves_a_timer_that_can_be_started);
     tcase_add_test(life, a_stopped_timer_starts_accepts_and_drives_nothing);
-    TCase *bounded = room_case(suite, "max_pending");
+    TCase *bounded = room_case(suite, "max_pending", NULL, NULL);
     tcase_add_test(bounded, places_are_given_out_to_the_last_and_not_beyond);
     tcase_add_test(bounded, without_a_limit_nothing_is_counted);
     tcase_add_test(bounded, several_threads_get_every_place_and_none_twice);

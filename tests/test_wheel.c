@@ -364,21 +364,14 @@ START_TEST(all_can_be_taken_whatever_their_deadline)
 }
 END_TEST
 
-static TCase *wheel_case(Suite *suite, const char *name)
-{
-    TCase *tcase = room_case(suite, name);
-    tcase_add_checked_fixture(tcase, open_room, close_room);
-    return tcase;
-}
-
 int main(void)
 {
     Suite *suite = suite_create("wheel");
-    TCase *ticks = wheel_case(suite, "ticks");
+    TCase *ticks = room_case(suite, "ticks", open_room, close_room);
     tcase_add_loop_test(ticks, a_tick_ends_at_its_last_nanosecond_wherever_time_starts, 0, STARTS);
     tcase_add_loop_test(ticks, each_deadline_of_a_tick_is_taken_with_it, 0, STARTS);
     tcase_add_loop_test(ticks, what_ends_past_the_end_of_time_never_comes, 0, STARTS);
-    TCase *rounds = wheel_case(suite, "rounds");
+    TCase *rounds = room_case(suite, "rounds", open_room, close_room);
     tcase_add_loop_test(rounds, whole_wheels_and_a_tick_more_or_less_are_met_from_every_offset, 0,
                         STARTS);
     tcase_add_test(rounds, a_far_round_does_not_hide_a_near_one_in_its_bucket);
@@ -386,11 +379,11 @@ int main(void)
     tcase_add_loop_test(rounds, a_wheel_of_one_slot_counts_rounds_alone, 0, STARTS);
     tcase_add_test(rounds, one_further_away_than_the_rounds_reach_is_filed_again);
     tcase_add_test(rounds, the_furthest_round_is_met_from_where_the_rounds_wrap_around);
-    TCase *next = wheel_case(suite, "next");
+    TCase *next = room_case(suite, "next", open_room, close_room);
     tcase_add_test(next, the_next_is_right_after_the_soonest_were_dropped);
     tcase_add_test(next, those_dropped_without_a_look_at_the_next_are_passed_over);
     tcase_add_test(next, a_leap_over_any_number_of_ticks_is_one_step);
-    TCase *taking = wheel_case(suite, "taking");
+    TCase *taking = room_case(suite, "taking", open_room, close_room);
     tcase_add_test(taking, a_tick_is_taken_in_batches_in_the_order_of_filing);
     tcase_add_test(taking, what_is_filed_while_its_tick_is_taken_belongs_to_it);
     tcase_add_test(taking, all_can_be_taken_whatever_their_deadline);

@@ -1,26 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * The worker's passes, one at a time and by a clock that is set.
- *
- * bucket.c is included, so that its malloc() can be refused; the linker then leaves out the
- * library's own.
- */
+/* The worker's passes, one at a time and by a clock that is set. */
 
-#include <stdlib.h>
-
+#include "bucket_malloc.h"
 #include "room_fixture.h"
-
-static bool refuse;
-
-static void *may_malloc(size_t size)
-{
-    return refuse ? NULL : malloc(size);
-}
-
-#define malloc may_malloc
-#include "hwt/bucket.c"
-#undef malloc
 
 #define TICK HWT_MS(1)
 
@@ -229,7 +212,7 @@ static struct hwt_entry *make_queued(struct hwt_lane *lane)
     entry->arg = (void *)99;
     entry->deadline = 0;
     entry->state = UINT64_C(1) << HWT_GENERATION_SHIFT | HWT_PHASE_QUEUED;
-    atomic_fetch_add(&lane->added, 1);
+    hwt_count(&lane->added, 1, lane->shared);
     return entry;
 }
 
@@ -265,7 +248,7 @@ START_TEST(a_stalled_queue_of_cancelled_ones_holds_up_nothing)
     pass(0);
     struct hwt_entry *entry = timeout.entry;
     entry->state = hwt_with_phase(entry->state, HWT_PHASE_CANCELLED);
-    hwt_count(&other->cancelled);
+    hwt_count(&other->cancelled, 1, other->shared);
     hwt_mpsc_node *before = half_push(&other->cancelled_tail, entry);
     /* Its tick comes before its push does: it is taken from the bucket, and waited for. */
     ck_assert_uint_eq(pass(TICK), 1);
@@ -275,6 +258,23 @@ START_TEST(a_stalled_queue_of_cancelled_ones_holds_up_nothing)
     finish_push(before, entry);
     ck_assert_uint_eq(pass(TICK), 0);
     expect_seen(1, 1, false);
+}
+END_TEST
+
+START_TEST(a_lane_that_is_salvaged_holds_up_neither_the_others_nor_the_tick)
+{
+    struct hwt_lane *other = room_lane(&room, 1);
+    hwt_lane_push_pending(other, make_queued(other));
+    other->consuming = true; /* an adder that was stopped meanwhile */
+    add(1, 0);
+    ck_assert_uint_eq(pass(TICK), 1);
+    expect_seen(0, 1, true);
+    ck_assert(worker->unfiled);
+    ck_assert_uint_eq(hwt_worker_next_tick(timer), 2 * TICK);
+    other->consuming = false;
+    ck_assert_uint_eq(pass(2 * TICK), 1);
+    ck_assert(!worker->unfiled);
+    expect_seen(1, 99, true);
 }
 END_TEST
 
@@ -369,8 +369,7 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("worker");
-    TCase *passes = room_case(suite, "pass");
-    tcase_add_checked_fixture(passes, open_room, close_room);
+    TCase *passes = room_case(suite, "pass", open_room, close_room);
     tcase_add_test(passes, a_tick_is_handled_when_it_is_over);
     tcase_add_test(passes, time_does_not_go_back);
     tcase_add_test(passes, ticks_run_in_order_and_a_tick_in_the_order_of_adding);
@@ -378,18 +377,16 @@ int main(void)
     tcase_add_test(passes, a_backlog_is_drained_in_one_pass_and_runs_in_order);
     tcase_add_test(passes, what_a_task_adds_is_for_the_next_pass);
     tcase_add_test(passes, once_it_stops_nothing_begins_and_the_rest_is_left_over);
-    TCase *stall = room_case(suite, "stall");
-    tcase_add_checked_fixture(stall, open_room, close_room);
+    TCase *stall = room_case(suite, "stall", open_room, close_room);
     tcase_add_loop_test(stall, a_stalled_lane_holds_up_neither_the_others_nor_the_tick, 0, 2);
     tcase_add_test(stall, a_stalled_queue_of_cancelled_ones_holds_up_nothing);
-    TCase *memory = room_case(suite, "memory");
-    tcase_add_checked_fixture(memory, open_room, close_room);
+    tcase_add_test(stall, a_lane_that_is_salvaged_holds_up_neither_the_others_nor_the_tick);
+    TCase *memory = room_case(suite, "memory", open_room, close_room);
     tcase_add_test(memory, what_cannot_be_filed_stays_queued_until_there_is_memory);
     tcase_add_test(memory, what_cannot_be_filed_runs_when_it_is_due_all_the_same);
     tcase_add_test(memory, what_was_pushed_back_and_cannot_be_filed_again_is_not_lost);
     tcase_add_test(memory, stop_finds_what_could_not_be_filed);
-    TCase *park = room_case(suite, "park");
-    tcase_add_checked_fixture(park, open_room, close_room);
+    TCase *park = room_case(suite, "park", open_room, close_room);
     tcase_add_test(park, it_files_what_came_before_it_parks);
     tcase_add_test(park, it_does_not_park_once_it_is_to_stop);
     return run_suite(suite);

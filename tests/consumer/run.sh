@@ -13,6 +13,8 @@ work=$MESON_BUILD_ROOT/consumer/$name
 CC=${CC:-cc}
 CXX=${CXX:-c++}
 
+public_headers='hwt.h heartbeat.h retry.h'
+
 fail()
 {
     echo "$*" >&2
@@ -44,8 +46,10 @@ build()
 # Exactly this in the package, and nothing of liburcu needed to use it.
 test_files()
 {
-    headers=$(cd "$prefix/include" && find . -type f)
-    [ "$headers" = ./hwt/hwt.h ] || fail "installed headers: $headers"
+    headers=$(cd "$prefix/include" && find . -type f | sort)
+    # shellcheck disable=SC2086 # names of files are words
+    [ "$headers" = "$(printf './hwt/%s\n' $public_headers | sort)" ] ||
+        fail "installed headers: $headers"
     pkg-config --print-requires --print-requires-private hwt | grep . &&
         fail 'hwt.pc requires another package'
     if [ "$HWT_DEFAULT_LIBRARY" != static ]; then
@@ -64,25 +68,39 @@ test_files()
     fi
 }
 
-# The header, the version script and the shared library name the same functions.
+# The headers, the version script and the shared library name the same functions.
 test_exports()
 {
     [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
-    sed -n 's/^HWT_PUBLIC .*[ *]\(hwt_[a-z_]*\)(.*/\1/p' "$prefix/include/hwt/hwt.h" |
-        sort >"$work/header"
+    cat "$prefix"/include/hwt/*.h >"$work/headers"
+    sed -n 's/^HWT_PUBLIC .*[ *]\(hwt_[a-z_]*\)(.*/\1/p' "$work/headers" | sort >"$work/header"
     sed -n 's/^ *\(hwt_[a-z_]*\);$/\1/p' "$root/hwt/hwt.map" | sort >"$work/map"
     nm -D --defined-only "$libdir/libhwt.so" |
         awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$work/library"
-    [ -s "$work/header" ] || fail 'found no function in hwt.h'
+    [ -s "$work/header" ] || fail 'found no function in the headers'
     diff "$work/header" "$work/map"
     diff "$work/header" "$work/library"
-    [ "$(grep -c HWT_PUBLIC "$root/hwt/hwt.h")" -eq "$(($(wc -l <"$work/header") + 2))" ] ||
-        fail 'a function of hwt.h was overlooked'
+    [ "$(grep -c HWT_PUBLIC "$work/headers")" -eq "$(($(wc -l <"$work/header") + 2))" ] ||
+        fail 'a function was overlooked'
+}
+
+# Each header alone, and twice, with this compiler for a source of this suffix.
+alone()
+{
+    suffix=$1
+    shift
+    for header in $public_headers; do
+        printf '#include <hwt/%s>\n#include <hwt/%s>\n' "$header" "$header" \
+            >"$work/alone.$suffix"
+        # shellcheck disable=SC2046 # flags are words
+        "$@" -c "$work/alone.$suffix" -o "$work/alone.o" $(pkg-config --cflags hwt)
+    done
 }
 
 # shellcheck disable=SC2086 # CC and CXX may be several words
 test_c99()
 {
+    alone c $CC -std=c99 -pedantic -Wall -Wextra -Werror
     build $CC -std=c99 -pedantic -Wall -Wextra -Werror "$here/c99.c"
     "$work/program"
 }
@@ -90,6 +108,7 @@ test_c99()
 # shellcheck disable=SC2086
 test_cxx11()
 {
+    alone cpp $CXX -std=c++11 -pedantic -Wall -Wextra -Werror
     build $CXX -std=c++11 -pedantic -Wall -Wextra -Werror -pthread "$here/cxx11.cpp"
     "$work/program"
 }
@@ -101,15 +120,35 @@ test_cmake()
     "$work/cmake/consumer"
 }
 
-# The program in README.md is complete and does what it says.
+# README.md's first, second, ... block of C.
+readme_block()
+{
+    awk -v wanted="$1" '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 }
+                        inside && n == wanted' "$root/README.md"
+}
+
+# Builds and runs a program of README.md; it must say what is expected.
 # shellcheck disable=SC2086
+readme_program()
+{
+    readme_block "$1" >"$work/readme.c"
+    grep -q 'int main' "$work/readme.c" || fail "block $1 of README.md is no program"
+    build $CC -Wall -Wextra -Werror -pthread "$work/readme.c"
+    "$work/program" | grep "$2" || fail "program $1 of README.md does not say: $2"
+}
+
+# The programs in README.md are complete and do what they say; its lines for an event loop are
+# those of the program they are said to be from.
 test_readme()
 {
-    awk '/^```c$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' \
-        "$root/README.md" >"$work/readme.c"
-    grep -q 'int main' "$work/readme.c" || fail 'found no program in README.md'
-    build $CC -Wall -Wextra -Werror "$work/readme.c"
-    "$work/program" | grep 'idle for too long' || fail 'it does not say that peer 1 is idle'
+    readme_program 1 'idle for too long'
+    readme_program 2 '^100 done'
+    lines=$(readme_block 3)
+    [ -n "$lines" ] || fail 'README.md has no third block'
+    case $(sed 's/^    //' "$root/tests/loops/loop_epoll.c") in
+    *"$lines"*) ;;
+    *) fail 'block 3 of README.md is not in tests/loops/loop_epoll.c' ;;
+    esac
 }
 
 # The tests of the API need nothing but what is installed; meson runs them.
