@@ -187,7 +187,7 @@ HWT_PUBLIC int64_t hwt_timer_stop(hwt_timer *timer,
  */
 HWT_PUBLIC void hwt_timer_destroy(hwt_timer *timer);
 
-/* How many timeouts are pending. Exact while no other call is under way. Wait-free. */
+/* How many timeouts are pending; 0 for NULL. Exact while no other call is under way. Wait-free. */
 HWT_PUBLIC uint64_t hwt_timer_pending(const hwt_timer *timer);
 
 /* The timer's clock. 0 for NULL. Wait-free. */
@@ -203,9 +203,10 @@ HWT_PUBLIC uint64_t hwt_timer_now(const hwt_timer *timer);
  * system call but to wake a parked worker or to grow the pool. The first timeout
  * starts the worker. Lock-free.
  *
- * Timeouts of one tick start in the order in which one thread added them.
+ * Timeouts of one tick start in the order in which one thread added them. The task may run
+ * before *ret_timeout is written: it has its handle as an argument.
  *
- * -EINVAL: no task or no run; -ENOMEM; -ENOBUFS: max_pending is reached; -EAGAIN: no
+ * -EINVAL: no task or no run (also: worker_cpu cannot be had); -ENOMEM; -ENOBUFS: max_pending is reached; -EAGAIN: no
  * thread could be started; -ESHUTDOWN: after stop
  */
 HWT_PUBLIC int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg,
@@ -237,7 +238,7 @@ HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *ta
  * either answer the task does not start again once this has returned: one that is
  * running at that moment can no longer re-arm itself, and if it had done so already,
  * that is what was cancelled. The timeout's memory comes back, and its `cancelled` is
- * called, within one tick. Lock-free; does not wait.
+ * called or handed to the executor, within one tick. Lock-free; does not wait.
  */
 HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 
@@ -279,7 +280,7 @@ HWT_PUBLIC bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline
  */
 HWT_PUBLIC bool hwt_timeout_repeat(hwt_timeout timeout, uint64_t period);
 
-/* Wait-free. Old by the time it is read, as every such answer. */
+/* HWT_GONE for a zeroed handle. Wait-free. Old by the time it is read, as every such answer. */
 HWT_PUBLIC hwt_state hwt_timeout_state(hwt_timeout timeout);
 
 /* Nanoseconds to its deadline; 0: due or not pending; HWT_NEVER: never. Wait-free. */
@@ -346,11 +347,12 @@ typedef struct hwt_stats {
     uint64_t memory;       /* bytes held, all included */
     uint64_t lateness_max; /* ns from deadline to start of task */
     uint64_t lateness[64]; /* [i]: runs late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
+    uint64_t lateness_sum; /* ns, over all runs; modulo 2^64 */
 } hwt_stats;
 
 #define HWT_STATS_INIT                                                                             \
     {                                                                                              \
-        sizeof(hwt_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }                                     \
+        sizeof(hwt_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0                                  \
     }
 
 /*
@@ -359,6 +361,41 @@ typedef struct hwt_stats {
  * is zeroed. Wait-free. -EINVAL: NULL, or a size below the first release's.
  */
 HWT_PUBLIC int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats);
+
+/*
+ * Writes the stats of `count` timers, from an array, as a page in Prometheus' text exposition
+ * format, version 0.0.4. The i-th timer's samples have the label timer="names[i]", escaped as need
+ * be; names are UTF-8, and no two are the same. Without names, count is 1 and there is no label.
+ * Each metric is described once, so a page of several timers cannot be put together from
+ * several calls. The metrics are hwt_timeouts_pending, hwt_timeouts_..._total,
+ * hwt_worker_wakeups_total, hwt_memory_bytes, hwt_lateness_max_seconds, and the histogram
+ * hwt_lateness_seconds, whose buckets end at 2^i - 1 ns, from 1 us to 34 s.
+ *
+ * Returns the length of the whole text without its final zero byte, as snprintf() does. What
+ * is written is terminated; if the result is not below `size`, it has been cut short. A NULL
+ * buffer with size 0 asks for the length. Wait-free.
+ *
+ * -EINVAL: NULL, a count of 0, no names for several; a size below the first release's, or not
+ *   the same in all
+ */
+HWT_PUBLIC int64_t hwt_stats_prometheus(const hwt_stats *stats, const char *const *names,
+                                        size_t count, char *buffer, size_t size);
+
+/*
+ * Writes what is pending as a text for a human, which may change with each release: the state
+ * of the worker, how many timeouts there are, how many of them are filed in the wheel (those
+ * that were cancelled are until they are discarded, within a tick) or wait in queues, the next
+ * wake-up, and for each bucket that is in use how many are in it and its next tick.
+ *
+ * The buffer and the result are as for hwt_stats_prometheus(). The worker itself writes it
+ * between two passes, which takes time in proportion to the buckets in use: this blocks as
+ * long as a task runs; do not hold a lock across it that a task takes. Without a worker, it waits
+ * for the call that drives the timer. From a callback it is written at once, without the
+ * timeouts that the worker has in hand in that moment.
+ *
+ * -EINVAL; -EDEADLK: called from a callback of this timer, and the timer has an executor
+ */
+HWT_PUBLIC int64_t hwt_timer_dump(hwt_timer *timer, char *buffer, size_t size);
 
 /* "major.minor.patch" of the library that is linked in. */
 HWT_PUBLIC const char *hwt_version(void);

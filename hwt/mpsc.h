@@ -75,6 +75,12 @@ static inline bool hwt_mpsc_is_empty(hwt_mpsc_head *head, hwt_mpsc_tail *tail)
     return cds_wfcq_empty(head, tail);
 }
 
+/* Whether anything is queued, or was a moment ago: any thread may ask. */
+static inline bool hwt_mpsc_is_used(const hwt_mpsc_head *head, hwt_mpsc_tail *tail)
+{
+    return CMM_LOAD_SHARED(tail->p) != &head->node;
+}
+
 /* Consumer: moves all that is queued behind what `to` holds. False: the first node is not
  * linked yet, so that nothing could be moved. */
 static inline bool hwt_mpsc_splice(hwt_mpsc_head *to_head, hwt_mpsc_tail *to_tail,

@@ -8,23 +8,9 @@
 
 #include "hwt/timer.h"
 
-#define SIZE_OF_FIRST_RELEASE                                                                      \
-    (offsetof(hwt_stats, lateness) + sizeof(((hwt_stats *)NULL)->lateness))
-
 static uint64_t read_counter(const _Atomic uint64_t *counter)
 {
     return atomic_load_explicit(counter, memory_order_acquire);
-}
-
-void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness)
-{
-    unsigned power = 63 - (unsigned)__builtin_clzll(lateness | 1);
-    hwt_count(&stats->lateness[power], 1, stats->shared);
-    uint64_t max = atomic_load_explicit(&stats->lateness_max, memory_order_relaxed);
-    while (lateness > max &&
-           !atomic_compare_exchange_weak_explicit(&stats->lateness_max, &max, lateness,
-                                                  memory_order_relaxed, memory_order_relaxed))
-        ;
 }
 
 /* The lanes' counters. What ends a timeout is read before what begins one. */
@@ -64,7 +50,7 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
 
 int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
 {
-    if (!timer || !ret_stats || ret_stats->size < SIZE_OF_FIRST_RELEASE)
+    if (!timer || !ret_stats || ret_stats->size < HWT_STATS_SIZE_MIN)
         return -EINVAL;
     const struct hwt_run_stats *runs = &timer->run_stats;
     hwt_stats stats = HWT_STATS_INIT;
@@ -75,6 +61,7 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
                    timer->lane_count * (sizeof(struct hwt_lane) + sizeof(struct hwt_recycled)) +
                    sizeof(struct hwt_lane);
     stats.lateness_max = read_counter(&runs->lateness_max);
+    stats.lateness_sum = read_counter(&runs->lateness_sum);
 
     size_t size = ret_stats->size;
     stats.size = size;

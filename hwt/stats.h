@@ -21,8 +21,12 @@ struct hwt_run_stats {
     _Atomic uint64_t wakeups;
     _Atomic uint64_t wheel_bytes; /* the worker's */
     _Atomic uint64_t lateness_max;
+    _Atomic uint64_t lateness_sum;
     _Atomic uint64_t lateness[64]; /* their sum is what expired */
 };
+
+/* What every caller's hwt_stats has. */
+#define HWT_STATS_SIZE_MIN (offsetof(hwt_stats, lateness) + sizeof(((hwt_stats *)NULL)->lateness))
 
 /* Adds to a counter, and returns what it was before; by a locked operation only if others may
  * write it at the same time. */
@@ -36,6 +40,17 @@ static inline uint64_t hwt_count(_Atomic uint64_t *counter, uint64_t n, bool sha
 }
 
 /* A run begins, `lateness` ns after its deadline. */
-void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness);
+static inline void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness)
+{
+    unsigned power = 63 - (unsigned)__builtin_clzll(lateness | 1);
+    bool shared = stats->shared;
+    hwt_count(&stats->lateness[power], 1, shared);
+    hwt_count(&stats->lateness_sum, lateness, shared);
+    uint64_t max = atomic_load_explicit(&stats->lateness_max, memory_order_relaxed);
+    while (lateness > max &&
+           !atomic_compare_exchange_weak_explicit(&stats->lateness_max, &max, lateness,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "hwt/task.h"
 
+#include "hwt/probes.h"
+
 /* The callbacks this thread is inside of, innermost first: a task may drive another timer. */
 static _Thread_local struct hwt_frame *frames __attribute__((tls_model("initial-exec")));
 
@@ -45,7 +47,9 @@ void hwt_task_run(hwt_timer *timer, struct hwt_entry *entry, struct hwt_recycler
         .outer = frames,
     };
     uint64_t now = hwt_worker_now(timer);
-    hwt_stats_run(&timer->run_stats, now > frame.deadline ? now - frame.deadline : 0);
+    uint64_t lateness = now > frame.deadline ? now - frame.deadline : 0;
+    hwt_stats_run(&timer->run_stats, lateness);
+    HWT_PROBE4(fire, timer, entry, frame.generation, lateness);
     hwt_timer_release(timer);
 
     HWT_MEET(RUN);

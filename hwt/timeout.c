@@ -66,6 +66,7 @@
 
 #include "hwt/timeout.h"
 
+#include "hwt/probes.h"
 #include "hwt/task.h"
 
 static bool same(uint64_t state, hwt_timeout timeout)
@@ -141,6 +142,7 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     HWT_MEET(CANCEL_PUSH);
 
     hwt_timer *timer = hwt_timer_of(entry);
+    HWT_PROBE3(cancel, timer, entry, timeout.generation);
     struct hwt_lane *lane = hwt_lane_own(timer);
     hwt_count(&lane->cancelled, 1, lane->shared);
     hwt_timer_release(timer);
@@ -258,6 +260,7 @@ static bool rearm(hwt_timer *timer, hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_entry *entry = timeout.entry;
     uint64_t state = load(entry);
+    HWT_PROBE4(reschedule, timer, entry, state >> HWT_GENERATION_SHIFT, deadline);
     set_deadline(entry, deadline);
     hwt_timer_reserve_beyond(timer);
     hwt_count(&timer->run_stats.rearmed, 1, timer->run_stats.shared);
@@ -276,6 +279,7 @@ static bool move(hwt_timer *timer, hwt_timeout timeout, uint64_t state, uint64_t
 {
     enum move move = begin_move(timeout, &state);
     if (move == MOVE_BEGUN) {
+        HWT_PROBE4(reschedule, timer, timeout.entry, timeout.generation, deadline);
         HWT_MEET(MOVE_WRITE);
         bool earlier = deadline < deadline_of(timeout.entry);
         set_deadline(timeout.entry, deadline);

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hwt/probes.h"
 #include "hwt/task.h"
 
 #define TICK_MIN HWT_US(1)
@@ -297,6 +298,7 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, struct hwt_en
      * push publishes it to the worker, and the caller his handle. */
     atomic_store_explicit(&entry->state, state, memory_order_release);
     hwt_count(&lane->added, 1, lane->shared);
+    HWT_PROBE4(add, timer, entry, generation, deadline);
     hwt_lane_push_pending(lane, entry);
 
     HWT_MEET(ADD_CHECK);
@@ -339,7 +341,7 @@ static int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64
 release:
     hwt_timer_release(timer);
 rejected:
-    if (r != -ESHUTDOWN)
+    if (r != -ESHUTDOWN && r != -EINVAL)
         hwt_count(&lane->rejected, 1, lane->shared);
     return r;
 }

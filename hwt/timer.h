@@ -15,6 +15,8 @@
 #include "hwt/wheel.h"
 #include "hwt/worker.h"
 
+struct hwt_text;
+
 /* A task that is running on this thread, and the one it runs inside of. */
 struct hwt_frame {
     hwt_timer *timer;
@@ -45,6 +47,9 @@ struct hwt_timer {
     _Atomic bool started;
     _Atomic bool stopping;
 
+    /* Set under `control`, cleared by the worker under `runs`; see dump.h. */
+    _Atomic(struct hwt_text *) dump;
+
     /* The worker's and, but for its descriptor, the wakers'; see clock.h. */
     _Alignas(HWT_CACHE_LINE) struct hwt_gate gate;
 
@@ -59,12 +64,12 @@ struct hwt_timer {
     struct hwt_pool pool; /* see there */
 
     /* Under `control`. */
-    pthread_mutex_t control; /* start and stop, one at a time */
+    pthread_mutex_t control; /* start, stop and dumps, one at a time */
     pthread_t thread;
     bool stopped;
     pthread_mutex_t driving; /* HWT_NO_WORKER: held by who drives */
 
-    /* Under `runs`: tasks handed to the executor, and waiters for a task's return. */
+    /* Under `runs`: tasks handed to the executor, waiters for a task's return or for a dump. */
     pthread_mutex_t runs;
     pthread_cond_t returned;
     uint64_t submitted;

@@ -153,6 +153,14 @@ void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
         update(wheel, slot);
 }
 
+/* After those that the bucket was due for were dropped. */
+static void settle(struct hwt_wheel *wheel, uint32_t slot)
+{
+    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
+    hwt_bucket_settle(bucket, wheel->pool, round_now(wheel, slot), &wheel->bytes);
+    update(wheel, slot);
+}
+
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
 {
     for (;;) {
@@ -160,12 +168,9 @@ uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
         if (tick == HWT_NEVER)
             return HWT_NEVER;
         uint32_t slot = slot_of(wheel->store, tick);
-        struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-        if (bucket->least_count > 0)
+        if (wheel->store->buckets[slot].least_count > 0)
             return tick;
-        /* Those it was due for were dropped. */
-        hwt_bucket_settle(bucket, wheel->pool, round_now(wheel, slot), &wheel->bytes);
-        update(wheel, slot);
+        settle(wheel, slot);
     }
 }
 
@@ -188,10 +193,8 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry 
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
     size_t n = hwt_bucket_take(bucket, wheel->pool, round_now(wheel, slot), batch, max);
     taken(batch, n);
-    if (bucket->least_count == 0 || bucket->cursor == bucket->near.used) {
-        hwt_bucket_settle(bucket, wheel->pool, round_now(wheel, slot), &wheel->bytes);
-        update(wheel, slot);
-    }
+    if (bucket->least_count == 0 || bucket->cursor == bucket->near.used)
+        settle(wheel, slot);
     return n;
 }
 
@@ -206,6 +209,41 @@ size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, siz
     if (hwt_bucket_live(bucket) == 0 && slot < slots(wheel->store))
         update(wheel, slot);
     return n;
+}
+
+/* The first slot from `from` on that is due at all, or slots(); from node to node of the
+ * tournament, for most of a great wheel may never have been touched. */
+static uint32_t first_due(const struct hwt_store *store, uint32_t from)
+{
+    size_t node = (size_t)slots(store) + from;
+    while (store->due[node] == 0) {
+        while (node & 1 && node > 1) /* the right child: there is nothing more below its parent */
+            node /= 2;
+        if (node == 1)
+            return slots(store);
+        node++;
+    }
+    while (node < slots(store))
+        node = 2 * node + (store->due[2 * node] == 0);
+    return (uint32_t)(node - slots(store));
+}
+
+bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
+{
+    struct hwt_store *store = wheel->store;
+    if (from > slots(store))
+        return false;
+    uint32_t slot = from < slots(store) ? first_due(store, from) : from;
+    const struct hwt_bucket *bucket = &store->buckets[slot];
+    if (hwt_bucket_live(bucket) == 0)
+        return false;
+    *ret_view = (struct hwt_wheel_view){ slot, hwt_bucket_live(bucket), HWT_NEVER };
+    if (slot < slots(store)) {
+        if (bucket->least_count == 0)
+            settle(wheel, slot);
+        ret_view->next = tick_of_round(wheel, slot, bucket->least);
+    }
+    return true;
 }
 
 bool hwt_wheel_check(const struct hwt_wheel *wheel)

@@ -64,6 +64,16 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry 
 /* Takes up to `max` timeouts, whatever their deadline; 0: there are none. */
 size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, size_t max);
 
+/* A part of the store that holds timeouts, for hwt_timer_dump(). */
+struct hwt_wheel_view {
+    uint32_t bucket;
+    uint64_t count;
+    uint64_t next; /* the tick at which it has something to take or to move; HWT_NEVER */
+};
+
+/* The first such part from number `from` on. False: there is none. */
+bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view);
+
 /* Whether the store is in order. For tests. */
 bool hwt_wheel_check(const struct hwt_wheel *wheel);
 

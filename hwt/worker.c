@@ -14,6 +14,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "hwt/dump.h"
+#include "hwt/probes.h"
 #include "hwt/task.h"
 
 #define DRAIN_MAX 100000
@@ -251,6 +253,7 @@ static bool drain(hwt_timer *timer)
     size_t budget = DRAIN_MAX;
     for (uint32_t i = 0; i <= timer->lane_count && budget > 0; i++)
         budget -= drain_lane(timer, &timer->lanes[i], budget);
+    HWT_PROBE2(drain, timer, DRAIN_MAX - budget);
     hwt_recycler_flush(timer, &timer->worker.recycler);
     return budget == 0;
 }
@@ -275,6 +278,12 @@ static void reap(hwt_timer *timer)
 }
 
 /* ---- a pass ---- */
+
+void hwt_worker_publish_bytes(hwt_timer *timer)
+{
+    atomic_store_explicit(&timer->run_stats.wheel_bytes, timer->worker.wheel.bytes,
+                          memory_order_relaxed);
+}
 
 void hwt_worker_tidy(hwt_timer *timer)
 {
@@ -352,7 +361,7 @@ uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
     reap(timer);
     worker->horizon = 0; /* nothing runs outside of a pass */
     worker->earliest = 0;
-    atomic_store_explicit(&timer->run_stats.wheel_bytes, worker->wheel.bytes, memory_order_relaxed);
+    hwt_worker_publish_bytes(timer);
     return worker->runs;
 }
 
@@ -363,7 +372,9 @@ uint64_t hwt_worker_next_tick(hwt_timer *timer)
     struct hwt_wheel *wheel = &timer->worker.wheel;
     timer->worker.unfiled = false;
     hwt_worker_tidy(timer);
-    return end_of(wheel, timer->worker.unfiled ? wheel->tick : hwt_wheel_next(wheel));
+    uint64_t next = hwt_wheel_next(wheel);
+    hwt_worker_publish_bytes(timer);
+    return end_of(wheel, timer->worker.unfiled ? wheel->tick : next);
 }
 
 /* Whether anything was cancelled since the last call. */
@@ -394,6 +405,7 @@ bool hwt_worker_park(hwt_timer *timer)
     /* Step B of clock.h. From here on, producers look at the gate. */
     hwt_worker_tidy(timer);
     next = hwt_wheel_next(wheel);
+    hwt_worker_publish_bytes(timer);
     /* A stalled lane or want of memory is looked at again in a tick. */
     if (worker->unfiled)
         next = wheel->tick;
@@ -403,9 +415,11 @@ bool hwt_worker_park(hwt_timer *timer)
     if (next <= wheel->tick)
         hwt_gate_shorten(timer);
     HWT_MEET(PARK_CHECK);
-    /* Seq_cst: stop sets the flag, then looks at the gate. */
-    if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst))
+    /* Seq_cst: stop sets the flag, and who asks for a dump the text, then looks at the gate. */
+    if (atomic_load_explicit(&timer->stopping, memory_order_seq_cst) ||
+        atomic_load_explicit(&timer->dump, memory_order_seq_cst))
         return false;
+    HWT_PROBE2(park, timer, end_of(wheel, next));
     return hwt_gate_arm(timer, end_of(wheel, next));
 }
 
@@ -416,10 +430,12 @@ void *hwt_worker_main(void *arg)
     pthread_setname_np(pthread_self(), timer->worker_name);
     while (!stopping(timer)) {
         hwt_worker_pass(timer, hwt_timer_now(timer));
+        hwt_dump_answer(timer);
         if (hwt_worker_park(timer)) {
             HWT_MEET(SLEEP);
             hwt_gate_sleep(timer);
             atomic_fetch_add_explicit(&timer->run_stats.wakeups, 1, memory_order_relaxed);
+            HWT_PROBE1(wake, timer);
         }
         HWT_MEET(AWAKE);
         hwt_gate_awake(timer);
@@ -494,5 +510,6 @@ uint64_t hwt_worker_abandon(hwt_timer *timer,
         for (size_t i = 0; i < n; i++)
             end_one(timer, batch[i], &visitor);
     }
+    hwt_worker_publish_bytes(timer);
     return visitor.left;
 }

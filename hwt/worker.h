@@ -49,6 +49,9 @@ void *hwt_worker_main(void *timer);
 /* One pass at `now`: drain, expire, cancelled. Returns how many tasks it started. */
 uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now);
 
+/* Tells the counters what memory the wheel holds. */
+void hwt_worker_publish_bytes(hwt_timer *timer);
+
 /* Drain and cancelled only: nothing runs but `cancelled`. */
 void hwt_worker_tidy(hwt_timer *timer);
 

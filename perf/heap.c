@@ -240,6 +240,14 @@ size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, siz
     return n;
 }
 
+bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
+{
+    if (from > 0 || wheel->store->used == 0)
+        return false;
+    *ret_view = (struct hwt_wheel_view){ 0, wheel->store->used, hwt_wheel_next(wheel) };
+    return true;
+}
+
 bool hwt_wheel_check(const struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;

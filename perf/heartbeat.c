@@ -9,9 +9,10 @@
  *
  * It is also an example. What to look at:
  *
- *     heartbeat_server.c   push back with every read; free after hwt_timeout_cancel_sync()
- *     heartbeat_client.c   a task that re-arms itself; a task that frees in `cancelled`
- *     heartbeat_loop.c     from the timer's worker to an event loop
+ *     heartbeat_server.c   idle limits by hwt_heartbeat; a timer in an event loop
+ *     heartbeat_client.c   heartbeats by hwt_heartbeat, reconnects by hwt_retry
+ *     heartbeat_loop.c     from the timer's tasks to an event loop
+ *     heartbeat_metrics.c  the timer's stats as a page for Prometheus
  */
 
 #include "heartbeat.h"
@@ -179,8 +180,9 @@ static void open_timer(struct run *run)
 
     options.tick_duration = HWT_US(run->options.tick_us);
     options.ticks_per_wheel = (uint32_t)run->options.ticks_per_wheel;
+    options.flags = run->options.loop ? HWT_NO_WORKER : 0;
     int r = hwt_timer_create(&options, &run->timer);
-    if (r == 0)
+    if (r == 0 && !run->options.loop)
         r = hwt_timer_new_timeout(run->timer, &introduce_task, run, 0, NULL);
     if (r < 0)
         die("no timer", -r);
@@ -263,12 +265,12 @@ static void watch(struct run *run)
 
 static void read_totals(struct run *run)
 {
-    struct timespec cpu;
-
     read_stats(run, &run->stats);
     run->elapsed = now_ns() - run->begin;
-    if (atomic_load(&run->worker_known) && clock_gettime(run->worker_clock, &cpu) == 0)
-        run->worker_cpu = HWT_SEC(cpu.tv_sec) + (uint64_t)cpu.tv_nsec;
+    run->timer_cpu = counted(&run->counts.dispatch_cpu);
+    run->wakeups = run->stats.wakeups + counted(&run->counts.dispatches);
+    if (atomic_load(&run->worker_known))
+        run->timer_cpu = clock_ns(run->worker_clock);
 }
 
 int main(int argc, char **argv)
@@ -282,6 +284,8 @@ int main(int argc, char **argv)
     if (run.truth == NULL)
         die("truth", ENOMEM);
     open_timer(&run);
+    if (run.options.metrics > 0)
+        metrics_start(&run.metrics, run.timer, (uint16_t)run.options.metrics);
     server_open(&run.server, &run);
     client_open(&run.client, &run);
     report_head(&run);
@@ -298,6 +302,8 @@ int main(int argc, char **argv)
     loop_stop(&run.server.loop);
     pthread_join(server, NULL);
     hwt_timer_stop(run.timer, NULL, NULL);
+    if (run.options.metrics > 0)
+        metrics_stop(&run.metrics);
 
     bool well = report_end(&run);
     client_close(&run.client);

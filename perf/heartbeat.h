@@ -3,19 +3,22 @@
 #define HWT_PERF_HEARTBEAT_H
 
 /*
- * What the files of the heartbeat program share. Four threads:
+ * What the files of the heartbeat program share. Four threads, and with --metrics one more:
  *
  *     main      starts the others, prints the live lines, says when it is over
  *     client    an epoll loop: owns all peers and their sockets
  *     server    an epoll loop: owns all accepted connections
  *     worker    the timer's: runs the tasks; they never touch a socket, but post to
- *               the loop that owns it
+ *               the loop that owns it. With --loop there is none: the server runs them
+ *     metrics   answers HTTP requests, one at a time; only reads the timer's stats
  *
  * A field is touched by the thread that owns its struct, unless it is atomic or says
  * otherwise.
  */
 
+#include <hwt/heartbeat.h>
 #include <hwt/hwt.h>
+#include <hwt/retry.h>
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -37,6 +40,8 @@ struct options {
     uint64_t request_ms, timeout_ms;
     uint64_t silent, dropped, unanswered; /* percent */
     uint64_t seed;
+    uint64_t metrics; /* port; 0: none */
+    uint64_t loop;    /* 1: no worker */
 };
 
 void options_parse(struct options *options, int argc, char **argv); /* exits 2 on misuse */
@@ -44,8 +49,8 @@ void options_parse(struct options *options, int argc, char **argv); /* exits 2 o
 /* ---- heartbeat_loop.c: what both loops are made of ---- */
 
 _Noreturn void die(const char *what, int error);
+uint64_t clock_ns(clockid_t clock);
 uint64_t now_ns(void);
-uint64_t not_past(uint64_t deadline); /* or now: who is late to arm must not blame the timer */
 uint64_t random_next(uint64_t *state);
 uint64_t random_below(uint64_t *state, uint64_t limit); /* 0 for a limit of 0 */
 
@@ -63,6 +68,7 @@ struct loop {
     int bell; /* eventfd: posts wait */
     bool stopping;
     struct post stop;
+    uint64_t posted_at; /* what is being delivered */
     pthread_mutex_t lock;
     TAILQ_HEAD(, post) posts;
 };
@@ -74,20 +80,39 @@ void loop_run(struct loop *loop, void (*ready)(struct loop *loop, void *source, 
 void loop_stop(struct loop *loop);                    /* any thread */
 void loop_post(struct loop *loop, struct post *post); /* any thread */
 void loop_withdraw(struct loop *loop, struct post *post);
-bool loop_deliver(struct loop *loop); /* true: there is more */
 
 /* A timeout whose task posts to a loop. All calls on that loop's thread. */
 struct alarm {
     struct loop *loop;
     hwt_timeout timeout;
-    _Atomic uint64_t deadline; /* the timeout must not fire before it */
+    uint64_t deadline; /* the timeout must not fire before it */
     struct post post;
 };
 
 void alarm_init(struct alarm *alarm, struct loop *loop, void (*deliver)(struct post *post));
 void alarm_arm(struct alarm *alarm, uint64_t deadline);
-void alarm_push_back(struct alarm *alarm, uint64_t deadline);
 void alarm_disarm(struct alarm *alarm);
+
+/*
+ * An hwt_heartbeat with rules of one event, which it posts to a loop. All calls on that
+ * loop's thread.
+ */
+struct pulse {
+    struct loop *loop;
+    hwt_heartbeat heartbeat;
+    uint64_t limit; /* of the event */
+    uint64_t noted; /* last */
+    uint64_t due;   /* no event before */
+    bool was_due;   /* when a note came: the event may be delivered after that */
+    struct post post;
+};
+
+void pulse_init(struct pulse *pulse, struct loop *loop, void (*deliver)(struct post *post));
+void pulse_notify(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t times, void *arg);
+void pulse_start(struct pulse *pulse, const hwt_heartbeat_rules *rules, uint64_t limit);
+void pulse_note(struct pulse *pulse, void (*note)(hwt_heartbeat *heartbeat, uint64_t now));
+bool pulse_stands(struct pulse *pulse); /* what is delivered: no note came after it */
+void pulse_stop(struct pulse *pulse);
 
 /* The wire: messages of one size, in host order, as both ends are this process. */
 enum message_kind { MESSAGE_HELLO, MESSAGE_WELCOME, MESSAGE_BEAT, MESSAGE_REQUEST, MESSAGE_ANSWER };
@@ -134,6 +159,7 @@ struct fault {
 
 struct server {
     struct loop loop;
+    hwt_heartbeat_rules rules;
     int listener;
     uint16_t port;
     uint64_t random;
@@ -148,6 +174,8 @@ struct server {
 
 struct client {
     struct loop loop;
+    hwt_heartbeat_rules rules;
+    hwt_retry_options backoff;
     uint64_t random;
     struct peer *peers;
     struct fault *silences;
@@ -163,19 +191,31 @@ void client_open(struct client *client, struct run *run);
 void *client_main(void *client);
 void client_close(struct client *client);
 
+/* ---- heartbeat_metrics.c ---- */
+
+struct metrics {
+    const hwt_timer *timer;
+    int listener;
+    pthread_t thread;
+};
+
+void metrics_start(struct metrics *metrics, const hwt_timer *timer, uint16_t port);
+void metrics_stop(struct metrics *metrics);
+
 /* ---- heartbeat.c, heartbeat_report.c ---- */
 
 typedef _Atomic uint64_t counter;
 
 struct counts {
     /* the client's */
-    counter open, opened, reconnected, connect_failed, beats;
+    counter open, opened, reconnected, connect_failed, not_reconnected, beats;
     counter requests, answers, retries, given_up;
     counter unanswered, timed_out, timed_out_unanswered, timed_out_missed;
     counter silenced;
     /* the server's */
-    counter found, live_closed, closed_early, spared, dropped, turned_away;
-    /* the worker's */
+    counter found, live_closed, spared, dropped, turned_away;
+    counter dispatches, dispatch_cpu;
+    /* anybody's */
     counter early;
 };
 
@@ -194,6 +234,7 @@ struct run {
     struct counts counts;
     struct server server;
     struct client client;
+    struct metrics metrics;
 
     clockid_t worker_clock; /* set in the worker's first task */
     atomic_bool worker_known;
@@ -204,8 +245,9 @@ struct run {
 
     uint64_t pending_peak;
     uint64_t overslept; /* by the main thread, at most */
-    hwt_stats stats;    /* at the end, before everything is torn down */
-    uint64_t worker_cpu, elapsed;
+    /* At the end, before everything is torn down. */
+    hwt_stats stats;
+    uint64_t timer_cpu, wakeups, elapsed;
 };
 
 static inline void count(counter *c)

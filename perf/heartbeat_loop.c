@@ -2,10 +2,10 @@
 
 /*
  * What the server and the client are made of: an epoll loop that other threads post
- * to, alarms (a timeout that posts), and the wire.
+ * to, alarms (a timeout that posts), pulses (an hwt_heartbeat that posts), and the wire.
  *
- * The timer's worker must not be held up, and sockets belong to their loop. So a task
- * only posts: a mutex held for a few instructions, and a write to an eventfd if the
+ * Who runs the timer's tasks must not be held up, and sockets belong to their loop. So a
+ * task only posts: a mutex held for a few instructions, and a write to an eventfd if the
  * loop may be asleep.
  */
 
@@ -31,12 +31,17 @@ void die(const char *what, int error)
     exit(1);
 }
 
-uint64_t now_ns(void)
+uint64_t clock_ns(clockid_t clock)
 {
     struct timespec ts;
 
-    clock_gettime(CLOCK_MONOTONIC, &ts);
+    clock_gettime(clock, &ts);
     return HWT_SEC(ts.tv_sec) + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t now_ns(void)
+{
+    return clock_ns(CLOCK_MONOTONIC);
 }
 
 /* splitmix64 */
@@ -89,27 +94,6 @@ void loop_watch(struct loop *loop, int operation, int fd, uint32_t events, void 
         die("epoll_ctl", errno);
 }
 
-void loop_run(struct loop *loop, void (*ready)(struct loop *loop, void *source, uint32_t events))
-{
-    struct epoll_event events[TURN];
-    eventfd_t rings;
-    bool more = false;
-
-    while (!loop->stopping) {
-        int n = epoll_wait(loop->epoll, events, TURN, more ? 0 : -1);
-        if (n < 0 && errno != EINTR)
-            die("epoll_wait", errno);
-        for (int i = 0; i < n; i++) {
-            if (events[i].data.ptr == NULL)
-                eventfd_read(loop->bell, &rings);
-            else
-                ready(loop, events[i].data.ptr, events[i].events);
-        }
-        /* Last, as posts free connections that may still stand in events[]. */
-        more = loop_deliver(loop);
-    }
-}
-
 void loop_stop(struct loop *loop)
 {
     loop_post(loop, &loop->stop);
@@ -118,13 +102,14 @@ void loop_stop(struct loop *loop)
 void loop_post(struct loop *loop, struct post *post)
 {
     bool first = false;
+    uint64_t now = now_ns();
 
     pthread_mutex_lock(&loop->lock);
     if (!post->queued) {
         first = TAILQ_EMPTY(&loop->posts);
         TAILQ_INSERT_TAIL(&loop->posts, post, link);
         post->queued = true;
-        post->posted_at = now_ns();
+        post->posted_at = now;
     }
     pthread_mutex_unlock(&loop->lock);
     /* Outside, or the loop would wake up to wait for the lock. */
@@ -153,13 +138,16 @@ static struct post *take_post(struct loop *loop)
 {
     pthread_mutex_lock(&loop->lock);
     struct post *post = TAILQ_FIRST(&loop->posts);
-    if (post != NULL)
+    if (post != NULL) {
+        loop->posted_at = post->posted_at;
         take_out(loop, post);
+    }
     pthread_mutex_unlock(&loop->lock);
     return post;
 }
 
-bool loop_deliver(struct loop *loop)
+/* True: there is more. */
+static bool loop_deliver(struct loop *loop)
 {
     for (int i = 0; i < TURN; i++) {
         struct post *post = take_post(loop);
@@ -170,6 +158,27 @@ bool loop_deliver(struct loop *loop)
     return true;
 }
 
+void loop_run(struct loop *loop, void (*ready)(struct loop *loop, void *source, uint32_t events))
+{
+    struct epoll_event events[TURN];
+    eventfd_t rings;
+    bool more = false;
+
+    while (!loop->stopping) {
+        int n = epoll_wait(loop->epoll, events, TURN, more ? 0 : -1);
+        if (n < 0 && errno != EINTR)
+            die("epoll_wait", errno);
+        for (int i = 0; i < n; i++) {
+            if (events[i].data.ptr == NULL)
+                eventfd_read(loop->bell, &rings);
+            else
+                ready(loop, events[i].data.ptr, events[i].events);
+        }
+        /* Last, as posts free connections that may still stand in events[]. */
+        more = loop_deliver(loop);
+    }
+}
+
 /* ---- Alarms ---- */
 
 static void alarm_run(hwt_timeout timeout, void *arg)
@@ -177,7 +186,7 @@ static void alarm_run(hwt_timeout timeout, void *arg)
     struct alarm *alarm = arg;
 
     (void)timeout;
-    count_fired(alarm->loop->run, atomic_load(&alarm->deadline));
+    count_fired(alarm->loop->run, alarm->deadline);
     loop_post(alarm->loop, &alarm->post);
 }
 
@@ -191,33 +200,16 @@ void alarm_init(struct alarm *alarm, struct loop *loop, void (*deliver)(struct p
     alarm->post.deliver = deliver;
 }
 
-uint64_t not_past(uint64_t deadline)
+void alarm_arm(struct alarm *alarm, uint64_t deadline)
 {
     uint64_t now = now_ns();
 
-    return deadline > now ? deadline : now;
-}
-
-void alarm_arm(struct alarm *alarm, uint64_t deadline)
-{
-    deadline = not_past(deadline);
-    atomic_store(&alarm->deadline, deadline);
-    int r = hwt_timer_new_timeout_at(alarm->loop->run->timer, &alarm_task, alarm, deadline,
+    /* Who is late to arm must not blame the timer. */
+    alarm->deadline = deadline > now ? deadline : now;
+    int r = hwt_timer_new_timeout_at(alarm->loop->run->timer, &alarm_task, alarm, alarm->deadline,
                                      &alarm->timeout);
     if (r < 0)
         die("no timeout", -r);
-}
-
-void alarm_push_back(struct alarm *alarm, uint64_t deadline)
-{
-    if (hwt_timeout_reschedule_at(alarm->timeout, deadline)) {
-        /* Only now: until it was moved it had every right to fire by the old deadline. */
-        atomic_store(&alarm->deadline, deadline);
-        return;
-    }
-    /* It fired in this moment, and what brought us here came in time all the same. */
-    alarm_disarm(alarm);
-    alarm_arm(alarm, deadline);
 }
 
 /* After this the alarm can be freed: no task uses it, no post of it waits. */
@@ -225,6 +217,63 @@ void alarm_disarm(struct alarm *alarm)
 {
     hwt_timeout_cancel_sync(alarm->timeout);
     loop_withdraw(alarm->loop, &alarm->post);
+}
+
+/* ---- Pulses ---- */
+
+void pulse_init(struct pulse *pulse, struct loop *loop, void (*deliver)(struct post *post))
+{
+    pulse->loop = loop;
+    pulse->post.deliver = deliver;
+}
+
+/* Where the timer runs its tasks, as alarm_run(). */
+void pulse_notify(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t times, void *arg)
+{
+    struct pulse *pulse = arg;
+
+    (void)heartbeat;
+    (void)event;
+    (void)times;
+    loop_post(pulse->loop, &pulse->post);
+}
+
+void pulse_start(struct pulse *pulse, const hwt_heartbeat_rules *rules, uint64_t limit)
+{
+    pulse->limit = limit;
+    pulse->noted = now_ns();
+    pulse->due = pulse->noted + limit;
+    pulse->was_due = false;
+    int r = hwt_heartbeat_start(&pulse->heartbeat, pulse->loop->run->timer, rules, pulse);
+    if (r < 0)
+        die("no heartbeat", -r);
+}
+
+void pulse_note(struct pulse *pulse, void (*note)(hwt_heartbeat *heartbeat, uint64_t now))
+{
+    pulse->noted = now_ns();
+    note(&pulse->heartbeat, pulse->noted);
+    if (now_ns() >= pulse->due)
+        pulse->was_due = true;
+    pulse->due = pulse->noted + pulse->limit;
+}
+
+bool pulse_stands(struct pulse *pulse)
+{
+    if (pulse->loop->posted_at < pulse->due) {
+        if (!pulse->was_due)
+            count(&pulse->loop->run->counts.early);
+        return false;
+    }
+    pulse->due += pulse->limit;
+    return true;
+}
+
+/* After this the pulse can be freed, as an alarm. */
+void pulse_stop(struct pulse *pulse)
+{
+    hwt_heartbeat_stop_sync(&pulse->heartbeat);
+    loop_withdraw(pulse->loop, &pulse->post);
 }
 
 /* ---- The wire ---- */

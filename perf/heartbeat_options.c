@@ -9,7 +9,7 @@
 static const struct option_rule {
     const char *name;
     size_t field;
-    uint64_t initial, least, most;
+    uint64_t initial, least, most; /* 0 at most: a switch, without a number */
     const char *help;
 } rules[] = {
     { "connections", offsetof(struct options, connections), 2000, 1, 20000, "peers" },
@@ -33,6 +33,10 @@ static const struct option_rule {
       "percent of the requests that are left unanswered" },
     { "seed", offsetof(struct options, seed), 1, 0, UINT64_MAX,
       "who falls silent, and when, and all else that chance decides" },
+    { "metrics", offsetof(struct options, metrics), 0, 0, UINT16_MAX,
+      "port N for http://127.0.0.1:N/metrics, in Prometheus' format; 0: none" },
+    { "loop", offsetof(struct options, loop), 0, 0, 0,
+      "the timer has no worker: the server's event loop runs its tasks" },
 };
 
 #define RULES (sizeof(rules) / sizeof(rules[0]))
@@ -44,15 +48,19 @@ static uint64_t *field(struct options *options, const struct option_rule *rule)
 
 static void usage(void)
 {
-    printf("Usage: heartbeat [--option N]...\n\n"
+    printf("Usage: heartbeat [--option N]... [--loop]\n\n"
            "Keeps many TCP connections over loopback alive with one hwt timer, makes some of\n"
            "them fail, and tells how well that was found out. Defaults in brackets.\n\n");
-    for (size_t i = 0; i < RULES; i++)
-        printf("  --%-16s %s (%llu)\n", rules[i].name, rules[i].help,
-               (unsigned long long)rules[i].initial);
+    for (size_t i = 0; i < RULES; i++) {
+        printf("  --%-16s %s", rules[i].name, rules[i].help);
+        if (rules[i].most > 0)
+            printf(" (%llu)", (unsigned long long)rules[i].initial);
+        printf("\n");
+    }
     printf("  --%-16s this text\n\n", "help");
     printf("Exit status: 0; 1 if a silent peer was missed, a live one closed, a time-out lost,\n"
-           "or anything fired early, or if it could not run; 2 for a bad option.\n");
+           "a reconnect lost, or anything fired early, or if it could not run; 2 for a bad\n"
+           "option.\n");
 }
 
 static _Noreturn void misuse(void)
@@ -93,7 +101,9 @@ void options_parse(struct options *options, int argc, char **argv)
 
     for (size_t i = 0; i < RULES; i++) {
         *field(options, &rules[i]) = rules[i].initial;
-        longs[i] = (struct option){ rules[i].name, required_argument, NULL, (int)(256 + i) };
+        longs[i] =
+            (struct option){ rules[i].name, rules[i].most > 0 ? required_argument : no_argument,
+                             NULL, (int)(256 + i) };
     }
     longs[RULES] = (struct option){ "help", no_argument, NULL, 'h' };
 
@@ -104,7 +114,7 @@ void options_parse(struct options *options, int argc, char **argv)
         }
         if (c < 256) /* getopt_long has said why */
             misuse();
-        *field(options, &rules[c - 256]) = parse_number(&rules[c - 256], optarg);
+        *field(options, &rules[c - 256]) = optarg ? parse_number(&rules[c - 256], optarg) : 1;
     }
     if (optind < argc) {
         fprintf(stderr, "heartbeat: %s: not an option\n", argv[optind]);

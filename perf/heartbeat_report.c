@@ -10,10 +10,10 @@ void report_head(const struct run *run)
     const struct options *o = &run->options;
 
     printf("hwt %s: %" PRIu64 " connections, %" PRIu64 " s, tick %" PRIu64 " us, heartbeat %" PRIu64
-           " ms, idle limit %" PRIu64 " ms, seed %" PRIu64 "\n\n",
+           " ms, idle limit %" PRIu64 " ms, seed %" PRIu64 "%s\n\n",
            hwt_version(), o->connections, o->seconds, o->tick_us, o->heartbeat_ms, o->idle_ms,
-           o->seed);
-    printf("   time    open pending armed/s pushed/s cancel/s fired/s silent found dropped\n");
+           o->seed, o->loop ? ", no worker" : "");
+    printf("   time    open pending armed/s  moved/s cancel/s fired/s silent found dropped\n");
     fflush(stdout);
 }
 
@@ -63,7 +63,7 @@ static void table_timeouts(struct run *run)
 
     printf("\ntimeouts\n");
     row("armed", s->added, "");
-    row("pushed back", s->rescheduled, "heartbeats that re-armed themselves included");
+    row("moved", s->rescheduled, "most of them re-armed by their own task");
     row("cancelled", s->cancelled, "");
     row("fired", s->expired, "");
     row("fired early", counted(&run->counts.early), "");
@@ -87,7 +87,7 @@ static void table_peers(struct run *run, uint64_t wrong)
     struct counts *c = &run->counts;
     uint64_t *lateness = run->server.lateness;
     uint64_t n = counted(&c->found);
-    uint64_t starved = counted(&c->live_closed) + counted(&c->closed_early) - wrong;
+    uint64_t starved = counted(&c->live_closed) - wrong;
 
     printf("\npeers\n");
     row("silenced", counted(&c->silenced), "");
@@ -97,7 +97,7 @@ static void table_peers(struct run *run, uint64_t wrong)
     if (starved > 0)
         row("starved", starved, "closed, as this program got no processor to write in time");
     if (counted(&c->spared) > 0)
-        row("spared", counted(&c->spared), "at the limit, but their bytes were there unread");
+        row("spared", counted(&c->spared), "at the limit, but read from in that moment");
     if (n > 0) {
         qsort(lateness, n, sizeof(*lateness), compare);
         row_ms("found late by, p50", lateness[(n - 1) * 50 / 100],
@@ -136,17 +136,20 @@ static void table_connections(struct run *run)
     row("turned away", counted(&c->turned_away), "on purpose, one in four that come back");
     row("tries that failed", counted(&c->connect_failed), "");
     row("reconnects", counted(&c->reconnected), "");
+    if (counted(&c->not_reconnected) > 0)
+        row("that never came", counted(&c->not_reconnected), "");
 }
 
-static void table_worker(const struct run *run)
+static void table_timer(const struct run *run)
 {
     double seconds = (double)run->elapsed / 1e9;
     uint64_t peak = run->pending_peak > 0 ? run->pending_peak : 1;
 
     printf("\ntimer\n");
-    printf("  %-24s %12.2f  %% of a processor\n", "worker CPU",
-           100.0 * (double)run->worker_cpu / (double)run->elapsed);
-    printf("  %-24s %12.1f  a second\n", "worker wake-ups", (double)run->stats.wakeups / seconds);
+    printf("  %-24s %12.2f  %% of a processor, %s\n", "CPU",
+           100.0 * (double)run->timer_cpu / (double)run->elapsed,
+           run->options.loop ? "of the server's thread" : "of the worker");
+    printf("  %-24s %12.1f  a second\n", "wake-ups", (double)run->wakeups / seconds);
     row("pending at most", run->pending_peak, "");
     printf("  %-24s %12.1f  (%" PRIu64 " in all)\n", "bytes a timeout",
            (double)run->stats.memory / (double)peak, run->stats.memory);
@@ -165,7 +168,7 @@ static bool was_stalled(const struct run *run, uint64_t closed)
 
 static uint64_t count_wrong(struct run *run)
 {
-    uint64_t wrong = counted(&run->counts.closed_early);
+    uint64_t wrong = 0;
 
     for (size_t i = 0; i < run->server.suspect_count; i++)
         if (!was_stalled(run, run->server.suspect[i]))
@@ -189,7 +192,7 @@ bool report_end(struct run *run)
     table_peers(run, wrong);
     table_requests(run);
     table_connections(run);
-    table_worker(run);
+    table_timer(run);
 
     printf("\n");
     well &= verdict("silent peers missed", missed(run));
@@ -197,6 +200,7 @@ bool report_end(struct run *run)
     well &= verdict("live peers closed", wrong);
     well &= verdict("timeouts fired early", counted(&run->counts.early));
     well &= verdict("time-outs that never came", counted(&run->counts.timed_out_missed));
+    well &= verdict("reconnects that never came", counted(&run->counts.not_reconnected));
     if (well)
         printf("All well: every silent peer was found, none closed wrongly, nothing early.\n");
     fflush(stdout);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The server: gives each connection an idle limit, which every read pushes back, and
- * closes one that reaches it. Once it has closed one it looks at the truth, and keeps
- * the score.
+ * The server: notes every read of a connection for its hwt_heartbeat, and closes one that
+ * this tells to be dead. Once it has closed one it looks at the truth, and keeps the score.
  *
- * A connection is freed where it is closed: alarm_disarm(), that is
- * hwt_timeout_cancel_sync(), makes sure that nobody else holds it.
+ * A connection is freed where it is closed: pulse_stop(), that is hwt_heartbeat_stop_sync(),
+ * makes sure that nobody else holds it.
+ *
+ * With --loop its event loop also watches the timer's descriptor, and runs the tasks.
  */
 
 #include "heartbeat.h"
@@ -28,16 +29,10 @@ struct connection {
     struct server *server;
     int fd;
     uint32_t peer; /* NO_PEER before its hello */
-    uint64_t last_read;
-    struct alarm idle;
+    struct pulse pulse;
     struct inbox inbox;
     LIST_ENTRY(connection) link;
 };
-
-static uint64_t idle_limit(const struct server *server)
-{
-    return HWT_MS(server->loop.run->options.idle_ms);
-}
 
 /* ---- One connection ---- */
 
@@ -45,7 +40,7 @@ static void connection_close(struct connection *connection)
 {
     struct server *server = connection->server;
 
-    alarm_disarm(&connection->idle);
+    pulse_stop(&connection->pulse);
     if (connection->peer != NO_PEER && server->by_peer[connection->peer] == connection)
         server->by_peer[connection->peer] = NULL;
     LIST_REMOVE(connection, link);
@@ -98,8 +93,7 @@ static bool connection_read(struct connection *connection)
         return true;
     }
 
-    connection->last_read = now_ns();
-    alarm_push_back(&connection->idle, connection->last_read + idle_limit(connection->server));
+    pulse_note(&connection->pulse, hwt_heartbeat_read_at);
     while (inbox_next(&connection->inbox, &message)) {
         if (!on_message(connection, &message)) {
             connection_close(connection);
@@ -109,21 +103,19 @@ static bool connection_read(struct connection *connection)
     return true;
 }
 
-/* ---- The idle limit ---- */
+/* ---- Dead connections ---- */
 
 static void judge(const struct connection *connection)
 {
     struct server *server = connection->server;
     struct run *run = server->loop.run;
     uint64_t now = now_ns();
-    uint64_t due = connection->last_read + idle_limit(server);
     struct truth *truth = connection->peer == NO_PEER ? NULL : &run->truth[connection->peer];
 
-    if (now < due) {
-        count(&run->counts.closed_early);
-    } else if (truth != NULL && atomic_load(&truth->silent)) {
+    if (truth != NULL && atomic_load(&truth->silent)) {
         atomic_store(&truth->found, true);
-        server->lateness[counted(&run->counts.found)] = now - due;
+        server->lateness[counted(&run->counts.found)] =
+            now - (connection->pulse.noted + server->rules.dead);
         count(&run->counts.found);
     } else {
         /* Whose fault that was can only be told when it is known who was kept waiting. */
@@ -135,13 +127,13 @@ static void judge(const struct connection *connection)
     }
 }
 
-static void on_idle(struct post *post)
+static void on_dead(struct post *post)
 {
-    struct connection *connection = container_of(post, struct connection, idle.post);
+    struct connection *connection = container_of(post, struct connection, pulse.post);
     struct run *run = connection->server->loop.run;
 
     /* What has arrived counts, even if this loop was too busy to read it in time. */
-    if (connection_read(connection)) {
+    if (connection_read(connection) || !pulse_stands(&connection->pulse)) {
         count(&run->counts.spared);
         return;
     }
@@ -161,11 +153,10 @@ static void accept_one(struct server *server, int fd)
     connection->server = server;
     connection->fd = fd;
     connection->peer = NO_PEER;
-    connection->last_read = now_ns();
     LIST_INSERT_HEAD(&server->connections, connection, link);
     loop_watch(&server->loop, EPOLL_CTL_ADD, fd, EPOLLIN, connection);
-    alarm_init(&connection->idle, &server->loop, on_idle);
-    alarm_arm(&connection->idle, connection->last_read + idle_limit(server));
+    pulse_init(&connection->pulse, &server->loop, on_dead);
+    pulse_start(&connection->pulse, &server->rules, server->rules.dead);
 }
 
 static void accept_all(struct server *server)
@@ -178,12 +169,24 @@ static void accept_all(struct server *server)
         die("accept", errno);
 }
 
+/* Runs the tasks that are due, and counts what that costs. */
+static void dispatch(struct run *run)
+{
+    uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+
+    hwt_timer_dispatch(run->timer);
+    count(&run->counts.dispatches);
+    run->counts.dispatch_cpu += clock_ns(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
 static void on_ready(struct loop *loop, void *source, uint32_t events)
 {
     struct server *server = container_of(loop, struct server, loop);
 
     (void)events;
-    if (source == &server->listener)
+    if (source == loop->run->timer)
+        dispatch(loop->run);
+    else if (source == &server->listener)
         accept_all(server);
     else
         connection_read(source);
@@ -203,6 +206,16 @@ static void on_drop(struct post *post)
     connection_close(connection);
 }
 
+static void watch_timer(struct server *server)
+{
+    hwt_timer *timer = server->loop.run->timer;
+    int fd = hwt_timer_fd(timer);
+
+    if (fd < 0)
+        die("no descriptor for the timer", -fd);
+    loop_watch(&server->loop, EPOLL_CTL_ADD, fd, EPOLLIN, timer);
+}
+
 void server_open(struct server *server, struct run *run)
 {
     struct sockaddr_in address = { .sin_family = AF_INET,
@@ -210,6 +223,10 @@ void server_open(struct server *server, struct run *run)
     socklen_t length = sizeof(address);
 
     loop_open(&server->loop, run);
+    if (run->options.loop)
+        watch_timer(server);
+    server->rules =
+        (hwt_heartbeat_rules){ .dead = HWT_MS(run->options.idle_ms), .notify = pulse_notify };
     LIST_INIT(&server->connections);
     server->by_peer = calloc(run->options.connections, sizeof(*server->by_peer));
     if (server->by_peer == NULL)

@@ -331,6 +331,30 @@ size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, siz
     return take_from(wheel, next_bucket(wheel->store), batch, max);
 }
 
+static uint64_t count_of(const struct node *nodes, uint32_t list)
+{
+    uint64_t count = 0;
+    for (uint32_t number = nodes[list].next; number != list; number = nodes[number].next)
+        count++;
+    return count;
+}
+
+bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
+{
+    const struct hwt_store *store = wheel->store;
+    for (uint32_t list = from; list <= NEVER; list++) {
+        if (list >= store->levels * SLOTS && list < NEVER)
+            continue; /* not made yet */
+        uint64_t count = count_of(store->nodes, list);
+        if (count == 0)
+            continue;
+        uint64_t next = list == NEVER ? HWT_NEVER : store->nodes[list].tick;
+        *ret_view = (struct hwt_wheel_view){ list, count, next };
+        return true;
+    }
+    return false;
+}
+
 /* ---- checks ---- */
 
 static bool check_list(const struct hwt_wheel *wheel, uint32_t list, uint64_t from, uint64_t ticks)

@@ -144,9 +144,10 @@ static inline struct item *live_item(size_t index)
     return &model.items[model.live[index]];
 }
 
-static inline void model_check_far(struct item *item)
+/* Filed at the tick `from`: one that is very many rounds away is looked at on the way. */
+static inline void model_check_far(struct item *item, uint64_t from)
 {
-    if ((item->due - model.current) / model.wheel >= (uint64_t)MODEL_ROUNDS_MAX - 1)
+    if ((item->due - from) / model.wheel >= (uint64_t)MODEL_ROUNDS_MAX - 1)
         item->vague = true;
 }
 
@@ -168,7 +169,7 @@ static inline void model_file(struct item *item, uint64_t deadline, bool anew)
     } else if (item->rearmed) {
         item->vague = true;
     }
-    model_check_far(item);
+    model_check_far(item, model.current);
     if (model.telling || (model.advancing && !anew)) {
         item->vague = true;
         item->queued = false;
@@ -225,6 +226,8 @@ static inline void model_run_ends(struct item *item)
     item->running = false;
     item->rearmed = item->pending;
     item->queued = false;
+    if (item->rearmed)
+        model_check_far(item, model.last_due);
     if (!item->pending && !item->cancelled)
         item->ends++;
 }
@@ -281,7 +284,7 @@ static inline void model_advance_ends(uint64_t ret)
         item->loose = false;
         if (item->seen < model.current) {
             item->seen = item->due;
-            model_check_far(item);
+            model_check_far(item, model.current);
         }
     }
     for (size_t i = 0; model.moving && i < model.count; i++)

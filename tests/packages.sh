@@ -3,7 +3,7 @@
 #
 # To be sourced, with the root of the checkout in $root. Defines
 #
-#     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind]
+#     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
@@ -29,6 +29,7 @@ packages_of()
     check) echo check ;;
     cmake) echo cmake make ;;
     valgrind) echo valgrind libc6-dbg ;;
+    spin) echo spin ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
@@ -51,6 +52,7 @@ package_is()
     check) echo 'the Check unit test library' ;;
     cmake) echo 'CMake and make, for the tests' ;;
     valgrind) echo "Valgrind's memcheck and the C library's symbols" ;;
+    spin) echo 'the Spin model checker, 6.4 or later' ;;
     libuv | libev | libevent) echo 'an event loop, for the tests' ;;
     scdoc) echo 'what builds the manual pages' ;;
     mandoc) echo 'what checks the manual pages' ;;
@@ -78,6 +80,7 @@ has()
     check) pkg-config --exists check 2>/dev/null ;;
     cmake) command -v cmake >/dev/null && { command -v make || command -v ninja; } >/dev/null ;;
     valgrind) command -v valgrind >/dev/null ;;
+    spin) spin -V 2>/dev/null | grep -q '^Spin Version 6' ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core 2>/dev/null ;;

@@ -127,6 +127,39 @@ START_TEST(a_counter_tells_what_it_was_before)
 }
 END_TEST
 
+enum { MEETINGS = 200 };
+
+static _Atomic uint64_t shared_counter, counted, meetings;
+
+/* Until the threads have met so often: found the counter other than they had left it. */
+static void *count_until_met(void *data)
+{
+    uint64_t n = 0, left = 0;
+    (void)data;
+    while (atomic_load_explicit(&meetings, memory_order_relaxed) < MEETINGS) {
+        uint64_t before = hwt_count(&shared_counter, 3, true);
+        if (n++ > 0 && before != left)
+            atomic_fetch_add(&meetings, 1);
+        left = before + 3;
+    }
+    atomic_fetch_add(&counted, n);
+    return NULL;
+}
+
+START_TEST(a_shared_counter_loses_nothing)
+{
+    pthread_t threads[THREADS];
+    atomic_store(&shared_counter, 0);
+    atomic_store(&counted, 0);
+    atomic_store(&meetings, 0);
+    for (int i = 0; i < THREADS; i++)
+        threads[i] = spawn(count_until_met, NULL);
+    for (int i = 0; i < THREADS; i++)
+        join(threads[i]);
+    ck_assert_uint_eq(shared_counter, 3 * counted);
+}
+END_TEST
+
 enum { CALLERS = 40, ROUNDS = 500, MOST = 2000 };
 
 static void nothing(hwt_timeout timeout, void *arg)
@@ -138,6 +171,9 @@ static void nothing(hwt_timeout timeout, void *arg)
 /* What a thread did, by the answers it got. */
 struct caller {
     uint64_t random;
+    int rounds;
+    unsigned keeps;  /* one in so many is not cancelled */
+    unsigned shares; /* not 0: this shared lane */
     uint64_t added, rejected, cancelled, rescheduled;
     bool shared;
     pthread_barrier_t *meet; /* NULL: no need to be there at once */
@@ -147,10 +183,12 @@ static void *call(void *data)
 {
     static const hwt_task quiet = { nothing, NULL }, telling = { nothing, nothing };
     struct caller *caller = data;
+    if (caller->shares)
+        share_lane(caller->shares);
     caller->shared = hwt_lane_own(room.timer)->shared;
     if (caller->meet)
         pthread_barrier_wait(caller->meet);
-    for (int i = 0; i < ROUNDS; i++) {
+    for (int i = 0; i < caller->rounds; i++) {
         uint64_t choice = test_random(&caller->random);
         hwt_timeout timeout;
         if (hwt_timer_new_timeout_at(room.timer, choice % 2 ? &quiet : &telling, NULL, HWT_NEVER,
@@ -160,7 +198,7 @@ static void *call(void *data)
         }
         caller->added++;
         caller->rescheduled += choice % 3 && hwt_timeout_reschedule_at(timeout, HWT_SEC(1));
-        caller->cancelled += choice % 5 && hwt_timeout_cancel(timeout);
+        caller->cancelled += choice % caller->keeps && hwt_timeout_cancel(timeout);
     }
     return NULL;
 }
@@ -203,7 +241,8 @@ START_TEST(what_threads_did_at_once_on_lanes_of_either_kind_adds_up)
     uint64_t seed = test_seed();
     ck_assert_int_eq(pthread_barrier_init(&meet, NULL, CALLERS), 0);
     for (uint64_t i = 0; i < CALLERS; i++) {
-        callers[i] = (struct caller){ .random = seed + i, .meet = &meet };
+        callers[i] =
+            (struct caller){ .random = seed + i, .rounds = ROUNDS, .keeps = 5, .meet = &meet };
         threads[i] = spawn(call, &callers[i]);
     }
     for (int i = 0; i < CALLERS; i++) {
@@ -218,12 +257,36 @@ START_TEST(what_threads_did_at_once_on_lanes_of_either_kind_adds_up)
 }
 END_TEST
 
+START_TEST(what_threads_did_at_once_on_one_shared_lane_adds_up)
+{
+    struct caller callers[THREADS], sum = { 0 };
+    pthread_t threads[THREADS];
+    pthread_barrier_t meet;
+    uint64_t seed = test_seed();
+    ck_assert_int_eq(pthread_barrier_init(&meet, NULL, THREADS), 0);
+    for (uint64_t i = 0; i < THREADS; i++) {
+        callers[i] = (struct caller){
+            .random = seed + i, .rounds = 200 * ROUNDS, .keeps = 64, .shares = 3, .meet = &meet
+        };
+        threads[i] = spawn(call, &callers[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        join(threads[i]);
+        ck_assert(callers[i].shared);
+        add_up(&sum, &callers[i]);
+    }
+    ck_assert_uint_eq(room_shared_lane(&room, 3)->added, sum.added);
+    expect_counted(&sum);
+    pthread_barrier_destroy(&meet);
+}
+END_TEST
+
 START_TEST(what_threads_did_one_after_the_other_on_one_lane_adds_up)
 {
     struct caller sum = { 0 };
     uint64_t seed = test_seed();
     for (uint64_t i = 0; i < CALLERS; i++) {
-        struct caller caller = { .random = seed + i };
+        struct caller caller = { .random = seed + i, .rounds = ROUNDS, .keeps = 5 };
         join(spawn(call, &caller));
         ck_assert(!caller.shared);
         add_up(&sum, &caller);
@@ -321,7 +384,7 @@ END_TEST
 
 START_TEST(a_reader_of_no_release_is_refused_and_left_alone)
 {
-    static const size_t sizes[] = { 0, 1, sizeof(size_t), sizeof(hwt_stats) - 1 };
+    static const size_t sizes[] = { 0, 1, sizeof(size_t), HWT_STATS_SIZE_MIN - 1 };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         hwt_stats stats, before;
         memset(&stats, 0xff, sizeof(stats));
@@ -378,7 +441,9 @@ int main(void)
     tcase_add_test(lateness, runs_on_several_threads_are_all_counted);
     TCase *counters = room_case(suite, "counters", open_bounded, close_room);
     tcase_add_test(counters, a_counter_tells_what_it_was_before);
+    tcase_add_test(counters, a_shared_counter_loses_nothing);
     tcase_add_test(counters, what_threads_did_at_once_on_lanes_of_either_kind_adds_up);
+    tcase_add_test(counters, what_threads_did_at_once_on_one_shared_lane_adds_up);
     tcase_add_test(counters, what_threads_did_one_after_the_other_on_one_lane_adds_up);
     TCase *sums = room_case(suite, "sums", open_room, close_room);
     tcase_add_test(sums, pending_is_what_began_less_what_ended);

@@ -263,13 +263,21 @@ START_TEST(a_cancel_before_it_is_armed_is_the_end)
 }
 END_TEST
 
-/* Earlier, later, due already. */
+/* So that the second move leaves the state as it was before. */
+static void move_and_strike_move(void)
+{
+    must(hwt_timeout_reschedule_at(between.timeout, 25 * TICK));
+    strike_move();
+}
+
+/* Earlier, later, due already; as the first move, or the second. */
 START_TEST(a_move_before_it_is_armed_holds)
 {
     static const uint64_t to[] = { 10, 30, 0 };
-    uint64_t tick = to[_i] < 1 ? 1 : to[_i];
-    moved_to = to[_i] * TICK;
-    between = (struct job){ .next = 20 * TICK, .more = strike_move };
+    uint64_t tick = to[_i % 3] < 1 ? 1 : to[_i % 3];
+    moved_to = to[_i % 3] * TICK;
+    between = (struct job){ .next = 20 * TICK };
+    between.more = _i < 3 ? strike_move : move_and_strike_move;
     arm(&between, 0);
     ck_assert_uint_eq(pass(TICK), 1);
     between.ends = true;
@@ -391,7 +399,7 @@ int main(void)
     tcase_add_test(filed, an_executors_run_goes_through_the_queue);
     TCase *meanwhile = room_case(suite, "meanwhile", open_room, close_room);
     tcase_add_test(meanwhile, a_cancel_before_it_is_armed_is_the_end);
-    tcase_add_loop_test(meanwhile, a_move_before_it_is_armed_holds, 0, 3);
+    tcase_add_loop_test(meanwhile, a_move_before_it_is_armed_holds, 0, 6);
     tcase_add_test(meanwhile, what_cannot_be_filed_goes_through_the_queue_and_runs_in_time);
     TCase *places = room_case(suite, "places", open_room, close_room);
     tcase_add_test(places, a_rearming_is_never_refused_and_keeps_its_place);
