@@ -26,6 +26,7 @@ void hwt_lane_init(struct hwt_lane *lane, bool shared)
     lane->shared = shared;
     hwt_mpsc_init(&lane->pending_head, &lane->pending_tail);
     hwt_mpsc_init(&lane->cancelled_head, &lane->cancelled_tail);
+    hwt_mpsc_init(&lane->passed_head, &lane->passed_tail);
     hwt_mpsc_init(&lane->drained_head, &lane->drained_tail);
     hwt_mpsc_init(&lane->reaped_head, &lane->reaped_tail);
     atomic_init(&lane->free, HWT_ID_NONE);
@@ -40,10 +41,10 @@ static pthread_key_t at_thread_end;
 static bool has_thread_end;
 
 /* Release, and acquire where it is taken: what the thread did in its lanes is seen by the next
- * owner. A later destructor of the thread that calls hwt again takes a number again. */
+ * owner. A later destructor of the thread that calls hwt again shares a lane. */
 static void give_number_back(void *number)
 {
-    hwt_thread_number = 0;
+    hwt_thread_number = LANES_MAX + 1;
     HWT_MEET(NUMBER_GIVE);
     atomic_fetch_and_explicit(&numbers_taken, ~((uint64_t)1 << ((uintptr_t)number - 1)),
                               memory_order_release);
@@ -54,6 +55,13 @@ static void give_number_back(void *number)
 __attribute__((constructor)) static void make_thread_end(void)
 {
     has_thread_end = pthread_key_create(&at_thread_end, give_number_back) == 0;
+}
+
+/* Runs as it is unloaded: threads that end later do not call into what is gone. */
+__attribute__((destructor)) static void drop_thread_end(void)
+{
+    if (has_thread_end)
+        pthread_key_delete(at_thread_end);
 }
 
 static uint32_t take_number(void)
@@ -111,6 +119,8 @@ bool hwt_lane_splice_pending(struct hwt_lane *lane)
     if (!begin_consuming(lane))
         return false;
     HWT_MEET(SPLICE);
+    hwt_mpsc_splice(&lane->drained_head, &lane->drained_tail, &lane->passed_head,
+                    &lane->passed_tail);
     bool whole = hwt_mpsc_splice(&lane->drained_head, &lane->drained_tail, &lane->pending_head,
                                  &lane->pending_tail);
     HWT_MEET(SPLICED);
@@ -127,8 +137,13 @@ bool hwt_lane_splice_cancelled(struct hwt_lane *lane)
 
 bool hwt_lane_is_empty(struct hwt_lane *lane)
 {
-    return hwt_mpsc_is_empty(&lane->pending_head, &lane->pending_tail) &&
-           hwt_mpsc_is_empty(&lane->drained_head, &lane->drained_tail);
+    if (!begin_consuming(lane))
+        return false;
+    bool empty = hwt_mpsc_is_empty(&lane->pending_head, &lane->pending_tail) &&
+                 hwt_mpsc_is_empty(&lane->passed_head, &lane->passed_tail) &&
+                 hwt_mpsc_is_empty(&lane->drained_head, &lane->drained_tail);
+    end_consuming(lane);
+    return empty;
 }
 
 size_t hwt_lane_salvage(struct hwt_lane *lane, struct hwt_entry **batch, size_t max,
@@ -147,7 +162,7 @@ size_t hwt_lane_salvage(struct hwt_lane *lane, struct hwt_entry **batch, size_t 
         if (hwt_timeout_salvageable(entry)) {
             batch[n++] = entry;
         } else {
-            hwt_mpsc_push(&lane->drained_head, &lane->drained_tail, &entry->link);
+            hwt_mpsc_push(&lane->passed_head, &lane->passed_tail, &entry->link);
             patience--;
         }
     }

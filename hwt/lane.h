@@ -19,9 +19,9 @@
  * What was cancelled while it was pending need not wait for the worker: an adder whose ready
  * entries are used up first salvages some from the head of its own pending queue. They are still
  * in its cache, and producers that outrun the worker reuse their own entries instead of growing
- * the pool. What else it meets there it moves to the worker's snapshot, in order. The pending
- * queue then has two consumers that exclude each other by `consuming`; neither waits: who finds
- * it taken does without.
+ * the pool. What else it meets there it passes over, in order, to a queue that the worker's next
+ * snapshot begins with. The pending queue then has two consumers that exclude each other by
+ * `consuming`; neither waits: who finds it taken does without.
  *
  * The worker splices each queue into one of its own (drained, reaped) and works on that
  * snapshot. A producer stopped half-way through a push, or in salvaging, stalls its lane alone.
@@ -52,6 +52,8 @@ struct hwt_lane {
     _Alignas(HWT_CACHE_LINE) hwt_mpsc_head pending_head;
     _Atomic bool consuming; /* pending_head's: the worker's, or a salvaging adder's */
     hwt_mpsc_head cancelled_head;
+    hwt_mpsc_head passed_head; /* with `consuming`: met in salvaging, older than what is pending */
+    hwt_mpsc_tail passed_tail;
     hwt_mpsc_head drained_head;
     hwt_mpsc_tail drained_tail;
     hwt_mpsc_head reaped_head;
@@ -81,7 +83,8 @@ static inline void hwt_lane_push_cancelled(struct hwt_lane *lane, struct hwt_ent
     hwt_mpsc_push(&lane->cancelled_head, &lane->cancelled_tail, &entry->link);
 }
 
-/* Whether nothing is queued that the owner added: he asks himself. */
+/* Whether nothing is queued that the owner added: the worker asks, who is the owner. False also
+ * where somebody else consumes: he may have it in his hands. */
 bool hwt_lane_is_empty(struct hwt_lane *lane);
 
 /* Up to `max` cancelled entries that were still pending, and how many; gives up when it has met

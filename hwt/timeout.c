@@ -384,16 +384,11 @@ bool hwt_timeout_arm(struct hwt_entry *entry, uint64_t state)
     return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_ARMED));
 }
 
-bool hwt_timeout_arm_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t state)
+bool hwt_timeout_arm_again(struct hwt_entry *entry, uint64_t state)
 {
-    uint64_t kept = state & ~(uint64_t)(HWT_REARMED | HWT_WAITED);
-    uint64_t seen = state;
     HWT_MEET(ARM_AGAIN);
-    if (!exchange(entry, &seen, hwt_with_phase(kept, HWT_PHASE_ARMED)))
-        return false;
-    if (state & HWT_WAITED)
-        hwt_task_returned(timer);
-    return true;
+    uint64_t kept = state & ~(uint64_t)HWT_REARMED;
+    return exchange(entry, &state, hwt_with_phase(kept, HWT_PHASE_ARMED));
 }
 
 bool hwt_timeout_disarm(struct hwt_entry *entry)

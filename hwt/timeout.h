@@ -107,9 +107,9 @@ uint64_t hwt_timeout_note(struct hwt_entry *entry);
 /* Worker: from `state`, which is QUEUED, to ARMED. False: it has changed, look again. */
 bool hwt_timeout_arm(struct hwt_entry *entry, uint64_t state);
 
-/* Worker, who ran it: from `state`, which is RUNNING and REARMED, to ARMED without the way through
- * the queue. False: it has changed, look again. */
-bool hwt_timeout_arm_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t state);
+/* Worker, who ran it: from `state`, which is RUNNING, REARMED and not BARRED, so that nobody waits
+ * for it, to ARMED without the way through the queue. False: it has changed, look again. */
+bool hwt_timeout_arm_again(struct hwt_entry *entry, uint64_t state);
 
 /* Worker: ARMED back to QUEUED, for it could not be filed. False: it was cancelled, or is
  * QUEUED already, and comes back through a queue. */

@@ -20,6 +20,7 @@
 
 #define DRAIN_MAX 100000
 #define BATCH 64
+#define SPLICE_TRIES 256
 #define AHEAD 4
 
 int hwt_worker_init(hwt_timer *timer, uint64_t start, uint32_t ticks_per_wheel)
@@ -122,7 +123,8 @@ static void file_again(hwt_timer *timer, struct hwt_entry *entry, uint64_t earli
 bool hwt_worker_file_rearmed(hwt_timer *timer, struct hwt_entry *entry)
 {
     struct hwt_worker *worker = &timer->worker;
-    if (!hwt_lane_is_empty(hwt_lane_own(timer)))
+    if (!(atomic_load_explicit(&entry->state, memory_order_relaxed) & HWT_REARMED) ||
+        !hwt_lane_is_empty(hwt_lane_own(timer)))
         return false;
     for (;;) {
         HWT_MEET(FILE_REARMED);
@@ -132,7 +134,7 @@ bool hwt_worker_file_rearmed(hwt_timer *timer, struct hwt_entry *entry)
         uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
         if (deadline < worker->horizon || hwt_wheel_file(&worker->wheel, entry, deadline, 0) < 0)
             return false;
-        if (hwt_timeout_arm_again(timer, entry, state))
+        if (hwt_timeout_arm_again(entry, state))
             return true;
         hwt_wheel_drop(&worker->wheel, entry);
     }
@@ -241,10 +243,21 @@ static size_t drain_lane(hwt_timer *timer, struct hwt_lane *lane, size_t budget)
     return budget;
 }
 
+/* Who salvages is soon done, if he runs. */
+static bool splice_patiently(struct hwt_lane *lane)
+{
+    for (int tries = 0; tries < SPLICE_TRIES; tries++) {
+        if (hwt_lane_splice_pending(lane))
+            return true;
+        caa_cpu_relax();
+    }
+    return false;
+}
+
 static void splice_pending(hwt_timer *timer)
 {
     for (uint32_t i = 0; i <= timer->lane_count; i++)
-        timer->worker.unfiled |= !hwt_lane_splice_pending(&timer->lanes[i]);
+        timer->worker.unfiled |= !splice_patiently(&timer->lanes[i]);
 }
 
 /* Files up to DRAIN_MAX of the snapshot. True: that was not all. */

@@ -192,6 +192,28 @@ START_TEST(what_is_salvaged_beside_the_worker_is_nobody_elses_and_the_rest_is_in
 }
 END_TEST
 
+/* One that says so while an entry is in a salvager's hands, or races with him, is wrong. */
+START_TEST(a_lane_in_which_there_is_a_live_one_is_never_empty_though_it_is_salvaged)
+{
+    struct hwt_entry *entry;
+    void *salvaged;
+    bool stalled;
+    room_take_all(&room, crowd, CROWD);
+    for (int i = 0; i < CROWD; i++)
+        crowd[i]->deadline = 0;
+    push_kind(entries[0], LIVE);
+    pthread_t thread = spawn(produce_and_salvage, room.lane);
+    while (pthread_tryjoin_np(thread, &salvaged) != 0)
+        must(!hwt_lane_is_empty(room.lane));
+    ck_assert_uint_ne((uintptr_t)salvaged, UINTPTR_MAX);
+    must(hwt_lane_splice_pending(room.lane));
+    must(hwt_lane_pop_drained(room.lane, &stalled) == entries[0]);
+    while ((entry = hwt_lane_pop_drained(room.lane, &stalled)) != NULL)
+        ;
+    ck_assert(hwt_lane_is_empty(room.lane));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("lane_salvage");
@@ -205,5 +227,6 @@ int main(void)
     TCase *two = room_case(suite, "two", open_room, close_room);
     tcase_add_test(two,
                    what_is_salvaged_beside_the_worker_is_nobody_elses_and_the_rest_is_in_order);
+    tcase_add_test(two, a_lane_in_which_there_is_a_live_one_is_never_empty_though_it_is_salvaged);
     return run_suite(suite);
 }

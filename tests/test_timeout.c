@@ -85,7 +85,7 @@ START_TEST(what_rearmed_itself_is_armed_unless_the_state_has_changed_since_it_wa
         struct hwt_entry *entry = make(again[i].noted);
         uint64_t state = hwt_timeout_note(entry);
         entry->state = GENERATION << HWT_GENERATION_SHIFT | again[i].found;
-        ck_assert(hwt_timeout_arm_again(room.timer, entry, state) == (again[i].after != 0));
+        ck_assert(hwt_timeout_arm_again(entry, state) == (again[i].after != 0));
         expect(entry, again[i].after ? again[i].after : again[i].found);
         expect_pushed(NULL, NULL);
     }
@@ -391,7 +391,7 @@ START_TEST(a_timeout_armed_again_during_a_move_to_earlier_is_pushed_by_the_mover
 {
     struct moving moving = begin_moving(RUNNING | REARMED);
     struct hwt_entry *entry = moving.entry;
-    ck_assert(hwt_timeout_arm_again(room.timer, entry, hwt_timeout_note(entry)));
+    ck_assert(hwt_timeout_arm_again(entry, hwt_timeout_note(entry)));
     end(&moving, EARLIER, true);
     expect(entry, QUEUED | MOVED);
     expect_pushed(entry, NULL);

@@ -172,6 +172,51 @@ START_TEST(what_a_task_adds_is_for_the_next_pass)
 }
 END_TEST
 
+static size_t told;
+
+static void run_not(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+static void add_another_dead(hwt_timeout timeout, void *arg);
+
+static const hwt_task succeeding = { run_not, add_another_dead };
+
+static void add_dead(void)
+{
+    hwt_timeout timeout;
+    must(hwt_timer_new_timeout_at(timer, &succeeding, NULL, HWT_NEVER, &timeout) == 0);
+    must(hwt_timeout_cancel(timeout));
+}
+
+static void add_another_dead(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    if (++told < 1000)
+        add_dead();
+}
+
+/* Adders that salvage must not keep a pass busy: what they pass over was added since it began. */
+START_TEST(a_pass_ends_with_its_snapshot_though_others_go_on_adding)
+{
+    uint32_t before = hwt_thread_number;
+    if (_i)
+        share_lane(1);
+    told = 0;
+    for (int i = 0; i < 10; i++)
+        add_dead();
+    pass(0);
+    ck_assert_uint_eq(told, 10);
+    pass(0);
+    ck_assert_uint_eq(told, 20);
+    told = 1000; /* the rest are told by stop, and add none */
+    hwt_thread_number = before;
+}
+END_TEST
+
 static void begin_stop(hwt_timeout timeout, void *arg)
 {
     (void)timeout;
@@ -376,6 +421,7 @@ int main(void)
     tcase_add_test(passes, the_cancelled_are_looked_at_after_each_100000_that_were_drained);
     tcase_add_test(passes, a_backlog_is_drained_in_one_pass_and_runs_in_order);
     tcase_add_test(passes, what_a_task_adds_is_for_the_next_pass);
+    tcase_add_loop_test(passes, a_pass_ends_with_its_snapshot_though_others_go_on_adding, 0, 2);
     tcase_add_test(passes, once_it_stops_nothing_begins_and_the_rest_is_left_over);
     TCase *stall = room_case(suite, "stall", open_room, close_room);
     tcase_add_loop_test(stall, a_stalled_lane_holds_up_neither_the_others_nor_the_tick, 0, 2);

@@ -190,6 +190,39 @@ START_TEST(what_its_thread_has_added_before_goes_first)
 }
 END_TEST
 
+static struct hwt_entry *in_hand;
+
+/* Another lane's adder salvages: it has taken from the queue what this thread has added, and not
+ * put it on the snapshot yet. */
+static void add_one_and_have_it_taken(void)
+{
+    add_one();
+    room.lane->consuming = true;
+    in_hand = caa_container_of(hwt_mpsc_pop(&room.lane->pending_head, &room.lane->pending_tail),
+                               struct hwt_entry, link);
+    must(in_hand == added.timeout.entry);
+}
+
+static void have_it_put_back(void)
+{
+    hwt_mpsc_push(&room.lane->drained_head, &room.lane->drained_tail, &in_hand->link);
+    room.lane->consuming = false;
+}
+
+START_TEST(what_its_thread_has_added_before_goes_first_though_it_is_being_salvaged)
+{
+    self = (struct job){ .next = 20 * TICK, .more = add_one_and_have_it_taken };
+    added = (struct job){ .ends = true, .other = &self };
+    unsigned found = phase_found();
+    have_it_put_back();
+    self.ends = true;
+    self.more = NULL;
+    ck_assert_uint_eq(pass(21 * TICK), 2);
+    ck_assert_uint_eq(added.found, HWT_PHASE_ARMED); /* had it run already, it were EXPIRED */
+    ck_assert_uint_eq(found, HWT_PHASE_QUEUED);
+}
+END_TEST
+
 /* As another thread does. */
 static void add_on_another_lane(void)
 {
@@ -395,6 +428,7 @@ int main(void)
         8);
     tcase_add_test(filed, what_rearms_itself_for_never_stands_and_can_be_cancelled);
     tcase_add_test(filed, what_its_thread_has_added_before_goes_first);
+    tcase_add_test(filed, what_its_thread_has_added_before_goes_first_though_it_is_being_salvaged);
     tcase_add_test(filed, what_others_have_added_does_not_matter);
     tcase_add_test(filed, an_executors_run_goes_through_the_queue);
     TCase *meanwhile = room_case(suite, "meanwhile", open_room, close_room);
