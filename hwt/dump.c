@@ -106,6 +106,7 @@ static void ask(hwt_timer *timer, struct hwt_text *text)
 {
     /* Seq_cst: before the look at the gate. */
     atomic_store_explicit(&timer->dump, text, memory_order_seq_cst);
+    HWT_MEET(DUMP_WAKE);
     hwt_gate_wake(timer);
     pthread_mutex_lock(&timer->runs);
     /* Relaxed: the mutex orders it. */
@@ -121,6 +122,7 @@ void hwt_dump_answer(hwt_timer *timer)
     if (!text)
         return;
     write_dump(timer, text);
+    HWT_MEET(DUMP_ANSWER);
     pthread_mutex_lock(&timer->runs);
     atomic_store_explicit(&timer->dump, NULL, memory_order_relaxed);
     pthread_cond_broadcast(&timer->returned);

@@ -389,9 +389,9 @@ HWT_PUBLIC int64_t hwt_stats_prometheus(const hwt_stats *stats, const char *cons
  *
  * The buffer and the result are as for hwt_stats_prometheus(). The worker itself writes it
  * between two passes, which takes time in proportion to the buckets in use: this blocks as
- * long as a task runs; do not hold a lock across it that a task takes. Without a worker, it waits
- * for the call that drives the timer. From a callback it is written at once, without the
- * timeouts that the worker has in hand in that moment.
+ * long as a task runs. Do not hold a lock across it that a task takes, nor let tasks of two timers
+ * dump each other's. Without a worker, it waits for the call that drives the timer. From a
+ * callback it is written at once, without the timeouts that the worker has in hand in that moment.
  *
  * -EINVAL; -EDEADLK: called from a callback of this timer, and the timer has an executor
  */

@@ -116,7 +116,7 @@ static void add_histogram(struct hwt_text *text, const char *timer, const hwt_st
             add_number(text, "lateness_seconds_bucket", timer, (UINT64_C(1) << power) - 1, count);
     }
     add_number(text, "lateness_seconds_bucket", timer, LE_INFINITE, count);
-    /* A program built with a header that had no sum does not know it: rather none than a wrong one. */
+    /* A program built with an older header does not know the sum: rather none than a wrong one. */
     if (stats->size >= offsetof(hwt_stats, lateness_sum) + sizeof(stats->lateness_sum))
         add_seconds(text, "lateness_seconds_sum", timer, stats->lateness_sum);
     add_number(text, "lateness_seconds_count", timer, LE_NONE, count);

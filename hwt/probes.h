@@ -7,15 +7,15 @@
  * no-op instruction until somebody traces it; without <sys/sdt.h>, or with -Dprobes=disabled,
  * there is none. perf/lateness.bt shows their use.
  *
- *   hwt:add         timer, entry, generation, deadline   a new timeout is queued, or, where that
- *                                                        meets stop, refused after all
+ *   hwt:add         timer, entry, generation, deadline   a new timeout is queued (and refused after
+ *                                                        all, where that meets stop)
  *   hwt:cancel      timer, entry, generation             a cancel returns true
- *   hwt:reschedule  timer, entry, generation, deadline   the deadline is moved; or a task re-arms its
- *                                                        timeout, unless a cancel meets that
+ *   hwt:reschedule  timer, entry, generation, deadline   the deadline is moved; or a task re-arms
+ *                                                        its timeout, unless a cancel meets that
  *   hwt:fire        timer, entry, generation, lateness   a task is about to run
  *   hwt:drain       timer, count                         so many left the pending queues
- *   hwt:park        timer, instant                       the worker is about to sleep until then,
- *                                                        or as long as nobody wakes it: HWT_NEVER
+ *   hwt:park        timer, instant                       the worker is about to sleep until then;
+ *                                                        HWT_NEVER: until somebody wakes it
  *   hwt:wake        timer                                it came out of its sleep
  *
  * All arguments have 64 bits, on a 32-bit machine but for pointers. Deadlines and instants are

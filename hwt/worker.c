@@ -266,7 +266,7 @@ static bool drain(hwt_timer *timer)
     size_t budget = DRAIN_MAX;
     for (uint32_t i = 0; i <= timer->lane_count && budget > 0; i++)
         budget -= drain_lane(timer, &timer->lanes[i], budget);
-    HWT_PROBE2(drain, timer, DRAIN_MAX - budget);
+    HWT_PROBE2(drain, timer, (uint64_t)(DRAIN_MAX - budget));
     hwt_recycler_flush(timer, &timer->worker.recycler);
     return budget == 0;
 }

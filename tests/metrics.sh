@@ -13,7 +13,8 @@ set -eu
 
 work=$(mktemp -d)
 pid='' idler=''
-trap 'for p in $pid $idler; do kill "$p" 2>/dev/null || true; done; rm -rf "$work"' EXIT
+# shellcheck disable=SC2086 # numbers, or nothing
+trap 'kill $pid $idler 2>/dev/null || true; rm -rf "$work"' EXIT
 
 fail()
 {
@@ -38,9 +39,8 @@ test_page()
 if command -v curl >/dev/null; then
     fetch()
     {
-        curl -sS -i -m 60 -X "$1" "http://127.0.0.1:$port$2" 2>"$work/errors" |
-            tr -d '\r' >"$work/answer"
-        [ -s "$work/answer" ]
+        curl -sS -i -m 60 -X "$1" "http://127.0.0.1:$port$2" -o "$work/raw" 2>"$work/errors" &&
+            tr -d '\r' <"$work/raw" >"$work/answer"
     }
 elif command -v python3 >/dev/null; then
     fetch()
@@ -70,12 +70,11 @@ start_heartbeat()
         port=$((20000 + ($$ * 7 + try * 997) % 12000))
         "$heartbeat" --seconds 3600 --connections 20 --metrics "$port" >"$work/log" 2>&1 &
         pid=$!
-        while kill -0 "$pid" 2>/dev/null; do
+        for wait in 1 2 3 4 5 6 7 8 9; do
             ! fetch GET /metrics || return 0
-            sleep 0.1
+            kill -0 "$pid" 2>/dev/null || break
+            sleep "$wait"
         done
-        wait "$pid" || true
-        pid=
         grep -q 'in use' "$work/log" || break
     done
     cat "$work/log" "$work/errors" >&2

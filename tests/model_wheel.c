@@ -78,6 +78,21 @@ static void check_next(void)
         must(next == soonest);
 }
 
+/* What is looked at for a dump: all there is, and when the soonest of it comes. */
+static void check_look(void)
+{
+    struct hwt_wheel_view view;
+    size_t seen = 0;
+    uint64_t soonest = HWT_NEVER;
+    for (uint32_t from = 0; hwt_wheel_look(&wheel, from, &view); from = view.bucket + 1) {
+        must(view.bucket >= from && view.count > 0);
+        seen += view.count;
+        soonest = view.next < soonest ? view.next : soonest;
+    }
+    must(seen == length);
+    must(soonest == hwt_wheel_next(&wheel));
+}
+
 /* ---- random calls ---- */
 
 /* Near ones, multiples of the wheel, far ones, never, past ones. */
@@ -217,8 +232,10 @@ static void step(void)
         file_one();
     else if (what < 75)
         drop_one();
-    else if (what < 90)
+    else if (what < 85)
         check_next();
+    else if (what < 90)
+        check_look();
     else if (what < 99)
         take_some();
     else if (below(10) == 0)

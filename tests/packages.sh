@@ -9,7 +9,8 @@
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
 # cannot install it says on stderr what to install and exits with 2.
 #
-#     wish_for_packages [libuv] [libev] [libevent] [scdoc] [mandoc]
+#     wish_for_packages [libuv] [libev] [libevent] [scdoc] [mandoc] [sdt] [gdb] [bpftrace]
+#                       [curl] [promtool]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -35,6 +36,9 @@ packages_of()
     libevent) echo libevent-dev ;;
     scdoc) echo scdoc ;;
     mandoc) echo mandoc ;;
+    sdt) echo systemtap-sdt-dev ;;
+    gdb | bpftrace | curl) echo "$1" ;;
+    promtool) echo prometheus ;;
     esac
 }
 
@@ -56,6 +60,10 @@ package_is()
     libuv | libev | libevent) echo 'an event loop, for the tests' ;;
     scdoc) echo 'what builds the manual pages' ;;
     mandoc) echo 'what checks the manual pages' ;;
+    sdt) echo 'the header of static probes' ;;
+    gdb | bpftrace) echo 'what reads static probes, for the tests' ;;
+    curl) echo 'what reads metrics over HTTP, for the tests' ;;
+    promtool) echo 'what checks metrics, for the tests' ;;
     esac
 }
 
@@ -85,7 +93,8 @@ has()
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core 2>/dev/null ;;
     scdoc) command -v scdoc >/dev/null ;;
-    mandoc) command -v mandoc >/dev/null ;;
+    mandoc | gdb | bpftrace | curl | promtool) command -v "$1" >/dev/null ;;
+    sdt) echo '#include <sys/sdt.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     *)
         echo "ensure_packages: what is $1?" >&2
         exit 2

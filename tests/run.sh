@@ -24,7 +24,7 @@ Installs what is missing, builds hwt in build/, and runs its tests.
     --werror              warnings are errors
     --all                 one after the other, with --werror: gcc, clang, both sanitizers,
                           memcheck; with all event loops, and tools for manual
-                          pages, that can be installed
+                          pages, probes and metrics, that can be installed
     --help                this
 
 Environment: HWT_TEST_SEED repeats random tests; CK_RUN_CASE runs one test case.
@@ -196,7 +196,7 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 if [ -n "$all" ]; then
     ensure_packages check c++ cmake gcc clang valgrind
-    wish_for_packages libuv libev libevent scdoc mandoc
+    wish_for_packages libuv libev libevent scdoc mandoc sdt gdb bpftrace curl promtool
     run_all
 else
     # shellcheck disable=SC2086 # one name each

@@ -1,28 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * The dump: its whole text on a clock that is set; who may ask for it, and when; and that a worker
- * answers it whatever goes on.
- */
+/* The dump: its whole text on a clock that is set, its arguments, and callbacks that ask for it. */
 
 #include <inttypes.h>
 #include <stdarg.h>
 
-#include "waiting.h"
-
-enum { ROOM = 16 * 1024 };
-
-static char dump[ROOM];
-
-static const char *dump_of(hwt_timer *timer)
-{
-    memset(dump, '#', sizeof(dump));
-    int64_t length = hwt_timer_dump(timer, dump, sizeof(dump));
-    ck_assert_int_gt(length, 0);
-    ck_assert_int_lt(length, ROOM);
-    ck_assert_uint_eq(strlen(dump), (size_t)length);
-    return dump;
-}
+#include "dump_fixture.h"
 
 static char expected[ROOM];
 
@@ -78,15 +61,26 @@ START_TEST(an_empty_timer_waits_for_nothing)
 }
 END_TEST
 
+static void *arm_one(void *timer)
+{
+    arm(timer, &counting, &e, HWT_MS(3));
+    return NULL;
+}
+
+/* A second one of the same thread, and one of another. */
 START_TEST(what_is_queued_is_not_filed_yet)
 {
-    arm(m.timer, &counting, &e, HWT_MS(3));
-    arm(m.timer, &counting, &e, HWT_MS(3));
-    expect_line("no worker, tick 0 of 0.001000000 s, 0.000000000 s after the start");
-    expect_totals(m.timer, 2, 0, 0);
-    expect_queues(1, 0, 0);
-    expect_line("next wake: never");
-    compare_dump(m.timer);
+    for (unsigned count = 1; count <= 3; count++) {
+        if (count == 3)
+            join(spawn(arm_one, m.timer));
+        else
+            arm_one(m.timer);
+        expect_line("no worker, tick 0 of 0.001000000 s, 0.000000000 s after the start");
+        expect_totals(m.timer, count, 0, 0);
+        expect_queues(count == 3 ? 2 : 1, 0, 0);
+        expect_line("next wake: never");
+        compare_dump(m.timer);
+    }
     ck_assert_uint_eq(e.runs, 0);
     manual_close(&m);
 }
@@ -149,6 +143,29 @@ START_TEST(a_bucket_whose_soonest_were_dropped_tells_its_next)
     dump_of(m.timer);
     ck_assert_ptr_nonnull(strstr(dump, "\nnext wake: tick 2, in 0.002000000 s\n"));
     ck_assert_ptr_nonnull(strstr(dump, "\nbucket 5: 1, next: tick 13, in 0.013000000 s\n"));
+    manual_close(&m);
+}
+END_TEST
+
+/* To find a bucket's next tick it is tidied, which gives memory back. */
+START_TEST(the_memory_is_what_is_held_after_the_look)
+{
+    enum { MANY = 1000 };
+    hwt_timeout dropped[MANY];
+    char held[100];
+    arm(m.timer, &counting, &e, HWT_MS(2));
+    arm(m.timer, &counting, &e, HWT_MS(5 + 8));
+    for (int i = 0; i < MANY; i++)
+        dropped[i] = arm(m.timer, &counting, &e, HWT_MS(5));
+    manual_go(&m, HWT_MS(1));
+    for (int i = 0; i < MANY; i++)
+        must(hwt_timeout_cancel(dropped[i]));
+    manual_go(&m, HWT_MS(1));
+    uint64_t before = stats_of(m.timer).memory;
+    dump_of(m.timer);
+    ck_assert_uint_lt(stats_of(m.timer).memory, before);
+    snprintf(held, sizeof(held), " buckets, %" PRIu64 " bytes held\n", stats_of(m.timer).memory);
+    ck_assert_ptr_nonnull(strstr(dump, held));
     manual_close(&m);
 }
 END_TEST
@@ -217,99 +234,6 @@ START_TEST(a_dump_needs_a_timer_and_a_buffer)
     ck_assert_int_eq(hwt_timer_dump(m.timer, NULL, 1), -EINVAL);
     ck_assert_str_eq(buffer, "before");
     manual_close(&m);
-}
-END_TEST
-
-/* ---- with a worker ---- */
-
-/* Whether the dump begins so and has that line. */
-static void expect_dump(hwt_timer *timer, const char *beginning, const char *line)
-{
-    dump_of(timer);
-    if (strncmp(dump, beginning, strlen(beginning)) != 0 || !strstr(dump, line))
-        ck_abort_msg("neither begins with \"%s\" nor has \"%s\": %s", beginning, line, dump);
-}
-
-START_TEST(a_timer_is_dumped_before_it_starts_while_it_runs_and_after_it_stopped)
-{
-    hwt_timer *timer = create_ticking(HWT_SEC(3600));
-    expect_dump(timer, "worker not started, ", "\n0 pending, 0 filed in 0 buckets, ");
-    for (int i = 0; i < 3; i++)
-        arm(timer, &counting, &e, HWT_SEC(3600 * i));
-    arm(timer, &counting, &e, HWT_NEVER);
-    expect_dump(timer, "worker runs, ", "\n4 pending, 4 filed in 4 buckets, ");
-    expect_dump(timer, "worker runs, ", "\nbucket 1: 1, next: tick 1, in ");
-    expect_dump(timer, "worker runs, ", "\nbucket 512: 1, next: never\n");
-    ck_assert_int_eq(hwt_timer_stop(timer, NULL, NULL), 4);
-    expect_dump(timer, "stopped, ", "\n0 pending, 0 filed in 0 buckets, ");
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
-/* The worker sleeps, or is about to: it would not wake by itself. */
-START_TEST(each_dump_wakes_a_worker_that_parks)
-{
-    hwt_timer *timer = create_ticking(HWT_MS(1));
-    ck_assert_int_eq(hwt_timer_start(timer), 0);
-    for (int i = 0; i < 3000; i++)
-        must(hwt_timer_dump(timer, dump, sizeof(dump)) > 0);
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
-typedef struct dumper {
-    hwt_timer *timer;
-    gate *gate;
-    shared_count entering, passed_at_return;
-    int64_t answer;
-    char text[ROOM];
-} dumper;
-
-static void *dump_and_note(void *data)
-{
-    dumper *d = data;
-    d->entering++;
-    d->answer = hwt_timer_dump(d->timer, d->text, sizeof(d->text));
-    d->passed_at_return = d->gate->passed;
-    return NULL;
-}
-
-START_TEST(a_dump_waits_for_the_task_that_runs)
-{
-    static dumper d;
-    gate g = { 0 };
-    hwt_timer *timer = create_ticking(HWT_MS(1));
-    arm(timer, &gated, &g, 0);
-    ck_assert(await_count(&g.reached, 1));
-    d = (dumper){ .timer = timer, .gate = &g };
-    pthread_t thread = spawn(dump_and_note, &d);
-    ck_assert(await_count(&d.entering, 1));
-    give_others_a_chance();
-    g.open = 1;
-    join(thread);
-    ck_assert_int_gt(d.answer, 0);
-    ck_assert_uint_eq(d.passed_at_return, 1);
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
-START_TEST(a_dump_tells_what_the_executor_has)
-{
-    deferred d;
-    hwt_options options = HWT_OPTIONS_INIT;
-    deferred_open(&d);
-    options.tick_duration = HWT_MS(1);
-    options.executor = defer;
-    options.executor_data = &d;
-    hwt_timer *timer = create(&options);
-    arm(timer, &counting, &e, 0);
-    arm(timer, &counting, &e, 0);
-    ck_assert(await_count(&d.accepted, 2));
-    expect_dump(timer, "worker runs, ", "; on the executor: 2\n");
-    run_deferred(&d);
-    expect_dump(timer, "worker runs, ", "; on the executor: 0\n");
-    hwt_timer_destroy(timer);
-    deferred_close(&d);
 }
 END_TEST
 
@@ -418,74 +342,6 @@ START_TEST(a_callback_of_a_timer_with_an_executor_is_told_of_the_deadlock)
 }
 END_TEST
 
-/* ---- while others go on ---- */
-
-enum { CALLERS = 3, DUMPERS = 2, CALLS = 20000 };
-
-typedef struct traffic {
-    hwt_timer *timer;
-    ends ends;
-    shared_count added, calling, dumps, bad, over;
-} traffic;
-
-static void *add_and_cancel(void *data)
-{
-    traffic *t = data;
-    uint64_t random = 1;
-    for (int i = 0; i < CALLS; i++) {
-        uint64_t choice = test_random(&random);
-        hwt_timeout timeout;
-        if (hwt_timer_new_timeout(t->timer, &counting, &t->ends, choice % HWT_MS(50), &timeout) < 0)
-            continue;
-        t->added++;
-        if (choice % 3 == 0)
-            hwt_timeout_cancel(timeout);
-        else if (choice % 3 == 1)
-            hwt_timeout_reschedule(timeout, choice % HWT_MS(20));
-    }
-    t->calling--;
-    return NULL;
-}
-
-static void *dump_all_the_while(void *data)
-{
-    traffic *t = data;
-    static _Thread_local char text[ROOM];
-    while (!t->over) {
-        int64_t length = hwt_timer_dump(t->timer, text, ROOM);
-        t->bad += length <= 0 || strlen(text) != (uint64_t)(length < ROOM ? length : ROOM - 1);
-        t->dumps++;
-    }
-    return NULL;
-}
-
-START_TEST(dumps_meet_adds_cancels_and_stop)
-{
-    static traffic t;
-    deferred d;
-    bool with_executor = _i;
-    hwt_timer *timer =
-        with_executor ? create_with_crew(&d, 2, HWT_MS(1)) : create_ticking(HWT_MS(1));
-    pthread_t threads[CALLERS + DUMPERS];
-    t = (traffic){ .timer = timer, .calling = CALLERS };
-    for (int i = 0; i < CALLERS + DUMPERS; i++)
-        threads[i] = spawn(i < CALLERS ? add_and_cancel : dump_all_the_while, &t);
-    ck_assert(await_count(&t.dumps, 10));
-    while (t.calling > 1)
-        sched_yield();
-    ck_assert_int_ge(hwt_timer_stop(timer, count_visit, NULL), 0);
-    ck_assert(await_count(&t.dumps, t.dumps + 10));
-    t.over = 1;
-    for (int i = 0; i < CALLERS + DUMPERS; i++)
-        join(threads[i]);
-    ck_assert_uint_eq(t.bad, 0);
-    ck_assert_uint_eq(ends_sum(&t.ends), t.added);
-    hwt_timer_destroy(timer);
-    if (with_executor)
-        deferred_close(&d);
-}
-END_TEST
-
 /* ---- */
 
 static void add_text(Suite *suite)
@@ -496,20 +352,11 @@ static void add_text(Suite *suite)
     tcase_add_test(tcase, each_bucket_tells_how_many_are_in_it_and_its_next_tick);
     tcase_add_test(tcase, what_is_cancelled_is_there_until_it_is_discarded);
     tcase_add_test(tcase, a_bucket_whose_soonest_were_dropped_tells_its_next);
+    tcase_add_test(tcase, the_memory_is_what_is_held_after_the_look);
     tcase_add_test(tcase, a_tick_that_is_over_is_due_now);
     tcase_add_loop_test(tcase, buckets_in_use_are_found_in_a_wheel_of_any_size, 0, 21);
     tcase_add_test(tcase, a_dump_is_cut_short_as_by_snprintf);
     tcase_add_test(tcase, a_dump_needs_a_timer_and_a_buffer);
-}
-
-static void add_worker(Suite *suite)
-{
-    TCase *tcase = add_case(suite, "worker");
-    tcase_add_test(tcase, a_timer_is_dumped_before_it_starts_while_it_runs_and_after_it_stopped);
-    tcase_add_test(tcase, each_dump_wakes_a_worker_that_parks);
-    tcase_add_test(tcase, a_dump_waits_for_the_task_that_runs);
-    tcase_add_test(tcase, a_dump_tells_what_the_executor_has);
-    tcase_add_loop_test(tcase, dumps_meet_adds_cancels_and_stop, 0, 2);
 }
 
 static void add_callbacks(Suite *suite)
@@ -523,7 +370,6 @@ int main(void)
 {
     Suite *suite = suite_create("api: dump");
     add_text(suite);
-    add_worker(suite);
     add_callbacks(suite);
     return run_suite(suite);
 }

@@ -55,6 +55,11 @@ static hwt_stats sample_stats(void)
 
 static char expected[ROOM];
 
+static void expect_nothing(void)
+{
+    expected[0] = '\0';
+}
+
 static void expect_text(const char *text)
 {
     ck_assert_uint_lt(strlen(expected) + strlen(text), ROOM);
@@ -342,9 +347,11 @@ START_TEST(only_a_worker_wakes_up)
     ck_assert_uint_eq(stats_of(m.timer).wakeups, 0);
     manual_close(&m);
     hwt_timer *timer = create_ticking(HWT_MS(1));
-    arm(timer, &counting, &e, HWT_MS(1));
-    ck_assert(await_count(&e.runs, 2));
-    ck_assert_uint_ge(stats_of(timer).wakeups, 1);
+    do { /* it may be so late that it need not sleep */
+        uint64_t runs = e.runs;
+        arm(timer, &counting, &e, HWT_MS(1));
+        ck_assert(await_count(&e.runs, runs + 1));
+    } while (stats_of(timer).wakeups == 0);
     hwt_timer_destroy(timer);
 }
 END_TEST
@@ -379,7 +386,7 @@ END_TEST
 
 static void add_page(Suite *suite)
 {
-    TCase *tcase = add_case(suite, "page");
+    TCase *tcase = add_opened_case(suite, "page", expect_nothing);
     tcase_add_test(tcase, each_counter_is_a_metric_in_base_units_with_help_and_type);
     tcase_add_test(tcase, several_timers_are_told_apart_by_a_label_below_one_head);
     tcase_add_test(tcase, what_would_end_a_label_is_escaped);

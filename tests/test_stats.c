@@ -64,14 +64,20 @@ START_TEST(the_greatest_lateness_is_kept)
 }
 END_TEST
 
-enum { THREADS = 4, EACH = 20000 };
+enum { THREADS = 4, EACH = 200000 };
+
+static _Atomic uint64_t lateness_of_many;
 
 static void *run_many(void *data)
 {
-    uint64_t random = (uintptr_t)data;
-    for (int i = 0; i < EACH; i++)
-        hwt_stats_run(runs, test_random(&random) % 1000000);
-    hwt_stats_run(runs, 1000000 + (uintptr_t)data);
+    uint64_t random = (uintptr_t)data, sum = 1000000 + (uintptr_t)data;
+    hwt_stats_run(runs, sum);
+    for (int i = 0; i < EACH; i++) {
+        uint64_t lateness = test_random(&random) % 1000000;
+        hwt_stats_run(runs, lateness);
+        sum += lateness;
+    }
+    atomic_fetch_add(&lateness_of_many, sum);
     return NULL;
 }
 
@@ -99,6 +105,7 @@ START_TEST(runs_on_several_threads_are_all_counted)
 {
     runs->shared = true;
     pthread_t threads[THREADS];
+    atomic_store(&lateness_of_many, 0);
     for (uintptr_t i = 0; i < THREADS; i++)
         threads[i] = spawn(run_many, (void *)i);
     for (int i = 0; i < THREADS; i++)
@@ -110,6 +117,7 @@ START_TEST(runs_on_several_threads_are_all_counted)
     ck_assert_uint_eq(stats.expired, THREADS * (EACH + 1));
     ck_assert_uint_eq(sum, stats.expired);
     ck_assert_uint_eq(stats.lateness_max, 1000000 + THREADS - 1);
+    ck_assert_uint_eq(stats.lateness_sum, lateness_of_many);
 }
 END_TEST
 
