@@ -56,6 +56,7 @@ static void add_queues(struct hwt_text *text, hwt_timer *timer)
     for (uint32_t i = 0; i <= timer->lane_count; i++) {
         struct hwt_lane *lane = &timer->lanes[i];
         pending += hwt_mpsc_is_used(&lane->pending_head, &lane->pending_tail) ||
+                   hwt_mpsc_is_used(&lane->passed_head, &lane->passed_tail) ||
                    hwt_mpsc_is_used(&lane->drained_head, &lane->drained_tail);
         cancelled += hwt_mpsc_is_used(&lane->cancelled_head, &lane->cancelled_tail);
     }
