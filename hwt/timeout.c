@@ -25,6 +25,9 @@
  *           every exchange: what was written before a transition (deadline, task, arg, slot) is
  *           seen by who acts on it.
  *
+ *           REARMED stays from one run to the next, so that the word of a timeout that has run is
+ *           never again the one that its adder stored, by which alone he may withdraw it.
+ *
  * link      QUEUED: of the pending queue, from before the push until the worker has drained it.
  *           ARMED, SUBMITTED, RUNNING: free. Who takes a timeout from ARMED to CANCELLED or to
  *           QUEUED has thereby got the link, and must push: on the cancelled or the pending
@@ -387,8 +390,7 @@ bool hwt_timeout_arm(struct hwt_entry *entry, uint64_t state)
 bool hwt_timeout_arm_again(struct hwt_entry *entry, uint64_t state)
 {
     HWT_MEET(ARM_AGAIN);
-    uint64_t kept = state & ~(uint64_t)HWT_REARMED;
-    return exchange(entry, &state, hwt_with_phase(kept, HWT_PHASE_ARMED));
+    return exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_ARMED));
 }
 
 bool hwt_timeout_disarm(struct hwt_entry *entry)
@@ -402,6 +404,12 @@ bool hwt_timeout_disarm(struct hwt_entry *entry)
     return false;
 }
 
+static uint64_t begun_state(uint64_t state, unsigned phase)
+{
+    uint64_t kept = phase == HWT_PHASE_RUNNING ? state & ~(uint64_t)HWT_REARMED : state;
+    return hwt_with_phase(kept, phase);
+}
+
 enum hwt_begun hwt_timeout_begin(struct hwt_entry *entry, uint64_t horizon, unsigned phase)
 {
     for (;;) {
@@ -413,7 +421,7 @@ enum hwt_begun hwt_timeout_begin(struct hwt_entry *entry, uint64_t horizon, unsi
         if (deadline_of(entry) >= horizon)
             return HWT_NOT_DUE;
         HWT_MEET(BEGIN);
-        if (exchange(entry, &state, hwt_with_phase(state, phase)))
+        if (exchange(entry, &state, begun_state(state, phase)))
             return HWT_BEGUN;
     }
 }
@@ -429,7 +437,7 @@ enum hwt_begun hwt_timeout_begin_submitted(struct hwt_entry *entry, uint64_t now
         if (deadline_of(entry) > now)
             return HWT_NOT_DUE;
         HWT_MEET(BEGIN_SUBMITTED);
-        if (exchange(entry, &state, hwt_with_phase(state, HWT_PHASE_RUNNING)))
+        if (exchange(entry, &state, begun_state(state, HWT_PHASE_RUNNING)))
             return HWT_BEGUN;
     }
 }
@@ -448,7 +456,7 @@ bool hwt_timeout_requeue(hwt_timer *timer, struct hwt_entry *entry)
 
 static uint64_t finished_state(uint64_t state)
 {
-    uint64_t ended = state & ~(uint64_t)(HWT_REARMED | HWT_BARRED | HWT_WAITED);
+    uint64_t ended = state & ~(uint64_t)(HWT_BARRED | HWT_WAITED);
     if (!(state & HWT_REARMED))
         return hwt_with_phase(ended, HWT_PHASE_EXPIRED);
     return hwt_with_phase(ended, state & HWT_BARRED ? HWT_PHASE_CANCELLED : HWT_PHASE_QUEUED);

@@ -42,7 +42,8 @@ enum {
 
     HWT_MOVING = 1 << 3,  /* one thread is writing the deadline */
     HWT_MOVED = 1 << 4,   /* the deadline was written since the worker last read it */
-    HWT_REARMED = 1 << 5, /* with RUNNING: pending again once the task returns */
+    HWT_REARMED = 1 << 5, /* with RUNNING: pending again once the task returns; stays until the
+                           * next run, so that nobody takes it for one that has never run */
     HWT_BARRED = 1 << 6,  /* with RUNNING: cancelled, this run is the end */
     HWT_WAITED = 1 << 7,  /* with RUNNING: somebody waits for the task to return */
     HWT_GENERATION_SHIFT = 8

@@ -72,9 +72,9 @@ START_TEST(what_rearmed_itself_is_armed_unless_the_state_has_changed_since_it_wa
     static const struct {
         uint64_t noted, found, after; /* 0: refused */
     } again[] = {
-        { RUNNING | REARMED, RUNNING | REARMED, ARMED },
-        { RUNNING | REARMED | MOVED, RUNNING | REARMED, ARMED },
-        { RUNNING | REARMED | MOVING, RUNNING | REARMED | MOVING, ARMED | MOVING },
+        { RUNNING | REARMED, RUNNING | REARMED, ARMED | REARMED },
+        { RUNNING | REARMED | MOVED, RUNNING | REARMED, ARMED | REARMED },
+        { RUNNING | REARMED | MOVING, RUNNING | REARMED | MOVING, ARMED | REARMED | MOVING },
         { RUNNING | REARMED, RUNNING | REARMED | BARRED, 0 },
         { RUNNING | REARMED, RUNNING | REARMED | BARRED | WAITED, 0 },
         { RUNNING | REARMED, RUNNING | REARMED | MOVING, 0 },
@@ -112,6 +112,19 @@ START_TEST(it_begins_when_its_deadline_is_before_the_horizon)
         ck_assert_int_eq(hwt_timeout_begin(entry, DEADLINE + 1, (unsigned)phase), HWT_BEGUN);
         expect(entry, phase);
     }
+}
+END_TEST
+
+START_TEST(that_it_rearmed_itself_is_forgotten_as_its_next_run_begins)
+{
+    struct hwt_entry *entry = make(ARMED | REARMED);
+    ck_assert_int_eq(hwt_timeout_begin(entry, DEADLINE + 1, SUBMITTED), HWT_BEGUN);
+    expect(entry, SUBMITTED | REARMED);
+    ck_assert_int_eq(hwt_timeout_begin_submitted(entry, DEADLINE), HWT_BEGUN);
+    expect(entry, RUNNING);
+    entry = make(ARMED | REARMED);
+    ck_assert_int_eq(hwt_timeout_begin(entry, DEADLINE + 1, RUNNING), HWT_BEGUN);
+    expect(entry, RUNNING);
 }
 END_TEST
 
@@ -178,11 +191,11 @@ START_TEST(the_end_of_a_run_depends_on_what_happened_in_it)
         { RUNNING | WAITED, EXPIRED, HWT_ENDED },
         { RUNNING | BARRED, EXPIRED, HWT_ENDED },
         { RUNNING | BARRED | WAITED, EXPIRED, HWT_ENDED },
-        { RUNNING | REARMED, QUEUED, HWT_AGAIN },
-        { RUNNING | REARMED | WAITED | MOVED, QUEUED | MOVED, HWT_AGAIN },
-        { RUNNING | REARMED | MOVING, QUEUED | MOVING, HWT_AGAIN },
-        { RUNNING | REARMED | BARRED, CANCELLED, HWT_DROPPED },
-        { RUNNING | REARMED | BARRED | WAITED | MOVING, CANCELLED | MOVING, HWT_DROPPED },
+        { RUNNING | REARMED, QUEUED | REARMED, HWT_AGAIN },
+        { RUNNING | REARMED | WAITED | MOVED, QUEUED | REARMED | MOVED, HWT_AGAIN },
+        { RUNNING | REARMED | MOVING, QUEUED | REARMED | MOVING, HWT_AGAIN },
+        { RUNNING | REARMED | BARRED, CANCELLED | REARMED, HWT_DROPPED },
+        { RUNNING | REARMED | BARRED | WAITED | MOVING, CANCELLED | REARMED | MOVING, HWT_DROPPED },
     };
     for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
         struct hwt_entry *entry = make(ends[i].before);
@@ -393,7 +406,7 @@ START_TEST(a_timeout_armed_again_during_a_move_to_earlier_is_pushed_by_the_mover
     struct hwt_entry *entry = moving.entry;
     ck_assert(hwt_timeout_arm_again(entry, hwt_timeout_note(entry)));
     end(&moving, EARLIER, true);
-    expect(entry, QUEUED | MOVED);
+    expect(entry, QUEUED | REARMED | MOVED);
     expect_pushed(entry, NULL);
 }
 END_TEST
@@ -403,9 +416,9 @@ START_TEST(a_move_that_outlasts_the_run_that_had_rearmed_is_pushed_once)
     struct moving moving = begin_moving(RUNNING | REARMED);
     struct hwt_entry *entry = moving.entry;
     ck_assert_int_eq(hwt_timeout_finish(room.timer, entry), HWT_AGAIN);
-    expect(entry, QUEUED | MOVING);
+    expect(entry, QUEUED | REARMED | MOVING);
     end(&moving, EARLIER, true);
-    expect(entry, QUEUED | MOVED);
+    expect(entry, QUEUED | REARMED | MOVED);
     expect_pushed(entry, NULL);
 }
 END_TEST
@@ -453,6 +466,7 @@ int main(void)
                    what_rearmed_itself_is_armed_unless_the_state_has_changed_since_it_was_noted);
     tcase_add_test(worker, disarming_takes_an_armed_one_only);
     tcase_add_test(worker, it_begins_when_its_deadline_is_before_the_horizon);
+    tcase_add_test(worker, that_it_rearmed_itself_is_forgotten_as_its_next_run_begins);
     tcase_add_test(worker, it_does_not_begin_while_its_deadline_is_written);
     tcase_add_test(worker, what_is_not_armed_comes_through_a_queue);
     tcase_add_test(worker, what_was_handed_over_begins_unless_it_was_moved_or_cancelled);
