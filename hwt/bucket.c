@@ -29,9 +29,10 @@ static bool any(four has)
 
 /* ---- a shelf ---- */
 
+/* Not by adding to a pointer: it is NULL where there is no room. */
 static uint32_t *ids_of(const struct hwt_shelf *shelf)
 {
-    return shelf->rounds ? shelf->rounds + shelf->capacity : NULL;
+    return (uint32_t *)((uintptr_t)shelf->rounds + shelf->capacity * sizeof(uint32_t));
 }
 
 static size_t bytes_of(uint32_t capacity)
@@ -50,6 +51,14 @@ static void set_index(const struct hwt_pool *pool, uint32_t id, uint32_t index)
     set_index_of(hwt_pool_entry(pool, id), index);
 }
 
+/* A fork() may come at any time, and the child destroys the timer as it finds it: what is freed is
+ * out of reach before. Release: in this order. */
+static void free_unreachable(uint32_t *rounds)
+{
+    atomic_thread_fence(memory_order_release);
+    free(rounds);
+}
+
 /* Moves the arrays to new ones of another capacity. */
 static int resize(struct hwt_shelf *shelf, uint32_t capacity, size_t *bytes)
 {
@@ -60,10 +69,11 @@ static int resize(struct hwt_shelf *shelf, uint32_t capacity, size_t *bytes)
         memcpy(rounds, shelf->rounds, shelf->used * sizeof(uint32_t));
         memcpy(rounds + capacity, ids_of(shelf), shelf->used * sizeof(uint32_t));
     }
-    free(shelf->rounds);
+    uint32_t *old = shelf->rounds;
     *bytes += bytes_of(capacity) - bytes_of(shelf->capacity);
     shelf->rounds = rounds;
     shelf->capacity = capacity;
+    free_unreachable(old);
     return 0;
 }
 
@@ -122,10 +132,11 @@ static void empty(struct hwt_shelf *shelf, size_t *bytes)
 {
     shelf->used = 0;
     if (shelf->capacity > CAPACITY_KEPT) {
+        uint32_t *old = shelf->rounds;
         *bytes -= bytes_of(shelf->capacity);
-        free(shelf->rounds);
         shelf->rounds = NULL;
         shelf->capacity = 0;
+        free_unreachable(old);
     }
 }
 
@@ -135,7 +146,8 @@ static void tidy(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t 
         empty(shelf, bytes);
         return;
     }
-    if (shelf->used - shelf->live > shelf->live)
+    /* Closing touches entries. The far shelf is worth it sooner: the near one is soon empty. */
+    if (shelf->used - shelf->live > (mark ? 1 : 3) * shelf->live)
         close_holes(shelf, pool, mark);
     if (shelf->capacity > CAPACITY_KEPT && shelf->used < shelf->capacity / 4)
         (void)resize(shelf, shelf->capacity / 2, bytes); /* no memory: it stays as it is */
@@ -180,9 +192,10 @@ static uint32_t least_remaining(const struct hwt_shelf *shelf, uint32_t now)
     return least;
 }
 
-static uint32_t count_round(const struct hwt_shelf *shelf, uint32_t round)
+/* How many there are from `from` on. */
+static uint32_t count_round(const struct hwt_shelf *shelf, uint32_t from, uint32_t round)
 {
-    uint32_t i = 0;
+    uint32_t i = from;
     four counts = { 0 };
     for (; i + 4 <= shelf->used; i += 4)
         counts -= (four)(*(const four *)(shelf->rounds + i) == round); /* true is all ones */
@@ -197,11 +210,10 @@ static uint32_t count_round(const struct hwt_shelf *shelf, uint32_t round)
 /*
  * The remaining rounds from which on the shelf's timeouts are far: so that about a sixteenth
  * of them are near, by the second least of 32 taken from all over it, but ROUNDS_NEAR rounds
- * at least. Fewer than 2^32, for its least is below 2^31.
+ * more than the first of these, which is near at any rate.
  */
 static uint32_t near_reach(const struct hwt_shelf *shelf, uint32_t now)
 {
-    uint32_t least = least_remaining(shelf, now);
     uint32_t first = INT32_MAX, second = INT32_MAX;
     uint32_t step = shelf->used / 32 + 1;
     for (uint32_t i = 0; i < shelf->used; i += step) {
@@ -213,31 +225,53 @@ static uint32_t near_reach(const struct hwt_shelf *shelf, uint32_t now)
             second = its;
         }
     }
-    return second - least < ROUNDS_NEAR ? least + ROUNDS_NEAR : second;
+    return second - first < ROUNDS_NEAR ? first + ROUNDS_NEAR : second;
 }
 
-/* Moves timeouts whose remaining rounds are `reach` or more (or, if not `beyond`, fewer) from
- * one shelf to the end of the other, which has room. */
-static void move(struct hwt_shelf *from, struct hwt_shelf *to, const struct hwt_pool *pool,
-                 uint32_t now, uint32_t reach, bool beyond)
+/* The timeouts whose remaining rounds are fewer: holes have more, see bucket.h. */
+static uint32_t count_within(const struct hwt_shelf *shelf, uint32_t now, uint32_t reach)
 {
-    const uint32_t *ids = ids_of(from);
-    for (uint32_t i = 0; i < from->used; i++) {
-        if (ids[i] == HWT_BUCKET_HOLE || (from->rounds[i] - now >= reach) != beyond)
-            continue;
-        uint32_t index = append(to, ids[i], from->rounds[i]);
-        set_index(pool, ids[i], beyond ? index | HWT_BUCKET_FAR : index);
-        make_hole(from, i, now);
+    uint32_t i = 0;
+    four counts = { 0 };
+    for (; i + 4 <= shelf->used; i += 4)
+        counts -= (four)(*(const four *)(shelf->rounds + i) - now < reach);
+    uint32_t count = counts[0] + counts[1] + counts[2] + counts[3];
+    for (; i < shelf->used; i++)
+        count += shelf->rounds[i] - now < reach;
+    return count;
+}
+
+static void move_one(struct hwt_shelf *from, uint32_t i, struct hwt_shelf *to,
+                     const struct hwt_pool *pool, uint32_t now, uint32_t mark)
+{
+    uint32_t id = ids_of(from)[i];
+    set_index(pool, id, append(to, id, from->rounds[i]) | mark);
+    make_hole(from, i, now);
+}
+
+/* Moves what is within reach to the end of the near shelf, which has room. */
+static void move_near(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
+                      uint32_t reach)
+{
+    struct hwt_shelf *far = &bucket->far;
+    for (uint32_t i = 0; i < far->used; i++) {
+        while (i + 4 <= far->used && !any((four)(*(const four *)(far->rounds + i) - now < reach)))
+            i += 4;
+        if (i < far->used && far->rounds[i] - now < reach)
+            move_one(far, i, &bucket->near, pool, now, 0);
     }
 }
 
-static uint32_t count_beyond(const struct hwt_shelf *shelf, uint32_t now, uint32_t reach)
+/* Moves what is beyond reach to the end of the far shelf, which has room. */
+static void move_far(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
+                     uint32_t reach)
 {
-    const uint32_t *ids = ids_of(shelf);
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < shelf->used; i++)
-        count += ids[i] != HWT_BUCKET_HOLE && shelf->rounds[i] - now >= reach;
-    return count;
+    struct hwt_shelf *near = &bucket->near;
+    const uint32_t *ids = ids_of(near);
+    for (uint32_t i = 0; i < near->used; i++) {
+        if (ids[i] != HWT_BUCKET_HOLE && near->rounds[i] - now >= reach)
+            move_one(near, i, &bucket->far, pool, now, HWT_BUCKET_FAR);
+    }
 }
 
 static bool has_room(struct hwt_shelf *shelf, uint32_t more, size_t *bytes)
@@ -253,23 +287,27 @@ static bool divide(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
     struct hwt_shelf *near = &bucket->near;
     if (near->live < NEAR_MANY)
         return false;
+    close_old_holes(near, pool, 0, now);
+    bucket->cursor = 0;
     uint32_t reach = near_reach(near, now);
-    uint32_t beyond = count_beyond(near, now, reach);
+    uint32_t beyond = near->live - count_within(near, now, reach);
     if (beyond < near->live / 2 || !has_room(&bucket->far, beyond, bytes))
         return false;
-    move(near, &bucket->far, pool, now, reach, true);
+    move_far(bucket, pool, now, reach);
     bucket->horizon = now + reach;
     close_holes(near, pool, 0);
-    bucket->cursor = 0;
     return true;
 }
 
 /* The near shelf is empty: the far one becomes it. Needs no memory. */
 static void swap_shelves(struct hwt_bucket *bucket, const struct hwt_pool *pool)
 {
-    struct hwt_shelf far = bucket->far;
-    bucket->far = bucket->near;
+    struct hwt_shelf near = bucket->near, far = bucket->far;
+    bucket->far.rounds = NULL; /* for a child of fork(), never both the same */
+    atomic_thread_fence(memory_order_release);
     bucket->near = far;
+    atomic_thread_fence(memory_order_release);
+    bucket->far = near;
     bucket->far.used = 0;
     for (uint32_t i = 0; i < far.used; i++) {
         if (ids_of(&far)[i] != HWT_BUCKET_HOLE)
@@ -285,12 +323,12 @@ static void refill(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
     near->used = 0;
     close_old_holes(far, pool, HWT_BUCKET_FAR, now);
     uint32_t reach = near_reach(far, now);
-    uint32_t within = far->live - count_beyond(far, now, reach);
+    uint32_t within = count_within(far, now, reach);
     if (far->live < NEAR_MANY || within > far->live / 2 || !has_room(near, within, bytes)) {
         swap_shelves(bucket, pool);
         return;
     }
-    move(far, near, pool, now, reach, false);
+    move_near(bucket, pool, now, reach);
     bucket->horizon = now + reach;
     tidy(far, pool, HWT_BUCKET_FAR, bytes);
 }
@@ -368,6 +406,12 @@ void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, uint32_t now, si
         forget_all(bucket, bytes);
 }
 
+static void prefetch_entry(const struct hwt_entry *entry)
+{
+    __builtin_prefetch(entry, 1);
+    __builtin_prefetch(hwt_slab_of(entry));
+}
+
 size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        struct hwt_entry **batch, size_t max)
 {
@@ -381,9 +425,7 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
             break;
         if (ids[at] != HWT_BUCKET_HOLE) {
             batch[n] = hwt_pool_entry(pool, ids[at]);
-            __builtin_prefetch(batch[n], 1);
-            __builtin_prefetch(hwt_slab_of(batch[n]));
-            n++;
+            prefetch_entry(batch[n++]);
             remove_near(bucket, at, now);
         }
         at++;
@@ -413,16 +455,25 @@ size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *poo
     return n;
 }
 
+void hwt_bucket_prefetch(const struct hwt_bucket *bucket, const struct hwt_pool *pool)
+{
+    if (bucket->cursor >= bucket->near.used)
+        return;
+    uint32_t id = ids_of(&bucket->near)[bucket->cursor];
+    if (id != HWT_BUCKET_HOLE)
+        prefetch_entry(hwt_pool_entry(pool, id));
+}
+
 static void find_least(struct hwt_bucket *bucket, uint32_t now)
 {
     bucket->least = now + least_remaining(&bucket->near, now);
-    bucket->least_count = count_round(&bucket->near, bucket->least);
+    bucket->cursor = find_round(&bucket->near, 0, bucket->least);
+    bucket->least_count = count_round(&bucket->near, bucket->cursor, bucket->least);
 }
 
 void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        size_t *bytes)
 {
-    bucket->cursor = 0;
     if (hwt_bucket_live(bucket) == 0) {
         forget_all(bucket, bytes);
         return;

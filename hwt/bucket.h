@@ -23,7 +23,7 @@
  *
  * A timeout that is dropped or taken leaves a hole; nothing else moves, because a moved
  * entry must be told its new index, which costs a cache miss. Holes are closed when they
- * outnumber the timeouts, or when the arrays are full: at most a move for each removal. A
+ * outnumber the timeouts by far, or when the arrays are full: at most a move for each removal. A
  * hole keeps the round before the one it was made in, so that sweeps, which look at rounds alone,
  * find it furthest away. After 2^31 rounds it would pass for a timeout: it is closed before.
  */
@@ -44,7 +44,7 @@ struct hwt_bucket {
     uint32_t horizon;     /* with far.live: the first round that is far */
     uint32_t least;       /* the least round */
     uint32_t least_count; /* timeouts of that round; 0 and live: must be searched anew */
-    uint32_t cursor;      /* taking: all before it on the near shelf have been looked at */
+    uint32_t cursor;      /* none before it on the near shelf is of the least round */
 };
 
 #define HWT_BUCKET_HOLE HWT_ID_NONE
@@ -71,6 +71,9 @@ void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, uint32_t now, si
  */
 size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
                        struct hwt_entry **batch, size_t max);
+
+/* Fetches the entry that hwt_bucket_take() is likely to begin with. */
+void hwt_bucket_prefetch(const struct hwt_bucket *bucket, const struct hwt_pool *pool);
 
 /* Takes up to `max` timeouts of any round. */
 size_t hwt_bucket_take_any(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,

@@ -132,13 +132,16 @@ static struct hwt_slab *map_region(hwt_timer *timer)
     if (n == REGION_SLABS_MAX)
         (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
 
-    /* Relaxed: a number is all that is wanted. One that fails below stays unused. */
+    /* Relaxed: a number is all that is wanted. */
     uint32_t number = atomic_fetch_add_explicit(&pool->slabs, n, memory_order_relaxed);
     for (uint32_t i = 0; i < n; i++) {
         struct hwt_slab *slab = slab_at(memory, i);
         slab->timer = timer;
         slab->number = number + i;
         if (!enter(pool, slab)) {
+            uint32_t next = number + n; /* they are given back, unless somebody has taken more */
+            atomic_compare_exchange_strong_explicit(&pool->slabs, &next, number,
+                                                    memory_order_relaxed, memory_order_relaxed);
             munmap(memory, size);
             return NULL;
         }

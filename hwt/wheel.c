@@ -180,6 +180,14 @@ static void taken(struct hwt_entry **batch, size_t n)
         atomic_store_explicit(&batch[i]->slot, HWT_SLOT_NONE, memory_order_relaxed);
 }
 
+/* What is taken next comes while the caller runs what he has. */
+static void prefetch_next(const struct hwt_wheel *wheel, uint64_t limit)
+{
+    uint64_t tick = ~wheel->store->due[1];
+    if (tick < limit)
+        hwt_bucket_prefetch(&wheel->store->buckets[slot_of(wheel->store, tick)], wheel->pool);
+}
+
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch, size_t max)
 {
     uint64_t tick = hwt_wheel_next(wheel);
@@ -195,6 +203,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry 
     taken(batch, n);
     if (bucket->least_count == 0 || bucket->cursor == bucket->near.used)
         settle(wheel, slot);
+    prefetch_next(wheel, limit);
     return n;
 }
 

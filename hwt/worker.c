@@ -11,7 +11,6 @@
 
 #include "hwt/worker.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 #include "hwt/dump.h"
@@ -19,7 +18,6 @@
 #include "hwt/task.h"
 
 #define DRAIN_MAX 100000
-#define BATCH 64
 #define SPLICE_TRIES 256
 #define AHEAD 4
 
@@ -78,8 +76,7 @@ static bool stopping(const hwt_timer *timer)
     return atomic_load_explicit(&timer->stopping, memory_order_relaxed);
 }
 
-/* An entry that came out of a queue is in no bucket and not in transit any more. */
-static void leave_place(hwt_timer *timer, struct hwt_entry *entry)
+void hwt_worker_leave_place(hwt_timer *timer, struct hwt_entry *entry)
 {
     uint32_t slot = atomic_load_explicit(&entry->slot, memory_order_relaxed);
     if (slot == HWT_SLOT_TRANSIT)
@@ -170,7 +167,8 @@ static void expire_one(hwt_timer *timer, struct hwt_entry *entry, uint64_t horiz
 
 /* ---- drain ---- */
 
-/* There is no memory to file it. It stays QUEUED, unless it is due. */
+/* There is no memory to file it. It stays QUEUED; unless it is due: then it runs, ahead of its
+ * turn. */
 static void keep_unfiled(hwt_timer *timer, struct hwt_entry *entry, uint64_t state,
                          uint64_t deadline)
 {
@@ -205,7 +203,7 @@ static void file_drained(hwt_timer *timer, struct hwt_lane *lane, struct hwt_ent
         recycle_to(timer, lane, entry);
         return;
     }
-    leave_place(timer, entry);
+    hwt_worker_leave_place(timer, entry);
     for (;;) {
         uint64_t state = hwt_timeout_note(entry);
         if (hwt_phase(state) == HWT_PHASE_CANCELLED) {
@@ -218,7 +216,10 @@ static void file_drained(hwt_timer *timer, struct hwt_lane *lane, struct hwt_ent
         }
         HWT_MEET(FILE);
         uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
-        if (hwt_wheel_file(wheel, entry, deadline, timer->worker.earliest) < 0) {
+        /* What comes later is not filed before what there was no memory for. */
+        if (timer->worker.short_of_memory ||
+            hwt_wheel_file(wheel, entry, deadline, timer->worker.earliest) < 0) {
+            timer->worker.short_of_memory = true;
             keep_unfiled(timer, entry, state, deadline);
             return;
         }
@@ -260,11 +261,13 @@ static void splice_pending(hwt_timer *timer)
         timer->worker.unfiled |= !splice_patiently(&timer->lanes[i]);
 }
 
-/* Files up to DRAIN_MAX of the snapshot. True: that was not all. */
+/* Files up to DRAIN_MAX of the snapshot, beginning with what could not be filed before. True: that
+ * was not all. */
 static bool drain(hwt_timer *timer)
 {
-    size_t budget = DRAIN_MAX;
-    for (uint32_t i = 0; i <= timer->lane_count && budget > 0; i++)
+    uint32_t own = timer->lane_count;
+    size_t budget = DRAIN_MAX - drain_lane(timer, &timer->lanes[own], DRAIN_MAX);
+    for (uint32_t i = 0; i < own && budget > 0; i++)
         budget -= drain_lane(timer, &timer->lanes[i], budget);
     HWT_PROBE2(drain, timer, (uint64_t)(DRAIN_MAX - budget));
     hwt_recycler_flush(timer, &timer->worker.recycler);
@@ -282,7 +285,7 @@ static void reap(hwt_timer *timer)
         timer->worker.unfiled |= !hwt_lane_splice_cancelled(lane);
         while ((entry = hwt_lane_pop_reaped(lane, &stalled)) != NULL) {
             HWT_MEET(REAP);
-            leave_place(timer, entry);
+            hwt_worker_leave_place(timer, entry);
             discard(timer, entry);
         }
         timer->worker.unfiled |= stalled;
@@ -300,6 +303,7 @@ void hwt_worker_publish_bytes(hwt_timer *timer)
 
 void hwt_worker_tidy(hwt_timer *timer)
 {
+    timer->worker.short_of_memory = false;
     splice_pending(timer);
     bool backlog;
     do {
@@ -336,10 +340,10 @@ static void keep_up(hwt_timer *timer)
 static void expire(hwt_timer *timer)
 {
     struct hwt_worker *worker = &timer->worker;
-    struct hwt_entry *batch[BATCH];
-    size_t n;
+    struct hwt_entry *batch[HWT_BATCH];
+    size_t n, since = 0;
     while (!stopping(timer) &&
-           (n = hwt_wheel_take(&worker->wheel, worker->limit, batch, BATCH)) > 0) {
+           (n = hwt_wheel_take(&worker->wheel, worker->limit, batch, HWT_BATCH)) > 0) {
         /* The end of this tick, not of the last: what was pushed back to a later one, though
          * that is over too, takes its turn there. */
         uint64_t horizon = end_of(&worker->wheel, worker->wheel.tick);
@@ -352,9 +356,14 @@ static void expire(hwt_timer *timer)
             else
                 expire_one(timer, batch[i], horizon);
         }
-        hwt_recycler_flush(timer, &worker->recycler);
-        keep_up(timer);
+        since += n;
+        if (since >= HWT_BATCH) { /* not after each tick, where each has but one */
+            hwt_recycler_flush(timer, &worker->recycler);
+            keep_up(timer);
+            since = 0;
+        }
     }
+    hwt_recycler_flush(timer, &worker->recycler);
 }
 
 uint64_t hwt_worker_pass(hwt_timer *timer, uint64_t now)
@@ -454,75 +463,4 @@ void *hwt_worker_main(void *arg)
         hwt_gate_awake(timer);
     }
     return NULL;
-}
-
-/* ---- the end ---- */
-
-struct visitor {
-    void (*unprocessed)(const hwt_task *task, void *arg, uint64_t remaining, void *data);
-    void *data;
-    uint64_t left;
-};
-
-/* Ends one timeout that came out of a bucket or a queue. It may come once more, where a thread
- * that cancels or moves it pushes it late. */
-static void end_one(hwt_timer *timer, struct hwt_entry *entry, struct visitor *visitor)
-{
-    if (atomic_load_explicit(&entry->slot, memory_order_relaxed) == HWT_SLOT_ENDED)
-        return;
-    leave_place(timer, entry);
-    atomic_store_explicit(&entry->slot, HWT_SLOT_ENDED, memory_order_relaxed);
-    if (hwt_timeout_abandon(entry)) {
-        hwt_count(&timer->run_stats.unprocessed, 1, false);
-        hwt_timer_release(timer);
-        hwt_task_leave(timer, entry, visitor->unprocessed, visitor->data);
-        visitor->left++;
-    } else if (hwt_phase(atomic_load_explicit(&entry->state, memory_order_acquire)) ==
-               HWT_PHASE_CANCELLED) {
-        hwt_task_leave(timer, entry, NULL, NULL);
-    }
-}
-
-/* Ends what is in a lane's queues. False: a thread is half-way through a push. */
-static bool end_lane(hwt_timer *timer, struct hwt_lane *lane, struct visitor *visitor)
-{
-    struct hwt_entry *entry;
-    bool stalled, stalled_too;
-    bool whole = hwt_lane_splice_pending(lane);
-    whole &= hwt_lane_splice_cancelled(lane);
-    while ((entry = hwt_lane_pop_drained(lane, &stalled)) != NULL)
-        end_one(timer, entry, visitor);
-    while ((entry = hwt_lane_pop_reaped(lane, &stalled_too)) != NULL)
-        end_one(timer, entry, visitor);
-    return whole && !stalled && !stalled_too;
-}
-
-uint64_t hwt_worker_abandon(hwt_timer *timer,
-                            void (*unprocessed)(const hwt_task *task, void *arg, uint64_t remaining,
-                                                void *data),
-                            void *data)
-{
-    struct hwt_worker *worker = &timer->worker;
-    struct visitor visitor = { unprocessed, data, 0 };
-    bool whole;
-    /* The queues first: what is in transit comes through them, and is nowhere else. */
-    do {
-        whole = true;
-        for (uint32_t i = 0; i <= timer->lane_count; i++)
-            whole &= end_lane(timer, &timer->lanes[i], &visitor);
-        whole &= atomic_load_explicit(&worker->transit, memory_order_relaxed) == 0;
-        HWT_MEET(STOP_AGAIN);
-        if (!whole)
-            sched_yield();
-    } while (!whole);
-
-    HWT_MEET(STOP_TAKE);
-    struct hwt_entry *batch[BATCH];
-    size_t n;
-    while ((n = hwt_wheel_take_any(&worker->wheel, batch, BATCH)) > 0) {
-        for (size_t i = 0; i < n; i++)
-            end_one(timer, batch[i], &visitor);
-    }
-    hwt_worker_publish_bytes(timer);
-    return visitor.left;
 }

@@ -4,6 +4,8 @@
 
 #include "hwt/wheel.h"
 
+#define HWT_BATCH 64 /* taken from the wheel at a time */
+
 /* Only the worker touches this, but where marked. */
 struct hwt_worker {
     struct hwt_wheel wheel;
@@ -15,6 +17,7 @@ struct hwt_worker {
     uint64_t given;           /* by all lanes, when the queues were last emptied */
     uint64_t cancelled;       /* by all lanes, when it last parked */
     bool unfiled;             /* a timeout could not be filed or a lane was stalled */
+    bool short_of_memory;     /* since the queues were last spliced: what they hold waits */
     _Atomic uint64_t now;     /* of the last pass; read by tasks */
     _Atomic uint64_t transit; /* entries in HWT_SLOT_TRANSIT; added to by executor threads */
 };
@@ -28,6 +31,9 @@ uint64_t hwt_worker_tick_begin(const hwt_timer *timer, uint64_t now);
 /* An entry that is in no bucket and on no queue, because a thread is about to push it. */
 void hwt_worker_enter_transit(hwt_timer *timer, struct hwt_entry *entry);
 void hwt_worker_leave_transit(hwt_timer *timer, struct hwt_entry *entry);
+
+/* An entry that came out of a queue is in no bucket and not in transit any more. */
+void hwt_worker_leave_place(hwt_timer *timer, struct hwt_entry *entry);
 
 /*
  * Files what ran on this thread, the worker, and has re-armed itself: at once, without the way

@@ -313,6 +313,33 @@ START_TEST(old_holes_on_the_far_shelf_are_not_taken_for_timeouts)
 }
 END_TEST
 
+/* Of a hole that a visit has just left and that is three times as old when the shelf is divided,
+ * the round would be near that of what is furthest away. */
+START_TEST(old_holes_on_the_near_shelf_are_not_taken_for_timeouts_when_it_is_divided)
+{
+    const uint32_t visit = (1u << 30) - 1, later = visit + INT32_MAX - 1;
+    enum { FULL = 19, HERE = 4, MORE = 400 };
+    add(0, visit, 0);
+    for (int i = 1; i < FULL; i++)
+        add(i, visit, 0);
+    ck_assert_uint_eq(bucket.near.capacity, FULL);
+    for (int i = 1; i < FULL; i++)
+        drop(i, 0);
+    add(1, visit, 0); /* closes the holes, in arrays with room */
+    drop(1, 0);       /* the hole that will be old */
+    for (int i = 2; i < 2 + HERE; i++)
+        add(i, visit + INT32_MAX, visit);
+    ck_assert_uint_eq(take_round(visit, 8), 1);
+    ck_assert_uint_eq(bucket.near.used - bucket.near.live, 2);
+    for (int i = 2 + HERE; i < MORE; i++)
+        add(i, later + INT32_MAX - (uint32_t)i % 2, later);
+    ck_assert(on_far(MORE - 1));
+    ck_assert(!on_far(2));
+    ck_assert_uint_eq(take_round(later + 1, 8), HERE);
+    ck_assert_uint_eq(hwt_bucket_live(&bucket), MORE - 2 - HERE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bucket: shelves");
@@ -331,5 +358,7 @@ int main(void)
     tcase_add_test(shelves, without_memory_to_refill_the_far_shelf_becomes_the_near_one);
     tcase_add_test(shelves, without_memory_to_divide_or_to_grow_an_add_changes_nothing);
     tcase_add_test(shelves, old_holes_on_the_far_shelf_are_not_taken_for_timeouts);
+    tcase_add_test(shelves,
+                   old_holes_on_the_near_shelf_are_not_taken_for_timeouts_when_it_is_divided);
     return run_suite(suite);
 }
