@@ -3,7 +3,7 @@
 #define HWT_TESTS_MODEL_H
 
 /*
- * The oracle beside which model_timer.c runs the timer: a plain array of everything
+ * The oracle beside which model_timer.c and simulate.c run the timer: a plain array of everything
  * that was ever added, searched from end to end, with the promises of <hwt/hwt.h> written
  * down as directly as they can be said. It knows nothing of buckets, rounds or queues.
  *
@@ -15,7 +15,8 @@
  * What the contract leaves open, the oracle leaves open:
  * - a sibling that a task moves may run in the same advance or in the next one that handles
  *   a tick (`loose`);
- * - timeouts of one tick that were moved or re-armed run in any order (`moved`);
+ * - timeouts of one tick that were moved or re-armed, or very many revolutions away, run in
+ *   any order (`moved`);
  * - hwt_timer_next_tick() may name the tick from which a timeout was pushed back (`seen`), and
  *   any before that for one that is very many revolutions away, or was moved by a callback,
  *   while the timer was half-way through its timeouts (`vague`); with a store whose next tick
@@ -26,6 +27,8 @@
 #include "model_store.h"
 
 #include <hwt/hwt.h>
+
+#include <errno.h>
 
 struct item {
     hwt_timeout handle;
@@ -42,6 +45,7 @@ struct item {
     bool queued;  /* added or moved earlier, and not filed since */
     bool rearmed; /* in the last advance: queued, or filed when its task returned */
     bool vague;
+    bool submitted; /* handed to the executor, which has not run its work yet */
     unsigned ends; /* runs that were the last, `cancelled`s, visits: one in all */
     uint64_t deadline;
     uint64_t due;          /* the tick in which it has to run */
@@ -79,9 +83,12 @@ static struct model model;
 #define must(condition)                                                                            \
     do {                                                                                           \
         if (!(condition))                                                                          \
-            model_failed(#condition, __FILE__, __LINE__);                                          \
+            MODEL_FAILED(#condition, __FILE__, __LINE__);                                          \
     } while (0)
 
+/* A program that has its own, which does not return, defines this before. */
+#ifndef MODEL_FAILED
+#define MODEL_FAILED model_failed
 static inline void model_failed(const char *condition, const char *file, int line)
 {
     ck_abort_msg("%s:%d: not so: %s\n  seed %" PRIu64 ", program %" PRIu64 ", step %" PRIu64
@@ -90,6 +97,7 @@ static inline void model_failed(const char *condition, const char *file, int lin
                  file, line, condition, model.seed, model.program, model.step, model.start,
                  model.tick, model.wheel, model.clock, model.current, model.live_count);
 }
+#endif
 
 /* ---- arithmetic that saturates ---- */
 
@@ -111,6 +119,12 @@ static inline uint64_t difference(uint64_t a, uint64_t b)
 static inline uint64_t tick_of(uint64_t instant)
 {
     return difference(instant, model.start) / model.tick;
+}
+
+/* As a task sees it: by the clock, or by what the timer was told. */
+static inline uint64_t model_now(void)
+{
+    return model.now > model.clock ? model.now : model.clock;
 }
 
 /* The first instant at which this tick is handled. */
@@ -148,7 +162,7 @@ static inline struct item *live_item(size_t index)
 static inline void model_check_far(struct item *item, uint64_t from)
 {
     if ((item->due - from) / model.wheel >= (uint64_t)MODEL_ROUNDS_MAX - 1)
-        item->vague = true;
+        item->vague = item->moved = true;
 }
 
 /*
@@ -183,6 +197,73 @@ static inline void model_filing(void)
         live_item(i)->queued = live_item(i)->rearmed = false;
 }
 
+/* ---- what the calls do, where they succeed ---- */
+
+static inline void model_added(struct item *item, hwt_timeout handle, uint64_t deadline)
+{
+    must(!model.stopping && !model.stopped);
+    must(!model.max_pending || model.places < model.max_pending);
+    item->handle = handle;
+    item->place = true;
+    model.places++;
+    model.added++;
+    model.count++;
+    live_add(item);
+    model_file(item, deadline, true);
+    /* a `cancelled` may come early in an advance: what it adds may still run in that */
+    item->loose = model.advancing && model.telling;
+    item->moved |= item->loose;
+}
+
+static inline void model_refused(int r)
+{
+    if (model.stopping || model.stopped) {
+        must(r == -ESHUTDOWN);
+        return;
+    }
+    must(r == -ENOBUFS);
+    must(model.max_pending && model.live_count >= model.max_pending);
+    model.rejected++;
+}
+
+static inline void model_cancelled(struct item *item)
+{
+    live_remove(item);
+    item->cancelled = true;
+    item->cancelled_in = model.advances;
+    item->telling = item->told;
+    item->ends += !item->told;
+    model.cancelled++;
+}
+
+static inline void model_rescheduled(struct item *item, uint64_t deadline)
+{
+    bool rearmed = item->running;
+
+    if (!item->pending)
+        live_add(item);
+    model_file(item, deadline, rearmed);
+    item->moved = true;
+    item->loose = model.advancing && !rearmed;
+    model.rescheduled++;
+}
+
+/*
+ * The deadline that a repeat gives: the first instant of the sequence after `now`; for a run in
+ * the very tick after its deadline, the next instant of the sequence, if it is not before the
+ * tick that has just begun.
+ */
+static inline uint64_t model_repeated(uint64_t last, uint64_t period)
+{
+    uint64_t now = model_now();
+    uint64_t begin = model.start + product(tick_of(now), model.tick);
+    uint64_t next = sum(last, period);
+
+    if (next <= now && !(sum(last, model.tick) >= begin && next >= begin))
+        next = sum(last, product(sum((now - last) / period, 1), period));
+    return next;
+}
+
 /* ---- what the timer must do, as it does it ---- */
 
 /* Added at first: earlier ticks first, and in one tick by order of adding. */
@@ -201,22 +282,32 @@ static inline void model_check_order(const struct item *item)
     }
 }
 
-static inline void model_run_begins(struct item *item, hwt_timeout handle)
+/* The advance runs the item, or hands it to the executor. */
+static inline void model_taken(struct item *item)
 {
     must(model.advancing && model.moving && !model.telling);
     must(item->pending && !item->running && item->ends == 0);
-    if (!item->known)
-        item->handle = handle;
-    item->known = true;
-    must(handle.entry == item->handle.entry && handle.generation == item->handle.generation);
     must(item->deadline <= model.now);
     must(tick_of(item->deadline) <= tick_of(model.now) - 1);
     if (!item->loose)
         model_check_order(item);
+    item->loose = false;
+    model.runs++;
+}
+
+static inline void model_run_begins(struct item *item, hwt_timeout handle)
+{
+    if (!item->submitted)
+        model_taken(item);
+    must(item->pending && !item->running && item->ends == 0);
+    must(item->deadline <= model_now());
+    if (!item->known)
+        item->handle = handle;
+    item->known = true;
+    must(handle.entry == item->handle.entry && handle.generation == item->handle.generation);
     live_remove(item);
     item->running = true;
-    item->sealed = item->loose = false;
-    model.runs++;
+    item->sealed = item->submitted = false;
     model.expired++;
 }
 
@@ -266,7 +357,7 @@ static inline void model_advance_begins(uint64_t now)
     model.moving = horizon > model.current;
     if (model.moving)
         model.current = horizon;
-    model.now = now;
+    model.now = now > model.now ? now : model.now;
     model.runs = model.last_due = model.last_item = 0;
     model.advances++;
     model.advancing = true;
@@ -280,7 +371,7 @@ static inline void model_advance_ends(uint64_t ret)
     for (size_t i = 0; i < model.live_count; i++) {
         struct item *item = live_item(i);
 
-        must(item->due >= model.current);
+        must(item->due >= model.current || item->submitted);
         item->loose = false;
         if (item->seen < model.current) {
             item->seen = item->due;
@@ -288,10 +379,12 @@ static inline void model_advance_ends(uint64_t ret)
         }
     }
     for (size_t i = 0; model.moving && i < model.count; i++)
-        must(!model.items[i].telling || model.items[i].cancelled_in == model.advances);
+        must(!model.items[i].telling || model.items[i].submitted ||
+             model.items[i].cancelled_in == model.advances);
 }
 
-static inline void model_check_next_tick(uint64_t next)
+/* Between which instants hwt_timer_next_tick() may answer. */
+static inline void model_next_tick(uint64_t *ret_least, uint64_t *ret_most)
 {
     uint64_t least = HWT_NEVER, most = HWT_NEVER;
 
@@ -300,13 +393,15 @@ static inline void model_check_next_tick(uint64_t next)
         uint64_t seen = tick_end(item->seen);
         uint64_t due = tick_end(item->due);
 
+        if (item->submitted)
+            continue;
         if (item->vague || (MODEL_NEXT_IS_A_BOUND && item->seen < tick_of(HWT_NEVER)))
             seen = tick_end(model.current);
         least = seen < least ? seen : least;
         most = due < most ? due : most;
     }
-    must(next <= most);
-    must(next >= least);
+    *ret_least = least;
+    *ret_most = most;
 }
 
 #endif

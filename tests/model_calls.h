@@ -9,7 +9,6 @@
 
 #include "model.h"
 
-#include <errno.h>
 #include <string.h>
 
 static void task_run(hwt_timeout handle, void *arg);
@@ -102,32 +101,6 @@ static struct item *random_item(void)
 
 /* ---- the calls, each with what it must answer ---- */
 
-static void check_refused(int r)
-{
-    if (model.stopping || model.stopped) {
-        must(r == -ESHUTDOWN);
-        return;
-    }
-    must(r == -ENOBUFS);
-    must(model.max_pending && model.live_count >= model.max_pending);
-    model.rejected++;
-}
-
-static void note_added(struct item *item, hwt_timeout handle, uint64_t deadline)
-{
-    must(!model.stopping && !model.stopped);
-    must(!model.max_pending || model.places < model.max_pending);
-    item->handle = handle;
-    item->place = true;
-    model.places++;
-    model.added++;
-    model.count++;
-    live_add(item);
-    model_file(item, deadline, true);
-    /* a `cancelled` may come early in an advance: what it adds may still run in that */
-    item->loose = item->moved = model.advancing && model.telling;
-}
-
 static void call_new(void)
 {
     struct item *item = &model.items[model.count];
@@ -150,10 +123,10 @@ static void call_new(void)
                                      item->known ? &handle : NULL);
     model.changes++;
     if (r == 0) {
-        note_added(item, handle, deadline);
+        model_added(item, handle, deadline);
     } else {
         must(handle.entry == NULL && handle.generation == 77);
-        check_refused(r);
+        model_refused(r);
     }
 }
 
@@ -168,26 +141,8 @@ static void call_cancel(struct item *item)
     must((sync ? hwt_timeout_cancel_sync : hwt_timeout_cancel)(item->handle) == expected);
     if (item->running)
         item->sealed = true;
-    if (!expected)
-        return;
-    live_remove(item);
-    item->cancelled = true;
-    item->cancelled_in = model.advances;
-    item->telling = item->told;
-    item->ends += !item->told;
-    model.cancelled++;
-}
-
-static void note_rescheduled(struct item *item, uint64_t deadline)
-{
-    bool rearmed = item->running;
-
-    if (!item->pending)
-        live_add(item);
-    model_file(item, deadline, rearmed);
-    item->moved = true;
-    item->loose = model.advancing && !rearmed;
-    model.rescheduled++;
+    if (expected)
+        model_cancelled(item);
 }
 
 static void call_reschedule(struct item *item)
@@ -205,7 +160,7 @@ static void call_reschedule(struct item *item)
         r = hwt_timeout_reschedule_at(item->handle, deadline);
     must(r == expected);
     if (r)
-        note_rescheduled(item, deadline);
+        model_rescheduled(item, deadline);
 }
 
 /* A busy timeout is moved at each packet, a little later each time. */
@@ -217,32 +172,14 @@ static void call_push_back(struct item *item)
         return;
     model.changes++;
     must(hwt_timeout_reschedule_at(item->handle, deadline));
-    note_rescheduled(item, deadline);
-}
-
-/*
- * The first instant of the sequence after `now`; for a run in the very tick after its deadline,
- * the next instant of the sequence, if it is not before the tick that has just begun.
- */
-static uint64_t check_repeated(const struct item *item, uint64_t period)
-{
-    uint64_t last = item->deadline;
-    uint64_t begin = model.start + product(tick_of(model.now), model.tick);
-    uint64_t next = sum(last, period);
-
-    if (next <= model.now && !(sum(last, model.tick) >= begin && next >= begin))
-        next = sum(last, product((model.now - last) / period + 1, period));
-    if (next == HWT_NEVER)
-        must(hwt_timeout_remaining(item->handle) == HWT_NEVER);
-    else
-        must(hwt_timeout_remaining(item->handle) == (next > model.clock ? next - model.clock : 0));
-    return next;
+    model_rescheduled(item, deadline);
 }
 
 static void call_repeat(struct item *item)
 {
     uint64_t period = one_in(8) ? sum(any_magnitude(), 1) : 1 + below(product(model.tick, 20));
     bool expected = item->running && !item->sealed;
+    uint64_t next;
 
     if (!item->known || (item->running && item->pending))
         return;
@@ -251,8 +188,12 @@ static void call_repeat(struct item *item)
         return;
     model.changes++;
     must(hwt_timeout_repeat(item->handle, period) == expected);
-    if (expected)
-        note_rescheduled(item, check_repeated(item, period));
+    if (!expected)
+        return;
+    next = model_repeated(item->deadline, period);
+    model_rescheduled(item, next);
+    must(hwt_timeout_remaining(item->handle) ==
+         (next == HWT_NEVER ? HWT_NEVER : difference(next, model.clock)));
 }
 
 static void check_item(const struct item *item)

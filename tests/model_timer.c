@@ -131,13 +131,13 @@ static void step_advance(void)
 static void step_next_tick(void)
 {
     uint64_t before = model.changes;
-    uint64_t next;
+    uint64_t next, least, most;
 
     model_filing();
     next = hwt_timer_next_tick(model.timer);
 
-    if (before == model.changes)
-        model_check_next_tick(next);
+    model_next_tick(&least, &most);
+    must(before != model.changes || (least <= next && next <= most));
     for (size_t i = 0; before == model.changes && i < model.count; i++)
         must(!model.items[i].telling);
 }

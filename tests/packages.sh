@@ -3,7 +3,9 @@
 #
 # To be sourced, with the root of the checkout in $root. Defines
 #
-#     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin]
+#     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
+#                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [gcovr] [abigail]
+#                     [aarch64] [i386]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
@@ -30,7 +32,14 @@ packages_of()
     check) echo check ;;
     cmake) echo cmake make ;;
     valgrind) echo valgrind libc6-dbg ;;
+    fuzzer) echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" ;;
+    afl) echo afl++ ;;
     spin) echo spin ;;
+    clang-tidy | cppcheck | shellcheck | gcovr) echo "$1" ;;
+    scan-build) echo clang-tools ;;
+    abigail) echo abigail-tools ;;
+    aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
+    i386) echo gcc-multilib libc6-dev-i386 ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
@@ -56,7 +65,14 @@ package_is()
     check) echo 'the Check unit test library' ;;
     cmake) echo 'CMake and make, for the tests' ;;
     valgrind) echo "Valgrind's memcheck and the C library's symbols" ;;
+    fuzzer) echo "clang's sanitizers and libFuzzer" ;;
+    afl) echo 'the AFL++ fuzzer' ;;
     spin) echo 'the Spin model checker, 6.4 or later' ;;
+    clang-tidy | cppcheck | scan-build | shellcheck) echo 'a static analyser' ;;
+    gcovr) echo 'what counts covered lines' ;;
+    abigail) echo 'what compares binary interfaces' ;;
+    aarch64) echo 'a compiler for 64-bit ARM, and what runs its programs' ;;
+    i386) echo 'what compiles for 32 bits' ;;
     libuv | libev | libevent) echo 'an event loop, for the tests' ;;
     scdoc) echo 'what builds the manual pages' ;;
     mandoc) echo 'what checks the manual pages' ;;
@@ -67,10 +83,17 @@ package_is()
     esac
 }
 
+# shellcheck disable=SC2086 # a compiler may have options
 compiles_c()
 {
     printf '#include <stdio.h>\nint main(void) { return 0; }\n' |
-        "$1" -x c -o /dev/null - >/dev/null 2>&1
+        $1 -x c -o /dev/null - >/dev/null 2>&1
+}
+
+links_fuzzer()
+{
+    printf 'int LLVMFuzzerTestOneInput(void);\nint LLVMFuzzerTestOneInput(void) { return 0; }\n' |
+        clang -fsanitize=fuzzer,address,undefined -x c -o /dev/null - >/dev/null 2>&1
 }
 
 has()
@@ -88,7 +111,13 @@ has()
     check) pkg-config --exists check 2>/dev/null ;;
     cmake) command -v cmake >/dev/null && { command -v make || command -v ninja; } >/dev/null ;;
     valgrind) command -v valgrind >/dev/null ;;
+    fuzzer) links_fuzzer ;;
+    afl) command -v afl-fuzz >/dev/null && command -v afl-clang-fast >/dev/null ;;
     spin) spin -V 2>/dev/null | grep -q '^Spin Version 6' ;;
+    clang-tidy | cppcheck | scan-build | shellcheck | gcovr) command -v "$1" >/dev/null ;;
+    abigail) command -v abidw >/dev/null ;;
+    aarch64) compiles_c aarch64-linux-gnu-gcc && command -v qemu-aarch64 >/dev/null ;;
+    i386) compiles_c 'gcc -m32' ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core 2>/dev/null ;;

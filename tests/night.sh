@@ -1,0 +1,138 @@
+#!/bin/sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# What takes too long for every day: runs the jobs below one after the other.
+#
+#     sh tests/night.sh [--processes N] [--seed N] [JOB...]
+#
+#     --processes N    how many to run at a time: as many as there are processors
+#     --seed N         where random numbers begin: the time of day
+#     JOB              only these; all by default:
+#
+#     simulate         a hundred million operations of tests/simulate.c
+#     fuzz             ten minutes of each fuzzer
+#     spin             the models in larger bounds: ten minutes and 4 GB
+#     coverage         how much of hwt/ the tests go through
+#     aarch64, i386    the tests on other machines
+#     stress           each stress test ten times, and so under ThreadSanitizer
+#     soak             an hour of tests/soak.sh
+#
+# Leaves what failed in build/night/. Installs what it needs. The exit status is 0, 1 if a job
+# failed, 2 for misuse.
+
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
+. "$root/tests/packages.sh"
+
+jobs='simulate fuzz spin coverage aarch64 i386 stress soak'
+
+misuse()
+{
+    echo "tests/night.sh: $1; see --help" >&2
+    exit 2
+}
+
+processes=$(nproc)
+seed=$(date +%s)
+chosen=
+while [ $# -gt 0 ]; do
+    case $1 in
+    --help)
+        sed -n '4,23s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    --processes | --seed)
+        case ${2-} in
+        '' | *[!0-9]* | 0?*) misuse "$1 takes a number" ;;
+        esac
+        [ "$1" != --seed ] || seed=$2
+        [ "$1" != --processes ] || processes=$2
+        shift
+        ;;
+    --processes=* | --seed=*)
+        option=$1
+        shift
+        set -- "${option%%=*}" "${option#*=}" "$@"
+        continue
+        ;;
+    -*) misuse "unknown option $1" ;;
+    *)
+        case " $jobs " in
+        *" $1 "*) chosen="$chosen $1" ;;
+        *) misuse "there is no job $1" ;;
+        esac
+        ;;
+    esac
+    shift
+done
+[ "$processes" -gt 0 ] || misuse '--processes is 1 at least'
+
+build=$root/build/night
+
+# A million operations for each of a hundred seeds. A test that fails stays in build/night/.
+job_simulate()
+{
+    ninja -C "$build" tests/simulate >"$build/simulate.log" || {
+        cat "$build/simulate.log"
+        return 1
+    }
+    # shellcheck disable=SC2016 # the inner shell expands them
+    seq "$seed" $((seed + 99)) | xargs -P "$processes" -I SEED sh -c '
+        "$1/tests/simulate" --seed SEED --operations 1000000 >"$1/simulate-SEED.c" || {
+            echo "FAILED: seed SEED, see $1/simulate-SEED.c"
+            exit 1
+        }
+        head -n 1 "$1/simulate-SEED.c"
+        rm "$1/simulate-SEED.c"
+    ' sh "$build"
+}
+
+job_fuzz()
+{
+    sh "$root/tests/fuzz/run.sh" --seconds 1200 && sh "$root/tests/fuzz/run.sh" --afl --seconds 1200
+}
+
+job_spin()
+{
+    sh "$root/tests/spin/run.sh" --long
+}
+
+job_coverage()
+{
+    sh "$root/tests/coverage.sh"
+}
+
+job_aarch64()
+{
+    sh "$root/tests/cross.sh" aarch64
+}
+
+job_i386()
+{
+    sh "$root/tests/cross.sh" i386
+}
+
+job_stress()
+{
+    sh "$root/tests/run.sh" --suite stress --repeat 10 &&
+        sh "$root/tests/run.sh" --sanitize thread --suite stress --repeat 10
+}
+
+job_soak()
+{
+    sh "$root/tests/soak.sh" 60
+}
+
+ensure_packages check
+[ -f "$build/build.ninja" ] ||
+    meson setup "$build" "$root" --buildtype=debugoptimized -Dtests=enabled >&2
+
+failed=0
+for job in ${chosen:-$jobs}; do
+    echo "== $job (seed $seed)"
+    "job_$job" || failed=$((failed + 1))
+done
+echo "$failed jobs failed"
+[ "$failed" -eq 0 ]
