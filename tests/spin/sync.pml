@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Two threads cancel a timeout and wait for its task, which may re-arm it once; then the entry
+ * serves another timeout, whose task runs too. With -DEXECUTOR a thread of the executor runs them,
+ * and stop waits for that.
+ *
+ *     here            there
+ *     cancel_sync     hwt_timeout_cancel_sync() in hwt/timeout.c
+ *     wait            hwt_task_wait() in hwt/task.c
+ *     finish          hwt_timeout_finish(), with hwt_task_returned()
+ *     submit          hwt_task_submit()
+ *     hand_back       hand_back()
+ *     stop            hwt_task_wait_all()
+ *
+ * Verified: who waits returns, and then the task does not run, nor will again.
+ */
+
+#define NEW 0
+#define SUBMITTED 1
+#define RUNNING 2
+#define EXPIRED 3
+#define CANCELLED 4
+#define REARMED 8
+#define BARRED 16
+#define WAITED 32
+#define SHIFT 6
+
+#define phase(s) ((s) & 7)
+#define with_phase(s, p) (((s) & ~7) | (p))
+#define generation(s) ((s) >> SHIFT)
+
+short state = (1 << SHIFT) | SUBMITTED;
+bool locked;      /* the mutex `runs` */
+bool sleeping[3]; /* on the condition `returned`: the two, and stop */
+byte submitted = 1;
+bool joined; /* the worker has returned: nothing more is submitted */
+bool told; /* a cancel of the first timeout has returned */
+
+inline lock()
+{
+    atomic { !locked -> locked = true }
+}
+
+inline cond_wait(i)
+{
+    atomic {
+        sleeping[i] = true;
+        locked = false
+    };
+    atomic { !sleeping[i] && !locked -> locked = true }
+}
+
+inline cond_broadcast()
+{
+#ifdef MISTAKE_SIGNAL
+    if
+    :: atomic { sleeping[0] -> sleeping[0] = false }
+    :: atomic { sleeping[1] -> sleeping[1] = false }
+    :: atomic { sleeping[2] -> sleeping[2] = false }
+    :: else
+    fi
+#else
+    d_step {
+        sleeping[0] = false;
+        sleeping[1] = false;
+        sleeping[2] = false
+    }
+#endif
+}
+
+inline cancel()
+{
+    atomic {
+        if
+        :: generation(state) == 1 && phase(state) == SUBMITTED ->
+            state = with_phase(state, CANCELLED)
+        :: generation(state) == 1 && phase(state) == RUNNING -> state = state | BARRED
+        :: else
+        fi
+    };
+    told = true
+}
+
+inline wait(i)
+{
+#ifdef MISTAKE_LOOK_UNLOCKED
+    running = (generation(state) == 1 && phase(state) == RUNNING);
+    lock();
+    do
+    :: running ->
+        cond_wait(i);
+        running = (generation(state) == 1 && phase(state) == RUNNING)
+    :: else -> break
+    od;
+#else
+    lock();
+    do
+    :: generation(state) == 1 && phase(state) == RUNNING -> cond_wait(i)
+    :: else -> break
+    od;
+#endif
+    locked = false
+}
+
+proctype canceller(byte i)
+{
+    bool running;
+    cancel();
+    atomic {
+        running = (generation(state) == 1 && phase(state) == RUNNING);
+#ifndef MISTAKE_NOT_ASKED
+        if
+        :: running -> state = state | WAITED
+        :: else
+        fi
+#endif
+    };
+    if
+    :: running -> wait(i)
+    :: else
+    fi;
+    assert(generation(state) != 1 || phase(state) != RUNNING)
+}
+
+#ifdef EXECUTOR
+inline submit(g)
+{
+    state = (g << SHIFT) | SUBMITTED;
+    lock();
+    submitted++;
+    locked = false
+}
+
+inline hand_back()
+{
+    lock();
+    atomic {
+        submitted--;
+        left_none = (submitted == 0)
+    };
+    if
+    :: left_none -> cond_broadcast()
+    :: else
+    fi;
+    locked = false
+}
+
+#else
+#define submit(g) state = (g << SHIFT) | SUBMITTED
+#define hand_back() skip
+#endif
+
+inline returned()
+{
+#ifdef MISTAKE_UNLOCKED
+    cond_broadcast()
+#else
+    lock();
+    cond_broadcast();
+    locked = false
+#endif
+}
+
+inline finish()
+{
+#ifdef MISTAKE_EARLY_BROADCAST
+    was = state;
+    if
+    :: was & WAITED -> returned()
+    :: else
+    fi;
+#endif
+    atomic {
+        was = state;
+        /* A wait comes after a cancel: what is waited for is not armed again. */
+        assert(!(was & WAITED) || (was & BARRED));
+        if
+        :: (was & REARMED) && !(was & BARRED) -> state = (generation(was) << SHIFT) | SUBMITTED
+        :: (was & REARMED) && (was & BARRED) -> state = (generation(was) << SHIFT) | CANCELLED
+        :: else -> state = (generation(was) << SHIFT) | EXPIRED
+        fi
+    };
+#ifndef MISTAKE_EARLY_BROADCAST
+    if
+    :: was & WAITED -> returned()
+    :: else
+    fi
+#endif
+}
+
+proctype runner()
+{
+    short was;
+    byte rearms = 1, g = 1;
+    bool left_none;
+    do
+    :: true ->
+        do
+        :: atomic {
+            if
+            :: phase(state) == SUBMITTED ->
+                state = with_phase(state, RUNNING);
+                assert(g == 2 || !told)
+            :: else -> break
+            fi
+        };
+            if
+            :: true
+            :: rearms > 0 ->
+                rearms--;
+                if
+                :: atomic { !(state & BARRED) -> state = state | REARMED }
+                :: else
+                fi
+            fi;
+            finish()
+        od;
+        hand_back();
+        if
+        :: g == 2 -> break
+        :: else ->
+            g = 2;
+            submit(2);
+            joined = true
+        fi
+    od
+}
+
+proctype stop()
+{
+    joined;
+    lock();
+    do
+    :: submitted > 0 -> cond_wait(2)
+    :: else -> break
+    od;
+    locked = false;
+    assert(phase(state) != RUNNING)
+}
+
+init
+{
+    atomic {
+        run canceller(0);
+        run canceller(1);
+#ifdef EXECUTOR
+        run stop();
+#endif
+        run runner()
+    }
+}
