@@ -16,7 +16,7 @@ uint32_t hwt_lanes_owned(void)
 {
     long processors = sysconf(_SC_NPROCESSORS_CONF);
     uint32_t count = LANES_MIN;
-    while (count < LANES_MAX && count < 2 * processors)
+    while (count < LANES_MAX && (long)count < 2 * processors)
         count *= 2;
     return count;
 }

@@ -30,8 +30,9 @@ mkdir -p "$dir"
 ensure_packages gcc valgrind
 
 # Built without Meson, with flags that do not change from machine to machine.
+# shellcheck disable=SC2089 # the quotes are the macro's
 flags='-std=c11 -O2 -g -D_GNU_SOURCE -DHWT_INLINE_URCU=1 -DHWT_VERSION="0"'
-# shellcheck disable=SC2086 # flags are words
+# shellcheck disable=SC2086,SC2090 # flags are words
 gcc $flags -I"$root" -isystem "$(pkg-config --variable=includedir liburcu-cds)" \
     "$root"/hwt/*.c "$root/perf/instructions.c" -o "$dir/instructions" -pthread
 

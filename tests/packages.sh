@@ -39,7 +39,7 @@ packages_of()
     scan-build) echo clang-tools ;;
     abigail) echo abigail-tools ;;
     aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
-    i386) echo gcc-multilib libc6-dev-i386 ;;
+    i386) echo gcc-i686-linux-gnu libc6-dev-i386-cross ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
@@ -117,7 +117,7 @@ has()
     clang-tidy | cppcheck | scan-build | shellcheck | gcovr) command -v "$1" >/dev/null ;;
     abigail) command -v abidw >/dev/null ;;
     aarch64) compiles_c aarch64-linux-gnu-gcc && command -v qemu-aarch64 >/dev/null ;;
-    i386) compiles_c 'gcc -m32' ;;
+    i386) compiles_c i686-linux-gnu-gcc ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core 2>/dev/null ;;

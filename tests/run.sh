@@ -21,6 +21,8 @@ Installs what is missing, builds hwt in build/, and runs its tests.
     --sanitize thread     with ThreadSanitizer
     --memcheck            under Valgrind's memcheck, without the stress and consumer tests
     --cc gcc|clang        with this compiler (default: $CC, or cc)
+    --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer
+    --repeat N            all N times
     --werror              warnings are errors
     --all                 one after the other, with --werror: gcc, clang, both sanitizers,
                           memcheck; with all event loops, and tools for manual
@@ -101,7 +103,8 @@ run_tests()
 {
     rm -f "$dir"/meson-logs/run*
     status=0
-    $launcher meson test -C "$dir" --no-rebuild --logbase run --print-errorlogs "$@" </dev/null ||
+    # shellcheck disable=SC2086 # $only has words
+    $launcher meson test -C "$dir" --no-rebuild --logbase run --print-errorlogs $only "$@" </dev/null ||
         status=$?
     count_results "$status"
 }
@@ -154,10 +157,10 @@ run_all()
     done
 }
 
-cc='' sanitize='' memcheck='' werror=false all=
+cc='' sanitize='' memcheck='' werror=false all='' only=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --sanitize=* | --cc=*)
+    --sanitize=* | --cc=* | --suite=* | --repeat=*)
         option=$1
         shift
         set -- "${option%%=*}" "${option#*=}" "$@"
@@ -175,6 +178,11 @@ while [ $# -gt 0 ]; do
         gcc | clang) cc=$2 ;;
         *) wrong_usage '--cc is gcc or clang' ;;
         esac
+        shift
+        ;;
+    --suite | --repeat)
+        [ -n "${2-}" ] || wrong_usage "$1 takes one more word"
+        only="$only $1 $2"
         shift
         ;;
     --memcheck) memcheck=yes ;;

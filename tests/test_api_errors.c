@@ -4,10 +4,10 @@
  * Every error of the contract but those of create, and that a failure leaves the outputs alone.
  */
 
-#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "api_fixture.h"
+#include "memory_limit.h"
 
 static char nowhere;
 
@@ -318,38 +318,6 @@ START_TEST(without_a_thread_an_add_fails_and_may_be_tried_again)
 END_TEST
 
 /* ---- ENOMEM ---- */
-
-/* Where a limit on the address space is no way to make allocations fail. */
-static bool memory_cannot_be_limited(void)
-{
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return true;
-#else
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-    return true;
-#endif
-#endif
-    const char *preload = getenv("LD_PRELOAD");
-    return preload && strstr(preload, "vgpreload");
-#endif
-}
-
-/* Lets the address space grow by so many bytes, or as it could at first. */
-static void limit_memory(rlim_t more)
-{
-    struct rlimit limit;
-    unsigned long pages = 0;
-    getrlimit(RLIMIT_AS, &limit);
-    FILE *statm = fopen("/proc/self/statm", "r");
-    if (statm && fscanf(statm, "%lu", &pages) != 1)
-        pages = 0;
-    if (statm)
-        fclose(statm);
-    rlim_t room = pages * (rlim_t)sysconf(_SC_PAGESIZE) + more;
-    limit.rlim_cur = more == RLIM_INFINITY || room > limit.rlim_max ? limit.rlim_max : room;
-    setrlimit(RLIMIT_AS, &limit);
-}
 
 /* Adds until it fails or 3 million are there; the last answer. */
 static int add_until_failure(hwt_timer *timer, ends *e, uint64_t *accepted)

@@ -376,7 +376,7 @@ START_TEST(whatever_is_refused_nothing_is_lost)
     do {
         plan.nth++;
     } while (tell(plan, by_executor) > 0);
-    ck_assert_uint_gt(plan.nth, plan.kinds == FAULTS_MAPPING ? 3 : 60);
+    ck_assert_uint_gt(plan.nth, plan.kinds == FAULTS_MAPPING ? 2 : 60);
     ck_assert_uint_eq(faults_settimes_refused(), 0);
     printf("%s: the last of %" PRIu64 " tellings\n", faults_words(), plan.nth);
 }

@@ -2,10 +2,8 @@
 
 /* Heartbeats: errors, start and stop, and what a callback may do to its object. */
 
-#include <sys/resource.h>
-
 #include "heartbeat_fixture.h"
-#include "stress.h"
+#include "memory_limit.h"
 
 static manual m;
 
@@ -104,22 +102,18 @@ END_TEST
 
 START_TEST(want_of_memory_leaves_it_startable)
 {
-    const char *preload = getenv("LD_PRELOAD");
-    if (STRESS_SANITIZED || (preload && strstr(preload, "vgpreload"))) {
-        close_manual(); /* they need address space themselves */
+    if (memory_cannot_be_limited()) {
+        close_manual();
         return;
     }
     ends e = { 0 };
     peer p = any_peer();
-    struct rlimit before, none;
     int filling = 0;
-    ck_assert_int_eq(getrlimit(RLIMIT_AS, &before), 0);
-    none = (struct rlimit){ 0, before.rlim_max };
-    ck_assert_int_eq(setrlimit(RLIMIT_AS, &none), 0);
+    limit_memory(0);
     while (filling == 0) /* what the pool still has */
         filling = hwt_timer_new_timeout(m.timer, &counting, &e, HWT_SEC(100), NULL);
     int refused = start(&p);
-    ck_assert_int_eq(setrlimit(RLIMIT_AS, &before), 0);
+    limit_memory(RLIM_INFINITY);
     ck_assert_int_eq(filling, -ENOMEM);
     ck_assert_int_eq(refused, -ENOMEM);
     ck_assert(!hwt_heartbeat_stop(&p.heartbeat));
