@@ -145,7 +145,7 @@ def ratio_plot(advantages):
     ticks = [f"{quoted(label)} {i}" for i, (label, _) in enumerate(advantages)]
     plot.settings += [f"set xtics rotate by -35 ({', '.join(ticks)})",
                       f"set xrange [-0.5:{len(advantages) - 0.5}]",
-                      "set terminal svg size 980,560",
+                      "set terminal svg noenhanced size 980,560",
                       "set arrow from graph 0, first 1 to graph 1, first 1 nohead lc rgb '#000000'"]
     for name in {c: True for _, times in advantages for c in times}:
         plot.add(name, COLOURS.get(name, "#000000"),

@@ -215,7 +215,7 @@ run_one()
     case $status in
     0) awk -v head="$round,$workload,$*,$name," 'NF == 2 { print head $1 "," $2 }' \
         "$out/run.out" >>"$out/raw.csv" ;;
-    3) echo "$name does not do $workload $*: $(tail -n 1 "$out/run.err")" >>"$out/declined.txt" ;;
+    3) echo "$name does not do $workload $*" >>"$out/declined.txt" ;;
     *)
         echo "$name $workload $*: status $status: $(tail -n 1 "$out/run.err")" |
             tee -a "$out/failed.txt" >&2
