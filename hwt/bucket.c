@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hwt/sweep.h"
+
 #define CAPACITY_MIN 4
 #define CAPACITY_KEPT 8               /* an empty shelf keeps this much, to spare the allocator */
 #define HOLES_OLD ((uint32_t)1 << 30) /* rounds */
@@ -15,17 +17,6 @@
 #define ROUNDS_NEAR                                                                                \
     32 /* nor one whose timeouts are within so many rounds: sweeping a round's
                          * timeouts over and over costs less than moving each of them once */
-
-/* Four rounds at a time, by the compilers' vector types: on any machine, with its own
- * instructions where it has them. The arrays are aligned for a uint32_t only. */
-typedef uint32_t four __attribute__((vector_size(16), aligned(4), may_alias));
-
-static bool any(four has)
-{
-    typedef uint64_t two __attribute__((vector_size(16)));
-    two halves = (two)has;
-    return halves[0] | halves[1];
-}
 
 /* ---- a shelf ---- */
 
@@ -153,58 +144,6 @@ static void tidy(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t 
         (void)resize(shelf, shelf->capacity / 2, bytes); /* no memory: it stays as it is */
 }
 
-/* ---- sweeps ---- */
-
-/* The first place from `at` on that has the round, or `used`. */
-static uint32_t find_round(const struct hwt_shelf *shelf, uint32_t at, uint32_t round)
-{
-    const uint32_t *rounds = shelf->rounds;
-    for (; at < shelf->used && at % 8 != 0; at++) {
-        if (rounds[at] == round)
-            return at;
-    }
-    for (; at + 8 <= shelf->used; at += 8) {
-        const four *rows = (const four *)(rounds + at);
-        if (any((four)((rows[0] == round) | (rows[1] == round))))
-            break;
-    }
-    for (; at < shelf->used && rounds[at] != round; at++)
-        ;
-    return at;
-}
-
-/* The least of round - now, modulo 2^32: holes come out greatest. */
-static uint32_t least_remaining(const struct hwt_shelf *shelf, uint32_t now)
-{
-    const uint32_t *rounds = shelf->rounds;
-    uint32_t i = 0;
-    four leasts = ~(four){ 0 };
-    for (; i + 4 <= shelf->used; i += 4) {
-        four its = *(const four *)(rounds + i) - now;
-        four less = (four)(its < leasts);
-        leasts = (its & less) | (leasts & ~less);
-    }
-    uint32_t least = UINT32_MAX;
-    for (unsigned lane = 0; lane < 4; lane++)
-        least = leasts[lane] < least ? leasts[lane] : least;
-    for (; i < shelf->used; i++)
-        least = rounds[i] - now < least ? rounds[i] - now : least;
-    return least;
-}
-
-/* How many there are from `from` on. */
-static uint32_t count_round(const struct hwt_shelf *shelf, uint32_t from, uint32_t round)
-{
-    uint32_t i = from;
-    four counts = { 0 };
-    for (; i + 4 <= shelf->used; i += 4)
-        counts -= (four)(*(const four *)(shelf->rounds + i) == round); /* true is all ones */
-    uint32_t count = counts[0] + counts[1] + counts[2] + counts[3];
-    for (; i < shelf->used; i++)
-        count += shelf->rounds[i] == round;
-    return count;
-}
-
 /* ---- near and far ---- */
 
 /*
@@ -228,19 +167,6 @@ static uint32_t near_reach(const struct hwt_shelf *shelf, uint32_t now)
     return second - first < ROUNDS_NEAR ? first + ROUNDS_NEAR : second;
 }
 
-/* The timeouts whose remaining rounds are fewer: holes have more, see bucket.h. */
-static uint32_t count_within(const struct hwt_shelf *shelf, uint32_t now, uint32_t reach)
-{
-    uint32_t i = 0;
-    four counts = { 0 };
-    for (; i + 4 <= shelf->used; i += 4)
-        counts -= (four)(*(const four *)(shelf->rounds + i) - now < reach);
-    uint32_t count = counts[0] + counts[1] + counts[2] + counts[3];
-    for (; i < shelf->used; i++)
-        count += shelf->rounds[i] - now < reach;
-    return count;
-}
-
 static void move_one(struct hwt_shelf *from, uint32_t i, struct hwt_shelf *to,
                      const struct hwt_pool *pool, uint32_t now, uint32_t mark)
 {
@@ -254,12 +180,8 @@ static void move_near(struct hwt_bucket *bucket, const struct hwt_pool *pool, ui
                       uint32_t reach)
 {
     struct hwt_shelf *far = &bucket->far;
-    for (uint32_t i = 0; i < far->used; i++) {
-        while (i + 4 <= far->used && !any((four)(*(const four *)(far->rounds + i) - now < reach)))
-            i += 4;
-        if (i < far->used && far->rounds[i] - now < reach)
-            move_one(far, i, &bucket->near, pool, now, 0);
-    }
+    for (uint32_t i = 0; (i = hwt_sweep_within(far, i, now, reach)) < far->used; i++)
+        move_one(far, i, &bucket->near, pool, now, 0);
 }
 
 /* Moves what is beyond reach to the end of the far shelf, which has room. */
@@ -290,7 +212,7 @@ static bool divide(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
     close_old_holes(near, pool, 0, now);
     bucket->cursor = 0;
     uint32_t reach = near_reach(near, now);
-    uint32_t beyond = near->live - count_within(near, now, reach);
+    uint32_t beyond = near->live - hwt_sweep_count_within(near, now, reach);
     if (beyond < near->live / 2 || !has_room(&bucket->far, beyond, bytes))
         return false;
     move_far(bucket, pool, now, reach);
@@ -323,7 +245,7 @@ static void refill(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
     near->used = 0;
     close_old_holes(far, pool, HWT_BUCKET_FAR, now);
     uint32_t reach = near_reach(far, now);
-    uint32_t within = count_within(far, now, reach);
+    uint32_t within = hwt_sweep_count_within(far, now, reach);
     if (far->live < NEAR_MANY || within > far->live / 2 || !has_room(near, within, bytes)) {
         swap_shelves(bucket, pool);
         return;
@@ -420,7 +342,7 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, const struct hwt_pool *pool, u
     size_t n = 0;
     uint32_t at = bucket->cursor;
     while (n < max && bucket->least_count > 0) {
-        at = find_round(near, at, now);
+        at = hwt_sweep_find(near, at, now);
         if (at == near->used)
             break;
         if (ids[at] != HWT_BUCKET_HOLE) {
@@ -466,9 +388,9 @@ void hwt_bucket_prefetch(const struct hwt_bucket *bucket, const struct hwt_pool 
 
 static void find_least(struct hwt_bucket *bucket, uint32_t now)
 {
-    bucket->least = now + least_remaining(&bucket->near, now);
-    bucket->cursor = find_round(&bucket->near, 0, bucket->least);
-    bucket->least_count = count_round(&bucket->near, bucket->cursor, bucket->least);
+    bucket->least = now + hwt_sweep_least(&bucket->near, now);
+    bucket->cursor = hwt_sweep_find(&bucket->near, 0, bucket->least);
+    bucket->least_count = hwt_sweep_count(&bucket->near, bucket->cursor, bucket->least);
 }
 
 void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint32_t now,
