@@ -135,6 +135,19 @@ static void note_mapped(uint64_t size)
     call_then();
 }
 
+/* ---- stories ---- */
+
+void faults_tell_all(uint64_t (*tell)(struct faults_plan plan, bool by_executor),
+                     struct faults_plan first, bool by_executor, uint64_t least)
+{
+    do {
+        first.nth++;
+    } while (tell(first, by_executor) > 0);
+    ck_assert_uint_gt(first.nth, least);
+    ck_assert_uint_eq(faults_settimes_refused(), 0);
+    printf("%s: the last of %" PRIu64 " tellings\n", faults_words(), first.nth);
+}
+
 /* ---- what the process has ---- */
 
 static int entries_of(const char *path)

@@ -40,6 +40,11 @@ uint64_t faults_end(void);
 /* The plan that was begun last, to be said where something does not hold. */
 const char *faults_words(void);
 
+/* Tells a story with the first call of the plan's kinds refused, with the second, and so on until a
+ * telling has none left to refuse, after so many at least. tell() returns how many were refused. */
+void faults_tell_all(uint64_t (*tell)(struct faults_plan plan, bool by_executor),
+                     struct faults_plan first, bool by_executor, uint64_t least);
+
 #define holds(condition)                                                                           \
     do {                                                                                           \
         if (!(condition))                                                                          \

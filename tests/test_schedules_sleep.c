@@ -126,6 +126,14 @@ START_TEST(what_is_moved_earlier_before_the_sleep_ends_it_in_time)
 }
 END_TEST
 
+static void expect_told_within_a_tick(void)
+{
+    if (fate.cancelled == 0)
+        ck_assert_uint_le(told_in(), TICK);
+    drive(2);
+    expect_fate(0, 1);
+}
+
 /* Its memory is due back within a tick. */
 START_TEST(what_is_cancelled_before_the_sleep_ends_it_within_a_tick)
 {
@@ -137,10 +145,7 @@ START_TEST(what_is_cancelled_before_the_sleep_ends_it_within_a_tick)
     actor_go_to(&driver, parking[_i % PARKING]);
     ck_assert(hwt_timeout_cancel(timeout));
     actor_end(&driver);
-    if (fate.cancelled == 0)
-        ck_assert_uint_le(told_in(), TICK);
-    drive(2);
-    expect_fate(0, 1);
+    expect_told_within_a_tick();
 }
 END_TEST
 
@@ -198,10 +203,7 @@ START_TEST(a_canceller_that_is_late_at_any_step_ends_the_sleep)
     drive(1);
     drive(1);
     ck_assert(actor_end(&canceller));
-    if (fate.cancelled == 0)
-        ck_assert_uint_le(told_in(), TICK);
-    drive(2);
-    expect_fate(0, 1);
+    expect_told_within_a_tick();
 }
 END_TEST
 
