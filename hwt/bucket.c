@@ -42,11 +42,17 @@ static void set_index(const struct hwt_pool *pool, uint32_t id, uint32_t index)
     set_index_of(hwt_pool_entry(pool, id), index);
 }
 
-/* A fork() may come at any time, and the child destroys the timer as it finds it: what is freed is
- * out of reach before. Release: in this order. */
+/* A fork() may come at any time, and the child destroys the timer as it finds it: between any two
+ * steps of the program, for the kernel interrupts the threads before their memory becomes two. So it
+ * is enough that the compiler leaves the steps before and after this in their order. */
+static void here_a_fork_may_come(void)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
 static void free_unreachable(uint32_t *rounds)
 {
-    atomic_thread_fence(memory_order_release);
+    here_a_fork_may_come();
     free(rounds);
 }
 
@@ -225,10 +231,10 @@ static bool divide(struct hwt_bucket *bucket, const struct hwt_pool *pool, uint3
 static void swap_shelves(struct hwt_bucket *bucket, const struct hwt_pool *pool)
 {
     struct hwt_shelf near = bucket->near, far = bucket->far;
-    bucket->far.rounds = NULL; /* for a child of fork(), never both the same */
-    atomic_thread_fence(memory_order_release);
+    bucket->far.rounds = NULL; /* never both the same */
+    here_a_fork_may_come();
     bucket->near = far;
-    atomic_thread_fence(memory_order_release);
+    here_a_fork_may_come();
     bucket->far = near;
     bucket->far.used = 0;
     for (uint32_t i = 0; i < far.used; i++) {
