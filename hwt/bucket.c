@@ -326,10 +326,13 @@ static void remove_near(struct hwt_bucket *bucket, uint32_t index, uint32_t now)
 
 void hwt_bucket_drop(struct hwt_bucket *bucket, uint32_t index, uint32_t now, size_t *bytes)
 {
-    if (index & HWT_BUCKET_FAR)
+    if (index & HWT_BUCKET_FAR) {
         make_hole(&bucket->far, index & ~HWT_BUCKET_FAR, now);
-    else
+        if (bucket->far.live == 0)
+            bucket->far.used = 0; /* with the next to come there begins another age of holes */
+    } else {
         remove_near(bucket, index, now);
+    }
     if (hwt_bucket_live(bucket) == 0)
         forget_all(bucket, bytes);
 }

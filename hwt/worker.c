@@ -121,7 +121,7 @@ bool hwt_worker_file_rearmed(hwt_timer *timer, struct hwt_entry *entry)
 {
     struct hwt_worker *worker = &timer->worker;
     if (!(atomic_load_explicit(&entry->state, memory_order_relaxed) & HWT_REARMED) ||
-        !hwt_lane_is_empty(hwt_lane_own(timer)))
+        worker->short_of_memory || !hwt_lane_is_empty(hwt_lane_own(timer)))
         return false;
     for (;;) {
         HWT_MEET(FILE_REARMED);
@@ -216,8 +216,8 @@ static void file_drained(hwt_timer *timer, struct hwt_lane *lane, struct hwt_ent
         }
         HWT_MEET(FILE);
         uint64_t deadline = atomic_load_explicit(&entry->deadline, memory_order_relaxed);
-        /* What comes later is not filed before what there was no memory for. */
-        if (timer->worker.short_of_memory ||
+        /* What comes later is not filed before what there was no memory for, unless it is due. */
+        if ((timer->worker.short_of_memory && deadline >= timer->worker.horizon) ||
             hwt_wheel_file(wheel, entry, deadline, timer->worker.earliest) < 0) {
             timer->worker.short_of_memory = true;
             keep_unfiled(timer, entry, state, deadline);

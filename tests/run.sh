@@ -19,7 +19,7 @@ Installs what is missing, builds hwt in build/, and runs its tests.
 
     --sanitize address    with AddressSanitizer and UndefinedBehaviorSanitizer
     --sanitize thread     with ThreadSanitizer
-    --memcheck            under Valgrind's memcheck, without the stress and consumer tests
+    --memcheck            under Valgrind's memcheck, without stress, schedules and consumer
     --cc gcc|clang        with this compiler (default: $CC, or cc)
     --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer
     --repeat N            all N times
@@ -131,9 +131,10 @@ run_setup()
         return
     fi
     if [ -n "$memcheck" ]; then
-        # Forked tests would be checked too, with all that Check itself holds at a fork.
+        # Forked tests would be checked too, with all that Check itself holds at a fork; but a
+        # schedule wants a process of its own.
         launcher='env CK_FORK=no'
-        run_tests --no-suite consumer --no-suite stress --timeout-multiplier 10 --wrapper "valgrind --quiet \
+        run_tests --no-suite consumer --no-suite stress --no-suite schedules --timeout-multiplier 10 --wrapper "valgrind --quiet \
             --leak-check=full --show-leak-kinds=definite,indirect \
             --errors-for-leak-kinds=definite,indirect --error-exitcode=99 --fair-sched=yes"
     elif [ -n "$sanitize" ]; then

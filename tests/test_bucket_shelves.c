@@ -340,6 +340,22 @@ START_TEST(old_holes_on_the_near_shelf_are_not_taken_for_timeouts_when_it_is_div
 }
 END_TEST
 
+/* Else they could outlive any number of rounds: who refills from the far shelf looks after them, and
+ * that comes 2^31 rounds later each time that it is filled anew. */
+START_TEST(holes_of_a_far_shelf_that_was_dropped_are_gone)
+{
+    for (int i = 0; i < 400; i++)
+        add(i, i % 4 ? 1000 + (uint32_t)i : 1 + (uint32_t)i / 4, 0);
+    ck_assert(on_far(399) && !on_far(0));
+    for (int i = 0; i < 400; i++) {
+        if (on_far(i))
+            drop(i, 0);
+    }
+    ck_assert_uint_gt(hwt_bucket_live(&bucket), 0);
+    ck_assert_uint_eq(bucket.far.used, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("bucket: shelves");
@@ -358,6 +374,7 @@ int main(void)
     tcase_add_test(shelves, without_memory_to_refill_the_far_shelf_becomes_the_near_one);
     tcase_add_test(shelves, without_memory_to_divide_or_to_grow_an_add_changes_nothing);
     tcase_add_test(shelves, old_holes_on_the_far_shelf_are_not_taken_for_timeouts);
+    tcase_add_test(shelves, holes_of_a_far_shelf_that_was_dropped_are_gone);
     tcase_add_test(shelves,
                    old_holes_on_the_near_shelf_are_not_taken_for_timeouts_when_it_is_divided);
     return run_suite(suite);

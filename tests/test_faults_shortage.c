@@ -11,6 +11,7 @@ enum { RECORDS = 80 };
 static struct {
     size_t runs[RECORDS];
     size_t count;
+    bool rearmed;
 } log_;
 
 static void note_run(hwt_timeout timeout, void *arg)
@@ -38,6 +39,71 @@ START_TEST(order_is_kept_though_a_bucket_could_not_grow)
     ck_assert_uint_eq(manual_go(&m, HWT_MS(6)), RECORDS);
     for (size_t i = 0; i < RECORDS; i++)
         ck_assert_uint_eq(log_.runs[i], i);
+    manual_close(&m);
+}
+END_TEST
+
+static void arm_noting(const manual *m, const hwt_task *task, size_t number, uint64_t tick)
+{
+    hwt_timer *timer = m->timer;
+    must(hwt_timer_new_timeout_at(timer, task, (char *)&log_ + number, HWT_MS(tick), NULL) == 0);
+}
+
+/* With the one bucket refused that the first of the new ones needs. */
+static void go_with_a_refusal(manual *m, uint64_t tick)
+{
+    faults_begin((struct faults_plan){ FAULTS_MEMORY, FAULTS_ONE, 1, 0 });
+    uint64_t ran = manual_go(m, HWT_MS(tick));
+    ck_assert_uint_eq(faults_end(), 1);
+    ck_assert_uint_gt(ran, 0);
+}
+
+static void expect_order(size_t n)
+{
+    ck_assert_uint_eq(log_.count, n);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_uint_eq(log_.runs[i], i);
+}
+
+START_TEST(what_is_due_takes_its_turn_though_another_could_not_be_filed)
+{
+    manual m;
+    log_.count = 0;
+    manual_open(&m, 0, HWT_MS(1), 64);
+    arm_noting(&m, &noting, 1, 7);
+    arm_noting(&m, &noting, 0, 5);
+    manual_go(&m, HWT_MS(1));
+    arm_noting(&m, &noting, 3, 40);
+    arm_noting(&m, &noting, 2, 7);
+    go_with_a_refusal(&m, 10);
+    expect_order(3);
+    manual_go(&m, HWT_MS(50));
+    expect_order(4);
+    manual_close(&m);
+}
+END_TEST
+
+static void rearm_once(hwt_timeout timeout, void *arg)
+{
+    if (log_.rearmed)
+        note_run(timeout, arg);
+    else
+        log_.rearmed = hwt_timeout_reschedule_at(timeout, HWT_MS(20));
+}
+
+static const hwt_task rearming = { rearm_once, NULL };
+
+START_TEST(what_rearms_itself_comes_after_what_could_not_be_filed_before)
+{
+    manual m;
+    log_.count = 0;
+    manual_open(&m, 0, HWT_MS(1), 64);
+    arm_noting(&m, &rearming, 1, 5);
+    manual_go(&m, HWT_MS(1));
+    arm_noting(&m, &noting, 0, 20);
+    go_with_a_refusal(&m, 7);
+    manual_go(&m, HWT_MS(30));
+    expect_order(2);
     manual_close(&m);
 }
 END_TEST
@@ -98,6 +164,8 @@ int main(void)
     Suite *suite = suite_create("faults: shortage");
     TCase *tcase = add_case(suite, "shortage");
     tcase_add_loop_test(tcase, order_is_kept_though_a_bucket_could_not_grow, 1, 8);
+    tcase_add_test(tcase, what_is_due_takes_its_turn_though_another_could_not_be_filed);
+    tcase_add_test(tcase, what_rearms_itself_comes_after_what_could_not_be_filed_before);
     tcase_add_test(tcase, a_timer_is_usable_after_any_number_of_refusals);
     tcase_add_test(
         tcase,
