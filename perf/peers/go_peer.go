@@ -7,6 +7,7 @@ package main
 import (
     "flag"
     "fmt"
+    "math"
     "os"
     "runtime"
     "runtime/debug"
@@ -22,6 +23,8 @@ import (
 const (
     window = 1000 // timeouts that a producer of churn has pending
     batch  = 50   // operations between two looks at whether to go on
+
+    lead = time.Second / 5 // burst's adder begins so long before the deadline
 )
 
 type options struct {
@@ -102,6 +105,35 @@ func (c *chance) delay(least, span time.Duration) time.Duration {
 }
 
 func nothing() {}
+
+// n of them, whose pages are there.
+func samples(n int) []time.Duration {
+    s := make([]time.Duration, n)
+    for i := range s {
+        s[i] = 1
+    }
+    return s
+}
+
+func order(s []time.Duration) {
+    sort.Slice(s, func(i, j int) bool { return s[i] < s[j] })
+}
+
+func us(ordered []time.Duration, part float64) float64 {
+    if len(ordered) == 0 {
+        return 0
+    }
+    return float64(ordered[int(float64(len(ordered)-1)*part)]) / 1e3
+}
+
+func printLateness(lateness []time.Duration) {
+    order(lateness)
+    metric("lateness_p50_us", us(lateness, 0.5))
+    metric("lateness_p99_us", us(lateness, 0.99))
+    metric("lateness_p999_us", us(lateness, 0.999))
+    metric("lateness_max_us", us(lateness, 1))
+    metric("earliest_us", us(lateness, 0))
+}
 
 // ---- churn, reset ----
 
@@ -261,10 +293,7 @@ func reset(o *options) {
 
 func fire(o *options) {
     n := o.pending
-    lateness := make([]time.Duration, n)
-    for i := range lateness {
-        lateness[i] = 1 // so that its pages are there
-    }
+    lateness := samples(n)
     var count int64
     var lastCPU time.Duration
     done := make(chan struct{})
@@ -290,15 +319,132 @@ func fire(o *options) {
 
     metric("add_ns", float64(added-begin)/float64(n))
     metric("cpu_ns", float64(lastCPU-beginCPU)/float64(n))
-    sort.Slice(lateness, func(i, j int) bool { return lateness[i] < lateness[j] })
-    us := func(part float64) float64 {
-        return float64(lateness[int(float64(n-1)*part)]) / 1e3
+    printLateness(lateness)
+}
+
+// ---- heartbeat ----
+
+type beat struct {
+    armed    sync.WaitGroup // what is done once timer is set
+    timer    *time.Timer
+    deadline time.Duration
+    lateness []time.Duration // full after the last run
+}
+
+func (b *beat) run(over *sync.WaitGroup) {
+    b.lateness = append(b.lateness, now()-b.deadline)
+    if len(b.lateness) == cap(b.lateness) {
+        over.Done()
+        return
     }
-    metric("lateness_p50_us", us(0.5))
-    metric("lateness_p99_us", us(0.99))
-    metric("lateness_p999_us", us(0.999))
-    metric("lateness_max_us", us(1))
-    metric("earliest_us", us(0))
+    b.deadline += time.Second
+    b.armed.Wait()
+    b.timer.Reset(b.deadline - now())
+}
+
+func (b *beat) arm(over *sync.WaitGroup) {
+    b.armed.Add(1)
+    b.timer = time.AfterFunc(b.deadline-now(), func() { b.run(over) })
+    b.armed.Done()
+}
+
+func meanOf(beats []beat, period int) float64 {
+    total := 0.0
+    for i := range beats {
+        total += float64(beats[i].lateness[period])
+    }
+    return total / float64(len(beats))
+}
+
+func heartbeat(o *options) {
+    n, periods := o.pending, 1+int(math.Max(o.seconds, 1))
+    beats, lateness := make([]beat, n), samples(n*periods)
+    var over sync.WaitGroup
+    c := chance(1)
+
+    over.Add(n)
+    begin := now() + time.Second // the first deadline, when all have been added
+    for i := range beats {
+        b, at := &beats[i], i*periods
+        b.lateness = lateness[at : at : at+periods]
+        b.deadline = begin + c.delay(0, time.Second)
+        b.arm(&over)
+    }
+
+    time.Sleep(begin + time.Second - now())
+    from, fromCPU := now(), cpu()
+    time.Sleep(begin + time.Duration(periods)*time.Second - now())
+    metric("cpu_percent", 100*float64(cpu()-fromCPU)/float64(now()-from))
+    over.Wait()
+    drift := meanOf(beats, periods-1) - meanOf(beats, 0)
+    printLateness(lateness)
+    metric("drift_us", drift/1e3/float64(periods-1))
+}
+
+// ---- burst ----
+
+type adder struct {
+    chance           chance
+    timers           [window]*time.Timer
+    oldest           int
+    quiet, meanwhile []time.Duration // what finds no room is left out
+}
+
+func record(s *[]time.Duration, took time.Duration) {
+    if len(*s) < cap(*s) {
+        *s = append(*s, took)
+    }
+}
+
+// Until `lead` after the last run.
+func (a *adder) work(deadline time.Duration, lastRun *int64) {
+    time.Sleep(deadline - lead - now())
+    for {
+        if oldest := a.timers[a.oldest]; oldest != nil {
+            oldest.Stop()
+        }
+        delay := a.chance.delay(30*time.Second, 16*time.Second)
+        before := now()
+        a.timers[a.oldest] = time.AfterFunc(delay, nothing)
+        after, last := now(), time.Duration(atomic.LoadInt64(lastRun))
+        a.oldest = (a.oldest + 1) % window
+        if before < deadline {
+            record(&a.quiet, after-before)
+        } else if last == 0 {
+            record(&a.meanwhile, after-before)
+        }
+        if last != 0 && after > last+lead {
+            return
+        }
+    }
+}
+
+func burst(o *options) {
+    a := adder{chance: 2, quiet: samples(1 << 22)[:0], meanwhile: samples(1 << 22)[:0]}
+    left, lastRun := int64(o.pending), int64(0) // 0: not yet
+    deadline := now() + 2*time.Second
+    run := func() {
+        if atomic.AddInt64(&left, -1) == 0 {
+            atomic.StoreInt64(&lastRun, int64(now()))
+        }
+    }
+
+    for i := 0; i < o.pending; i++ {
+        time.AfterFunc(deadline-now(), run)
+    }
+    done := make(chan struct{})
+    go func() {
+        a.work(deadline, &lastRun)
+        close(done)
+    }()
+    <-done
+
+    order(a.quiet)
+    order(a.meanwhile)
+    metric("last_run_ms", float64(time.Duration(lastRun)-deadline)/1e6)
+    metric("quiet_add_p999_us", us(a.quiet, 0.999))
+    metric("add_p999_us", us(a.meanwhile, 0.999))
+    metric("add_max_us", us(a.meanwhile, 1))
 }
 
 // ---- standing, idle ----
@@ -334,7 +480,8 @@ func idle(o *options) {
 func misuse() {
     fmt.Fprintf(os.Stderr, "Usage: %s WORKLOAD [--producers P] [--pending N] [--wheel W] "+
         "[--seconds S]\n       [--tick-ns T] [--ops N] [--rounds R]\n\n"+
-        "Workloads: churn churn-100ms fire standing idle reset\nSee perf/README.md.\n", os.Args[0])
+        "Workloads: churn churn-100ms fire standing idle reset heartbeat burst\n"+
+        "See perf/README.md.\n", os.Args[0])
 }
 
 func parse() (string, *options) {
@@ -373,6 +520,8 @@ func main() {
         "standing":    {standing, 1000000, 2},
         "idle":        {idle, 0, 2},
         "reset":       {reset, 100000, 1},
+        "heartbeat":   {heartbeat, 100000, 3},
+        "burst":       {burst, 1000000, 0},
     }
     runtime.LockOSThread()
     name, o := parse()

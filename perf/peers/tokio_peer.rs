@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: LGPL-2.1-or-later
 
 //! The workloads of perf/README.md for tokio's timers. What runs when it is due (fire,
-//! standing) is a task that sleeps. What is given up before (churn, reset) is a Sleep alone,
-//! polled once so that the runtime's driver has it: dropped to cancel, reset() to push it back.
+//! standing, heartbeat, burst) is a task that sleeps. What is given up before (churn, reset,
+//! burst's adds) is a Sleep alone, polled once so that the runtime's driver has it: dropped to
+//! cancel, reset() to push it back.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -83,6 +84,35 @@ struct Nobody;
 
 impl Wake for Nobody {
     fn wake(self: Arc<Self>) {}
+}
+
+fn wait_until(instant: Instant) {
+    thread::sleep(instant.saturating_duration_since(Instant::now()));
+}
+
+/// In ns; negative if it is early.
+fn lateness_now(deadline: Instant) -> i64 {
+    let now = Instant::now();
+    match now.checked_duration_since(deadline) {
+        Some(late) => late.as_nanos() as i64,
+        None => -((deadline - now).as_nanos() as i64),
+    }
+}
+
+fn us(ordered: &[i64], part: f64) -> f64 {
+    match ordered.len() {
+        0 => 0.0,
+        n => ordered[((n - 1) as f64 * part) as usize] as f64 / 1e3,
+    }
+}
+
+fn print_lateness(mut lateness: Vec<i64>) {
+    lateness.sort_unstable();
+    metric("lateness_p50_us", us(&lateness, 0.5));
+    metric("lateness_p99_us", us(&lateness, 0.99));
+    metric("lateness_p999_us", us(&lateness, 0.999));
+    metric("lateness_max_us", us(&lateness, 1.0));
+    metric("earliest_us", us(&lateness, 0.0));
 }
 
 /// Needs the context of a runtime.
@@ -255,11 +285,7 @@ struct Fired {
 
 impl Fired {
     fn record(&self, deadline: Instant) {
-        let now = Instant::now();
-        let late = match now.checked_duration_since(deadline) {
-            Some(late) => late.as_nanos() as i64,
-            None => -((deadline - now).as_nanos() as i64),
-        };
+        let late = lateness_now(deadline);
         let at = self.count.fetch_add(1, AcqRel) as usize;
         self.lateness[at].store(late, Release);
         if at + 1 == self.lateness.len() {
@@ -297,14 +323,126 @@ fn fire(options: &Options) {
 
     metric("add_ns", add.as_nanos() as f64 / n as f64);
     metric("cpu_ns", (*fired.cpu_ns.lock().unwrap() - begin_cpu) / n as f64);
-    let mut lateness: Vec<i64> = fired.lateness.iter().map(|l| l.load(Acquire)).collect();
-    lateness.sort_unstable();
-    let us = |part: f64| lateness[((n - 1) as f64 * part) as usize] as f64 / 1e3;
-    metric("lateness_p50_us", us(0.5));
-    metric("lateness_p99_us", us(0.99));
-    metric("lateness_p999_us", us(0.999));
-    metric("lateness_max_us", us(1.0));
-    metric("earliest_us", us(0.0));
+    print_lateness(fired.lateness.iter().map(|l| l.load(Acquire)).collect());
+}
+
+// ---- heartbeat ----
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Its lateness at each of the deadlines that `lateness` has room for.
+async fn beat(mut deadline: Instant, mut lateness: Vec<i64>) -> Vec<i64> {
+    for late in &mut lateness {
+        sleep_until(deadline.into()).await;
+        *late = lateness_now(deadline);
+        deadline += PERIOD;
+    }
+    lateness
+}
+
+fn heartbeat(options: &Options) {
+    let periods = 1 + options.seconds.max(1.0) as usize;
+    let runtime = runtime();
+    let mut chance = Chance(1);
+    let begin = Instant::now() + PERIOD; // the first deadline, when all have been added
+    let beats: Vec<_> = (0..options.pending)
+        .map(|_| runtime.spawn(beat(begin + chance.delay(0, 1000), vec![1; periods])))
+        .collect();
+
+    wait_until(begin + PERIOD);
+    let (from, from_cpu) = (Instant::now(), cpu_ns());
+    wait_until(begin + PERIOD * periods as u32);
+    let cpu = cpu_ns() - from_cpu;
+    metric("cpu_percent", 100.0 * cpu / from.elapsed().as_nanos() as f64);
+
+    let beats: Vec<_> = beats.into_iter().map(|b| runtime.block_on(b).unwrap()).collect();
+    let mean = |k: usize| beats.iter().map(|b| b[k] as f64).sum::<f64>() / beats.len() as f64;
+    let drift = mean(periods - 1) - mean(0);
+    print_lateness(beats.concat());
+    metric("drift_us", drift / 1e3 / (periods - 1) as f64);
+}
+
+// ---- burst ----
+
+const LEAD: Duration = Duration::from_millis(200); // the adder's before the deadline
+
+/// With its pages there; what finds no room is left out.
+struct Samples(Vec<i64>);
+
+impl Samples {
+    fn new() -> Samples {
+        let mut samples = vec![1; 1 << 22];
+        samples.clear();
+        Samples(samples)
+    }
+
+    fn add(&mut self, took: Duration) {
+        if self.0.len() < self.0.capacity() {
+            self.0.push(took.as_nanos() as i64);
+        }
+    }
+}
+
+/// Until LEAD after the last run, which `last_run` says in ns after the deadline, or 0. Needs
+/// the context of a runtime.
+fn add_meanwhile(
+    deadline: Instant,
+    last_run: &AtomicU64,
+    quiet: &mut Samples,
+    meanwhile: &mut Samples,
+) {
+    let waker = Waker::from(Arc::new(Nobody));
+    let mut chance = Chance(2);
+    let mut window: Vec<_> = (0..WINDOW).map(|_| None).collect();
+
+    wait_until(deadline - LEAD);
+    for oldest in (0..WINDOW).cycle() {
+        window[oldest] = None; // cancels what was there
+        let delay = chance.delay(30_000, 16_000);
+        let before = Instant::now();
+        window[oldest] = Some(armed(delay, &waker));
+        let after = Instant::now();
+        let last = last_run.load(Acquire);
+        if before < deadline {
+            quiet.add(after - before);
+        } else if last == 0 {
+            meanwhile.add(after - before);
+        }
+        if last != 0 && after > deadline + Duration::from_nanos(last) + LEAD {
+            return;
+        }
+    }
+}
+
+fn burst(options: &Options) {
+    let (mut quiet, mut meanwhile) = (Samples::new(), Samples::new());
+    let runtime = runtime();
+    let left = Arc::new(AtomicU64::new(options.pending));
+    let last_run = Arc::new(AtomicU64::new(0));
+    let deadline = Instant::now() + Duration::from_secs(2);
+
+    for _ in 0..options.pending {
+        let (left, last_run) = (left.clone(), last_run.clone());
+        runtime.spawn(async move {
+            sleep_until(deadline.into()).await;
+            if left.fetch_sub(1, AcqRel) == 1 {
+                last_run.store(deadline.elapsed().as_nanos() as u64, Release);
+            }
+        });
+    }
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let _context = runtime.enter();
+            add_meanwhile(deadline, &last_run, &mut quiet, &mut meanwhile);
+        });
+    });
+
+    quiet.0.sort_unstable();
+    meanwhile.0.sort_unstable();
+    metric("last_run_ms", last_run.load(Acquire) as f64 / 1e6);
+    metric("quiet_add_p999_us", us(&quiet.0, 0.999));
+    metric("add_p999_us", us(&meanwhile.0, 0.999));
+    metric("add_max_us", us(&meanwhile.0, 1.0));
 }
 
 // ---- standing, idle ----
@@ -343,7 +481,8 @@ fn usage(program: &str, status: i32) -> ! {
     let text = format!(
         "Usage: {} WORKLOAD [--producers P] [--pending N] [--wheel W] [--seconds S]\n       \
          [--tick-ns T] [--ops N] [--rounds R]\n\n\
-         Workloads: churn churn-100ms fire standing idle reset\nSee perf/README.md.",
+         Workloads: churn churn-100ms fire standing idle reset heartbeat burst\n\
+         See perf/README.md.",
         program
     );
     if status == 0 {
@@ -389,6 +528,8 @@ fn main() {
         "standing" => (standing, 1_000_000, 2.0),
         "idle" => (idle, 0, 2.0),
         "reset" => (reset, 100_000, 1.0),
+        "heartbeat" => (heartbeat, 100_000, 3.0),
+        "burst" => (burst, 1_000_000, 0.0),
         _ => {
             eprintln!("{} does not do {}", program, workload);
             process::exit(3)
