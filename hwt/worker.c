@@ -266,9 +266,9 @@ static void splice_pending(hwt_timer *timer)
 static bool drain(hwt_timer *timer)
 {
     uint32_t own = timer->lane_count;
-    size_t budget = DRAIN_MAX - drain_lane(timer, &timer->lanes[own], DRAIN_MAX);
-    for (uint32_t i = 0; i < own && budget > 0; i++)
-        budget -= drain_lane(timer, &timer->lanes[i], budget);
+    size_t budget = DRAIN_MAX;
+    for (uint32_t i = 0; i <= own && budget > 0; i++)
+        budget -= drain_lane(timer, &timer->lanes[i > 0 ? i - 1 : own], budget);
     HWT_PROBE2(drain, timer, (uint64_t)(DRAIN_MAX - budget));
     hwt_recycler_flush(timer, &timer->worker.recycler);
     return budget == 0;

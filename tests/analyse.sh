@@ -52,18 +52,20 @@ set_up()
 analyse_gcc()
 {
     set_up gcc gcc
-    rm -f "$build/gcc/hwt/libhwt.a"
     meson configure "$build/gcc" -Dc_args=-fanalyzer -Dwerror=true
-    ninja -C "$build/gcc" -t clean >/dev/null
-    ninja -C "$build/gcc" hwt/libhwt.a
+    ninja -C "$build/gcc" hwt/libhwt.a >"$build/gcc.log" && return
+    cat "$build/gcc.log"
+    return 1
 }
 
 analyse_clang_tidy()
 {
     set_up clang clang
     # One at a time: over many files it takes a va_list of one for another's.
-    find "$root/hwt" -name '*.c' | xargs -P "$(nproc)" -n 1 clang-tidy -p "$build/clang" --quiet \
-        2>"$build/clang-tidy.log" || { cat "$build/clang-tidy.log" && return 1; }
+    find "$root/hwt" -name '*.c' -print0 |
+        xargs -0 -P "$(nproc)" -n 1 clang-tidy -p "$build/clang" --quiet 2>"$build/clang-tidy.log" && return
+    cat "$build/clang-tidy.log"
+    return 1
 }
 
 analyse_cppcheck()
@@ -76,14 +78,13 @@ analyse_cppcheck()
 analyse_scan_build()
 {
     rm -rf "$build/scan"
-    scan-build --use-cc=clang -o "$build/scan-reports" sh -c "
-        meson setup '$build/scan' '$root' -Dtests=disabled -Dperf=disabled -Dman=disabled \
-            -Ddefault_library=static" >"$build/scan.log" 2>&1 &&
-        scan-build --use-cc=clang --status-bugs -o "$build/scan-reports" \
-            ninja -C "$build/scan" hwt/libhwt.a >>"$build/scan.log" 2>&1 || {
-        cat "$build/scan.log"
-        return 1
-    }
+    scan-build --use-cc=clang -o "$build/scan-reports" meson setup "$build/scan" "$root" \
+        -Dtests=disabled -Dperf=disabled -Dman=disabled -Ddefault_library=static \
+        >"$build/scan.log" 2>&1 || { cat "$build/scan.log" && return 1; }
+    scan-build --use-cc=clang --status-bugs -o "$build/scan-reports" \
+        ninja -C "$build/scan" hwt/libhwt.a >"$build/scan.log" 2>&1 && return
+    cat "$build/scan.log"
+    return 1
 }
 
 analyse_shellcheck()
