@@ -14,6 +14,7 @@
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
 #     aarch64, i386    the tests on other machines
+#     clang            all that tests/run.sh has, built by clang
 #     stress           each stress test ten times, and so under ThreadSanitizer
 #     soak             an hour of tests/soak.sh
 #
@@ -26,7 +27,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
 . "$root/tests/packages.sh"
 
-jobs='simulate fuzz spin coverage aarch64 i386 stress soak'
+jobs='simulate fuzz spin coverage aarch64 i386 clang stress soak'
 
 misuse()
 {
@@ -40,7 +41,7 @@ chosen=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,23s/^# \{0,1\}//p' "$0"
+        sed -n '4,24s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --processes | --seed)
@@ -112,6 +113,11 @@ job_aarch64()
 job_i386()
 {
     sh "$root/tests/cross.sh" i386
+}
+
+job_clang()
+{
+    sh "$root/tests/run.sh" --cc clang
 }
 
 job_stress()

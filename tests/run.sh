@@ -24,8 +24,8 @@ Installs what is missing, builds hwt in build/, and runs its tests.
     --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer
     --repeat N            all N times
     --werror              warnings are errors
-    --all                 one after the other, with --werror: gcc, clang, both sanitizers,
-                          memcheck; with all event loops, and tools for manual
+    --all                 one after the other, with --werror: gcc, clang (not its stress), both
+                          sanitizers, memcheck; with all event loops, and tools for manual
                           pages, probes and metrics, that can be installed
     --help                this
 
@@ -134,9 +134,12 @@ run_setup()
         # Forked tests would be checked too, with all that Check itself holds at a fork; but a
         # schedule wants a process of its own.
         launcher='env CK_FORK=no'
-        run_tests --no-suite consumer --no-suite stress --no-suite schedules --timeout-multiplier 10 --wrapper "valgrind --quiet \
+        run_tests --no-suite consumer --no-suite stress --no-suite schedules --no-suite long \
+            --timeout-multiplier 10 --wrapper "valgrind --quiet \
             --leak-check=full --show-leak-kinds=definite,indirect \
             --errors-for-leak-kinds=definite,indirect --error-exitcode=99 --fair-sched=yes"
+    elif [ "$sanitize" = thread ]; then
+        run_tests --no-suite alone --timeout-multiplier 5
     elif [ -n "$sanitize" ]; then
         run_tests --timeout-multiplier 5
     else
@@ -148,9 +151,9 @@ run_all()
 {
     werror=true
     for setup in gcc clang address thread memcheck; do
-        cc=gcc sanitize='' memcheck=''
+        cc=gcc sanitize='' memcheck='' only=''
         case $setup in
-        clang) cc=clang ;;
+        clang) cc=clang only='--suite internal --suite public --suite loops' ;;
         address | thread) sanitize=$setup ;;
         memcheck) memcheck=yes ;;
         esac
