@@ -359,9 +359,9 @@ static void expire(hwt_timer *timer)
         since += n;
         if (since >= HWT_BATCH) { /* not after each tick, where each has but one */
             hwt_recycler_flush(timer, &worker->recycler);
-            keep_up(timer);
             since = 0;
         }
+        keep_up(timer);
     }
     hwt_recycler_flush(timer, &worker->recycler);
 }
