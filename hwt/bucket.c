@@ -107,8 +107,8 @@ static uint32_t append(struct hwt_shelf *shelf, uint32_t id, uint32_t round)
     return index;
 }
 
-/* Between two visits, or two moves from the far shelf, there are fewer than 2^31 rounds: so no
- * hole is ever 2^32 old, and none that stays is 2^31 old at the next. */
+/* Who goes by a shelf's rounds closes its old holes before. That comes within 2^31 rounds, at the next
+ * visit or when the far shelf is taken from: so a hole that stayed is never 2^32 old. */
 static void close_old_holes(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t mark,
                             uint32_t now)
 {
