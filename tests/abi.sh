@@ -46,7 +46,7 @@ mkdir -p "$build/public"
 cp "$root/hwt/hwt.h" "$root/hwt/heartbeat.h" "$root/hwt/retry.h" "$build/public"
 
 if [ -n "$renew" ]; then
-    abidw --headers-dir "$build/public" --drop-private-types --no-corpus-path --no-comp-dir-path --no-show-locs \
+    abidw --headers-dir "$build/public" --drop-private-types --no-corpus-path --no-comp-dir-path \
         --out-file "$committed" "$build/hwt/libhwt.so"
     exit 0
 fi
