@@ -42,12 +42,13 @@ static void set_index(const struct hwt_pool *pool, uint32_t id, uint32_t index)
     set_index_of(hwt_pool_entry(pool, id), index);
 }
 
-/* A fork() may come at any time, and the child destroys the timer as it finds it: between any two
- * steps of the program, for the kernel interrupts the threads before their memory becomes two. So it
- * is enough that the compiler leaves the steps before and after this in their order. */
+/* A fork() may come at any time, on another processor, and the child destroys the timer as it finds
+ * it. Store barrier: what is stored after this is not in the child without what was stored before,
+ * also where processors take note of a fork without being interrupted (ARM). liburcu's, for
+ * ThreadSanitizer knows no fences and gcc says so. */
 static void here_a_fork_may_come(void)
 {
-    atomic_signal_fence(memory_order_seq_cst);
+    cmm_smp_wmb();
 }
 
 static void free_unreachable(uint32_t *rounds)
@@ -107,8 +108,8 @@ static uint32_t append(struct hwt_shelf *shelf, uint32_t id, uint32_t round)
     return index;
 }
 
-/* Who goes by a shelf's rounds closes its old holes before. That comes within 2^31 rounds, at the next
- * visit or when the far shelf is taken from: so a hole that stayed is never 2^32 old. */
+/* Who goes by a shelf's rounds closes its old holes before. That comes within 2^31 rounds, at the
+ * next visit or when the far shelf is taken from: so a hole that stayed is never 2^32 old. */
 static void close_old_holes(struct hwt_shelf *shelf, const struct hwt_pool *pool, uint32_t mark,
                             uint32_t now)
 {
