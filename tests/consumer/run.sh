@@ -52,6 +52,7 @@ test_files()
         fail "installed headers: $headers"
     pkg-config --print-requires --print-requires-private hwt | grep . &&
         fail 'hwt.pc requires another package'
+    [ -f "$prefix/share/licenses/hwt/LICENSE" ] || fail 'the licence is not installed'
     if [ "$HWT_DEFAULT_LIBRARY" != static ]; then
         version=$(pkg-config --modversion hwt)
         [ -f "$libdir/libhwt.so.$version" ] || fail "no libhwt.so.$version"
@@ -97,20 +98,79 @@ alone()
     done
 }
 
-# shellcheck disable=SC2086 # CC and CXX may be several words
+# A macro of time takes no fraction, whatever the compiler is told to ignore.
+refuses_fractions()
+{
+    suffix=$1
+    shift
+    for expression in 'HWT_SEC(1)' 'HWT_SEC(0.5)' 'HWT_MS(fraction)' 'HWT_US(1.0f)'; do
+        printf '#include <hwt/hwt.h>\nuint64_t f(double fraction);\n' >"$work/fraction.$suffix"
+        printf 'uint64_t f(double fraction) { (void)fraction; return %s; }\n' "$expression" \
+            >>"$work/fraction.$suffix"
+        accepted=no
+        # shellcheck disable=SC2046 # flags are words
+        ! "$@" -w -fsyntax-only "$work/fraction.$suffix" $(pkg-config --cflags hwt) \
+            2>"$work/fraction.log" || accepted=yes
+        case $expression,$accepted in
+        'HWT_SEC(1),yes' | *.*,no | *fraction*,no) ;;
+        *) fail "$expression: accepted: $accepted $(cat "$work/fraction.log")" ;;
+        esac
+    done
+}
+
+# What a generator of bindings reads is plain C, without any compiler's own words.
+# shellcheck disable=SC2046,SC2086 # flags are words
+plain()
+{
+    mkdir -p "$work/empty"
+    for header in stdbool stddef stdint; do
+        : >"$work/empty/$header.h"
+    done
+    echo '#include <hwt/hwt.h>' |
+        $CC -std=c99 -E -P -nostdinc -I"$work/empty" $(pkg-config --cflags hwt) -x c - >"$work/plain"
+    grep -q 'int hwt_timer_create(' "$work/plain" || fail 'hwt.h cannot be read'
+    ! grep -n '__' "$work/plain" || fail 'hwt.h is not plain C'
+}
+
+warnings='-pedantic -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Werror'
+
+# shellcheck disable=SC2086 # CC, CXX and warnings may be several words
 test_c99()
 {
-    alone c $CC -std=c99 -pedantic -Wall -Wextra -Werror
-    build $CC -std=c99 -pedantic -Wall -Wextra -Werror "$here/c99.c"
+    alone c $CC -std=c99 $warnings
+    refuses_fractions c $CC -std=c99
+    plain
+    build $CC -std=c99 $warnings "$here/c99.c"
     "$work/program"
+    for level in -O0 -O2; do
+        build $CC -std=c99 $warnings $level -include stdbool.h "$here/units.c"
+        "$work/program"
+    done
 }
 
 # shellcheck disable=SC2086
 test_cxx11()
 {
-    alone cpp $CXX -std=c++11 -pedantic -Wall -Wextra -Werror
-    build $CXX -std=c++11 -pedantic -Wall -Wextra -Werror -pthread "$here/cxx11.cpp"
+    alone cpp $CXX -std=c++11 $warnings -Wold-style-cast
+    refuses_fractions cpp $CXX -std=c++11
+    build $CXX -std=c++11 $warnings -Wold-style-cast -pthread "$here/cxx11.cpp"
     "$work/program"
+    build $CXX -x c++ -std=c++11 $warnings -Wold-style-cast "$here/units.c" -x none
+    "$work/program"
+}
+
+# shellcheck disable=SC2086
+test_cxx17()
+{
+    alone cpp $CXX -std=c++17 $warnings -Wold-style-cast
+    build $CXX -std=c++17 $warnings -Wold-style-cast -pthread "$here/cxx17.cpp"
+    "$work/program"
+}
+
+test_ctypes()
+{
+    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
+    python3 "$here/binding.py" "$libdir/libhwt.so"
 }
 
 test_cmake()
@@ -118,6 +178,16 @@ test_cmake()
     cmake -S "$here/cmake" -B "$work/cmake"
     cmake --build "$work/cmake"
     "$work/cmake/consumer"
+}
+
+# find_package(), in an installation that was moved; and without pkg-config.
+test_cmake_package()
+{
+    mv "$work/root" "$work/moved"
+    PKG_CONFIG_LIBDIR=$work/nowhere cmake -S "$here/cmake-package" -B "$work/cmake" \
+        -DCMAKE_PREFIX_PATH="$work/moved$HWT_PREFIX" -DCMAKE_BUILD_TYPE=Debug
+    cmake --build "$work/cmake"
+    (cd "$work/cmake" && unset LD_LIBRARY_PATH && ctest --output-on-failure)
 }
 
 # README.md's first, second, ... block of C.
@@ -166,7 +236,7 @@ test_subproject()
 {
     mkdir -p "$work/source/subprojects/hwt"
     cp "$here/subproject/meson.build" "$here/c99.c" "$work/source"
-    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/hwt" \
+    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/LICENSE" "$root/hwt" \
         "$work/source/subprojects/hwt"
     unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     meson setup "$work/build" "$work/source"
