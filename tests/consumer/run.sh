@@ -190,18 +190,19 @@ test_cmake_package()
     (cd "$work/cmake" && unset LD_LIBRARY_PATH && ctest --output-on-failure)
 }
 
-# README.md's first, second, ... block of C.
+# README.md's first, second, ... block of this language.
 readme_block()
 {
-    awk -v wanted="$1" '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 }
-                        inside && n == wanted' "$root/README.md"
+    awk -v wanted="$1" -v begin="\`\`\`$2" '$0 == begin { n++; inside = 1; next }
+        /^```$/ { inside = 0 }
+        inside && n == wanted' "$root/README.md"
 }
 
 # Builds and runs a program of README.md; it must say what is expected.
 # shellcheck disable=SC2086
 readme_program()
 {
-    readme_block "$1" >"$work/readme.c"
+    readme_block "$1" c >"$work/readme.c"
     grep -q 'int main' "$work/readme.c" || fail "block $1 of README.md is no program"
     build $CC -Wall -Wextra -Werror -pthread "$work/readme.c"
     "$work/program" | grep "$2" || fail "program $1 of README.md does not say: $2"
@@ -213,12 +214,26 @@ test_readme()
 {
     readme_program 1 'idle for too long'
     readme_program 2 '^100 done'
-    lines=$(readme_block 3)
+    lines=$(readme_block 3 c)
     [ -n "$lines" ] || fail 'README.md has no third block'
     case $(sed 's/^    //' "$root/tests/loops/loop_epoll.c") in
     *"$lines"*) ;;
     *) fail 'block 3 of README.md is not in tests/loops/loop_epoll.c' ;;
     esac
+}
+
+# What README.md says to copy and paste, in a checkout that has nothing but the library's sources.
+test_plain_build()
+{
+    mkdir -p "$work/checkout"
+    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/LICENSE" "$root/hwt" "$work/checkout"
+    cd "$work/checkout"
+    readme_block 1 c >first.c
+    readme_block 1 sh >commands
+    [ -s commands ] || fail 'README.md has no commands'
+    unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
+    sh -eu commands | tee output
+    grep -q '^peer 1 was idle for too long$' output || fail 'the program does not say what it should'
 }
 
 # The tests of the API need nothing but what is installed; meson runs them.
