@@ -236,6 +236,59 @@ test_plain_build()
     grep -q '^peer 1 was idle for too long$' output || fail 'the program does not say what it should'
 }
 
+# sanitized FLAG SOURCE: a program with a sanitizer, on the library without one; skipped where the
+# compiler has none, or where it does not run.
+# shellcheck disable=SC2086
+sanitized()
+{
+    echo 'int main(void) { return 0; }' >"$work/nothing.c"
+    if ! $CC "-fsanitize=$1" "$work/nothing.c" -o "$work/nothing" || ! "$work/nothing"; then
+        echo "no $1 sanitizer here"
+        exit 77
+    fi
+    build $CC -g -O1 "-fsanitize=$1" -pthread "$here/$2"
+}
+
+# The suppressions leave nothing of a program without a race.
+test_tsan()
+{
+    sanitized thread raced.c
+    export TSAN_OPTIONS="suppressions=$prefix/share/hwt/tsan.supp"
+    "$work/program"
+}
+
+valgrind_tool()
+{
+    command -v valgrind >/dev/null || { echo 'valgrind is not installed' && exit 77; }
+    # Valgrind up to 3.19 cannot read what clang writes by default.
+    # shellcheck disable=SC2086
+    build $CC -gdwarf-4 -O1 -pthread "$here/raced.c"
+    valgrind --tool="$1" --fair-sched=yes --error-exitcode=9 \
+        --suppressions="$prefix/share/hwt/valgrind.supp" "$work/program"
+}
+
+test_helgrind()
+{
+    valgrind_tool helgrind
+}
+
+test_drd()
+{
+    valgrind_tool drd
+}
+
+# LeakSanitizer knows what pending timeouts lead to.
+test_leaks()
+{
+    sanitized leak leaks.c
+    "$work/program"
+    status=0
+    "$work/program" lose >"$work/leaks" 2>&1 || status=$?
+    if [ "$status" -eq 0 ] || ! grep -q '77 byte' "$work/leaks"; then
+        fail "a leak was not found: $(cat "$work/leaks")"
+    fi
+}
+
 # The tests of the API need nothing but what is installed; meson runs them.
 # shellcheck disable=SC2046,SC2086
 test_api()
