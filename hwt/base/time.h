@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define HWT_NANOSECONDS UINT64_C(1000000000)
+#define HWT_SECOND UINT64_C(1000000000)
 
 static inline uint64_t hwt_saturating_add(uint64_t a, uint64_t b)
 {
@@ -25,16 +25,16 @@ static inline uint64_t hwt_saturating_sub(uint64_t a, uint64_t b)
 static inline struct timespec hwt_timespec(uint64_t nanoseconds)
 {
     uint64_t most = sizeof(time_t) < sizeof(int64_t) ? (uint64_t)INT32_MAX : (uint64_t)INT64_MAX;
-    uint64_t seconds = nanoseconds / HWT_NANOSECONDS;
+    uint64_t seconds = nanoseconds / HWT_SECOND;
     return (struct timespec){
         .tv_sec = (time_t)(seconds < most ? seconds : most),
-        .tv_nsec = (long)(nanoseconds % HWT_NANOSECONDS),
+        .tv_nsec = (long)(nanoseconds % HWT_SECOND),
     };
 }
 
-static inline uint64_t hwt_nanoseconds(struct timespec time)
+static inline uint64_t hwt_from_timespec(struct timespec time)
 {
-    return (uint64_t)time.tv_sec * HWT_NANOSECONDS + (uint64_t)time.tv_nsec;
+    return (uint64_t)time.tv_sec * HWT_SECOND + (uint64_t)time.tv_nsec;
 }
 
 #endif

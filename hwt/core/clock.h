@@ -23,7 +23,7 @@ static inline uint64_t hwt_time_now(const struct hwt_time *time)
         return time->clock(time->clock_data);
     struct timespec now;
     clock_gettime(time->clock_id, &now); /* cannot fail: create has tried the clock */
-    return hwt_nanoseconds(now);
+    return hwt_from_timespec(now);
 }
 
 /* The clock, or the instant that hwt_timer_advance() was told, whichever is later. */

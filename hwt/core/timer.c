@@ -5,61 +5,14 @@
 #include "hwt/core/timer.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "hwt/base/probes.h"
+#include "hwt/core/options.h"
 #include "hwt/core/task.h"
 
-#define TICK_MIN UINT64_C(1000)
-#define TICKS_PER_WHEEL_MAX ((uint32_t)1 << 30)
-#define SIZE_OF_FIRST_RELEASE                                                                      \
-    (offsetof(hwt_options, worker_name) + sizeof(((hwt_options *)NULL)->worker_name))
-
-_Static_assert(CLOCK_MONOTONIC == 1, "HWT_OPTIONS_INIT says 1");
-
 /* ---- create ---- */
-
-/* Copies what the caller's options have; the others keep their defaults. */
-static int read_options(const hwt_options *options, hwt_options *ret_options)
-{
-    if (!options)
-        return 0;
-    size_t size = options->size;
-    if (size < SIZE_OF_FIRST_RELEASE)
-        return -EINVAL;
-    for (size_t i = sizeof(*options); i < size; i++) {
-        if (((const char *)options)[i] != 0)
-            return -EINVAL;
-    }
-    memcpy(ret_options, options, size < sizeof(*options) ? size : sizeof(*options));
-    return 0;
-}
-
-static uint32_t round_up(uint32_t n)
-{
-    return n <= 1 ? 1 : (uint32_t)1 << (32 - __builtin_clz(n - 1));
-}
-
-static int check_options(const hwt_options *options)
-{
-    if (options->tick_duration < TICK_MIN)
-        return -EINVAL;
-    if (options->ticks_per_wheel < 1 || options->ticks_per_wheel > TICKS_PER_WHEEL_MAX)
-        return -EINVAL;
-    if (options->tick_duration > (uint64_t)INT64_MAX / round_up(options->ticks_per_wheel))
-        return -EINVAL;
-    if (options->flags & ~(HWT_NO_WORKER | HWT_ONE_THREAD))
-        return -EINVAL;
-    if ((options->clock || options->flags & HWT_ONE_THREAD) && !(options->flags & HWT_NO_WORKER))
-        return -EINVAL;
-    if (options->clock_id != CLOCK_MONOTONIC && options->clock_id != CLOCK_BOOTTIME)
-        return -EINVAL;
-    if (options->worker_cpu < -1 || options->worker_cpu >= CPU_SETSIZE)
-        return -EINVAL;
-    return 0;
-}
 
 static void freeze_options(hwt_timer *timer, const hwt_options *options)
 {
@@ -112,15 +65,15 @@ destroy_lanes:
 
 int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
 {
-    hwt_options known = HWT_OPTIONS_INIT;
-    if (!ret_timer || read_options(options, &known) < 0 || check_options(&known) < 0)
+    hwt_options known;
+    if (!ret_timer || hwt_options_read(options, &known) < 0)
         return -EINVAL;
     hwt_timer *timer = aligned_alloc(64, (sizeof(*timer) + 63) / 64 * 64);
     if (!timer)
         return -ENOMEM;
     memset(timer, 0, sizeof(*timer));
     freeze_options(timer, &known);
-    int r = set_up(timer, round_up(known.ticks_per_wheel));
+    int r = set_up(timer, known.ticks_per_wheel);
     if (r < 0) {
         free(timer);
         return r;

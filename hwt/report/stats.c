@@ -57,6 +57,15 @@ uint64_t hwt_timer_pending(const hwt_timer *timer)
     return stats.pending;
 }
 
+int hwt_stats_init(hwt_stats *stats, size_t size)
+{
+    if (!stats || size < HWT_STATS_SIZE_MIN)
+        return -EINVAL;
+    memset(stats, 0, size);
+    stats->size = size;
+    return 0;
+}
+
 int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
 {
     if (!timer || !ret_stats || ret_stats->size < HWT_STATS_SIZE_MIN)
