@@ -46,13 +46,12 @@ void hwt_timer_leave(hwt_timer *timer)
     struct hwt_shared *shared = &timer->shared;
     struct hwt_gate *gate = &shared->gate;
     if (atomic_load_explicit(&gate->fd, memory_order_relaxed) >= 0) {
-        bool closed =
-            atomic_load_explicit(&gate->wake_before, memory_order_relaxed) != HWT_GATE_OPEN;
+        bool closed = atomic_load_explicit(&gate->asleep, memory_order_seq_cst);
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));
         /* A waker that came between the two has set it to now, and is overtaken. */
-        if (atomic_load_explicit(&gate->wake_before, memory_order_seq_cst) == HWT_GATE_OPEN)
+        if (!atomic_load_explicit(&gate->asleep, memory_order_seq_cst))
             set_fd(timer, 0);
     }
     if (!shared->one_thread)

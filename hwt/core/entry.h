@@ -15,12 +15,15 @@
  *     free       PENDING     the adder        store, release: task, arg, deadline. The entry is
  *                                             the adder's alone; the generation goes up
  *     PENDING    PENDING     a mover          another deadline
- *     PENDING    RUNNING     who runs it      its deadline has passed; sets RAN, clears REARMED
+ *     PENDING    + HANDED    the worker       the executor has it, in the tick of its deadline
+ *     PENDING    - HANDED    the executor     it was moved meanwhile
+ *     PENDING    RUNNING     who runs it      its deadline has passed; sets RAN, clears HANDED
  *     PENDING    CANCELLED   a canceller      the task has no `cancelled`: the entry is free
- *     PENDING    UNTOLD      a canceller      it has one
+ *     PENDING    UNTOLD      a canceller      it has one, or the executor has the entry
  *     PENDING    CANCELLED   its adder        stop came first, and it has never run: refused
  *     PENDING    VISITED     stop             the visitor is about to be called
- *     UNTOLD     CANCELLED   the teller       `cancelled` is about to be called; then it is free
+ *     UNTOLD     CANCELLED   the teller       `cancelled`, if any, is about to be called; then it
+ *                                             is free
  *     RUNNING    + REARMED   its own task     the next deadline; pending again
  *     RUNNING    + BARRED    a canceller      this run is the end
  *     RUNNING    + WAITED    a canceller      somebody waits for the end of this run
@@ -73,6 +76,7 @@ enum {
     HWT_REARMED = 1 << 4,
     HWT_BARRED = 1 << 5,
     HWT_WAITED = 1 << 6,
+    HWT_HANDED = 1 << 7,
     HWT_GENERATION_SHIFT = 8
 };
 
@@ -91,10 +95,10 @@ static inline uint64_t hwt_generation(uint64_t state)
     return state >> HWT_GENERATION_SHIFT;
 }
 
-/* Of that generation, PENDING, whether or not it has run before. */
+/* Of that generation and PENDING, whatever its bits. */
 static inline bool hwt_state_queued(uint64_t state, uint64_t generation)
 {
-    return (state & ~(uint64_t)HWT_RAN) ==
+    return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED)) ==
            (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
 }
 

@@ -102,9 +102,7 @@ void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
     /* Relaxed: the next store publishes it. */
     atomic_store_explicit(&gate->asleep, 1, memory_order_relaxed);
     HWT_MEET(PARK_A);
-    atomic_exchange_explicit(&gate->wake_before,
-                             wake_before > HWT_GATE_SHORT ? wake_before : HWT_GATE_SHORT,
-                             memory_order_seq_cst);
+    atomic_exchange_explicit(&gate->wake_before, wake_before, memory_order_seq_cst);
     HWT_MEET(PARK_B);
 }
 
@@ -135,19 +133,19 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
 
 void hwt_gate_open(struct hwt_gate *gate)
 {
-    /* Relaxed: it only spares producers a system call. */
+    /* Relaxed, both: they only spare others a system call. */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
+    atomic_store_explicit(&gate->asleep, 0, memory_order_relaxed);
 }
 
 void hwt_gate_wake(struct hwt_gate *gate)
 {
     HWT_MEET(WAKE_3);
-    if (atomic_exchange_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_seq_cst) ==
-        HWT_GATE_OPEN)
+    atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_seq_cst);
+    /* Seq_cst: before the call; see sleep_on_fd(). Of several, one makes it. */
+    if (!atomic_exchange_explicit(&gate->asleep, 0, memory_order_seq_cst))
         return;
     HWT_MEET(WAKE_4);
-    /* Seq_cst: before the call; see sleep_on_fd(). */
-    atomic_store_explicit(&gate->asleep, 0, memory_order_seq_cst);
     if (fd_of(gate) < 0) {
         syscall(FUTEX_CALL, &gate->asleep, FUTEX_WAKE_PRIVATE, 1);
         return;

@@ -6,10 +6,10 @@
  * The gate: how the worker parks and how others wake it.
  *
  * `wake_before` is HWT_GATE_OPEN while the worker is awake: it will look at the streams before it
- * sleeps, nobody has to do anything. Otherwise it is asleep, or about to be: until the tick that
- * begins at this instant. A deadline before it must wake the worker, and nothing else of what
- * producers do. HWT_GATE_SHORT: it sleeps to the next tick boundary, and no deadline can come too
- * early for it. Who stops the timer or asks for a dump wakes it in any case.
+ * sleeps, nobody has to do anything. The same while it sleeps to the next tick boundary only, for
+ * no deadline can come too early for that. Otherwise it is asleep, or about to be, until the tick
+ * that begins at this instant. A deadline before it must wake the worker, and nothing else of what
+ * producers do. `asleep` tells in any case: stop, a request and a great backlog wake it too.
  *
  * The gate must not lose a wake-up:
  *
@@ -17,7 +17,7 @@
  *     A  wake_before = t, streams dismissed     1  record published
  *     B  barrier                                2  (barrier)
  *     C  reads the streams once more            3  loads wake_before, and `listed` of its stream
- *     D  sleeps, if still asleep                4  exchanges wake_before for OPEN, and wakes
+ *     D  sleeps, if `asleep` is still set       4  opens the gate, clears `asleep`, and wakes
  *
  * Either C sees the record or 3 sees t. That wants a full barrier at 2, which costs as much as a
  * locked operation for each timeout; the worker sleeps far more rarely. So it makes all threads of
@@ -40,8 +40,7 @@
 #include <stdint.h>
 #include <time.h>
 
-#define HWT_GATE_OPEN 0
-#define HWT_GATE_SHORT 1
+#define HWT_GATE_OPEN 0 /* or asleep to the next tick boundary */
 
 struct hwt_gate {
     _Alignas(64) _Atomic uint64_t wake_before;
@@ -93,7 +92,7 @@ static inline bool hwt_gate_asks(const struct hwt_gate *gate, uint64_t deadline)
 /* The same of what must be done within a tick. */
 static inline bool hwt_gate_is_long(const struct hwt_gate *gate)
 {
-    return atomic_load_explicit(&gate->wake_before, memory_order_seq_cst) > HWT_GATE_SHORT;
+    return atomic_load_explicit(&gate->wake_before, memory_order_seq_cst) != HWT_GATE_OPEN;
 }
 
 #endif

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define BACKLOG 64 /* chunks: 4000 records */
 #define OWN_SIZE (HWT_THREADS_MAX * sizeof(_Atomic(struct hwt_lane *)))
 
 static struct hwt_lane *make_lane(struct hwt_lanes *lanes, bool shared)
@@ -122,7 +121,7 @@ uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
 bool hwt_pending_stays(const void *data, const struct hwt_record *record)
 {
     uint64_t state = hwt_entry_state(hwt_pool_entry(data, record->id));
-    return hwt_phase(state) == HWT_PHASE_PENDING &&
+    return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) &&
            (uint32_t)hwt_generation(state) == record->generation;
 }
 
@@ -136,7 +135,7 @@ bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
 
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream)
 {
-    if (hwt_stream_backlog(stream) % BACKLOG == BACKLOG - 1 && hwt_gate_is_long(lanes->gate))
+    if (hwt_stream_backlog(stream) % HWT_BACKLOG == HWT_BACKLOG - 1)
         hwt_gate_wake(lanes->gate);
 }
 

@@ -109,7 +109,8 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
         hwt_streams_push(streams, stream);
 }
 
-/* Producer, who has begun a chunk: many that are not read wake the worker. */
+/* Producer, who has begun a chunk: so many that are not read wake the worker. */
+#define HWT_BACKLOG 64 /* 4000 records */
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream);
 
 /* The producers say something of a timeout in their lane. False: there is no memory for it. */

@@ -117,6 +117,7 @@ static uint64_t end_all(hwt_timer *timer, unprocessed_function unprocessed, void
         HWT_MEET(STOP_WALK);
         end_one(shared, entry, &visitor);
     }
+    hwt_wheel_clear(&timer->worker.wheel);
     hwt_worker_publish_bytes(&timer->worker);
     return visitor.left;
 }

@@ -112,7 +112,8 @@ static bool finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
 bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                   uint64_t deadline, bool *ret_ran, uint64_t *ret_deadline)
 {
-    uint64_t running = hwt_with_phase(state, HWT_PHASE_RUNNING) | HWT_RAN;
+    uint64_t running =
+        hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
     HWT_MEET(BEGIN);
     *ret_ran = hwt_exchange_both(shared, entry, state, deadline, running, deadline);
     if (!*ret_ran)
@@ -142,13 +143,24 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
     HWT_MEET(TELL);
     if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
         return;
-    tell(shared, entry, generation);
+    if (hwt_entry_tells(entry))
+        tell(shared, entry, generation);
     hwt_task_free(shared, entry);
 }
 
 /* ---- the executor ---- */
 
-/* What was handed over is a hint as any other: the entry says what there is to do. */
+/* PENDING, and for the worker to look at again. If that is out of date by now: it is a hint. */
+static void say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                      uint64_t deadline)
+{
+    HWT_MEET(AGAIN);
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(entry), hwt_generation(state));
+    hwt_shared_leave(shared, lane);
+}
+
+/* The entry says what there is to do for who was handed it. */
 static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
 {
     for (;;) {
@@ -157,22 +169,19 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
         bool ran;
         if (hwt_phase(state) == HWT_PHASE_UNTOLD)
             hwt_task_tell(shared, entry, hwt_generation(state));
-        if (hwt_phase(state) != HWT_PHASE_PENDING)
+        if (hwt_phase(state) != HWT_PHASE_PENDING || !(state & HWT_HANDED))
             return;
         HWT_MEET(TAKE_UP);
-        if (deadline <= hwt_time_reached(&shared->time) &&
-            !hwt_task_run(shared, entry, state, deadline, &ran, &deadline)) {
-            if (ran)
-                return;
-            continue;
+        if (deadline > hwt_time_reached(&shared->time)) {
+            if (!hwt_exchange(shared, entry, state, state & ~(uint64_t)HWT_HANDED))
+                continue;
+            say_again(shared, entry, state, deadline);
+            return;
         }
-        /* Pushed back since, or re-armed. If that, too, is out of date: it is but a hint. */
-        HWT_MEET(AGAIN);
-        struct hwt_lane *lane = hwt_shared_enter(shared);
-        hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(entry),
-                               hwt_generation(state));
-        hwt_shared_leave(shared, lane);
-        return;
+        if (hwt_task_run(shared, entry, state, deadline, &ran, &deadline))
+            say_again(shared, entry, state, deadline);
+        if (ran)
+            return;
     }
 }
 

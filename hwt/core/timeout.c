@@ -30,16 +30,19 @@ static hwt_timer *timer_of(struct hwt_shared *shared)
 
 /* ---- cancelling ---- */
 
-/* The entry is the canceller's, or, UNTOLD, the teller's. */
-static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id,
-                    uint64_t generation, bool untold)
+/* After it was cancelled from `state`. The entry is the canceller's, or, UNTOLD, the teller's. */
+static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state,
+                    bool untold)
 {
+    uint64_t generation = hwt_generation(state);
     struct hwt_lane *lane = hwt_shared_enter(shared);
     HWT_PROBE3(cancel, shared, entry, generation);
     hwt_lane_count(&lane->cancelled_count, 1);
     hwt_unreserve(shared);
     HWT_MEET(CANCEL_SAY);
-    if (!shared->one_thread) {
+    if (state & HWT_HANDED) {
+        /* The executor's: it is nowhere in the wheel, and will be told and freed there. */
+    } else if (!shared->one_thread) {
         hwt_shared_say_cancelled(shared, lane, untold, id, generation);
     } else {
         hwt_worker_leave(&timer_of(shared)->worker, id);
@@ -61,13 +64,13 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
-            bool untold = hwt_entry_tells(entry);
+            bool untold = state & HWT_HANDED || hwt_entry_tells(entry);
             uint64_t next =
                 hwt_with_phase(state, untold ? HWT_PHASE_UNTOLD : HWT_PHASE_CANCELLED);
             HWT_MEET(CANCEL);
             if (!hwt_exchange(shared, entry, state, next))
                 continue;
-            dismiss(shared, entry, id, timeout.generation, untold);
+            dismiss(shared, entry, id, state, untold);
             return true;
         }
         if (hwt_generation(state) != timeout.generation ||

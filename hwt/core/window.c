@@ -42,7 +42,7 @@ static uint64_t gathered(const struct hwt_shared *shared, const struct window *w
     const struct hwt_ticks *ticks = &shared->ticks;
     /* Relaxed: if it is old by now, one wake-up was not spared. */
     uint64_t wakes = atomic_load_explicit(&shared->gate.wake_before, memory_order_relaxed);
-    if (wakes <= HWT_GATE_SHORT || wakes > window->latest ||
+    if (wakes == HWT_GATE_OPEN || wakes > window->latest ||
         hwt_ticks_at(ticks, wakes) < hwt_ticks_at(ticks, window->earliest))
         wakes = hwt_ticks_instant(ticks, roundest(hwt_ticks_at(ticks, window->earliest),
                                                   hwt_ticks_at(ticks, window->latest)));

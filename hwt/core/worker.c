@@ -16,7 +16,6 @@
 #define DRAIN_MAX 100000
 #define CLAIM_TRIES 256
 #define AHEAD 6
-#define RESERVE ((uint64_t)1 << 32) /* ticks that are left when time is HWT_NEVER */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
 {
@@ -54,6 +53,19 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     return generation - (uint32_t)slot->floor;
 }
 
+void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
+{
+    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
+        hwt_wheel_drop(&worker->wheel, id);
+}
+
+/* Of one that was taken from its bucket, or cancelled, since: whether it is to be filed again. */
+static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation)
+{
+    const struct hwt_record record = { 0, id, generation };
+    return hwt_pending_stays(&worker->shared->pool, &record);
+}
+
 /* For a tick, or the one at which the hand is. */
 static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick)
 {
@@ -63,11 +75,10 @@ static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation
     int32_t newer = (int32_t)(its - place->generation);
     if (newer < 0)
         return;
-    if (place->bucket != 0) {
-        if (newer == 0 && !hwt_wheel_is_after(wheel, id, tick))
-            return;
-        hwt_wheel_drop(wheel, id);
-    }
+    if (newer == 0 && (place->bucket != 0 ? !hwt_wheel_is_after(wheel, id, tick)
+                                          : !is_pending(worker, id, generation)))
+        return;
+    hwt_worker_leave(worker, id);
     place->generation = its;
     if (hwt_wheel_file(wheel, id, tick) < 0)
         atomic_store_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
@@ -75,14 +86,13 @@ static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation
 
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
 {
+    struct hwt_shared *shared = worker->shared;
     uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-    file_for(worker, id, (uint32_t)generation, tick < worker->floor ? worker->floor : tick);
-}
-
-void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
-{
-    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
-        hwt_wheel_drop(&worker->wheel, id);
+    if (worker->floor < worker->wheel.ticks.last)
+        file_for(worker, id, (uint32_t)generation, tick < worker->floor ? worker->floor : tick);
+    /* Time is HWT_NEVER, and there is no later tick for what is to run in the next pass. */
+    else if (!hwt_lane_say_pending(&shared->lanes, shared->lanes.shared, deadline, id, generation))
+        atomic_store_explicit(&shared->overlooked, true, memory_order_relaxed);
 }
 
 /* Not while a stream is claimed: `cancelled` may take long. */
@@ -100,40 +110,32 @@ static void tell_all(struct hwt_worker *worker)
     worker->untold_count = 0;
 }
 
-/* An entry that has served 2^28 timeouts: see worker.h. It is this thread's now. */
-static void renew(struct hwt_worker *worker, uint32_t id, uint32_t generation)
-{
-    hwt_worker_leave(worker, id);
-    hwt_directory_place(worker->wheel.directory, id)->generation =
-        since_floor(worker, id, generation);
-    hwt_task_free(worker->shared, hwt_pool_entry(&worker->shared->pool, id));
-}
-
 static void read_pending(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(FILE);
-    file_for(worker, record->id, record->generation,
-             hwt_ticks_at(&worker->wheel.ticks, record->deadline));
+    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, record->deadline);
+    file_for(worker, record->id, record->generation, tick < worker->floor ? worker->floor : tick);
 }
 
+/* From now on the place is of that generation, and empty. */
 static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(REAP);
     struct hwt_place *place = hwt_directory_place(worker->wheel.directory, record->id);
-    if (record->deadline == HWT_RECORD_RENEW) {
-        renew(worker, record->id, record->generation);
+    uint32_t its = since_floor(worker, record->id, record->generation);
+    if ((int32_t)(its - place->generation) >= 0) {
+        hwt_worker_leave(worker, record->id);
+        place->generation = its;
+    }
+    if (record->deadline == HWT_RECORD_CANCELLED)
         return;
-    }
-    if (place->bucket != 0 &&
-        place->generation == since_floor(worker, record->id, record->generation))
-        hwt_wheel_drop(&worker->wheel, record->id);
-    if (record->deadline == HWT_RECORD_UNTOLD) {
-        struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
-        uint64_t state = hwt_entry_state(entry);
-        if ((uint32_t)hwt_generation(state) == record->generation)
-            worker->untold[worker->untold_count++] =
-                (hwt_timeout){ entry, hwt_generation(state) };
-    }
+    struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
+    uint64_t state = hwt_entry_state(entry);
+    if (record->deadline == HWT_RECORD_RENEW)
+        hwt_task_free(worker->shared, entry); /* it was the record's alone */
+    else if ((uint32_t)hwt_generation(state) == record->generation &&
+             hwt_phase(state) == HWT_PHASE_UNTOLD)
+        worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
 }
 
 /* ---- reading streams ---- */
@@ -232,13 +234,15 @@ static void look_at_all(struct hwt_worker *worker)
     }
 }
 
-/* With one thread, only what is to be told comes by a stream. */
+/* With one thread, only what is to be told comes by a stream, and what the end of time puts off. */
 static void read_own(struct hwt_worker *worker)
 {
-    struct hwt_stream *cancelled = &worker->shared->lanes.shared->cancelled;
+    struct hwt_lane *lane = worker->shared->lanes.shared;
     const struct hwt_record *records;
-    if (hwt_stream_peek(cancelled, &records) > 0)
-        read_stream(worker, cancelled, read_cancelled, SIZE_MAX);
+    if (hwt_stream_peek(&lane->pending, &records) > 0)
+        read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
+    if (hwt_stream_peek(&lane->cancelled, &records) > 0)
+        read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
 
 void hwt_worker_read(struct hwt_worker *worker)
@@ -297,9 +301,11 @@ static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
             return;
         }
         if (shared->executor) {
-            worker->runs++;
-            hwt_task_submit(shared, entry);
-            return;
+            ran = hwt_exchange_both(shared, entry, state, deadline, state | HWT_HANDED, deadline);
+            if (ran)
+                hwt_task_submit(shared, entry);
+            worker->runs += ran;
+            continue;
         }
         if (hwt_task_run(shared, entry, state, deadline, &ran, &deadline))
             run_again(worker, entry, hwt_generation(state), deadline);
@@ -332,6 +338,29 @@ static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t 
         look(worker, batch[i], 0);
 }
 
+/*
+ * Between two batches: a backlog does not wait until all that is due has run, or it would grow
+ * beside many slow tasks. What is filed now is for the ticks after this pass. Not within a batch:
+ * what is taken and has not run is nowhere in the wheel.
+ */
+static void keep_up(struct hwt_worker *worker)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    uint32_t chunks = 0;
+    if (worker->shared->one_thread) {
+        chunks = hwt_stream_backlog(&lanes->shared->cancelled);
+    } else {
+        (void)hwt_streams_gather(&lanes->pending);
+        (void)hwt_streams_gather(&lanes->cancelled);
+        for (const struct hwt_stream *s = lanes->pending.listed; s; s = s->next_listed)
+            chunks += hwt_stream_backlog(s);
+        for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
+            chunks += hwt_stream_backlog(s);
+    }
+    if (chunks > 2 * HWT_BACKLOG)
+        hwt_worker_read(worker);
+}
+
 static void expire(struct hwt_worker *worker)
 {
     uint32_t batch[HWT_BATCH];
@@ -348,6 +377,7 @@ static void expire(struct hwt_worker *worker)
         uint64_t horizon = hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
         for (size_t i = 0; i < n && !stopping(worker); i++)
             look(worker, batch[i], horizon);
+        keep_up(worker);
     }
 }
 
@@ -367,17 +397,11 @@ static void expire_unfiled(struct hwt_worker *worker)
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 {
     struct hwt_time *time = &worker->shared->time;
-    const struct hwt_ticks *ticks = &worker->wheel.ticks;
     uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
     if (now < told)
         now = told;
     atomic_store_explicit(&time->told, now, memory_order_relaxed);
-    worker->limit = hwt_ticks_at(ticks, now);
-    /* There is no time after HWT_NEVER, but what is added then is to run in the next pass. */
-    if (worker->limit >= ticks->last) {
-        uint64_t end = ticks->last - (ticks->last / 4 < RESERVE ? ticks->last / 4 : RESERVE);
-        worker->limit = worker->wheel.tick < end ? end : worker->wheel.tick + 1;
-    }
+    worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
     worker->runs = 0;
     worker->most = most;
     worker->told = worker->again = false;
@@ -460,7 +484,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
             hwt_pool_trim(&shared->pool, leave_wheel, worker);
         next = close_for(worker, next);
     } else {
-        hwt_gate_close(&shared->gate, HWT_GATE_SHORT);
+        hwt_gate_close(&shared->gate, HWT_GATE_OPEN);
     }
     worker->told = false;
     hwt_worker_publish_bytes(worker);

@@ -14,8 +14,9 @@
  *     or it is in the worker's or the executor's hands, or `overlooked` is set.
  *
  * A place knows the generation it was filed for. Of two records the worker believes the one of the
- * newer generation; of one generation, the earlier one. So a place of an older timeout in the same
- * entry goes when the first record of the newer one is read.
+ * newer generation; of one generation, the earlier one, and of one that is nowhere in the wheel
+ * only what the entry says. So a place of an older timeout in the same entry goes when the first
+ * record of the newer one is read, in whatever order the streams are.
  *
  * GENERATIONS IN RECORDS have 32 bits, and are compared by their difference, counted from the floor
  * of their slab. So that no difference comes near 2^31, an entry is renewed after each 2^28

@@ -386,6 +386,12 @@ void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *di
     find_least(bucket, now);
 }
 
+void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes)
+{
+    bucket->near.live = bucket->far.live = 0;
+    forget_all(bucket, bytes);
+}
+
 void hwt_bucket_destroy(struct hwt_bucket *bucket)
 {
     free(bucket->near.rounds);

@@ -89,6 +89,9 @@ uint32_t hwt_bucket_peek(const struct hwt_bucket *bucket);
 void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
                        size_t *bytes);
 
+/* Forgets all; the places are the caller's. */
+void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);
+
 /* Gives all memory back. */
 void hwt_bucket_destroy(struct hwt_bucket *bucket);
 

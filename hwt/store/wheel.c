@@ -10,10 +10,10 @@
  * two. So the soonest is at node 1, memory never touched means "none", and a change
  * walks up only as far as it matters: hardly ever beyond the leaf where buckets are full.
  *
- * Rounds have 32 bits. 2^31 of them are an age, and a timeout of a later age than the current one
- * waits in a bucket of its own, whose rounds are ages, until its age begins: then the caller files
- * it again, before anything else can be filed for that age. So the order of filing holds. What
- * never comes has a bucket too.
+ * Rounds have 32 bits. 2^30 of them are an age, and a timeout of a later age than the next one
+ * waits in a bucket of its own, whose rounds are ages, until the age before its own begins: then
+ * the caller files it again, before anything else can be filed for that age. So the order of
+ * filing holds. What never comes has a bucket too.
  */
 
 #include "hwt/store/wheel.h"
@@ -24,13 +24,13 @@
 #include "hwt/store/bucket.h"
 
 #define SLOTS_MAX ((uint32_t)1 << 16)
-#define AGE_BITS 31
+#define AGE_BITS 30
 
 struct hwt_store {
     uint32_t mask;              /* slots - 1 */
     unsigned shift;             /* log2 of the slots */
     uint64_t *due;              /* the tournament */
-    uint64_t far_due;           /* the tick at which the next age begins that has something */
+    uint64_t far_due;           /* the tick at which what is in later ages comes nearer */
     struct hwt_bucket *buckets; /* one a slot, one for later ages, one for what never comes */
 };
 
@@ -39,12 +39,12 @@ static uint32_t slots(const struct hwt_store *store)
     return store->mask + 1;
 }
 
-static uint32_t far_slot(const struct hwt_store *store)
+static uint32_t never_slot(const struct hwt_store *store)
 {
     return slots(store);
 }
 
-static uint32_t never_slot(const struct hwt_store *store)
+static uint32_t far_slot(const struct hwt_store *store)
 {
     return slots(store) + 1;
 }
@@ -77,7 +77,7 @@ static uint32_t round_now(const struct hwt_wheel *wheel, uint32_t slot)
     const struct hwt_store *store = wheel->store;
     if (slot < slots(store))
         return (uint32_t)first_round(wheel, slot);
-    return slot == far_slot(store) ? (uint32_t)age_of(store, wheel->tick) : 0;
+    return slot == far_slot(store) ? (uint32_t)age_of(store, wheel->tick) + 1 : 0;
 }
 
 /* The first tick from wheel->tick on that has this slot and round. */
@@ -85,8 +85,8 @@ static uint64_t tick_of_round(const struct hwt_wheel *wheel, uint32_t slot, uint
 {
     const struct hwt_store *store = wheel->store;
     if (slot == far_slot(store)) {
-        uint64_t age = age_of(store, wheel->tick);
-        return age_begins(store, age + (round - (uint32_t)age));
+        uint64_t next = age_of(store, wheel->tick) + 1;
+        return age_begins(store, next + (round - (uint32_t)next) - 1);
     }
     uint64_t first = first_round(wheel, slot);
     return (first + (round - (uint32_t)first)) << store->shift | slot;
@@ -150,11 +150,22 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
     struct hwt_store *store = wheel->store;
-    for (size_t i = 0; store->buckets && i <= never_slot(store); i++)
+    for (size_t i = 0; store->buckets && i <= far_slot(store); i++)
         hwt_bucket_destroy(&store->buckets[i]);
     free(store->buckets);
     free(store->due);
     free(store);
+}
+
+void hwt_wheel_clear(struct hwt_wheel *wheel)
+{
+    struct hwt_store *store = wheel->store;
+    for (uint32_t slot = 0; slot <= far_slot(store); slot++) {
+        if (hwt_bucket_live(&store->buckets[slot]) > 0) {
+            hwt_bucket_clear(&store->buckets[slot], &wheel->bytes);
+            update(wheel, slot);
+        }
+    }
 }
 
 int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
@@ -167,7 +178,7 @@ int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
     if (__builtin_expect(tick >= wheel->ticks.last, 0)) {
         slot = never_slot(store);
         round = 0;
-    } else if (__builtin_expect(age_of(store, tick) != age_of(store, wheel->tick), 0)) {
+    } else if (__builtin_expect(age_of(store, tick) > age_of(store, wheel->tick) + 1, 0)) {
         slot = far_slot(store);
         round = (uint32_t)age_of(store, tick);
     }
@@ -241,8 +252,11 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     uint32_t slot;
     next_slot(store, &slot, &tick);
     *ret_far = slot == far_slot(store);
-    /* An age begins with the first tick of it, not when that is over. */
+    /* An age begins with its first tick, not when that is over. */
     if (tick > limit || (tick == limit && !*ret_far)) {
+        /* There is always a tick to file for: after HWT_NEVER the last one. */
+        if (limit >= wheel->ticks.last && limit > 0)
+            limit = wheel->ticks.last - (wheel->ticks.last > 0);
         if (wheel->tick < limit)
             wheel->tick = limit;
         return 0;
@@ -287,10 +301,10 @@ bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_vie
 {
     struct hwt_store *store = wheel->store;
     uint32_t slot = from < slots(store) ? first_due(store, from) : from;
-    while (slot >= slots(store) && slot <= never_slot(store) &&
+    while (slot >= slots(store) && slot <= far_slot(store) &&
            hwt_bucket_live(&store->buckets[slot]) == 0)
         slot++;
-    if (slot > never_slot(store))
+    if (slot > far_slot(store))
         return false;
     const struct hwt_bucket *bucket = &store->buckets[slot];
     *ret_view = (struct hwt_wheel_view){ slot, hwt_bucket_live(bucket), UINT64_MAX };
@@ -305,7 +319,9 @@ bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_vie
 bool hwt_wheel_check(const struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;
-    for (uint32_t slot = 0; slot < never_slot(store); slot++) {
+    for (uint32_t slot = 0; slot <= far_slot(store); slot++) {
+        if (slot == never_slot(store))
+            continue;
         const struct hwt_bucket *bucket = &store->buckets[slot];
         uint64_t due =
             slot < slots(store) ? ~store->due[(size_t)slots(store) + slot] : store->far_due;

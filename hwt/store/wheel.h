@@ -75,6 +75,9 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel);
 void hwt_wheel_destroy(struct hwt_wheel *wheel);
 
+/* Forgets all that is filed, whatever the places say: nothing is filed after that. */
+void hwt_wheel_clear(struct hwt_wheel *wheel);
+
 /* Files an id that is nowhere for a tick; one that has passed counts as the current one. -ENOMEM:
  * nothing has changed. */
 int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick);

@@ -15,7 +15,7 @@
 
 /* A timeout further away than so many rounds comes once before it is due. */
 #ifndef MODEL_ROUNDS_MAX
-#define MODEL_ROUNDS_MAX INT32_MAX
+#define MODEL_ROUNDS_MAX (INT32_MAX / 2)
 #endif
 
 #endif
