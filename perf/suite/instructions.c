@@ -121,8 +121,8 @@ int main(void)
 
     /* 100 due among 100000 of later rounds, in the one bucket of tick 0. */
     for (uint64_t i = 0; i < TIMEOUTS; i++)
-        hwt_timer_new_timeout_at(timer, &task, NULL,
-                                 HWT_SEC(300) + (1 + i % 1000) * HWT_MS(512), &timeouts[i]);
+        hwt_timer_new_timeout_at(timer, &task, NULL, HWT_SEC(300) + (1 + i % 1000) * HWT_MS(512),
+                                 &timeouts[i]);
     hwt_timer_advance(timer, HWT_SEC(300));
     begin();
     hwt_timer_advance(timer, HWT_SEC(300) + HWT_MS(514));
