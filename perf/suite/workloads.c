@@ -90,6 +90,7 @@ int main(int argc, char **argv)
         { "memory-blocked", run_memory_blocked, 0, 5, MS },
         { "memory-undriven", run_memory_undriven, 0, 5, MS },
         { "requests", run_requests, 0, 2, MS },
+        { "requests-minute", run_requests, 0, 65, MS },
         { "reset", run_reset, 100000, 1, MS },
         { "heartbeat", run_heartbeat, 100000, 3, MS },
         { "burst", run_burst, 1000000, 0, MS },
