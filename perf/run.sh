@@ -313,7 +313,7 @@ describe_machine()
     echo "glib: $(pkg-config --modversion glib-2.0 2>/dev/null || echo none)," \
         "sd-event: $(pkg-config --modversion libsystemd 2>/dev/null || echo none)," \
         "DPDK: $(pkg-config --modversion libdpdk 2>/dev/null || echo none)," \
-        "Asio: $(sed -n 's/^#define ASIO_VERSION \([0-9]*\) .*/\1/p' \
+        "Asio: $(sed -n 's|^#define ASIO_VERSION .*// ||p' \
             /usr/include/asio/version.hpp 2>/dev/null)"
     for file in "$peers"/*.version; do
         [ ! -f "$file" ] || cat "$file"
