@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <valgrind/callgrind.h>
@@ -136,8 +137,8 @@ static void measure_ticks(hwt_timer *timer)
 
     /* 100 due among 100000 of later rounds, in the one bucket of tick 0. */
     for (uint64_t i = 0; i < TIMEOUTS; i++)
-        hwt_timer_new_timeout_at(timer, &task, NULL,
-                                 HWT_SEC(300) + (1 + i % 1000) * HWT_MS(512), &timeouts[i]);
+        hwt_timer_new_timeout_at(timer, &task, NULL, HWT_SEC(300) + (1 + i % 1000) * HWT_MS(512),
+                                 &timeouts[i]);
     hwt_timer_advance(timer, HWT_SEC(300));
     begin();
     hwt_timer_advance(timer, HWT_SEC(300) + HWT_MS(514));
@@ -160,8 +161,20 @@ static void measure_one_thread(hwt_timer *timer)
     end("one_fire", runs);
 }
 
+/* One locked operation each: if no such number is found, the counting itself does not work. */
+static void measure_control(void)
+{
+    static _Atomic uint64_t word;
+
+    begin();
+    for (uint64_t i = 0; i < TIMEOUTS; i++)
+        atomic_fetch_add_explicit(&word, 1, memory_order_relaxed);
+    end("control", TIMEOUTS);
+}
+
 int main(void)
 {
+    measure_control();
     hwt_timer *timer = create(0);
     warm_up(timer);
     measure_life(timer);
