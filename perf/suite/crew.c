@@ -102,6 +102,7 @@ static void watch(struct crew *crew)
         watch_memory(crew);
     }
     sleep_until(begin + (uint64_t)(crew->options->seconds * 1e9));
+    crew->mops_all = (double)(published(crew) - ops[0]) * 1e3 / (double)(now_ns() - begin);
     if (tenth <= count) {
         double us = (double)tenth * 1e6 / SAMPLES_PER_S;
         crew->mops_start = (double)(ops[tenth] - ops[0]) / us;

@@ -29,7 +29,7 @@ static void memory(const struct options *options, hwt_timer *timer)
     };
 
     crew_run(&crew);
-    metric("mops", crew.mops);
+    metric("mops", crew.mops_all);
     metric("mops_start", crew.mops_start);
     metric("mops_end", crew.mops_end);
     metric("cpu_ns", crew.cpu_ns);

@@ -151,6 +151,10 @@ TIMES = (0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100, 1000, 10000)
 AHEAD, BEHIND = "#0060c0", "#c00030"
 
 
+def shown(times):
+    return f"{times:.0f}" if times >= 1000 else f"{times:.3g}"
+
+
 class RatioPlot:
     """A panel a workload; in each, a row a contender, its name beside its point; hwt is the line."""
 
@@ -167,7 +171,7 @@ class RatioPlot:
     def limits(others):
         """With room for the names: at the right of those ahead, at the left of those behind."""
         least, most = min(0.5, *others.values()), max(2, *others.values())
-        room = (most / least) ** 0.7
+        room = (most / least) ** 0.85
         behind = min(others.values()) < 1
         return least / (room if behind else 1.3), most * room
 
@@ -178,7 +182,7 @@ class RatioPlot:
             lines.append(f"${part}{number} << end")
             for row, (name, times) in enumerate(ordered):
                 if (times >= 1) == (part == "ahead"):
-                    lines.append(f'{times} {len(ordered) - row} "{name}  {times:.3g}"')
+                    lines.append(f'{times} {len(ordered) - row} "{name}  {shown(times)}"')
             lines.append("end")
         least, most = self.limits(others)
         marks = [t for t in TIMES if most / least < 200 or t not in (0.2, 0.5, 2, 5)]

@@ -188,7 +188,7 @@ def advantages(results):
     found = []
     for compared in COMPARED:
         title, base, workload, options, _, _ = compared
-        others = [c for c in results.contenders_of(workload, options) if c not in (base, HWT)]
+        others = [c for c in results.contenders_of(workload, options) if c not in (base, HWT, "hwt_loop")]
         times = {c: advantage(results, compared, c) for c in others}
         times = {c: t for c, t in times.items() if t is not None}
         if times:

@@ -54,6 +54,7 @@ struct crew {
     double ns;     /* an operation's, to a producer */
     double mops;   /* of all producers */
     double cpu_ns; /* an operation's */
+    double mops_all; /* the same, but by one clock: right for more threads than processors */
     double mops_start, mops_end;
     uint64_t base_rss;  /* with the timer and all threads, before they were prepared */
     uint64_t peak_rss;  /* in the measured part */
