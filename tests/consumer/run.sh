@@ -52,6 +52,7 @@ test_files()
         fail "installed headers: $headers"
     pkg-config --print-requires --print-requires-private hwt | grep . &&
         fail 'hwt.pc requires another package'
+    [ -f "$prefix/share/licenses/hwt/LICENSE" ] || fail 'the licence is not installed'
     if [ "$HWT_DEFAULT_LIBRARY" != static ]; then
         version=$(pkg-config --modversion hwt)
         [ -f "$libdir/libhwt.so.$version" ] || fail "no libhwt.so.$version"
@@ -120,6 +121,16 @@ test_cmake()
     "$work/cmake/consumer"
 }
 
+# find_package(), in an installation that was moved; and without pkg-config.
+test_cmake_package()
+{
+    mv "$work/root" "$work/moved"
+    PKG_CONFIG_LIBDIR=$work/nowhere cmake -S "$here/cmake-package" -B "$work/cmake" \
+        -DCMAKE_PREFIX_PATH="$work/moved$HWT_PREFIX" -DCMAKE_BUILD_TYPE=Debug
+    cmake --build "$work/cmake"
+    (cd "$work/cmake" && unset LD_LIBRARY_PATH && ctest --output-on-failure)
+}
+
 # README.md's first, second, ... block of C.
 readme_block()
 {
@@ -155,8 +166,8 @@ test_readme()
 # shellcheck disable=SC2046,SC2086
 test_api()
 {
-    for source in "$root"/tests/test_api*.c "$root"/tests/test_slips*.c; do
-        $CC -std=c11 -D_GNU_SOURCE -pthread "$source" -o "$work/program" \
+    for source in "$root"/tests/api/*.c; do
+        $CC -std=c11 -D_GNU_SOURCE -pthread -I"$root/tests/support" "$source" -o "$work/program" \
             $(pkg-config --cflags --libs hwt) \
             $(unset PKG_CONFIG_LIBDIR; pkg-config --cflags --libs check)
     done
@@ -166,7 +177,7 @@ test_subproject()
 {
     mkdir -p "$work/source/subprojects/hwt"
     cp "$here/subproject/meson.build" "$here/c99.c" "$work/source"
-    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/hwt" \
+    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/LICENSE" "$root/hwt" \
         "$work/source/subprojects/hwt"
     unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     meson setup "$work/build" "$work/source"

@@ -56,7 +56,7 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
     (step(), hwt_timeout_reschedule_at(timeout, deadline))
 #define hwt_timeout_cancel(timeout) (step(), hwt_timeout_cancel(timeout))
 
-#include "hwt/retry.c"
+#include "hwt/net/retry.c"
 
 #undef __atomic_load_n
 #undef __atomic_exchange_n
