@@ -51,9 +51,9 @@ struct crew {
     _Alignas(LINE) atomic_int phase;
 
     /* By crew_run(): */
-    double ns;     /* an operation's, to a producer */
-    double mops;   /* of all producers */
-    double cpu_ns; /* an operation's */
+    double ns;       /* an operation's, to a producer */
+    double mops;     /* of all producers */
+    double cpu_ns;   /* an operation's */
     double mops_all; /* the same, but by one clock: right for more threads than processors */
     double mops_start, mops_end;
     uint64_t base_rss;  /* with the timer and all threads, before they were prepared */
