@@ -8,7 +8,7 @@
  */
 
 /* The next tick may be one before that of the soonest timeout: for a timeout of
- * perf/hierarchical.c once for each level that it comes down. It is never a later one. */
+ * perf/stores/hierarchical.c once for each level that it comes down. It is never a later one. */
 #ifndef MODEL_NEXT_IS_A_BOUND
 #define MODEL_NEXT_IS_A_BOUND 0
 #endif

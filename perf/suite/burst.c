@@ -2,7 +2,7 @@
 
 /* A million timeouts on one deadline, while another thread goes on adding. */
 
-#include "workloads_hwt.h"
+#include "workloads.h"
 
 #define LEAD (SECOND / 5) /* the adder begins so long before the deadline, and ends as long after */
 #define SAMPLES ((size_t)1 << 22)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "workloads_hwt.h"
+#include "workloads.h"
 
 static void do_nothing(hwt_timeout timeout, void *arg)
 {
@@ -9,20 +9,33 @@ static void do_nothing(hwt_timeout timeout, void *arg)
 
 const hwt_task idle_task = { .run = do_nothing };
 
-hwt_timer *make_timer(const struct options *options)
+static hwt_timer *create(const struct options *options, uint32_t flags)
 {
     hwt_options o = HWT_OPTIONS_INIT;
     hwt_timer *timer;
 
     o.tick_duration = options->tick_ns;
     o.ticks_per_wheel = (uint32_t)options->wheel;
+    o.flags = flags;
     int r = hwt_timer_create(&o, &timer);
     if (r < 0)
         die("hwt_timer_create", r);
-    r = hwt_timer_start(timer);
+    return timer;
+}
+
+hwt_timer *make_timer(const struct options *options)
+{
+    hwt_timer *timer = create(options, 0);
+
+    int r = hwt_timer_start(timer);
     if (r < 0)
         die("hwt_timer_start", r);
     return timer;
+}
+
+hwt_timer *make_undriven_timer(const struct options *options)
+{
+    return create(options, HWT_NO_WORKER);
 }
 
 void arm(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay, hwt_timeout *ret)
@@ -73,6 +86,11 @@ int main(int argc, char **argv)
         { "fire", run_fire, 1000000, 0, MS },
         { "standing", run_standing, 1000000, 2, MS },
         { "idle", run_idle, 0, 2, MS },
+        { "memory", run_memory, 0, 5, MS },
+        { "memory-blocked", run_memory_blocked, 0, 5, MS },
+        { "memory-undriven", run_memory_undriven, 0, 5, MS },
+        { "requests", run_requests, 0, 2, MS },
+        { "requests-minute", run_requests, 0, 65, MS },
         { "reset", run_reset, 100000, 1, MS },
         { "heartbeat", run_heartbeat, 100000, 3, MS },
         { "burst", run_burst, 1000000, 0, MS },

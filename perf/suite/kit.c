@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "workloads.h"
+#include "kit.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -159,7 +159,7 @@ static _Noreturn void usage(const char *program, const struct workload *workload
 
     fprintf(out,
             "Usage: %s WORKLOAD [--producers P] [--pending N] [--wheel W] [--seconds S]\n"
-            "       [--tick-ns T] [--ops N] [--rounds R]\n\nWorkloads:",
+            "       [--tick-ns T] [--ops N] [--rounds R] [--window N] [--rate R]\n\nWorkloads:",
             program);
     for (const struct workload *w = workloads; w->name != NULL; w++)
         fprintf(out, " %s", w->name);
@@ -179,49 +179,61 @@ static double parse(const char *program, const char *name, const char *text, dou
     return value;
 }
 
+/* Those that are whole numbers: where each goes, and the most it may be. */
+static const struct number {
+    const char *name;
+    size_t at;
+    double most;
+} numbers[] = {
+    { "producers", offsetof(struct options, producers), 4096 },
+    { "pending", offsetof(struct options, pending), 1e9 },
+    { "wheel", offsetof(struct options, wheel), 1 << 30 },
+    { "tick-ns", offsetof(struct options, tick_ns), 1e12 },
+    { "ops", offsetof(struct options, ops), 1e12 },
+    { "rounds", offsetof(struct options, rounds), 1e6 },
+    { "window", offsetof(struct options, window), 1e8 },
+    { "rate", offsetof(struct options, rate), 1e7 },
+};
+
+#define NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
+
 static void parse_options(struct options *options, int argc, char **argv,
                           const struct workload *workloads)
 {
-    static const struct option longs[] = {
-        { "producers", required_argument, NULL, 'p' },
-        { "pending", required_argument, NULL, 'n' },
-        { "wheel", required_argument, NULL, 'w' },
-        { "seconds", required_argument, NULL, 's' },
-        { "tick-ns", required_argument, NULL, 't' },
-        { "ops", required_argument, NULL, 'o' },
-        { "rounds", required_argument, NULL, 'r' },
-        { "help", no_argument, NULL, 'h' },
-        { NULL, 0, NULL, 0 },
-    };
+    struct option longs[NUMBERS + 3] = { [NUMBERS] = { "seconds", required_argument, NULL, 's' },
+                                         [NUMBERS + 1] = { "help", no_argument, NULL, 'h' } };
     int c, which;
 
+    for (size_t i = 0; i < NUMBERS; i++)
+        longs[i] = (struct option){ numbers[i].name, required_argument, NULL, 'n' };
     while ((c = getopt_long(argc, argv, "h", longs, &which)) != -1) {
-        if (c == 'p')
-            options->producers = (unsigned)parse(argv[0], longs[which].name, optarg, 64);
-        else if (c == 'n')
-            options->pending = (uint64_t)parse(argv[0], longs[which].name, optarg, 1e9);
-        else if (c == 'w')
-            options->wheel = (uint64_t)parse(argv[0], longs[which].name, optarg, 1 << 30);
-        else if (c == 's')
-            options->seconds = parse(argv[0], longs[which].name, optarg, 86400);
-        else if (c == 't')
-            options->tick_ns = (uint64_t)parse(argv[0], longs[which].name, optarg, 1e12);
-        else if (c == 'o')
-            options->ops = (uint64_t)parse(argv[0], longs[which].name, optarg, 1e12);
-        else if (c == 'r')
-            options->rounds = (uint64_t)parse(argv[0], longs[which].name, optarg, 1e6);
-        else
+        if (c == 'n') {
+            const struct number *number = &numbers[which];
+            double value = parse(argv[0], number->name, optarg, number->most);
+            uint64_t whole = (uint64_t)value;
+            memcpy((char *)options + number->at, &whole, sizeof(whole));
+        } else if (c == 's') {
+            options->seconds = parse(argv[0], "seconds", optarg, 86400);
+        } else {
             usage(argv[0], workloads, c == 'h' ? 0 : 2);
+        }
     }
 }
 
 int contend(int argc, char **argv, const struct workload *workloads)
 {
-    struct options options = { .producers = 1, .wheel = 512, .rounds = 1000 };
+    struct options options = {
+        .producers = 1,
+        .wheel = 512,
+        .rounds = 1000,
+        .window = WINDOW,
+        .rate = 1000,
+    };
     const struct workload *w = workloads;
 
     parse_options(&options, argc, argv, workloads);
-    if (optind + 1 != argc || options.producers == 0 || options.rounds < 2)
+    if (optind + 1 != argc || options.producers == 0 || options.rounds < 2 || options.window == 0 ||
+        options.rate == 0)
         usage(argv[0], workloads, 2);
     while (w->name != NULL && strcmp(w->name, argv[optind]) != 0)
         w++;

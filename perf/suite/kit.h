@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef HWT_PERF_WORKLOADS_H
-#define HWT_PERF_WORKLOADS_H
+#ifndef HWT_PERF_KIT_H
+#define HWT_PERF_KIT_H
 
 /*
  * What the contenders written in C share: options, clocks, samples and metrics. The
@@ -16,16 +16,18 @@
 #define MS UINT64_C(1000000)
 #define SECOND UINT64_C(1000000000)
 
-#define WINDOW 1000 /* timeouts that a producer of churn has pending */
+#define WINDOW 1000 /* timeouts that one who churns has pending, unless the options say otherwise */
 
 struct options {
-    unsigned producers;
-    uint64_t pending; /* 0: the workload's own, as of the other two */
-    uint64_t wheel;
-    double seconds;
+    double seconds; /* 0: the workload's own, as of the next two */
+    uint64_t pending;
     uint64_t tick_ns;
+    uint64_t producers;
+    uint64_t wheel;
     uint64_t ops;    /* 0: as long as `seconds` */
     uint64_t rounds; /* the longest delay of rounds, in wheel lengths */
+    uint64_t window; /* timeouts that a producer of churn has pending */
+    uint64_t rate;   /* requests a second */
 };
 
 struct workload {
@@ -107,6 +109,28 @@ struct load {
 uint64_t resident_bytes(void);
 struct load load_begin(enum whose whose);
 void load_end(const struct load *begin); /* prints cpu_percent and wakeups_per_s */
+
+/* ---- Requests ---- */
+
+/*
+ * `rate` requests a second, each armed for 30 s and cancelled after a millisecond: what wakes and
+ * what CPU each costs above the same thread without a timer, which runs before and after. Its own
+ * sleeping and waking is most of what that thread costs, and never twice the same. So
+ * wakeups_per_request counts other threads' sleeps, and cpu_us_per_request is the time in the calls
+ * and the other threads' CPU; process_us_per_request, which is the difference of the whole process,
+ * and bare_us_per_request are printed beside it.
+ */
+struct request_calls {
+    void (*open)(void); /* makes the timer */
+    void (*close)(void);
+    void (*arm)(size_t slot); /* for 30 s; slots are below REQUEST_SLOTS */
+    void (*cancel)(size_t slot);
+    void (*turn)(void); /* after each sleep, with and without a timer; may be NULL */
+};
+
+#define REQUEST_SLOTS ((size_t)1 << 16)
+
+void measure_requests(const struct options *options, const struct request_calls *calls);
 
 /* ---- Samples ---- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef HWT_PERF_STORE_COMMON_H
-#define HWT_PERF_STORE_COMMON_H
+#ifndef HWT_PERF_STORES_COMMON_H
+#define HWT_PERF_STORES_COMMON_H
 
 /*
  * What the stores that are linked in place of hwt/wheel.c share: how one begins, numbers

@@ -24,7 +24,7 @@
  * Wheel length and rounds mean nothing here. hwt_wheel_next() is exact.
  */
 
-#include "perf/store_common.h"
+#include "perf/stores/common.h"
 
 #ifndef HEAP_FIRST_SEQUENCE
 #define HEAP_FIRST_SEQUENCE 0 /* greater only to test what comes after the last */

@@ -33,7 +33,7 @@
  * fixed.
  */
 
-#include "perf/store_common.h"
+#include "perf/stores/common.h"
 
 #define SLOTS 20
 #define LEVELS 15 /* 20^15 ticks are more than there can be */

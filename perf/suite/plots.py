@@ -13,7 +13,7 @@ set tics nomirror
 set key outside right top
 """
 COLOURS = {
-    "hwt": "#0060c0", "hierarchical": "#d07000", "heap": "#808080", "netty": "#c00030",
+    "hwt": "#0060c0", "hwt_loop": "#60a0f0", "hierarchical": "#d07000", "heap": "#808080", "netty": "#c00030",
     "stpe": "#e080a0", "go": "#00a0a0", "tokio": "#704000", "libuv": "#70a000",
     "libev": "#308030", "libevent": "#9040c0",
 }
@@ -102,6 +102,13 @@ def producer_plots(results):
     curves(results, plot, "churn", sweep(results, "churn", "--producers", set(), 1), "mops")
     plot.settings += ["set xtics 1", "set yrange [0:*]"]
     yield plot
+    plot = Plot("churn-window.svg", "Churn, one producer, by the timeouts that it has pending",
+                "window", "ns an operation", "x")
+    points = sweep(results, "churn", "--window", set(), 1000)
+    curves(results, plot, "churn", points, "producer_ns", 1, ", producer")
+    curves(results, plot, "churn", points, "cpu_ns", 2, ", CPU of the process")
+    plot.settings += ["set yrange [0:*]"]
+    yield plot
     plot = Plot("producers-growth.svg", "One operation, by the number of producers (2 processors)",
                 "producers", "ns", "")
     points = sweep(results, "growth", "--producers", set(), None)
@@ -139,21 +146,71 @@ def lateness_plots(results):
         yield plot
 
 
-def ratio_plot(advantages):
-    """One cluster of points a comparison, one colour a contender."""
-    plot = Plot("ratios.svg", "How many times better hwt is (below 1: worse)", "", "times", "y")
-    ticks = [f"{quoted(label)} {i}" for i, (label, _) in enumerate(advantages)]
-    plot.settings += [f"set xtics rotate by -35 ({', '.join(ticks)})",
-                      f"set xrange [-0.5:{len(advantages) - 0.5}]",
-                      "set terminal svg noenhanced size 980,560",
-                      "set arrow from graph 0, first 1 to graph 1, first 1 nohead lc rgb '#000000'"]
-    for name in {c: True for _, times in advantages for c in times}:
-        plot.add(name, COLOURS.get(name, "#000000"),
-                 [(i, times.get(name)) for i, (_, times) in enumerate(advantages)])
-    script = plot.script
-    plot.script = lambda folder: script(folder).replace("linespoints lw 2", "points").replace(
-        "ps 0.6", "ps 1.2")
-    return plot
+COLUMNS = 4
+TIMES = (0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100, 1000, 10000)
+AHEAD, BEHIND = "#0060c0", "#c00030"
+
+
+def shown(times):
+    return f"{times:.0f}" if times >= 1000 else f"{times:.3g}"
+
+
+class RatioPlot:
+    """A panel a workload; in each, a row a contender, its name beside its point; hwt is the line."""
+
+    name = "ratios.svg"
+    title = "How many times better hwt is than each of the others"
+
+    def __init__(self, advantages):
+        self.panels = advantages
+
+    def shows_anything(self):
+        return bool(self.panels)
+
+    @staticmethod
+    def limits(others):
+        """With room for the names: at the right of those ahead, at the left of those behind."""
+        least, most = min(0.5, *others.values()), max(2, *others.values())
+        room = (most / least) ** 0.85
+        behind = min(others.values()) < 1
+        return least / (room if behind else 1.3), most * room
+
+    def panel(self, number, title, others):
+        ordered = sorted(others.items(), key=lambda item: item[1])
+        lines = []
+        for colour, part in ((AHEAD, "ahead"), (BEHIND, "behind")):
+            lines.append(f"${part}{number} << end")
+            for row, (name, times) in enumerate(ordered):
+                if (times >= 1) == (part == "ahead"):
+                    lines.append(f'{times} {len(ordered) - row} "{name}  {shown(times)}"')
+            lines.append("end")
+        least, most = self.limits(others)
+        marks = [t for t in TIMES if most / least < 200 or t not in (0.2, 0.5, 2, 5)]
+        lines += ["set xtics (" + ", ".join(f"'{t:g}' {t}" for t in marks) + ")",
+                  f"set title {quoted(title)}", f"set xrange [{least}:{most}]",
+                  f"set yrange [0.2:{max(len(ordered), 3) + 0.8}]"]
+        parts = [f"${part}{number} using 1:2:3 with labels point pt 7 ps 0.7 lc rgb '{colour}' "
+                 f"tc rgb '{colour}' {side},0 notitle"
+                 for colour, part, side in ((AHEAD, "ahead", "left offset char 0.8"),
+                                            (BEHIND, "behind", "right offset char -0.8"))
+                 if any((t >= 1) == (part == "ahead") for t in others.values())]
+        lines.append("plot " + ", ".join(parts))
+        return lines
+
+    def script(self, folder):
+        rows = -(-len(self.panels) // COLUMNS)
+        lines = ["set terminal svg noenhanced size 1240,%d background '#ffffff' "
+                 "font 'sans-serif,11'" % (60 + 200 * rows),
+                 f"set output {quoted(os.path.join(folder, self.name))}",
+                 f"set multiplot layout {rows},{COLUMNS} title "
+                 f"{quoted(self.title + '  (1, the line: as good; left of it: hwt is behind)')}",
+                 "set border 1", "unset ytics", "set xtics nomirror", "set logscale x", "unset key",
+                 "set lmargin 2", "set rmargin 2",
+                 "set grid xtics lc rgb '#e8e8e8'",
+                 "set arrow from first 1, graph 0 to first 1, graph 1 nohead lw 2 lc rgb '#000000'"]
+        for number, (title, others) in enumerate(self.panels):
+            lines += self.panel(number, title, others)
+        return "\n".join([*lines, "unset multiplot"]) + "\n"
 
 
 def draw(results, advantages, folder):
@@ -164,7 +221,7 @@ def draw(results, advantages, folder):
     if not shutil.which("gnuplot"):
         return []
     plots = [*growth_plots(results), *memory_plot(results), *producer_plots(results),
-             *rounds_plots(results), *lateness_plots(results), ratio_plot(advantages)]
+             *rounds_plots(results), *lateness_plots(results), RatioPlot(advantages)]
     drawn = [plot for plot in plots if plot.shows_anything()]
     for plot in drawn:
         subprocess.run(["gnuplot"], input=plot.script(folder), text=True, check=True)

@@ -2,7 +2,7 @@
 
 /* Timeouts that run, and record how late. */
 
-#include "workloads_hwt.h"
+#include "workloads.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 
 /* libevent: events with a time-out only, a heap, microseconds in a struct timeval. */
 
-#include "workloads.h"
+#include "kit.h"
 
 #include <event2/event.h>
 #include <event2/event_struct.h>
@@ -51,7 +51,7 @@ static uint64_t *peer_deadline(struct peer_timer *timer)
     return &timer->deadline;
 }
 
-static void peer_push_back(struct peer_timer *timer, uint64_t delay)
+static void peer_move(struct peer_timer *timer, uint64_t delay)
 {
     struct timeval t = { (time_t)(delay / SECOND), (suseconds_t)(delay % SECOND / US) };
 
@@ -61,7 +61,7 @@ static void peer_push_back(struct peer_timer *timer, uint64_t delay)
 static void peer_add(struct peer_timer *timer, uint64_t delay, void (*run)(struct peer_timer *))
 {
     timer->run = run;
-    peer_push_back(timer, delay + US - 1);
+    peer_move(timer, delay + US - 1);
 }
 
 static void peer_cancel(struct peer_timer *timer)
@@ -79,4 +79,4 @@ static void peer_turn(bool wait)
     event_base_loop(base, wait ? EVLOOP_ONCE : EVLOOP_NONBLOCK);
 }
 
-#include "peer_loop.h"
+#include "loop.h"

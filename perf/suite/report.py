@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Reads DIR/raw.csv, which perf/run.sh wrote, and writes results.csv, results.md and plots.
 
-    python3 perf/report.py DIR
+    python3 perf/suite/report.py DIR
 
 Ratios and differences are taken within a round, between runs that were neighbours in time;
 what is shown is the median of those.
@@ -74,8 +74,9 @@ class Results:
 
 
 def contender_rank(name):
-    order = ["hwt", "hierarchical", "heap", "netty", "stpe", "go", "tokio",
-             "libuv", "libev", "libevent"]
+    order = ["primitives", "hwt", "hwt_loop", "hierarchical", "heap", "netty", "stpe", "go",
+             "tokio", "libuv", "libev", "libevent", "glib", "sdevent", "asio", "dpdk",
+             "plain_heap"]
     return order.index(name) if name in order else len(order)
 
 
@@ -141,47 +142,57 @@ def metrics_table(results, workload, options):
 
 def bars_table(results):
     rows = []
+    count = {"met": 0, "**not met**": 0, "not measured": 0}
     for what, text, value, met in bars.check(results):
         verdict = "not measured" if value is None else "met" if met else "**not met**"
+        count[verdict] += 1
         rows.append([what, text, number(value), verdict])
-    return table(["workload", "bar", "measured", ""], rows)
+    yield (f"{count['met']} met, {count['**not met**']} not met, "
+           f"{count['not measured']} not measured.\n")
+    yield from table(["workload", "bar", "measured", ""], rows)
 
 
-# What stands for a workload where peers are compared: (workload, options, metric, more is better)
+# Where peers are compared: (title, whose is 1, workload, options, metric, more is better)
 COMPARED = [
-    ("churn", "", "producer_ns", False),
-    ("churn", "--producers 2", "mops", True),
-    ("churn", "--producers 4", "mops", True),
-    ("fire", "", "cpu_ns", False),
-    ("fire", "", "lateness_p50_us", False),
-    ("fire", "", "lateness_p999_us", False),
-    ("standing", "--pending 1000000", "cpu_percent", False),
-    ("standing", "--pending 1000000", "bytes_per_timeout", False),
-    ("reset", "", "reset_ns", False),
-    ("reset", "--pending 1000000", "reset_ns", False),
-    ("heartbeat", "", "cpu_percent", False),
-    ("burst", "", "last_run_ms", False),
+    ("churn, a producer's time", "hwt", "churn", "", "producer_ns", False),
+    ("churn, window 10^5", "hwt", "churn", "--window 100000", "producer_ns", False),
+    ("churn, 2 producers, Mops/s", "hwt", "churn", "--producers 2", "mops", True),
+    ("1000 requests a second, CPU", "hwt", "requests", "--rate 1000", "cpu_us_per_request", False),
+    ("reset, time", "hwt", "reset", "--pending 100000", "reset_ns", False),
+    ("fire, CPU", "hwt", "fire", "", "cpu_ns", False),
+    ("fire, lateness at 99.9 %", "hwt", "fire", "", "lateness_p999_us", False),
+    ("heartbeat, CPU", "hwt", "heartbeat", "", "cpu_percent", False),
+    ("burst, time to the last run", "hwt", "burst", "", "last_run_ms", False),
+    ("standing 10^6, memory", "hwt", "standing", "--pending 1000000", "bytes_per_timeout", False),
+    ("rounds, CPU", "hwt", "rounds", "--wheel 512", "cpu_ns", False),
+    ("one thread: churn, time", "hwt_loop", "loop-churn", "", "ns", False),
+    ("one thread: reset, time", "hwt_loop", "loop-reset", "", "ns", False),
+    ("one thread: to an earlier instant", "hwt_loop", "loop-earlier", "", "ns", False),
+    ("one thread: fire, CPU", "hwt_loop", "loop-fire", "", "cpu_ns", False),
+    ("one thread: an HTTP request", "hwt_loop", "http", "", "request_ns", False),
 ]
 
 
 def advantage(results, compared, contender):
-    """How many times better hwt is than the contender; None: unknown."""
-    workload, options, metric, more_is_better = compared
+    """How many times better hwt is than the contender; None: unknown, or one of them is not above 0."""
+    _, base, workload, options, metric, more_is_better = compared
     if more_is_better:
-        return results.ratio(workload, options, HWT, contender, metric)
-    return results.ratio(workload, options, contender, HWT, metric)
+        times = results.ratio(workload, options, base, contender, metric)
+    else:
+        times = results.ratio(workload, options, contender, base, metric)
+    return times if times is not None and times > 0 else None
 
 
 def advantages(results):
-    """[(label, {contender: times})] for all that was run."""
+    """[(title, {contender: times})] for all that was run."""
     found = []
     for compared in COMPARED:
-        workload, options, metric, _ = compared
-        others = [c for c in results.contenders_of(workload, options) if c != HWT]
+        title, base, workload, options, _, _ = compared
+        others = [c for c in results.contenders_of(workload, options) if c not in (base, HWT, "hwt_loop")]
         times = {c: advantage(results, compared, c) for c in others}
         times = {c: t for c, t in times.items() if t is not None}
         if times:
-            found.append((f"{workload} {options} {metric}".replace("  ", " "), times))
+            found.append((title, times))
     return found
 
 
@@ -190,6 +201,14 @@ def advantages_table(results):
     names = sorted({c for _, times in found for c in times}, key=contender_rank)
     rows = [[label, *(number(times.get(c)) for c in names)] for label, times in found]
     return table(["", *names], rows)
+
+
+def behind(results):
+    """Sentences, the worst first."""
+    found = [(times, title, name) for title, others in advantages(results)
+             for name, times in others.items() if times < 1]
+    return [f"{title}: {name} {number(1 / times)} times better"
+            for times, title, name in sorted(found)]
 
 
 def read_lines(path):
@@ -210,12 +229,15 @@ def markdown(results, folder, pictures):
     yield "# Results\n"
     yield from (f"- {line}" for line in read_lines(os.path.join(folder, "machine.txt")))
     yield "\nMedians, with the least and the greatest of the rounds. What the workloads and "
-    yield "metrics are is said in perf/README.md.\n"
+    yield "metrics are is said in perf/README.md. The table `primitives` is what this processor takes "
+    yield "for a locked operation, a reading of the clock, and a cache line to the other core.\n"
     yield "## The bars\n"
     yield from bars_table(results)
     yield "## How many times better hwt is\n"
-    yield "Medians of the ratios within a round; below 1, hwt is behind.\n"
+    yield "Medians of the ratios within a round; below 1, hwt is behind. In those of one thread, hwt "
+    yield "is there with HWT_ONE_THREAD.\n"
     yield from advantages_table(results)
+    yield from listed("Where hwt is behind", behind(results))
     for workload in results.workloads():
         for options in results.options_of(workload):
             yield f"## {workload} {options}\n"

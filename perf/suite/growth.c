@@ -2,7 +2,7 @@
 
 /* What one operation, and one tick, costs while N others stand there. */
 
-#include "workloads_hwt.h"
+#include "workloads.h"
 
 #include <stdlib.h>
 

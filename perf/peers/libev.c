@@ -2,7 +2,7 @@
 
 /* libev: ev_timer, a heap of four children, seconds in a double. */
 
-#include "workloads.h"
+#include "kit.h"
 
 /* Its headers break the rules of aliasing where watchers have their full common part. */
 #pragma GCC diagnostic ignored "-Wstrict-aliasing"
@@ -60,8 +60,8 @@ static void peer_cancel(struct peer_timer *timer)
     ev_timer_stop(loop, &timer->ev);
 }
 
-/* Its own way for idle limits. */
-static void peer_push_back(struct peer_timer *timer, uint64_t delay)
+/* Its own way for idle limits, which does for other moves too. */
+static void peer_move(struct peer_timer *timer, uint64_t delay)
 {
     timer->ev.repeat = (double)delay / 1e9;
     ev_timer_again(loop, &timer->ev);
@@ -77,4 +77,4 @@ static void peer_turn(bool wait)
     ev_run(loop, wait ? EVRUN_ONCE : EVRUN_NOWAIT);
 }
 
-#include "peer_loop.h"
+#include "loop.h"

@@ -2,7 +2,7 @@
 
 /* libuv: uv_timer_t, a heap, milliseconds. */
 
-#include "workloads.h"
+#include "kit.h"
 
 #include <uv.h>
 
@@ -54,7 +54,7 @@ static void peer_cancel(struct peer_timer *timer)
     uv_timer_stop(&timer->uv);
 }
 
-static void peer_push_back(struct peer_timer *timer, uint64_t delay)
+static void peer_move(struct peer_timer *timer, uint64_t delay)
 {
     uv_timer_start(&timer->uv, on_timer, delay / MS, 0);
 }
@@ -69,4 +69,4 @@ static void peer_turn(bool wait)
     uv_run(&loop, wait ? UV_RUN_ONCE : UV_RUN_NOWAIT);
 }
 
-#include "peer_loop.h"
+#include "loop.h"
