@@ -5,6 +5,7 @@
  * spread, so that no herd thunders.
  */
 
+#include "hwt/base/random.h"
 #include "hwt/timer.h"
 
 struct window {
@@ -46,25 +47,10 @@ static uint64_t gathered(const hwt_timer *timer, const struct window *window)
     return wakes > window->earliest ? wakes : window->earliest;
 }
 
-/* splitmix64, by Sebastiano Vigna; each thread has its own sequence. */
-static uint64_t next_random(void)
-{
-    static _Thread_local uint64_t state __attribute__((tls_model("initial-exec")));
-    if (state == 0) {
-        struct timespec now;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        state = (uintptr_t)&state ^ (HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec);
-    }
-    uint64_t z = state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 static uint64_t spread(const struct window *window)
 {
-    uint64_t width = window->latest - window->earliest;
-    return window->earliest + (width == UINT64_MAX ? next_random() : next_random() % (width + 1));
+    return window->earliest +
+           hwt_random_up_to(hwt_random_own(), window->latest - window->earliest);
 }
 
 int hwt_timer_new_timeout_within(hwt_timer *timer, const hwt_task *task, void *arg,
