@@ -44,6 +44,7 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
 }
 
 #define __atomic_load_n(address, order) (step(), __atomic_load_n(address, order))
+#define __atomic_store_n(address, value, order) (step(), __atomic_store_n(address, value, order))
 #define __atomic_exchange_n(address, value, order)                                                 \
     (step(), __atomic_exchange_n(address, value, order))
 #define __atomic_and_fetch(address, value, order) (step(), __atomic_and_fetch(address, value, order))
@@ -61,6 +62,7 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
 #include "hwt/net/retry.c"
 
 #undef __atomic_load_n
+#undef __atomic_store_n
 #undef __atomic_exchange_n
 #undef __atomic_and_fetch
 #undef __atomic_compare_exchange_n

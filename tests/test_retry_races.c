@@ -55,6 +55,16 @@ static void do_fail(struct actor *actor)
     actor->answer = hwt_retry_failed(&t.retry, answered);
 }
 
+static void do_push_back(struct actor *actor)
+{
+    actor->answer = hwt_retry_failed_with_delay(&t.retry, answered, PUSHED_BACK_BY);
+}
+
+static void do_fail_for_good(struct actor *actor)
+{
+    actor->answer = hwt_retry_failed_for_good(&t.retry, answered, REASON);
+}
+
 static void do_cancel(struct actor *actor)
 {
     actor->answer = hwt_retry_cancel(&t.retry);
@@ -201,6 +211,8 @@ static hwt_retry_end expected_end(const struct scene *scene)
 {
     if (was_true(do_succeed))
         return HWT_RETRY_SUCCEEDED;
+    if (was_true(do_fail_for_good))
+        return HWT_RETRY_FAILED;
     if (was_true(do_cancel))
         return HWT_RETRY_CANCELLED;
     if (was_true(do_stop) && scene->end != HWT_RETRY_SUCCEEDED)
@@ -212,9 +224,14 @@ static hwt_retry_end expected_end(const struct scene *scene)
 static void check_noticed(uint64_t end)
 {
     uint64_t delay = HWT_MS(10) << (answered - 1);
-    if (!was_true(do_fail) || end != HWT_RETRY_EXHAUSTED || t.options.max_attempts == 1)
+    if (was_true(do_push_back))
+        delay = PUSHED_BACK_BY;
+    else if (!was_true(do_fail))
+        return;
+    if (end != HWT_RETRY_EXHAUSTED || t.options.max_attempts == 1)
         return;
     must(t.begun > answered);
+    must(t.instants[answered] >= instant + delay);
     must(t.instants[answered] <= instant + delay + HWT_MS(2));
 }
 
@@ -223,13 +240,16 @@ static void check_play(const struct scene *scene)
 {
     static const hwt_retry zero;
     hwt_retry_end end = expected_end(scene);
-    must(was_true(do_succeed) + was_true(do_fail) <= 1);
-    must(was_true(do_succeed) + was_true(do_cancel) <= 1);
+    must(was_true(do_succeed) + was_true(do_fail) + was_true(do_push_back) +
+             was_true(do_fail_for_good) <=
+         1);
+    must(was_true(do_succeed) + was_true(do_fail_for_good) + was_true(do_cancel) <= 1);
     must(!(first.act == second.act && first.answer && second.answer));
     for (int i = 0; i < 1000 && t.ends == 0; i++)
         go(&m, since_start(&m) + TICK);
     must(t.ends == 1);
     must(t.end == end);
+    must(end != HWT_RETRY_FAILED || t.reason == REASON);
     check_noticed(end);
     if (was_true(do_cancel))
         must(t.begun <= begun_before + 1);
@@ -272,9 +292,12 @@ static void play_both_ways(const struct scene *scene, void (*one)(struct actor *
 
 /* ---- The races ---- */
 
-static void (*const calls[])(struct actor *) = { do_succeed, do_fail, do_cancel };
+/* A late answer of the last two writes what it tells, so it is not for an object that is zeroed. A
+ * synchronous cancel waits for a pass that is halted in an attempt: test_retry_sync.c has that. */
+static void (*const calls[])(struct actor *) = { do_succeed, do_fail, do_cancel, do_push_back,
+                                                 do_fail_for_good };
 
-enum { SCENES = sizeof(scenes) / sizeof(scenes[0]), CALLS = sizeof(calls) / sizeof(calls[0]) };
+enum { SCENES = sizeof(scenes) / sizeof(scenes[0]), CALLS = sizeof(calls) / sizeof(calls[0]), PLAIN_CALLS = 3 };
 
 static void say_orders(void)
 {
@@ -293,7 +316,7 @@ END_TEST
 START_TEST(a_call_against_a_pass_that_zeroes_the_object_at_its_end)
 {
     zeroes = true;
-    for (size_t i = 0; i < CALLS; i++)
+    for (size_t i = 0; i < PLAIN_CALLS; i++)
         play_both_ways(&scenes[_i], do_pass, calls[i], check_play);
     say_orders();
 }
@@ -311,7 +334,7 @@ END_TEST
 START_TEST(a_call_against_a_stop)
 {
     zeroes = _i % 2;
-    for (size_t i = 0; i < CALLS; i++)
+    for (size_t i = 0; i < (zeroes ? PLAIN_CALLS : CALLS); i++)
         play_both_ways(&scenes[_i / 2], do_stop, calls[i], check_play);
     say_orders();
 }
@@ -455,6 +478,55 @@ START_TEST(a_move_that_comes_late_changes_nothing)
 }
 END_TEST
 
+/* ---- An answer that tells something, and is late with it ---- */
+
+static void do_push_back_late(struct actor *actor)
+{
+    actor->answer = hwt_retry_failed_with_delay(&t.retry, 1, HWT_MS(30));
+}
+
+/* One for the first attempt is held back until the second has its own. False: not with the pen in
+ * hand. */
+static bool play_late_pen(unsigned halt)
+{
+    manual_open(&m, HWT_SEC(7) + 13, TICK, WHEEL);
+    t = trial_of(&m, LATER);
+    t.options.max_attempts = 3;
+    t.options.attempt_timeout = HWT_MS(100);
+    ck_assert_int_eq(race_start(), 0);
+    go(&m, HWT_MS(4));
+    actor_begin(&first, do_push_back_late, halt);
+    bool held = !first.done && t.retry.pen & HELD;
+    if (held) {
+        go(&m, HWT_MS(120)); /* timed out: the second one is under way */
+        ck_assert_uint_eq(t.begun, 2);
+        answered = 2;
+        actor_begin(&second, do_push_back, 1000);
+        ck_assert(!second.done); /* nor will it be, before the first one */
+        actor_finish(&first);
+        actor_finish(&second);
+        ck_assert(!first.answer && second.answer);
+        uint64_t told = since_start(&m);
+        go(&m, told + HWT_MS(20));
+        ck_assert_uint_eq(t.begun, 3);
+        ck_assert_uint_eq(t.instants[2], told + PUSHED_BACK_BY + HWT_MS(2));
+    } else {
+        actor_finish(&first);
+    }
+    hwt_timer_stop(m.timer, NULL, NULL);
+    manual_close(&m);
+    return held;
+}
+
+START_TEST(an_answer_waits_for_what_an_earlier_one_is_telling)
+{
+    unsigned held = 0;
+    for (unsigned halt = 0; halt < 16; halt++)
+        held += play_late_pen(halt);
+    ck_assert_uint_gt(held, 1);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("retry_races");
@@ -467,6 +539,7 @@ static Suite *make_suite(void)
     tcase_add_test(races, of_two_starts_one_is_refused);
     tcase_add_loop_test(races, an_answer_does_not_disturb_a_later_life, 0, SCENES);
     tcase_add_test(races, a_move_that_comes_late_changes_nothing);
+    tcase_add_test(races, an_answer_waits_for_what_an_earlier_one_is_telling);
     return suite;
 }
 
