@@ -224,8 +224,14 @@ START_TEST(it_waits_for_the_callback_that_a_start_waits_for)
     pthread_t starter = spawn(start_only, subject);
     while (__atomic_load_n(&subject->heartbeat.state, __ATOMIC_ACQUIRE) == stopped)
         sched_yield();
-    ck_assert(!stop_sync_waits(subject));
+    pthread_t stopper = spawn(stop_sync_elsewhere, subject);
+    give_others_a_chance();
+    ck_assert_uint_eq(subject->answered, 0);
+    ck_assert_int_eq(start(subject), -EALREADY); /* it is the starter's all the same */
+    subject->gate.open = 1;
+    join(stopper);
     join(starter);
+    ck_assert_uint_eq(subject->answer, false);
     ck_assert(hwt_heartbeat_stop_sync(&subject->heartbeat));
     subject_close(subject);
 }

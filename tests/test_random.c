@@ -27,6 +27,18 @@ ssize_t getrandom(void *buffer, size_t length, unsigned flags)
     return syscall(SYS_getrandom, buffer, length, flags);
 }
 
+/* Nothing but the process and the thread is different then. */
+static bool stopped_clock;
+
+int clock_gettime(clockid_t clock, struct timespec *ret_now)
+{
+    if (stopped_clock) {
+        *ret_now = (struct timespec){ 7, 7 };
+        return 0;
+    }
+    return (int)syscall(SYS_clock_gettime, clock, ret_now);
+}
+
 static void (*handler)(void);
 
 int pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void))
@@ -87,7 +99,7 @@ END_TEST
 
 START_TEST(without_random_numbers_of_the_system_children_differ_all_the_same)
 {
-    refuse_random = true;
+    refuse_random = stopped_clock = true;
     check_children();
     ck_assert_uint_eq(asked, 1);
 }

@@ -40,13 +40,16 @@
  *           starter returns -ESHUTDOWN.
  *
  * pen       A lock on `told`, and the number of the attempt that it was last taken for. Taken by
- *           compare-exchange (acquire), given back by a store (release), both by the threads that
- *           have something to tell with their answer. It is given back before the answer's exchange
- *           of the state, and is not had for the same number again.
+ *           compare-exchange, given back by a store (release), both by the threads that have
+ *           something to tell with their answer. It is given back before the answer's exchange of
+ *           the state, and is not had for the same number again. Acquire on every load: a thread
+ *           that has seen it given back for n then finds the state at n or later, and does not
+ *           take it for less.
  *
- * told      A delay or a reason. Written with the pen in hand, in ATTEMPT n, for that n. So from an
- *           exchange of ATTEMPT n for PUSHED_BACK n or FAILED_FOR_GOOD n until the next attempt
- *           nobody writes it but the winner, who has done so; that exchange publishes it. Relaxed.
+ * told      A delay or a reason. Written with the pen in hand. Once the pen was taken for n it is
+ *           not had for n or less, and for more only when attempt n is over. So from an exchange of
+ *           ATTEMPT n for PUSHED_BACK n or FAILED_FOR_GOOD n until the next attempt nobody writes
+ *           it: the winner has done so, and that exchange publishes it. Relaxed.
  *
  * the rest  The starter's, then the task's, whose runs follow each other.
  *
@@ -357,17 +360,18 @@ bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt)
 
 enum { HELD = 1, PEN_SHIFT = 1 };
 
-/* False: this attempt is not under way, or another thread has had the pen for it. */
+/* False: this attempt is not under way, or another thread has had the pen for it. True: nothing that
+ * was told is still of use: no later attempt has had the pen, and the earlier ones are over. */
 static bool take_pen(hwt_retry *retry, uint64_t attempt)
 {
     uint64_t taken = attempt << PEN_SHIFT | HELD;
-    uint64_t seen = __atomic_load_n(&retry->pen, __ATOMIC_RELAXED);
+    uint64_t seen = __atomic_load_n(&retry->pen, __ATOMIC_ACQUIRE);
     while (is_under_way(load(retry), attempt) && seen >> PEN_SHIFT != attempt) {
         if (seen & HELD) {
             sched_yield();
-            seen = __atomic_load_n(&retry->pen, __ATOMIC_RELAXED);
+            seen = __atomic_load_n(&retry->pen, __ATOMIC_ACQUIRE);
         } else if (__atomic_compare_exchange_n(&retry->pen, &seen, taken, false, __ATOMIC_ACQUIRE,
-                                               __ATOMIC_RELAXED)) {
+                                               __ATOMIC_ACQUIRE)) {
             return true;
         }
     }
@@ -379,9 +383,7 @@ static bool answer_telling(hwt_retry *retry, uint64_t attempt, uint64_t told, en
 {
     if (!retry || !take_pen(retry, attempt))
         return false;
-    /* Once more: nobody else can tell anything for this attempt now. */
-    if (is_under_way(load(retry), attempt))
-        __atomic_store_n(&retry->told, told, __ATOMIC_RELAXED);
+    __atomic_store_n(&retry->told, told, __ATOMIC_RELAXED);
     __atomic_store_n(&retry->pen, attempt << PEN_SHIFT, __ATOMIC_RELEASE);
     return answer(retry, attempt, phase, ret_timeout);
 }
