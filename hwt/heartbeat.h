@@ -25,8 +25,8 @@
  * So two events of one kind are at least a limit apart. With a limit of 1 s and a start at 0:
  * - DEAD is told of at 1.0, and then a note comes late, of a packet that was read at 0.7. The next
  *   one is due at 2.0, not at 1.7; its count is 1 again, for something was read after all.
- * - SEND is told of at 1.0, and the heartbeat is noted as written; the last read was at 0.5. The next
- *   one is due at 2.0, not at 1.5: the peer is given a limit to answer.
+ * - SEND is told of at 1.0, and the heartbeat is noted as written; the last read was at 0.5. The
+ *   next one is due at 2.0, not at 1.5: the peer is given a limit to answer.
  *
  * Why a heartbeat is sent when either direction is silent: our silence would have the peer
  * take us for dead, so we must have written. But a peer that speaks only when it is spoken to
@@ -112,15 +112,15 @@ typedef struct hwt_heartbeat hwt_heartbeat;
  * up for. An event that has been told of does not count as activity: that a heartbeat was
  * written must be noted as for any other packet.
  *
- * `limit`, if any, is asked instead of the five limits, for those that are one connection's own, say
- * the keep-alive that an MQTT client names: connections of all limits share their rules. It is called
- * at the start, on that thread, and in each look, never twice at once for one object; it answers from
- * what `arg` has at hand, and calls no function on the object. Another answer than before counts
- * from the next look on, which the limits before have set: to have it count at once, stop the object
- * and start it again.
+ * `limit`, if any, is asked instead of the five limits, for those that are one connection's own,
+ * say the keep-alive that an MQTT client names: connections of all limits share their rules. It is
+ * called at the start, on that thread, and in each look, never twice at once for one object; it
+ * answers from what `arg` has at hand, and calls no function on the object. Another answer than
+ * before counts from the next look on, which the limits before have set: to have it count at once,
+ * stop the object and start it again.
  *
- * A stopped timer tells of nothing more: not of its end either, and hwt_timer_stop() does not show the
- * object's timeout to its visitor. The object counts as started until it is stopped, so that a
+ * A stopped timer tells of nothing more: not of its end either, and hwt_timer_stop() does not show
+ * the object's timeout to its visitor. The object counts as started until it is stopped, so that a
  * stop is true for one caller here too.
  */
 typedef struct hwt_heartbeat_rules {
@@ -145,7 +145,7 @@ struct hwt_heartbeat {
     void *arg;
     uint64_t seen_read, seen_written; /* the notes of the last look */
     uint64_t due[5];                  /* of each kind, the instant of the last event, */
-    uint32_t count[5];                /* and how many since the activity changed; at most 2^32 - 1 */
+    uint32_t count[5]; /* and how many since the activity changed; stays at UINT32_MAX */
     uint32_t reserved[3];
 } HWT_ALIGNED_8;
 
@@ -154,7 +154,8 @@ struct hwt_heartbeat {
  * it blocks while a callback from before the last stop still runs on another thread, as
  * hwt_heartbeat_stop_sync() does. A failure leaves it stopped, as it was.
  *
- * -EINVAL: NULL, or no `notify`; something reserved of the rules is not zero; -EALREADY: it is started, or another thread is about to;
+ * -EINVAL: NULL, or no `notify`; something reserved of the rules is not zero
+ * -EALREADY: it is started, or another thread is about to
  * -ENOMEM, -ENOBUFS, -EAGAIN, -ESHUTDOWN: as hwt_timer_new_timeout()
  * In its own callback: -ECANCELED: another thread has stopped it; -EBUSY: another timer than
  *   that of the callback

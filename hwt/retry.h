@@ -120,9 +120,9 @@ typedef struct hwt_retry_options {
     }
 
 /*
- * The same for those who cannot use the macro: sets the defaults in the first `size` bytes, the size
- * of the struct as the caller knows it. NULL, or a size below the first release's: does nothing.
- * Wait-free.
+ * The same for those who cannot use the macro: sets the defaults in the first `size` bytes, the
+ * size of the struct as the caller knows it. NULL, or a size below the first release's: does
+ * nothing. Wait-free.
  */
 HWT_PUBLIC void hwt_retry_options_init(hwt_retry_options *options, size_t size);
 
@@ -140,8 +140,8 @@ typedef struct hwt_backoff {
 
 /*
  * Begins a sequence of delays, for those who do the retrying themselves; NULL options are
- * the defaults. Only first_delay, max_delay, factor, jitter, jitter_fraction and seed count, but all
- * are checked. Wait-free.
+ * the defaults. Only first_delay, max_delay, factor, jitter, jitter_fraction and seed count, but
+ * all are checked. Wait-free.
  *
  * -EINVAL: no backoff; an option out of its range; a budget that was not initialised; a size below
  *   the first release's, or bytes that are not zero past those this build knows
@@ -170,8 +170,8 @@ HWT_PUBLIC uint64_t hwt_backoff_next(hwt_backoff *backoff);
  * counts for neither. Those who do the retrying themselves call the functions below.
  */
 
-/* For embedding: the fields are the library's. It outlives the `ended` of all that were started with
- * it, and is not copied. */
+/* For embedding: the fields are the library's. It outlives the `ended` of all that were started
+ * with it, and is not copied. */
 struct hwt_retry_budget {
     uint64_t tokens; /* in thousandths, as the others */
     uint64_t max_tokens;
@@ -180,8 +180,8 @@ struct hwt_retry_budget {
 } HWT_ALIGNED_8;
 
 /*
- * Fills the budget. No other call on it may be under way. gRPC's services are usually given 10 tokens
- * and a ratio of 0.1: up to half of those failures in a burst, and later a retry for ten successes.
+ * Fills the budget. No other call on it may be under way. gRPC's example has 10 tokens and a ratio
+ * of 0.1: up to half as many failures in a burst, and later a retry for ten successes.
  *
  * -EINVAL: no budget; max_tokens is 0 or over 1000000; token_ratio is below 0.001 or over
  *   max_tokens (it is rounded to thousandths)
@@ -225,8 +225,8 @@ typedef struct hwt_retry hwt_retry;
  * start; 0 is none. What is left of an attempt that was timed out is to be given up when the
  * next one begins, or at the end.
  *
- * `ended` is called exactly once for every start that returned 0, and is the last call of it. It may
- * free the object, or start it again. hwt_timer_stop() calls it too, with or without a visitor,
+ * `ended` is called exactly once for every start that returned 0, and is the last call of it. It
+ * may free the object, or start it again. hwt_timer_stop() calls it too, with or without a visitor,
  * which is not shown the timeouts of retries: an end that is decided is told as it is, any other as
  * HWT_RETRY_CANCELLED.
  */
@@ -291,16 +291,16 @@ HWT_PUBLIC bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt);
  * not before. That is neither drawn nor held to max_delay; max_attempts, total_timeout and the
  * budget hold as for any failure. The delays that are drawn afterwards begin anew with first_delay.
  *
- * The same answers; false also where another thread is about to answer this attempt by this function
- * or the next one. Lock-free, but waits for a thread that is late with an earlier attempt's answer,
- * where it is in the middle of such a call.
+ * The same answers; false also where another thread is about to answer this attempt by this
+ * function or the next one. Lock-free, but waits for a thread that is late with an earlier
+ * attempt's answer, where it is in the middle of such a call.
  */
 HWT_PUBLIC bool hwt_retry_failed_with_delay(hwt_retry *retry, uint64_t attempt, uint64_t delay);
 
 /*
  * The attempt of this number failed in a way that no other attempt will mend: it ends as
- * HWT_RETRY_FAILED, and hwt_retry_reason() has `reason`, a number of the caller's, say an errno value
- * or a status. Answers and waits as hwt_retry_failed_with_delay().
+ * HWT_RETRY_FAILED, and hwt_retry_reason() has `reason`, a number of the caller's, say an errno
+ * value or a status. Answers and waits as hwt_retry_failed_with_delay().
  */
 HWT_PUBLIC bool hwt_retry_failed_for_good(hwt_retry *retry, uint64_t attempt, int reason);
 
@@ -320,8 +320,8 @@ HWT_PUBLIC bool hwt_retry_cancel(hwt_retry *retry);
  * The same, and when it returns, with either answer, `attempt` is not running on any other thread
  * either. It does not wait for `ended`, which is yet to come, as hwt_timeout_cancel_sync() does not
  * wait for `cancelled`; so the object may be freed there, not here. From inside either callback it
- * does not wait. Blocks as long as `attempt` runs: do not wait in a circle, nor hold a lock across it
- * that `attempt` takes. One that only `ended` takes may be held.
+ * does not wait. Blocks as long as `attempt` runs: do not wait in a circle, nor hold a lock across
+ * it that `attempt` takes. One that only `ended` takes may be held.
  */
 HWT_PUBLIC bool hwt_retry_cancel_sync(hwt_retry *retry);
 

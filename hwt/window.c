@@ -49,8 +49,7 @@ static uint64_t gathered(const hwt_timer *timer, const struct window *window)
 
 static uint64_t spread(const struct window *window)
 {
-    return window->earliest +
-           hwt_random_up_to(hwt_random_own(), window->latest - window->earliest);
+    return window->earliest + hwt_random_up_to(hwt_random_own(), window->latest - window->earliest);
 }
 
 int hwt_timer_new_timeout_within(hwt_timer *timer, const hwt_task *task, void *arg,

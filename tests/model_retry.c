@@ -87,8 +87,10 @@ static uint64_t choice(const struct object *object, uint64_t number)
 
 static enum reply reply_of(const struct object *object, uint64_t number)
 {
-    static const enum reply replies[] = { LATER, LATER, LATER,     LATER,   LATER,   LATER,
-                                          FAIL,  FAIL,  PUSH_BACK, SUCCEED, GIVE_UP, FAIL_FOR_GOOD };
+    static const enum reply replies[] = {
+        LATER, LATER, LATER,     LATER,   LATER,   LATER,
+        FAIL,  FAIL,  PUSH_BACK, SUCCEED, GIVE_UP, FAIL_FOR_GOOD
+    };
     return replies[choice(object, number) % 12];
 }
 

@@ -47,7 +47,8 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
 #define __atomic_store_n(address, value, order) (step(), __atomic_store_n(address, value, order))
 #define __atomic_exchange_n(address, value, order)                                                 \
     (step(), __atomic_exchange_n(address, value, order))
-#define __atomic_and_fetch(address, value, order) (step(), __atomic_and_fetch(address, value, order))
+#define __atomic_and_fetch(address, value, order)                                                  \
+    (step(), __atomic_and_fetch(address, value, order))
 #define __atomic_compare_exchange_n(address, seen, next, weak, success, failure)                   \
     step_change(address, seen, next)
 #define hwt_timer_now(timer) (step(), hwt_timer_now(timer))

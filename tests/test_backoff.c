@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The delays of hwt/retry.h: bases, and the jitters as distributions. All seeds are fixed, so what is
- * within a bound is always within it. The options are in test_backoff_options.c, seeds and their want
- * in test_backoff_seeds.c.
+ * The delays of hwt/retry.h: bases, and the jitters as distributions. All seeds are fixed, so what
+ * is within a bound is always within it. The options are in test_backoff_options.c, seeds and their
+ * want in test_backoff_seeds.c.
  */
 
 #include "api_fixture.h"

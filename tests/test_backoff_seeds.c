@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Where the delays of hwt/retry.h, and timeouts that are spread, take their chance from: a seed says
- * all; without one, no two sequences, threads or children of fork() draw the same.
+ * Where the delays of hwt/retry.h, and timeouts that are spread, take their chance from: a seed
+ * says all; without one, no two sequences, threads or children of fork() draw the same.
  */
 
 #include "api_fixture.h"

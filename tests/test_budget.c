@@ -205,7 +205,7 @@ START_TEST(a_success_puts_its_part_back)
 {
     trial t = with_budget(SUCCEED);
     fill(4, 1);
-    ck_assert_uint_eq(burst(), 1); /* 2 are left */
+    ck_assert_uint_eq(burst(), 1);        /* 2 are left */
     ck_assert_int_eq(trial_start(&t), 0); /* the first attempt asks nobody */
     go(&m, HWT_MS(1));
     check_ended(&t, HWT_RETRY_SUCCEEDED, HWT_MS(1));

@@ -214,8 +214,8 @@ START_TEST(a_start_waits_for_a_callback_of_the_life_before)
 }
 END_TEST
 
-/* Stopped by one thread, started again by another, which waits for the old callback: a third one, that
- * stops it, waits for that too. */
+/* Stopped by one thread, started again by another, which waits for the old callback: a third one,
+ * that stops it, waits for that too. */
 START_TEST(it_waits_for_the_callback_that_a_start_waits_for)
 {
     struct subject *subject = subject_open(_i, NULL, NULL);

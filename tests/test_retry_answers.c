@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * hwt/retry.h: answers that tell something: when to come again, or why it is of no use. The clock is
- * set: nothing here waits.
+ * hwt/retry.h: answers that tell something: when to come again, or why it is of no use. The clock
+ * is set: nothing here waits.
  */
 
 #include "retry_fixture.h"

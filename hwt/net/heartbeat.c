@@ -19,10 +19,10 @@
  *           decides, release on every change.
  *
  * timeout   Of the last life, kept after its end: to wait for the return of its callback is to
- *           wait for that of its task. Written while STARTING, read by those who stop. Its words are
- *           read before the exchange of `state`; that it has not changed since, the number
- *           of the life proves. The timeout is armed for HWT_NEVER first, and moved
- *           when STARTED is visible, so its task never meets STARTING.
+ *           wait for that of its task. Written while STARTING, read by those who stop. Its words
+ *           are read before the exchange of `state`; that it has not changed since, the number of
+ *           the life proves. The timeout is armed for HWT_NEVER first, and moved when STARTED is
+ *           visible, so its task never meets STARTING.
  *
  * last_...  Anybody's; only ever newer within a life.
  *
@@ -139,7 +139,7 @@ static uint64_t activity(hwt_heartbeat_event event, uint64_t read, uint64_t writ
     }
 }
 
-/* Takes over what was noted since. Where an event's activity has changed, its count begins again. */
+/* Takes over what was noted since. Where its activity has changed, an event's count begins again. */
 static void see_notes(hwt_heartbeat *heartbeat)
 {
     uint64_t read = __atomic_load_n(&heartbeat->last_read, __ATOMIC_RELAXED);
@@ -207,8 +207,8 @@ static void look_at(hwt_timeout timeout, void *arg)
         hwt_timeout_reschedule_at(timeout, next_due(heartbeat));
 }
 
-/* Without `cancelled`: a stop of the timer has nothing to tell, and the object may be gone as soon as
- * hwt_heartbeat_stop_sync() has returned. */
+/* Without `cancelled`: a stop of the timer has nothing to tell, and the object may be gone as soon
+ * as hwt_heartbeat_stop_sync() has returned. */
 static const hwt_task look_task HWT_OWN_TASK = { look_at, NULL };
 
 /* ---- notes ---- */
@@ -234,7 +234,7 @@ void hwt_heartbeat_written_at(hwt_heartbeat *heartbeat, uint64_t now)
         note(&heartbeat->last_written, now);
 }
 
-/* By the clock of a timer that is NULL before the first start: then it is 0, and changes nothing. */
+/* Before the first start the timer is NULL, and its clock 0, which changes nothing. */
 static uint64_t now_of(const hwt_heartbeat *heartbeat)
 {
     return hwt_timer_now(__atomic_load_n(&heartbeat->timer, __ATOMIC_RELAXED));
@@ -375,8 +375,7 @@ static bool stop(hwt_heartbeat *heartbeat, bool (*cancel)(hwt_timeout timeout))
         if (phase == STARTING)
             return false;
         timeout = timeout_of(heartbeat);
-    } while (!exchange(heartbeat, &state,
-                       phase == AWAITING ? state : with_phase(state, BARRED)));
+    } while (!exchange(heartbeat, &state, phase == AWAITING ? state : with_phase(state, BARRED)));
     cancel(timeout);
     return phase == STARTED;
 }

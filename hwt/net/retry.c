@@ -7,7 +7,8 @@
  *     IDLE --> STARTING --> WAITING n --> ATTEMPT n --> FAILED n, PUSHED_BACK n --> WAITING n + 1
  *      ^                        |             |             |
  *      |                        v             v             v
- *      '------- told ------ SUCCEEDED, EXHAUSTED, OUT_OF_TIME, CANCELLED, FAILED_FOR_GOOD, THROTTLED
+ *      '------- told ------ SUCCEEDED, EXHAUSTED, OUT_OF_TIME, CANCELLED, FAILED_FOR_GOOD,
+ *                          THROTTLED
  *
  * One timeout lives from the start to the end, and is always pending or running: it is armed for
  * when the attempt may begin, for when it is timed out, or for now when an answer has come. All
@@ -70,8 +71,8 @@
  *
  * A synchronous cancel waits for the run only where its exchange has found INSIDE. Such a run has
  * re-armed the timeout, so it does not tell the end, and to wait for its return is to wait for
- * `attempt` alone. Any other run may tell the end, and must not be waited for: `ended` may take a lock
- * that the canceller holds. Nor need it be, for no attempt begins after the exchange.
+ * `attempt` alone. Any other run may tell the end, and must not be waited for: `ended` may take a
+ * lock that the canceller holds. Nor need it be, for no attempt begins after the exchange.
  */
 
 #include <errno.h>
@@ -360,8 +361,8 @@ bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt)
 
 enum { HELD = 1, PEN_SHIFT = 1 };
 
-/* False: this attempt is not under way, or another thread has had the pen for it. True: nothing that
- * was told is still of use: no later attempt has had the pen, and the earlier ones are over. */
+/* False: this attempt is not under way, or another thread has had the pen for it. True: what was
+ * told is of no more use: no later attempt has had the pen, and the earlier ones are over. */
 static bool take_pen(hwt_retry *retry, uint64_t attempt)
 {
     uint64_t taken = attempt << PEN_SHIFT | HELD;
