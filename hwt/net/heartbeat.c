@@ -15,14 +15,15 @@
  * GROUND RULES
  *
  * state     Number of the life, and its phase. Changed by compare-exchange only, but by the
- *           thread that has set AWAITING, whose it is until STARTED. Acquire on every load that
- *           decides, release on every change.
+ *           thread that has set AWAITING, whose it is until STARTED: by exchange to STARTING, by
+ *           a store from there. Acquire on every load that decides, release on every change.
  *
  * timeout   Of the last life, kept after its end: to wait for the return of its callback is to
  *           wait for that of its task. Written while STARTING, read by those who stop. Its words
  *           are read before the exchange of `state`; that it has not changed since, the number of
- *           the life proves. The timeout is armed for HWT_NEVER first, and moved when STARTED is
- *           visible, so its task never meets STARTING.
+ *           the life proves, and that exchange comes before the one to STARTING. The timeout is
+ *           armed for HWT_NEVER first, and moved when STARTED is visible, so its task never meets
+ *           STARTING.
  *
  * last_...  Anybody's; only ever newer within a life.
  *
@@ -139,7 +140,7 @@ static uint64_t activity(hwt_heartbeat_event event, uint64_t read, uint64_t writ
     }
 }
 
-/* Takes over what was noted since. Where its activity has changed, an event's count begins again. */
+/* Takes over what was noted. Where its activity has changed, an event's count begins again. */
 static void see_notes(hwt_heartbeat *heartbeat)
 {
     uint64_t read = __atomic_load_n(&heartbeat->last_read, __ATOMIC_RELAXED);
@@ -332,7 +333,8 @@ int hwt_heartbeat_start(hwt_heartbeat *heartbeat, hwt_timer *timer,
         return r;
 
     hwt_timeout_cancel_sync(timeout_of(heartbeat));
-    set_state(heartbeat, with_phase(state, STARTING));
+    /* An exchange: the words of the timeout are written after all copies that were made of them. */
+    __atomic_exchange_n(&heartbeat->state, with_phase(state, STARTING), __ATOMIC_ACQ_REL);
     hwt_timeout timeout;
     r = hwt_timer_new_timeout_at(timer, &look_task, heartbeat, HWT_NEVER, &timeout);
     if (r < 0) {
