@@ -9,14 +9,14 @@
 #     --seed N         where random numbers begin: the time of day
 #     JOB              only these; all by default:
 #
-#     simulate         a hundred million operations of tests/simulate.c
+#     simulate         a hundred million operations of tests/simulate/simulate.c
 #     fuzz             ten minutes of each fuzzer
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
 #     aarch64, i386    the tests on other machines
 #     clang            all that tests/run.sh has, built by clang
 #     stress           each stress test ten times, and so under ThreadSanitizer
-#     soak             an hour of tests/soak.sh
+#     soak             an hour of tests/stress/soak.sh
 #
 # Leaves what failed in build/night/. Installs what it needs. The exit status is 0, 1 if a job
 # failed, 2 for misuse.
@@ -24,8 +24,8 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 jobs='simulate fuzz spin coverage aarch64 i386 clang stress soak'
 
@@ -75,13 +75,13 @@ build=$root/build/night
 # A million operations for each of a hundred seeds. A test that fails stays in build/night/.
 job_simulate()
 {
-    ninja -C "$build" tests/simulate >"$build/simulate.log" || {
+    ninja -C "$build" tests/simulate/simulate >"$build/simulate.log" || {
         cat "$build/simulate.log"
         return 1
     }
     # shellcheck disable=SC2016 # the inner shell expands them
     seq "$seed" $((seed + 99)) | xargs -P "$processes" -I SEED sh -c '
-        "$1/tests/simulate" --seed SEED --operations 1000000 >"$1/simulate-SEED.c" || {
+        "$1/tests/simulate/simulate" --seed SEED --operations 1000000 >"$1/simulate-SEED.c" || {
             echo "FAILED: seed SEED, see $1/simulate-SEED.c"
             exit 1
         }
@@ -102,17 +102,17 @@ job_spin()
 
 job_coverage()
 {
-    sh "$root/tests/coverage.sh"
+    sh "$root/tests/tools/coverage.sh"
 }
 
 job_aarch64()
 {
-    sh "$root/tests/cross.sh" aarch64
+    sh "$root/tests/tools/cross.sh" aarch64
 }
 
 job_i386()
 {
-    sh "$root/tests/cross.sh" i386
+    sh "$root/tests/tools/cross.sh" i386
 }
 
 job_clang()
@@ -128,7 +128,7 @@ job_stress()
 
 job_soak()
 {
-    sh "$root/tests/soak.sh" 60
+    sh "$root/tests/stress/soak.sh" 60
 }
 
 ensure_packages check

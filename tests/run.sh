@@ -7,8 +7,8 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 usage()
 {

@@ -155,8 +155,8 @@ test_readme()
 # shellcheck disable=SC2046,SC2086
 test_api()
 {
-    for source in "$root"/tests/test_api*.c "$root"/tests/test_slips*.c; do
-        $CC -std=c11 -D_GNU_SOURCE -pthread "$source" -o "$work/program" \
+    for source in "$root"/tests/api/*.c; do
+        $CC -std=c11 -D_GNU_SOURCE -pthread -I"$root/tests/support" "$source" -o "$work/program" \
             $(pkg-config --cflags --libs hwt) \
             $(unset PKG_CONFIG_LIBDIR; pkg-config --cflags --libs check)
     done

@@ -19,7 +19,7 @@
 
 #include <hwt/hwt.h>
 
-#include "tests/fuzz/target.h"
+#include "target.h"
 
 enum { SIZE_MAX_TRIED = 512, PATCH_MAX = 8, WHEEL_MAX_TRIED = 65536, TIMEOUTS = 8 };
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# Tests what tests/simulate.c prints: that its C tests compile and pass, that what it finds is
+# Tests what tests/simulate/simulate.c prints: that its C tests compile and pass, that what it finds is
 # made small and then passes where nothing is wrong, and how it answers misuse. For meson, which says
 #
 #     $CC               the compiler

@@ -3,7 +3,7 @@
 #
 # Builds hwt for another kind of machine and passes the tests there that need no tools.
 #
-#     sh tests/cross.sh aarch64|i386 [TEST...]
+#     sh tests/tools/cross.sh aarch64|i386 [TEST...]
 #
 #     aarch64    64-bit ARM, emulated by qemu-user
 #     i386       32 bits, on the machine's own processor
@@ -15,9 +15,9 @@
 
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 case ${1-} in
 aarch64) debian=arm64 triplet=aarch64-linux-gnu ;;
@@ -27,7 +27,7 @@ i386) debian=i386 triplet=i386-linux-gnu ;;
     exit 0
     ;;
 *)
-    echo 'tests/cross.sh: for aarch64 or for i386? See --help' >&2
+    echo 'tests/tools/cross.sh: for aarch64 or for i386? See --help' >&2
     exit 2
     ;;
 esac
@@ -51,7 +51,7 @@ fetch()
     : >"$build/apt/status"
     # shellcheck disable=SC2086 # names are words
     (cd "$build/packages" && { apt_there update || true; } && apt_there download $debs) >&2 || {
-        echo "tests/cross.sh: Debian's packages for $machine could not be had: $debs" >&2
+        echo "tests/tools/cross.sh: Debian's packages for $machine could not be had: $debs" >&2
         exit 2
     }
     for package in "$build"/packages/*.deb; do

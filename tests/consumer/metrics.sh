@@ -3,7 +3,7 @@
 #
 # Metrics for Prometheus, as others read them; meson's tests call this.
 #
-#     metrics.sh page PROGRAM    promtool accepts what tests/metrics_page.c prints
+#     metrics.sh page PROGRAM    promtool accepts what tests/consumer/metrics_page.c prints
 #     metrics.sh http HEARTBEAT  perf/heartbeat serves them; by curl or python3, and promtool if
 #                                it is installed
 #

@@ -8,7 +8,7 @@ set -eu
 usage()
 {
     cat <<'END'
-usage: sh tests/hard_times.sh [--quota percent] program [argument...]
+usage: sh tests/stress/hard_times.sh [--quota percent] program [argument...]
 
 Runs the program with so many percent of one processor's time (1 to 100, default 5): in a
 control group of its own where one can be made, version 2 or 1, which takes root's rights; else
@@ -19,7 +19,7 @@ END
 
 wrong_usage()
 {
-    echo "tests/hard_times.sh: $1 (see --help)" >&2
+    echo "tests/stress/hard_times.sh: $1 (see --help)" >&2
     exit 2
 }
 

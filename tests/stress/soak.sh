@@ -3,9 +3,9 @@
 #
 # Runs hwt for a long time, with things going wrong, and fails on growth or a missed promise.
 #
-#     sh tests/soak.sh MINUTES
+#     sh tests/stress/soak.sh MINUTES
 #
-# At the same time: tests/soak.c with and without an executor (arming, cancelling and pushing
+# At the same time: tests/stress/soak.c with and without an executor (arming, cancelling and pushing
 # back at full speed; want of memory, herds, forks, threads that come and go), and
 # perf/heartbeat (TCP connections that fall silent, drop and do not answer), a minute
 # at a time. Every 20 seconds one of the soaking processes is stopped for two seconds. Leaves
@@ -14,9 +14,9 @@
 
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 case ${1-} in
 --help)
@@ -24,18 +24,18 @@ case ${1-} in
     exit 0
     ;;
 '' | *[!0-9]* | 0*)
-    echo 'tests/soak.sh: say for how many minutes; see --help' >&2
+    echo 'tests/stress/soak.sh: say for how many minutes; see --help' >&2
     exit 2
     ;;
 esac
-[ $# -eq 1 ] || { echo 'tests/soak.sh: one number, and nothing else' >&2 && exit 2; }
+[ $# -eq 1 ] || { echo 'tests/stress/soak.sh: one number, and nothing else' >&2 && exit 2; }
 minutes=$1
 
 build=$root/build/soak
 ensure_packages check
 [ -f "$build/build.ninja" ] ||
     meson setup "$build" "$root" --buildtype=release -Dtests=enabled -Dperf=enabled >&2
-ninja -C "$build" perf/heartbeat tests/soak >&2
+ninja -C "$build" perf/heartbeat tests/stress/soak >&2
 
 pids=
 stop_all()
@@ -49,9 +49,9 @@ trap stop_all EXIT
 trap 'exit 1' INT TERM
 
 seconds=$((minutes * 60))
-"$build/tests/soak" --seconds "$seconds" >"$root/build/soak-worker.log" 2>&1 &
+"$build/tests/stress/soak" --seconds "$seconds" >"$root/build/soak-worker.log" 2>&1 &
 worker=$!
-"$build/tests/soak" --seconds "$seconds" --executor >"$root/build/soak-executor.log" 2>&1 &
+"$build/tests/stress/soak" --seconds "$seconds" --executor >"$root/build/soak-executor.log" 2>&1 &
 executor=$!
 pids="$worker $executor"
 

@@ -4,7 +4,7 @@
 # Reads hwt/ with static analysers, and all shell scripts with shellcheck: none may have anything
 # to say.
 #
-#     sh tests/analyse.sh [TOOL...]
+#     sh tests/tools/analyse.sh [TOOL...]
 #
 #     TOOL    gcc (-fanalyzer), clang-tidy (with .clang-tidy), cppcheck, scan-build, shellcheck;
 #             all by default
@@ -14,9 +14,9 @@
 
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 tools='gcc clang-tidy cppcheck scan-build shellcheck'
 build=$root/build/analyse
@@ -30,7 +30,7 @@ for argument in "$@"; do
         ;;
     gcc | clang-tidy | cppcheck | scan-build | shellcheck) chosen="$chosen $argument" ;;
     *)
-        echo "tests/analyse.sh: there is no tool $argument; see --help" >&2
+        echo "tests/tools/analyse.sh: there is no tool $argument; see --help" >&2
         exit 2
         ;;
     esac

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# Compares the shared library's binary interface with the committed one, tests/hwt.abi.
+# Compares the shared library's binary interface with the committed one, tests/tools/hwt.abi.
 #
-#     sh tests/abi.sh [--renew]
+#     sh tests/tools/abi.sh [--renew]
 #
 #     --renew    write the committed one anew. Do so with a change that is wanted; one by which
 #                programs that are built already would no longer run wants another soversion too.
@@ -13,11 +13,11 @@
 
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
-committed=$root/tests/hwt.abi
+committed=$root/tests/tools/hwt.abi
 renew=
 case ${1-} in
 '') ;;
@@ -27,12 +27,12 @@ case ${1-} in
     exit 0
     ;;
 *)
-    echo "tests/abi.sh: unknown option $1; see --help" >&2
+    echo "tests/tools/abi.sh: unknown option $1; see --help" >&2
     exit 2
     ;;
 esac
 if [ "$(uname -m)" != x86_64 ]; then
-    echo 'tests/abi.sh: tests/hwt.abi is of 64-bit x86, nothing compared'
+    echo 'tests/tools/abi.sh: tests/tools/hwt.abi is of 64-bit x86, nothing compared'
     exit 0
 fi
 
@@ -54,5 +54,5 @@ if abidiff --headers-dir2 "$build/public" "$committed" "$build/hwt/libhwt.so"; t
     echo 'the binary interface is the committed one'
     exit 0
 fi
-echo 'tests/abi.sh: the binary interface has changed; see --help' >&2
+echo 'tests/tools/abi.sh: the binary interface has changed; see --help' >&2
 exit 1

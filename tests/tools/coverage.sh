@@ -4,7 +4,7 @@
 # How much of hwt/ the tests go through: builds it for gcov, runs them, and compares with what is
 # wanted.
 #
-#     sh tests/coverage.sh [--lines PERCENT] [--branches PERCENT]
+#     sh tests/tools/coverage.sh [--lines PERCENT] [--branches PERCENT]
 #
 #     --lines PERCENT       at least so many of the lines (95)
 #     --branches PERCENT    at least so many of the branches (90)
@@ -14,13 +14,13 @@
 
 set -eu
 
-root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 misuse()
 {
-    echo "tests/coverage.sh: $1; see --help" >&2
+    echo "tests/tools/coverage.sh: $1; see --help" >&2
     exit 2
 }
 
