@@ -200,6 +200,7 @@ static void fork_from_task(hwt_timeout timeout, void *arg)
     t->timeout = timeout;
     pid_t child = fork();
     if (child == 0) {
+        signal(SIGALRM, SIG_DFL);
         alarm(CHILD_PATIENCE);
         expect_shut(t->timer, &t->ends);
         (void)hwt_timer_dump(t->timer, NULL, 0);
