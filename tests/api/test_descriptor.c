@@ -282,8 +282,17 @@ static bool is_open(int fd)
     return fcntl(fd, F_GETFD) >= 0;
 }
 
+static int fd_inside = -1;
+
+static void ask_inside(hwt_timeout timeout, void *timer)
+{
+    (void)timeout;
+    fd_inside = hwt_timer_fd(timer);
+}
+
 static void run_loop_on_0(void *arg)
 {
+    static const hwt_task asking = { ask_inside, NULL };
     ends e = { 0 };
     (void)arg;
     close(0);
@@ -302,6 +311,10 @@ static void run_loop_on_0(void *arg)
         }
         child_must(!readable(0, 0));
     }
+    child_must(hwt_timer_new_timeout(timer, &asking, timer, 0, NULL) == 0);
+    while (hwt_timer_dispatch(timer) == 0)
+        child_must(readable(0, 20000));
+    child_must(fd_inside == 0);
     child_must(hwt_timer_stop(timer, NULL, NULL) == 0 && !readable(0, 0));
     hwt_timer_destroy(timer);
     child_must(!is_open(0));
