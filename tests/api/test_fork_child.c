@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "children.h"
+#include "one_thread.h"
 
 /* ---- a timer that has accepted nothing yet ---- */
 
@@ -77,14 +78,14 @@ static void loop_in_child(void *data)
     hwt_timer_destroy(timer);
 }
 
-/* Each loop: the descriptor was asked for before the fork, or was not. */
+/* Each loop: the descriptor was asked for before the fork, or was not; one thread, or any. */
 START_TEST(a_loop_that_was_set_up_may_run_in_a_child)
 {
     hwt_options options = HWT_OPTIONS_INIT;
-    options.flags = HWT_NO_WORKER;
+    options.flags = HWT_NO_WORKER | (_i / 2 ? HWT_ONE_THREAD : 0);
     options.tick_duration = HWT_MS(1);
     hwt_timer *timer = create(&options);
-    if (_i)
+    if (_i % 2)
         ck_assert_int_ge(hwt_timer_fd(timer), 0);
     expect_well("a child with a loop", loop_in_child, timer);
     hwt_timer_destroy(timer);
@@ -180,11 +181,15 @@ START_TEST(the_child_of_a_timer_whose_task_runs_does_not_hang)
 }
 END_TEST
 
+/* Each loop: any thread may call, or one at a time. */
 START_TEST(the_child_of_a_timer_without_a_worker_cannot_arm)
 {
     manual m;
     taken_along t = { 0 };
-    manual_open(&m, HWT_SEC(1), HWT_MS(1), 64);
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = _i ? HWT_ONE_THREAD : 0;
+    options.tick_duration = HWT_MS(1);
+    manual_open_with(&m, HWT_SEC(1), options);
     t.timer = m.timer;
     t.timeout = arm(m.timer, &counting, &t.ends, HWT_MS(5));
     expect_well("a child", be_shut, &t);
@@ -451,12 +456,12 @@ static void add_owner(Suite *suite)
     tcase_add_test(fresh, the_first_arm_may_come_in_a_child);
     tcase_add_test(fresh, start_may_come_in_a_child);
     tcase_add_test(fresh, the_first_arm_may_come_in_the_child_of_a_child);
-    tcase_add_loop_test(fresh, a_loop_that_was_set_up_may_run_in_a_child, 0, 2);
+    tcase_add_loop_test(fresh, a_loop_that_was_set_up_may_run_in_a_child, 0, 4);
     TCase *used = add_case(suite, "the parent's");
     tcase_add_test(used, the_child_of_a_timer_with_pending_timeouts_cannot_arm);
     tcase_add_test(used, the_child_of_a_started_timer_cannot_arm);
     tcase_add_test(used, the_child_of_a_timer_whose_task_runs_does_not_hang);
-    tcase_add_test(used, the_child_of_a_timer_without_a_worker_cannot_arm);
+    tcase_add_loop_test(used, the_child_of_a_timer_without_a_worker_cannot_arm, 0, 2);
     tcase_add_test(used, a_task_may_fork);
     tcase_add_test(used, a_fork_amid_other_calls_leaves_a_child_that_does_not_hang);
     tcase_add_test(used, a_child_that_drives_the_timer_does_not_disarm_the_parents_descriptor);

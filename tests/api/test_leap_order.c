@@ -302,8 +302,8 @@ END_TEST
 
 /* Past 2038, and past what 32 bits of seconds hold. */
 static const uint64_t far_delays[] = { HWT_SEC(INT32_MAX), HWT_SEC(UINT32_MAX),
-                                       HWT_SEC(UINT32_MAX) + HWT_SEC(UINT32_MAX) / 3,
-                                       INT64_MAX, HWT_NEVER - 1 };
+                                       HWT_SEC(UINT32_MAX) + HWT_SEC(UINT32_MAX) / 3, INT64_MAX,
+                                       HWT_NEVER - 1 };
 
 enum { FAR_DELAYS = sizeof(far_delays) / sizeof(far_delays[0]) };
 

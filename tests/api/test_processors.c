@@ -124,8 +124,8 @@ static void use_machine(void *count)
     crowd_uses(after);
 }
 
-static const int machines[] = { -1, 1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 1023,
-                                1024, 1025, 4096 };
+static const int machines[] = { -1, 1,  2,  15,  16,  17,   31,   32,   33,
+                                63, 64, 65, 127, 128, 1023, 1024, 1025, 4096 };
 
 START_TEST(a_machine_of_any_size_will_do)
 {

@@ -37,13 +37,24 @@ typedef struct refusal {
     int error;
 } refusal;
 
-#define ALL_REFUSALS(name) { #name, SYS_##name, EPERM }, { #name, SYS_##name, ENOSYS }
+#define ALL_REFUSALS(name)                                                                         \
+    { #name, SYS_##name, EPERM },                                                                  \
+    {                                                                                              \
+#name, SYS_##name, ENOSYS                                                                  \
+    }
 
 static const refusal refusals[] = {
-    ALL_REFUSALS(timerfd_create), ALL_REFUSALS(timerfd_settime), ALL_REFUSALS(membarrier),
-    ALL_REFUSALS(eventfd2),       ALL_REFUSALS(getrandom),       ALL_REFUSALS(madvise),
-    ALL_REFUSALS(prctl),          ALL_REFUSALS(sched_getaffinity), ALL_REFUSALS(sched_setscheduler),
-    ALL_REFUSALS(sched_setaffinity), ALL_REFUSALS(getcpu),
+    ALL_REFUSALS(timerfd_create),
+    ALL_REFUSALS(timerfd_settime),
+    ALL_REFUSALS(membarrier),
+    ALL_REFUSALS(eventfd2),
+    ALL_REFUSALS(getrandom),
+    ALL_REFUSALS(madvise),
+    ALL_REFUSALS(prctl),
+    ALL_REFUSALS(sched_getaffinity),
+    ALL_REFUSALS(sched_setscheduler),
+    ALL_REFUSALS(sched_setaffinity),
+    ALL_REFUSALS(getcpu),
 };
 
 enum { REFUSALS = sizeof(refusals) / sizeof(refusals[0]) };

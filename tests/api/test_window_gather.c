@@ -72,7 +72,8 @@ START_TEST(windows_of_any_place_and_width_are_gathered_as_the_oracle_says)
     manual_open(&m, test_random(&seed) >> 20, tick, 64);
     for (int i = 0; i < 5000; i++) {
         uint64_t earliest = test_random(&seed) >> (8 + test_random(&seed) % 50);
-        uint64_t width = test_random(&seed) % (tick * (1 + (UINT64_C(1) << test_random(&seed) % 11)));
+        uint64_t width =
+            test_random(&seed) % (tick * (1 + (UINT64_C(1) << test_random(&seed) % 11)));
         width = test_random(&seed) % 8 == 0 ? 0 : width;
         atomic_store(&m.now, m.now + test_random(&seed) % (3 * tick));
         expect_gathered(earliest, earliest + width, tick);
@@ -110,7 +111,30 @@ START_TEST(a_window_that_has_the_next_wakeup_in_it_does_not_add_one)
 }
 END_TEST
 
-START_TEST(windows_are_chosen_in_a_started_instant_and_at_its_edges)
+/* Before it wakes, and after. */
+START_TEST(a_window_that_does_not_have_the_next_wakeup_in_it_is_gathered_as_ever)
+{
+    const uint64_t tick = HWT_MS(1);
+    uint64_t seed = test_seed();
+    manual_open(&m, 12345, tick, 64);
+    ck_assert_int_ge(hwt_timer_fd(m.timer), 0);
+    for (int i = 0; i < 2000; i++) {
+        hwt_timeout near =
+            arm(m.timer, &counting, &e, HWT_SEC(50) + test_random(&seed) % HWT_SEC(1));
+        uint64_t after = hwt_timer_next_tick(m.timer) - m.now;
+        uint64_t width = test_random(&seed) % HWT_SEC(1);
+        expect_gathered(after - HWT_SEC(2), after - HWT_SEC(2) + width, tick);
+        hwt_timer_next_tick(m.timer); /* parks again */
+        expect_gathered(after + tick, after + tick + width, tick);
+        must(hwt_timeout_cancel(near));
+        hwt_timer_next_tick(m.timer);
+        atomic_store(&m.now, m.now + test_random(&seed) % (3 * tick));
+    }
+    manual_close(&m);
+}
+END_TEST
+
+START_TEST(the_first_ticks_and_the_edges_of_windows_are_as_the_oracle_says)
 {
     const uint64_t tick = HWT_MS(1);
     manual_open(&m, 0, tick, 64);
@@ -134,6 +158,7 @@ int main(void)
     tcase_add_loop_test(tcase, windows_of_any_place_and_width_are_gathered_as_the_oracle_says, 0,
                         6);
     tcase_add_test(tcase, a_window_that_has_the_next_wakeup_in_it_does_not_add_one);
-    tcase_add_test(tcase, windows_are_chosen_in_a_started_instant_and_at_its_edges);
+    tcase_add_test(tcase, a_window_that_does_not_have_the_next_wakeup_in_it_is_gathered_as_ever);
+    tcase_add_test(tcase, the_first_ticks_and_the_edges_of_windows_are_as_the_oracle_says);
     return run_suite(suite);
 }

@@ -88,7 +88,8 @@ static void check_all(void)
 {
     holds(!disorder && !not_rearmed);
     for (size_t i = 0; i < RECORDS; i++)
-        holds(records[i].cancelled || (records[i].runs == 1 && records[i].ran == records[i].due + 1));
+        holds(records[i].cancelled ||
+              (records[i].runs == 1 && records[i].ran == records[i].due + 1));
     holds(hwt_timer_pending(m.timer) == 0);
 }
 
