@@ -5,7 +5,6 @@
  * a thread that makes it readable stood meanwhile; it may be descriptor 0.
  */
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/timerfd.h>
 
@@ -22,8 +21,8 @@ static hwt_timer *create_for_loop(void)
 /* ---- a thread that is held where it makes the descriptor readable ---- */
 
 /*
- * The program's own timerfd_settime(), write() and eventfd_write() take the place of libc's in the
- * library too. A thread that has asked for it stands there, before the call, until it is let go.
+ * With the linker's --wrap, these take the place of libc's in the library. A thread that has asked
+ * for it stands there, before the call, until it is let go.
  */
 static _Thread_local bool to_be_held;
 static gate hold;
@@ -38,38 +37,29 @@ static void stand(void)
     gate_pass(&hold);
 }
 
-static void *libc_function(const char *name)
-{
-    void *function = dlsym(RTLD_NEXT, name);
-    if (!function)
-        abort();
-    return function;
-}
+int __real_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *old);
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *old);
+ssize_t __real_write(int fd, const void *buffer, size_t size);
+ssize_t __wrap_write(int fd, const void *buffer, size_t size);
+int __real_eventfd_write(int fd, uint64_t value);
+int __wrap_eventfd_write(int fd, uint64_t value);
 
-/* An object pointer is not a function pointer in ISO C; POSIX says that they convert. */
-#define CALL(type, name) (*(type *)(void *)&(void *){ libc_function(name) })
-
-typedef int settime_function(int, int, const struct itimerspec *, struct itimerspec *);
-typedef ssize_t write_function(int, const void *, size_t);
-typedef int eventfd_write_function(int, uint64_t);
-
-int timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *old)
+int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *old)
 {
     stand();
-    return CALL(settime_function *, "timerfd_settime")(fd, flags, at, old);
+    return __real_timerfd_settime(fd, flags, at, old);
 }
 
-ssize_t write(int fd, const void *buffer, size_t size)
+ssize_t __wrap_write(int fd, const void *buffer, size_t size)
 {
     stand();
-    return CALL(write_function *, "write")(fd, buffer, size);
+    return __real_write(fd, buffer, size);
 }
 
-int eventfd_write(int fd, uint64_t value);
-int eventfd_write(int fd, uint64_t value)
+int __wrap_eventfd_write(int fd, uint64_t value)
 {
     stand();
-    return CALL(eventfd_write_function *, "eventfd_write")(fd, value);
+    return __real_eventfd_write(fd, value);
 }
 
 typedef struct waker {

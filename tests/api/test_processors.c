@@ -5,54 +5,47 @@
  * the timer can have expected add, cancel and move, and every timeout has one end.
  */
 
-#include <dlfcn.h>
 #include <sys/sysinfo.h>
 
 #include "children.h"
 
-/* ---- what the library is told: these take the place of libc's in it ---- */
+/* ---- what the library is told: with the linker's --wrap, these take the place of libc's in it ---- */
 
 static int processors; /* 0: as the machine has; below 0: that cannot be said */
 
-static void *libc_function(const char *name)
-{
-    void *function = dlsym(RTLD_NEXT, name);
-    if (!function)
-        abort();
-    return function;
-}
+long __real_sysconf(int name);
+long __wrap_sysconf(int name);
+int __real_get_nprocs(void);
+int __wrap_get_nprocs(void);
+int __real_get_nprocs_conf(void);
+int __wrap_get_nprocs_conf(void);
+int __real_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set);
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set);
 
-/* An object pointer is not a function pointer in ISO C; POSIX says that they convert. */
-#define CALL(type, name) (*(type *)(void *)&(void *){ libc_function(name) })
-
-typedef long sysconf_function(int);
-typedef int count_function(void);
-typedef int getaffinity_function(pid_t, size_t, cpu_set_t *);
-
-long sysconf(int name)
+long __wrap_sysconf(int name)
 {
     if (processors != 0 && (name == _SC_NPROCESSORS_CONF || name == _SC_NPROCESSORS_ONLN)) {
         errno = processors < 0 ? EINVAL : errno;
         return processors < 0 ? -1 : processors;
     }
-    return CALL(sysconf_function *, "sysconf")(name);
+    return __real_sysconf(name);
 }
 
-int get_nprocs(void)
+int __wrap_get_nprocs(void)
 {
-    return processors ? processors : CALL(count_function *, "get_nprocs")();
+    return processors ? processors : __real_get_nprocs();
 }
 
-int get_nprocs_conf(void)
+int __wrap_get_nprocs_conf(void)
 {
-    return processors ? processors : CALL(count_function *, "get_nprocs_conf")();
+    return processors ? processors : __real_get_nprocs_conf();
 }
 
 /* The kernel refuses a set that is smaller than its own. */
-int sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
+int __wrap_sched_getaffinity(pid_t pid, size_t size, cpu_set_t *set)
 {
     if (processors == 0)
-        return CALL(getaffinity_function *, "sched_getaffinity")(pid, size, set);
+        return __real_sched_getaffinity(pid, size, set);
     if (processors < 0 || (size_t)processors > 8 * size) {
         errno = EINVAL;
         return -1;
