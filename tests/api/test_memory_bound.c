@@ -6,9 +6,7 @@
  * nobody drives the timer.
  */
 
-#include <stdio.h>
-
-#include "api_fixture.h"
+#include "children.h"
 
 #define MB(n) ((uint64_t)(n) << 20)
 
@@ -297,12 +295,8 @@ static uint64_t resident(void)
 
 static bool memory_is_watched(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    return true;
-#else
     const char *preload = getenv("LD_PRELOAD");
-    return preload && strstr(preload, "vgpreload");
-#endif
+    return WITH_SANITIZER || (preload && strstr(preload, "vgpreload"));
 }
 
 static void expect_between(const char *what, uint64_t value, uint64_t least, uint64_t most)

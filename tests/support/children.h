@@ -14,6 +14,24 @@
 
 enum { CHILD_PATIENCE = 30 /* seconds */ };
 
+#if defined(__has_feature)
+#define CHILD_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define CHILD_HAS_FEATURE(feature) 0
+#endif
+
+/* A sanitizer itself needs what some tests take away, and objects to what others do by intent. */
+#if defined(__SANITIZE_THREAD__) || CHILD_HAS_FEATURE(thread_sanitizer)
+enum { WITH_THREAD_SANITIZER = 1 };
+#else
+enum { WITH_THREAD_SANITIZER = 0 };
+#endif
+#if defined(__SANITIZE_ADDRESS__) || CHILD_HAS_FEATURE(address_sanitizer)
+enum { WITH_SANITIZER = 1 };
+#else
+enum { WITH_SANITIZER = WITH_THREAD_SANITIZER };
+#endif
+
 #define child_must(condition)                                                                      \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
