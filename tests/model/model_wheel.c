@@ -94,12 +94,21 @@ static uint64_t oracle_soonest(void)
     return length > 0 ? list[0].tick : UINT64_MAX;
 }
 
-static uint64_t oracle_next(void)
+static uint64_t oracle_next_of(bool far)
 {
     uint64_t next = UINT64_MAX;
-    for (size_t at = 0; at < length; at++)
-        next = comes_at(&list[at]) < next ? comes_at(&list[at]) : next;
+    for (size_t at = 0; at < length; at++) {
+        uint64_t tick = comes_at(&list[at]);
+        if (list[at].far == far && tick < next)
+            next = tick;
+    }
     return next;
+}
+
+static uint64_t oracle_next(void)
+{
+    uint64_t far = oracle_next_of(true), near = oracle_next_of(false);
+    return far < near ? far : near;
 }
 
 static void check_next(void)
@@ -216,10 +225,12 @@ static size_t take_once(uint64_t limit, bool *ret_far)
 {
     uint32_t batch[BATCH_MAX];
     size_t max = 1 + below(BATCH_MAX);
-    uint64_t tick = oracle_next(), soonest = oracle_soonest();
+    uint64_t tick = oracle_next(), far = oracle_next_of(true);
     size_t n = hwt_wheel_take(&wheel, limit, batch, max, ret_far);
     must(n <= max);
-    must((n > 0) == (tick < limit || (tick == limit && tick < soonest)));
+    must((n > 0) == (tick < limit || (far == limit && far != UINT64_MAX)));
+    must(n == 0 || *ret_far == (far == tick));
+    *ret_far &= n > 0;
     if (limit >= wheel.ticks.last && limit > 0) /* there is always a tick to file for */
         limit = wheel.ticks.last - (wheel.ticks.last > 0);
     now = n > 0 ? tick : now > limit ? now : limit;
