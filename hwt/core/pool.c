@@ -389,6 +389,7 @@ void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id)
     trim.counts = calloc(trim.slabs, sizeof(*trim.counts));
     if (!trim.counts)
         return; /* another time */
+    HWT_MEET(TRIM);
     take_all(&trim);
     uint32_t kept = put_back(&trim, leave, data);
     atomic_fetch_sub_explicit(&pool->free, free_before, memory_order_relaxed);
@@ -397,6 +398,7 @@ void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id)
             continue;
         struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
         char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
+        HWT_MEET(EMPTY);
         if (madvise(base, HWT_SLAB_SIZE, MADV_DONTNEED) != 0)
             memset(base, 0, HWT_SLAB_SIZE);
         atomic_fetch_sub_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);

@@ -87,6 +87,7 @@ static void cut(struct hwt_stream *stream, const struct place *to)
         give_back(stream, chunk);
         chunk = next;
     }
+    HWT_MEET(CUT);
     stream->tail = to->chunk;
     stream->at = to->at;
     stream->chunks = atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks;
