@@ -92,6 +92,7 @@ static void cut(struct hwt_stream *stream, const struct place *to)
         give_back(stream, chunk);
         chunk = next;
     }
+    HWT_MEET(CUT);
     stream->tail = to->chunk;
     stream->at = to->at;
     set_chunks(stream,

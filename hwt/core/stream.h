@@ -109,6 +109,7 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
 {
     stream->tail->records[stream->at++] = record;
+    HWT_MEET(APPEND);
     /* Release: the record. Seq_cst where the worker cannot make this thread pass a barrier. */
     if (__builtin_expect(atomic_load_explicit(&stream->fences, memory_order_relaxed), 0)) {
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
@@ -116,6 +117,7 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
         atomic_signal_fence(memory_order_seq_cst);
     }
+    HWT_MEET(APPENDED);
 }
 
 /* How many chunks are not read, about. */

@@ -275,6 +275,7 @@ static void look_at_all(struct hwt_worker *worker)
     while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK_AT_ALL);
         if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
             worker->untold[worker->untold_count++] =
                 (hwt_timeout){ entry, hwt_generation(state) };
