@@ -14,6 +14,7 @@
 #include "hwt/core/task.h"
 
 #define DRAIN_MAX 100000
+#define KEEP_UP_MAX (512 * HWT_BATCH)
 #define CLAIM_TRIES 256
 #define AHEAD 6
 
@@ -51,6 +52,12 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     const struct hwt_slot *slot =
         hwt_directory_slot(&worker->shared->pool.directory, id >> HWT_ID_BITS);
     return generation - (uint32_t)slot->floor;
+}
+
+void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
+{
+    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
+        hwt_worker_file(worker, id, generation, deadline);
 }
 
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
@@ -234,10 +241,13 @@ static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, re
     return 0;
 }
 
-/* All that is published now, in batches, the cancelled between. */
+/* All that is published now, in batches, the cancelled between. What a `cancelled` has added is
+ * read too. */
 static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
+    bool told = worker->told;
+    worker->told = false;
     /* Where a thread is half-way through a push, not all are on the lists. */
     bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled);
     size_t filed;
@@ -249,6 +259,12 @@ static void read_all_streams(struct hwt_worker *worker)
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         for_streams(worker, true, listed, read_stream, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
+    if (worker->told) {
+        listed &= hwt_streams_gather(&lanes->pending);
+        for_streams(worker, false, listed, begin_one, SIZE_MAX);
+        for_streams(worker, false, listed, read_stream, SIZE_MAX);
+    }
+    worker->told |= told;
 }
 
 /* There was no memory for a hint: all entries say what is to be done. */
@@ -259,6 +275,7 @@ static void look_at_all(struct hwt_worker *worker)
     while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK_AT_ALL);
         if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
             worker->untold[worker->untold_count++] =
                 (hwt_timeout){ entry, hwt_generation(state) };
@@ -289,9 +306,9 @@ void hwt_worker_read(struct hwt_worker *worker)
         read_own(worker);
     else
         read_all_streams(worker);
-    /* Acquire: with the release of who set it. */
-    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
-        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
+    /* Seq_cst, both: after the gate was closed. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_seq_cst))
         look_at_all(worker);
 }
 
@@ -371,26 +388,27 @@ static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t 
 }
 
 /*
- * Between two batches: a backlog does not wait until all that is due has run, or it would grow
- * beside many slow tasks. What is filed now is for the ticks after this pass. Not within a batch:
- * what is taken and has not run is nowhere in the wheel.
+ * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
+ * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
  */
 static void keep_up(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    uint32_t chunks = 0;
     if (worker->shared->one_thread) {
-        chunks = hwt_stream_backlog(&lanes->shared->cancelled);
-    } else {
-        (void)hwt_streams_gather(&lanes->pending);
-        (void)hwt_streams_gather(&lanes->cancelled);
-        for (const struct hwt_stream *s = lanes->pending.listed; s; s = s->next_listed)
-            chunks += hwt_stream_backlog(s);
-        for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
-            chunks += hwt_stream_backlog(s);
+        begin_reading(&lanes->shared->cancelled);
+        if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
+            read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
+        return;
     }
-    if (chunks > 2 * HWT_BACKLOG)
-        hwt_worker_read(worker);
+    if (!hwt_streams_gather(&lanes->cancelled))
+        return;
+    uint32_t chunks = 0;
+    for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
+        chunks += hwt_stream_backlog(s);
+    if (chunks <= HWT_BACKLOG)
+        return;
+    for_streams(worker, true, true, begin_one, SIZE_MAX);
+    for_streams(worker, true, true, read_stream, KEEP_UP_MAX);
 }
 
 static void expire(struct hwt_worker *worker)
