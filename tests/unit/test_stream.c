@@ -221,6 +221,31 @@ START_TEST(while_it_is_read_it_grows_instead)
 }
 END_TEST
 
+START_TEST(where_more_stays_than_there_can_be_all_is_left_out_and_that_is_told)
+{
+    for (uint32_t read = 0; read <= CHUNK; read += CHUNK / 2) {
+        open_stream();
+        append(2 * CHUNK);
+        must(hwt_stream_claim(&stream));
+        must(read_some(seen, read) == read);
+        hwt_stream_release(&stream);
+        most = 2 * CHUNK - read; /* as many as there are */
+        append(1);
+        must(hwt_stream_claim(&stream));
+        append(3 * CHUNK - 1);
+        hwt_stream_release(&stream);
+        most = 4;
+        must(stream.at == CHUNK && !try_append());
+        must(read_all() == 0 && !hwt_stream_is_used(&stream));
+        uint64_t from = appended;
+        append(5);
+        must(read_all() == 5 && seen[0] == from);
+        close_stream();
+    }
+    open_stream();
+}
+END_TEST
+
 /* ---- want of memory ---- */
 
 START_TEST(without_memory_to_begin_there_is_nothing_to_destroy)
@@ -274,6 +299,7 @@ int main(void)
     tcase_add_test(compaction, what_must_stay_is_read_in_order_and_nothing_of_it_is_lost);
     tcase_add_test(compaction, it_is_compacted_rightly_from_wherever_it_was_read_to);
     tcase_add_test(compaction, while_it_is_read_it_grows_instead);
+    tcase_add_test(compaction, where_more_stays_than_there_can_be_all_is_left_out_and_that_is_told);
     TCase *want = unit_case(suite, "want", open_stream, close_stream);
     tcase_add_test(want, without_memory_to_begin_there_is_nothing_to_destroy);
     tcase_add_test(want, without_memory_to_grow_nothing_is_lost);
