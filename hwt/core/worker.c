@@ -41,7 +41,7 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
 /* Relaxed: a pass may see it late; who sleeps looks again, see hwt_worker_park(). */
 static bool stopping(const struct hwt_worker *worker)
 {
-    return atomic_load_explicit(&worker->shared->halted, memory_order_relaxed) &
+    return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
            HWT_HALTED_STOPPING;
 }
 
@@ -176,7 +176,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     size_t done = 0;
     uint32_t n;
     if (!claim(stream)) {
-        worker->again = true;
+        worker->again = worker->unsure = true;
         return 0;
     }
     while (done < budget && stream->left > 0 && (n = hwt_stream_peek(stream, &records)) > 0) {
@@ -248,9 +248,12 @@ static void read_all_streams(struct hwt_worker *worker)
     struct hwt_lanes *lanes = &worker->shared->lanes;
     bool told = worker->told;
     worker->told = false;
-    /* Where a thread is half-way through a push, not all are on the lists. */
-    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled);
+    /* Where a thread is half-way through a push, or one compacted when its stream left the list, not
+     * all are on the lists. */
+    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
+                  !worker->unsure;
     size_t filed;
+    worker->unsure = false;
     worker->again |= !listed;
     for_streams(worker, false, listed, begin_one, SIZE_MAX);
     for_streams(worker, true, listed, begin_one, SIZE_MAX);
@@ -460,7 +463,10 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
         expire_unfiled(worker);
     expire(worker);
-    worker->floor = 0;
+    /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
+     * that is over comes behind what its tasks have filed. */
+    if (worker->runs < worker->most)
+        worker->floor = 0;
     hwt_worker_publish_bytes(worker);
     return worker->runs;
 }
@@ -510,7 +516,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
     struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
     struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
-    hwt_lanes_barrier(&shared->lanes);
+    hwt_gate_barrier(&shared->gate);
     HWT_MEET(PARK_C);
     read_dismissed(worker, pending, false);
     read_dismissed(worker, cancelled, true);
@@ -540,7 +546,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);
     /* Seq_cst: stop sets the flag, then looks at the gate. */
-    if (atomic_load_explicit(&shared->halted, memory_order_seq_cst) & HWT_HALTED_STOPPING)
+    if (atomic_load_explicit(&shared->unusual, memory_order_seq_cst) & HWT_HALTED_STOPPING)
         return 0;
     uint64_t until = hwt_ticks_end(ticks, next);
     HWT_PROBE2(park, shared, until);
