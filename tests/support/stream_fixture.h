@@ -74,7 +74,7 @@ static inline void open_stream(void)
     appended = looked = 0;
     stays = all_stay;
     most = UINT64_MAX;
-    must(hwt_stream_init(&stream, false) == 0);
+    must(hwt_stream_init(&stream) == 0);
 }
 
 static inline void close_stream(void)
@@ -87,7 +87,7 @@ static inline void close_stream(void)
 static inline bool try_append(void)
 {
     uint64_t deadline = appended;
-    if (stream.at == CHUNK && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most }))
+    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most }))
         return false;
     hwt_stream_append(&stream, (struct hwt_record){ deadline, (uint32_t)deadline * 3,
                                                     (uint32_t)(deadline >> 3) });

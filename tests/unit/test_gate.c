@@ -4,6 +4,7 @@
 
 #include "hwt/core/gate.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/timerfd.h>
@@ -12,11 +13,15 @@
 #include "hwt/base/time.h"
 #include "unit.h"
 
+#define FENCES UINT32_C(4)
+
+static _Atomic uint32_t flags;
 static struct hwt_gate gate;
 
 static void open_by_futex(void)
 {
-    hwt_gate_init(&gate, CLOCK_MONOTONIC, hwt_gate_needs_fences());
+    atomic_store(&flags, ~FENCES | (hwt_gate_needs_fences() ? FENCES : 0));
+    hwt_gate_init(&gate, CLOCK_MONOTONIC, &flags, FENCES);
 }
 
 static void open_by_fd(void)
@@ -108,9 +113,14 @@ END_TEST
 
 START_TEST(a_barrier_is_there_or_fences_are)
 {
-    ck_assert(hwt_gate_barrier(&gate));
-    gate.fences = true;
-    ck_assert(hwt_gate_barrier(&gate));
+    uint32_t before = flags;
+    hwt_gate_barrier(&gate);
+    ck_assert_uint_eq(flags, before);
+    ck_assert(hwt_gate_is_fenced(&gate) == hwt_gate_needs_fences());
+    atomic_store(&flags, UINT32_MAX);
+    ck_assert(hwt_gate_is_fenced(&gate));
+    hwt_gate_barrier(&gate);
+    ck_assert_uint_eq(flags, UINT32_MAX);
 }
 END_TEST
 
@@ -174,7 +184,7 @@ static void *sleep_and_answer(void *data)
 {
     while (!all_over()) {
         hwt_gate_close(&gate, UINT64_MAX);
-        must(hwt_gate_barrier(&gate));
+        hwt_gate_barrier(&gate);
         if (!answer_all() && !all_over())
             hwt_gate_sleep(&gate, UINT64_MAX);
         hwt_gate_open(&gate);
@@ -223,7 +233,7 @@ END_TEST
 START_TEST(a_clock_that_no_descriptor_knows_is_an_error)
 {
     struct hwt_gate other;
-    hwt_gate_init(&other, CLOCK_PROCESS_CPUTIME_ID, true);
+    hwt_gate_init(&other, CLOCK_PROCESS_CPUTIME_ID, &flags, FENCES);
     ck_assert_int_eq(hwt_gate_open_fd(&other, false), -EINVAL);
     ck_assert_int_eq(other.fd, -1);
     hwt_gate_destroy(&other);
@@ -302,6 +312,27 @@ START_TEST(quiet_and_wakers_at_once_leave_it_quiet)
 }
 END_TEST
 
+START_TEST(in_a_child_it_is_another_one_by_the_same_number)
+{
+    int number = gate.fd, old = dup(number);
+    hwt_gate_renew_fd(&gate, true);
+    ck_assert_int_eq(gate.fd, number);
+    hwt_gate_set_fd(&gate, 1, true);
+    ck_assert(is_readable(10000));
+    struct pollfd before = { .fd = old, .events = POLLIN };
+    ck_assert_int_eq(poll(&before, 1, 0), 0);
+    ck_assert_int_ne(fcntl(number, F_GETFD) & FD_CLOEXEC, 0);
+    close(old);
+}
+END_TEST
+
+START_TEST(in_a_child_there_is_none_where_there_was_none)
+{
+    hwt_gate_renew_fd(&gate, true);
+    ck_assert_int_eq(gate.fd, -1);
+}
+END_TEST
+
 /* ---- instants for the system ---- */
 
 START_TEST(instants_go_to_the_system_and_back)
@@ -356,6 +387,8 @@ int main(void)
     tcase_add_test(watched, a_wake_makes_it_readable_only_if_it_was_closed);
     tcase_add_test(watched, once_quiet_no_late_waker_makes_it_readable);
     tcase_add_test(watched, quiet_and_wakers_at_once_leave_it_quiet);
+    tcase_add_test(watched, in_a_child_it_is_another_one_by_the_same_number);
+    tcase_add_test(asked, in_a_child_there_is_none_where_there_was_none);
     TCase *instants = unit_case(suite, "instants", NULL, NULL);
     tcase_add_test(instants, instants_go_to_the_system_and_back);
     tcase_add_test(instants, sums_and_differences_stop_at_the_ends);

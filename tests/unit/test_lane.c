@@ -1,12 +1,36 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Lanes of threads, the lane that some share, what stays in them, and the lists of streams. */
+/*
+ * Lanes of threads, the lane that some share, what stays in them, and the lists of streams. lane.c
+ * is included, so that its memory can be refused; the linker then leaves out the library's own.
+ */
 
-#include "hwt/core/lane.h"
+#include <stdbool.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static _Atomic bool refuse_block, refuse_mapping;
+
+static void *may_aligned_alloc(size_t alignment, size_t size)
+{
+    return refuse_block ? NULL : aligned_alloc(alignment, size);
+}
+
+static void *may_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    return refuse_mapping ? MAP_FAILED : mmap(at, size, protection, flags, fd, offset);
+}
+
+#define aligned_alloc may_aligned_alloc
+#define mmap may_mmap
+#include "hwt/core/lane.c"
+#undef aligned_alloc
+#undef mmap
 
 #include "unit.h"
 
 static struct hwt_pool pool;
+static _Atomic uint32_t flags = 1;
 static struct hwt_gate gate;
 static struct hwt_lanes lanes;
 static char owner;
@@ -18,7 +42,7 @@ static void open_lanes(void)
     memset(&pool, 0, sizeof(pool));
     memset(&lanes, 0, sizeof(lanes));
     hwt_pool_init(&pool, (hwt_timer *)(void *)&owner);
-    hwt_gate_init(&gate, CLOCK_MONOTONIC, true);
+    hwt_gate_init(&gate, CLOCK_MONOTONIC, &flags, 1);
     must(hwt_lanes_init(&lanes, &pool, &gate) == 0);
 }
 
@@ -92,6 +116,36 @@ START_TEST(a_thread_without_a_number_has_the_shared_lane_while_it_is_there)
     ck_assert_int_eq(pthread_mutex_trylock(&lanes.shared_lock), 0);
     pthread_mutex_unlock(&lanes.shared_lock);
     ck_assert_uint_eq(hwt_lanes_count(&lanes), 1);
+}
+END_TEST
+
+START_TEST(without_memory_for_a_lane_the_shared_one_is_used_until_there_is_some)
+{
+    struct hwt_lane *own;
+    refuse_block = true;
+    for (int i = 0; i < 3; i++) {
+        struct hwt_lane *lane = hwt_lane_enter(&lanes);
+        ck_assert_ptr_eq(lane, lanes.shared);
+        ck_assert_int_eq(pthread_mutex_trylock(&lanes.shared_lock), EBUSY);
+        hwt_lane_leave(&lanes, lane);
+    }
+    ck_assert_uint_eq(hwt_lanes_count(&lanes), 1);
+    refuse_block = false;
+    enter(&own);
+    ck_assert_ptr_ne(own, lanes.shared);
+}
+END_TEST
+
+START_TEST(without_memory_to_begin_nothing_is_held)
+{
+    struct hwt_lanes other;
+    memset(&other, 0, sizeof(other));
+    refuse_mapping = true;
+    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate), -ENOMEM);
+    refuse_mapping = false;
+    refuse_block = true;
+    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate), -ENOMEM);
+    refuse_block = false;
 }
 END_TEST
 
@@ -353,6 +407,8 @@ int main(void)
     tcase_add_test(making, a_thread_has_a_lane_and_the_next_of_its_number_has_the_same);
     tcase_add_test(making, a_lane_that_was_never_made_is_passed_over);
     tcase_add_test(making, a_thread_without_a_number_has_the_shared_lane_while_it_is_there);
+    tcase_add_test(making, without_memory_for_a_lane_the_shared_one_is_used_until_there_is_some);
+    tcase_add_test(making, without_memory_to_begin_nothing_is_held);
     tcase_add_test(making, what_threads_say_on_the_shared_lane_is_all_there);
     TCase *staying = unit_case(suite, "staying", open_lanes, close_lanes);
     tcase_add_test(staying, a_pending_record_stays_while_its_timeout_is_pending);
