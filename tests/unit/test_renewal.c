@@ -223,10 +223,11 @@ static void *cancel_and_add(void *data)
  */
 START_TEST(of_two_generations_the_newer_one_counts)
 {
-    uint64_t added = 0, runs = 0;
+    uint64_t runs = 0;
+    close_timer();
     for (uint64_t wrap = 1; wrap <= 3; wrap++) {
         for (uint64_t before = 0; before < 6; before++) {
-            for (int third = 0; third < 2; third++, added += 2) {
+            for (int third = 0; third < 2; third++) {
                 open_timer();
                 struct hwt_entry *entry = begin_entry();
                 uint64_t generation = (wrap << 32) - before;

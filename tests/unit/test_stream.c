@@ -153,6 +153,7 @@ static bool some_stay(uint64_t deadline)
 START_TEST(what_must_stay_is_read_in_order_and_nothing_of_it_is_lost)
 {
     uint64_t seed = test_seed();
+    close_stream();
     for (int program = 0; program < 200; program++) {
         open_stream();
         rule = test_random(&seed) & test_random(&seed);
@@ -192,6 +193,7 @@ END_TEST
 /* From each place in a chunk that a reader can stop at, with each number that stays. */
 START_TEST(it_is_compacted_rightly_from_wherever_it_was_read_to)
 {
+    close_stream();
     for (uint32_t read = 0; read <= CHUNK; read++) {
         for (uint64_t from = 0; from <= 3 * CHUNK; from += 1 + from % 3) {
             open_stream();
@@ -235,6 +237,7 @@ END_TEST
 
 START_TEST(where_more_stays_than_there_can_be_all_is_left_out_and_that_is_told)
 {
+    close_stream();
     for (uint32_t read = 0; read <= CHUNK; read += CHUNK / 2) {
         open_stream();
         append(2 * CHUNK);
