@@ -94,9 +94,16 @@ expect_status()
         fail "$1 $2: $(head -n 1 "$work/answer"), not $3"
 }
 
+# As the kernel's table of addresses says, where it can be read.
+loopback_is_down()
+{
+    [ -r /proc/net/fib_trie ] && ! grep -q '127\.0\.0\.1$' /proc/net/fib_trie
+}
+
 test_http()
 {
     heartbeat=$1
+    ! loopback_is_down || skip 'the loopback interface is down'
     start_heartbeat
     expect_status GET /metrics 200
     grep -qi '^content-type: text/plain; version=0\.0\.4' "$work/answer" || fail 'wrong type'
