@@ -103,8 +103,8 @@ loopback_is_down()
 # Whole, with six lines, and of numbers only.
 check_picture()
 {
-    grep -q '^<svg ' "$1" && grep -q '^</svg>' "$1" || fail 'no picture'
-    [ "$(grep -c "fill='none' stroke='#[0-9a-f]*' stroke-width='1.5' d='M" "$1")" -eq 6 ] ||
+    [ "$(grep -c '^<svg \|^</svg>$' "$1")" -eq 2 ] || fail 'no picture'
+    [ "$(grep -c "fill='none' stroke='#[0-9a-f]*' stroke-width='1.5' d='" "$1")" -eq 6 ] ||
         fail 'a line is missing in the picture'
     ! grep -n "nan\|inf" "$1" || fail 'the picture has what is not a number'
 }
