@@ -145,6 +145,13 @@ typedef uint64_t (*hwt_clock)(void *clock_data);
 #define HWT_NO_WORKER UINT32_C(1)
 
 /*
+ * With HWT_NO_WORKER: one thread at a time makes all calls on the timer and its handles, as in
+ * most event loops. Then nothing is queued and no operation is locked: every call is two to three
+ * times as fast. An executor must run its work on that thread too.
+ */
+#define HWT_ONE_THREAD UINT32_C(2)
+
+/*
  * Begin with HWT_OPTIONS_INIT or hwt_options_init(), and change what is to be different. A struct
  * that was only zeroed, and has its size set, stands for the defaults too: while `initialised`
  * is 0, each field that is 0 takes its default.
@@ -153,7 +160,7 @@ typedef struct hwt_options {
     size_t size;              /* sizeof(hwt_options) */
     uint64_t tick_duration;   /* at least HWT_US(1); default HWT_MS(100) */
     uint32_t ticks_per_wheel; /* 1 to 2^30, rounded up to a power of two; default 512 */
-    uint32_t flags;           /* HWT_NO_WORKER or 0 */
+    uint32_t flags;           /* HWT_NO_WORKER, HWT_ONE_THREAD */
     uint64_t max_pending;     /* more than so many pending: -ENOBUFS; default 0: no limit */
     hwt_executor executor;    /* default NULL: the worker runs tasks itself */
     void *executor_data;
@@ -336,6 +343,69 @@ HWT_PUBLIC hwt_state hwt_timeout_state(hwt_timeout timeout);
 HWT_PUBLIC uint64_t hwt_timeout_remaining(hwt_timeout timeout);
 
 /*
+ * Inside the timeout's own task, after hwt_timeout_repeat(): how many periods that has left out,
+ * because the run was late. A task that counts or streams makes up for them. 0 elsewhere.
+ */
+HWT_PUBLIC uint64_t hwt_timeout_missed(hwt_timeout timeout);
+
+/*
+ * hwt_timeout_reschedule() to an instant that is chosen between now + earliest and now + latest as
+ * by hwt_timer_new_timeout_within(). False also: earliest is more than latest.
+ */
+HWT_PUBLIC bool hwt_timeout_reschedule_within(hwt_timeout timeout, uint64_t earliest,
+                                              uint64_t latest);
+
+/*
+ * What a pending timeout is: its deadline, its task and its arg; each may be NULL. They belong
+ * together. Old by the time they are read. Lock-free. -ENOENT: it is not pending.
+ */
+HWT_PUBLIC int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline,
+                               const hwt_task **ret_task, void **ret_arg);
+
+/*
+ * Arms a timeout whatever its state: moves *timeout as hwt_timeout_reschedule() does if it is
+ * pending, or else arms a new one for the task and arg and writes its handle. *timeout may be
+ * zeroed; it is the caller's, who lets no two threads use it at once. 0: moved; 1: armed anew, or
+ * an error of hwt_timer_new_timeout(), and *timeout is as it was.
+ *
+ * Where it meets the run, the run that has begun goes on and a new timeout is armed beside it, but
+ * inside the timeout's own task the same one is re-armed. So with one task and arg the task may
+ * run on two threads at once only if an executor runs it there.
+ */
+HWT_PUBLIC int hwt_timer_set(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
+                             hwt_timeout *timeout);
+HWT_PUBLIC int hwt_timer_set_at(hwt_timer *timer, const hwt_task *task, void *arg,
+                                uint64_t deadline, hwt_timeout *timeout);
+
+/*
+ * ---- All that is pending ----
+ */
+
+/*
+ * Shows each pending timeout to `visit`, in no order, until that returns false, and returns how
+ * many it was shown. It stops nothing: what is armed, moved or ended meanwhile may be shown or
+ * not. The visitor may cancel and reschedule what it is shown: so a group is cancelled. It may
+ * look into `arg` only if it knows that the timeout cannot end meanwhile, or that arg outlives it.
+ * The library's own timeouts are shown too. -EINVAL
+ */
+HWT_PUBLIC int64_t hwt_timer_visit(hwt_timer *timer,
+                                   bool (*visit)(hwt_timeout timeout, const hwt_task *task,
+                                                 void *arg, uint64_t remaining, void *data),
+                                   void *data);
+
+/*
+ * A stop that first lets run what is due before the instant `until`: from now on new timeouts are
+ * refused with -ESHUTDOWN, what is pending may run, re-arm itself and be cancelled; when nothing
+ * is due before `until` any more, or that has passed, it is hwt_timer_stop(). Without a worker it
+ * dispatches meanwhile; with a clock function it advances to `until` once. Blocks until then at the
+ * most, and for the tasks that run. The results of hwt_timer_stop().
+ */
+HWT_PUBLIC int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
+                                 void (*unprocessed)(const hwt_task *task, void *arg,
+                                                     uint64_t remaining, void *data),
+                                 void *data);
+
+/*
  * ---- Without a worker (HWT_NO_WORKER) ----
  *
  * One thread at a time calls the functions of this group (a second one waits, as
@@ -354,7 +424,14 @@ HWT_PUBLIC uint64_t hwt_timeout_remaining(hwt_timeout timeout);
  */
 HWT_PUBLIC uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now);
 
-/* The same, by the timer's own clock. */
+/*
+ * The same, but starts no more than `most` tasks, so that an event loop gets on with other things
+ * where very much is due at once. What is left stays due: the descriptor stays readable, and the
+ * next call goes on where this one ended.
+ */
+HWT_PUBLIC uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most);
+
+/* hwt_timer_advance() by the timer's own clock. */
 HWT_PUBLIC uint64_t hwt_timer_dispatch(hwt_timer *timer);
 
 /*

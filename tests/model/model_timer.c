@@ -9,6 +9,7 @@
  */
 
 #include "model_calls.h"
+#include "one_thread.h"
 
 /* ---- what the timer calls ---- */
 
@@ -216,7 +217,7 @@ static void program_begin(uint64_t program, size_t limit)
 
     options.tick_duration = model.tick = random_tick();
     options.ticks_per_wheel = (uint32_t)(1 + below(UINT64_C(1) << below(17)));
-    options.flags = HWT_NO_WORKER;
+    options.flags = HWT_NO_WORKER | MODEL_FLAGS;
     options.clock = model_clock;
     options.max_pending = model.max_pending = one_in(4) ? 1 + below(40) : 0;
     for (model.wheel = 1; model.wheel < options.ticks_per_wheel;)

@@ -2,6 +2,7 @@
 
 /* Prints a program, run with a journal, as a C test that needs check and <hwt/hwt.h> only. */
 
+#include "one_thread.h"
 #include "simulate.h"
 
 #include <inttypes.h>
@@ -202,9 +203,9 @@ static void print_settings(const uint64_t settings[SETTINGS])
     printf("    hwt_options options = HWT_OPTIONS_INIT;\n"
            "    options.tick_duration = UINT64_C(%" PRIu64 ");\n"
            "    options.ticks_per_wheel = %" PRIu64 ";\n"
-           "    options.flags = HWT_NO_WORKER;\n"
+           "    options.flags = HWT_NO_WORKER%s;\n"
            "    options.clock = read_clock;\n",
-           settings[TICK_DURATION], settings[WHEEL]);
+           settings[TICK_DURATION], settings[WHEEL], MODEL_FLAGS ? " | HWT_ONE_THREAD" : "");
     if (settings[MAX_PENDING])
         printf("    options.max_pending = %" PRIu64 ";\n", settings[MAX_PENDING]);
     if (settings[EXECUTOR])

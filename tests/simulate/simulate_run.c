@@ -5,6 +5,7 @@
 #include "simulate_calls.h"
 #include "simulate_drive.h"
 #include "simulate_draw.h"
+#include "one_thread.h"
 
 #include <time.h>
 
@@ -133,7 +134,7 @@ static void begin(const uint64_t settings[SETTINGS])
     sim.has_executor = settings[EXECUTOR];
     operations = 0;
 
-    o.flags = HWT_NO_WORKER;
+    o.flags = HWT_NO_WORKER | MODEL_FLAGS;
     o.clock = read_clock;
     o.executor = sim.has_executor ? execute : NULL;
     o.executor_data = &sim;
