@@ -14,6 +14,7 @@
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
 #     aarch64, i386    the tests on other machines
+#     builds           the tests with musl, static, with link-time optimisation, small
 #     clang            all that tests/run.sh has, built by clang
 #     stress           each stress test ten times, and so under ThreadSanitizer
 #     soak             an hour of tests/stress/soak.sh
@@ -27,7 +28,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-jobs='simulate fuzz spin coverage aarch64 i386 clang stress soak'
+jobs='simulate fuzz spin coverage aarch64 i386 builds clang stress soak'
 
 misuse()
 {
@@ -41,7 +42,7 @@ chosen=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,24s/^# \{0,1\}//p' "$0"
+        sed -n '4,25s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --processes | --seed)
@@ -113,6 +114,11 @@ job_aarch64()
 job_i386()
 {
     sh "$root/tests/tools/cross.sh" i386
+}
+
+job_builds()
+{
+    sh "$root/tests/tools/builds.sh"
 }
 
 job_clang()

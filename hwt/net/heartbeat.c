@@ -6,7 +6,8 @@
  *
  * Phases:
  *     STOPPED     zeroed, or stopped by its own callback, which may start it anew
- *     STARTING    a thread is in hwt_heartbeat_start(); it waits for a callback that still runs
+ *     AWAITING    a thread is in hwt_heartbeat_start(); it waits for a callback that still runs
+ *     STARTING    it has waited, and makes the new life
  *     STARTED
  *     BARRED      stopped by anybody else; as STOPPED, but the callback that may be running
  *                 cannot start it
@@ -14,14 +15,15 @@
  * GROUND RULES
  *
  * state     Number of the life, and its phase. Changed by compare-exchange only, but by the
- *           thread that has set STARTING. Acquire on every load that decides, release on every
- *           change.
+ *           thread that has set AWAITING, whose it is until STARTED: by exchange to STARTING, by
+ *           a store from there. Acquire on every load that decides, release on every change.
  *
  * timeout   Of the last life, kept after its end: to wait for the return of its callback is to
- *           wait for that of its task. Written while STARTING, read by who stops. Its words are
- *           read before the exchange of `state`; that it has not changed since, the number
- *           of the life proves. The timeout is armed for HWT_NEVER first, and moved
- *           when STARTED is visible, so its task never meets STARTING.
+ *           wait for that of its task. Written while STARTING, read by those who stop. Its words
+ *           are read before the exchange of `state`; that it has not changed since, the number of
+ *           the life proves, and that exchange comes before the one to STARTING. The timeout is
+ *           armed for HWT_NEVER first, and moved when STARTED is visible, so its task never meets
+ *           STARTING.
  *
  * last_...  Anybody's; only ever newer within a life.
  *
@@ -29,16 +31,26 @@
  *
  * A callback on this thread finds itself in `looks`. What it stops is not cancelled: the look
  * sees `stopped`, touches the object no more, and does not re-arm the timeout, which
- * ends with that. What it then starts anew keeps the timeout, so that whoever cancels that
+ * ends with that. What it then starts anew keeps the timeout, so that a thread that cancels that
  * still waits for this callback.
  */
+
+#define HWT_NO_INLINE /* what other programs have inline, this one defines */
 
 #include "hwt/heartbeat.h"
 
 #include <errno.h>
 #include <string.h>
 
-enum { STOPPED, STARTING, STARTED, BARRED, PHASE_MASK = 3, ONE_LIFE = 4 };
+#include "hwt/base/own_task.h"
+
+enum { STOPPED, AWAITING, STARTING, STARTED, BARRED, PHASE_MASK = 7, ONE_LIFE = 8 };
+
+enum { EVENTS = HWT_HEARTBEAT_SEND + 1 };
+
+_Static_assert(sizeof((hwt_heartbeat){ 0 }.due) == EVENTS * sizeof(uint64_t) &&
+                   sizeof((hwt_heartbeat){ 0 }.count) == EVENTS * sizeof(uint32_t),
+               "the header says how many kinds of events there are");
 
 /* A task that is running on this thread, and the one it runs inside of. */
 struct look {
@@ -49,7 +61,7 @@ struct look {
     struct look *outer;
 };
 
-static _Thread_local struct look *looks __attribute__((tls_model("initial-exec")));
+static _Thread_local struct look *looks;
 
 static uint64_t state_of(const hwt_heartbeat *heartbeat)
 {
@@ -94,8 +106,11 @@ static struct look *own_look(const hwt_heartbeat *heartbeat)
 
 /* ---- when an event is due ---- */
 
-static uint64_t limit_of(const hwt_heartbeat_rules *rules, hwt_heartbeat_event event)
+static uint64_t limit_of(const hwt_heartbeat *heartbeat, hwt_heartbeat_event event)
 {
+    const hwt_heartbeat_rules *rules = heartbeat->rules;
+    if (rules->limit)
+        return rules->limit(event, heartbeat->arg);
     switch (event) {
     case HWT_HEARTBEAT_DEAD:
         return rules->dead;
@@ -110,10 +125,8 @@ static uint64_t limit_of(const hwt_heartbeat_rules *rules, hwt_heartbeat_event e
     }
 }
 
-static uint64_t activity_of(const hwt_heartbeat *heartbeat, hwt_heartbeat_event event)
+static uint64_t activity(hwt_heartbeat_event event, uint64_t read, uint64_t written)
 {
-    uint64_t read = __atomic_load_n(&heartbeat->last_read, __ATOMIC_RELAXED);
-    uint64_t written = __atomic_load_n(&heartbeat->last_written, __ATOMIC_RELAXED);
     switch (event) {
     case HWT_HEARTBEAT_DEAD:
     case HWT_HEARTBEAT_READER_IDLE:
@@ -127,21 +140,35 @@ static uint64_t activity_of(const hwt_heartbeat *heartbeat, hwt_heartbeat_event 
     }
 }
 
-/* A limit after the activity or the last event, whichever is later. */
-static uint64_t due_after(const hwt_heartbeat *heartbeat, hwt_heartbeat_event event,
-                          uint64_t activity)
+/* Takes over what was noted. Where its activity has changed, an event's count begins again. */
+static void see_notes(hwt_heartbeat *heartbeat)
 {
-    uint64_t limit = limit_of(heartbeat->rules, event);
-    uint64_t last = heartbeat->past[event].due;
-    uint64_t from = activity > last ? activity : last;
+    uint64_t read = __atomic_load_n(&heartbeat->last_read, __ATOMIC_RELAXED);
+    uint64_t written = __atomic_load_n(&heartbeat->last_written, __ATOMIC_RELAXED);
+    for (int event = 0; event < EVENTS; event++) {
+        if (activity(event, read, written) !=
+            activity(event, heartbeat->seen_read, heartbeat->seen_written))
+            heartbeat->count[event] = 0;
+    }
+    heartbeat->seen_read = read;
+    heartbeat->seen_written = written;
+}
+
+/* `limit` after the activity seen, or after the last event, whichever is later. */
+static uint64_t due_after(const hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t limit)
+{
+    uint64_t seen = activity(event, heartbeat->seen_read, heartbeat->seen_written);
+    uint64_t last = heartbeat->due[event];
+    uint64_t from = seen > last ? seen : last;
     return limit == 0 || from > HWT_NEVER - limit ? HWT_NEVER : from + limit;
 }
 
-static uint64_t next_due(const hwt_heartbeat *heartbeat)
+static uint64_t next_due(hwt_heartbeat *heartbeat)
 {
     uint64_t next = HWT_NEVER;
-    for (int event = 0; event <= HWT_HEARTBEAT_SEND; event++) {
-        uint64_t due = due_after(heartbeat, event, activity_of(heartbeat, event));
+    see_notes(heartbeat);
+    for (int event = 0; event < EVENTS; event++) {
+        uint64_t due = due_after(heartbeat, event, limit_of(heartbeat, event));
         next = due < next ? due : next;
     }
     return next;
@@ -153,19 +180,17 @@ static uint64_t next_due(const hwt_heartbeat *heartbeat)
 static void tell(const struct look *look, hwt_heartbeat_event event, uint64_t now)
 {
     hwt_heartbeat *heartbeat = look->heartbeat;
-    uint64_t activity = activity_of(heartbeat, event);
-    uint64_t due = due_after(heartbeat, event, activity);
+    uint64_t limit = limit_of(heartbeat, event);
+    see_notes(heartbeat);
+    uint64_t due = due_after(heartbeat, event, limit);
     if (due > now || due == HWT_NEVER || state_of(heartbeat) != look->life)
         return;
 
-    const hwt_heartbeat_rules *rules = heartbeat->rules;
-    struct hwt_heartbeat_past *past = &heartbeat->past[event];
-    uint64_t limit = limit_of(rules, event);
     uint64_t missed = now > due ? (now - due - 1) / limit : 0;
-    past->count = activity == past->activity ? past->count + 1 : 1;
-    past->activity = activity;
-    past->due = due + missed * limit;
-    rules->notify(heartbeat, event, past->count, heartbeat->arg);
+    heartbeat->due[event] = due + missed * limit;
+    if (heartbeat->count[event] < UINT32_MAX)
+        heartbeat->count[event]++;
+    heartbeat->rules->notify(heartbeat, event, heartbeat->count[event], heartbeat->arg);
 }
 
 static void look_at(hwt_timeout timeout, void *arg)
@@ -176,14 +201,57 @@ static void look_at(hwt_timeout timeout, void *arg)
     if ((look.life & PHASE_MASK) != STARTED)
         return;
     looks = &look;
-    for (int event = 0; event <= HWT_HEARTBEAT_SEND && !look.stopped; event++)
+    for (int event = 0; event < EVENTS && !look.stopped; event++)
         tell(&look, event, now);
     looks = look.outer;
     if (!look.stopped)
         hwt_timeout_reschedule_at(timeout, next_due(heartbeat));
 }
 
-static const hwt_task look_task = { look_at, NULL };
+/* Without `cancelled`: a stop of the timer has nothing to tell, and the object may be gone as soon
+ * as hwt_heartbeat_stop_sync() has returned. */
+static const hwt_task look_task HWT_OWN_TASK = { look_at, NULL };
+
+/* ---- notes ---- */
+
+/* Relaxed: it is a number, and publishes nothing. */
+static void note(uint64_t *last, uint64_t now)
+{
+    uint64_t seen = __atomic_load_n(last, __ATOMIC_RELAXED);
+    while (seen < now &&
+           !__atomic_compare_exchange_n(last, &seen, now, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+void hwt_heartbeat_read_at(hwt_heartbeat *heartbeat, uint64_t now)
+{
+    if (heartbeat)
+        note(&heartbeat->last_read, now);
+}
+
+void hwt_heartbeat_written_at(hwt_heartbeat *heartbeat, uint64_t now)
+{
+    if (heartbeat)
+        note(&heartbeat->last_written, now);
+}
+
+/* Before the first start the timer is NULL, and its clock 0, which changes nothing. */
+static uint64_t now_of(const hwt_heartbeat *heartbeat)
+{
+    return hwt_timer_now(__atomic_load_n(&heartbeat->timer, __ATOMIC_RELAXED));
+}
+
+void hwt_heartbeat_read(hwt_heartbeat *heartbeat)
+{
+    if (heartbeat)
+        note(&heartbeat->last_read, now_of(heartbeat));
+}
+
+void hwt_heartbeat_written(hwt_heartbeat *heartbeat)
+{
+    if (heartbeat)
+        note(&heartbeat->last_written, now_of(heartbeat));
+}
 
 /* ---- start ---- */
 
@@ -198,12 +266,13 @@ static void begin_life(hwt_heartbeat *heartbeat, hwt_timer *timer, const hwt_hea
     for (int i = 0; i < 2; i++) {
         if (!__atomic_compare_exchange_n(notes[i], &old[i], now, false, __ATOMIC_RELAXED,
                                          __ATOMIC_RELAXED))
-            hwt_heartbeat_note(notes[i], now);
+            note(notes[i], now);
     }
     __atomic_store_n(&heartbeat->timer, timer, __ATOMIC_RELAXED);
     heartbeat->rules = rules;
     heartbeat->arg = arg;
-    memset(heartbeat->past, 0, sizeof(heartbeat->past));
+    memset(heartbeat->due, 0, sizeof(heartbeat->due));
+    memset(heartbeat->count, 0, sizeof(heartbeat->count));
 }
 
 static int start_again(struct look *own, hwt_timer *timer, const hwt_heartbeat_rules *rules,
@@ -225,32 +294,57 @@ static int start_again(struct look *own, hwt_timer *timer, const hwt_heartbeat_r
     return (state & PHASE_MASK) == BARRED ? -ECANCELED : -EALREADY;
 }
 
+static bool are_sound(const hwt_heartbeat_rules *rules)
+{
+    uint64_t reserved = 0;
+    for (size_t i = 0; i < sizeof(rules->reserved) / sizeof(rules->reserved[0]); i++)
+        reserved |= rules->reserved[i];
+    return rules->notify && reserved == 0;
+}
+
+/* The state of an object that was stopped and is this thread's now: AWAITING. */
+static int take(hwt_heartbeat *heartbeat, uint64_t *ret_state)
+{
+    uint64_t state = state_of(heartbeat);
+    do {
+        if ((state & PHASE_MASK) != STOPPED && (state & PHASE_MASK) != BARRED)
+            return -EALREADY;
+    } while (!exchange(heartbeat, &state, with_phase(state, AWAITING)));
+    *ret_state = state;
+    return 0;
+}
+
+static void set_state(hwt_heartbeat *heartbeat, uint64_t state)
+{
+    __atomic_store_n(&heartbeat->state, state, __ATOMIC_RELEASE);
+}
+
 int hwt_heartbeat_start(hwt_heartbeat *heartbeat, hwt_timer *timer,
                         const hwt_heartbeat_rules *rules, void *arg)
 {
-    if (!heartbeat || !timer || !rules || !rules->notify)
+    if (!heartbeat || !timer || !rules || !are_sound(rules))
         return -EINVAL;
     struct look *own = own_look(heartbeat);
     if (own)
         return start_again(own, timer, rules, arg);
-
-    uint64_t state = state_of(heartbeat);
-    do {
-        if ((state & PHASE_MASK) == STARTING || (state & PHASE_MASK) == STARTED)
-            return -EALREADY;
-    } while (!exchange(heartbeat, &state, with_phase(state, STARTING)));
+    uint64_t state;
+    int r = take(heartbeat, &state);
+    if (r < 0)
+        return r;
 
     hwt_timeout_cancel_sync(timeout_of(heartbeat));
+    /* An exchange: the words of the timeout are written after all copies that were made of them. */
+    __atomic_exchange_n(&heartbeat->state, with_phase(state, STARTING), __ATOMIC_ACQ_REL);
     hwt_timeout timeout;
-    int r = hwt_timer_new_timeout_at(timer, &look_task, heartbeat, HWT_NEVER, &timeout);
+    r = hwt_timer_new_timeout_at(timer, &look_task, heartbeat, HWT_NEVER, &timeout);
     if (r < 0) {
-        __atomic_store_n(&heartbeat->state, state, __ATOMIC_RELEASE);
+        set_state(heartbeat, state);
         return r;
     }
     begin_life(heartbeat, timer, rules, arg);
     set_timeout(heartbeat, timeout);
     uint64_t due = next_due(heartbeat);
-    __atomic_store_n(&heartbeat->state, with_phase(state + ONE_LIFE, STARTED), __ATOMIC_RELEASE);
+    set_state(heartbeat, with_phase(state + ONE_LIFE, STARTED));
     /* From here on, another thread may stop it, and free it. */
     hwt_timeout_reschedule_at(timeout, due);
     return 0;
@@ -265,6 +359,8 @@ static bool stop_own(struct look *own)
     return exchange(own->heartbeat, &state, with_phase(state, STOPPED));
 }
 
+/* One that is being started is not stopped, but its old callback may still be running: that is the
+ * timeout's until STARTING. An AWAITING is exchanged for itself, which proves the copy. */
 static bool stop(hwt_heartbeat *heartbeat, bool (*cancel)(hwt_timeout timeout))
 {
     if (!heartbeat)
@@ -275,13 +371,15 @@ static bool stop(hwt_heartbeat *heartbeat, bool (*cancel)(hwt_timeout timeout))
 
     uint64_t state = state_of(heartbeat);
     hwt_timeout timeout;
+    unsigned phase;
     do {
-        if ((state & PHASE_MASK) == STARTING)
+        phase = state & PHASE_MASK;
+        if (phase == STARTING)
             return false;
         timeout = timeout_of(heartbeat);
-    } while (!exchange(heartbeat, &state, with_phase(state, BARRED)));
+    } while (!exchange(heartbeat, &state, phase == AWAITING ? state : with_phase(state, BARRED)));
     cancel(timeout);
-    return (state & PHASE_MASK) == STARTED;
+    return phase == STARTED;
 }
 
 bool hwt_heartbeat_stop(hwt_heartbeat *heartbeat)
@@ -292,18 +390,4 @@ bool hwt_heartbeat_stop(hwt_heartbeat *heartbeat)
 bool hwt_heartbeat_stop_sync(hwt_heartbeat *heartbeat)
 {
     return stop(heartbeat, hwt_timeout_cancel_sync);
-}
-
-/* ---- notes ---- */
-
-void hwt_heartbeat_read(hwt_heartbeat *heartbeat)
-{
-    const hwt_timer *timer = __atomic_load_n(&heartbeat->timer, __ATOMIC_RELAXED);
-    hwt_heartbeat_read_at(heartbeat, hwt_timer_now(timer));
-}
-
-void hwt_heartbeat_written(hwt_heartbeat *heartbeat)
-{
-    const hwt_timer *timer = __atomic_load_n(&heartbeat->timer, __ATOMIC_RELAXED);
-    hwt_heartbeat_written_at(heartbeat, hwt_timer_now(timer));
 }

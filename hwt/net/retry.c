@@ -2,33 +2,37 @@
 
 /*
  * Attempts with exponential backoff. See retry.h for what they do; this is written on the public
- * header alone.
+ * headers alone.
  *
- *     IDLE --> STARTING --> WAITING n --> ATTEMPT n --> FAILED n --> WAITING n + 1
+ *     IDLE --> STARTING --> WAITING n --> ATTEMPT n --> FAILED n, PUSHED_BACK n --> WAITING n + 1
  *      ^                        |             |             |
  *      |                        v             v             v
- *      '------- told ------ SUCCEEDED, EXHAUSTED, OUT_OF_TIME, CANCELLED
+ *      '------- told ------ SUCCEEDED, EXHAUSTED, OUT_OF_TIME, CANCELLED, FAILED_FOR_GOOD,
+ *                          THROTTLED
  *
  * One timeout lives from the start to the end, and is always pending or running: it is armed for
  * when the attempt may begin, for when it is timed out, or for now when an answer has come. All
  * decisions but the answers and the cancel are its task's, run(). Answers and cancels from any
  * thread change the state first, then see to it that the task notices:
  *
- *     failed                 moves the timeout to now
- *     succeeded, cancelled   cancel the timeout; `cancelled` tells the end
+ *     failed, pushed back                    move the timeout to now
+ *     succeeded, failed for good, cancelled  cancel the timeout; `cancelled` tells the end
  *
  * The end is told by `cancelled`, or by a run that has not re-armed the timeout: exactly
  * one of the two comes for every timeout, and it comes last.
  *
  * GROUND RULES
  *
- * state     Number of the attempt that is under way or comes next, and the phase. Every start
- *           takes a new number, so a value that was left does not come back. Changed by
+ * state     Number of the attempt that is under way or comes next, the phase, and INSIDE. Every
+ *           start takes a new number, so a value that was left does not come back. Changed by
  *           compare-exchange by anyone; by exchange where an end is told. Acquire on every load,
- *           release on every change: who starts it again comes after all that was done with it,
- *           and see below for a failure that meets a run. After an end is told, nothing is
+ *           release on every change: the thread that starts it again comes after all that was done
+ *           with it, and see below for a failure that meets a run. After an end is told, nothing is
  *           touched. An answer and a cancel touch nothing after their exchange either, for the
  *           end may be told at any time then: they use a copy of the timeout.
+ *
+ * INSIDE    In the state while `attempt` is being called: set and cleared by run() alone, kept by
+ *           everyone else.
  *
  * timeout   Written while STARTING, read by answers and cancels before their exchange of the
  *           state. Relaxed: that exchange has proved that the copy is of this life. The timeout
@@ -36,10 +40,22 @@
  *           STARTING. A stop may: its `cancelled` then sets ABORTED and tells nothing, and the
  *           starter returns -ESHUTDOWN.
  *
+ * pen       A lock on `told`, and the number of the attempt that it was last taken for. Taken by
+ *           compare-exchange, given back by a store (release), both by the threads that have
+ *           something to tell with their answer. It is given back before the answer's exchange of
+ *           the state, and is not had for the same number again. Acquire on every load: a thread
+ *           that has seen it given back for n then finds the state at n or later, and does not
+ *           take it for less.
+ *
+ * told      A delay or a reason. Written with the pen in hand. Once the pen was taken for n it is
+ *           not had for n or less, and for more only when attempt n is over. So from an exchange of
+ *           ATTEMPT n for PUSHED_BACK n or FAILED_FOR_GOOD n until the next attempt nobody writes
+ *           it: the winner has done so, and that exchange publishes it. Relaxed.
+ *
  * the rest  The starter's, then the task's, whose runs follow each other.
  *
  * A failure that meets a run. The timeout cannot be moved by others while it runs and is not yet
- * re-armed, so who moves it to now may be refused:
+ * re-armed, so a thread that moves it to now may be refused:
  *
  *     run()                                  hwt_retry_failed()
  *     A: re-arms the timeout                 C: exchanges the state for FAILED
@@ -52,16 +68,18 @@
  *
  * A move may come long after its exchange, in a later attempt or life (then it is refused). It
  * only ever moves the timeout to what was now: a run may find that it is early, and waits on.
+ *
+ * A synchronous cancel waits for the run only where its exchange has found INSIDE. Such a run has
+ * re-armed the timeout, so it does not tell the end, and to wait for its return is to wait for
+ * `attempt` alone. Any other run may tell the end, and must not be waited for: `ended` may take a
+ * lock that the canceller holds. Nor need it be, for no attempt begins after the exchange.
  */
 
-#include "hwt/retry.h"
-
 #include <errno.h>
-#include <string.h>
-#include <time.h>
+#include <sched.h>
 
-#define FACTOR_MAX 1000
-#define SIZE_OF_FIRST_RELEASE (offsetof(hwt_retry_options, jitter) + sizeof(hwt_jitter))
+#include "hwt/base/own_task.h"
+#include "hwt/net/options.h"
 
 enum phase {
     IDLE, /* zeroed, or the end was told */
@@ -70,141 +88,21 @@ enum phase {
     WAITING,
     ATTEMPT,
     FAILED,
-    SUCCEEDED, /* an end to be told, as all after it */
+    PUSHED_BACK, /* failed, and `told` has the delay */
+    SUCCEEDED,   /* an end to be told, as all after it */
     EXHAUSTED,
     OUT_OF_TIME,
     CANCELLED,
+    FAILED_FOR_GOOD,
+    THROTTLED,
     PHASE_MASK = 15,
-    ONE_ATTEMPT = 16
+    INSIDE = 16,
+    ONE_ATTEMPT = 32
 };
 
-_Static_assert(CANCELLED - SUCCEEDED == HWT_RETRY_CANCELLED, "the ends have one order");
-
-/* ---- options ---- */
-
-/* Copies what the caller's options have; the others keep their defaults. */
-static int read_options(const hwt_retry_options *options, hwt_retry_options *ret_options)
-{
-    if (!options)
-        return 0;
-    size_t size = options->size;
-    if (size < SIZE_OF_FIRST_RELEASE)
-        return -EINVAL;
-    for (size_t i = sizeof(*options); i < size; i++) {
-        if (((const char *)options)[i] != 0)
-            return -EINVAL;
-    }
-    memcpy(ret_options, options, size < sizeof(*options) ? size : sizeof(*options));
-    return 0;
-}
-
-static int check_options(const hwt_retry_options *options)
-{
-    if (options->first_delay > options->max_delay)
-        return -EINVAL;
-    if (!(options->factor >= 1 && options->factor <= FACTOR_MAX)) /* nor is it not a number */
-        return -EINVAL;
-    if (options->attempt_timeout == 0 || options->total_timeout == 0)
-        return -EINVAL;
-    if ((unsigned)options->jitter > HWT_JITTER_DECORRELATED)
-        return -EINVAL;
-    return 0;
-}
-
-static int known_options(const hwt_retry_options *options, hwt_retry_options *ret_options)
-{
-    hwt_retry_options known = HWT_RETRY_OPTIONS_INIT;
-    if (read_options(options, &known) < 0 || check_options(&known) < 0)
-        return -EINVAL;
-    *ret_options = known;
-    return 0;
-}
-
-/* ---- delays ---- */
-
-/* The next number of splitmix64. */
-static uint64_t next_random(uint64_t *random)
-{
-    *random += UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t mixed = *random;
-    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ (mixed >> 31);
-}
-
-/* From 0 to `most`, all equally likely: what is over `most` is drawn again. */
-static uint64_t draw(uint64_t *random, uint64_t most)
-{
-    uint64_t mask = UINT64_MAX >> __builtin_clzll(most | 1);
-    uint64_t drawn;
-    do {
-        drawn = next_random(random) & mask;
-    } while (drawn > most);
-    return drawn;
-}
-
-/* Rounded up, so that the smallest delay grows too; never less than it was, nor over `most`. */
-static uint64_t grow(uint64_t delay, double factor, uint64_t most)
-{
-    double product = (double)delay * factor;
-    if (product >= (double)most)
-        return most;
-    uint64_t whole = (uint64_t)product;
-    uint64_t grown = (double)whole < product ? whole + 1 : whole;
-    return grown > delay ? grown : delay;
-}
-
-static uint64_t seed_of(const void *object)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t seed = HWT_SEC(now.tv_sec) + (uint64_t)now.tv_nsec;
-    return next_random(&seed) ^ (uint64_t)(uintptr_t)object;
-}
-
-static void begin_delays(hwt_backoff *backoff, const hwt_retry_options *options)
-{
-    backoff->first_delay = options->first_delay;
-    backoff->max_delay = options->max_delay;
-    backoff->factor = options->factor;
-    backoff->jitter = options->jitter;
-    backoff->delay = options->first_delay;
-    backoff->random = options->seed ? options->seed : seed_of(backoff);
-}
-
-int hwt_backoff_init(hwt_backoff *backoff, const hwt_retry_options *options)
-{
-    hwt_retry_options known;
-    if (!backoff || known_options(options, &known) < 0)
-        return -EINVAL;
-    begin_delays(backoff, &known);
-    return 0;
-}
-
-static uint64_t next_decorrelated(hwt_backoff *backoff)
-{
-    uint64_t most = grow(backoff->delay, backoff->factor, UINT64_MAX);
-    uint64_t first = backoff->first_delay;
-    uint64_t delay = first + draw(&backoff->random, most - first);
-    backoff->delay = delay < backoff->max_delay ? delay : backoff->max_delay;
-    return backoff->delay;
-}
-
-uint64_t hwt_backoff_next(hwt_backoff *backoff)
-{
-    if (backoff->jitter == HWT_JITTER_DECORRELATED)
-        return next_decorrelated(backoff);
-    uint64_t base = backoff->delay;
-    backoff->delay = grow(base, backoff->factor, backoff->max_delay);
-    switch (backoff->jitter) {
-    case HWT_JITTER_FULL:
-        return draw(&backoff->random, base);
-    case HWT_JITTER_EQUAL:
-        return base / 2 + draw(&backoff->random, base - base / 2);
-    default:
-        return base;
-    }
-}
+_Static_assert(CANCELLED - SUCCEEDED == HWT_RETRY_CANCELLED &&
+                   THROTTLED - SUCCEEDED == HWT_RETRY_THROTTLED,
+               "the ends have one order");
 
 /* ---- the state word ---- */
 
@@ -262,11 +160,23 @@ static uint64_t saturating_add(uint64_t a, uint64_t b)
     return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
+/* How long to wait after a failure; what the other side has said begins the drawn delays anew. */
+static uint64_t delay_after(hwt_retry *retry, uint64_t state)
+{
+    if (phase_of(state) == FAILED)
+        return hwt_backoff_next(&retry->backoff);
+    retry->backoff.delay = retry->backoff.first_delay;
+    return __atomic_load_n(&retry->told, __ATOMIC_RELAXED);
+}
+
 static uint64_t after_failure(hwt_retry *retry, uint64_t state, uint64_t now)
 {
+    bool allowed = hwt_retry_budget_failed(retry->budget);
     if (retry->attempts_left == 0)
         return with_phase(state, EXHAUSTED);
-    retry->wake = saturating_add(now, hwt_backoff_next(&retry->backoff));
+    if (!allowed)
+        return with_phase(state, THROTTLED);
+    retry->wake = saturating_add(now, delay_after(retry, state));
     if (retry->wake >= retry->deadline)
         return with_phase(state, OUT_OF_TIME);
     return with_phase(state + ONE_ATTEMPT, WAITING);
@@ -283,7 +193,7 @@ static uint64_t begin_attempt(hwt_retry *retry, uint64_t state, uint64_t now)
 /* What comes of the state now, or itself. Where it is to be waited in, `wake` says until when. */
 static uint64_t next_state(hwt_retry *retry, uint64_t state, uint64_t now)
 {
-    if (phase_of(state) == FAILED)
+    if (phase_of(state) == FAILED || phase_of(state) == PUSHED_BACK)
         return after_failure(retry, state, now);
     if (now >= retry->deadline)
         return with_phase(state, OUT_OF_TIME);
@@ -303,8 +213,17 @@ static void tell(hwt_retry *retry, uint64_t state)
 {
     const hwt_retry_task *task = retry->task;
     void *arg = retry->arg;
+    if (phase_of(state) == SUCCEEDED)
+        hwt_retry_budget_succeeded(retry->budget);
     __atomic_exchange_n(&retry->state, with_phase(state, IDLE), __ATOMIC_ACQ_REL);
     task->ended(retry, (hwt_retry_end)(phase_of(state) - SUCCEEDED), arg);
+}
+
+/* Calls `attempt`, in a state that has INSIDE; what has become of it without. */
+static uint64_t call_attempt(hwt_retry *retry, uint64_t state)
+{
+    retry->task->attempt(retry, state / ONE_ATTEMPT, retry->arg);
+    return __atomic_and_fetch(&retry->state, ~(uint64_t)INSIDE, __ATOMIC_ACQ_REL);
 }
 
 static void run(hwt_timeout timeout, void *arg)
@@ -316,7 +235,7 @@ static void run(hwt_timeout timeout, void *arg)
     while (!is_end(state)) {
         uint64_t next = next_state(retry, state, hwt_timer_now(retry->timer));
         if (is_waited_in(next)) {
-            /* False: cancelled, by who has set an end before that. */
+            /* False: cancelled, by a thread that has set an end before that. */
             if (!hwt_timeout_reschedule_at(timeout, retry->wake)) {
                 state = load(retry);
                 continue;
@@ -324,12 +243,10 @@ static void run(hwt_timeout timeout, void *arg)
             armed = true;
         }
         bool begins = next != state && phase_of(next) == ATTEMPT;
-        if (!become(retry, &state, next))
+        if (!become(retry, &state, begins ? next | INSIDE : next))
             continue;
-        if (begins) {
-            retry->task->attempt(retry, state / ONE_ATTEMPT, retry->arg);
-            state = load(retry);
-        }
+        if (begins)
+            state = call_attempt(retry, state);
         if (is_waited_in(state))
             return;
     }
@@ -352,7 +269,7 @@ static void cancelled(hwt_timeout timeout, void *arg)
         tell(retry, state);
 }
 
-static const hwt_task retry_task = { run, cancelled };
+static const hwt_task retry_task HWT_OWN_TASK = { run, cancelled };
 
 /* ---- start ---- */
 
@@ -362,11 +279,12 @@ static void set_up(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *
     retry->timer = timer;
     retry->task = task;
     retry->arg = arg;
-    begin_delays(&retry->backoff, options);
+    hwt_backoff_init(&retry->backoff, options);
     retry->attempt_timeout = options->attempt_timeout;
     retry->deadline = saturating_add(hwt_timer_now(timer), options->total_timeout);
     retry->attempts_left = options->max_attempts ? options->max_attempts : UINT64_MAX;
     retry->wake = 0;
+    retry->budget = options->budget;
 }
 
 static int start(hwt_retry *retry, uint64_t state)
@@ -390,7 +308,7 @@ int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options 
 {
     hwt_retry_options known;
     if (!retry || !timer || !task || !task->attempt || !task->ended ||
-        known_options(options, &known) < 0)
+        hwt_retry_options_read(options, &known) < 0)
         return -EINVAL;
     uint64_t state = load(retry);
     do {
@@ -401,15 +319,24 @@ int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options 
     return start(retry, state);
 }
 
-/* ---- answers and cancels ---- */
+/* ---- answers ---- */
+
+static bool is_under_way(uint64_t state, uint64_t attempt)
+{
+    return phase_of(state) == ATTEMPT && state / ONE_ATTEMPT == attempt;
+}
 
 static bool answer(hwt_retry *retry, uint64_t attempt, enum phase phase, hwt_timeout *ret_timeout)
 {
-    uint64_t state = with_phase(attempt * ONE_ATTEMPT, ATTEMPT);
-    if (!retry || load(retry) != state)
+    if (!retry)
         return false;
-    *ret_timeout = timeout_of(retry);
-    return become(retry, &state, with_phase(state, phase));
+    uint64_t state = load(retry);
+    do {
+        if (!is_under_way(state, attempt))
+            return false;
+        *ret_timeout = timeout_of(retry);
+    } while (!become(retry, &state, with_phase(state, phase)));
+    return true;
 }
 
 bool hwt_retry_succeeded(hwt_retry *retry, uint64_t attempt)
@@ -430,8 +357,65 @@ bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt)
     return true;
 }
 
+/* ---- answers that tell something ---- */
+
+enum { HELD = 1, PEN_SHIFT = 1 };
+
+/* False: this attempt is not under way, or another thread has had the pen for it. True: what was
+ * told is of no more use: no later attempt has had the pen, and the earlier ones are over. */
+static bool take_pen(hwt_retry *retry, uint64_t attempt)
+{
+    uint64_t taken = attempt << PEN_SHIFT | HELD;
+    uint64_t seen = __atomic_load_n(&retry->pen, __ATOMIC_ACQUIRE);
+    while (is_under_way(load(retry), attempt) && seen >> PEN_SHIFT != attempt) {
+        if (seen & HELD) {
+            sched_yield();
+            seen = __atomic_load_n(&retry->pen, __ATOMIC_ACQUIRE);
+        } else if (__atomic_compare_exchange_n(&retry->pen, &seen, taken, false, __ATOMIC_ACQUIRE,
+                                               __ATOMIC_ACQUIRE)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool answer_telling(hwt_retry *retry, uint64_t attempt, uint64_t told, enum phase phase,
+                           hwt_timeout *ret_timeout)
+{
+    if (!retry || !take_pen(retry, attempt))
+        return false;
+    __atomic_store_n(&retry->told, told, __ATOMIC_RELAXED);
+    __atomic_store_n(&retry->pen, attempt << PEN_SHIFT, __ATOMIC_RELEASE);
+    return answer(retry, attempt, phase, ret_timeout);
+}
+
+bool hwt_retry_failed_with_delay(hwt_retry *retry, uint64_t attempt, uint64_t delay)
+{
+    hwt_timeout timeout;
+    if (!answer_telling(retry, attempt, delay, PUSHED_BACK, &timeout))
+        return false;
+    hwt_timeout_reschedule(timeout, 0);
+    return true;
+}
+
+bool hwt_retry_failed_for_good(hwt_retry *retry, uint64_t attempt, int reason)
+{
+    hwt_timeout timeout;
+    if (!answer_telling(retry, attempt, (uint64_t)reason, FAILED_FOR_GOOD, &timeout))
+        return false;
+    hwt_timeout_cancel(timeout);
+    return true;
+}
+
+int hwt_retry_reason(const hwt_retry *retry)
+{
+    return retry ? (int)(int64_t)__atomic_load_n(&retry->told, __ATOMIC_RELAXED) : 0;
+}
+
+/* ---- cancels ---- */
+
 /* An end that is decided but not told is exchanged for itself: its timeout is sound then. */
-static bool cancel(hwt_retry *retry, bool (*cancel_timeout)(hwt_timeout))
+static bool cancel(hwt_retry *retry, bool waits)
 {
     if (!retry)
         return false;
@@ -444,16 +428,19 @@ static bool cancel(hwt_retry *retry, bool (*cancel_timeout)(hwt_timeout))
         timeout = timeout_of(retry);
         first = !is_end(state);
     } while (!become(retry, &state, first ? with_phase(state, CANCELLED) : state));
-    cancel_timeout(timeout);
+    if (waits && (state & INSIDE))
+        hwt_timeout_cancel_sync(timeout);
+    else
+        hwt_timeout_cancel(timeout);
     return first;
 }
 
 bool hwt_retry_cancel(hwt_retry *retry)
 {
-    return cancel(retry, hwt_timeout_cancel);
+    return cancel(retry, false);
 }
 
 bool hwt_retry_cancel_sync(hwt_retry *retry)
 {
-    return cancel(retry, hwt_timeout_cancel_sync);
+    return cancel(retry, true);
 }

@@ -52,6 +52,7 @@ test_files()
         fail "installed headers: $headers"
     pkg-config --print-requires --print-requires-private hwt | grep . &&
         fail 'hwt.pc requires another package'
+    [ -f "$prefix/share/licenses/hwt/LICENSE" ] || fail 'the licence is not installed'
     if [ "$HWT_DEFAULT_LIBRARY" != static ]; then
         version=$(pkg-config --modversion hwt)
         [ -f "$libdir/libhwt.so.$version" ] || fail "no libhwt.so.$version"
@@ -97,20 +98,79 @@ alone()
     done
 }
 
-# shellcheck disable=SC2086 # CC and CXX may be several words
+# A macro of time takes no fraction, whatever the compiler is told to ignore.
+refuses_fractions()
+{
+    suffix=$1
+    shift
+    for expression in 'HWT_SEC(1)' 'HWT_SEC(0.5)' 'HWT_MS(fraction)' 'HWT_US(1.0f)'; do
+        printf '#include <hwt/hwt.h>\nuint64_t f(double fraction);\n' >"$work/fraction.$suffix"
+        printf 'uint64_t f(double fraction) { (void)fraction; return %s; }\n' "$expression" \
+            >>"$work/fraction.$suffix"
+        accepted=no
+        # shellcheck disable=SC2046 # flags are words
+        ! "$@" -w -fsyntax-only "$work/fraction.$suffix" $(pkg-config --cflags hwt) \
+            2>"$work/fraction.log" || accepted=yes
+        case $expression,$accepted in
+        'HWT_SEC(1),yes' | *.*,no | *fraction*,no) ;;
+        *) fail "$expression: accepted: $accepted $(cat "$work/fraction.log")" ;;
+        esac
+    done
+}
+
+# What a generator of bindings reads is plain C, without any compiler's own words.
+# shellcheck disable=SC2046,SC2086 # flags are words
+plain()
+{
+    mkdir -p "$work/empty"
+    for header in stdbool stddef stdint; do
+        : >"$work/empty/$header.h"
+    done
+    echo '#include <hwt/hwt.h>' |
+        $CC -std=c99 -E -P -nostdinc -I"$work/empty" $(pkg-config --cflags hwt) -x c - >"$work/plain"
+    grep -q 'int hwt_timer_create(' "$work/plain" || fail 'hwt.h cannot be read'
+    ! grep -n '__' "$work/plain" || fail 'hwt.h is not plain C'
+}
+
+warnings='-pedantic -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Werror'
+
+# shellcheck disable=SC2086 # CC, CXX and warnings may be several words
 test_c99()
 {
-    alone c $CC -std=c99 -pedantic -Wall -Wextra -Werror
-    build $CC -std=c99 -pedantic -Wall -Wextra -Werror "$here/c99.c"
+    alone c $CC -std=c99 $warnings
+    refuses_fractions c $CC -std=c99
+    plain
+    build $CC -std=c99 $warnings "$here/c99.c"
     "$work/program"
+    for level in -O0 -O2; do
+        build $CC -std=c99 $warnings $level -include stdbool.h "$here/units.c"
+        "$work/program"
+    done
 }
 
 # shellcheck disable=SC2086
 test_cxx11()
 {
-    alone cpp $CXX -std=c++11 -pedantic -Wall -Wextra -Werror
-    build $CXX -std=c++11 -pedantic -Wall -Wextra -Werror -pthread "$here/cxx11.cpp"
+    alone cpp $CXX -std=c++11 $warnings -Wold-style-cast
+    refuses_fractions cpp $CXX -std=c++11
+    build $CXX -std=c++11 $warnings -Wold-style-cast -pthread "$here/cxx11.cpp"
     "$work/program"
+    build $CXX -x c++ -std=c++11 $warnings -Wold-style-cast "$here/units.c" -x none
+    "$work/program"
+}
+
+# shellcheck disable=SC2086
+test_cxx17()
+{
+    alone cpp $CXX -std=c++17 $warnings -Wold-style-cast
+    build $CXX -std=c++17 $warnings -Wold-style-cast -pthread "$here/cxx17.cpp"
+    "$work/program"
+}
+
+test_ctypes()
+{
+    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
+    python3 "$here/binding.py" "$libdir/libhwt.so"
 }
 
 test_cmake()
@@ -120,18 +180,29 @@ test_cmake()
     "$work/cmake/consumer"
 }
 
-# README.md's first, second, ... block of C.
+# find_package(), in an installation that was moved; and without pkg-config.
+test_cmake_package()
+{
+    mv "$work/root" "$work/moved"
+    PKG_CONFIG_LIBDIR=$work/nowhere cmake -S "$here/cmake-package" -B "$work/cmake" \
+        -DCMAKE_PREFIX_PATH="$work/moved$HWT_PREFIX" -DCMAKE_BUILD_TYPE=Debug
+    cmake --build "$work/cmake"
+    (cd "$work/cmake" && unset LD_LIBRARY_PATH && ctest --output-on-failure)
+}
+
+# README.md's first, second, ... block of this language.
 readme_block()
 {
-    awk -v wanted="$1" '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 }
-                        inside && n == wanted' "$root/README.md"
+    awk -v wanted="$1" -v begin="\`\`\`$2" '$0 == begin { n++; inside = 1; next }
+        /^```$/ { inside = 0 }
+        inside && n == wanted' "$root/README.md"
 }
 
 # Builds and runs a program of README.md; it must say what is expected.
 # shellcheck disable=SC2086
 readme_program()
 {
-    readme_block "$1" >"$work/readme.c"
+    readme_block "$1" c >"$work/readme.c"
     grep -q 'int main' "$work/readme.c" || fail "block $1 of README.md is no program"
     build $CC -Wall -Wextra -Werror -pthread "$work/readme.c"
     "$work/program" | grep "$2" || fail "program $1 of README.md does not say: $2"
@@ -143,12 +214,79 @@ test_readme()
 {
     readme_program 1 'idle for too long'
     readme_program 2 '^100 done'
-    lines=$(readme_block 3)
+    lines=$(readme_block 3 c)
     [ -n "$lines" ] || fail 'README.md has no third block'
     case $(sed 's/^    //' "$root/tests/loops/loop_epoll.c") in
     *"$lines"*) ;;
     *) fail 'block 3 of README.md is not in tests/loops/loop_epoll.c' ;;
     esac
+}
+
+# What README.md says to copy and paste, in a checkout that has nothing but the library's sources.
+test_plain_build()
+{
+    mkdir -p "$work/checkout"
+    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/LICENSE" "$root/hwt" "$work/checkout"
+    cd "$work/checkout"
+    readme_block 1 c >first.c
+    readme_block 1 sh >commands
+    [ -s commands ] || fail 'README.md has no commands'
+    unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
+    sh -eu commands | tee output
+    grep -q '^peer 1 was idle for too long$' output || fail 'the program does not say what it should'
+}
+
+# sanitized FLAG SOURCE: a program with a sanitizer, on the library without one; skipped where the
+# compiler has none, or where it does not run.
+# shellcheck disable=SC2086
+sanitized()
+{
+    echo 'int main(void) { return 0; }' >"$work/nothing.c"
+    if ! $CC "-fsanitize=$1" "$work/nothing.c" -o "$work/nothing" || ! "$work/nothing"; then
+        echo "no $1 sanitizer here"
+        exit 77
+    fi
+    build $CC -g -O1 "-fsanitize=$1" -pthread "$here/$2"
+}
+
+# The suppressions leave nothing of a program without a race.
+test_tsan()
+{
+    sanitized thread raced.c
+    export TSAN_OPTIONS="suppressions=$prefix/share/hwt/tsan.supp"
+    "$work/program"
+}
+
+valgrind_tool()
+{
+    command -v valgrind >/dev/null || { echo 'valgrind is not installed' && exit 77; }
+    # Valgrind up to 3.19 cannot read what clang writes by default.
+    # shellcheck disable=SC2086
+    build $CC -gdwarf-4 -O1 -pthread "$here/raced.c"
+    valgrind --tool="$1" --fair-sched=yes --error-exitcode=9 \
+        --suppressions="$prefix/share/hwt/valgrind.supp" "$work/program"
+}
+
+test_helgrind()
+{
+    valgrind_tool helgrind
+}
+
+test_drd()
+{
+    valgrind_tool drd
+}
+
+# LeakSanitizer knows what pending timeouts lead to.
+test_leaks()
+{
+    sanitized leak leaks.c
+    "$work/program"
+    status=0
+    "$work/program" lose >"$work/leaks" 2>&1 || status=$?
+    if [ "$status" -eq 0 ] || ! grep -q '77 byte' "$work/leaks"; then
+        fail "a leak was not found: $(cat "$work/leaks")"
+    fi
 }
 
 # The tests of the API need nothing but what is installed; meson runs them.
@@ -166,7 +304,7 @@ test_subproject()
 {
     mkdir -p "$work/source/subprojects/hwt"
     cp "$here/subproject/meson.build" "$here/c99.c" "$work/source"
-    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/hwt" \
+    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/LICENSE" "$root/hwt" \
         "$work/source/subprojects/hwt"
     unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     meson setup "$work/build" "$work/source"

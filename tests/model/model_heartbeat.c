@@ -29,6 +29,8 @@ struct happening {
 struct object {
     hwt_heartbeat heartbeat; /* first: the object is where it is */
     hwt_heartbeat_rules rules;
+    hwt_heartbeat_rules asking; /* for the limits of `rules` */
+    bool own_limits;
     bool started;
     uint64_t born;
     struct happening history[HISTORY_MAX];
@@ -153,6 +155,11 @@ static void check_told(struct object *o, int event, uint64_t count)
 
 static void told(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t count, void *arg);
 
+static uint64_t limit_asked(hwt_heartbeat_event event, void *arg)
+{
+    return limit_of(arg, event);
+}
+
 static uint64_t random_limit(void)
 {
     switch (below(8)) {
@@ -179,9 +186,17 @@ static void start(struct object *o)
         return;
     }
     must(hwt_heartbeat_start(&o->heartbeat, model.timer, &none, o) == -EINVAL);
-    o->rules = (hwt_heartbeat_rules){ random_limit(), random_limit(), random_limit(),
-                                      random_limit(), random_limit(), told };
-    must(hwt_heartbeat_start(&o->heartbeat, model.timer, &o->rules, o) == 0);
+    o->own_limits = one_in(2);
+    o->rules = (hwt_heartbeat_rules){ .dead = random_limit(),
+                                      .reader_idle = random_limit(),
+                                      .writer_idle = random_limit(),
+                                      .all_idle = random_limit(),
+                                      .send = random_limit(),
+                                      .notify = told };
+    hwt_heartbeat_rules asking = { .dead = 1, .notify = told, .limit = limit_asked };
+    o->asking = asking;
+    must(hwt_heartbeat_start(&o->heartbeat, model.timer, o->own_limits ? &o->asking : &o->rules,
+                             o) == 0);
     o->started = true;
     o->born = model.clock;
     o->length = 0;

@@ -13,7 +13,7 @@
 
 #include <inttypes.h>
 
-enum { OBJECTS = 6, STEPS = 120, EVENTS_MAX = 8 };
+enum { OBJECTS = 6, STEPS = 120, EVENTS_MAX = 8, ENDS = HWT_RETRY_THROTTLED + 1 };
 
 /* Attempt `number` began, or, with the number 0, it all ended. */
 struct event {
@@ -24,10 +24,11 @@ struct event {
 struct events {
     struct event list[EVENTS_MAX];
     size_t count;
+    int reason; /* of the last end; 0 where it did not fail for good */
 };
 
 /* What is foretold goes on: between two passes only the calls change it. */
-enum stage { OVER, DELAY, UNDER_WAY, HAS_FAILED, TO_BE_TOLD };
+enum stage { OVER, DELAY, UNDER_WAY, HAS_FAILED, WAS_PUSHED_BACK, TO_BE_TOLD };
 
 struct object {
     hwt_retry retry;
@@ -41,6 +42,10 @@ struct object {
     uint64_t wake, deadline;
     uint64_t look; /* the timeout's deadline */
     hwt_backoff backoff;
+    uint64_t given; /* the delay, where it was pushed back */
+    int reason;
+    hwt_retry_budget budget;
+    uint64_t tokens, max_tokens, ratio; /* in thousandths */
 };
 
 static struct {
@@ -48,7 +53,7 @@ static struct {
     uint64_t tick, random;
     bool coarse; /* all spans are of whole ticks, so that instants coincide */
     struct object objects[OBJECTS];
-    uint64_t attempts, ends[4], refused;
+    uint64_t attempts, ends[ENDS], refused;
 } model;
 
 static uint64_t below(uint64_t limit)
@@ -82,9 +87,11 @@ static uint64_t choice(const struct object *object, uint64_t number)
 
 static enum reply reply_of(const struct object *object, uint64_t number)
 {
-    static const enum reply replies[] = { LATER, LATER, LATER, LATER,   LATER,
-                                          FAIL,  FAIL,  FAIL,  SUCCEED, GIVE_UP };
-    return replies[choice(object, number) % 10];
+    static const enum reply replies[] = {
+        LATER, LATER, LATER,     LATER,   LATER,   LATER,
+        FAIL,  FAIL,  PUSH_BACK, SUCCEED, GIVE_UP, FAIL_FOR_GOOD
+    };
+    return replies[choice(object, number) % 12];
 }
 
 static bool restarts_after(const struct object *object, uint64_t number)
@@ -118,6 +125,7 @@ static void ended(hwt_retry *retry, hwt_retry_end end, void *arg)
 {
     struct object *object = arg;
     add_event(&object->seen, 0, end);
+    object->seen.reason = end == HWT_RETRY_FAILED ? hwt_retry_reason(retry) : 0;
     must(!hwt_retry_cancel_sync(retry));
     if (restarts_after(object, object->number))
         must(start(object) == (stopped ? -ESHUTDOWN : 0));
@@ -135,22 +143,39 @@ static void foretell_start(struct object *object)
     object->deadline = sum(now(), object->options.total_timeout);
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void foretell_end(struct object *object, hwt_retry_end end)
 {
     object->stage = OVER;
     model.ends[end]++;
+    if (end == HWT_RETRY_SUCCEEDED && object->options.budget)
+        object->tokens = least(object->tokens + object->ratio, object->max_tokens);
     add_event(&object->foretold, 0, end);
+    object->foretold.reason = end == HWT_RETRY_FAILED ? object->reason : 0;
     if (!stopped && restarts_after(object, object->number))
         foretell_start(object);
 }
 
-static void foretell_failure(struct object *object)
+static void foretell_failure(struct object *object, bool pushed_back)
 {
+    if (object->options.budget)
+        object->tokens -= least(object->tokens, 1000);
     if (object->begun == object->options.max_attempts) {
         foretell_end(object, HWT_RETRY_EXHAUSTED);
         return;
     }
-    object->wake = object->look = sum(now(), hwt_backoff_next(&object->backoff));
+    if (object->options.budget && object->tokens * 2 <= object->max_tokens) {
+        foretell_end(object, HWT_RETRY_THROTTLED);
+        return;
+    }
+    if (pushed_back)
+        object->backoff.delay = object->options.first_delay;
+    uint64_t delay = pushed_back ? object->given : hwt_backoff_next(&object->backoff);
+    object->wake = object->look = sum(now(), delay);
     if (object->wake >= object->deadline) {
         foretell_end(object, HWT_RETRY_OUT_OF_TIME);
         return;
@@ -172,7 +197,15 @@ static void foretell_attempt(struct object *object)
         foretell_end(object, HWT_RETRY_CANCELLED);
         break;
     case FAIL:
-        foretell_failure(object);
+        foretell_failure(object, false);
+        break;
+    case PUSH_BACK:
+        object->given = PUSHED_BACK_BY;
+        foretell_failure(object, true);
+        break;
+    case FAIL_FOR_GOOD:
+        object->reason = REASON;
+        foretell_end(object, HWT_RETRY_FAILED);
         break;
     default:
         object->stage = UNDER_WAY;
@@ -195,19 +228,20 @@ static void foretell_pass(struct object *object)
         foretell_end(object, object->end);
     else if (object->stage == OVER || !is_due(object))
         return;
-    else if (object->stage == HAS_FAILED)
-        foretell_failure(object);
+    else if (object->stage == HAS_FAILED || object->stage == WAS_PUSHED_BACK)
+        foretell_failure(object, object->stage == WAS_PUSHED_BACK);
     else if (now() >= object->deadline)
         foretell_end(object, HWT_RETRY_OUT_OF_TIME);
     else if (object->stage == DELAY)
         foretell_attempt(object);
     else
-        foretell_failure(object);
+        foretell_failure(object, false);
 }
 
 static void check_events(struct object *object)
 {
     must(object->seen.count == object->foretold.count);
+    must(object->seen.reason == object->foretold.reason);
     for (size_t i = 0; i < object->seen.count; i++) {
         must(object->seen.list[i].number == object->foretold.list[i].number);
         must(object->seen.list[i].end == object->foretold.list[i].end);
@@ -254,8 +288,23 @@ static hwt_retry_options random_options(void)
     options.total_timeout = below(3) ? HWT_NEVER : random_limit();
     options.seed = 1 + below(1000);
     options.max_attempts = (uint32_t)below(6);
-    options.jitter = (hwt_jitter)below(4);
+    options.jitter = (hwt_jitter)below(5);
+    options.jitter_fraction = (double)below(11) / 10;
     return options;
+}
+
+/* Its budget goes on from life to life. */
+static void choose_budget(struct object *object)
+{
+    if (below(3) > 0)
+        return;
+    if (object->max_tokens == 0) {
+        object->max_tokens = object->tokens = 1000 * (1 + below(12));
+        object->ratio = 1 + below(1000);
+        must(hwt_retry_budget_init(&object->budget, (uint32_t)(object->max_tokens / 1000),
+                                   (double)object->ratio / 1000) == 0);
+    }
+    object->options.budget = &object->budget;
 }
 
 static void call_start(struct object *object)
@@ -263,6 +312,7 @@ static void call_start(struct object *object)
     bool over = object->stage == OVER;
     if (over) {
         object->options = random_options();
+        choose_budget(object);
         object->salt = test_random(&model.random);
     }
     must(start(object) == (over ? 0 : -EALREADY));
@@ -280,24 +330,46 @@ static void call_cancel(struct object *object)
     object->end = HWT_RETRY_CANCELLED;
 }
 
+static bool call_failed(struct object *object, uint64_t number, bool accepted)
+{
+    if (below(2)) {
+        must(hwt_retry_failed(&object->retry, number) == accepted);
+        return false;
+    }
+    uint64_t given = random_span();
+    must(hwt_retry_failed_with_delay(&object->retry, number, given) == accepted);
+    if (accepted)
+        object->given = given;
+    return true;
+}
+
+static void call_last(struct object *object, uint64_t number, bool accepted)
+{
+    int reason = (int)below(1000) - 500;
+    bool good = below(3);
+    must((good ? hwt_retry_succeeded(&object->retry, number)
+               : hwt_retry_failed_for_good(&object->retry, number, reason)) == accepted);
+    if (!accepted)
+        return;
+    object->stage = TO_BE_TOLD;
+    object->end = good ? HWT_RETRY_SUCCEEDED : HWT_RETRY_FAILED;
+    object->reason = good ? object->reason : reason;
+}
+
 static void call_answer(struct object *object)
 {
     uint64_t number = below(3) ? object->number : below(object->number + 2);
     bool accepted = object->stage == UNDER_WAY && number == object->number;
     model.refused += !accepted;
-    if (below(3)) {
-        must(hwt_retry_failed(&object->retry, number) == accepted);
-        if (accepted) {
-            object->stage = HAS_FAILED;
-            object->look = now();
-        }
-    } else {
-        must(hwt_retry_succeeded(&object->retry, number) == accepted);
-        if (accepted) {
-            object->stage = TO_BE_TOLD;
-            object->end = HWT_RETRY_SUCCEEDED;
-        }
+    if (below(3) == 0) {
+        call_last(object, number, accepted);
+        return;
     }
+    bool pushed_back = call_failed(object, number, accepted);
+    if (!accepted)
+        return;
+    object->stage = pushed_back ? WAS_PUSHED_BACK : HAS_FAILED;
+    object->look = now();
 }
 
 static uint64_t random_leap(void)
@@ -400,10 +472,11 @@ START_TEST(random_programs_do_what_the_oracle_says)
     for (uint64_t program = 0; program < programs_wanted(); program++)
         play_program(program);
     printf("%" PRIu64 " attempts, %" PRIu64 " succeeded, %" PRIu64 " exhausted, %" PRIu64
-           " out of time, %" PRIu64 " cancelled; %" PRIu64 " answers refused\n",
+           " out of time, %" PRIu64 " cancelled, %" PRIu64 " failed for good, %" PRIu64
+           " throttled; %" PRIu64 " answers refused\n",
            model.attempts, model.ends[0], model.ends[1], model.ends[2], model.ends[3],
-           model.refused);
-    for (int end = 0; end < 4; end++)
+           model.ends[4], model.ends[5], model.refused);
+    for (int end = 0; end < ENDS; end++)
         ck_assert_uint_gt(model.ends[end], programs_wanted() / 10);
 }
 END_TEST

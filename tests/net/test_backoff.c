@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The delays of hwt/retry.h: options, bases, and the four jitters as distributions. All seeds
- * are fixed, so what is within a bound is always within it.
+ * The delays of hwt/retry.h: bases, and the jitters as distributions. All seeds are fixed, so what
+ * is within a bound is always within it. The options are in test_backoff_options.c, seeds and their
+ * want in test_backoff_seeds.c.
  */
 
 #include "api_fixture.h"
@@ -34,95 +35,6 @@ static hwt_backoff backoff_of(hwt_jitter jitter, uint64_t first, uint64_t most, 
     ck_assert_int_eq(hwt_backoff_init(&backoff, &options), 0);
     return backoff;
 }
-
-/* ---- Options ---- */
-
-START_TEST(no_options_are_the_defaults)
-{
-    hwt_retry_options options = HWT_RETRY_OPTIONS_INIT;
-    ck_assert_uint_eq(options.size, sizeof(options));
-    ck_assert_uint_eq(options.first_delay, HWT_MS(100));
-    ck_assert_uint_eq(options.max_delay, HWT_SEC(30));
-    ck_assert(options.factor == 2.0);
-    ck_assert_uint_eq(options.attempt_timeout, HWT_NEVER);
-    ck_assert_uint_eq(options.total_timeout, HWT_NEVER);
-    ck_assert_uint_eq(options.max_attempts, 0);
-    ck_assert_int_eq(options.jitter, HWT_JITTER_FULL);
-    hwt_backoff given, none;
-    ck_assert_int_eq(hwt_backoff_init(&given, &options), 0);
-    ck_assert_int_eq(hwt_backoff_init(&none, NULL), 0);
-    given.random = none.random;
-    for (int i = 0; i < 100; i++)
-        ck_assert_uint_eq(hwt_backoff_next(&given), hwt_backoff_next(&none));
-}
-END_TEST
-
-static void check_refused(const hwt_retry_options *options)
-{
-    hwt_backoff backoff, before;
-    memset(&backoff, 0x5a, sizeof(backoff));
-    memset(&before, 0x5a, sizeof(before));
-    ck_assert_int_eq(hwt_backoff_init(&backoff, options), -EINVAL);
-    ck_assert_int_eq(memcmp(&backoff, &before, sizeof(before)), 0);
-}
-
-START_TEST(options_out_of_their_range_are_refused_and_change_nothing)
-{
-    static const double bad_factors[] = { 0.999, 0, -2, 1000.001, (double)INFINITY, (double)NAN };
-    hwt_retry_options good = HWT_RETRY_OPTIONS_INIT, bad = good;
-    ck_assert_int_eq(hwt_backoff_init(NULL, &good), -EINVAL);
-    for (size_t i = 0; i < sizeof(bad_factors) / sizeof(bad_factors[0]); i++) {
-        bad.factor = bad_factors[i];
-        check_refused(&bad);
-    }
-    bad = good;
-    bad.first_delay = bad.max_delay + 1;
-    check_refused(&bad);
-    bad = good;
-    bad.attempt_timeout = 0;
-    check_refused(&bad);
-    bad = good;
-    bad.total_timeout = 0;
-    check_refused(&bad);
-    bad = good;
-    bad.jitter = (hwt_jitter)(HWT_JITTER_DECORRELATED + 1);
-    check_refused(&bad);
-    bad.jitter = (hwt_jitter)-1;
-    check_refused(&bad);
-    bad = good;
-    bad.size--;
-    check_refused(&bad);
-    bad.size = 0;
-    check_refused(&bad);
-}
-END_TEST
-
-START_TEST(options_at_the_ends_of_their_range_are_taken)
-{
-    hwt_backoff backoff = backoff_of(HWT_JITTER_NONE, 0, 0, 1);
-    ck_assert_uint_eq(hwt_backoff_next(&backoff), 0);
-    backoff = backoff_of(HWT_JITTER_NONE, 7, 7, 1000);
-    ck_assert_uint_eq(hwt_backoff_next(&backoff), 7);
-    hwt_retry_options options = HWT_RETRY_OPTIONS_INIT;
-    options.attempt_timeout = options.total_timeout = 1;
-    options.max_attempts = UINT32_MAX;
-    ck_assert_int_eq(hwt_backoff_init(&backoff, &options), 0);
-}
-END_TEST
-
-START_TEST(options_of_a_later_release_are_taken_where_they_ask_nothing_new)
-{
-    struct {
-        hwt_retry_options options;
-        uint64_t later[2];
-    } longer = { HWT_RETRY_OPTIONS_INIT, { 0, 0 } };
-    hwt_backoff backoff;
-    longer.options.size = sizeof(longer);
-    ck_assert_int_eq(hwt_backoff_init(&backoff, &longer.options), 0);
-    longer.later[1] = 1;
-    check_refused(&longer.options);
-}
-END_TEST
 
 /* ---- Bases ---- */
 
@@ -164,12 +76,12 @@ START_TEST(a_delay_is_never_over_the_cap_nor_does_a_base_shrink)
 {
     static const double factors[] = { 1, 1.0000001, 1.6, 3, 1000 };
     uint64_t random = 4;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 25000; i++) {
         uint64_t most = test_random(&random) >> (test_random(&random) % 64);
         uint64_t first = i % 2 ? most : most - most / 5;
         double factor = factors[i % 5];
         hwt_backoff none = backoff_of(HWT_JITTER_NONE, first, most, factor);
-        hwt_backoff drawn = backoff_of((hwt_jitter)(i % 4), first, most, factor);
+        hwt_backoff drawn = backoff_of((hwt_jitter)(i / 5 % 5), first, most, factor);
         uint64_t base = first;
         for (int n = 0; n < 6; n++) {
             uint64_t delay = hwt_backoff_next(&none);
@@ -280,6 +192,52 @@ START_TEST(equal_jitter_is_uniform_over_the_upper_half_at_every_attempt)
 }
 END_TEST
 
+START_TEST(jitter_around_the_base_is_uniform_up_to_the_cap_at_every_attempt)
+{
+    draw_all(HWT_JITTER_AROUND, 2);
+    for (size_t n = 0; n < NUMBERS; n++) {
+        uint64_t aside = base_of(n) / 5, high = base_of(n) + aside;
+        check_uniform_between(n, base_of(n) - aside, high < MOST ? high : MOST);
+    }
+}
+END_TEST
+
+static uint64_t drawn_around(uint64_t base, uint64_t most, double fraction, uint64_t *ret_highest)
+{
+    hwt_retry_options options = options_of(HWT_JITTER_AROUND, base, most, 1);
+    uint64_t least = HWT_NEVER, highest = 0;
+    options.jitter_fraction = fraction;
+    for (uint64_t i = 0; i < 1000; i++) {
+        hwt_backoff backoff;
+        options.seed = i + 1;
+        must(hwt_backoff_init(&backoff, &options) == 0);
+        uint64_t delay = hwt_backoff_next(&backoff);
+        least = delay < least ? delay : least;
+        highest = delay > highest ? delay : highest;
+    }
+    *ret_highest = highest;
+    return least;
+}
+
+START_TEST(jitter_around_the_base_reaches_as_far_as_the_fraction_says)
+{
+    uint64_t highest;
+    ck_assert_uint_eq(drawn_around(10, 100, 0, &highest), 10);
+    ck_assert_uint_eq(highest, 10);
+    ck_assert_uint_eq(drawn_around(10, 100, 0.3, &highest), 7);
+    ck_assert_uint_eq(highest, 13);
+    ck_assert_uint_eq(drawn_around(10, 100, 1, &highest), 0);
+    ck_assert_uint_eq(highest, 20);
+    ck_assert_uint_eq(drawn_around(10, 12, 1, &highest), 0);
+    ck_assert_uint_eq(highest, 12);
+    ck_assert_uint_eq(drawn_around(0, 12, 1, &highest), 0);
+    ck_assert_uint_eq(highest, 0);
+    /* Where a double is coarser than a nanosecond */
+    ck_assert_uint_lt(drawn_around(HWT_NEVER - 1, HWT_NEVER, 1, &highest), HWT_NEVER / 2);
+    ck_assert_uint_gt(highest, HWT_NEVER / 2);
+}
+END_TEST
+
 /* Uniform given the last delay; of those whose range goes past the cap, the rest is at the cap. */
 static void check_decorrelated(size_t n)
 {
@@ -364,85 +322,9 @@ START_TEST(the_delays_of_one_sequence_do_not_depend_on_each_other)
 }
 END_TEST
 
-/* ---- Seeds ---- */
-
-static uint64_t tenth(hwt_backoff backoff)
-{
-    uint64_t delay = 0;
-    for (int i = 0; i < 10; i++)
-        delay = hwt_backoff_next(&backoff);
-    return delay;
-}
-
-static hwt_backoff seeded(uint64_t seed)
-{
-    hwt_retry_options options = HWT_RETRY_OPTIONS_INIT;
-    hwt_backoff backoff;
-    options.seed = seed;
-    ck_assert_int_eq(hwt_backoff_init(&backoff, &options), 0);
-    return backoff;
-}
-
-START_TEST(a_seed_says_all_and_another_seed_something_else)
-{
-    for (uint64_t seed = 1; seed < 1000; seed++) {
-        must(tenth(seeded(seed)) == tenth(seeded(seed)));
-        must(tenth(seeded(seed)) != tenth(seeded(seed + 1)));
-        must(tenth(seeded(seed)) != tenth(seeded(seed << 40)));
-    }
-}
-END_TEST
-
-START_TEST(without_a_seed_no_two_sequences_are_the_same)
-{
-    hwt_retry_options options = HWT_RETRY_OPTIONS_INIT;
-    hwt_backoff many[1000];
-    for (size_t i = 0; i < 1000; i++)
-        must(hwt_backoff_init(&many[i], &options) == 0);
-    for (size_t i = 0; i < 1000; i++)
-        sample[i] = (double)tenth(many[i]);
-    qsort(sample, 1000, sizeof(sample[0]), by_size);
-    for (size_t i = 1; i < 1000; i++)
-        must(sample[i] > sample[i - 1]);
-
-    hwt_backoff one;
-    must(hwt_backoff_init(&one, &options) == 0);
-    uint64_t before = tenth(one);
-    must(hwt_backoff_init(&one, &options) == 0);
-    must(tenth(one) != before);
-}
-END_TEST
-
-/* These never change: programs' tests may rest on them. */
-START_TEST(the_delays_of_seed_42_are_these_for_ever)
-{
-    hwt_retry_options options = options_of(HWT_JITTER_FULL, HWT_MS(100), HWT_SEC(5), 2);
-    hwt_backoff backoff;
-    options.seed = 42;
-    ck_assert_int_eq(hwt_backoff_init(&backoff, &options), 0);
-    CHECK_SEQUENCE(backoff, 40300803, 51355474, 239788948, 608707570, 1015077638, 1161260381,
-                   2661167012, 4483546581);
-    options.jitter = HWT_JITTER_EQUAL;
-    ck_assert_int_eq(hwt_backoff_init(&backoff, &options), 0);
-    CHECK_SEQUENCE(backoff, 90300803, 151355474, 271836658, 487518557, 1313683364, 1788579285,
-                   3196219566, 4502459071);
-    options.jitter = HWT_JITTER_DECORRELATED;
-    options.factor = 3;
-    ck_assert_int_eq(hwt_backoff_init(&backoff, &options), 0);
-    CHECK_SEQUENCE(backoff, 140300803, 419790930, 339788948, 708707570, 1115077638, 1261260381,
-                   2761167012, 4583546581);
-}
-END_TEST
-
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("backoff");
-    TCase *options = add_case(suite, "options");
-    tcase_add_test(options, no_options_are_the_defaults);
-    tcase_add_test(options, options_out_of_their_range_are_refused_and_change_nothing);
-    tcase_add_test(options, options_at_the_ends_of_their_range_are_taken);
-    tcase_add_test(options, options_of_a_later_release_are_taken_where_they_ask_nothing_new);
-
     TCase *bases = add_case(suite, "bases");
     tcase_add_test(bases, without_jitter_the_delay_grows_by_the_factor_up_to_the_cap);
     tcase_add_test(bases, a_delay_too_large_to_say_is_the_cap);
@@ -453,15 +335,12 @@ static Suite *make_suite(void)
     tcase_add_test(distributions, no_jitter_is_the_same_for_every_seed);
     tcase_add_test(distributions, full_jitter_is_uniform_from_0_to_the_base_at_every_attempt);
     tcase_add_test(distributions, equal_jitter_is_uniform_over_the_upper_half_at_every_attempt);
+    tcase_add_test(distributions, jitter_around_the_base_is_uniform_up_to_the_cap_at_every_attempt);
+    tcase_add_test(distributions, jitter_around_the_base_reaches_as_far_as_the_fraction_says);
     tcase_add_test(distributions,
                    decorrelated_jitter_is_uniform_from_the_first_delay_to_thrice_the_last);
     tcase_add_test(distributions, small_ranges_are_even_and_have_both_their_ends);
     tcase_add_test(distributions, the_delays_of_one_sequence_do_not_depend_on_each_other);
-
-    TCase *seeds = add_case(suite, "seeds");
-    tcase_add_test(seeds, a_seed_says_all_and_another_seed_something_else);
-    tcase_add_test(seeds, without_a_seed_no_two_sequences_are_the_same);
-    tcase_add_test(seeds, the_delays_of_seed_42_are_these_for_ever);
     return suite;
 }
 

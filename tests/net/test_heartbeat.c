@@ -334,6 +334,30 @@ START_TEST(a_heartbeat_that_is_answered_late_is_not_sent_twice)
 }
 END_TEST
 
+/* The two examples of heartbeat.h. */
+START_TEST(two_events_of_a_kind_are_a_limit_apart)
+{
+    peer late = peer_for(&m, HWT_HEARTBEAT_DEAD, HWT_SEC(1));
+    peer sends = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
+    sends.then = send_heartbeat;
+    peer_start(&late);
+    peer_start(&sends);
+    manual_go(&m, HWT_MS(500));
+    read_at(&sends, HWT_MS(500));
+    go_by_ticks(&m, HWT_MS(1010));
+    assert_told(&late, 0, HWT_HEARTBEAT_DEAD, 1, HWT_MS(1010));
+    assert_told(&sends, 0, HWT_HEARTBEAT_SEND, 1, HWT_MS(1010));
+    read_at(&late, HWT_MS(700));
+    go_by_ticks(&m, HWT_MS(2009));
+    ck_assert_uint_eq(late.count, 1);
+    ck_assert_uint_eq(sends.count, 1);
+    manual_go(&m, HWT_MS(2010));
+    assert_told(&late, 1, HWT_HEARTBEAT_DEAD, 1, HWT_MS(2010));
+    assert_told(&sends, 1, HWT_HEARTBEAT_SEND, 1, HWT_MS(2010));
+    close_manual();
+}
+END_TEST
+
 START_TEST(events_of_one_tick_come_dead_first_and_heartbeat_last)
 {
     peer p = peer_for(&m, 0, 0);
@@ -403,6 +427,7 @@ static void add_together(Suite *suite)
     tcase_add_test(tcase, a_heartbeat_is_sent_while_nothing_is_written);
     tcase_add_test(tcase, a_heartbeat_is_sent_while_nothing_is_read);
     tcase_add_test(tcase, a_heartbeat_that_is_answered_late_is_not_sent_twice);
+    tcase_add_test(tcase, two_events_of_a_kind_are_a_limit_apart);
     tcase_add_test(tcase, events_of_one_tick_come_dead_first_and_heartbeat_last);
     tcase_add_test(tcase, each_kind_keeps_its_own_period_by_one_timeout);
 }

@@ -173,6 +173,16 @@ static void *start_elsewhere(void *arg)
     return NULL;
 }
 
+/* With limits so late that nothing is told in the new life. */
+static void *start_only(void *arg)
+{
+    static const hwt_heartbeat_rules later = { .dead = HWT_MIN(60), .notify = told };
+    struct subject *subject = arg;
+    expect(hwt_heartbeat_start(&subject->heartbeat, subject->rig.timer, &later, subject) == 0,
+           &subject->rig.broken);
+    return NULL;
+}
+
 /* In the way of one who starts it, or too late for one that was stopped. */
 static void try_to_start(struct subject *subject)
 {
@@ -201,6 +211,29 @@ START_TEST(a_start_waits_for_a_callback_of_the_life_before)
 {
     start_waits(subject_open(_i, NULL, try_to_start), true);
     start_waits(subject_open(_i, stop_here, try_to_start), false);
+}
+END_TEST
+
+/* Stopped by one thread, started again by another, which waits for the old callback: a third one,
+ * that stops it, waits for that too. */
+START_TEST(it_waits_for_the_callback_that_a_start_waits_for)
+{
+    struct subject *subject = subject_open(_i, NULL, NULL);
+    ck_assert(hwt_heartbeat_stop(&subject->heartbeat));
+    uint64_t stopped = subject->heartbeat.state;
+    pthread_t starter = spawn(start_only, subject);
+    while (__atomic_load_n(&subject->heartbeat.state, __ATOMIC_ACQUIRE) == stopped)
+        sched_yield();
+    pthread_t stopper = spawn(stop_sync_elsewhere, subject);
+    give_others_a_chance();
+    ck_assert_uint_eq(subject->answered, 0);
+    ck_assert_int_eq(start(subject), -EALREADY); /* it is the starter's all the same */
+    subject->gate.open = 1;
+    join(stopper);
+    join(starter);
+    /* Where the machine let the stopper come too late, it has stopped the new life. */
+    ck_assert_uint_eq(subject->answer + hwt_heartbeat_stop_sync(&subject->heartbeat), 1);
+    subject_close(subject);
 }
 END_TEST
 
@@ -254,6 +287,8 @@ int main(void)
                         WAYS);
     tcase_add_loop_test(tcase, it_waits_for_a_callback_that_has_started_the_object_anew, 0, WAYS);
     tcase_add_loop_test(tcase, a_start_waits_for_a_callback_of_the_life_before, 0, WAYS);
+
+    tcase_add_loop_test(tcase, it_waits_for_the_callback_that_a_start_waits_for, 0, WAYS);
 
     tcase = add_case(suite, "course");
     tcase_add_loop_test(tcase, heartbeats_go_on_and_are_never_early, 0, WAYS);

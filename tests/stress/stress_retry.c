@@ -15,7 +15,7 @@
 
 #include <hwt/retry.h>
 
-enum { BATCH = 64, MEDDLERS = 2, LIVES = 4 };
+enum { BATCH = 64, MEDDLERS = 2, LIVES = 4, ENDS = HWT_RETRY_THROTTLED + 1 };
 
 #define TICK HWT_US(20)
 
@@ -25,20 +25,21 @@ struct record {
     hwt_retry retry;
     struct story *story;
     shared_count holders, number, inside;
-    shared_count succeeded, failed, cancelled;
+    shared_count succeeded, failed, failed_for_good, cancelled;
     uint64_t attempts; /* plain */
-    uint64_t starts, ends[4];
+    uint64_t starts, ends[ENDS];
 };
 
 struct story {
     struct rig rig;
     struct record *batch[BATCH];
+    hwt_retry_budget budget;
     hwt_retry_options options[8];
     unsigned rounds;
     uint64_t started_before; /* the round */
     pthread_barrier_t begin, end;
     uint64_t seed;
-    shared_count next_thread, broken, started, ended, ends[4], refused;
+    shared_count next_thread, broken, started, ended, ends[ENDS], refused;
     bool stops; /* in the middle of each round */
 };
 
@@ -50,17 +51,27 @@ static void let_go(struct record *record)
     struct story *story = record->story;
     if (atomic_fetch_sub(&record->holders, 1) > 1)
         return;
-    uint64_t all = record->ends[0] + record->ends[1] + record->ends[2] + record->ends[3];
+    uint64_t all = 0;
+    for (int i = 0; i < ENDS; i++)
+        all += record->ends[i];
     expect(all == record->starts, &story->broken);
     expect(record->ends[HWT_RETRY_SUCCEEDED] == record->succeeded, &story->broken);
+    expect(record->ends[HWT_RETRY_FAILED] == record->failed_for_good, &story->broken);
     if (!story->stops)
         expect(record->ends[HWT_RETRY_CANCELLED] == record->cancelled, &story->broken);
     expect(record->ends[HWT_RETRY_CANCELLED] >= record->cancelled, &story->broken);
-    expect(record->succeeded + record->failed <= record->attempts, &story->broken);
-    for (int i = 0; i < 4; i++)
+    expect(record->succeeded + record->failed + record->failed_for_good <= record->attempts,
+           &story->broken);
+    for (int i = 0; i < ENDS; i++)
         story->ends[i] += record->ends[i];
     memset(record, 0x6b, sizeof(*record));
     free(record);
+}
+
+/* What an answer tells follows from the number of its attempt. */
+static int reason_of(uint64_t number)
+{
+    return (int)(number % 1000) - 500;
 }
 
 static void attempt(hwt_retry *retry, uint64_t number, void *arg)
@@ -97,7 +108,9 @@ static void ended(hwt_retry *retry, hwt_retry_end end, void *arg)
 {
     struct record *record = arg;
     struct story *story = record->story;
-    expect(retry == &record->retry && end <= HWT_RETRY_CANCELLED, &story->broken);
+    expect(retry == &record->retry && (unsigned)end < ENDS, &story->broken);
+    expect(end != HWT_RETRY_FAILED || hwt_retry_reason(retry) == reason_of(record->number),
+           &story->broken);
     expect(atomic_exchange(&record->inside, 0) == 0, &story->broken);
     record->ends[end]++;
     if (record->starts < LIVES) {
@@ -130,6 +143,19 @@ static void meddle(struct record *record, uint64_t *random)
         break;
     case 5:
         record->failed += hwt_retry_failed(&record->retry, number - 1);
+        break;
+    case 6:
+        record->failed_for_good +=
+            hwt_retry_failed_for_good(&record->retry, number, reason_of(number));
+        break;
+    case 7:
+        record->failed_for_good +=
+            hwt_retry_failed_for_good(&record->retry, number - 1, reason_of(number - 1));
+        break;
+    case 8:
+    case 9:
+    case 10:
+        record->failed += hwt_retry_failed_with_delay(&record->retry, number, below(random, TICK));
         break;
     default:
         record->failed += hwt_retry_failed(&record->retry, number);
@@ -166,7 +192,8 @@ static void choose_options(struct story *story, uint64_t *random)
         options.attempt_timeout = 1 + below(random, 6 * TICK);
         options.total_timeout = i % 2 ? HWT_NEVER : 1 + below(random, 60 * TICK);
         options.max_attempts = (uint32_t)(1 + below(random, 8));
-        options.jitter = (hwt_jitter)(i % 4);
+        options.jitter = (hwt_jitter)(i % 5);
+        options.budget = i == 0 ? &story->budget : NULL;
         story->options[i] = options;
     }
 }
@@ -205,6 +232,8 @@ static void story_open(struct story *story, int way, unsigned rounds, bool stops
     story->rounds = rounds;
     story->stops = stops;
     story->seed = test_random(&random);
+    if (hwt_retry_budget_init(&story->budget, 30, 0.8) < 0)
+        abort();
     choose_options(story, &random);
     pthread_barrier_init(&story->begin, NULL, MEDDLERS + 1);
     pthread_barrier_init(&story->end, NULL, MEDDLERS + 1);
@@ -217,9 +246,11 @@ static void story_close(struct story *story)
     ck_assert_uint_eq(story->broken, 0);
     ck_assert_uint_eq(story->started, story->ended);
     printf("%" PRIu64 " objects, %" PRIu64 " refused: %" PRIu64 " lives succeeded, %" PRIu64
-           " exhausted, %" PRIu64 " out of time, %" PRIu64 " cancelled\n",
+           " exhausted, %" PRIu64 " out of time, %" PRIu64 " cancelled, %" PRIu64
+           " failed for good, %" PRIu64 " throttled\n",
            (uint64_t)story->started, (uint64_t)story->refused, (uint64_t)story->ends[0],
-           (uint64_t)story->ends[1], (uint64_t)story->ends[2], (uint64_t)story->ends[3]);
+           (uint64_t)story->ends[1], (uint64_t)story->ends[2], (uint64_t)story->ends[3],
+           (uint64_t)story->ends[4], (uint64_t)story->ends[5]);
 }
 
 START_TEST(every_life_ends_once_and_as_its_answers_say)

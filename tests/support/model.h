@@ -15,10 +15,9 @@
  * What the contract leaves open, the oracle leaves open:
  * - a sibling that a task moves may run in the same advance or in the next one that handles
  *   a tick (`loose`);
- * - timeouts of one tick that were moved or re-armed, or very many revolutions away, run in
- *   any order (`moved`);
- * - hwt_timer_next_tick() may name the tick from which a timeout was pushed back (`seen`), and
- *   any before that for one that is very many revolutions away, or was moved by a callback,
+ * - timeouts of one tick that were moved or re-armed run in any order (`moved`);
+ * - hwt_timer_next_tick() may name the tick from which a timeout was pushed back (`seen`), the
+ *   earliest that it was ever moved to, and any before that for one that is very many revolutions away, or was moved by a callback,
  *   while the timer was half-way through its timeouts (`vague`); with a store whose next tick
  *   is a bound, any from the next one to handle on.
  */
@@ -153,6 +152,14 @@ static inline void live_remove(struct item *item)
     item->place = false;
 }
 
+/* The last tick that ends before HWT_NEVER. */
+static inline uint64_t last_tick(void)
+{
+    uint64_t never = tick_of(HWT_NEVER);
+
+    return never > 0 ? never - 1 : 0;
+}
+
 static inline struct item *live_item(size_t index)
 {
     return &model.items[model.live[index]];
@@ -162,7 +169,7 @@ static inline struct item *live_item(size_t index)
 static inline void model_check_far(struct item *item, uint64_t from)
 {
     if ((item->due - from) / model.wheel >= (uint64_t)MODEL_ROUNDS_MAX - 1)
-        item->vague = item->moved = true;
+        item->vague = true;
 }
 
 /*
@@ -177,12 +184,15 @@ static inline void model_file(struct item *item, uint64_t deadline, bool anew)
         item->queued = true;
     item->deadline = deadline;
     item->due = tick > model.current ? tick : model.current;
-    if (item->queued) {
-        item->seen = item->due;
+    /* Once time is HWT_NEVER the last tick that ends is the one for all that is added. */
+    if (item->due > last_tick() && tick <= last_tick())
+        item->due = last_tick();
+    if (anew)
         item->vague = false;
-    } else if (item->rearmed) {
+    else if (item->rearmed)
         item->vague = true;
-    }
+    if (anew || item->due < item->seen)
+        item->seen = item->due;
     model_check_far(item, model.current);
     if (model.telling || (model.advancing && !anew)) {
         item->vague = true;
@@ -351,7 +361,7 @@ static inline void model_visited(struct item *item, uint64_t remaining)
 
 static inline void model_advance_begins(uint64_t now)
 {
-    uint64_t horizon = tick_of(now);
+    uint64_t horizon = tick_of(now > model.now ? now : model.now);
 
     model_filing();
     model.moving = horizon > model.current;
@@ -368,6 +378,8 @@ static inline void model_advance_ends(uint64_t ret)
 {
     model.advancing = false;
     must(ret == model.runs);
+    if (model.current > last_tick())
+        model.current = last_tick();
     for (size_t i = 0; i < model.live_count; i++) {
         struct item *item = live_item(i);
 

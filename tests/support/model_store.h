@@ -8,14 +8,14 @@
  */
 
 /* The next tick may be one before that of the soonest timeout: for a timeout of
- * perf/hierarchical.c once for each level that it comes down. It is never a later one. */
+ * perf/stores/hierarchical.c once for each level that it comes down. It is never a later one. */
 #ifndef MODEL_NEXT_IS_A_BOUND
 #define MODEL_NEXT_IS_A_BOUND 0
 #endif
 
 /* A timeout further away than so many rounds comes once before it is due. */
 #ifndef MODEL_ROUNDS_MAX
-#define MODEL_ROUNDS_MAX INT32_MAX
+#define MODEL_ROUNDS_MAX (INT32_MAX / 2)
 #endif
 
 #endif

@@ -18,7 +18,11 @@ enum { NOTED_MAX = 64 };
 #define WHEEL 64
 
 /* What `attempt` does about its own attempt before it returns. */
-enum reply { LATER, SUCCEED, FAIL, GIVE_UP, GIVE_UP_SYNC };
+enum reply { LATER, SUCCEED, FAIL, GIVE_UP, GIVE_UP_SYNC, PUSH_BACK, FAIL_FOR_GOOD };
+
+/* Of PUSH_BACK and FAIL_FOR_GOOD. */
+#define PUSHED_BACK_BY HWT_MS(7)
+#define REASON (-404)
 
 typedef struct trial {
     hwt_retry retry;
@@ -31,6 +35,7 @@ typedef struct trial {
     uint64_t numbers[NOTED_MAX], instants[NOTED_MAX];
     size_t ends, restarts;
     hwt_retry_end end;
+    int reason; /* where it failed for good */
     uint64_t ended_at;
 } trial;
 
@@ -50,6 +55,10 @@ static inline bool give_reply(hwt_retry *retry, uint64_t attempt, enum reply rep
         return hwt_retry_cancel(retry);
     case GIVE_UP_SYNC:
         return hwt_retry_cancel_sync(retry);
+    case PUSH_BACK:
+        return hwt_retry_failed_with_delay(retry, attempt, PUSHED_BACK_BY);
+    case FAIL_FOR_GOOD:
+        return hwt_retry_failed_for_good(retry, attempt, REASON);
     default:
         return false;
     }
@@ -82,6 +91,7 @@ static inline void trial_ended(hwt_retry *retry, hwt_retry_end end, void *arg)
     t->inside = true;
     t->ends++;
     t->end = end;
+    t->reason = end == HWT_RETRY_FAILED ? hwt_retry_reason(retry) : 0;
     t->ended_at = since_start(t->m);
     if (t->restarts > 0) {
         t->restarts--;
@@ -140,6 +150,8 @@ static inline void check_ended(trial *t, hwt_retry_end end, uint64_t instant)
     size_t begun = t->begun;
     ck_assert(!hwt_retry_succeeded(&t->retry, current(t)));
     ck_assert(!hwt_retry_failed(&t->retry, current(t)));
+    ck_assert(!hwt_retry_failed_with_delay(&t->retry, current(t), 0));
+    ck_assert(!hwt_retry_failed_for_good(&t->retry, current(t), 1));
     ck_assert(!hwt_retry_cancel(&t->retry));
     ck_assert(!hwt_retry_cancel_sync(&t->retry));
     go(t->m, since_start(t->m) + HWT_SEC(1));

@@ -44,8 +44,11 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
 }
 
 #define __atomic_load_n(address, order) (step(), __atomic_load_n(address, order))
+#define __atomic_store_n(address, value, order) (step(), __atomic_store_n(address, value, order))
 #define __atomic_exchange_n(address, value, order)                                                 \
     (step(), __atomic_exchange_n(address, value, order))
+#define __atomic_and_fetch(address, value, order)                                                  \
+    (step(), __atomic_and_fetch(address, value, order))
 #define __atomic_compare_exchange_n(address, seen, next, weak, success, failure)                   \
     step_change(address, seen, next)
 #define hwt_timer_now(timer) (step(), hwt_timer_now(timer))
@@ -55,17 +58,21 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
 #define hwt_timeout_reschedule_at(timeout, deadline)                                               \
     (step(), hwt_timeout_reschedule_at(timeout, deadline))
 #define hwt_timeout_cancel(timeout) (step(), hwt_timeout_cancel(timeout))
+#define hwt_timeout_cancel_sync(timeout) (step(), hwt_timeout_cancel_sync(timeout))
 
 #include "hwt/net/retry.c"
 
 #undef __atomic_load_n
+#undef __atomic_store_n
 #undef __atomic_exchange_n
+#undef __atomic_and_fetch
 #undef __atomic_compare_exchange_n
 #undef hwt_timer_now
 #undef hwt_timer_new_timeout_at
 #undef hwt_timeout_reschedule
 #undef hwt_timeout_reschedule_at
 #undef hwt_timeout_cancel
+#undef hwt_timeout_cancel_sync
 
 static void *actor_run(void *arg)
 {

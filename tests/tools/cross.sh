@@ -9,7 +9,7 @@
 #     i386       32 bits, on the machine's own processor
 #     TEST       only these; all but the stress tests by default
 #
-# Installs a compiler and the emulator; takes the other machine's liburcu and Check from Debian's
+# Installs a compiler and the emulator; takes the other machine's Check from Debian's
 # packages into build/cross-*/root, where they concern nobody. The exit status is 0, 1 if something
 # fails, 2 for misuse, or if something cannot be had.
 
@@ -35,7 +35,7 @@ machine=$1
 shift
 
 build=$root/build/cross-$machine
-debs='liburcu-dev check libsubunit-dev'
+debs='check libsubunit-dev'
 
 # Of that machine, with lists and a cache of its own: this system stays as it is.
 apt_there()

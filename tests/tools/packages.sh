@@ -5,14 +5,14 @@
 #
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
 #                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [gcovr] [abigail]
-#                     [aarch64] [i386]
+#                     [aarch64] [i386] [musl]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
 # cannot install it says on stderr what to install and exits with 2.
 #
-#     wish_for_packages [libuv] [libev] [libevent] [scdoc] [mandoc] [sdt] [gdb] [bpftrace]
-#                       [curl] [promtool]
+#     wish_for_packages [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc] [mandoc]
+#                       [sdt] [gdb] [bpftrace] [curl] [promtool]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -40,9 +40,13 @@ packages_of()
     abigail) echo abigail-tools ;;
     aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
     i386) echo gcc-i686-linux-gnu libc6-dev-i386-cross ;;
+    musl) echo musl-tools ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
+    glib) echo libglib2.0-dev ;;
+    sd-event) echo libsystemd-dev ;;
+    io_uring) echo liburing-dev ;;
     scdoc) echo scdoc ;;
     mandoc) echo mandoc ;;
     sdt) echo systemtap-sdt-dev ;;
@@ -73,7 +77,8 @@ package_is()
     abigail) echo 'what compares binary interfaces' ;;
     aarch64) echo 'a compiler for 64-bit ARM, and what runs its programs' ;;
     i386) echo 'what compiles for 32 bits' ;;
-    libuv | libev | libevent) echo 'an event loop, for the tests' ;;
+    musl) echo 'the musl C library and its compiler' ;;
+    libuv | libev | libevent | glib | sd-event | io_uring) echo 'an event loop, for the tests' ;;
     scdoc) echo 'what builds the manual pages' ;;
     mandoc) echo 'what checks the manual pages' ;;
     sdt) echo 'the header of static probes' ;;
@@ -118,9 +123,13 @@ has()
     abigail) command -v abidw >/dev/null ;;
     aarch64) compiles_c aarch64-linux-gnu-gcc && command -v qemu-aarch64 >/dev/null ;;
     i386) compiles_c i686-linux-gnu-gcc ;;
+    musl) compiles_c musl-gcc ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core 2>/dev/null ;;
+    glib) pkg-config --exists glib-2.0 2>/dev/null ;;
+    sd-event) pkg-config --exists libsystemd 2>/dev/null ;;
+    io_uring) pkg-config --exists liburing 2>/dev/null ;;
     scdoc) command -v scdoc >/dev/null ;;
     mandoc | gdb | bpftrace | curl | promtool) command -v "$1" >/dev/null ;;
     sdt) echo '#include <sys/sdt.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A pass of the worker: read the streams, run what is due, and what comes before a sleep.
+ *
+ * A pass files at most 100000 records at a time and looks at the cancelled ones between; the ticks
+ * that are over are handled when all that was there is filed, so that what was added before the
+ * pass runs in the order of its ticks, however much it is.
+ */
+
+#include "hwt/core/worker.h"
+
+#include "hwt/base/probes.h"
+#include "hwt/core/task.h"
+
+#define DRAIN_MAX 100000
+#define CLAIM_TRIES 256
+#define AHEAD 6
+
+int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
+{
+    worker->shared = shared;
+    int r = hwt_wheel_init(&worker->wheel, &shared->pool.directory, shared->ticks, ticks_per_wheel);
+    if (r == 0)
+        hwt_worker_publish_bytes(worker);
+    return r;
+}
+
+void hwt_worker_destroy(struct hwt_worker *worker)
+{
+    hwt_wheel_destroy(&worker->wheel);
+}
+
+void hwt_worker_publish_bytes(struct hwt_worker *worker)
+{
+    atomic_store_explicit(&worker->shared->stats.wheel_bytes, worker->wheel.bytes,
+                          memory_order_relaxed);
+}
+
+/* Relaxed: a pass may see it late; who sleeps looks again, see hwt_worker_park(). */
+static bool stopping(const struct hwt_worker *worker)
+{
+    return atomic_load_explicit(&worker->shared->halted, memory_order_relaxed) &
+           HWT_HALTED_STOPPING;
+}
+
+/* ---- filing ---- */
+
+static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32_t generation)
+{
+    const struct hwt_slot *slot =
+        hwt_directory_slot(&worker->shared->pool.directory, id >> HWT_ID_BITS);
+    return generation - (uint32_t)slot->floor;
+}
+
+void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
+{
+    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
+        hwt_wheel_drop(&worker->wheel, id);
+}
+
+/* Of one that was taken from its bucket, or cancelled, since: whether it is to be filed again. */
+static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation)
+{
+    const struct hwt_record record = { 0, id, generation };
+    return hwt_pending_stays(&worker->shared->pool, &record);
+}
+
+/* For a tick, or the one at which the hand is. */
+static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick)
+{
+    struct hwt_wheel *wheel = &worker->wheel;
+    struct hwt_place *place = hwt_directory_place(wheel->directory, id);
+    uint32_t its = since_floor(worker, id, generation);
+    int32_t newer = (int32_t)(its - place->generation);
+    if (newer < 0)
+        return;
+    if (newer == 0 && (place->bucket != 0 ? !hwt_wheel_is_after(wheel, id, tick)
+                                          : !is_pending(worker, id, generation)))
+        return;
+    hwt_worker_leave(worker, id);
+    place->generation = its;
+    if (hwt_wheel_file(wheel, id, tick) < 0)
+        atomic_store_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
+}
+
+void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
+{
+    struct hwt_shared *shared = worker->shared;
+    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
+    if (worker->floor < worker->wheel.ticks.last)
+        file_for(worker, id, (uint32_t)generation, tick < worker->floor ? worker->floor : tick);
+    /* Time is HWT_NEVER, and there is no later tick for what is to run in the next pass. */
+    else if (!hwt_lane_say_pending(&shared->lanes, shared->lanes.shared, deadline, id, generation))
+        atomic_store_explicit(&shared->overlooked, true, memory_order_relaxed);
+}
+
+/* Not while a stream is claimed: `cancelled` may take long. */
+static void tell_all(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    for (uint32_t i = 0; i < worker->untold_count; i++) {
+        hwt_timeout timeout = worker->untold[i];
+        if (shared->executor)
+            hwt_task_submit(shared, timeout.entry);
+        else
+            hwt_task_tell(shared, timeout.entry, timeout.generation);
+    }
+    worker->told |= worker->untold_count > 0;
+    worker->untold_count = 0;
+}
+
+static void read_pending(struct hwt_worker *worker, const struct hwt_record *record)
+{
+    HWT_MEET(FILE);
+    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, record->deadline);
+    file_for(worker, record->id, record->generation, tick < worker->floor ? worker->floor : tick);
+}
+
+/* From now on the place is of that generation, and empty. */
+static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *record)
+{
+    HWT_MEET(REAP);
+    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, record->id);
+    uint32_t its = since_floor(worker, record->id, record->generation);
+    if ((int32_t)(its - place->generation) >= 0) {
+        hwt_worker_leave(worker, record->id);
+        place->generation = its;
+    }
+    if (record->deadline == HWT_RECORD_CANCELLED)
+        return;
+    struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
+    uint64_t state = hwt_entry_state(entry);
+    if (record->deadline == HWT_RECORD_RENEW)
+        hwt_task_free(worker->shared, entry); /* it was the record's alone */
+    else if ((uint32_t)hwt_generation(state) == record->generation &&
+             hwt_phase(state) == HWT_PHASE_UNTOLD)
+        worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
+}
+
+/* ---- reading streams ---- */
+
+typedef void (*read_record)(struct hwt_worker *worker, const struct hwt_record *record);
+
+/* Who compacts is soon done, if it runs. */
+static bool claim(struct hwt_stream *stream)
+{
+    for (int tries = 0; tries < CLAIM_TRIES; tries++) {
+        if (hwt_stream_claim(stream))
+            return true;
+        caa_cpu_relax();
+    }
+    return false;
+}
+
+/* Reads up to about `budget` records, and returns how many. */
+static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_record read,
+                          size_t budget)
+{
+    const struct hwt_directory *directory = worker->wheel.directory;
+    const struct hwt_record *records;
+    size_t done = 0;
+    uint32_t n;
+    if (!claim(stream)) {
+        worker->again = true;
+        return 0;
+    }
+    while (done < budget && (n = hwt_stream_peek(stream, &records)) > 0) {
+        for (uint32_t i = 0; i < AHEAD && i < n; i++)
+            __builtin_prefetch(hwt_directory_place(directory, records[i].id), 1);
+        for (uint32_t i = 0; i < n; i++) {
+            if (i + AHEAD < n)
+                __builtin_prefetch(hwt_directory_place(directory, records[i + AHEAD].id), 1);
+            read(worker, &records[i]);
+        }
+        hwt_stream_advance(stream, n);
+        done += n;
+        if (worker->untold_count > 0) {
+            hwt_stream_release(stream);
+            tell_all(worker);
+            if (!claim(stream)) {
+                worker->again = true;
+                return done;
+            }
+        }
+    }
+    hwt_stream_release(stream);
+    return done;
+}
+
+/* The stream of one kind of a lane. */
+static struct hwt_stream *stream_of(struct hwt_lane *lane, bool cancelled)
+{
+    return cancelled ? &lane->cancelled : &lane->pending;
+}
+
+/* Up to `budget` records of all streams of one kind; returns how many. */
+static size_t read_streams(struct hwt_worker *worker, bool cancelled, size_t budget)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    struct hwt_streams *streams = cancelled ? &lanes->cancelled : &lanes->pending;
+    read_record read = cancelled ? read_cancelled : read_pending;
+    size_t done = 0;
+    if (hwt_streams_gather(streams)) {
+        for (struct hwt_stream *s = streams->listed; s && done < budget; s = s->next_listed)
+            done += read_stream(worker, s, read, budget - done);
+        return done;
+    }
+    worker->again = true;
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 0; i < count && done < budget; i++) {
+        struct hwt_lane *lane = hwt_lane_at(lanes, i);
+        if (lane)
+            done += read_stream(worker, stream_of(lane, cancelled), read, budget - done);
+    }
+    return done;
+}
+
+/* There was no memory for a hint: all entries say what is to be done. */
+static void look_at_all(struct hwt_worker *worker)
+{
+    struct hwt_entry *entry;
+    uint32_t number = 0, place = 0;
+    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
+            worker->untold[worker->untold_count++] =
+                (hwt_timeout){ entry, hwt_generation(state) };
+            tell_all(worker);
+        }
+        if (hwt_phase(state) == HWT_PHASE_PENDING)
+            hwt_worker_file(worker, hwt_entry_id(entry), hwt_generation(state), deadline);
+    }
+}
+
+/* With one thread, only what is to be told comes by a stream, and what the end of time puts off. */
+static void read_own(struct hwt_worker *worker)
+{
+    struct hwt_lane *lane = worker->shared->lanes.shared;
+    const struct hwt_record *records;
+    if (hwt_stream_peek(&lane->pending, &records) > 0)
+        read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
+    if (hwt_stream_peek(&lane->cancelled, &records) > 0)
+        read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
+}
+
+void hwt_worker_read(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    size_t filed = 0;
+    if (shared->one_thread)
+        read_own(worker);
+    else
+        do {
+            filed = read_streams(worker, false, DRAIN_MAX);
+            HWT_PROBE2(drain, shared, (uint64_t)filed);
+            read_streams(worker, true, SIZE_MAX);
+        } while (filed >= DRAIN_MAX);
+    /* Acquire: with the release of who set it. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
+        look_at_all(worker);
+}
+
+/* ---- running ---- */
+
+static void run_again(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t generation,
+                      uint64_t deadline)
+{
+    struct hwt_shared *shared = worker->shared;
+    uint32_t id = hwt_entry_id(entry);
+    HWT_MEET(AGAIN);
+    if (shared->one_thread) {
+        hwt_worker_file(worker, id, generation, deadline);
+        return;
+    }
+    /* By the stream, behind what its task has added. */
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_shared_say_pending(shared, lane, deadline, id, generation);
+    hwt_shared_leave(shared, lane);
+}
+
+/* An id that was taken from its bucket; its timeout is due if its deadline is before `horizon`. */
+static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
+{
+    struct hwt_shared *shared = worker->shared;
+    const struct hwt_place *place = hwt_directory_place(worker->wheel.directory, id);
+    struct hwt_entry *entry = hwt_pool_entry(&shared->pool, id);
+    bool ran;
+    do {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK);
+        if (place->bucket != 0 || hwt_phase(state) != HWT_PHASE_PENDING ||
+            since_floor(worker, id, (uint32_t)hwt_generation(state)) != place->generation)
+            return;
+        if (deadline >= horizon) {
+            file_for(worker, id, (uint32_t)hwt_generation(state),
+                     hwt_ticks_at(&worker->wheel.ticks, deadline));
+            return;
+        }
+        if (shared->executor) {
+            ran = hwt_exchange_both(shared, entry, state, deadline, state | HWT_HANDED, deadline);
+            if (ran)
+                hwt_task_submit(shared, entry);
+            worker->runs += ran;
+            continue;
+        }
+        if (hwt_task_run(shared, entry, state, deadline, &ran, &deadline))
+            run_again(worker, entry, hwt_generation(state), deadline);
+        worker->runs += ran;
+    } while (!ran);
+}
+
+static void prefetch_entry(const struct hwt_worker *worker, uint32_t id)
+{
+    __builtin_prefetch(hwt_pool_entry(&worker->shared->pool, id), 1);
+}
+
+static size_t take(struct hwt_worker *worker, uint32_t *batch, bool *ret_far)
+{
+    uint64_t left = worker->most - worker->runs;
+    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, batch,
+                              left < HWT_BATCH ? (size_t)left : HWT_BATCH, ret_far);
+    for (size_t i = 0; i < n; i++)
+        prefetch_entry(worker, batch[i]);
+    uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
+    if (next != HWT_ID_NONE)
+        prefetch_entry(worker, next);
+    return n;
+}
+
+/* Files what has come nearer: not before its age begins, so not later than it was. */
+static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        look(worker, batch[i], 0);
+}
+
+/*
+ * Between two batches: a backlog does not wait until all that is due has run, or it would grow
+ * beside many slow tasks. What is filed now is for the ticks after this pass. Not within a batch:
+ * what is taken and has not run is nowhere in the wheel.
+ */
+static void keep_up(struct hwt_worker *worker)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    uint32_t chunks = 0;
+    if (worker->shared->one_thread) {
+        chunks = hwt_stream_backlog(&lanes->shared->cancelled);
+    } else {
+        (void)hwt_streams_gather(&lanes->pending);
+        (void)hwt_streams_gather(&lanes->cancelled);
+        for (const struct hwt_stream *s = lanes->pending.listed; s; s = s->next_listed)
+            chunks += hwt_stream_backlog(s);
+        for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
+            chunks += hwt_stream_backlog(s);
+    }
+    if (chunks > 2 * HWT_BACKLOG)
+        hwt_worker_read(worker);
+}
+
+static void expire(struct hwt_worker *worker)
+{
+    uint32_t batch[HWT_BATCH];
+    bool far;
+    size_t n;
+    while (!stopping(worker) && worker->runs < worker->most &&
+           (n = take(worker, batch, &far)) > 0) {
+        if (far) {
+            bring_near(worker, batch, n);
+            continue;
+        }
+        /* The end of this tick, not of the last: what was pushed back to a later one, though
+         * that is over too, takes its turn there. */
+        uint64_t horizon = hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
+        for (size_t i = 0; i < n && !stopping(worker); i++)
+            look(worker, batch[i], horizon);
+        keep_up(worker);
+    }
+}
+
+/* What is due and could not be filed runs ahead of its turn. */
+static void expire_unfiled(struct hwt_worker *worker)
+{
+    struct hwt_entry *entry;
+    uint32_t number = 0, place = 0;
+    uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
+    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
+        if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
+            hwt_entry_deadline(entry) < horizon)
+            look(worker, hwt_entry_id(entry), horizon);
+    }
+}
+
+uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
+{
+    struct hwt_time *time = &worker->shared->time;
+    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
+    if (now < told)
+        now = told;
+    atomic_store_explicit(&time->told, now, memory_order_relaxed);
+    worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
+    worker->runs = 0;
+    worker->most = most;
+    worker->told = worker->again = false;
+    hwt_worker_read(worker);
+    worker->floor = worker->limit;
+    if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
+        expire_unfiled(worker);
+    expire(worker);
+    worker->floor = 0;
+    hwt_worker_publish_bytes(worker);
+    return worker->runs;
+}
+
+/* ---- before a sleep ---- */
+
+/* The next tick with work. */
+static uint64_t next_tick(struct hwt_worker *worker)
+{
+    struct hwt_wheel *wheel = &worker->wheel;
+    /* What could not be read or filed is looked at again in a tick. */
+    if (worker->again || atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
+        return wheel->tick;
+    return hwt_wheel_next(wheel);
+}
+
+uint64_t hwt_worker_next(struct hwt_worker *worker)
+{
+    worker->again = false;
+    hwt_worker_read(worker);
+    uint64_t next = next_tick(worker);
+    hwt_worker_publish_bytes(worker);
+    return hwt_ticks_end(&worker->wheel.ticks, next);
+}
+
+static void read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed, bool cancelled)
+{
+    read_record read = cancelled ? read_cancelled : read_pending;
+    while (dismissed) {
+        struct hwt_stream *next = dismissed->next_listed;
+        read_stream(worker, dismissed, read, SIZE_MAX);
+        dismissed = next;
+    }
+}
+
+static void leave_wheel(void *worker, uint32_t id)
+{
+    hwt_worker_leave(worker, id);
+}
+
+/* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
+ * more. Returns the next tick after that. */
+static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
+{
+    struct hwt_shared *shared = worker->shared;
+    hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
+    struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
+    struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
+    if (!hwt_gate_barrier(&shared->gate))
+        worker->again = true;
+    HWT_MEET(PARK_C);
+    read_dismissed(worker, pending, false);
+    read_dismissed(worker, cancelled, true);
+    hwt_worker_read(worker);
+    uint64_t after = next_tick(worker);
+    return after < next ? after : next; /* no longer than the gate says */
+}
+
+uint64_t hwt_worker_park(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    const struct hwt_ticks *ticks = &worker->wheel.ticks;
+    worker->again = false;
+    hwt_worker_read(worker);
+    uint64_t next = next_tick(worker);
+    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
+    if (worker->told)
+        next = worker->wheel.tick;
+    if (next > worker->wheel.tick) {
+        if (hwt_task_none_submitted(shared))
+            hwt_pool_trim(&shared->pool, leave_wheel, worker);
+        next = close_for(worker, next);
+    } else {
+        hwt_gate_close(&shared->gate, HWT_GATE_OPEN);
+    }
+    worker->told = false;
+    hwt_worker_publish_bytes(worker);
+    HWT_MEET(PARK_CHECK);
+    /* Seq_cst: stop sets the flag, then looks at the gate. */
+    if (atomic_load_explicit(&shared->halted, memory_order_seq_cst) & HWT_HALTED_STOPPING)
+        return 0;
+    uint64_t until = hwt_ticks_end(ticks, next);
+    HWT_PROBE2(park, shared, until);
+    return until;
+}
