@@ -272,8 +272,8 @@ START_TEST(ten_thousand_due_tasks_that_add_one_each_take_no_more_memory)
         ck_assert_uint_eq(manual_go(&m, HWT_MS(3 * round)), DUE);
         uint64_t memory = stats_of(m.timer).memory;
         after_first = round == 4 ? memory : after_first;
-        if (round > 4)
-            ck_assert_uint_eq(memory, after_first); /* constant */
+        if (round > 4) /* constant, but for a chunk of records more or less */
+            ck_assert_uint_le(memory, after_first + 8192);
         /* A run gives back its own place: no second ten thousand is needed, but some slack. */
         ck_assert_uint_le(memory, before + before / 4 + 65536);
     }
