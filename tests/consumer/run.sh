@@ -289,11 +289,13 @@ test_leaks()
     fi
 }
 
-# The tests of the API need nothing but what is installed; meson runs them.
+# The tests of the API need nothing but what is installed; meson runs them. But for those that
+# refuse what the library asks of the system: they are linked to do so.
 # shellcheck disable=SC2046,SC2086
 test_api()
 {
     for source in "$root"/tests/api/*.c; do
+        ! grep -q '__real_' "$source" || continue
         $CC -std=c11 -D_GNU_SOURCE -pthread -I"$root/tests/support" "$source" -o "$work/program" \
             $(pkg-config --cflags --libs hwt) \
             $(unset PKG_CONFIG_LIBDIR; pkg-config --cflags --libs check)
