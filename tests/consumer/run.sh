@@ -277,6 +277,26 @@ test_drd()
     valgrind_tool drd
 }
 
+# gdb's command shows what is pending, and says what it cannot do.
+test_gdb()
+{
+    command -v gdb >/dev/null || { echo 'gdb is not installed' && exit 77; }
+    gdb -batch -ex run --args true 2>&1 | grep -q 'exited normally' ||
+        { echo 'gdb cannot trace here' && exit 77; }
+    # shellcheck disable=SC2086 # CC may be several words
+    build $CC -g -O0 "$here/shown.c"
+    gdb -q -batch -ex "source $prefix/share/hwt/hwt-gdb.py" -ex 'break reached' -ex run \
+        -ex 'hwt-timer timer 3' -ex 'echo and\n' -ex 'hwt-timer' -ex 'hwt-timer (hwt_timer *)0' \
+        -ex kill "$work/program" >"$work/shown" 2>&1 </dev/null
+    cat "$work/shown"
+    for line in '^runs; ticks of 0.1 s, [0-9]* handled' '^203 pending\|, 203 pending' \
+        '^  in 1[78][0-9][0-9]\.[0-9]* s: other_task, arg 0x' \
+        '^  in 2[34][0-9][0-9]\.[0-9]* s: first_task, arg 0x0' \
+        '^  and 200 more' 'which timer' 'the timer is NULL'; do
+        grep -q "$line" "$work/shown" || fail "gdb did not show: $line"
+    done
+}
+
 # LeakSanitizer knows what pending timeouts lead to.
 test_leaks()
 {
