@@ -87,16 +87,18 @@ class HwtTimer(gdb.Command):
         super().__init__("hwt-timer", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
 
     def invoke(self, argument, from_tty):
-        words = argument.rsplit(None, 1)
-        count = int(words.pop()) if len(words) == 2 and words[-1].isdigit() else 10
-        if not words:
+        expression, count = argument.strip(), 10
+        words = expression.rsplit(None, 1)
+        if len(words) == 2 and words[1].isdigit():
+            expression, count = words[0], int(words[1])
+        if not expression:
             raise gdb.GdbError("hwt-timer: which timer? See: help hwt-timer")
         try:
             timer_type = gdb.lookup_type("struct hwt_timer")
             timer_type.fields()[0]
         except (gdb.error, IndexError):
             raise gdb.GdbError("hwt-timer: libhwt has no debug information") from None
-        address = number(gdb.parse_and_eval(words[0]))
+        address = number(gdb.parse_and_eval(expression))
         if address == 0:
             raise gdb.GdbError("hwt-timer: the timer is NULL")
         self.show(gdb.Value(address).cast(timer_type.pointer()).dereference(), count)
