@@ -309,6 +309,51 @@ test_leaks()
     fi
 }
 
+# variant COMPILER FLAGS [option of meson setup...]: the library alone, built by this compiler in this
+# way; then programs with it and these flags, shared and wholly static. Skipped where it compiles
+# nothing.
+# shellcheck disable=SC2046,SC2086 # a compiler and flags may be words
+variant()
+{
+    compiler=$1
+    flags=$2
+    shift 2
+    echo 'int main(void) { return 0; }' >"$work/nothing.c"
+    if ! $compiler "$work/nothing.c" -o "$work/nothing" || ! "$work/nothing"; then
+        echo "$compiler compiles no program that runs here"
+        exit 77
+    fi
+    unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
+    CC=$compiler meson setup "$work/build" "$root" -Dman=disabled -Dwerror=true --libdir=lib \
+        --prefix="$work/variant" "$@"
+    meson install -C "$work/build"
+    PKG_CONFIG_LIBDIR=$work/variant/lib/pkgconfig
+    export PKG_CONFIG_LIBDIR
+    for program in c99 raced; do
+        build $compiler $flags -pthread "$here/$program.c" -Wl,-rpath,"$work/variant/lib"
+        "$work/program"
+        $compiler $flags -static -pthread "$here/$program.c" -o "$work/program" \
+            $(pkg-config --cflags hwt) "$work/variant/lib/libhwt.a" \
+            $(pkg-config --static --libs-only-l hwt | sed 's/-lhwt//')
+        "$work/program"
+    done
+}
+
+test_musl()
+{
+    variant musl-gcc '' -Dprobes=disabled
+}
+
+test_m32()
+{
+    variant "$CC -m32" '' -Dprobes=disabled
+}
+
+test_lto()
+{
+    variant gcc '-O3 -flto' -Db_lto=true -Dbuildtype=release
+}
+
 # The tests of the API need nothing but what is installed; meson runs them. But for those that
 # refuse what the library asks of the system: they are linked to do so.
 # shellcheck disable=SC2046,SC2086
