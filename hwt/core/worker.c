@@ -14,6 +14,7 @@
 #include "hwt/core/task.h"
 
 #define DRAIN_MAX 100000
+#define KEEP_UP_MAX (512 * HWT_BATCH)
 #define CLAIM_TRIES 256
 #define AHEAD 6
 
@@ -371,26 +372,26 @@ static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t 
 }
 
 /*
- * Between two batches: a backlog does not wait until all that is due has run, or it would grow
- * beside many slow tasks. What is filed now is for the ticks after this pass. Not within a batch:
- * what is taken and has not run is nowhere in the wheel.
+ * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
+ * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
  */
 static void keep_up(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    uint32_t chunks = 0;
     if (worker->shared->one_thread) {
-        chunks = hwt_stream_backlog(&lanes->shared->cancelled);
-    } else {
-        (void)hwt_streams_gather(&lanes->pending);
-        (void)hwt_streams_gather(&lanes->cancelled);
-        for (const struct hwt_stream *s = lanes->pending.listed; s; s = s->next_listed)
-            chunks += hwt_stream_backlog(s);
-        for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
-            chunks += hwt_stream_backlog(s);
+        if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
+            read_own(worker);
+        return;
     }
-    if (chunks > 2 * HWT_BACKLOG)
-        hwt_worker_read(worker);
+    if (!hwt_streams_gather(&lanes->cancelled))
+        return;
+    uint32_t chunks = 0;
+    for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
+        chunks += hwt_stream_backlog(s);
+    if (chunks <= HWT_BACKLOG)
+        return;
+    for_streams(worker, true, true, begin_one, SIZE_MAX);
+    for_streams(worker, true, true, read_stream, KEEP_UP_MAX);
 }
 
 static void expire(struct hwt_worker *worker)
