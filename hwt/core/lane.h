@@ -152,6 +152,10 @@ bool hwt_streams_gather(struct hwt_streams *streams);
  * streams that have left are chained by next_listed. */
 struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
 
+/* B of gate.h: makes all producers pass a barrier. Where the system has begun to refuse that, they
+ * make their own from now on. */
+void hwt_lanes_barrier(struct hwt_lanes *lanes);
+
 /* Bytes held. Any thread; about. */
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes);
 

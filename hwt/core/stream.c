@@ -29,8 +29,8 @@ int hwt_stream_init(struct hwt_stream *stream, bool fences)
     if (!chunk)
         return -ENOMEM;
     stream->tail = stream->head = chunk;
-    stream->fences = fences;
-    stream->chunks = 1;
+    atomic_init(&stream->fences, fences);
+    atomic_init(&stream->chunks, 1);
     stream->compact_at = COMPACT_MIN;
     atomic_init(&stream->chunks_read, 0);
     return 0;
@@ -76,6 +76,11 @@ static void put(struct place *to, const struct hwt_record *record)
     to->chunk->records[to->at++] = *record;
 }
 
+static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
+{
+    atomic_store_explicit(&stream->chunks, chunks, memory_order_relaxed);
+}
+
 /* Everything behind `to` is empty. */
 static void cut(struct hwt_stream *stream, const struct place *to)
 {
@@ -89,7 +94,8 @@ static void cut(struct hwt_stream *stream, const struct place *to)
     }
     stream->tail = to->chunk;
     stream->at = to->at;
-    stream->chunks = atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks;
+    set_chunks(stream,
+               atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
     /* Relaxed: the release of the claim publishes it. */
     atomic_store_explicit(&to->chunk->used, to->at, memory_order_relaxed);
 }
@@ -133,7 +139,7 @@ bool hwt_stream_grow(struct hwt_stream *stream, hwt_stream_stays stays, const vo
     atomic_store_explicit(&stream->tail->next, chunk, memory_order_release);
     stream->tail = chunk;
     stream->at = 0;
-    stream->chunks++;
+    set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
     return true;
 }
 

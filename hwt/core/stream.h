@@ -15,13 +15,14 @@
  *
  * GROUND RULES
  *
- *   tail, at, chunks, compact_at      the producer
+ *   tail, at, compact_at              the producer
  *   head, read                        who has `claimed`: the worker to read, the producer to compact
  *   a record                          the producer, before `used` of its chunk counts it
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
  *   next                              the producer; release: the chunk
- *   chunks_read                       who has `claimed`; relaxed, a number to judge the backlog by
+ *   chunks, chunks_read               the producer; who has `claimed`. Relaxed: numbers to judge
+ *                                     the backlog by
  *   claimed                           exchange, acquire; cleared with release: head and read pass
  *                                     from one to the other
  *   spare                             exchange, acquire and release: an empty chunk on its way back
@@ -68,9 +69,9 @@ struct hwt_stream {
     /* the producer */
     struct hwt_chunk *tail;
     uint32_t at; /* the next record in it */
-    bool fences; /* frozen: see gate.h */
-    uint32_t chunks;
+    _Atomic uint32_t chunks;
     uint32_t compact_at; /* chunks */
+    _Atomic bool fences; /* set by the worker, once at the most: see gate.h */
     _Atomic bool listed;
     _Atomic(struct hwt_chunk *) spare;
     hwt_queue_node node;
@@ -80,6 +81,7 @@ struct hwt_stream {
     struct hwt_chunk *head;
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
+    uint64_t left;                  /* the worker's: records that this reading is to read yet */
 };
 
 /* -ENOMEM: nothing to destroy. */
@@ -99,7 +101,7 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
 {
     stream->tail->records[stream->at++] = record;
     /* Release: the record. Seq_cst where the worker cannot make this thread pass a barrier. */
-    if (__builtin_expect(stream->fences, 0)) {
+    if (__builtin_expect(atomic_load_explicit(&stream->fences, memory_order_relaxed), 0)) {
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
     } else {
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
@@ -110,7 +112,8 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
 /* How many chunks are not read, about. */
 static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
 {
-    return stream->chunks - atomic_load_explicit(&stream->chunks_read, memory_order_relaxed);
+    return atomic_load_explicit(&stream->chunks, memory_order_relaxed) -
+           atomic_load_explicit(&stream->chunks_read, memory_order_relaxed);
 }
 
 /* Worker. False: the producer compacts. */

@@ -51,15 +51,29 @@ void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry)
 
 /* ---- running ---- */
 
-/* A task that unwinds past its caller (an exception, longjmp, pthread_exit) would leave the
- * timer's locks and states as they are, and others waiting for ever. */
-static void must_return(bool *returned)
+/* A callback that does not come back to its caller (an exception, longjmp, pthread_exit) leaves
+ * locks and states as they are, and others waiting for ever. */
+static void does_not_return(void)
 {
-    if (*returned)
-        return;
-    fputs("hwt: a task did not return (an exception, longjmp, pthread_exit or pthread_cancel)\n",
+    fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
+          "pthread_cancel)\n",
           stderr);
     abort();
+}
+
+static void must_return(bool *returned)
+{
+    if (!*returned)
+        does_not_return();
+}
+
+void hwt_frames_check(const struct hwt_shared *shared)
+{
+    /* What this thread is inside of is further up its stack. */
+    for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
+        if (frame->shared == shared && (uintptr_t)frame < (uintptr_t)__builtin_frame_address(0))
+            does_not_return();
+    }
 }
 
 static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,

@@ -159,7 +159,8 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     for (;;) {
         state = hwt_entry_state(entry);
         before = hwt_entry_deadline(entry);
-        if (hwt_generation(state) != timeout.generation)
+        if (hwt_generation(state) != timeout.generation ||
+            __builtin_expect(hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED), 0))
             return false;
         if (__builtin_expect(!hwt_state_pending(state), 0)) {
             if (hwt_phase(state) != HWT_PHASE_RUNNING || !hwt_own_task(timeout) ||

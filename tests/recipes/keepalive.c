@@ -235,7 +235,7 @@ int main(void)
 
     hwt_options options = HWT_OPTIONS_INIT;
     options.tick_duration = HWT_MS(10);
-    options.flags = HWT_NO_WORKER;
+    options.flags = HWT_NO_WORKER | HWT_ONE_THREAD;
     errno = -hwt_timer_create(&options, &timer);
     check("timer", -errno);
     epoll = check("epoll", epoll_create1(EPOLL_CLOEXEC));
