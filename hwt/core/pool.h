@@ -16,8 +16,8 @@
  * A free entry belongs to one thread's cache, or is in a batch of them in the pool:
  *
  *   cache   a lane's: its thread takes and gives without any atomic operation
- *   batch   a chain of up to HWT_CACHE_BATCH, by ids in the entries' deadlines: the low half is
- *           the next in the batch, the high half of the first one is the next batch
+ *   batch   a chain of up to HWT_CACHE_BATCH: arg is the next entry, task the entry's own id, the
+ *           first one's deadline the id of the next batch
  *   pool    a stack of batches, with a tag. A push replaces the head by compare-exchange,
  *           release: what was done to the entries. A pop reads the head (acquire), the first
  *           entry's deadline, and replaces the head. If that deadline was of a newer use, the

@@ -41,7 +41,7 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
 /* Relaxed: a pass may see it late; who sleeps looks again, see hwt_worker_park(). */
 static bool stopping(const struct hwt_worker *worker)
 {
-    return atomic_load_explicit(&worker->shared->halted, memory_order_relaxed) &
+    return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
            HWT_HALTED_STOPPING;
 }
 
@@ -52,6 +52,12 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     const struct hwt_slot *slot =
         hwt_directory_slot(&worker->shared->pool.directory, id >> HWT_ID_BITS);
     return generation - (uint32_t)slot->floor;
+}
+
+void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
+{
+    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
+        hwt_worker_file(worker, id, generation, deadline);
 }
 
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
@@ -170,7 +176,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     size_t done = 0;
     uint32_t n;
     if (!claim(stream)) {
-        worker->again = true;
+        worker->again = worker->unsure = true;
         return 0;
     }
     while (done < budget && stream->left > 0 && (n = hwt_stream_peek(stream, &records)) > 0) {
@@ -235,13 +241,19 @@ static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, re
     return 0;
 }
 
-/* All that is published now, in batches, the cancelled between. */
+/* All that is published now, in batches, the cancelled between. What a `cancelled` has added is
+ * read too. */
 static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    /* Where a thread is half-way through a push, not all are on the lists. */
-    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled);
+    bool told = worker->told;
+    worker->told = false;
+    /* Where a thread is half-way through a push, or one compacted when its stream left the list, not
+     * all are on the lists. */
+    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
+                  !worker->unsure;
     size_t filed;
+    worker->unsure = false;
     worker->again |= !listed;
     for_streams(worker, false, listed, begin_one, SIZE_MAX);
     for_streams(worker, true, listed, begin_one, SIZE_MAX);
@@ -250,6 +262,12 @@ static void read_all_streams(struct hwt_worker *worker)
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         for_streams(worker, true, listed, read_stream, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
+    if (worker->told) {
+        listed &= hwt_streams_gather(&lanes->pending);
+        for_streams(worker, false, listed, begin_one, SIZE_MAX);
+        for_streams(worker, false, listed, read_stream, SIZE_MAX);
+    }
+    worker->told |= told;
 }
 
 /* There was no memory for a hint: all entries say what is to be done. */
@@ -260,6 +278,7 @@ static void look_at_all(struct hwt_worker *worker)
     while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK_AT_ALL);
         if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
             worker->untold[worker->untold_count++] =
                 (hwt_timeout){ entry, hwt_generation(state) };
@@ -290,9 +309,9 @@ void hwt_worker_read(struct hwt_worker *worker)
         read_own(worker);
     else
         read_all_streams(worker);
-    /* Acquire: with the release of who set it. */
-    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
-        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
+    /* Seq_cst, both: after the gate was closed. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_seq_cst))
         look_at_all(worker);
 }
 
@@ -379,8 +398,9 @@ static void keep_up(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
     if (worker->shared->one_thread) {
+        begin_reading(&lanes->shared->cancelled);
         if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
-            read_own(worker);
+            read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
         return;
     }
     if (!hwt_streams_gather(&lanes->cancelled))
@@ -443,7 +463,10 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
         expire_unfiled(worker);
     expire(worker);
-    worker->floor = 0;
+    /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
+     * that is over comes behind what its tasks have filed. */
+    if (worker->runs < worker->most)
+        worker->floor = 0;
     hwt_worker_publish_bytes(worker);
     return worker->runs;
 }
@@ -493,7 +516,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
     struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
     struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
-    hwt_lanes_barrier(&shared->lanes);
+    hwt_gate_barrier(&shared->gate);
     HWT_MEET(PARK_C);
     read_dismissed(worker, pending, false);
     read_dismissed(worker, cancelled, true);
@@ -523,7 +546,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);
     /* Seq_cst: stop sets the flag, then looks at the gate. */
-    if (atomic_load_explicit(&shared->halted, memory_order_seq_cst) & HWT_HALTED_STOPPING)
+    if (atomic_load_explicit(&shared->unusual, memory_order_seq_cst) & HWT_HALTED_STOPPING)
         return 0;
     uint64_t until = hwt_ticks_end(ticks, next);
     HWT_PROBE2(park, shared, until);

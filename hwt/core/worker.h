@@ -38,6 +38,7 @@ struct hwt_worker {
     uint64_t most;    /* runs that are wanted in this pass */
     bool told;        /* of a cancel, in this pass */
     bool again;       /* a stream could not be read: look again in a tick */
+    bool unsure;      /* it may be on no list: look at all lanes then */
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };
@@ -54,6 +55,11 @@ void hwt_worker_read(struct hwt_worker *worker);
 
 /* Sees to it that a timeout is looked at for an instant: what a pending record says. */
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
+                     uint64_t deadline);
+
+/* With one thread: the same where the timeout has a place. If it has none, it is in hand, and the
+ * deadline will be looked at. */
+void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation,
                      uint64_t deadline);
 
 /* Takes an id out of the wheel, if it is there: what a cancelled record says. */
