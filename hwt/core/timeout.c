@@ -46,8 +46,13 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
         hwt_shared_say_cancelled(shared, lane, untold, id, generation);
     } else {
         hwt_worker_leave(&timer_of(shared)->worker, id);
-        if (untold)
-            hwt_shared_say_cancelled(shared, lane, true, id, generation);
+        if (untold &&
+            !hwt_lane_note(&shared->lanes, &lane->cancelled,
+                           (struct hwt_record){ HWT_RECORD_UNTOLD, id, (uint32_t)generation },
+                           hwt_cancelled_stays))
+            hwt_shared_overlook(shared);
+        if (untold && hwt_gate_is_long(&shared->gate))
+            hwt_gate_wake(&shared->gate);
     }
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry, id);
