@@ -196,8 +196,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (said == first)
         options.initialised = 1;
     complete(&options);
-    bool valid = (said == first || said >= known) && in_range(&options) &&
-                 all_zero(memory, known, said);
+    bool valid =
+        (said == first || said >= known) && in_range(&options) && all_zero(memory, known, said);
     if (!valid || options.ticks_per_wheel <= WHEEL_MAX_TRIED) {
         int r = hwt_timer_create((const hwt_options *)memory, &timer);
         must(r == (valid ? 0 : -EINVAL) && (timer != nothing) == valid);
