@@ -29,6 +29,7 @@ static void set_fd(hwt_timer *timer, uint64_t until)
 {
     struct hwt_shared *shared = &timer->shared;
     timer->parked_until = until;
+    HWT_MEET(SET_FD);
     if (until == 0)
         hwt_gate_set_fd(&shared->gate, 1, true);
     else if (shared->time.clock && until != HWT_NEVER)
@@ -50,6 +51,7 @@ void hwt_timer_leave(hwt_timer *timer)
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));
+        HWT_MEET(LEAVE);
         /* A waker that came between the two has set it to now, and is overtaken. */
         if (!atomic_load_explicit(&gate->asleep, memory_order_seq_cst))
             set_fd(timer, 0);

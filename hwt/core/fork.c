@@ -64,6 +64,7 @@ static void in_child(void)
         renew_locks(timer);
         hwt_gate_open(&timer->shared.gate);
         timer->parked_until = 0;
+        timer->thread_runs = false;
         if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED)) {
             hwt_gate_renew_fd(&timer->shared.gate, timer->flags & HWT_NO_WORKER);
         } else {

@@ -158,6 +158,7 @@ void hwt_gate_wake(struct hwt_gate *gate)
 {
     HWT_MEET(WAKE_3);
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_seq_cst);
+    HWT_MEET(WAKE_CLEAR);
     /* Seq_cst: before the call; see sleep_on_fd(). Of several, one makes it. */
     if (!atomic_exchange_explicit(&gate->asleep, 0, memory_order_seq_cst))
         return;

@@ -121,15 +121,25 @@ uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
 
 bool hwt_pending_stays(const void *data, const struct hwt_record *record)
 {
-    uint64_t state = hwt_entry_state(hwt_pool_entry(data, record->id));
+    const struct hwt_entry *entry = hwt_pool_entry(data, record->id);
+    /* The deadline first: one that was earlier has a record of its own. */
+    uint64_t deadline = hwt_entry_deadline(entry);
+    uint64_t state = hwt_entry_state(entry);
     return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) &&
-           (uint32_t)hwt_generation(state) == record->generation;
+           (uint32_t)hwt_generation(state) == record->generation && record->deadline <= deadline;
 }
 
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
 {
     uint64_t state = hwt_entry_state(hwt_pool_entry(data, record->id));
     return (uint32_t)hwt_generation(state) == record->generation;
+}
+
+bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
+{
+    uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
+    return hwt_stream_grow(
+        stream, (struct hwt_stream_filter){ stays, lanes->pool, slabs * HWT_SLAB_ENTRIES });
 }
 
 /* ---- the queues ---- */

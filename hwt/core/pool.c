@@ -333,21 +333,22 @@ static bool is_whole(const struct trim *trim, uint32_t id)
     return trim->counts[id >> HWT_ID_BITS] == HWT_SLAB_ENTRIES;
 }
 
-/* Takes all batches out of the pool and counts. */
-static void take_all(struct trim *trim)
+/* Takes all batches out of the pool, counts, and returns how many entries that are. */
+static uint32_t take_all(struct trim *trim)
 {
-    uint32_t first;
+    uint32_t first, taken = 0;
     trim->first = HWT_ID_NONE;
     while ((first = pop_batch(trim->pool)) != HWT_ID_NONE) {
         struct hwt_entry *entry = hwt_pool_entry(trim->pool, first);
         set_links(entry, trim->first, (uint32_t)links_of(entry));
         trim->first = first;
-        for (uint32_t id = first; id != HWT_ID_NONE;) {
+        for (uint32_t id = first; id != HWT_ID_NONE; taken++) {
             if (id >> HWT_ID_BITS < trim->slabs)
                 trim->counts[id >> HWT_ID_BITS]++;
             id = (uint32_t)links_of(hwt_pool_entry(trim->pool, id));
         }
     }
+    return taken;
 }
 
 /* Puts back what is not of a whole slab, and notes the floors of the others. */
@@ -381,22 +382,22 @@ static uint32_t put_back(struct trim *trim, void (*leave)(void *data, uint32_t i
 
 void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data)
 {
-    uint32_t free_before = atomic_load_explicit(&pool->free, memory_order_relaxed);
-    if (free_before < pool->trim_at)
+    if (atomic_load_explicit(&pool->free, memory_order_relaxed) < pool->trim_at)
         return;
     struct trim trim = { .pool = pool,
                          .slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed) };
     trim.counts = calloc(trim.slabs, sizeof(*trim.counts));
     if (!trim.counts)
         return; /* another time */
-    take_all(&trim);
+    HWT_MEET(TRIM);
+    atomic_fetch_sub_explicit(&pool->free, take_all(&trim), memory_order_relaxed);
     uint32_t kept = put_back(&trim, leave, data);
-    atomic_fetch_sub_explicit(&pool->free, free_before, memory_order_relaxed);
     for (uint32_t number = 0; number < trim.slabs; number++) {
         if (trim.counts[number] != HWT_SLAB_ENTRIES)
             continue;
         struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
         char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
+        HWT_MEET(EMPTY);
         if (madvise(base, HWT_SLAB_SIZE, MADV_DONTNEED) != 0)
             memset(base, 0, HWT_SLAB_SIZE);
         atomic_fetch_sub_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);

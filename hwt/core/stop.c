@@ -97,6 +97,7 @@ static void read_counts(struct hwt_lanes *lanes)
         const struct hwt_record *records;
         if (!lane)
             continue;
+        HWT_MEET(STOP_READ);
         while (!hwt_stream_claim(&lane->pending))
             sched_yield(); /* its thread compacts */
         uint32_t n;

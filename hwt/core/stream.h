@@ -88,18 +88,28 @@ struct hwt_stream {
 int hwt_stream_init(struct hwt_stream *stream, bool fences);
 void hwt_stream_destroy(struct hwt_stream *stream);
 
-/*
- * Producer: begins the next chunk when `at` has reached the end of one. False: no memory. `stays`
- * tells of an unread record whether it must stay; `data` is its.
- */
+/* Whether an unread record must stay; and how many can be worth staying, for there are no more
+ * entries. */
 typedef bool (*hwt_stream_stays)(const void *data, const struct hwt_record *record);
 
-bool hwt_stream_grow(struct hwt_stream *stream, hwt_stream_stays stays, const void *data);
+struct hwt_stream_filter {
+    hwt_stream_stays stays;
+    const void *data;
+    uint64_t most;
+};
+
+/*
+ * Producer: begins the next chunk when `at` has reached the end of one. False: no memory; or there
+ * were so many records of so few entries that all have been left out. The worker must look at the
+ * entries.
+ */
+bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
 /* Producer: appends a record, for which there is room. */
 static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
 {
     stream->tail->records[stream->at++] = record;
+    HWT_MEET(APPEND);
     /* Release: the record. Seq_cst where the worker cannot make this thread pass a barrier. */
     if (__builtin_expect(atomic_load_explicit(&stream->fences, memory_order_relaxed), 0)) {
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
@@ -107,13 +117,17 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
         atomic_signal_fence(memory_order_seq_cst);
     }
+    HWT_MEET(APPENDED);
 }
 
 /* How many chunks are not read, about. */
 static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
 {
-    return atomic_load_explicit(&stream->chunks, memory_order_relaxed) -
-           atomic_load_explicit(&stream->chunks_read, memory_order_relaxed);
+    /* Acquire: `chunks` is not older, and so not less. A compaction makes it less, but then the two
+     * are of one thread. */
+    uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_acquire);
+    uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_relaxed);
+    return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
 }
 
 /* Worker. False: the producer compacts. */

@@ -187,7 +187,9 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             return;
         HWT_MEET(TAKE_UP);
         if (deadline > hwt_time_reached(&shared->time)) {
-            if (!hwt_exchange(shared, entry, state, state & ~(uint64_t)HWT_HANDED))
+            /* With the deadline: one that it is moved to from here on has a record of its own. */
+            if (!hwt_exchange_both(shared, entry, state, deadline, state & ~(uint64_t)HWT_HANDED,
+                                   deadline))
                 continue;
             say_again(shared, entry, state, deadline);
             return;
@@ -275,11 +277,4 @@ void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
         pthread_cond_wait(&shared->returned, &shared->runs);
     }
     pthread_mutex_unlock(&shared->runs);
-}
-
-void hwt_shared_overlook(struct hwt_shared *shared)
-{
-    /* Release: what was not said. The wake-up is a full barrier. */
-    atomic_store_explicit(&shared->overlooked, true, memory_order_release);
-    hwt_gate_wake(&shared->gate);
 }

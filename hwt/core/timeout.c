@@ -143,7 +143,7 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
         hwt_shared_say_pending(shared, lane, deadline, id, generation);
         return;
     }
-    hwt_worker_file(&timer_of(shared)->worker, id, generation, deadline);
+    hwt_worker_move(&timer_of(shared)->worker, id, generation, deadline);
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
 }

@@ -54,6 +54,12 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     return generation - (uint32_t)slot->floor;
 }
 
+void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
+{
+    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
+        hwt_worker_file(worker, id, generation, deadline);
+}
+
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
 {
     if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
@@ -235,10 +241,13 @@ static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, re
     return 0;
 }
 
-/* All that is published now, in batches, the cancelled between. */
+/* All that is published now, in batches, the cancelled between. What a `cancelled` has added is
+ * read too. */
 static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
+    bool told = worker->told;
+    worker->told = false;
     /* Where a thread is half-way through a push, not all are on the lists. */
     bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled);
     size_t filed;
@@ -250,6 +259,12 @@ static void read_all_streams(struct hwt_worker *worker)
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         for_streams(worker, true, listed, read_stream, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
+    if (worker->told) {
+        listed &= hwt_streams_gather(&lanes->pending);
+        for_streams(worker, false, listed, begin_one, SIZE_MAX);
+        for_streams(worker, false, listed, read_stream, SIZE_MAX);
+    }
+    worker->told |= told;
 }
 
 /* There was no memory for a hint: all entries say what is to be done. */
@@ -260,6 +275,7 @@ static void look_at_all(struct hwt_worker *worker)
     while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK_AT_ALL);
         if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
             worker->untold[worker->untold_count++] =
                 (hwt_timeout){ entry, hwt_generation(state) };
@@ -290,9 +306,9 @@ void hwt_worker_read(struct hwt_worker *worker)
         read_own(worker);
     else
         read_all_streams(worker);
-    /* Acquire: with the release of who set it. */
-    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
-        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
+    /* Seq_cst, both: after the gate was closed. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_seq_cst))
         look_at_all(worker);
 }
 
@@ -379,8 +395,9 @@ static void keep_up(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
     if (worker->shared->one_thread) {
+        begin_reading(&lanes->shared->cancelled);
         if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
-            read_own(worker);
+            read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
         return;
     }
     if (!hwt_streams_gather(&lanes->cancelled))

@@ -11,29 +11,39 @@
  * where a line begins with the name of a point.
  */
 
-#include "schedule.h"
-
 #include <sys/timerfd.h>
+
+#include "hwt/core/task.h"
+#include "hwt/core/timer.h"
+#include "schedule.h"
 
 #define TICK HWT_SEC(1)
 #define AT(tick) ((tick)*TICK + TICK / 2)
 
-enum { WHEEL = 64, MAX_PENDING = 1000000, COUNTED = 0xc0c0 };
+enum { WHEEL = 64, MAX_PENDING = 1000000 };
 
-static struct room room;
+static _Atomic uint64_t now_is;
 static hwt_timer *timer;
 static ends fate;   /* of the timeout that the test is about */
 static ends beside; /* of those beside it */
 
-static const hwt_task silent = { count_run, NULL }; /* has no `cancelled`: can be salvaged */
+static const hwt_task silent = { count_run, NULL }; /* has no `cancelled`: its canceller frees it */
+
+static uint64_t stage_clock(void *data)
+{
+    (void)data;
+    return atomic_load(&now_is);
+}
 
 static inline void stage_open_with(hwt_options options)
 {
     options.tick_duration = TICK;
     options.ticks_per_wheel = WHEEL;
     options.max_pending = MAX_PENDING;
-    room_open_with(&room, 0, options);
-    timer = room.timer;
+    options.flags |= HWT_NO_WORKER;
+    options.clock = stage_clock;
+    atomic_store(&now_is, 0);
+    timer = create(&options);
     ck_assert_int_ge(hwt_timer_fd(timer), 0);
 }
 
@@ -42,18 +52,44 @@ static inline void stage_open(void)
     stage_open_with((hwt_options)HWT_OPTIONS_INIT);
 }
 
+/* Tests that each begin with `open` and end with `close`; NULL: with nothing. */
+static inline TCase *stage_case(Suite *suite, const char *name, void (*open)(void),
+                                void (*close)(void))
+{
+    TCase *tcase = tcase_create(name);
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, open, close);
+    suite_add_tcase(suite, tcase);
+    return tcase;
+}
+
+/* ---- driving ---- */
+
 /* Handles all ticks before this one. */
 static inline uint64_t drive(uint64_t tick)
 {
-    atomic_store(&room.now, tick * TICK);
+    atomic_store(&now_is, tick * TICK);
     return hwt_timer_advance(timer, tick * TICK);
 }
 
 static inline void act_drive(struct actor *actor, uint64_t tick)
 {
-    atomic_store(&room.now, tick * TICK);
+    atomic_store(&now_is, tick * TICK);
     act_advance(actor, timer, tick * TICK);
 }
+
+/* The nanoseconds until the descriptor is readable; HWT_NEVER: it is not set. */
+static inline uint64_t told_in(void)
+{
+    struct itimerspec at;
+    int fd = atomic_load(&timer->shared.gate.fd);
+    must(timerfd_gettime(fd, &at) == 0);
+    if (at.it_value.tv_sec == 0 && at.it_value.tv_nsec == 0)
+        return readable(fd, 10000) ? 0 : HWT_NEVER;
+    return HWT_SEC(at.it_value.tv_sec) + (uint64_t)at.it_value.tv_nsec;
+}
+
+/* ---- timeouts ---- */
 
 static inline hwt_timeout add_with(const hwt_task *task, void *arg, uint64_t deadline)
 {
@@ -62,17 +98,22 @@ static inline hwt_timeout add_with(const hwt_task *task, void *arg, uint64_t dea
     return timeout;
 }
 
-/* The one that the test is about: in the queue, or in a bucket. */
-static inline hwt_timeout add_queued(uint64_t deadline)
+/* The one that the test is about: its record is unread, or it is in a bucket. */
+static inline hwt_timeout add_unread(uint64_t deadline)
 {
     return add_with(&counting, &fate, deadline);
 }
 
-static inline hwt_timeout add_armed(uint64_t deadline)
+static inline hwt_timeout add_filed(uint64_t deadline)
 {
-    hwt_timeout timeout = add_queued(deadline);
+    hwt_timeout timeout = add_unread(deadline);
     drive(0);
     return timeout;
+}
+
+static inline hwt_timeout add_either(bool filed, uint64_t deadline)
+{
+    return filed ? add_filed(deadline) : add_unread(deadline);
 }
 
 static inline void expect_fate(uint64_t runs, uint64_t cancelled)
@@ -92,47 +133,97 @@ static inline void expect_run_in(uint64_t tick)
     ck_assert_uint_eq(fate.runs, runs + 1);
 }
 
-/* The nanoseconds until the descriptor is readable; HWT_NEVER: it is not set. */
-static inline uint64_t told_in(void)
+static inline uint64_t deadline_of(hwt_timeout timeout)
 {
-    struct itimerspec at;
-    must(timerfd_gettime(timer->gate.fd, &at) == 0);
-    if (at.it_value.tv_sec == 0 && at.it_value.tv_nsec == 0)
-        return readable(timer->gate.fd, 10000) ? 0 : HWT_NEVER;
-    return HWT_SEC(at.it_value.tv_sec) + (uint64_t)at.it_value.tv_nsec;
+    return hwt_entry_deadline(timeout.entry);
 }
 
-/* Adds silent ones until one has its entry; that one. */
-static inline hwt_timeout add_until_reused(hwt_timeout timeout, uint64_t deadline)
-{
-    for (size_t i = 0; i <= 4 * HWT_SLAB_ENTRIES; i++) {
-        hwt_timeout again = add_with(&silent, &beside, deadline);
-        if (again.entry == timeout.entry)
-            return again;
-    }
-    ck_abort_msg("its entry is not used again");
-}
+/* ---- entries ---- */
 
-/* No other timeout gets its entry, as many as there are. */
-static inline void expect_not_reused(hwt_timeout timeout, uint64_t deadline)
+/* The free entry is moved from where it is, a cache or the pool, to be the next that the test's
+ * own thread takes. The cache is no other thread's that has not ended. */
+static inline void fetch_free(const struct hwt_entry *entry)
 {
-    for (size_t i = 0; i <= 2 * HWT_SLAB_ENTRIES; i++)
-        must(add_with(&silent, &beside, deadline).entry != timeout.entry);
-}
-
-/* Every entry of the pool is free, once. */
-static inline void expect_all_back(void)
-{
-    size_t all = timer->pool.slabs * HWT_SLAB_ENTRIES, count = 0;
-    atomic_store(&timer->pool.slabs, HWT_SLABS_MAX);
-    for (uint32_t i = 0; i < timer->lane_count; i++) {
-        struct hwt_entry *entry;
-        while ((entry = hwt_pool_take(timer, &timer->lanes[i])) != NULL) {
-            must(atomic_exchange(&entry->deadline, COUNTED) != COUNTED);
-            count++;
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_cache *own = &hwt_lane_enter(&shared->lanes)->cache;
+    for (uint32_t n = 0; n < hwt_lanes_count(&shared->lanes); n++) {
+        struct hwt_lane *lane = hwt_lane_at(&shared->lanes, n);
+        for (uint32_t i = 0; lane && i < lane->cache.count; i++) {
+            struct hwt_free found = lane->cache.items[i];
+            if (found.entry != entry)
+                continue;
+            lane->cache.items[i] = lane->cache.items[--lane->cache.count];
+            hwt_pool_give(&shared->pool, own, found.entry, found.id);
+            return;
         }
     }
-    ck_assert_uint_eq(count, all);
+    ck_abort_msg("the entry is not free");
+}
+
+/* A silent timeout in the same entry, which is free. */
+static inline hwt_timeout add_in_place_of(hwt_timeout timeout, uint64_t deadline)
+{
+    fetch_free(timeout.entry);
+    hwt_timeout again = add_with(&silent, &beside, deadline);
+    must(again.entry == timeout.entry);
+    return again;
+}
+
+/* Marks one that is free, and has not been marked. */
+static inline void mark_free(bool *marks, uint32_t slabs, uint32_t id, size_t *count)
+{
+    must(id >> HWT_ID_BITS < slabs && !marks[id]);
+    marks[id] = true;
+    ++*count;
+}
+
+/* Of the pool's batches. Returns how many. */
+static inline size_t mark_batches(bool *marks, uint32_t slabs)
+{
+    const struct hwt_pool *pool = &timer->shared.pool;
+    size_t count = 0;
+    uint32_t batch = (uint32_t)atomic_load(&pool->batches);
+    while (batch != HWT_ID_NONE) {
+        uint64_t links = hwt_entry_deadline(hwt_pool_entry(pool, batch));
+        uint32_t next = (uint32_t)(links >> 32);
+        for (uint32_t id = batch; id != HWT_ID_NONE;) {
+            mark_free(marks, slabs, id, &count);
+            id = (uint32_t)hwt_entry_deadline(hwt_pool_entry(pool, id));
+        }
+        batch = next;
+    }
+    return count;
+}
+
+/* Every entry is free, once: in a cache, in a batch, or in a slab that is empty. */
+static inline void expect_all_free(void)
+{
+    struct hwt_pool *pool = &timer->shared.pool;
+    uint32_t slabs = atomic_load(&pool->slabs);
+    bool *marks = calloc((size_t)slabs << HWT_ID_BITS | 1, sizeof(*marks));
+    size_t count = mark_batches(marks, slabs);
+    ck_assert_uint_eq(atomic_load(&pool->free), count);
+    for (uint32_t n = 0; n < hwt_lanes_count(&timer->shared.lanes); n++) {
+        const struct hwt_lane *lane = hwt_lane_at(&timer->shared.lanes, n);
+        for (uint32_t i = 0; lane && i < lane->cache.count; i++)
+            mark_free(marks, slabs, lane->cache.items[i].id, &count);
+    }
+    for (uint32_t slab = (uint32_t)atomic_load(&pool->empty); slab != HWT_ID_NONE;
+         slab = atomic_load(&hwt_directory_slot(&pool->directory, slab)->next))
+        for (uint32_t i = 0; i < HWT_SLAB_ENTRIES; i++)
+            mark_free(marks, slabs, slab << HWT_ID_BITS | i, &count);
+    free(marks);
+    ck_assert_uint_eq(count, slabs * HWT_SLAB_ENTRIES);
+}
+
+/* ---- the end ---- */
+
+static inline void expect_nothing_left(void)
+{
+    ck_assert_uint_eq(hwt_timer_pending(timer), 0);
+    ck_assert_uint_eq(timer->shared.reserved, 0);
+    ck_assert(hwt_wheel_check(&timer->worker.wheel));
+    expect_all_free();
 }
 
 /* Nothing is left behind, but what never comes. */
@@ -140,12 +231,16 @@ static inline void stage_close(void)
 {
     drive(HWT_MIN(6000) / TICK);
     drive(HWT_MIN(6000) / TICK + 1);
-    ck_assert_uint_eq(hwt_timer_pending(timer), 0);
-    ck_assert_uint_eq(timer->reserved, 0);
-    ck_assert_uint_eq(timer->worker.transit, 0);
-    ck_assert(hwt_wheel_check(&timer->worker.wheel));
-    expect_all_back();
-    room_close(&room);
+    expect_nothing_left();
+    hwt_timer_destroy(timer);
+}
+
+/* After a stop, the timeout that the test is about has had its one end. */
+static inline void stage_close_stopped(void)
+{
+    expect_nothing_left();
+    ck_assert_uint_eq(ends_sum(&fate) + ends_sum(&beside), stats_of(timer).added);
+    hwt_timer_destroy(timer);
 }
 
 #endif

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A move against the arming, the firing, the discarding, another move, and the entry's next use. */
+/* A move against the reading of records, the firing, a cancel, another move, and the entry's next
+ * use. */
 
 #include "stage.h"
-
-/* Stops on a mover's way while it has the deadline to itself. */
-static const char *const moving[] = { "MOVE_WRITE", "MOVE_END" };
 
 static void act_move_to(struct actor *mover, hwt_timeout timeout, uint64_t deadline,
                         const char *point)
@@ -14,44 +12,69 @@ static void act_move_to(struct actor *mover, hwt_timeout timeout, uint64_t deadl
     actor_go_to(mover, point);
 }
 
-/* ---- against the arming ---- */
+/* ---- against the reading of records ---- */
 
 /*
  *     driver                          mover
- *     filed it for tick 20, ARM
- *                                     QUEUED: writes tick 10, sets MOVED
- *     the exchange to ARMED fails:
- *     files it for tick 10
+ *     is about to file it for
+ *     tick 20, FILE
+ *                                     PENDING: tick 10, and says so; or tick 30
+ *     files it; reads the record,
+ *     files it anew; or finds it not
+ *     due in tick 20
  */
-START_TEST(a_move_between_filing_and_arming_has_it_filed_anew)
+START_TEST(what_is_moved_while_it_is_filed_runs_when_it_was_moved_to)
 {
     struct actor driver;
-    hwt_timeout timeout = add_queued(AT(20));
+    uint64_t to = _i ? 10 : 30;
+    hwt_timeout timeout = add_unread(AT(20));
     act_drive(&driver, 0);
-    actor_go_to(&driver, _i % 2 ? "FILE" : "ARM");
-    ck_assert(hwt_timeout_reschedule_at(timeout, _i / 2 ? AT(10) : AT(30)));
+    actor_go_to(&driver, "FILE");
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(to)));
     actor_end(&driver);
-    expect_run_in(_i / 2 ? 10 : 30);
+    expect_run_in(to);
 }
 END_TEST
 
 /*
  *     mover                           driver
- *     QUEUED | MOVING, has written
- *     tick 10 or not
- *                                     files it, QUEUED -> ARMED
- *     finds it ARMED: it has to push
- *     it
+ *     PENDING: tick 10; MOVE_SAY, or
+ *     has said so: APPENDED
+ *                                     parks for tick 20
+ *     ends
+ *                                     is told of tick 10
  */
-START_TEST(a_move_under_way_while_it_is_armed_ends_with_a_push)
+START_TEST(a_move_that_was_not_said_yet_is_said_in_time)
 {
+    static const char *const saying[] = { "MOVE_SAY", "APPEND", "APPENDED", "LIST",
+                                          "PUSH",     "PUSHED", "SAID" };
     struct actor mover;
-    hwt_timeout timeout = add_queued(AT(20));
-    act_move_to(&mover, timeout, AT(10), moving[_i]);
-    drive(0);
+    hwt_timeout timeout = add_filed(AT(20));
+    act_move_to(&mover, timeout, AT(10), saying[_i]);
+    drive(1);
     ck_assert(actor_end(&mover));
     ck_assert_uint_le(told_in(), 11 * TICK);
     expect_run_in(10);
+}
+END_TEST
+
+/*
+ *     first mover                     second mover
+ *     PENDING: tick 10, MOVE_SAY
+ *                                     tick 15, says nothing
+ *     says tick 10
+ *                                     driver: finds it not due in tick 10
+ */
+START_TEST(what_is_moved_away_before_it_is_said_runs_when_it_was_moved_to)
+{
+    struct actor mover;
+    uint64_t to = _i ? 15 : 5;
+    hwt_timeout timeout = add_filed(AT(20));
+    act_move_to(&mover, timeout, AT(10), "MOVE_SAY");
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(to)));
+    drive(1);
+    ck_assert(actor_end(&mover));
+    expect_run_in(to);
 }
 END_TEST
 
@@ -59,16 +82,18 @@ END_TEST
 
 /*
  *     driver                          mover
- *     its tick 10 is over, BEGIN
- *                                     writes tick 30, sets MOVED
+ *     its tick 10 is over, LOOK;
+ *     or BEGIN
+ *                                     writes tick 30
  *     the exchange to RUNNING fails
+ *     files it anew
  */
 START_TEST(a_move_between_finding_it_due_and_running_it_puts_it_off)
 {
     struct actor driver;
-    hwt_timeout timeout = add_armed(AT(10));
+    hwt_timeout timeout = add_filed(AT(10));
     act_drive(&driver, 11);
-    actor_go_to(&driver, "BEGIN");
+    actor_go_to(&driver, _i ? "BEGIN" : "LOOK");
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
     actor_end(&driver);
     expect_run_in(30);
@@ -76,38 +101,50 @@ START_TEST(a_move_between_finding_it_due_and_running_it_puts_it_off)
 END_TEST
 
 /*
- *     mover                           driver
- *     MOVING, has written tick 30
- *     or not
- *                                     tick 10 is over: must not run it
- *     ends
+ *     driver                          mover
+ *     its tick 20 has come, LOOK; it
+ *     is due in tick 30 by now: is
+ *     about to file it for that
+ *                                     writes tick 25, or 10: says so
+ *     reads that, files it anew
  */
-START_TEST(what_is_being_moved_does_not_run)
+START_TEST(what_is_moved_nearer_while_it_is_filed_again_runs_when_it_was_moved_to)
 {
-    struct actor mover;
-    hwt_timeout timeout = add_armed(AT(10));
-    act_move_to(&mover, timeout, AT(30), moving[_i]);
-    drive(11);
-    drive(12);
-    expect_fate(0, 0);
-    ck_assert(actor_end(&mover));
-    expect_run_in(30);
+    struct actor driver;
+    hwt_timeout timeout = add_filed(AT(20));
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
+    act_drive(&driver, 21);
+    actor_go_to(&driver, "LOOK");
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(_i ? 10 : 25)));
+    actor_end(&driver);
+    if (_i) {
+        drive(22);
+        expect_fate(1, 0);
+    } else {
+        ck_assert_uint_le(told_in(), 5 * TICK);
+        expect_run_in(25);
+    }
 }
 END_TEST
 
 /*
  *     mover                           driver
- *     has seen ARMED, MOVE
- *                                     runs it
+ *     has seen PENDING, MOVE
+ *                                     runs it; or it runs yet
  *     its exchange fails: false
  */
 START_TEST(a_move_of_what_has_run_meanwhile_is_false)
 {
-    struct actor mover;
-    hwt_timeout timeout = add_armed(AT(10));
+    struct actor mover, driver;
+    hwt_timeout timeout = add_filed(AT(10));
     act_move_to(&mover, timeout, AT(30), "MOVE");
-    drive(11);
+    act_drive(&driver, 11);
+    actor_go_to(&driver, _i ? "RAN" : "RUN");
+    if (_i)
+        actor_end(&driver);
     ck_assert(!actor_end(&mover));
+    if (!_i)
+        actor_end(&driver);
     drive(31);
     expect_fate(1, 0);
 }
@@ -115,21 +152,18 @@ END_TEST
 
 /*
  *     mover                           driver
- *     ARMED -> QUEUED, to tick 10,
- *     AGAIN_PUSH
- *                                     takes it from its old bucket: not ARMED,
- *                                     it is left in transit
- *     pushes it
- *                                     files it, runs it
+ *     PENDING: tick 10, MOVE_SAY
+ *                                     its old tick 20 has come: runs it, for it is
+ *                                     due
+ *     says so: nobody minds
  */
-START_TEST(what_is_moved_earlier_and_not_pushed_yet_is_left_alone_when_its_old_tick_comes)
+START_TEST(what_is_moved_earlier_and_not_said_yet_runs_when_its_old_tick_comes)
 {
     struct actor mover;
-    hwt_timeout timeout = add_armed(AT(20));
-    act_move_to(&mover, timeout, AT(10), "AGAIN_PUSH");
+    hwt_timeout timeout = add_filed(AT(20));
+    act_move_to(&mover, timeout, AT(10), "MOVE_SAY");
     drive(21);
-    ck_assert_uint_eq(timer->worker.transit, 1);
-    expect_fate(0, 0);
+    expect_fate(1, 0);
     ck_assert(actor_end(&mover));
     drive(22);
     expect_fate(1, 0);
@@ -138,102 +172,44 @@ END_TEST
 
 /*
  *     mover                       canceller                   driver
- *     ARMED -> QUEUED, AGAIN_PUSH
- *                                 QUEUED -> CANCELLED:
- *                                 pushes nothing
- *                                                             its tick comes: transit
- *     pushes it, pending
- *                                                             drains it: discards it
+ *     PENDING: tick 10, MOVE_SAY;
+ *     or SAID
+ *                                 PENDING -> UNTOLD, says so
+ *                                                             tells it
+ *     says that it is due
+ *                                                             it is not
  */
-START_TEST(what_is_cancelled_between_a_move_and_its_push_is_discarded_once)
+START_TEST(what_is_cancelled_between_a_move_and_its_record_is_told_once)
 {
     struct actor mover;
-    hwt_timeout timeout = add_armed(AT(20));
-    act_move_to(&mover, timeout, AT(10), "AGAIN_PUSH");
+    hwt_timeout timeout = add_filed(AT(20));
+    act_move_to(&mover, timeout, AT(10), _i % 2 ? "MOVE_SAY" : "SAID");
     ck_assert(hwt_timeout_cancel(timeout));
-    if (_i)
-        drive(21);
-    expect_fate(0, 0);
+    if (_i / 2)
+        drive(1);
     ck_assert(actor_end(&mover));
     drive(22);
     expect_fate(0, 1);
 }
 END_TEST
 
-/* ---- against the discarding ---- */
-
-/*
- *     mover                       canceller                   driver
- *     MOVING
- *                                 CANCELLED
- *                                                             finds it, cannot give the
- *                                                             entry back: ABANDONED
- *     is left with it, pushes it
- *                                                             discards it
- */
-START_TEST(what_is_discarded_during_a_move_is_left_to_the_mover)
+/* The same, and the entry is used again before the record is there, which is of the old use. */
+START_TEST(a_record_of_a_move_does_not_pull_the_next_use_nearer)
 {
     struct actor mover;
-    hwt_timeout timeout = _i / 2 ? add_armed(AT(20)) : add_queued(AT(20));
-    act_move_to(&mover, timeout, AT(10), moving[_i % 2]);
+    hwt_timeout timeout = add_with(&silent, &fate, AT(20));
+    drive(0);
+    act_move_to(&mover, timeout, AT(10), "MOVE_SAY");
     ck_assert(hwt_timeout_cancel(timeout));
-    drive(1);
-    ck_assert_uint_eq(timer->worker.transit, 1);
-    ck_assert_int_eq(hwt_timeout_state(timeout), HWT_CANCELLED);
+    hwt_timeout again = add_in_place_of(timeout, AT(40));
+    if (_i)
+        drive(1);
+    ck_assert(actor_end(&mover));
+    drive(40);
+    ck_assert_int_eq(hwt_timeout_state(again), HWT_PENDING);
+    drive(41);
+    ck_assert_uint_eq(beside.runs, 1);
     expect_fate(0, 0);
-    expect_not_reused(timeout, AT(5));
-    actor_end(&mover);
-    drive(2);
-    expect_fate(0, 1);
-}
-END_TEST
-
-/*
- *     mover                           driver
- *     MOVING
- *                                     finds it CANCELLED, LEAVE_TO_MOVER
- *     ends: CANCELLED, pushes nothing
- *                                     the exchange to ABANDONED fails:
- *                                     discards it itself
- */
-START_TEST(a_move_that_ends_before_it_was_left_with_it_leaves_it_to_who_discards)
-{
-    struct actor mover, driver;
-    hwt_timeout timeout = add_queued(AT(20));
-    act_move_to(&mover, timeout, AT(10), "MOVE_WRITE");
-    ck_assert(hwt_timeout_cancel(timeout));
-    act_drive(&driver, 1);
-    actor_go_to(&driver, "LEAVE_TO_MOVER");
-    actor_end(&mover);
-    expect_fate(0, 0);
-    actor_end(&driver);
-    expect_fate(0, 1);
-    ck_assert_uint_eq(timer->worker.transit, 0);
-}
-END_TEST
-
-/*
- *     mover                       stop
- *     MOVING, then ABANDONED
- *                                 finds it nowhere, though it is in transit: STOP_AGAIN
- *     pushes it
- *                                 tells that it was cancelled
- */
-START_TEST(stop_waits_for_what_was_left_to_a_mover)
-{
-    struct actor mover, stopper;
-    hwt_timeout timeout = add_queued(AT(20));
-    act_move_to(&mover, timeout, AT(10), "MOVE_WRITE");
-    ck_assert(hwt_timeout_cancel(timeout));
-    drive(1);
-    act_stop(&stopper, timer);
-    for (int i = 0; i < 3; i++)
-        actor_go_to(&stopper, "STOP_AGAIN");
-    expect_fate(0, 0);
-    actor_end(&mover);
-    ck_assert_int_eq(actor_end(&stopper), 0);
-    expect_fate(0, 1);
-    room_close(&room);
 }
 END_TEST
 
@@ -241,25 +217,45 @@ END_TEST
 
 /*
  *     first mover                     second mover
- *     MOVING
- *                                     true, as if it had come just before: it
- *                                     does not wait
- *     ends
+ *     has seen tick 20, MOVE
+ *                                     tick 10, or 5 times there and back
+ *     its exchange fails, or not: it
+ *     comes later, so tick 30 holds
  */
-START_TEST(a_move_does_not_wait_for_another)
+START_TEST(of_two_moves_the_later_one_holds)
 {
     struct actor mover;
-    hwt_timeout timeout = _i / 2 ? add_armed(AT(20)) : add_queued(AT(20));
-    act_move_to(&mover, timeout, AT(30), moving[_i % 2]);
+    hwt_timeout timeout = add_either(_i / 2, AT(20));
+    act_move_to(&mover, timeout, AT(30), "MOVE");
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(10)));
+    if (_i % 2)
+        ck_assert(hwt_timeout_reschedule_at(timeout, AT(20)));
     ck_assert(actor_end(&mover));
     expect_run_in(30);
 }
 END_TEST
 
+/*
+ *     mover                           canceller
+ *     has seen PENDING, MOVE
+ *                                     UNTOLD
+ *     its exchange fails: false
+ */
+START_TEST(a_move_of_what_was_cancelled_meanwhile_is_false)
+{
+    struct actor mover;
+    hwt_timeout timeout = add_either(_i, AT(20));
+    act_move_to(&mover, timeout, AT(30), "MOVE");
+    ck_assert(hwt_timeout_cancel(timeout));
+    ck_assert(!actor_end(&mover));
+    drive(1);
+    expect_fate(0, 1);
+}
+END_TEST
+
 static void expect_untouched(hwt_timeout again)
 {
-    ck_assert_uint_eq(hwt_timeout_remaining(again), AT(40) - atomic_load(&room.now));
+    ck_assert_uint_eq(hwt_timeout_remaining(again), AT(40) - atomic_load(&now_is));
     drive(40);
     ck_assert_int_eq(hwt_timeout_state(again), HWT_PENDING);
     drive(41);
@@ -267,50 +263,25 @@ static void expect_untouched(hwt_timeout again)
 }
 
 /*
- *     mover                       canceller                   driver, or an adder
+ *     mover                       canceller                   adder
  *     has seen it pending, MOVE
  *                                 CANCELLED
- *                                                             drains or salvages it, and
- *                                                             it is used again
+ *                                                             gets the entry, with the same
+ *                                                             deadline
  *     its exchange fails: another
  *     generation, false
  */
 START_TEST(a_stale_move_does_not_move_the_next_use_of_the_entry)
 {
     struct actor mover;
-    hwt_timeout timeout = add_with(&silent, &fate, AT(20));
+    hwt_timeout timeout = add_with(&silent, &fate, AT(40));
     act_move_to(&mover, timeout, AT(30), "MOVE");
     ck_assert(hwt_timeout_cancel(timeout));
     if (_i)
         drive(0);
-    hwt_timeout again = add_until_reused(timeout, AT(40));
+    hwt_timeout again = add_in_place_of(timeout, AT(40));
     ck_assert(!actor_end(&mover));
     expect_untouched(again);
-}
-END_TEST
-
-/*
- *     mover                       canceller                   driver, adders
- *     MOVING
- *                                 CANCELLED, it is in the
- *                                 queue
- *                                                             drain, salvage: never
- *                                                             use it
- *     writes, ends
- *                                                             may use it
- */
-START_TEST(an_entry_is_not_used_again_while_it_is_being_moved)
-{
-    struct actor mover;
-    hwt_timeout timeout = add_with(&silent, &fate, AT(20));
-    act_move_to(&mover, timeout, AT(30), moving[_i % 2]);
-    ck_assert(hwt_timeout_cancel(timeout));
-    if (_i / 2)
-        drive(0);
-    expect_not_reused(timeout, AT(5));
-    actor_end(&mover);
-    drive(6);
-    expect_untouched(add_until_reused(timeout, AT(40)));
 }
 END_TEST
 
@@ -324,11 +295,11 @@ END_TEST
 START_TEST(who_asks_for_the_rest_of_its_time_is_not_told_that_of_the_next_use)
 {
     struct actor asker;
-    hwt_timeout timeout = add_armed(AT(20));
+    hwt_timeout timeout = add_filed(AT(20));
     act_ask(&asker, timeout);
     actor_go_to(&asker, "ASK_AGAIN");
     drive(21);
-    hwt_timeout again = add_until_reused(timeout, AT(40));
+    hwt_timeout again = add_in_place_of(timeout, AT(40));
     ck_assert_int_eq(actor_end(&asker), 0);
     expect_untouched(again);
 }
@@ -337,26 +308,22 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("schedules: move");
-    TCase *arm = room_case(suite, "arm", stage_open, stage_close);
-    tcase_add_loop_test(arm, a_move_between_filing_and_arming_has_it_filed_anew, 0, 4);
-    tcase_add_loop_test(arm, a_move_under_way_while_it_is_armed_ends_with_a_push, 0, 2);
-    TCase *fire = room_case(suite, "fire", stage_open, stage_close);
-    tcase_add_test(fire, a_move_between_finding_it_due_and_running_it_puts_it_off);
-    tcase_add_loop_test(fire, what_is_being_moved_does_not_run, 0, 2);
-    tcase_add_test(fire, a_move_of_what_has_run_meanwhile_is_false);
-    tcase_add_test(fire,
-                   what_is_moved_earlier_and_not_pushed_yet_is_left_alone_when_its_old_tick_comes);
-    tcase_add_loop_test(fire, what_is_cancelled_between_a_move_and_its_push_is_discarded_once, 0,
-                        2);
-    TCase *discard = room_case(suite, "discard", stage_open, stage_close);
-    tcase_add_loop_test(discard, what_is_discarded_during_a_move_is_left_to_the_mover, 0, 4);
-    tcase_add_test(discard, a_move_that_ends_before_it_was_left_with_it_leaves_it_to_who_discards);
-    TCase *stop = room_case(suite, "stop", stage_open, NULL);
-    tcase_add_test(stop, stop_waits_for_what_was_left_to_a_mover);
-    TCase *use = room_case(suite, "use", stage_open, stage_close);
-    tcase_add_loop_test(use, a_move_does_not_wait_for_another, 0, 4);
+    TCase *read = stage_case(suite, "read", stage_open, stage_close);
+    tcase_add_loop_test(read, what_is_moved_while_it_is_filed_runs_when_it_was_moved_to, 0, 2);
+    tcase_add_loop_test(read, a_move_that_was_not_said_yet_is_said_in_time, 0, 7);
+    tcase_add_loop_test(read, what_is_moved_away_before_it_is_said_runs_when_it_was_moved_to, 0, 2);
+    TCase *fire = stage_case(suite, "fire", stage_open, stage_close);
+    tcase_add_loop_test(fire, a_move_between_finding_it_due_and_running_it_puts_it_off, 0, 2);
+    tcase_add_loop_test(
+        fire, what_is_moved_nearer_while_it_is_filed_again_runs_when_it_was_moved_to, 0, 2);
+    tcase_add_loop_test(fire, a_move_of_what_has_run_meanwhile_is_false, 0, 2);
+    tcase_add_test(fire, what_is_moved_earlier_and_not_said_yet_runs_when_its_old_tick_comes);
+    tcase_add_loop_test(fire, what_is_cancelled_between_a_move_and_its_record_is_told_once, 0, 4);
+    tcase_add_loop_test(fire, a_record_of_a_move_does_not_pull_the_next_use_nearer, 0, 2);
+    TCase *use = stage_case(suite, "use", stage_open, stage_close);
+    tcase_add_loop_test(use, of_two_moves_the_later_one_holds, 0, 4);
+    tcase_add_loop_test(use, a_move_of_what_was_cancelled_meanwhile_is_false, 0, 2);
     tcase_add_loop_test(use, a_stale_move_does_not_move_the_next_use_of_the_entry, 0, 2);
-    tcase_add_loop_test(use, an_entry_is_not_used_again_while_it_is_being_moved, 0, 4);
     tcase_add_test(use, who_asks_for_the_rest_of_its_time_is_not_told_that_of_the_next_use);
     return run_suite(suite);
 }

@@ -9,18 +9,14 @@
 
 static struct {
     uint64_t next; /* where its first run re-arms it for */
-    bool adds;     /* and adds another before */
     bool answer;
 } plot;
 
 static void rearm_once(hwt_timeout timeout, void *arg)
 {
     count_run(timeout, arg);
-    if (fate.runs > 1)
-        return;
-    if (plot.adds)
-        must(hwt_timer_new_timeout_at(timer, &silent, &beside, AT(30), NULL) == 0);
-    plot.answer = hwt_timeout_reschedule_at(timeout, plot.next);
+    if (fate.runs == 1)
+        plot.answer = hwt_timeout_reschedule_at(timeout, plot.next);
 }
 
 static const hwt_task rearming = { rearm_once, count_cancelled };
@@ -36,9 +32,6 @@ static hwt_timeout act_rearm(struct actor *driver, const char *point)
     return timeout;
 }
 
-/* From RUNNING to ARMED directly, or by the queue: the worker's lane is empty or not. */
-static const char *const ways_back[] = { "ARM_AGAIN", "FINISH" };
-
 /*
  *     driver                          canceller
  *     in its task, has not seen
@@ -51,29 +44,51 @@ START_TEST(what_is_cancelled_while_it_rearms_itself_is_not_rearmed)
 {
     struct actor driver;
     hwt_timeout timeout = act_rearm(&driver, "REARM");
+    ck_assert_uint_eq(timer->shared.reserved, 1);
     ck_assert(!hwt_timeout_cancel(timeout));
     actor_end(&driver);
     ck_assert(!plot.answer);
     ck_assert_uint_eq(hwt_timer_pending(timer), 0);
+    ck_assert_uint_eq(timer->shared.reserved, 0);
     drive(31);
     expect_fate(1, 0);
 }
 END_TEST
 
 /*
- *     driver                          canceller
- *     filed it anew, ARM_AGAIN;
- *     or FINISH
- *                                     sets BARRED: true
- *     the exchange fails: out of the
- *     bucket, CANCELLED, discarded
+ *     canceller                       driver
+ *     has seen RUNNING, BAR
+ *                                     its task re-arms it: RAN
+ *     its exchange fails: sees that
+ *     it is pending: true
  */
-START_TEST(what_rearmed_itself_and_is_cancelled_before_it_is_filed_is_discarded_once)
+START_TEST(a_cancel_that_saw_it_not_rearmed_yet_sees_that_it_is)
+{
+    struct actor driver, canceller;
+    act_cancel(&canceller, act_rearm(&driver, "RUN"));
+    actor_go_to(&canceller, "BAR");
+    actor_go_to(&driver, "RAN");
+    ck_assert(actor_end(&canceller));
+    actor_end(&driver);
+    ck_assert(plot.answer);
+    expect_fate(1, 1);
+}
+END_TEST
+
+/*
+ *     driver                          canceller
+ *     has re-armed it: RAN, FINISH
+ *                                     sets BARRED: true
+ *     CANCELLED, tells it
+ */
+START_TEST(what_rearmed_itself_and_is_cancelled_before_it_ends_is_told_once)
 {
     struct actor driver;
-    plot.adds = _i;
-    hwt_timeout timeout = act_rearm(&driver, ways_back[_i]);
+    hwt_timeout timeout = act_rearm(&driver, _i ? "FINISH" : "RAN");
     ck_assert(hwt_timeout_cancel(timeout));
+    ck_assert(!hwt_timeout_cancel(timeout));
+    ck_assert(!hwt_timeout_reschedule_at(timeout, AT(20)));
+    ck_assert_uint_eq(hwt_timer_pending(timer), 0);
     actor_end(&driver);
     expect_fate(1, 1);
     drive(31);
@@ -84,19 +99,23 @@ END_TEST
 /*
  *     canceller                       driver
  *     has seen RUNNING and REARMED,
- *     CANCEL
- *                                     ARMED, or QUEUED
+ *     BAR
+ *                                     PENDING
  *     its exchange fails: what it
  *     sees now says what to do
  */
 START_TEST(a_cancel_that_saw_it_run_does_what_the_new_phase_asks_for)
 {
     struct actor driver, canceller;
-    plot.adds = _i;
-    act_cancel(&canceller, act_rearm(&driver, ways_back[_i]));
-    actor_go_to(&canceller, "CANCEL");
-    actor_end(&driver);
+    act_cancel(&canceller, act_rearm(&driver, "RAN"));
+    actor_go_to(&canceller, "BAR");
+    if (_i)
+        actor_go_to(&driver, "AGAIN");
+    else
+        actor_end(&driver);
     ck_assert(actor_end(&canceller));
+    if (_i)
+        actor_end(&driver);
     drive(12);
     expect_fate(1, 1);
 }
@@ -104,36 +123,37 @@ END_TEST
 
 /*
  *     driver                          canceller
- *     FINISHed, QUEUED: AGAIN_PUSH
- *                                     QUEUED -> CANCELLED, pushes nothing
- *     pushes it, drains it later
+ *     PENDING again: AGAIN
+ *                                     PENDING -> UNTOLD, says so
+ *     says that it is due: it is not
  */
-START_TEST(what_rearmed_itself_and_is_cancelled_before_the_push_is_discarded_once)
+START_TEST(what_rearmed_itself_and_is_cancelled_before_that_is_said_is_told_once)
 {
     struct actor driver;
-    plot.adds = true;
-    hwt_timeout timeout = act_rearm(&driver, "AGAIN_PUSH");
+    hwt_timeout timeout = act_rearm(&driver, "AGAIN");
     ck_assert(hwt_timeout_cancel(timeout));
     actor_end(&driver);
     drive(12);
+    expect_fate(1, 1);
+    drive(31);
     expect_fate(1, 1);
 }
 END_TEST
 
 /*
  *     driver                          mover
- *     filed it for tick 30,
- *     ARM_AGAIN; or FINISH
- *                                     writes another tick, sets MOVED
- *     the exchange fails: files it
- *     anew
+ *     RUNNING and REARMED: RAN,
+ *     FINISH; or PENDING: AGAIN
+ *                                     writes another tick, says so if that is
+ *                                     earlier, and not RUNNING
+ *     says the tick that it saw
  */
-START_TEST(what_rearmed_itself_and_is_moved_before_it_is_filed_runs_when_it_was_moved_to)
+START_TEST(what_rearmed_itself_and_is_moved_runs_when_it_was_moved_to)
 {
+    static const char *const points[] = { "RAN", "FINISH", "RETURNED", "AGAIN" };
     struct actor driver;
-    uint64_t to = _i / 2 ? 20 : 40;
-    plot.adds = _i % 2;
-    hwt_timeout timeout = act_rearm(&driver, ways_back[_i % 2]);
+    uint64_t to = _i % 2 ? 20 : 40;
+    hwt_timeout timeout = act_rearm(&driver, points[_i / 2]);
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(to)));
     actor_end(&driver);
     expect_run_in(to);
@@ -142,19 +162,17 @@ END_TEST
 
 /*
  *     mover                           driver
- *     RUNNING and REARMED: MOVING,
- *     has written tick 20 or not
- *                                     ARMED, or QUEUED and filed
- *     finds it ARMED: it has to push
- *     it
+ *     has seen RUNNING and REARMED,
+ *     MOVE
+ *                                     PENDING, says tick 30
+ *     its exchange fails; PENDING:
+ *     has to say tick 20
  */
-START_TEST(a_move_that_outlasts_the_run_ends_with_a_push)
+START_TEST(a_move_that_outlasts_the_run_is_said)
 {
-    static const char *const moving[] = { "MOVE_WRITE", "MOVE_END" };
     struct actor driver, mover;
-    plot.adds = _i % 2;
     act_move(&mover, act_rearm(&driver, "RAN"), AT(20));
-    actor_go_to(&mover, moving[_i / 2]);
+    actor_go_to(&mover, "MOVE");
     actor_end(&driver);
     drive(12);
     ck_assert(actor_end(&mover));
@@ -163,19 +181,38 @@ START_TEST(a_move_that_outlasts_the_run_ends_with_a_push)
 END_TEST
 
 /*
+ *     mover                           driver
+ *     has seen RUNNING, REARMED, and
+ *     moves it; ends
+ *                                     FINISHes: has to say what it was moved to
+ *     FINISH: has read the deadline
+ */
+START_TEST(a_move_at_the_end_of_the_run_is_seen_by_who_ends_it)
+{
+    struct actor driver, mover;
+    hwt_timeout timeout = act_rearm(&driver, "FINISH");
+    act_move(&mover, timeout, AT(20));
+    actor_go_to(&mover, "MOVE");
+    ck_assert(actor_end(&mover));
+    actor_go_to(&driver, "AGAIN");
+    ck_assert_uint_eq(deadline_of(timeout), AT(20));
+    actor_end(&driver);
+    ck_assert_uint_le(told_in(), 10 * TICK);
+    expect_run_in(20);
+}
+END_TEST
+
+/*
  *     driver                          canceller
- *     filed it anew, ARM_AGAIN;
- *     or FINISH; or before
+ *     re-armed it: RAN, or FINISH
  *                                     sets BARRED, then WAITED: WAIT, waits
  *     CANCELLED, wakes it
  *                                     true
  */
 START_TEST(who_cancels_what_rearmed_itself_and_waits_is_woken)
 {
-    static const char *const points[] = { "RAN", "FILE_REARMED", "ARM_AGAIN", "FINISH" };
     struct actor driver, canceller;
-    plot.adds = _i == 3;
-    act_cancel_sync(&canceller, act_rearm(&driver, points[_i]));
+    act_cancel_sync(&canceller, act_rearm(&driver, _i ? "FINISH" : "RAN"));
     actor_go_to(&canceller, "WAIT");
     actor_let_go(&canceller);
     give_others_a_chance();
@@ -213,7 +250,7 @@ static void run_all(struct actor *runner)
 }
 
 /* A timeout that is due at tick 10 and was handed over. */
-static hwt_timeout add_submitted(const hwt_task *task)
+static hwt_timeout add_handed(const hwt_task *task)
 {
     hwt_timeout timeout = add_with(task, &fate, AT(10));
     drive(0);
@@ -225,7 +262,7 @@ static hwt_timeout add_submitted(const hwt_task *task)
 static hwt_timeout act_run(struct actor *runner, const hwt_task *task, const char *point)
 {
     plot.next = AT(30);
-    hwt_timeout timeout = add_submitted(task);
+    hwt_timeout timeout = add_handed(task);
     actor_begin(runner, run_all);
     actor_go_to(runner, point);
     return timeout;
@@ -243,40 +280,80 @@ static void expect_handed_over_in(uint64_t tick)
 }
 
 /*
- *     runner                          canceller
- *     it is due, BEGIN_SUBMITTED
- *                                     SUBMITTED -> CANCELLED, pushes nothing
- *     the exchange to RUNNING fails:
- *     discards it
+ *     driver                          canceller
+ *     it is due, LOOK; or it is
+ *     HANDED, HAND_OVER
+ *                                     PENDING -> UNTOLD
+ *     its exchange fails; or the
+ *     executor finds it UNTOLD
  */
-START_TEST(a_cancel_between_taking_it_up_and_running_it_wins)
+START_TEST(a_cancel_while_it_is_handed_over_wins)
 {
-    struct actor runner;
-    hwt_timeout timeout = act_run(&runner, &counting, "BEGIN_SUBMITTED");
+    struct actor driver;
+    hwt_timeout timeout = add_with(&counting, &fate, AT(10));
+    drive(0);
+    act_drive(&driver, 11);
+    actor_go_to(&driver, _i ? "HAND_OVER" : "LOOK");
     ck_assert(hwt_timeout_cancel(timeout));
-    actor_end(&runner);
+    actor_end(&driver);
     drive(12);
+    run_deferred(&executor);
     expect_fate(0, 1);
 }
 END_TEST
 
 /*
+ *     runner                          canceller
+ *     it is due, TAKE_UP; or BEGIN
+ *                                     HANDED -> UNTOLD, says nothing
+ *     the exchange to RUNNING fails:
+ *     tells it
+ */
+START_TEST(a_cancel_between_taking_it_up_and_running_it_wins)
+{
+    struct actor runner;
+    hwt_timeout timeout = act_run(&runner, &counting, _i ? "BEGIN" : "TAKE_UP");
+    ck_assert(hwt_timeout_cancel(timeout));
+    actor_end(&runner);
+    expect_fate(0, 1);
+    drive(12);
+    run_deferred(&executor);
+    expect_fate(0, 1);
+}
+END_TEST
+
+/* A task that has nothing to tell is as free as any other. */
+START_TEST(a_cancel_of_what_was_handed_over_and_has_nothing_to_tell_frees_it_once)
+{
+    struct actor runner;
+    hwt_timeout timeout = act_run(&runner, &silent, _i ? "BEGIN" : "TAKE_UP");
+    ck_assert(hwt_timeout_cancel(timeout));
+    ck_assert_int_eq(hwt_timeout_state(timeout), HWT_CANCELLED);
+    actor_end(&runner);
+    add_in_place_of(timeout, AT(20));
+    drive(12);
+    run_deferred(&executor);
+    expect_fate(0, 0);
+}
+END_TEST
+
+/*
  *     canceller                   runner                      adder
- *     SUBMITTED -> CANCELLED,
- *     CANCEL_PUSH
- *                                 discards it
+ *     HANDED -> UNTOLD,
+ *     CANCEL_SAY
+ *                                 tells it, frees it
  *                                                             gets the entry
- *     goes on: pushes nothing
+ *     goes on: says nothing
  */
 START_TEST(a_cancel_of_what_was_handed_over_leaves_the_entry_to_who_was_handed_it)
 {
     struct actor canceller;
-    hwt_timeout timeout = add_submitted(&counting);
+    hwt_timeout timeout = add_handed(&counting);
     act_cancel(&canceller, timeout);
-    actor_go_to(&canceller, "CANCEL_PUSH");
+    actor_go_to(&canceller, "CANCEL_SAY");
     run_deferred(&executor);
     expect_fate(0, 1);
-    hwt_timeout again = add_until_reused(timeout, AT(20));
+    hwt_timeout again = add_in_place_of(timeout, AT(20));
     drive(12);
     ck_assert(actor_end(&canceller));
     drive(13);
@@ -287,14 +364,14 @@ END_TEST
 
 /*
  *     canceller                       runner
- *     has seen SUBMITTED, CANCEL
+ *     has seen HANDED, CANCEL
  *                                     runs it
  *     its exchange fails: false
  */
 START_TEST(a_cancel_that_saw_it_handed_over_does_not_win_once_it_ran)
 {
     struct actor canceller;
-    act_cancel(&canceller, add_submitted(&counting));
+    act_cancel(&canceller, add_handed(&counting));
     actor_go_to(&canceller, "CANCEL");
     run_deferred(&executor);
     ck_assert(!actor_end(&canceller));
@@ -304,16 +381,40 @@ START_TEST(a_cancel_that_saw_it_handed_over_does_not_win_once_it_ran)
 END_TEST
 
 /*
+ *     canceller                       driver
+ *     has seen PENDING, and that
+ *     nobody is to be told: CANCEL
+ *                                     hands it over
+ *     its exchange fails: UNTOLD, and
+ *     the executor frees it
+ */
+START_TEST(a_cancel_that_saw_it_before_it_was_handed_over_leaves_it_to_the_executor)
+{
+    struct actor canceller;
+    hwt_timeout timeout = add_with(&silent, &fate, AT(10));
+    drive(0);
+    act_cancel(&canceller, timeout);
+    actor_go_to(&canceller, "CANCEL");
+    ck_assert_uint_eq(drive(11), 1);
+    ck_assert(actor_end(&canceller));
+    drive(12);
+    run_deferred(&executor);
+    add_in_place_of(timeout, AT(20));
+    expect_fate(0, 0);
+}
+END_TEST
+
+/*
  *     runner                          mover
- *     it is due, BEGIN_SUBMITTED
- *                                     writes tick 30, sets MOVED
+ *     it is due, TAKE_UP; or BEGIN
+ *                                     writes tick 30
  *     the exchange to RUNNING fails:
- *     back to the queue
+ *     not HANDED any more, says so
  */
 START_TEST(a_move_between_taking_it_up_and_running_it_puts_it_off)
 {
     struct actor runner;
-    hwt_timeout timeout = act_run(&runner, &counting, "BEGIN_SUBMITTED");
+    hwt_timeout timeout = act_run(&runner, &counting, _i ? "BEGIN" : "TAKE_UP");
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
     actor_end(&runner);
     expect_handed_over_in(30);
@@ -321,42 +422,78 @@ START_TEST(a_move_between_taking_it_up_and_running_it_puts_it_off)
 END_TEST
 
 /*
- *     mover                           runner
- *     SUBMITTED | MOVING
- *                                     must not run it: back to the queue
- *     writes tick 30, ends
+ *     mover                           runner, driver
+ *     HANDED: tick 30, then 20, says
+ *     so
+ *                                     reads that: it is not in the wheel, and
+ *                                     is not to be
+ *                                     the executor puts it back there
  */
-START_TEST(what_is_being_moved_goes_back_to_the_queue)
+START_TEST(what_is_moved_while_it_is_handed_over_is_handed_over_once_more)
 {
-    struct actor mover;
-    act_move(&mover, add_submitted(&counting), AT(30));
-    actor_go_to(&mover, _i ? "MOVE_END" : "MOVE_WRITE");
-    run_deferred(&executor);
-    expect_fate(0, 0);
+    hwt_timeout timeout = add_handed(&counting);
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(20)));
+    ck_assert_uint_eq(drive(12), 0);
     if (_i)
+        ck_assert_uint_eq(drive(21), 0);
+    run_deferred(&executor);
+    if (_i) {
+        expect_fate(1, 0); /* it was late, and is due by now */
+        ck_assert_uint_eq(drive(22), 0);
+    } else {
+        expect_fate(0, 0);
+        expect_handed_over_in(20);
+    }
+}
+END_TEST
+
+/*
+ *     runner                          canceller, mover
+ *     it was put off, not HANDED any
+ *     more: AGAIN
+ *                                     UNTOLD, says so; or tick 20, says so
+ *     says what it saw
+ */
+START_TEST(what_is_put_off_can_be_cancelled_and_moved_before_that_is_said)
+{
+    struct actor runner;
+    hwt_timeout timeout = add_handed(&counting);
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
+    actor_begin(&runner, run_all);
+    actor_go_to(&runner, "AGAIN");
+    if (_i)
+        ck_assert(hwt_timeout_cancel(timeout));
+    else
+        ck_assert(hwt_timeout_reschedule_at(timeout, AT(20)));
+    actor_end(&runner);
+    if (_i) {
         drive(12);
-    ck_assert(actor_end(&mover));
-    expect_handed_over_in(30);
+        run_deferred(&executor);
+        expect_fate(0, 1);
+    } else {
+        expect_handed_over_in(20);
+    }
 }
 END_TEST
 
 /*
  *     runner                          canceller
- *     it was put off, REQUEUE
- *                                     SUBMITTED -> CANCELLED, pushes nothing
- *     the exchange to QUEUED fails:
- *     discards it
+ *     it was put off: TAKE_UP, has
+ *     seen HANDED
+ *                                     HANDED -> UNTOLD, says nothing
+ *     its exchange fails: tells it
  */
-START_TEST(a_cancel_before_it_is_back_in_the_queue_leaves_it_to_who_puts_it_there)
+START_TEST(a_cancel_before_it_is_put_back_leaves_it_to_who_puts_it_there)
 {
     struct actor runner;
-    plot.next = AT(30);
-    hwt_timeout timeout = add_submitted(&counting);
+    hwt_timeout timeout = add_handed(&counting);
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
     actor_begin(&runner, run_all);
-    actor_go_to(&runner, "REQUEUE");
+    actor_go_to(&runner, "TAKE_UP");
     ck_assert(hwt_timeout_cancel(timeout));
     actor_end(&runner);
+    expect_fate(0, 1);
     drive(12);
     expect_fate(0, 1);
 }
@@ -364,9 +501,9 @@ END_TEST
 
 static uint64_t handed_over(void)
 {
-    pthread_mutex_lock(&timer->runs);
-    uint64_t n = timer->submitted;
-    pthread_mutex_unlock(&timer->runs);
+    pthread_mutex_lock(&timer->shared.runs);
+    uint64_t n = timer->shared.submitted;
+    pthread_mutex_unlock(&timer->shared.runs);
     return n;
 }
 
@@ -374,8 +511,8 @@ static uint64_t handed_over(void)
  * touched any more. */
 START_TEST(stop_knows_what_was_handed_over_at_every_step)
 {
-    static const char *const steps[] = { "TAKE_UP", "BEGIN_SUBMITTED", "RUN",    "RAN",
-                                         "FINISH",  "AGAIN_PUSH",      "PUSHED", "HAND_BACK" };
+    static const char *const steps[] = { "TAKE_UP",  "BEGIN", "RUN",      "RAN",    "FINISH",
+                                         "RETURNED", "AGAIN", "APPENDED", "PUSHED", "HAND_BACK" };
     struct actor driver, runner;
     plot.next = AT(30);
     add_with(&rearming, &fate, AT(10));
@@ -397,24 +534,26 @@ END_TEST
 /*
  *     runner                          stop
  *     its task has re-armed it,
- *     QUEUED: AGAIN_PUSH
+ *     PENDING: AGAIN
  *                                     waits for what was handed over
- *     pushes it
- *                                     finds it in the queue
+ *     says so
+ *                                     finds it
  */
 START_TEST(stop_finds_what_rearmed_itself_on_the_executor)
 {
     struct actor runner, stopper;
-    act_run(&runner, &rearming, "AGAIN_PUSH");
+    act_run(&runner, &rearming, "AGAIN");
     act_stop(&stopper, timer);
-    actor_go_to(&stopper, "STOP_JOIN");
+    actor_go_to(&stopper, "STOP_WAKE");
     actor_let_go(&stopper);
     give_others_a_chance();
+    ck_assert_uint_eq(fate.visited, 0);
     actor_end(&runner);
     ck_assert_int_eq(actor_end(&stopper), 1);
     ck_assert_uint_eq(fate.visited, 1);
     ck_assert_uint_eq(fate.runs, 1);
-    room_close(&room);
+    expect_nothing_left();
+    hwt_timer_destroy(timer);
     deferred_close(&executor);
 }
 END_TEST
@@ -422,25 +561,33 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("schedules: rearm");
-    TCase *again = room_case(suite, "again", stage_open, stage_close);
+    TCase *again = stage_case(suite, "again", stage_open, stage_close);
     tcase_add_test(again, what_is_cancelled_while_it_rearms_itself_is_not_rearmed);
-    tcase_add_loop_test(
-        again, what_rearmed_itself_and_is_cancelled_before_it_is_filed_is_discarded_once, 0, 2);
+    tcase_add_test(again, a_cancel_that_saw_it_not_rearmed_yet_sees_that_it_is);
+    tcase_add_loop_test(again, what_rearmed_itself_and_is_cancelled_before_it_ends_is_told_once, 0,
+                        2);
     tcase_add_loop_test(again, a_cancel_that_saw_it_run_does_what_the_new_phase_asks_for, 0, 2);
-    tcase_add_test(again, what_rearmed_itself_and_is_cancelled_before_the_push_is_discarded_once);
+    tcase_add_test(again, what_rearmed_itself_and_is_cancelled_before_that_is_said_is_told_once);
+    tcase_add_loop_test(again, what_rearmed_itself_and_is_moved_runs_when_it_was_moved_to, 0, 8);
+    tcase_add_test(again, a_move_that_outlasts_the_run_is_said);
+    tcase_add_test(again, a_move_at_the_end_of_the_run_is_seen_by_who_ends_it);
+    tcase_add_loop_test(again, who_cancels_what_rearmed_itself_and_waits_is_woken, 0, 2);
+    TCase *handed = stage_case(suite, "executor", open_executor, close_executor);
+    tcase_add_loop_test(handed, a_cancel_while_it_is_handed_over_wins, 0, 2);
+    tcase_add_loop_test(handed, a_cancel_between_taking_it_up_and_running_it_wins, 0, 2);
     tcase_add_loop_test(
-        again, what_rearmed_itself_and_is_moved_before_it_is_filed_runs_when_it_was_moved_to, 0, 4);
-    tcase_add_loop_test(again, a_move_that_outlasts_the_run_ends_with_a_push, 0, 4);
-    tcase_add_loop_test(again, who_cancels_what_rearmed_itself_and_waits_is_woken, 0, 4);
-    TCase *handed = room_case(suite, "executor", open_executor, close_executor);
-    tcase_add_test(handed, a_cancel_between_taking_it_up_and_running_it_wins);
+        handed, a_cancel_of_what_was_handed_over_and_has_nothing_to_tell_frees_it_once, 0, 2);
     tcase_add_test(handed, a_cancel_of_what_was_handed_over_leaves_the_entry_to_who_was_handed_it);
     tcase_add_test(handed, a_cancel_that_saw_it_handed_over_does_not_win_once_it_ran);
-    tcase_add_test(handed, a_move_between_taking_it_up_and_running_it_puts_it_off);
-    tcase_add_loop_test(handed, what_is_being_moved_goes_back_to_the_queue, 0, 2);
-    tcase_add_test(handed, a_cancel_before_it_is_back_in_the_queue_leaves_it_to_who_puts_it_there);
+    tcase_add_test(handed, a_cancel_that_saw_it_before_it_was_handed_over_leaves_it_to_the_executor);
+    tcase_add_loop_test(handed, a_move_between_taking_it_up_and_running_it_puts_it_off, 0, 2);
+    tcase_add_loop_test(handed, what_is_moved_while_it_is_handed_over_is_handed_over_once_more, 0,
+                        2);
+    tcase_add_loop_test(handed, what_is_put_off_can_be_cancelled_and_moved_before_that_is_said, 0,
+                        2);
+    tcase_add_test(handed, a_cancel_before_it_is_put_back_leaves_it_to_who_puts_it_there);
     tcase_add_test(handed, stop_knows_what_was_handed_over_at_every_step);
-    TCase *stop = room_case(suite, "stop", open_executor, NULL);
+    TCase *stop = stage_case(suite, "stop", open_executor, NULL);
     tcase_add_test(stop, stop_finds_what_rearmed_itself_on_the_executor);
     return run_suite(suite);
 }

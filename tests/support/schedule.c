@@ -6,8 +6,9 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
+#include <urcu/arch.h>
 
-#include "hwt/meet.h"
+#include "hwt/base/meet.h"
 
 enum { STANDS, GOES, RETURNED };
 
@@ -66,7 +67,7 @@ static void stand(struct actor *actor)
 
 static bool is_of_each_lane(const char *point)
 {
-    return strncmp(point, "SPLICE", strlen("SPLICE")) == 0 || strcmp(point, "CONSUME") == 0;
+    return strcmp(point, "CLAIM") == 0 || strcmp(point, "RELEASE") == 0;
 }
 
 static bool is_goal(struct actor *actor, const char *point)
