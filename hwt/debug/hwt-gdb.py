@@ -11,7 +11,7 @@ import time
 
 import gdb
 
-# As in hwt/core/entry.h, hwt/core/pool.h and hwt/store/directory.h.
+# As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/pool.h and hwt/store/directory.h.
 PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited", "?"]
 PENDING, RUNNING = 1, 2
 PHASE_MASK, REARMED, BARRED = 7, 1 << 4, 1 << 5
@@ -107,8 +107,8 @@ class HwtTimer(gdb.Command):
         shared = timer["shared"]
         ticks, wheel = shared["ticks"], timer["worker"]["wheel"]
         now = clock_now(shared)
-        halted = number(shared["halted"])
-        said = [HALTED[i] for i in range(len(HALTED)) if halted & 1 << i] or ["runs"]
+        unusual = number(shared["unusual"])
+        said = [HALTED[i] for i in range(len(HALTED)) if unusual & 1 << i] or ["runs"]
         duration = number(ticks["duration"])
         print(f"{', '.join(said)}; ticks of {duration / 1e9:g} s, "
               f"{number(wheel['tick'])} handled, {(now - number(ticks['start'])) / 1e9:.3f} s old")

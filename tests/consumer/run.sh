@@ -13,7 +13,8 @@ work=$MESON_BUILD_ROOT/consumer/$name
 CC=${CC:-cc}
 CXX=${CXX:-c++}
 
-public_headers='hwt.h heartbeat.h retry.h'
+# They are alone in hwt/.
+public_headers=$(cd "$root/hwt" && printf '%s ' *.h)
 
 fail()
 {
