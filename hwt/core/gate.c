@@ -118,8 +118,7 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative)
 
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
 {
-    /* Relaxed: the next store publishes it. */
-    atomic_store_explicit(&gate->asleep, 1, memory_order_relaxed);
+    atomic_store_explicit(&gate->asleep, 1, memory_order_seq_cst);
     HWT_MEET(PARK_A);
     atomic_exchange_explicit(&gate->wake_before, wake_before, memory_order_seq_cst);
     HWT_MEET(PARK_B);

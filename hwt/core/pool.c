@@ -128,11 +128,11 @@ static uint32_t pop_empty(struct hwt_pool *pool)
     return (uint32_t)head;
 }
 
-/* Relaxed, all of these: a stack's head publishes them. */
+/* A stack's head publishes these. Release, for who reads the fields by an old handle: see entry.h. */
 static void link(struct hwt_entry *entry, uint32_t id, struct hwt_entry *next)
 {
-    atomic_store_explicit(&entry->task, id, memory_order_relaxed);
-    atomic_store_explicit(&entry->arg, next, memory_order_relaxed);
+    atomic_store_explicit(&entry->task, id, memory_order_release);
+    atomic_store_explicit(&entry->arg, next, memory_order_release);
 }
 
 static struct hwt_entry *next_of(const struct hwt_entry *entry)
@@ -147,7 +147,7 @@ static uint32_t id_of(const struct hwt_entry *entry)
 
 static void set_next_batch(struct hwt_entry *first, uint32_t id)
 {
-    atomic_store_explicit(&first->word.second, id, memory_order_relaxed);
+    atomic_store_explicit(&first->word.second, id, memory_order_release);
 }
 
 static uint32_t next_batch_of(const struct hwt_entry *first)
@@ -390,8 +390,6 @@ static uint32_t put_back(struct trim *trim, void (*leave)(void *data, uint32_t i
 
 void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data)
 {
-    if (atomic_load_explicit(&pool->free, memory_order_relaxed) < pool->trim_at)
-        return;
     struct trim trim = { .pool = pool,
                          .slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed) };
     trim.counts = calloc(trim.slabs, sizeof(*trim.counts));

@@ -100,11 +100,14 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
         atomic_fetch_sub_explicit(&shared->reserved, 1, memory_order_relaxed);
 }
 
-/* A hint could not be given: the worker is to look at all entries, when it would have read it. */
+/* A hint could not be given, or hints were taken back: the worker is to look at all entries. It may
+ * have gone to sleep without them since. */
 static inline void hwt_shared_overlook(struct hwt_shared *shared)
 {
     /* Seq_cst: before the look at the gate. */
     atomic_store_explicit(&shared->overlooked, true, memory_order_seq_cst);
+    if (hwt_gate_is_long(&shared->gate))
+        hwt_gate_wake(&shared->gate);
 }
 
 /* Producer: the timeout is to be looked at for its deadline, or, having been cancelled, taken out

@@ -10,7 +10,7 @@
 #include "hwt/base/barrier.h"
 
 #define COMPACT_MIN 2 /* chunks */
-#define SPARE_MAX 64
+#define SPARE_MAX 8
 
 _Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
 
@@ -177,8 +177,8 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
     if (!chunk)
         return false;
     HWT_MEET(CHUNK);
-    /* Release: the chunk. */
-    atomic_store_explicit(&stream->tail->next, chunk, memory_order_release);
+    /* Release: the chunk. Seq_cst: before the look at the gate, as `used`. */
+    atomic_store_explicit(&stream->tail->next, chunk, memory_order_seq_cst);
     stream->tail = chunk;
     stream->at = 0;
     set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
@@ -190,9 +190,9 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
 {
     if (stream->read == HWT_CHUNK_RECORDS) {
-        /* Acquire: the chunk. */
+        /* Acquire: the chunk. Seq_cst: see below. */
         struct hwt_chunk *read = stream->head;
-        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_acquire);
+        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_seq_cst);
         if (!next)
             return 0;
         stream->head = next;
@@ -209,8 +209,10 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
 
 bool hwt_stream_is_used(const struct hwt_stream *stream)
 {
-    return hwt_stream_backlog(stream) > 1 ||
-           atomic_load_explicit(&stream->head->used, memory_order_acquire) != stream->read;
+    /* Seq_cst, both: as in hwt_stream_peek(). */
+    if (stream->read == HWT_CHUNK_RECORDS)
+        return atomic_load_explicit(&stream->head->next, memory_order_seq_cst) != NULL;
+    return atomic_load_explicit(&stream->head->used, memory_order_seq_cst) != stream->read;
 }
 
 size_t hwt_stream_bytes(const struct hwt_stream *stream)

@@ -20,7 +20,7 @@
  *   a record                          the producer, before `used` of its chunk counts it
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
- *   next                              the producer; release: the chunk
+ *   next                              the producer; release: the chunk; seq_cst as `used`
  *   chunks, chunks_read               the producer; who has `claimed`. Relaxed: numbers to judge
  *                                     the backlog by
  *   claimed                           exchange, acquire; cleared with release: head and read pass

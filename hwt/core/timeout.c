@@ -46,8 +46,13 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
         hwt_shared_say_cancelled(shared, lane, untold, id, generation);
     } else {
         hwt_worker_leave(&timer_of(shared)->worker, id);
-        if (untold)
-            hwt_shared_say_cancelled(shared, lane, true, id, generation);
+        if (untold &&
+            !hwt_lane_note(&shared->lanes, &lane->cancelled,
+                           (struct hwt_record){ HWT_RECORD_UNTOLD, id, (uint32_t)generation },
+                           hwt_cancelled_stays))
+            hwt_shared_overlook(shared);
+        if (untold && hwt_gate_is_long(&shared->gate))
+            hwt_gate_wake(&shared->gate);
     }
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry, id);
@@ -187,8 +192,8 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
     for (;;) {
         state = hwt_entry_state(entry);
         before = hwt_entry_deadline(entry);
-        if (hwt_generation(state) != timeout.generation ||
-            __builtin_expect(hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED), 0))
+        if (!hwt_state_live(state, timeout.generation) ||
+            hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED))
             return false;
         if (__builtin_expect(!hwt_state_pending(state), 0)) {
             if (hwt_phase(state) != HWT_PHASE_RUNNING || !hwt_own_task(timeout) ||
@@ -239,7 +244,7 @@ bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay)
         return false;
     __builtin_prefetch(timeout.entry, 1); /* comes while the clock is read */
     struct hwt_shared *shared = hwt_shared_of(timeout.entry);
-    if (hwt_generation(hwt_entry_state(timeout.entry)) != timeout.generation)
+    if (!hwt_state_live(hwt_entry_state(timeout.entry), timeout.generation))
         return false;
     return hwt_timeout_reschedule_at(timeout,
                                      hwt_saturating_add(hwt_time_now(&shared->time), delay));

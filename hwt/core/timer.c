@@ -116,13 +116,6 @@ int hwt_timer_start(hwt_timer *timer)
     return r;
 }
 
-int hwt_timer_admit(hwt_timer *timer)
-{
-    if (hwt_halted_by(timer, HWT_HALTED_ENDING) && hwt_in_callback(&timer->shared))
-        return -ESHUTDOWN;
-    return hwt_timer_start(timer);
-}
-
 /* ---- new timeouts ---- */
 
 static bool is_renewal(uint64_t state)
@@ -189,8 +182,8 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
         if (!free_one.entry)
             return -ENOMEM;
     } while (renew(shared, lane, free_one));
-    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
     hwt_lane_count(&lane->added, 1);
+    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
     HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
     if (shared->one_thread)
@@ -207,7 +200,7 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
                                                         hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
-    int r = hwt_timer_admit(timer);
+    int r = hwt_timer_start(timer);
     if (r == -ESHUTDOWN || r == -EINVAL)
         return r;
     struct hwt_lane *lane = hwt_shared_enter(shared);
@@ -239,8 +232,8 @@ static inline int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg,
     if (__builtin_expect(is_renewal(hwt_entry_state(free_one.entry)), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
     lane->cache.count--;
+    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
     uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
-    hwt_lane_count(&lane->added, 1);
     HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
     hwt_stream_append(&lane->pending,

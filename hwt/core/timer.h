@@ -56,9 +56,6 @@ static inline void hwt_unhalt(hwt_timer *timer, uint32_t reasons)
     atomic_fetch_and_explicit(&timer->shared.unusual, ~reasons, memory_order_release);
 }
 
-/* Whether a timeout may be armed now: 0, starting the worker where it must, or a negative errno. */
-int hwt_timer_admit(hwt_timer *timer);
-
 /* HWT_NO_WORKER. False: not to be driven now. Else, hwt_timer_leave() must follow. */
 bool hwt_timer_enter(hwt_timer *timer);
 void hwt_timer_leave(hwt_timer *timer);

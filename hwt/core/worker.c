@@ -14,8 +14,10 @@
 #include "hwt/core/task.h"
 
 #define DRAIN_MAX 100000
-#define KEEP_UP_MAX (512 * HWT_BATCH)
+#define KEEP_UP_EVERY 256 /* runs */
+#define KEEP_UP_MAX (KEEP_UP_EVERY * 512)
 #define CLAIM_TRIES 256
+#define ROUNDS_MAX 8
 #define AHEAD 6
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
@@ -38,11 +40,12 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
                           memory_order_relaxed);
 }
 
-/* Relaxed: a pass may see it late; who sleeps looks again, see hwt_worker_park(). */
+/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; who sleeps looks
+ * again, see hwt_worker_park(). */
 static bool stopping(const struct hwt_worker *worker)
 {
     return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
-           HWT_HALTED_STOPPING;
+           (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 
 /* ---- filing ---- */
@@ -66,15 +69,23 @@ void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
         hwt_wheel_drop(&worker->wheel, id);
 }
 
-/* Of one that was taken from its bucket, or cancelled, since: whether it is to be filed again. */
-static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation)
+/* Of one that was taken from its bucket, or cancelled, since: whether it is to be filed again, and
+ * then for which tick. Should it be moved to earlier from here on, there is a record of that. */
+static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation,
+                       uint64_t *ret_tick)
 {
+    const struct hwt_pool *pool = &worker->shared->pool;
     const struct hwt_record record = { 0, id, generation };
-    return hwt_pending_stays(&worker->shared->pool, &record);
+    if (!hwt_pending_stays(pool, &record))
+        return false;
+    *ret_tick =
+        hwt_ticks_at(&worker->wheel.ticks, hwt_entry_deadline(hwt_pool_entry(pool, id)));
+    return true;
 }
 
 /* For a tick, or the one at which the hand is. */
-static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick)
+static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick,
+                     uint64_t floor)
 {
     struct hwt_wheel *wheel = &worker->wheel;
     struct hwt_place *place = hwt_directory_place(wheel->directory, id);
@@ -83,8 +94,9 @@ static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation
     if (newer < 0)
         return;
     if (newer == 0 && (place->bucket != 0 ? !hwt_wheel_is_after(wheel, id, tick)
-                                          : !is_pending(worker, id, generation)))
+                                          : !is_pending(worker, id, generation, &tick)))
         return;
+    tick = tick < floor ? floor : tick;
     hwt_worker_leave(worker, id);
     place->generation = its;
     if (hwt_wheel_file(wheel, id, tick) < 0)
@@ -94,11 +106,14 @@ static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
 {
     struct hwt_shared *shared = worker->shared;
-    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-    if (worker->floor < worker->wheel.ticks.last)
-        file_for(worker, id, (uint32_t)generation, tick < worker->floor ? worker->floor : tick);
-    /* Time is HWT_NEVER, and there is no later tick for what is to run in the next pass. */
-    else if (!hwt_lane_say_pending(&shared->lanes, shared->lanes.shared, deadline, id, generation))
+    struct hwt_stream *own = &shared->lanes.shared->pending;
+    if (!worker->expires)
+        file_for(worker, id, (uint32_t)generation, hwt_ticks_at(&worker->wheel.ticks, deadline),
+                 worker->floor);
+    /* A task's: for the next pass, though the hand may be at a tick of long ago. */
+    else if (!hwt_lane_note(&shared->lanes, own,
+                            (struct hwt_record){ deadline, id, (uint32_t)generation },
+                            hwt_pending_stays))
         atomic_store_explicit(&shared->overlooked, true, memory_order_relaxed);
 }
 
@@ -121,7 +136,7 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
 {
     HWT_MEET(FILE);
     uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, record->deadline);
-    file_for(worker, record->id, record->generation, tick < worker->floor ? worker->floor : tick);
+    file_for(worker, record->id, record->generation, tick, worker->floor);
 }
 
 /* From now on the place is of that generation, and empty. */
@@ -175,6 +190,9 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     const struct hwt_record *records;
     size_t done = 0;
     uint32_t n;
+    /* Only the worker moves on in it, and a compaction leaves it where it is. */
+    if (!hwt_stream_is_used(stream))
+        return 0;
     if (!claim(stream)) {
         worker->again = worker->unsure = true;
         return 0;
@@ -241,13 +259,10 @@ static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, re
     return 0;
 }
 
-/* All that is published now, in batches, the cancelled between. What a `cancelled` has added is
- * read too. */
-static void read_all_streams(struct hwt_worker *worker)
+/* All that is published now, in batches, the cancelled between. */
+static void read_once(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    bool told = worker->told;
-    worker->told = false;
     /* Where a thread is half-way through a push, or one compacted when its stream left the list, not
      * all are on the lists. */
     bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
@@ -262,11 +277,18 @@ static void read_all_streams(struct hwt_worker *worker)
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         for_streams(worker, true, listed, read_stream, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
-    if (worker->told) {
-        listed &= hwt_streams_gather(&lanes->pending);
-        for_streams(worker, false, listed, begin_one, SIZE_MAX);
-        for_streams(worker, false, listed, read_stream, SIZE_MAX);
-    }
+}
+
+/* What a `cancelled` has added and cancelled is read too, unless that goes on and on. */
+static void read_all_streams(struct hwt_worker *worker)
+{
+    bool told = worker->told;
+    int rounds = 0;
+    do {
+        told |= worker->told;
+        worker->told = false;
+        read_once(worker);
+    } while (worker->told && ++rounds < ROUNDS_MAX);
     worker->told |= told;
 }
 
@@ -289,7 +311,7 @@ static void look_at_all(struct hwt_worker *worker)
     }
 }
 
-/* With one thread, only what is to be told comes by a stream, and what the end of time puts off. */
+/* With one thread, only what is to be told comes by a stream, and what tasks have armed. */
 static void read_own(struct hwt_worker *worker)
 {
     struct hwt_lane *lane = worker->shared->lanes.shared;
@@ -344,12 +366,12 @@ static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_MEET(LOOK);
-        if (place->bucket != 0 || hwt_phase(state) != HWT_PHASE_PENDING ||
+        if (place->bucket != 0 || hwt_phase(state) != HWT_PHASE_PENDING || state & HWT_HANDED ||
             since_floor(worker, id, (uint32_t)hwt_generation(state)) != place->generation)
             return;
         if (deadline >= horizon) {
             file_for(worker, id, (uint32_t)hwt_generation(state),
-                     hwt_ticks_at(&worker->wheel.ticks, deadline));
+                     hwt_ticks_at(&worker->wheel.ticks, deadline), 0);
             return;
         }
         if (shared->executor) {
@@ -394,9 +416,13 @@ static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t 
  * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
  * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
  */
-static void keep_up(struct hwt_worker *worker)
+static void keep_up(struct hwt_worker *worker, size_t n)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
+    worker->since_kept_up += n;
+    if (worker->since_kept_up < KEEP_UP_EVERY)
+        return;
+    worker->since_kept_up = 0;
     if (worker->shared->one_thread) {
         begin_reading(&lanes->shared->cancelled);
         if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
@@ -407,8 +433,8 @@ static void keep_up(struct hwt_worker *worker)
         return;
     uint32_t chunks = 0;
     for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
-        chunks += hwt_stream_backlog(s);
-    if (chunks <= HWT_BACKLOG)
+        chunks += hwt_stream_backlog(s) / 2; /* an open one is no backlog */
+    if (chunks <= HWT_BACKLOG / 2)
         return;
     for_streams(worker, true, true, begin_one, SIZE_MAX);
     for_streams(worker, true, true, read_stream, KEEP_UP_MAX);
@@ -430,7 +456,7 @@ static void expire(struct hwt_worker *worker)
         uint64_t horizon = hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
         for (size_t i = 0; i < n && !stopping(worker); i++)
             look(worker, batch[i], horizon);
-        keep_up(worker);
+        keep_up(worker, n);
     }
 }
 
@@ -447,26 +473,47 @@ static void expire_unfiled(struct hwt_worker *worker)
     }
 }
 
+static void leave_wheel(void *worker, uint32_t id)
+{
+    hwt_worker_leave(worker, id);
+}
+
+/* After a peak. What the executor has may be of a slab that is free otherwise. */
+static void trim(struct hwt_worker *worker, uint32_t patience)
+{
+    struct hwt_shared *shared = worker->shared;
+    if (hwt_pool_is_worth_a_trim(&shared->pool, patience) && hwt_task_none_submitted(shared))
+        hwt_pool_trim(&shared->pool, leave_wheel, worker);
+}
+
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 {
     struct hwt_time *time = &worker->shared->time;
+    const struct hwt_ticks *ticks = &worker->wheel.ticks;
     uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
     if (now < told)
         now = told;
     atomic_store_explicit(&time->told, now, memory_order_relaxed);
-    worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
+    worker->limit = hwt_ticks_at(ticks, now);
     worker->runs = 0;
     worker->most = most;
     worker->told = worker->again = false;
     hwt_worker_read(worker);
-    worker->floor = worker->limit;
+    worker->expires = true;
     if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
         expire_unfiled(worker);
     expire(worker);
+    if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
+        expire_unfiled(worker);
+    worker->expires = false;
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
-    if (worker->runs < worker->most)
-        worker->floor = 0;
+    worker->floor = worker->runs < worker->most   ? 0
+                    : worker->limit < ticks->last ? worker->limit
+                                                  : ticks->last - 1;
+    if (worker->shared->one_thread)
+        read_own(worker);
+    trim(worker, 2); /* a timer that has work in each tick never sleeps long */
     hwt_worker_publish_bytes(worker);
     return worker->runs;
 }
@@ -503,11 +550,6 @@ static void read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismiss
     }
 }
 
-static void leave_wheel(void *worker, uint32_t id)
-{
-    hwt_worker_leave(worker, id);
-}
-
 /* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
  * more. Returns the next tick after that. */
 static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
@@ -536,8 +578,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if (worker->told)
         next = worker->wheel.tick;
     if (next > worker->wheel.tick) {
-        if (hwt_task_none_submitted(shared))
-            hwt_pool_trim(&shared->pool, leave_wheel, worker);
+        trim(worker, 1);
         next = close_for(worker, next);
     } else {
         hwt_gate_close(&shared->gate, HWT_GATE_OPEN);

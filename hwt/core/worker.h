@@ -33,11 +33,13 @@ struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
     uint64_t limit;   /* ticks before it are over at `now` */
-    uint64_t floor;   /* what a task files itself goes into this tick or a later one */
+    uint64_t floor;   /* after a pass that was cut short: what is filed is for this tick or later */
+    bool expires;     /* what is due is taken and run */
     uint64_t runs;    /* tasks started or handed over, in this pass */
     uint64_t most;    /* runs that are wanted in this pass */
     bool told;        /* of a cancel, in this pass */
     bool again;       /* a stream could not be read: look again in a tick */
+    size_t since_kept_up;
     bool unsure;      /* it may be on no list: look at all lanes then */
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
