@@ -57,12 +57,6 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     return generation - (uint32_t)slot->floor;
 }
 
-void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
-{
-    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
-        hwt_worker_file(worker, id, generation, deadline);
-}
-
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
 {
     if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
@@ -139,16 +133,20 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
     file_for(worker, record->id, record->generation, tick, worker->floor);
 }
 
-/* From now on the place is of that generation, and empty. */
+void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation)
+{
+    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, id);
+    uint32_t its = since_floor(worker, id, (uint32_t)generation);
+    if ((int32_t)(its - place->generation) >= 0) {
+        hwt_worker_leave(worker, id);
+        place->generation = its;
+    }
+}
+
 static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(REAP);
-    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, record->id);
-    uint32_t its = since_floor(worker, record->id, record->generation);
-    if ((int32_t)(its - place->generation) >= 0) {
-        hwt_worker_leave(worker, record->id);
-        place->generation = its;
-    }
+    hwt_worker_forget(worker, record->id, record->generation);
     if (record->deadline == HWT_RECORD_CANCELLED)
         return;
     struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
