@@ -10,16 +10,15 @@
 bool hwt_timer_enter(hwt_timer *timer)
 {
     const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED;
+    if (timer)
+        hwt_frames_check(&timer->shared);
     if (!timer || !(timer->flags & HWT_NO_WORKER) || hwt_in_callback(&timer->shared) ||
         hwt_halted_by(timer, over))
         return false;
     if (!timer->shared.one_thread)
         pthread_mutex_lock(&timer->driving);
-    if (!hwt_halted_by(timer, over)) {
-        if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
-            hwt_unhalt(timer, HWT_HALTED_UNSTARTED);
+    if (!hwt_halted_by(timer, over))
         return true;
-    }
     if (!timer->shared.one_thread)
         pthread_mutex_unlock(&timer->driving);
     return false;
@@ -47,7 +46,8 @@ void hwt_timer_leave(hwt_timer *timer)
     struct hwt_shared *shared = &timer->shared;
     struct hwt_gate *gate = &shared->gate;
     if (atomic_load_explicit(&gate->fd, memory_order_relaxed) >= 0) {
-        bool closed = atomic_load_explicit(&gate->asleep, memory_order_seq_cst);
+        bool closed = atomic_load_explicit(&gate->asleep, memory_order_seq_cst) &&
+                      !atomic_exchange_explicit(&gate->late, false, memory_order_seq_cst);
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));

@@ -3,8 +3,8 @@
 /*
  * What fork() leaves the child of a timer.
  *
- * A timer on which nothing was armed, and which was never driven, is as good as new there. Any
- * other is the parent's: its worker is not in the child, its wheel may be half-way through a step,
+ * A timer that was not started yet, by its first timeout or by hwt_timer_start(), goes along: it is
+ * as good as new there, with a descriptor of its own. Any other is the parent's: its worker is not in the child, its wheel may be half-way through a step,
  * and its descriptor is the parent's too. Such a timer is FORKED: what arms or drives it is
  * refused, a handle may be asked and cancelled, and it may be destroyed.
  *
@@ -12,7 +12,6 @@
  */
 
 #include <pthread.h>
-#include <unistd.h>
 
 #include "hwt/core/timer.h"
 
@@ -62,15 +61,16 @@ static void renew_locks(hwt_timer *timer)
 static void in_child(void)
 {
     for (hwt_timer *timer = all; timer; timer = timer->next) {
-        struct hwt_gate *gate = &timer->shared.gate;
         renew_locks(timer);
-        if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
-            continue;
-        hwt_halt(timer, HWT_HALTED_FORKED);
-        hwt_gate_open(gate);
-        int fd = atomic_exchange_explicit(&gate->fd, -1, memory_order_relaxed);
-        if (fd >= 0)
-            close(fd);
+        hwt_gate_open(&timer->shared.gate);
+        timer->parked_until = 0;
+        timer->thread_runs = false;
+        if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED)) {
+            hwt_gate_renew_fd(&timer->shared.gate, timer->flags & HWT_NO_WORKER);
+        } else {
+            hwt_halt(timer, HWT_HALTED_FORKED);
+            hwt_gate_destroy(&timer->shared.gate);
+        }
     }
     pthread_mutex_unlock(&all_lock);
 }

@@ -5,6 +5,7 @@
 #include "hwt/core/gate.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -42,9 +43,9 @@ bool hwt_gate_needs_fences(void)
 #endif
 }
 
-bool hwt_gate_barrier(struct hwt_gate *gate)
+bool hwt_gate_barrier(const struct hwt_gate *gate)
 {
-    if (gate->fences)
+    if (atomic_load_explicit(&gate->fences, memory_order_relaxed))
         return true;
     /* A child of fork() may have to register anew. */
     return membarrier(MEMBARRIER_PRIVATE) ||
@@ -61,7 +62,8 @@ void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, bool fences)
     atomic_init(&gate->fd, -1);
     atomic_init(&gate->quiet, false);
     gate->clock_id = clock_id;
-    gate->fences = fences;
+    atomic_init(&gate->fences, fences);
+    atomic_init(&gate->late, false);
 }
 
 static int fd_of(const struct hwt_gate *gate)
@@ -72,8 +74,22 @@ static int fd_of(const struct hwt_gate *gate)
 
 void hwt_gate_destroy(struct hwt_gate *gate)
 {
-    if (fd_of(gate) >= 0)
-        close(fd_of(gate));
+    int fd = atomic_exchange_explicit(&gate->fd, -1, memory_order_relaxed);
+    if (fd >= 0)
+        close(fd);
+}
+
+void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking)
+{
+    int before = atomic_exchange_explicit(&gate->fd, -1, memory_order_relaxed);
+    if (before < 0 || hwt_gate_open_fd(gate, nonblocking) < 0)
+        return;
+    /* A loop may have noted the number. */
+    int fd = fd_of(gate);
+    if (dup3(fd, before, O_CLOEXEC) == before) {
+        atomic_store_explicit(&gate->fd, before, memory_order_relaxed);
+        close(fd);
+    }
 }
 
 int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking)
@@ -152,6 +168,7 @@ void hwt_gate_wake(struct hwt_gate *gate)
         return;
     }
     hwt_gate_set_fd(gate, 1, true);
+    atomic_store_explicit(&gate->late, true, memory_order_seq_cst);
     HWT_MEET(WAKE_QUIET);
     /* Seq_cst: either this sees the flag, or hwt_gate_quiet() comes after the call above. */
     if (atomic_load_explicit(&gate->quiet, memory_order_seq_cst))

@@ -23,7 +23,8 @@
  * locked operation for each timeout; the worker sleeps far more rarely. So it makes all threads of
  * the process that run pass a barrier at B: membarrier(2). A thread that runs 1 to 3 has its
  * barrier somewhere between two of its own instructions: if before 1's store, then 3 comes after A;
- * if after it, then C sees the record. Where the system refuses membarrier, and under
+ * if after it, then C sees the record. Where the system refuses membarrier (if that
+ * begins late: after a pause that is longer than any store takes to be seen), and under
  * ThreadSanitizer and model checkers, `fences` is set: 1 is a seq_cst store, and B is nothing, for
  * A, C and 3 are seq_cst: of A and 1, one is first in their order.
  *
@@ -47,7 +48,8 @@ struct hwt_gate {
     _Atomic uint32_t asleep;
     _Atomic int fd;     /* timer descriptor, -1: none */
     _Atomic bool quiet; /* it is not to become readable again */
-    bool fences;    /* frozen */
+    _Atomic bool fences;
+    _Atomic bool late; /* a waker has set the descriptor, maybe after it was set anew */
     clockid_t clock_id;
 };
 
@@ -60,11 +62,14 @@ void hwt_gate_destroy(struct hwt_gate *gate);
 /* Opens the timer descriptor, if there is none. 0 or a negative errno. One thread at a time. */
 int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 
+/* In a child of fork(): the descriptor, if there is one, is the child's own, by the same number. */
+void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
+
 /* Worker: A. `until`, for what D sleeps until, may be set again before. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before);
 
-/* Worker: B. False: it is refused now, so sleep to the next tick only. Also for stop. */
-bool hwt_gate_barrier(struct hwt_gate *gate);
+/* B. False: the system refuses it from now on; see hwt_lanes_barrier(). */
+bool hwt_gate_barrier(const struct hwt_gate *gate);
 
 /* Worker: D, an instant of the gate's clock; UINT64_MAX: until somebody wakes it. Returns early
  * for a signal, or for nothing. */

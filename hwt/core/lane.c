@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #define OWN_SIZE (HWT_THREADS_MAX * sizeof(_Atomic(struct hwt_lane *)))
 
@@ -19,11 +20,11 @@ static struct hwt_lane *make_lane(struct hwt_lanes *lanes, bool shared)
         return NULL;
     memset(lane, 0, size);
     lane->shared = shared;
-    if (hwt_stream_init(&lane->pending, lanes->gate->fences) < 0) {
+    if (hwt_stream_init(&lane->pending, atomic_load(&lanes->gate->fences)) < 0) {
         free(lane);
         return NULL;
     }
-    if (hwt_stream_init(&lane->cancelled, lanes->gate->fences) < 0) {
+    if (hwt_stream_init(&lane->cancelled, atomic_load(&lanes->gate->fences)) < 0) {
         hwt_stream_destroy(&lane->pending);
         free(lane);
         return NULL;
@@ -120,15 +121,25 @@ uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
 
 bool hwt_pending_stays(const void *data, const struct hwt_record *record)
 {
-    uint64_t state = hwt_entry_state(hwt_pool_entry(data, record->id));
+    const struct hwt_entry *entry = hwt_pool_entry(data, record->id);
+    /* The deadline first: one that was earlier has a record of its own. */
+    uint64_t deadline = hwt_entry_deadline(entry);
+    uint64_t state = hwt_entry_state(entry);
     return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) &&
-           (uint32_t)hwt_generation(state) == record->generation;
+           (uint32_t)hwt_generation(state) == record->generation && record->deadline <= deadline;
 }
 
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
 {
     uint64_t state = hwt_entry_state(hwt_pool_entry(data, record->id));
     return (uint32_t)hwt_generation(state) == record->generation;
+}
+
+bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
+{
+    uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
+    return hwt_stream_grow(
+        stream, (struct hwt_stream_filter){ stays, lanes->pool, slabs * HWT_SLAB_ENTRIES });
 }
 
 /* ---- the queues ---- */
@@ -145,6 +156,23 @@ void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
     atomic_store_explicit(&stream->listed, true, memory_order_relaxed);
     HWT_MEET(LIST);
     hwt_queue_push(&streams->head, &streams->tail, &stream->node);
+}
+
+void hwt_lanes_barrier(struct hwt_lanes *lanes)
+{
+    const struct timespec pause = { 0, 10000000 };
+    if (hwt_gate_barrier(lanes->gate))
+        return;
+    atomic_store_explicit(&lanes->gate->fences, true, memory_order_seq_cst);
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 0; i < count; i++) {
+        struct hwt_lane *lane = hwt_lane_at(lanes, i);
+        if (!lane)
+            continue;
+        atomic_store_explicit(&lane->pending.fences, true, memory_order_seq_cst);
+        atomic_store_explicit(&lane->cancelled.fences, true, memory_order_seq_cst);
+    }
+    nanosleep(&pause, NULL);
 }
 
 bool hwt_streams_gather(struct hwt_streams *streams)

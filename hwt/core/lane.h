@@ -99,6 +99,9 @@ static inline void hwt_lane_count(_Atomic uint64_t *counter, uint64_t n)
 bool hwt_pending_stays(const void *data, const struct hwt_record *record);
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);
 
+/* The producer begins a chunk; see hwt_stream_grow(). */
+bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays);
+
 /* Producer, after an append: pushes the stream on the queue. */
 void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream);
 
@@ -113,13 +116,14 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
 #define HWT_BACKLOG 64 /* 4000 records */
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream);
 
-/* The producers say something of a timeout in their lane. False: there is no memory for it. */
+/* The producers say something of a timeout in their lane. False: there is no memory for it, or too
+ * much was said: the worker is to look at the entries. */
 static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *streams,
                                 struct hwt_stream *stream, struct hwt_record record,
                                 hwt_stream_stays stays)
 {
     bool full = stream->at == HWT_CHUNK_RECORDS;
-    if (__builtin_expect(full, 0) && !hwt_stream_grow(stream, stays, lanes->pool))
+    if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
         return false;
     hwt_stream_append(stream, record);
     hwt_streams_list(streams, stream);
@@ -151,6 +155,10 @@ bool hwt_streams_gather(struct hwt_streams *streams);
 /* Worker: what it found empty leaves the list; after a barrier it must be looked at once more. The
  * streams that have left are chained by next_listed. */
 struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
+
+/* B of gate.h: makes all producers pass a barrier. Where the system has begun to refuse that, they
+ * make their own from now on. */
+void hwt_lanes_barrier(struct hwt_lanes *lanes);
 
 /* Bytes held. Any thread; about. */
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes);

@@ -9,32 +9,51 @@
  *              program's handler
  *   processors the one of worker_cpu; or all those that the process had when the library was
  *              loaded, whatever the adder's thread is bound to
- *   scheduling SCHED_OTHER; a program that wants another one sets it in a task
+ *   scheduling policy, priority and nice value that the process had then; a program that wants
+ *              others sets them in a task
  */
 
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 
 #include "hwt/base/probes.h"
 #include "hwt/core/request.h"
 
-static cpu_set_t processors_at_load;
-static bool has_processors;
+static struct {
+    cpu_set_t processors;
+    bool has_processors;
+    int policy; /* -1: not known */
+    struct sched_param param;
+    int nice;
+} at_load;
 
-__attribute__((constructor)) static void note_processors(void)
+__attribute__((constructor)) static void note_what_the_process_has(void)
 {
-    has_processors =
-        sched_getaffinity(0, sizeof(processors_at_load), &processors_at_load) == 0;
+    at_load.has_processors =
+        sched_getaffinity(0, sizeof(at_load.processors), &at_load.processors) == 0;
+    at_load.policy = sched_getscheduler(0);
+    if (sched_getparam(0, &at_load.param) != 0)
+        at_load.policy = -1;
+    at_load.nice = getpriority(PRIO_PROCESS, 0);
+}
+
+/* What the system refuses stays as the starter has it. */
+static void choose_scheduling(void)
+{
+    if (at_load.policy >= 0)
+        (void)sched_setscheduler(0, at_load.policy, &at_load.param);
+    (void)setpriority(PRIO_PROCESS, 0, at_load.nice); /* of this thread, on Linux */
 }
 
 /* 0 or a negative errno. */
 static int choose_processors(int worker_cpu)
 {
-    cpu_set_t processors = processors_at_load;
+    cpu_set_t processors = at_load.processors;
     if (worker_cpu < 0) {
-        if (has_processors)
+        if (at_load.has_processors)
             (void)sched_setaffinity(0, sizeof(processors), &processors); /* they may be gone */
         return 0;
     }
@@ -72,6 +91,7 @@ static void *run_worker(void *arg)
     tell_beginning(beginning, r); /* which is the starter's from here on */
     if (r < 0)
         return NULL;
+    choose_scheduling();
     prctl(PR_SET_NAME, timer->worker_name);
     prctl(PR_SET_TIMERSLACK, 1); /* ns; the default adds 50 us to each sleep */
     HWT_MEET(WORKER);
@@ -104,19 +124,10 @@ static void block_signals(sigset_t *before)
 
 static int create_thread(hwt_timer *timer, struct beginning *beginning)
 {
-    const struct sched_param none = { .sched_priority = 0 };
-    pthread_attr_t attributes;
     sigset_t before;
-    int r = pthread_attr_init(&attributes);
-    if (r != 0)
-        return -r;
-    pthread_attr_setinheritsched(&attributes, PTHREAD_EXPLICIT_SCHED);
-    pthread_attr_setschedpolicy(&attributes, SCHED_OTHER);
-    pthread_attr_setschedparam(&attributes, &none);
     block_signals(&before);
-    r = pthread_create(&timer->thread, &attributes, run_worker, beginning);
+    int r = pthread_create(&timer->thread, NULL, run_worker, beginning);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
     return -r;
 }
 

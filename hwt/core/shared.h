@@ -97,8 +97,12 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
         atomic_fetch_sub_explicit(&shared->reserved, 1, memory_order_relaxed);
 }
 
-/* There was no memory for a hint: the worker is to look at all entries, and soon. */
-void hwt_shared_overlook(struct hwt_shared *shared);
+/* A hint could not be given: the worker is to look at all entries, when it would have read it. */
+static inline void hwt_shared_overlook(struct hwt_shared *shared)
+{
+    /* Seq_cst: before the look at the gate. */
+    atomic_store_explicit(&shared->overlooked, true, memory_order_seq_cst);
+}
 
 /* Producer: the timeout is to be looked at for its deadline, or, having been cancelled, taken out
  * of its bucket and told. The worker is woken if that cannot wait. */

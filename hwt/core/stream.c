@@ -29,8 +29,8 @@ int hwt_stream_init(struct hwt_stream *stream, bool fences)
     if (!chunk)
         return -ENOMEM;
     stream->tail = stream->head = chunk;
-    stream->fences = fences;
-    stream->chunks = 1;
+    atomic_init(&stream->fences, fences);
+    atomic_init(&stream->chunks, 1);
     stream->compact_at = COMPACT_MIN;
     atomic_init(&stream->chunks_read, 0);
     return 0;
@@ -76,6 +76,11 @@ static void put(struct place *to, const struct hwt_record *record)
     to->chunk->records[to->at++] = *record;
 }
 
+static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
+{
+    atomic_store_explicit(&stream->chunks, chunks, memory_order_relaxed);
+}
+
 /* Everything behind `to` is empty. */
 static void cut(struct hwt_stream *stream, const struct place *to)
 {
@@ -90,35 +95,52 @@ static void cut(struct hwt_stream *stream, const struct place *to)
     HWT_MEET(CUT);
     stream->tail = to->chunk;
     stream->at = to->at;
-    stream->chunks = atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks;
+    set_chunks(stream,
+               atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
     /* Relaxed: the release of the claim publishes it. */
     atomic_store_explicit(&to->chunk->used, to->at, memory_order_relaxed);
 }
 
-static void compact(struct hwt_stream *stream, hwt_stream_stays stays, const void *data)
+/* Moves together what stays, and returns how many records that is. */
+static uint64_t pack(struct place *to, const struct hwt_stream *stream,
+                     struct hwt_stream_filter filter)
 {
-    if (!hwt_stream_claim(stream))
-        return;
-    struct place to = { stream->head, stream->read, 1 };
+    uint64_t kept = 0;
     struct hwt_chunk *from = stream->head;
     for (uint32_t at = stream->read; from; at = 0) {
         uint32_t used = atomic_load_explicit(&from->used, memory_order_relaxed);
         for (; at < used; at++) {
             HWT_MEET(COMPACT);
-            if (stays(data, &from->records[at]))
-                put(&to, &from->records[at]);
+            if (!filter.stays(filter.data, &from->records[at]))
+                continue;
+            put(to, &from->records[at]);
+            kept++;
         }
         from = atomic_load_explicit(&from->next, memory_order_relaxed);
     }
+    return kept;
+}
+
+/* False: nothing was kept though it should have been. */
+static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
+{
+    if (!hwt_stream_claim(stream))
+        return true;
+    struct place to = { stream->head, stream->read, 1 };
+    bool all = pack(&to, stream, filter) <= filter.most;
+    if (!all)
+        to = (struct place){ stream->head, stream->read, 1 };
     cut(stream, &to);
     stream->compact_at = 2 * to.chunks > COMPACT_MIN ? 2 * to.chunks : COMPACT_MIN;
     hwt_stream_release(stream);
+    return all;
 }
 
-bool hwt_stream_grow(struct hwt_stream *stream, hwt_stream_stays stays, const void *data)
+bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 {
     if (hwt_stream_backlog(stream) >= stream->compact_at) {
-        compact(stream, stays, data);
+        if (!compact(stream, filter))
+            return false;
         if (stream->at < HWT_CHUNK_RECORDS)
             return true;
     }
@@ -134,7 +156,7 @@ bool hwt_stream_grow(struct hwt_stream *stream, hwt_stream_stays stays, const vo
     atomic_store_explicit(&stream->tail->next, chunk, memory_order_release);
     stream->tail = chunk;
     stream->at = 0;
-    stream->chunks++;
+    set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
     return true;
 }
 

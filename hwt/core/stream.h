@@ -15,13 +15,14 @@
  *
  * GROUND RULES
  *
- *   tail, at, chunks, compact_at      the producer
+ *   tail, at, compact_at              the producer
  *   head, read                        who has `claimed`: the worker to read, the producer to compact
  *   a record                          the producer, before `used` of its chunk counts it
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
  *   next                              the producer; release: the chunk
- *   chunks_read                       who has `claimed`; relaxed, a number to judge the backlog by
+ *   chunks, chunks_read               the producer; who has `claimed`. Relaxed: numbers to judge
+ *                                     the backlog by
  *   claimed                           exchange, acquire; cleared with release: head and read pass
  *                                     from one to the other
  *   spare                             exchange, acquire and release: an empty chunk on its way back
@@ -68,9 +69,9 @@ struct hwt_stream {
     /* the producer */
     struct hwt_chunk *tail;
     uint32_t at; /* the next record in it */
-    bool fences; /* frozen: see gate.h */
-    uint32_t chunks;
+    _Atomic uint32_t chunks;
     uint32_t compact_at; /* chunks */
+    _Atomic bool fences; /* set by the worker, once at the most: see gate.h */
     _Atomic bool listed;
     _Atomic(struct hwt_chunk *) spare;
     hwt_queue_node node;
@@ -80,19 +81,29 @@ struct hwt_stream {
     struct hwt_chunk *head;
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
+    uint64_t left;                  /* the worker's: records that this reading is to read yet */
 };
 
 /* -ENOMEM: nothing to destroy. */
 int hwt_stream_init(struct hwt_stream *stream, bool fences);
 void hwt_stream_destroy(struct hwt_stream *stream);
 
-/*
- * Producer: begins the next chunk when `at` has reached the end of one. False: no memory. `stays`
- * tells of an unread record whether it must stay; `data` is its.
- */
+/* Whether an unread record must stay; and how many can be worth staying, for there are no more
+ * entries. */
 typedef bool (*hwt_stream_stays)(const void *data, const struct hwt_record *record);
 
-bool hwt_stream_grow(struct hwt_stream *stream, hwt_stream_stays stays, const void *data);
+struct hwt_stream_filter {
+    hwt_stream_stays stays;
+    const void *data;
+    uint64_t most;
+};
+
+/*
+ * Producer: begins the next chunk when `at` has reached the end of one. False: no memory; or there
+ * were so many records of so few entries that all have been left out. The worker must look at the
+ * entries.
+ */
+bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
 /* Producer: appends a record, for which there is room. */
 static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
@@ -100,7 +111,7 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
     stream->tail->records[stream->at++] = record;
     HWT_MEET(APPEND);
     /* Release: the record. Seq_cst where the worker cannot make this thread pass a barrier. */
-    if (__builtin_expect(stream->fences, 0)) {
+    if (__builtin_expect(atomic_load_explicit(&stream->fences, memory_order_relaxed), 0)) {
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
     } else {
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
@@ -112,7 +123,11 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
 /* How many chunks are not read, about. */
 static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
 {
-    return stream->chunks - atomic_load_explicit(&stream->chunks_read, memory_order_relaxed);
+    /* Acquire: `chunks` is not older, and so not less. A compaction makes it less, but then the two
+     * are of one thread. */
+    uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_acquire);
+    uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_relaxed);
+    return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
 }
 
 /* Worker. False: the producer compacts. */

@@ -51,15 +51,29 @@ void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry)
 
 /* ---- running ---- */
 
-/* A task that unwinds past its caller (an exception, longjmp, pthread_exit) would leave the
- * timer's locks and states as they are, and others waiting for ever. */
-static void must_return(bool *returned)
+/* A callback that does not come back to its caller (an exception, longjmp, pthread_exit) leaves
+ * locks and states as they are, and others waiting for ever. */
+static void does_not_return(void)
 {
-    if (*returned)
-        return;
-    fputs("hwt: a task did not return (an exception, longjmp, pthread_exit or pthread_cancel)\n",
+    fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
+          "pthread_cancel)\n",
           stderr);
     abort();
+}
+
+static void must_return(bool *returned)
+{
+    if (!*returned)
+        does_not_return();
+}
+
+void hwt_frames_check(const struct hwt_shared *shared)
+{
+    /* What this thread is inside of is further up its stack. */
+    for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
+        if (frame->shared == shared && (uintptr_t)frame < (uintptr_t)__builtin_frame_address(0))
+            does_not_return();
+    }
 }
 
 static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,
@@ -173,7 +187,9 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             return;
         HWT_MEET(TAKE_UP);
         if (deadline > hwt_time_reached(&shared->time)) {
-            if (!hwt_exchange(shared, entry, state, state & ~(uint64_t)HWT_HANDED))
+            /* With the deadline: one that it is moved to from here on has a record of its own. */
+            if (!hwt_exchange_both(shared, entry, state, deadline, state & ~(uint64_t)HWT_HANDED,
+                                   deadline))
                 continue;
             say_again(shared, entry, state, deadline);
             return;
@@ -261,11 +277,4 @@ void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
         pthread_cond_wait(&shared->returned, &shared->runs);
     }
     pthread_mutex_unlock(&shared->runs);
-}
-
-void hwt_shared_overlook(struct hwt_shared *shared)
-{
-    /* Release: what was not said. The wake-up is a full barrier. */
-    atomic_store_explicit(&shared->overlooked, true, memory_order_release);
-    hwt_gate_wake(&shared->gate);
 }

@@ -22,6 +22,10 @@ void hwt_frame_leave(const struct hwt_frame *frame);
 /* Whether this thread is inside a callback of the timer. */
 bool hwt_in_callback(const struct hwt_shared *shared);
 
+/* Aborts, with a message, if a callback of the timer that this thread was inside of has been left
+ * by longjmp(): it would seem to be inside of it for ever. */
+void hwt_frames_check(const struct hwt_shared *shared);
+
 /* The run of this very timeout that this thread is inside of, or NULL. */
 struct hwt_frame *hwt_own_task(hwt_timeout timeout);
 

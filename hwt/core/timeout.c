@@ -143,7 +143,7 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
         hwt_shared_say_pending(shared, lane, deadline, id, generation);
         return;
     }
-    hwt_worker_file(&timer_of(shared)->worker, id, generation, deadline);
+    hwt_worker_move(&timer_of(shared)->worker, id, generation, deadline);
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
 }
@@ -159,7 +159,8 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     for (;;) {
         state = hwt_entry_state(entry);
         before = hwt_entry_deadline(entry);
-        if (hwt_generation(state) != timeout.generation)
+        if (hwt_generation(state) != timeout.generation ||
+            __builtin_expect(hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED), 0))
             return false;
         if (__builtin_expect(!hwt_state_pending(state), 0)) {
             if (hwt_phase(state) != HWT_PHASE_RUNNING || !hwt_own_task(timeout) ||

@@ -39,7 +39,7 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
 static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
 {
     struct hwt_shared *shared = &timer->shared;
-    bool fences = !shared->one_thread && hwt_gate_needs_fences();
+    bool fences = shared->one_thread || hwt_gate_needs_fences();
     hwt_gate_init(&shared->gate, shared->time.clock_id, fences);
     hwt_pool_init(&shared->pool, timer);
     int r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate);

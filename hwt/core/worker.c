@@ -14,6 +14,7 @@
 #include "hwt/core/task.h"
 
 #define DRAIN_MAX 100000
+#define KEEP_UP_MAX (512 * HWT_BATCH)
 #define CLAIM_TRIES 256
 #define AHEAD 6
 
@@ -51,6 +52,12 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     const struct hwt_slot *slot =
         hwt_directory_slot(&worker->shared->pool.directory, id >> HWT_ID_BITS);
     return generation - (uint32_t)slot->floor;
+}
+
+void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
+{
+    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
+        hwt_worker_file(worker, id, generation, deadline);
 }
 
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
@@ -153,6 +160,13 @@ static bool claim(struct hwt_stream *stream)
     return false;
 }
 
+/* A reading ends, however fast producers are: it is for what was published when it began, and a
+ * little more. */
+static void begin_reading(struct hwt_stream *stream)
+{
+    stream->left = (uint64_t)hwt_stream_backlog(stream) * HWT_CHUNK_RECORDS;
+}
+
 /* Reads up to about `budget` records, and returns how many. */
 static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_record read,
                           size_t budget)
@@ -165,7 +179,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
         worker->again = true;
         return 0;
     }
-    while (done < budget && (n = hwt_stream_peek(stream, &records)) > 0) {
+    while (done < budget && stream->left > 0 && (n = hwt_stream_peek(stream, &records)) > 0) {
         for (uint32_t i = 0; i < AHEAD && i < n; i++)
             __builtin_prefetch(hwt_directory_place(directory, records[i].id), 1);
         for (uint32_t i = 0; i < n; i++) {
@@ -174,6 +188,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
             read(worker, &records[i]);
         }
         hwt_stream_advance(stream, n);
+        stream->left -= n < stream->left ? n : stream->left;
         done += n;
         if (worker->untold_count > 0) {
             hwt_stream_release(stream);
@@ -194,26 +209,62 @@ static struct hwt_stream *stream_of(struct hwt_lane *lane, bool cancelled)
     return cancelled ? &lane->cancelled : &lane->pending;
 }
 
-/* Up to `budget` records of all streams of one kind; returns how many. */
-static size_t read_streams(struct hwt_worker *worker, bool cancelled, size_t budget)
+/* For each stream of one kind that may have something. */
+static size_t for_streams(struct hwt_worker *worker, bool cancelled, bool listed,
+                          size_t (*act)(struct hwt_worker *worker, struct hwt_stream *stream,
+                                        read_record read, size_t budget),
+                          size_t budget)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
     struct hwt_streams *streams = cancelled ? &lanes->cancelled : &lanes->pending;
     read_record read = cancelled ? read_cancelled : read_pending;
+    uint32_t count = listed ? 0 : hwt_lanes_count(lanes);
     size_t done = 0;
-    if (hwt_streams_gather(streams)) {
-        for (struct hwt_stream *s = streams->listed; s && done < budget; s = s->next_listed)
-            done += read_stream(worker, s, read, budget - done);
-        return done;
-    }
-    worker->again = true;
-    uint32_t count = hwt_lanes_count(lanes);
+    for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
+         s = s->next_listed)
+        done += act(worker, s, read, budget - done);
     for (uint32_t i = 0; i < count && done < budget; i++) {
         struct hwt_lane *lane = hwt_lane_at(lanes, i);
         if (lane)
-            done += read_stream(worker, stream_of(lane, cancelled), read, budget - done);
+            done += act(worker, stream_of(lane, cancelled), read, budget - done);
     }
     return done;
+}
+
+static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, read_record read,
+                        size_t budget)
+{
+    (void)worker;
+    (void)read;
+    (void)budget;
+    begin_reading(stream);
+    return 0;
+}
+
+/* All that is published now, in batches, the cancelled between. What a `cancelled` has added is
+ * read too. */
+static void read_all_streams(struct hwt_worker *worker)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    bool told = worker->told;
+    worker->told = false;
+    /* Where a thread is half-way through a push, not all are on the lists. */
+    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled);
+    size_t filed;
+    worker->again |= !listed;
+    for_streams(worker, false, listed, begin_one, SIZE_MAX);
+    for_streams(worker, true, listed, begin_one, SIZE_MAX);
+    do {
+        filed = for_streams(worker, false, listed, read_stream, DRAIN_MAX);
+        HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
+        for_streams(worker, true, listed, read_stream, SIZE_MAX);
+    } while (filed >= DRAIN_MAX);
+    if (worker->told) {
+        listed &= hwt_streams_gather(&lanes->pending);
+        for_streams(worker, false, listed, begin_one, SIZE_MAX);
+        for_streams(worker, false, listed, read_stream, SIZE_MAX);
+    }
+    worker->told |= told;
 }
 
 /* There was no memory for a hint: all entries say what is to be done. */
@@ -240,6 +291,8 @@ static void read_own(struct hwt_worker *worker)
 {
     struct hwt_lane *lane = worker->shared->lanes.shared;
     const struct hwt_record *records;
+    begin_reading(&lane->pending);
+    begin_reading(&lane->cancelled);
     if (hwt_stream_peek(&lane->pending, &records) > 0)
         read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
     if (hwt_stream_peek(&lane->cancelled, &records) > 0)
@@ -249,18 +302,13 @@ static void read_own(struct hwt_worker *worker)
 void hwt_worker_read(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
-    size_t filed = 0;
     if (shared->one_thread)
         read_own(worker);
     else
-        do {
-            filed = read_streams(worker, false, DRAIN_MAX);
-            HWT_PROBE2(drain, shared, (uint64_t)filed);
-            read_streams(worker, true, SIZE_MAX);
-        } while (filed >= DRAIN_MAX);
-    /* Acquire: with the release of who set it. */
-    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
-        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
+        read_all_streams(worker);
+    /* Seq_cst, both: after the gate was closed. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_seq_cst))
         look_at_all(worker);
 }
 
@@ -340,26 +388,27 @@ static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t 
 }
 
 /*
- * Between two batches: a backlog does not wait until all that is due has run, or it would grow
- * beside many slow tasks. What is filed now is for the ticks after this pass. Not within a batch:
- * what is taken and has not run is nowhere in the wheel.
+ * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
+ * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
  */
 static void keep_up(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    uint32_t chunks = 0;
     if (worker->shared->one_thread) {
-        chunks = hwt_stream_backlog(&lanes->shared->cancelled);
-    } else {
-        (void)hwt_streams_gather(&lanes->pending);
-        (void)hwt_streams_gather(&lanes->cancelled);
-        for (const struct hwt_stream *s = lanes->pending.listed; s; s = s->next_listed)
-            chunks += hwt_stream_backlog(s);
-        for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
-            chunks += hwt_stream_backlog(s);
+        begin_reading(&lanes->shared->cancelled);
+        if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
+            read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
+        return;
     }
-    if (chunks > 2 * HWT_BACKLOG)
-        hwt_worker_read(worker);
+    if (!hwt_streams_gather(&lanes->cancelled))
+        return;
+    uint32_t chunks = 0;
+    for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
+        chunks += hwt_stream_backlog(s);
+    if (chunks <= HWT_BACKLOG)
+        return;
+    for_streams(worker, true, true, begin_one, SIZE_MAX);
+    for_streams(worker, true, true, read_stream, KEEP_UP_MAX);
 }
 
 static void expire(struct hwt_worker *worker)
@@ -442,6 +491,7 @@ static void read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismiss
     read_record read = cancelled ? read_cancelled : read_pending;
     while (dismissed) {
         struct hwt_stream *next = dismissed->next_listed;
+        begin_reading(dismissed);
         read_stream(worker, dismissed, read, SIZE_MAX);
         dismissed = next;
     }
@@ -460,8 +510,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
     struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
     struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
-    if (!hwt_gate_barrier(&shared->gate))
-        worker->again = true;
+    hwt_lanes_barrier(&shared->lanes);
     HWT_MEET(PARK_C);
     read_dismissed(worker, pending, false);
     read_dismissed(worker, cancelled, true);

@@ -56,6 +56,11 @@ void hwt_worker_read(struct hwt_worker *worker);
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
                      uint64_t deadline);
 
+/* With one thread: the same where the timeout has a place. If it has none, it is in hand, and the
+ * deadline will be looked at. */
+void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation,
+                     uint64_t deadline);
+
 /* Takes an id out of the wheel, if it is there: what a cancelled record says. */
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id);
 
