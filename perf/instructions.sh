@@ -50,7 +50,6 @@ valgrind --tool=callgrind --callgrind-out-file="$dir/counts" --dump-instr=yes --
     cat "$dir/log" >&2
     exit 1
 }
-grep '^instructions:' "$dir/log" >&2 || true
 
 # locked_in DUMP: of x86-64 alone is it known what they look like.
 locked_in()

@@ -20,6 +20,12 @@ static atomic_flag *lock_for(const struct hwt_word *word)
     return lock;
 }
 
+void hwt_word_renew_locks(void)
+{
+    for (unsigned i = 0; i < LOCKS; i++)
+        atomic_flag_clear_explicit(&locks[i], memory_order_relaxed);
+}
+
 bool hwt_word_exchange(struct hwt_word *word, uint64_t first, uint64_t second, uint64_t new_first,
                        uint64_t new_second)
 {

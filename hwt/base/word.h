@@ -41,7 +41,14 @@ bool hwt_word_exchange(struct hwt_word *word, uint64_t first, uint64_t second, u
                        uint64_t new_second);
 bool hwt_word_exchange_first(struct hwt_word *word, uint64_t first, uint64_t new_first);
 
+/* In a child of fork(): no thread has a lock. */
+void hwt_word_renew_locks(void);
+
 #else
+
+static inline void hwt_word_renew_locks(void)
+{
+}
 
 __extension__ typedef unsigned __int128 __attribute__((may_alias)) hwt_both;
 

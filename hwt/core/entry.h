@@ -45,7 +45,8 @@
  *
  * THE OTHER FIELDS
  *
- * deadline, task and arg are written by the adder, with release: who reads one of this use of the
+ * deadline, task and arg are written by the adder, and by the pool for an entry that is free, with
+ * release: who reads one of this use of the
  * entry, acquire, sees by a second look at the state that the first one is over.
  */
 
@@ -100,6 +101,14 @@ static inline bool hwt_state_queued(uint64_t state, uint64_t generation)
 {
     return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED)) ==
            (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
+}
+
+/* Of that generation, and not ended: the entry is in use. */
+static inline bool hwt_state_live(uint64_t state, uint64_t generation)
+{
+    unsigned phase = hwt_phase(state);
+    return hwt_generation(state) == generation &&
+           (phase == HWT_PHASE_PENDING || phase == HWT_PHASE_RUNNING || phase == HWT_PHASE_VISITED);
 }
 
 /* Whether a cancel would return true. */

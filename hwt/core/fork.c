@@ -60,6 +60,7 @@ static void renew_locks(hwt_timer *timer)
 
 static void in_child(void)
 {
+    hwt_word_renew_locks();
     for (hwt_timer *timer = all; timer; timer = timer->next) {
         renew_locks(timer);
         hwt_gate_open(&timer->shared.gate);

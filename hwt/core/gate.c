@@ -43,26 +43,29 @@ bool hwt_gate_needs_fences(void)
 #endif
 }
 
-bool hwt_gate_barrier(const struct hwt_gate *gate)
+void hwt_gate_barrier(struct hwt_gate *gate)
 {
-    if (atomic_load_explicit(&gate->fences, memory_order_relaxed))
-        return true;
+    const struct timespec pause = { 0, 10000000 };
     /* A child of fork() may have to register anew. */
-    return membarrier(MEMBARRIER_PRIVATE) ||
-           (membarrier(MEMBARRIER_REGISTER_PRIVATE) &&
-            membarrier(MEMBARRIER_PRIVATE));
+    if (hwt_gate_is_fenced(gate) || membarrier(MEMBARRIER_PRIVATE) ||
+        (membarrier(MEMBARRIER_REGISTER_PRIVATE) && membarrier(MEMBARRIER_PRIVATE)))
+        return;
+    atomic_fetch_or_explicit(gate->flags, gate->fences, memory_order_seq_cst);
+    nanosleep(&pause, NULL);
 }
 
 /* ---- the descriptor ---- */
 
-void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, bool fences)
+void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *flags,
+                   uint32_t fences)
 {
     atomic_init(&gate->wake_before, HWT_GATE_OPEN);
     atomic_init(&gate->asleep, 0);
     atomic_init(&gate->fd, -1);
     atomic_init(&gate->quiet, false);
     gate->clock_id = clock_id;
-    atomic_init(&gate->fences, fences);
+    gate->flags = flags;
+    gate->fences = fences;
     atomic_init(&gate->late, false);
 }
 
@@ -115,8 +118,7 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative)
 
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
 {
-    /* Relaxed: the next store publishes it. */
-    atomic_store_explicit(&gate->asleep, 1, memory_order_relaxed);
+    atomic_store_explicit(&gate->asleep, 1, memory_order_seq_cst);
     HWT_MEET(PARK_A);
     atomic_exchange_explicit(&gate->wake_before, wake_before, memory_order_seq_cst);
     HWT_MEET(PARK_B);

@@ -48,7 +48,8 @@ struct hwt_gate {
     _Atomic uint32_t asleep;
     _Atomic int fd;     /* timer descriptor, -1: none */
     _Atomic bool quiet; /* it is not to become readable again */
-    _Atomic bool fences;
+    _Atomic uint32_t *flags; /* the timer's, for all producers to read */
+    uint32_t fences;         /* in them: the producers make their own barriers */
     _Atomic bool late; /* a waker has set the descriptor, maybe after it was set anew */
     clockid_t clock_id;
 };
@@ -56,7 +57,8 @@ struct hwt_gate {
 /* Whether the system has no membarrier for this process. */
 bool hwt_gate_needs_fences(void);
 
-void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, bool fences);
+void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *flags,
+                   uint32_t fences);
 void hwt_gate_destroy(struct hwt_gate *gate);
 
 /* Opens the timer descriptor, if there is none. 0 or a negative errno. One thread at a time. */
@@ -68,8 +70,8 @@ void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
 /* Worker: A. `until`, for what D sleeps until, may be set again before. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before);
 
-/* B. False: the system refuses it from now on; see hwt_lanes_barrier(). */
-bool hwt_gate_barrier(const struct hwt_gate *gate);
+/* B. Where the system has begun to refuse it, the producers make their own from now on. */
+void hwt_gate_barrier(struct hwt_gate *gate);
 
 /* Worker: D, an instant of the gate's clock; UINT64_MAX: until somebody wakes it. Returns early
  * for a signal, or for nothing. */
@@ -87,6 +89,12 @@ void hwt_gate_wake(struct hwt_gate *gate);
 
 /* Stop: the descriptor is not readable from now on, whoever is late to wake it. */
 void hwt_gate_quiet(struct hwt_gate *gate);
+
+static inline bool hwt_gate_is_fenced(const struct hwt_gate *gate)
+{
+    /* Relaxed: who reads it late has the pause of hwt_gate_barrier() for it. */
+    return atomic_load_explicit(gate->flags, memory_order_relaxed) & gate->fences;
+}
 
 /* 3: whether what is due at `deadline` must wake the worker. Any thread. */
 static inline bool hwt_gate_asks(const struct hwt_gate *gate, uint64_t deadline)

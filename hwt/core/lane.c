@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #define OWN_SIZE (HWT_THREADS_MAX * sizeof(_Atomic(struct hwt_lane *)))
 
-static struct hwt_lane *make_lane(struct hwt_lanes *lanes, bool shared)
+static struct hwt_lane *make_lane(bool shared)
 {
     size_t size = (sizeof(struct hwt_lane) + 63) / 64 * 64;
     struct hwt_lane *lane = aligned_alloc(64, size);
@@ -20,11 +19,11 @@ static struct hwt_lane *make_lane(struct hwt_lanes *lanes, bool shared)
         return NULL;
     memset(lane, 0, size);
     lane->shared = shared;
-    if (hwt_stream_init(&lane->pending, atomic_load(&lanes->gate->fences)) < 0) {
+    if (hwt_stream_init(&lane->pending) < 0) {
         free(lane);
         return NULL;
     }
-    if (hwt_stream_init(&lane->cancelled, atomic_load(&lanes->gate->fences)) < 0) {
+    if (hwt_stream_init(&lane->cancelled) < 0) {
         hwt_stream_destroy(&lane->pending);
         free(lane);
         return NULL;
@@ -50,7 +49,7 @@ int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_ga
     if (own == MAP_FAILED)
         return -ENOMEM;
     lanes->own = own;
-    lanes->shared = make_lane(lanes, true);
+    lanes->shared = make_lane(true);
     if (!lanes->shared) {
         munmap(own, OWN_SIZE);
         return -ENOMEM;
@@ -76,7 +75,7 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
         _Atomic(struct hwt_lane *) *own = &lanes->own[number - 1];
         struct hwt_lane *lane = atomic_load_explicit(own, memory_order_relaxed);
         if (!lane)
-            lane = make_lane(lanes, false);
+            lane = make_lane(false);
         if (lane) {
             /* Seq_cst: before anything is appended, and so before the look at the gate. */
             atomic_store_explicit(own, lane, memory_order_seq_cst);
@@ -156,23 +155,6 @@ void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
     atomic_store_explicit(&stream->listed, true, memory_order_relaxed);
     HWT_MEET(LIST);
     hwt_queue_push(&streams->head, &streams->tail, &stream->node);
-}
-
-void hwt_lanes_barrier(struct hwt_lanes *lanes)
-{
-    const struct timespec pause = { 0, 10000000 };
-    if (hwt_gate_barrier(lanes->gate))
-        return;
-    atomic_store_explicit(&lanes->gate->fences, true, memory_order_seq_cst);
-    uint32_t count = hwt_lanes_count(lanes);
-    for (uint32_t i = 0; i < count; i++) {
-        struct hwt_lane *lane = hwt_lane_at(lanes, i);
-        if (!lane)
-            continue;
-        atomic_store_explicit(&lane->pending.fences, true, memory_order_seq_cst);
-        atomic_store_explicit(&lane->cancelled.fences, true, memory_order_seq_cst);
-    }
-    nanosleep(&pause, NULL);
 }
 
 bool hwt_streams_gather(struct hwt_streams *streams)

@@ -63,18 +63,21 @@ void hwt_lanes_destroy(struct hwt_lanes *lanes);
 /* Makes the calling thread's lane, or locks the shared one. */
 struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes);
 
+/* The calling thread's own lane, NULL: it has none yet, or cannot have one. */
+static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
+{
+    uint32_t number = hwt_thread_number;
+    if (__builtin_expect(number - 1 >= HWT_THREADS_MAX, 0))
+        return NULL;
+    /* Relaxed: this thread has made it, or the last one of its number. */
+    return atomic_load_explicit(&lanes->own[number - 1], memory_order_relaxed);
+}
+
 /* The calling thread's lane, until hwt_lane_leave(). */
 static inline struct hwt_lane *hwt_lane_enter(struct hwt_lanes *lanes)
 {
-    uint32_t number = hwt_thread_number;
-    if (__builtin_expect(number - 1 < HWT_THREADS_MAX, 1)) {
-        /* Relaxed: this thread has made it, or the last one of its number. */
-        struct hwt_lane *lane =
-            atomic_load_explicit(&lanes->own[number - 1], memory_order_relaxed);
-        if (__builtin_expect(lane != NULL, 1))
-            return lane;
-    }
-    return hwt_lane_make(lanes);
+    struct hwt_lane *lane = hwt_lane_own(lanes);
+    return __builtin_expect(lane != NULL, 1) ? lane : hwt_lane_make(lanes);
 }
 
 static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane)
@@ -122,10 +125,13 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
                                 struct hwt_stream *stream, struct hwt_record record,
                                 hwt_stream_stays stays)
 {
-    bool full = stream->at == HWT_CHUNK_RECORDS;
+    bool full = hwt_stream_is_full(stream);
     if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
         return false;
     hwt_stream_append(stream, record);
+    /* Again, seq_cst, where the worker cannot make this thread pass a barrier: see gate.h. */
+    if (hwt_gate_is_fenced(lanes->gate))
+        atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
     hwt_streams_list(streams, stream);
     if (__builtin_expect(full, 0))
         hwt_lane_check_backlog(lanes, stream);
@@ -155,10 +161,6 @@ bool hwt_streams_gather(struct hwt_streams *streams);
 /* Worker: what it found empty leaves the list; after a barrier it must be looked at once more. The
  * streams that have left are chained by next_listed. */
 struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
-
-/* B of gate.h: makes all producers pass a barrier. Where the system has begun to refuse that, they
- * make their own from now on. */
-void hwt_lanes_barrier(struct hwt_lanes *lanes);
 
 /* Bytes held. Any thread; about. */
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes);

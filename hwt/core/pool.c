@@ -128,45 +128,62 @@ static uint32_t pop_empty(struct hwt_pool *pool)
     return (uint32_t)head;
 }
 
-static void set_links(struct hwt_entry *entry, uint32_t next_batch, uint32_t next)
+/* A stack's head publishes these. Release, for who reads the fields by an old handle: see entry.h. */
+static void link(struct hwt_entry *entry, uint32_t id, struct hwt_entry *next)
 {
-    atomic_store_explicit(&entry->word.second, (uint64_t)next_batch << 32 | next,
-                          memory_order_relaxed);
+    atomic_store_explicit(&entry->task, id, memory_order_release);
+    atomic_store_explicit(&entry->arg, next, memory_order_release);
 }
 
-static uint64_t links_of(const struct hwt_entry *entry)
+static struct hwt_entry *next_of(const struct hwt_entry *entry)
 {
-    return atomic_load_explicit(&entry->word.second, memory_order_relaxed);
+    return atomic_load_explicit(&entry->arg, memory_order_relaxed);
 }
 
-/* The first one's next is set; a batch of `count`. */
-static void push_batch(struct hwt_pool *pool, uint32_t first, uint32_t count)
+static uint32_t id_of(const struct hwt_entry *entry)
 {
-    struct hwt_entry *entry = hwt_pool_entry(pool, first);
-    uint32_t next = (uint32_t)links_of(entry);
+    return (uint32_t)atomic_load_explicit(&entry->task, memory_order_relaxed);
+}
+
+static void set_next_batch(struct hwt_entry *first, uint32_t id)
+{
+    atomic_store_explicit(&first->word.second, id, memory_order_release);
+}
+
+static uint32_t next_batch_of(const struct hwt_entry *first)
+{
+    return (uint32_t)atomic_load_explicit(&first->word.second, memory_order_relaxed);
+}
+
+/* A chain of `count`. */
+static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
+{
     uint64_t head = atomic_load_explicit(&pool->batches, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->free, count, memory_order_relaxed);
     do {
         HWT_MEET(BATCH_PUSH);
-        set_links(entry, (uint32_t)head, next);
-    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, with_top(head, first),
+        set_next_batch(first, (uint32_t)head);
+    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head,
+                                                    with_top(head, id_of(first)),
                                                     memory_order_release, memory_order_relaxed));
 }
 
-/* The first id of a batch, HWT_ID_NONE: there is none. */
-static uint32_t pop_batch(struct hwt_pool *pool)
+/* The first of a batch, NULL: there is none. */
+static struct hwt_entry *pop_batch(struct hwt_pool *pool)
 {
     /* Orders as in pop_empty(). */
     uint64_t head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+    struct hwt_entry *first;
     uint32_t next;
     do {
         if ((uint32_t)head == HWT_ID_NONE)
-            return HWT_ID_NONE;
-        next = (uint32_t)(links_of(hwt_pool_entry(pool, (uint32_t)head)) >> 32);
+            return NULL;
+        first = hwt_pool_entry(pool, (uint32_t)head);
+        next = next_batch_of(first);
         HWT_MEET(BATCH_POP);
     } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, popped(head, next),
                                                     memory_order_acq_rel, memory_order_acquire));
-    return (uint32_t)head;
+    return first;
 }
 
 /* ---- new slabs ---- */
@@ -198,7 +215,7 @@ static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
 {
     uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     do {
-        if (number > HWT_SLABS_MAX - REGION_SLABS_MAX - n || !ensure_page(pool, number) ||
+        if (number > HWT_SLABS_MAX - n || !ensure_page(pool, number) ||
             !ensure_page(pool, number + n - 1))
             return HWT_ID_NONE;
         HWT_MEET(NUMBERS);
@@ -249,13 +266,12 @@ static void carve(struct hwt_pool *pool, uint32_t number)
     for (uint32_t i = HWT_SLAB_ENTRIES; i-- > 0;) {
         struct hwt_entry *entry = hwt_slab_entry(base, i);
         bool last = i % HWT_CACHE_BATCH == HWT_CACHE_BATCH - 1 || i == HWT_SLAB_ENTRIES - 1;
-        uint32_t id = number << HWT_ID_BITS | i;
         if (slot->floor > 0)
             atomic_store_explicit(&entry->word.first, slot->floor << HWT_GENERATION_SHIFT,
                                   memory_order_relaxed);
-        set_links(entry, 0, last ? HWT_ID_NONE : id + 1);
+        link(entry, number << HWT_ID_BITS | i, last ? NULL : hwt_slab_entry(base, i + 1));
         if (i % HWT_CACHE_BATCH == 0)
-            push_batch(pool, id,
+            push_batch(pool, entry,
                        i + HWT_CACHE_BATCH <= HWT_SLAB_ENTRIES ? HWT_CACHE_BATCH
                                                                : HWT_SLAB_ENTRIES - i);
     }
@@ -265,19 +281,16 @@ static void carve(struct hwt_pool *pool, uint32_t number)
 
 bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
 {
-    uint32_t id;
-    while ((id = pop_batch(pool)) == HWT_ID_NONE) {
+    struct hwt_entry *entry;
+    while ((entry = pop_batch(pool)) == NULL) {
         uint32_t number = pop_empty(pool);
         if (number != HWT_ID_NONE)
             carve(pool, number);
         else if (!map_region(pool))
             return false;
     }
-    for (; id != HWT_ID_NONE; cache->count++) {
-        struct hwt_entry *entry = hwt_pool_entry(pool, id);
-        cache->items[cache->count] = (struct hwt_free){ entry, id };
-        id = (uint32_t)links_of(entry);
-    }
+    for (; entry; entry = next_of(entry))
+        cache->items[cache->count++] = (struct hwt_free){ entry, id_of(entry) };
     atomic_fetch_sub_explicit(&pool->free, cache->count, memory_order_relaxed);
     return true;
 }
@@ -286,13 +299,13 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
 {
     /* The oldest, which have left the processor's own cache. */
     uint32_t n = cache->count < HWT_CACHE_BATCH ? cache->count : HWT_CACHE_BATCH;
-    uint32_t next = HWT_ID_NONE;
+    struct hwt_entry *first = NULL;
     for (uint32_t i = 0; i < n; i++) {
-        set_links(cache->items[i].entry, 0, next);
-        next = cache->items[i].id;
+        link(cache->items[i].entry, cache->items[i].id, first);
+        first = cache->items[i].entry;
     }
     if (n > 0)
-        push_batch(pool, next, n);
+        push_batch(pool, first, n);
     cache->count -= n;
     for (uint32_t i = 0; i < cache->count; i++)
         cache->items[i] = cache->items[i + n];
@@ -320,32 +333,32 @@ struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, u
 
 /* ---- after a peak ---- */
 
-/* The first one of a slab that the worker has all of is its head, for the time of a trim. */
 struct trim {
     struct hwt_pool *pool;
-    uint32_t first; /* of all batches, which are chained as in the pool */
+    struct hwt_entry *all; /* in one chain */
     uint32_t slabs;
     uint16_t *counts;
 };
 
 static bool is_whole(const struct trim *trim, uint32_t id)
 {
-    return trim->counts[id >> HWT_ID_BITS] == HWT_SLAB_ENTRIES;
+    return id >> HWT_ID_BITS < trim->slabs &&
+           trim->counts[id >> HWT_ID_BITS] == HWT_SLAB_ENTRIES;
 }
 
 /* Takes all batches out of the pool, counts, and returns how many entries that are. */
 static uint32_t take_all(struct trim *trim)
 {
-    uint32_t first, taken = 0;
-    trim->first = HWT_ID_NONE;
-    while ((first = pop_batch(trim->pool)) != HWT_ID_NONE) {
-        struct hwt_entry *entry = hwt_pool_entry(trim->pool, first);
-        set_links(entry, trim->first, (uint32_t)links_of(entry));
-        trim->first = first;
-        for (uint32_t id = first; id != HWT_ID_NONE; taken++) {
+    struct hwt_entry *entry, *next;
+    uint32_t taken = 0;
+    while ((entry = pop_batch(trim->pool)) != NULL) {
+        for (; entry; entry = next, taken++) {
+            uint32_t id = id_of(entry);
+            next = next_of(entry);
             if (id >> HWT_ID_BITS < trim->slabs)
                 trim->counts[id >> HWT_ID_BITS]++;
-            id = (uint32_t)links_of(hwt_pool_entry(trim->pool, id));
+            link(entry, id, trim->all);
+            trim->all = entry;
         }
     }
     return taken;
@@ -355,25 +368,20 @@ static uint32_t take_all(struct trim *trim)
 static uint32_t put_back(struct trim *trim, void (*leave)(void *data, uint32_t id), void *data)
 {
     struct hwt_cache kept = { 0 };
+    struct hwt_entry *next;
     uint32_t n = 0;
-    for (uint32_t batch = trim->first; batch != HWT_ID_NONE;) {
-        uint32_t next_batch = (uint32_t)(links_of(hwt_pool_entry(trim->pool, batch)) >> 32);
-        for (uint32_t id = batch; id != HWT_ID_NONE;) {
-            struct hwt_entry *entry = hwt_pool_entry(trim->pool, id);
-            uint32_t next = (uint32_t)links_of(entry);
-            if (id >> HWT_ID_BITS < trim->slabs && is_whole(trim, id)) {
-                struct hwt_slot *slot =
-                    hwt_directory_slot(&trim->pool->directory, id >> HWT_ID_BITS);
-                uint64_t floor = hwt_generation(hwt_entry_state(entry));
-                slot->floor = slot->floor < floor ? floor : slot->floor;
-                leave(data, id);
-            } else {
-                hwt_pool_give(trim->pool, &kept, entry, id);
-                n++;
-            }
-            id = next;
+    for (struct hwt_entry *entry = trim->all; entry; entry = next) {
+        uint32_t id = id_of(entry);
+        next = next_of(entry);
+        if (is_whole(trim, id)) {
+            struct hwt_slot *slot = hwt_directory_slot(&trim->pool->directory, id >> HWT_ID_BITS);
+            uint64_t floor = hwt_generation(hwt_entry_state(entry));
+            slot->floor = slot->floor < floor ? floor : slot->floor;
+            leave(data, id);
+        } else {
+            hwt_pool_give(trim->pool, &kept, entry, id);
+            n++;
         }
-        batch = next_batch;
     }
     while (kept.count > 0)
         hwt_pool_spill(trim->pool, &kept);
@@ -382,8 +390,6 @@ static uint32_t put_back(struct trim *trim, void (*leave)(void *data, uint32_t i
 
 void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data)
 {
-    if (atomic_load_explicit(&pool->free, memory_order_relaxed) < pool->trim_at)
-        return;
     struct trim trim = { .pool = pool,
                          .slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed) };
     trim.counts = calloc(trim.slabs, sizeof(*trim.counts));

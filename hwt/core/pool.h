@@ -16,8 +16,8 @@
  * A free entry belongs to one thread's cache, or is in a batch of them in the pool:
  *
  *   cache   a lane's: its thread takes and gives without any atomic operation
- *   batch   a chain of up to HWT_CACHE_BATCH, by ids in the entries' deadlines: the low half is
- *           the next in the batch, the high half of the first one is the next batch
+ *   batch   a chain of up to HWT_CACHE_BATCH: arg is the next entry, task the entry's own id, the
+ *           first one's deadline the id of the next batch
  *   pool    a stack of batches, with a tag. A push replaces the head by compare-exchange,
  *           release: what was done to the entries. A pop reads the head (acquire), the first
  *           entry's deadline, and replaces the head. If that deadline was of a newer use, the
@@ -63,7 +63,7 @@ struct hwt_cache {
 struct hwt_pool {
     hwt_timer *timer;
     struct hwt_directory directory;
-    _Atomic uint64_t batches; /* tag << 32 | the first entry's id */
+    _Alignas(64) _Atomic uint64_t batches; /* tag << 32 | the first entry's id */
     _Atomic uint64_t empty;   /* tag << 32 | a slab's number */
     _Atomic uint32_t slabs;   /* numbers given out */
     _Atomic uint32_t free;    /* entries in batches, about */
@@ -83,8 +83,9 @@ static inline size_t hwt_slab_head(uintptr_t base)
 }
 
 /*
- * The head of an empty slab is zero. So who has a handle reads the head first and the state then:
- * if the state has the handle's generation, the slab was in use when its head was read.
+ * The head of an empty slab is zero, and a slab becomes empty page by page. So who has a handle reads
+ * the head first and the state then: if that has the handle's generation and says that the timeout
+ * has not ended, the slab was in use when its head was read.
  */
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {
@@ -154,10 +155,14 @@ static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
  * used, or NULL. The two are those of the one that follows it. */
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *place);
 
-/*
- * Worker: gives slabs all of whose entries are in the pool back to the system, if there is so much
- * in it that this is likely to pay. `leave` takes an id out of the store.
- */
+/* Worker: whether there is so much in the pool, or so many times that, that a trim is likely to pay. */
+static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, uint32_t patience)
+{
+    return atomic_load_explicit(&pool->free, memory_order_relaxed) / patience >= pool->trim_at;
+}
+
+/* Worker: gives slabs all of whose entries are in the pool back to the system. `leave` takes an id
+ * out of the store. */
 void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data);
 
 #endif

@@ -14,12 +14,15 @@
 #include "hwt/core/counters.h"
 #include "hwt/store/wheel.h"
 
-/* Why a timer does not accept timeouts as they come; 0: it does. */
+/* What the short way of a call does not mind. Of most timers there is nothing, most of the time. */
 enum {
-    HWT_HALTED_UNSTARTED = 1, /* the first one starts the worker */
+    HWT_HALTED_UNSTARTED = 1, /* the first timeout starts the worker */
     HWT_HALTED_STOPPING = 2,
     HWT_HALTED_ENDING = 4, /* what is pending may run; nothing new */
     HWT_HALTED_FORKED = 8, /* this is a child of fork(), and the timer was in use */
+    HWT_ONE_THREADED = 16,
+    HWT_LIMITED = 32, /* by max_pending */
+    HWT_FENCED = 64,  /* the producers make their own barriers */
 };
 
 struct hwt_shared {
@@ -31,8 +34,8 @@ struct hwt_shared {
     void *executor_data;
     bool one_thread; /* nothing below is shared: no stream, no exchange, no lane but one */
 
-    /* Written under the timer's `control`; read by every adder. */
-    _Atomic uint32_t halted;
+    /* The reasons above. Written under the timer's `control`, but for the last one; read by all. */
+    _Atomic uint32_t unusual;
 
     /* A hint had no memory: the worker looks at all entries. Set by any, cleared by the worker. */
     _Atomic bool overlooked;
@@ -97,11 +100,14 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
         atomic_fetch_sub_explicit(&shared->reserved, 1, memory_order_relaxed);
 }
 
-/* A hint could not be given: the worker is to look at all entries, when it would have read it. */
+/* A hint could not be given, or hints were taken back: the worker is to look at all entries. It may
+ * have gone to sleep without them since. */
 static inline void hwt_shared_overlook(struct hwt_shared *shared)
 {
     /* Seq_cst: before the look at the gate. */
     atomic_store_explicit(&shared->overlooked, true, memory_order_seq_cst);
+    if (hwt_gate_is_long(&shared->gate))
+        hwt_gate_wake(&shared->gate);
 }
 
 /* Producer: the timeout is to be looked at for its deadline, or, having been cancelled, taken out

@@ -134,7 +134,7 @@ static uint64_t stop(hwt_timer *timer, unprocessed_function unprocessed, void *d
     pthread_mutex_lock(&timer->driving);
     hwt_task_wait_all(&timer->shared);
     HWT_MEET(STOP_BARRIER);
-    hwt_lanes_barrier(&timer->shared.lanes);
+    hwt_gate_barrier(&timer->shared.gate);
     uint64_t left = end_all(timer, unprocessed, data);
     hwt_gate_quiet(&timer->shared.gate);
     pthread_mutex_unlock(&timer->driving);

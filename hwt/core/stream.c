@@ -10,6 +10,7 @@
 #include "hwt/base/barrier.h"
 
 #define COMPACT_MIN 2 /* chunks */
+#define SPARE_MAX 64
 
 _Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
 
@@ -23,38 +24,66 @@ static struct hwt_chunk *make_chunk(void)
     return chunk;
 }
 
-int hwt_stream_init(struct hwt_stream *stream, bool fences)
+int hwt_stream_init(struct hwt_stream *stream)
 {
     struct hwt_chunk *chunk = make_chunk();
     if (!chunk)
         return -ENOMEM;
     stream->tail = stream->head = chunk;
-    atomic_init(&stream->fences, fences);
     atomic_init(&stream->chunks, 1);
     stream->compact_at = COMPACT_MIN;
     atomic_init(&stream->chunks_read, 0);
     return 0;
 }
 
-void hwt_stream_destroy(struct hwt_stream *stream)
+static void free_chunks(struct hwt_chunk *chunk)
 {
-    struct hwt_chunk *chunk = stream->head;
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
         free(chunk);
         chunk = next;
     }
-    free(atomic_load_explicit(&stream->spare, memory_order_relaxed));
 }
 
-/* Either end: a chunk that is read comes back to the producer, one at a time. */
+void hwt_stream_destroy(struct hwt_stream *stream)
+{
+    free_chunks(stream->head);
+    free_chunks(stream->own_spare);
+    free_chunks(atomic_load_explicit(&stream->spare, memory_order_relaxed));
+}
+
+/* Who has claimed the stream: a chunk that is read goes back to the producer, if not too many have. */
 static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
+    /* Relaxed: the exchange publishes them. Only who has claimed the stream pushes, and the producer
+     * takes all: what is on top stays where it is, or all of it is gone. */
+    struct hwt_chunk *top = atomic_load_explicit(&stream->spare, memory_order_relaxed);
+    do {
+        uint32_t depth = top ? atomic_load_explicit(&top->used, memory_order_relaxed) + 1 : 1;
+        if (depth > SPARE_MAX) {
+            free(chunk);
+            return;
+        }
+        atomic_store_explicit(&chunk->next, top, memory_order_relaxed);
+        atomic_store_explicit(&chunk->used, depth, memory_order_relaxed);
+        HWT_MEET(SPARE);
+    } while (!atomic_compare_exchange_weak_explicit(&stream->spare, &top, chunk,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+/* The producer: an empty chunk, NULL: no memory. */
+static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
+{
+    if (!stream->own_spare)
+        /* Acquire: what was written to the chunks. */
+        stream->own_spare = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
+    struct hwt_chunk *chunk = stream->own_spare;
+    if (!chunk)
+        return make_chunk();
+    stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
     atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
     atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
-    HWT_MEET(SPARE);
-    /* Release: the two above. Acquire: what the last owner of the other one wrote. */
-    free(atomic_exchange_explicit(&stream->spare, chunk, memory_order_acq_rel));
+    return chunk;
 }
 
 /* ---- the producer ---- */
@@ -144,16 +173,12 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
         if (stream->at < HWT_CHUNK_RECORDS)
             return true;
     }
-    /* Acquire: it is empty. */
-    struct hwt_chunk *chunk =
-        atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
-    if (!chunk)
-        chunk = make_chunk();
+    struct hwt_chunk *chunk = take_chunk(stream);
     if (!chunk)
         return false;
     HWT_MEET(CHUNK);
-    /* Release: the chunk. */
-    atomic_store_explicit(&stream->tail->next, chunk, memory_order_release);
+    /* Release: the chunk. Seq_cst: before the look at the gate, as `used`. */
+    atomic_store_explicit(&stream->tail->next, chunk, memory_order_seq_cst);
     stream->tail = chunk;
     stream->at = 0;
     set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
@@ -165,9 +190,9 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
 {
     if (stream->read == HWT_CHUNK_RECORDS) {
-        /* Acquire: the chunk. */
+        /* Acquire: the chunk. Seq_cst: see below. */
         struct hwt_chunk *read = stream->head;
-        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_acquire);
+        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_seq_cst);
         if (!next)
             return 0;
         stream->head = next;
@@ -184,12 +209,14 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
 
 bool hwt_stream_is_used(const struct hwt_stream *stream)
 {
-    return hwt_stream_backlog(stream) > 1 ||
-           atomic_load_explicit(&stream->head->used, memory_order_acquire) != stream->read;
+    /* Seq_cst, both: as in hwt_stream_peek(). */
+    if (stream->read == HWT_CHUNK_RECORDS)
+        return atomic_load_explicit(&stream->head->next, memory_order_seq_cst) != NULL;
+    return atomic_load_explicit(&stream->head->used, memory_order_seq_cst) != stream->read;
 }
 
 size_t hwt_stream_bytes(const struct hwt_stream *stream)
 {
-    /* Two more: the one that is read, and the spare. */
-    return (hwt_stream_backlog(stream) + 1) * sizeof(struct hwt_chunk);
+    const struct hwt_chunk *spare = atomic_load_explicit(&stream->spare, memory_order_relaxed);
+    return (hwt_stream_backlog(stream) + (spare ? SPARE_MAX / 2 : 0)) * sizeof(struct hwt_chunk);
 }

@@ -20,12 +20,15 @@
  *   a record                          the producer, before `used` of its chunk counts it
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
- *   next                              the producer; release: the chunk
+ *   next                              the producer; release: the chunk; seq_cst as `used`
  *   chunks, chunks_read               the producer; who has `claimed`. Relaxed: numbers to judge
  *                                     the backlog by
  *   claimed                           exchange, acquire; cleared with release: head and read pass
  *                                     from one to the other
- *   spare                             exchange, acquire and release: an empty chunk on its way back
+ *   spare                             a stack of empty chunks on their way back: who has `claimed`
+ *                                     pushes (release), the producer takes all (acquire); `used` of
+ *                                     each says how deep it lies
+ *   own_spare                         the producer
  *   listed                            set by the producer, who then pushes the stream on its queue;
  *                                     cleared by the worker, whose list it then leaves
  *
@@ -71,7 +74,7 @@ struct hwt_stream {
     uint32_t at; /* the next record in it */
     _Atomic uint32_t chunks;
     uint32_t compact_at; /* chunks */
-    _Atomic bool fences; /* set by the worker, once at the most: see gate.h */
+    struct hwt_chunk *own_spare;
     _Atomic bool listed;
     _Atomic(struct hwt_chunk *) spare;
     hwt_queue_node node;
@@ -85,7 +88,7 @@ struct hwt_stream {
 };
 
 /* -ENOMEM: nothing to destroy. */
-int hwt_stream_init(struct hwt_stream *stream, bool fences);
+int hwt_stream_init(struct hwt_stream *stream);
 void hwt_stream_destroy(struct hwt_stream *stream);
 
 /* Whether an unread record must stay; and how many can be worth staying, for there are no more
@@ -105,19 +108,19 @@ struct hwt_stream_filter {
  */
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
+static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
+{
+    return stream->at == HWT_CHUNK_RECORDS;
+}
+
 /* Producer: appends a record, for which there is room. */
 static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
 {
     stream->tail->records[stream->at++] = record;
     HWT_MEET(APPEND);
-    /* Release: the record. Seq_cst where the worker cannot make this thread pass a barrier. */
-    if (__builtin_expect(atomic_load_explicit(&stream->fences, memory_order_relaxed), 0)) {
-        atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
-    } else {
-        atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
-        atomic_signal_fence(memory_order_seq_cst);
-    }
-    HWT_MEET(APPENDED);
+    /* Release: the record. What is loaded next stays behind it in the program's order, see gate.h. */
+    atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
 }
 
 /* How many chunks are not read, about. */

@@ -54,13 +54,11 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     hwt_shared_leave(shared, lane);
 }
 
-bool hwt_timeout_cancel(hwt_timeout timeout)
+/* Whatever there is to mind. */
+__attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct hwt_shared *shared,
+                                                    uint32_t id)
 {
     struct hwt_entry *entry = timeout.entry;
-    if (!entry)
-        return false;
-    struct hwt_shared *shared = hwt_shared_of(entry);
-    uint32_t id = hwt_entry_id(entry);
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
@@ -88,6 +86,37 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
         hwt_shared_leave(shared, lane);
         return true;
     }
+}
+
+bool hwt_timeout_cancel(hwt_timeout timeout)
+{
+    struct hwt_entry *entry = timeout.entry;
+    if (__builtin_expect(!entry, 0))
+        return false;
+    struct hwt_shared *shared = hwt_shared_of(entry);
+    uint32_t id = hwt_entry_id(entry);
+    uint64_t state = hwt_entry_state(entry);
+    if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
+        return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared, id);
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    HWT_MEET(CANCEL);
+    /* The short way, where there is nothing to mind. */
+    if (__builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0) ||
+        __builtin_expect(state & HWT_HANDED || hwt_entry_tells(entry) || !lane, 0) ||
+        __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
+        __builtin_expect(hwt_stream_is_full(&lane->cancelled), 0) ||
+        __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
+                                                  hwt_with_phase(state, HWT_PHASE_CANCELLED)),
+                         0))
+        return cancel_slowly(timeout, shared, id);
+    HWT_PROBE3(cancel, shared, entry, timeout.generation);
+    hwt_lane_count(&lane->cancelled_count, 1);
+    HWT_MEET(CANCEL_SAY);
+    hwt_stream_append(&lane->cancelled, (struct hwt_record){ HWT_RECORD_CANCELLED, id,
+                                                             (uint32_t)timeout.generation });
+    lane->cache.items[lane->cache.count++] = (struct hwt_free){ entry, id };
+    hwt_streams_list(&shared->lanes.cancelled, &lane->cancelled);
+    return true;
 }
 
 bool hwt_timeout_cancel_sync(hwt_timeout timeout)
@@ -148,19 +177,18 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
         hwt_gate_wake(&shared->gate);
 }
 
-bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
+/* Whatever there is to mind. */
+__attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_entry *entry = timeout.entry;
-    if (!entry)
-        return false;
     struct hwt_shared *shared = hwt_shared_of(entry);
     uint32_t id = hwt_entry_id(entry);
     uint64_t state, before;
     for (;;) {
         state = hwt_entry_state(entry);
         before = hwt_entry_deadline(entry);
-        if (hwt_generation(state) != timeout.generation ||
-            __builtin_expect(hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED), 0))
+        if (!hwt_state_live(state, timeout.generation) ||
+            hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED))
             return false;
         if (__builtin_expect(!hwt_state_pending(state), 0)) {
             if (hwt_phase(state) != HWT_PHASE_RUNNING || !hwt_own_task(timeout) ||
@@ -183,13 +211,35 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     return true;
 }
 
+/* To a later instant, where there is nothing to mind: nobody need be told. */
+bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
+{
+    struct hwt_entry *entry = timeout.entry;
+    if (__builtin_expect(!entry, 0))
+        return false;
+    struct hwt_shared *shared = hwt_shared_of(entry);
+    uint64_t state = hwt_entry_state(entry);
+    uint64_t before = hwt_entry_deadline(entry);
+    if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
+        return hwt_generation(state) == timeout.generation && move_slowly(timeout, deadline);
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    HWT_MEET(MOVE);
+    if (__builtin_expect(deadline < before || !lane, 0) ||
+        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0) ||
+        __builtin_expect(!hwt_word_exchange(&entry->word, state, before, state, deadline), 0))
+        return move_slowly(timeout, deadline);
+    HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
+    hwt_lane_count(&lane->rescheduled, 1);
+    return true;
+}
+
 bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay)
 {
     if (!timeout.entry)
         return false;
     __builtin_prefetch(timeout.entry, 1); /* comes while the clock is read */
     struct hwt_shared *shared = hwt_shared_of(timeout.entry);
-    if (hwt_generation(hwt_entry_state(timeout.entry)) != timeout.generation)
+    if (!hwt_state_live(hwt_entry_state(timeout.entry), timeout.generation))
         return false;
     return hwt_timeout_reschedule_at(timeout,
                                      hwt_saturating_add(hwt_time_now(&shared->time), delay));

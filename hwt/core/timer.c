@@ -28,7 +28,9 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->executor_data = options->executor_data;
     shared->one_thread = options->flags & HWT_ONE_THREAD;
     shared->stats.shared = options->executor != NULL;
-    atomic_init(&shared->halted, HWT_HALTED_UNSTARTED);
+    atomic_init(&shared->unusual,
+                HWT_HALTED_UNSTARTED | (shared->one_thread ? HWT_ONE_THREADED : 0) |
+                    (shared->max_pending > 0 ? HWT_LIMITED : 0));
     timer->flags = options->flags;
     timer->worker_cpu = options->worker_cpu;
     if (options->worker_name)
@@ -40,7 +42,9 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
 {
     struct hwt_shared *shared = &timer->shared;
     bool fences = shared->one_thread || hwt_gate_needs_fences();
-    hwt_gate_init(&shared->gate, shared->time.clock_id, fences);
+    if (fences)
+        atomic_fetch_or_explicit(&shared->unusual, HWT_FENCED, memory_order_relaxed);
+    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual, HWT_FENCED);
     hwt_pool_init(&shared->pool, timer);
     int r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate);
     if (r < 0)
@@ -112,20 +116,18 @@ int hwt_timer_start(hwt_timer *timer)
     return r;
 }
 
-int hwt_timer_admit(hwt_timer *timer)
-{
-    if (hwt_halted_by(timer, HWT_HALTED_ENDING) && hwt_in_callback(&timer->shared))
-        return -ESHUTDOWN;
-    return hwt_timer_start(timer);
-}
-
 /* ---- new timeouts ---- */
+
+static bool is_renewal(uint64_t state)
+{
+    return (hwt_generation(state) + 1) % HWT_RENEWAL == 0;
+}
 
 /* An entry that has served its time goes by the worker before it is used again. */
 static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_free free_one)
 {
     uint64_t state = hwt_entry_state(free_one.entry);
-    if (shared->one_thread || (hwt_generation(state) + 1) % HWT_RENEWAL != 0)
+    if (shared->one_thread || !is_renewal(state))
         return false;
     state = hwt_with_phase(state + ((uint64_t)1 << HWT_GENERATION_SHIFT), HWT_PHASE_CANCELLED);
     atomic_store_explicit(&free_one.entry->word.first, state, memory_order_release);
@@ -143,7 +145,7 @@ static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_f
 static bool withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_free free_one,
                      uint64_t state)
 {
-    uint32_t halted = atomic_load_explicit(&shared->halted, memory_order_seq_cst);
+    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_seq_cst);
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return false;
     HWT_MEET(WITHDRAW);
@@ -152,6 +154,22 @@ static bool withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hw
     hwt_lane_count(&lane->added, UINT64_MAX);
     hwt_pool_give(&shared->pool, &lane->cache, free_one.entry, free_one.id);
     return true;
+}
+
+/* The timeout is published, and the worker to be told where it must. */
+static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_free free_one,
+                    uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    HWT_MEET(SAID);
+    if (hwt_gate_asks(&shared->gate, deadline))
+        hwt_gate_wake(&shared->gate);
+    HWT_MEET(ADD_CHECK);
+    if (!shared->one_thread && withdraw(shared, lane, free_one, state))
+        return -ESHUTDOWN;
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
+    return 0;
 }
 
 static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_task *task, void *arg,
@@ -163,50 +181,71 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
         free_one = hwt_pool_take(&shared->pool, &lane->cache);
         if (!free_one.entry)
             return -ENOMEM;
-    } while (__builtin_expect(renew(shared, lane, free_one), 0));
-    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
-    uint64_t generation = hwt_generation(state);
+    } while (renew(shared, lane, free_one));
     hwt_lane_count(&lane->added, 1);
-    HWT_PROBE4(add, timer, free_one.entry, generation, deadline);
+    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
+    HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
-    if (shared->one_thread) {
-        hwt_worker_file(&timer->worker, free_one.id, generation, deadline);
-        if (hwt_gate_asks(&shared->gate, deadline))
-            hwt_gate_wake(&shared->gate);
-    } else {
-        hwt_shared_say_pending(shared, lane, deadline, free_one.id, generation);
-        HWT_MEET(ADD_CHECK);
-        if (withdraw(shared, lane, free_one, state))
-            return -ESHUTDOWN;
-    }
-    if (ret_timeout)
-        *ret_timeout = (hwt_timeout){ free_one.entry, generation };
-    return 0;
+    if (shared->one_thread)
+        hwt_worker_file(&timer->worker, free_one.id, hwt_generation(state), deadline);
+    else if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, free_one.id,
+                                   hwt_generation(state)))
+        hwt_shared_overlook(shared);
+    return announce(timer, lane, free_one, state, deadline, ret_timeout);
 }
 
-static int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
-                       hwt_timeout *ret_timeout)
+/* Whatever there is to mind. */
+__attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const hwt_task *task,
+                                                        void *arg, uint64_t deadline,
+                                                        hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
-    int r = 0;
-    if (__builtin_expect(
-            atomic_load_explicit(&shared->halted, memory_order_acquire) != 0, 0)) {
-        r = hwt_timer_admit(timer);
-        if (r == -ESHUTDOWN || r == -EINVAL)
-            return r;
-    }
+    int r = hwt_timer_start(timer);
+    if (r == -ESHUTDOWN || r == -EINVAL)
+        return r;
     struct hwt_lane *lane = hwt_shared_enter(shared);
     if (r == 0 && shared->max_pending > 0 && !hwt_reserve(shared))
         r = -ENOBUFS;
     if (r == 0) {
         r = accept_timeout(timer, lane, task, arg, deadline, ret_timeout);
-        if (__builtin_expect(r < 0, 0))
+        if (r < 0)
             hwt_unreserve(shared);
     }
-    if (__builtin_expect(r < 0 && r != -ESHUTDOWN, 0))
+    if (r < 0 && r != -ESHUTDOWN)
         hwt_lane_count(&lane->rejected, 1);
     hwt_shared_leave(shared, lane);
     return r;
+}
+
+/* The same, where there is nothing to mind: most timeouts take this way. */
+static inline int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                              hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    /* Acquire: what starting has made. */
+    if (__builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_acquire) != 0, 0) ||
+        __builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == 0, 0) ||
+        __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    struct hwt_free free_one = lane->cache.items[lane->cache.count - 1];
+    if (__builtin_expect(is_renewal(hwt_entry_state(free_one.entry)), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    lane->cache.count--;
+    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
+    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
+    HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
+    HWT_MEET(ADD_SAY);
+    hwt_stream_append(&lane->pending,
+                      (struct hwt_record){ deadline, free_one.id, (uint32_t)(state >> 8) });
+    hwt_streams_list(&shared->lanes.pending, &lane->pending);
+    /* Seq_cst, both: after the append. */
+    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
+        return announce(timer, lane, free_one, state, deadline, ret_timeout);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
+    return 0;
 }
 
 int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,

@@ -40,24 +40,21 @@ struct hwt_timer {
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
     /* Relaxed: an early answer; who must know looks again, see there. */
-    return atomic_load_explicit(&timer->shared.halted, memory_order_relaxed) & reasons;
+    return atomic_load_explicit(&timer->shared.unusual, memory_order_relaxed) & reasons;
 }
 
 /* Begins or ends reasons for not accepting timeouts. Under `control`. */
 static inline void hwt_halt(hwt_timer *timer, uint32_t reasons)
 {
     /* Seq_cst: before the barrier of stop. */
-    atomic_fetch_or_explicit(&timer->shared.halted, reasons, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&timer->shared.unusual, reasons, memory_order_seq_cst);
 }
 
 static inline void hwt_unhalt(hwt_timer *timer, uint32_t reasons)
 {
     /* Release: what starting has made. */
-    atomic_fetch_and_explicit(&timer->shared.halted, ~reasons, memory_order_release);
+    atomic_fetch_and_explicit(&timer->shared.unusual, ~reasons, memory_order_release);
 }
-
-/* Whether a timeout may be armed now: 0, starting the worker where it must, or a negative errno. */
-int hwt_timer_admit(hwt_timer *timer);
 
 /* HWT_NO_WORKER. False: not to be driven now. Else, hwt_timer_leave() must follow. */
 bool hwt_timer_enter(hwt_timer *timer);

@@ -67,6 +67,8 @@ int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
         return -EINVAL;
     if (hwt_in_callback(&timer->shared))
         return -EDEADLK;
+    if (hwt_halted_by(timer, HWT_HALTED_FORKED))
+        return 0;
     struct hwt_time *time = &timer->shared.time;
     uint64_t tick = timer->shared.ticks.duration;
     struct timespec pause = hwt_timespec(tick < HWT_MS(10) ? tick : HWT_MS(10));

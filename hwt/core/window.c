@@ -81,7 +81,7 @@ bool hwt_timeout_reschedule_within(hwt_timeout timeout, uint64_t earliest, uint6
         return false;
     struct hwt_shared *shared = hwt_shared_of(timeout.entry);
     /* A handle that is gone may be of a slab that is empty. */
-    if (hwt_generation(hwt_entry_state(timeout.entry)) != timeout.generation ||
+    if (!hwt_state_live(hwt_entry_state(timeout.entry), timeout.generation) ||
         open_window(shared, earliest, latest, &window) < 0)
         return false;
     return hwt_timeout_reschedule_at(timeout, gathered(shared, &window));

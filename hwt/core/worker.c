@@ -14,7 +14,8 @@
 #include "hwt/core/task.h"
 
 #define DRAIN_MAX 100000
-#define KEEP_UP_MAX (512 * HWT_BATCH)
+#define KEEP_UP_EVERY 256 /* runs */
+#define KEEP_UP_MAX (KEEP_UP_EVERY * 512)
 #define CLAIM_TRIES 256
 #define AHEAD 6
 
@@ -38,11 +39,12 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
                           memory_order_relaxed);
 }
 
-/* Relaxed: a pass may see it late; who sleeps looks again, see hwt_worker_park(). */
+/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; who sleeps looks
+ * again, see hwt_worker_park(). */
 static bool stopping(const struct hwt_worker *worker)
 {
-    return atomic_load_explicit(&worker->shared->halted, memory_order_relaxed) &
-           HWT_HALTED_STOPPING;
+    return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
+           (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 
 /* ---- filing ---- */
@@ -175,8 +177,11 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     const struct hwt_record *records;
     size_t done = 0;
     uint32_t n;
+    /* Only the worker moves on in it, and a compaction leaves it where it is. */
+    if (!hwt_stream_is_used(stream))
+        return 0;
     if (!claim(stream)) {
-        worker->again = true;
+        worker->again = worker->unsure = true;
         return 0;
     }
     while (done < budget && stream->left > 0 && (n = hwt_stream_peek(stream, &records)) > 0) {
@@ -248,9 +253,12 @@ static void read_all_streams(struct hwt_worker *worker)
     struct hwt_lanes *lanes = &worker->shared->lanes;
     bool told = worker->told;
     worker->told = false;
-    /* Where a thread is half-way through a push, not all are on the lists. */
-    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled);
+    /* Where a thread is half-way through a push, or one compacted when its stream left the list, not
+     * all are on the lists. */
+    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
+                  !worker->unsure;
     size_t filed;
+    worker->unsure = false;
     worker->again |= !listed;
     for_streams(worker, false, listed, begin_one, SIZE_MAX);
     for_streams(worker, true, listed, begin_one, SIZE_MAX);
@@ -391,9 +399,13 @@ static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t 
  * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
  * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
  */
-static void keep_up(struct hwt_worker *worker)
+static void keep_up(struct hwt_worker *worker, size_t n)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
+    worker->since_kept_up += n;
+    if (worker->since_kept_up < KEEP_UP_EVERY)
+        return;
+    worker->since_kept_up = 0;
     if (worker->shared->one_thread) {
         begin_reading(&lanes->shared->cancelled);
         if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
@@ -404,8 +416,8 @@ static void keep_up(struct hwt_worker *worker)
         return;
     uint32_t chunks = 0;
     for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
-        chunks += hwt_stream_backlog(s);
-    if (chunks <= HWT_BACKLOG)
+        chunks += hwt_stream_backlog(s) / 2; /* an open one is no backlog */
+    if (chunks <= HWT_BACKLOG / 2)
         return;
     for_streams(worker, true, true, begin_one, SIZE_MAX);
     for_streams(worker, true, true, read_stream, KEEP_UP_MAX);
@@ -427,7 +439,7 @@ static void expire(struct hwt_worker *worker)
         uint64_t horizon = hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
         for (size_t i = 0; i < n && !stopping(worker); i++)
             look(worker, batch[i], horizon);
-        keep_up(worker);
+        keep_up(worker, n);
     }
 }
 
@@ -448,6 +460,19 @@ static void expire_unfiled(struct hwt_worker *worker)
     }
 }
 
+static void leave_wheel(void *worker, uint32_t id)
+{
+    hwt_worker_leave(worker, id);
+}
+
+/* After a peak. What the executor has may be of a slab that is free otherwise. */
+static void trim(struct hwt_worker *worker, uint32_t patience)
+{
+    struct hwt_shared *shared = worker->shared;
+    if (hwt_pool_is_worth_a_trim(&shared->pool, patience) && hwt_task_none_submitted(shared))
+        hwt_pool_trim(&shared->pool, leave_wheel, worker);
+}
+
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 {
     struct hwt_time *time = &worker->shared->time;
@@ -464,7 +489,11 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     expire_unfiled(worker);
     expire(worker);
     expire_unfiled(worker); /* what was pushed back within the ticks that are over */
-    worker->floor = 0;
+    /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
+     * that is over comes behind what its tasks have filed. */
+    if (worker->runs < worker->most)
+        worker->floor = 0;
+    trim(worker, 2); /* a timer that has work in each tick never sleeps long */
     hwt_worker_publish_bytes(worker);
     return worker->runs;
 }
@@ -501,11 +530,6 @@ static void read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismiss
     }
 }
 
-static void leave_wheel(void *worker, uint32_t id)
-{
-    hwt_worker_leave(worker, id);
-}
-
 /* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
  * more. Returns the next tick after that. */
 static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
@@ -514,7 +538,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
     struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
     struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
-    hwt_lanes_barrier(&shared->lanes);
+    hwt_gate_barrier(&shared->gate);
     HWT_MEET(PARK_C);
     read_dismissed(worker, pending, false);
     read_dismissed(worker, cancelled, true);
@@ -534,8 +558,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if (worker->told)
         next = worker->wheel.tick;
     if (next > worker->wheel.tick) {
-        if (hwt_task_none_submitted(shared))
-            hwt_pool_trim(&shared->pool, leave_wheel, worker);
+        trim(worker, 1);
         next = close_for(worker, next);
     } else {
         hwt_gate_close(&shared->gate, HWT_GATE_OPEN);
@@ -544,7 +567,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);
     /* Seq_cst: stop sets the flag, then looks at the gate. */
-    if (atomic_load_explicit(&shared->halted, memory_order_seq_cst) & HWT_HALTED_STOPPING)
+    if (atomic_load_explicit(&shared->unusual, memory_order_seq_cst) & HWT_HALTED_STOPPING)
         return 0;
     uint64_t until = hwt_ticks_end(ticks, next);
     HWT_PROBE2(park, shared, until);

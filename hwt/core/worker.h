@@ -38,6 +38,8 @@ struct hwt_worker {
     uint64_t most;    /* runs that are wanted in this pass */
     bool told;        /* of a cancel, in this pass */
     bool again;       /* a stream could not be read: look again in a tick */
+    size_t since_kept_up;
+    bool unsure;      /* it may be on no list: look at all lanes then */
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };

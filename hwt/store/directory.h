@@ -21,7 +21,8 @@
 #define HWT_ID_BITS 11 /* of an id: the place in the slab */
 #define HWT_DIRECTORY_BITS 6 /* the first page has 2^6 slabs */
 #define HWT_DIRECTORY_PAGES 15
-#define HWT_SLABS_MAX ((uint32_t)1 << (32 - HWT_ID_BITS)) /* numbers are less than that */
+/* Numbers are less than that: what the pages have. HWT_ID_NONE is none of their ids. */
+#define HWT_SLABS_MAX (((uint32_t)1 << (32 - HWT_ID_BITS)) - ((uint32_t)1 << HWT_DIRECTORY_BITS))
 
 struct hwt_slot {
     _Atomic(char *) base;  /* the slab; NULL: none yet */

@@ -250,8 +250,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     struct hwt_store *store = wheel->store;
     uint64_t tick = hwt_wheel_next(wheel);
     uint32_t slot;
-    next_slot(store, &slot, &tick);
-    *ret_far = slot == far_slot(store);
+    *ret_far = next_slot(store, &slot, &tick) && slot == far_slot(store);
     /* An age begins with its first tick, not when that is over. */
     if (tick > limit || (tick == limit && !*ret_far)) {
         /* There is always a tick to file for: after HWT_NEVER the last one. */

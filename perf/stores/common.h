@@ -3,72 +3,74 @@
 #define HWT_PERF_STORES_COMMON_H
 
 /*
- * What the stores that are linked in place of hwt/wheel.c share: how one begins, numbers
- * for its entries, the tick of a deadline, and big arrays.
+ * What the stores that are linked in place of hwt/store/wheel.c share: how one begins, numbers
+ * for its ids, ticks, what the places say, and big arrays.
  */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "hwt/wheel.h"
+#include "hwt/core/pool.h"
+#include "hwt/store/wheel.h"
 
 /* An empty wheel on a zeroed store of that size, to be freed; NULL: no memory. */
-static inline struct hwt_store *store_begin(struct hwt_wheel *wheel, const struct hwt_pool *pool,
-                                            uint64_t start, uint64_t tick_duration, size_t size)
+static inline struct hwt_store *store_begin(struct hwt_wheel *wheel,
+                                            const struct hwt_directory *directory,
+                                            struct hwt_ticks ticks, size_t size)
 {
     *wheel = (struct hwt_wheel){
-        .pool = pool,
-        .start = start,
-        .tick_duration = tick_duration,
-        .last_tick = (UINT64_MAX - start) / tick_duration,
+        .ticks = ticks,
+        .directory = directory,
         .bytes = size,
         .store = calloc(1, size),
     };
     return wheel->store;
 }
 
-/* Entries numbered from 0 without a gap: ids have some. */
-static inline uint32_t store_number(const struct hwt_entry *entry)
+/* Ids numbered from 0 without a gap: they themselves have some. */
+static inline uint32_t store_number(uint32_t id)
 {
-    uint32_t id = hwt_entry_id(entry), place = id & (((uint32_t)1 << HWT_SLAB_BITS) - 1);
-    return (id >> HWT_SLAB_BITS) * (uint32_t)HWT_SLAB_ENTRIES + place;
+    uint32_t place = id & (((uint32_t)1 << HWT_ID_BITS) - 1);
+    return (id >> HWT_ID_BITS) * (uint32_t)HWT_SLAB_ENTRIES + place;
 }
 
-static inline struct hwt_entry *store_entry(const struct hwt_wheel *wheel, uint32_t number)
+static inline uint32_t store_id(uint32_t number)
 {
     uint32_t slab = number / (uint32_t)HWT_SLAB_ENTRIES;
-    uint32_t place = number % (uint32_t)HWT_SLAB_ENTRIES;
-    return hwt_pool_entry(wheel->pool, slab << HWT_SLAB_BITS | place);
+    return slab << HWT_ID_BITS | number % (uint32_t)HWT_SLAB_ENTRIES;
 }
 
-/* The tick for which hwt_wheel_file() has to file; HWT_NEVER: it does not come. */
-static inline uint64_t store_tick(const struct hwt_wheel *wheel, uint64_t deadline,
-                                  uint64_t earliest)
+/* The tick for which hwt_wheel_file() has to file; UINT64_MAX: it does not come. */
+static inline uint64_t store_tick(const struct hwt_wheel *wheel, uint64_t tick)
 {
-    uint64_t tick = hwt_wheel_ticks(wheel, deadline);
-    if (tick < earliest)
-        tick = earliest;
     if (tick < wheel->tick)
         tick = wheel->tick;
-    return tick < wheel->last_tick ? tick : HWT_NEVER;
+    return tick < wheel->ticks.last ? tick : UINT64_MAX;
 }
 
-/* Says in the entries that they are, or are not, in the store, which has but one slot. */
-static inline void store_filed(struct hwt_entry *entry)
+/* To which tick the hand goes when all before `limit` are handled: there is always one left. */
+static inline uint64_t store_limit(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    atomic_store_explicit(&entry->slot, 0, memory_order_relaxed);
+    uint64_t last = wheel->ticks.last;
+    return limit < last || limit == 0 ? limit : last - (last > 0);
 }
 
-static inline bool store_is_filed(const struct hwt_entry *entry)
+/* Says in the places that ids are, or are not, in the store, which has but one bucket. */
+static inline void store_filed(const struct hwt_wheel *wheel, uint32_t id)
 {
-    return atomic_load_explicit(&entry->slot, memory_order_relaxed) == 0;
+    hwt_directory_place(wheel->directory, id)->bucket = 1;
 }
 
-static inline void store_removed(struct hwt_entry **batch, size_t n)
+static inline bool store_is_filed(const struct hwt_wheel *wheel, uint32_t id)
+{
+    return hwt_directory_place(wheel->directory, id)->bucket == 1;
+}
+
+static inline void store_removed(const struct hwt_wheel *wheel, const uint32_t *ids, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        atomic_store_explicit(&batch[i]->slot, HWT_SLOT_NONE, memory_order_relaxed);
+        hwt_directory_place(wheel->directory, ids[i])->bucket = 0;
 }
 
 /*

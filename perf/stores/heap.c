@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A rival to hwt/wheel.c: a binary heap, as java.util.Timer and the JDK's
+ * A rival to hwt/store/wheel.c: a binary heap, as java.util.Timer and the JDK's
  * ScheduledThreadPoolExecutor keep their timeouts in. Linked in its place, so that all but
  * the data structure is hwt's own.
  *
@@ -14,9 +14,9 @@
  *
  * As fast as such a heap can fairly be made: what is compared is in the array itself, 16 bytes
  * a timeout, two siblings and four cousins to a cache line, which is fetched a generation
- * ahead; of two siblings the sooner is picked without a branch. The places are in an
- * array of their own, by entry: sinking writes a place at each step, and to write it into the
- * entry, where the JDK has it, takes up to twice the time.
+ * ahead; of two siblings the sooner is picked without a branch. Where a timeout is in the heap
+ * stands in an array of its own: sinking writes that at each step, and to write it into the entry,
+ * where the JDK has it, takes up to twice the time.
  *
  * A number given at filing keeps those of one tick in order, as the JDK's sequence number
  * does. It has 32 bits; when they are used up, all timeouts are numbered anew.
@@ -31,9 +31,9 @@
 #endif
 
 struct item {
-    uint64_t tick; /* HWT_NEVER: for ever */
+    uint64_t tick; /* UINT64_MAX: for ever */
     uint32_t sequence;
-    uint32_t number; /* of the entry, see store_number() */
+    uint32_t number; /* of the id, see store_number() */
 };
 
 struct hwt_store {
@@ -143,11 +143,11 @@ static void number_anew(struct hwt_store *store)
 
 /* ---- the seam ---- */
 
-int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_pool *pool, uint64_t start,
-                   uint64_t tick_duration, uint32_t ticks_per_wheel)
+int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
+                   struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
     (void)ticks_per_wheel;
-    struct hwt_store *store = store_begin(wheel, pool, start, tick_duration, sizeof(*store));
+    struct hwt_store *store = store_begin(wheel, directory, ticks, sizeof(*store));
     if (!store)
         return -ENOMEM;
     store->sequence = HEAP_FIRST_SEQUENCE;
@@ -168,19 +168,24 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel)
     free(store);
 }
 
-int hwt_wheel_file(struct hwt_wheel *wheel, struct hwt_entry *entry, uint64_t deadline,
-                   uint64_t earliest)
+void hwt_wheel_clear(struct hwt_wheel *wheel)
+{
+    wheel->store->used = 0;
+    (void)resize_items(wheel, 1);
+}
+
+int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
 {
     struct hwt_store *store = wheel->store;
-    uint64_t tick = store_tick(wheel, deadline, earliest);
-    uint32_t number = store_number(entry);
+    uint32_t number = store_number(id);
     int r = make_room(wheel, number);
     if (r < 0)
         return r;
     if (store->sequence == UINT32_MAX)
         number_anew(store);
-    rise(store, ++store->used, (struct item){ tick, store->sequence++, number });
-    store_filed(entry);
+    rise(store, ++store->used,
+         (struct item){ store_tick(wheel, tick), store->sequence++, number });
+    store_filed(wheel, id);
     return 0;
 }
 
@@ -195,23 +200,33 @@ static void remove_at(struct hwt_store *store, size_t at)
         sink(store, at, last);
 }
 
-void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
+void hwt_wheel_drop(struct hwt_wheel *wheel, uint32_t id)
 {
-    remove_at(wheel->store, wheel->store->places[store_number(entry)]);
-    store_removed(&entry, 1);
+    remove_at(wheel->store, wheel->store->places[store_number(id)]);
+    store_removed(wheel, &id, 1);
     give_room_back(wheel);
+}
+
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+{
+    const struct hwt_store *store = wheel->store;
+    uint64_t its = store->items[store->places[store_number(id)]].tick;
+    return its > tick || its == UINT64_MAX;
 }
 
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
 {
-    return wheel->store->used ? wheel->store->items[1].tick : HWT_NEVER;
+    return wheel->store->used ? wheel->store->items[1].tick : UINT64_MAX;
 }
 
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch, size_t max)
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
+                      bool *ret_far)
 {
     struct hwt_store *store = wheel->store;
     uint64_t tick = hwt_wheel_next(wheel);
+    *ret_far = false;
     if (tick >= limit) {
+        limit = store_limit(wheel, limit);
         if (wheel->tick < limit)
             wheel->tick = limit;
         return 0;
@@ -219,25 +234,19 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry 
     wheel->tick = tick;
     size_t n = 0;
     while (n < max && store->used && store->items[1].tick == tick) {
-        batch[n] = store_entry(wheel, store->items[1].number);
-        __builtin_prefetch(batch[n], 1);
-        n++;
+        batch[n++] = store_id(store->items[1].number);
         remove_at(store, 1);
     }
-    store_removed(batch, n);
+    store_removed(wheel, batch, n);
     give_room_back(wheel);
     return n;
 }
 
-size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, size_t max)
+uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    struct hwt_store *store = wheel->store;
-    size_t n = 0;
-    while (n < max && store->used)
-        batch[n++] = store_entry(wheel, store->items[store->used--].number);
-    store_removed(batch, n);
-    give_room_back(wheel);
-    return n;
+    const struct hwt_store *store = wheel->store;
+    bool is_due = store->used && store->items[1].tick < limit;
+    return is_due ? store_id(store->items[1].number) : HWT_ID_NONE;
 }
 
 bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
@@ -255,14 +264,14 @@ bool hwt_wheel_check(const struct hwt_wheel *wheel)
         return false;
     for (size_t at = 1; at <= store->used; at++) {
         const struct item *item = &store->items[at];
-        const struct hwt_entry *entry = store_entry(wheel, item->number);
+        uint32_t id = store_id(item->number);
         if (at > 1 && !before(&store->items[at / 2], item))
             return false;
         if (item->tick < wheel->tick || item->sequence >= store->sequence)
             return false;
-        if (store_number(entry) != item->number || store->places[item->number] != at)
+        if (store_number(id) != item->number || store->places[item->number] != at)
             return false;
-        if (!store_is_filed(entry))
+        if (!store_is_filed(wheel, id))
             return false;
     }
     return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A rival to hwt/wheel.c: the hierarchical timing wheel (Varghese and Lauck, 1987) in the form
+ * A rival to hwt/store/wheel.c: the hierarchical timing wheel (Varghese and Lauck, 1987) in the form
  * that Apache Kafka gave it. Linked in its place, so that all but the data structure is hwt's
  * own.
  *
@@ -39,7 +39,7 @@
 #define LEVELS 15 /* 20^15 ticks are more than there can be */
 #define BUCKETS (LEVELS * SLOTS)
 #define NEVER BUCKETS   /* the list of what never comes; its node comes after the buckets' */
-#define NODES_FIRST 304 /* entries' nodes begin here, at a cache line */
+#define NODES_FIRST 304 /* ids' nodes begin here, at a cache line */
 
 /* A bucket and its own node have the same number. */
 struct node {
@@ -69,14 +69,14 @@ struct hwt_store {
 
 /* ---- nodes ---- */
 
-static uint32_t number_of(const struct hwt_entry *entry)
+static uint32_t number_of(uint32_t id)
 {
-    return NODES_FIRST + store_number(entry);
+    return NODES_FIRST + store_number(id);
 }
 
-static struct hwt_entry *entry_of(const struct hwt_wheel *wheel, uint32_t number)
+static uint32_t id_of(uint32_t number)
 {
-    return store_entry(wheel, number - NODES_FIRST);
+    return store_id(number - NODES_FIRST);
 }
 
 static int make_nodes(struct hwt_wheel *wheel, size_t count)
@@ -90,7 +90,7 @@ static int make_nodes(struct hwt_wheel *wheel, size_t count)
     return 0;
 }
 
-static void clear(struct node *nodes, uint32_t list)
+static void make_empty(struct node *nodes, uint32_t list)
 {
     nodes[list].prev = nodes[list].next = list;
 }
@@ -172,7 +172,7 @@ static void make_level(struct hwt_store *store, uint64_t tick)
         .slot = (uint32_t)(tick / unit % SLOTS),
     };
     for (uint32_t i = 0; i < SLOTS; i++) {
-        clear(store->nodes, store->levels * SLOTS + i);
+        make_empty(store->nodes, store->levels * SLOTS + i);
         store->waits[store->levels * SLOTS + i] = false;
     }
     store->levels++;
@@ -223,7 +223,7 @@ static void flush(struct hwt_wheel *wheel, uint32_t from)
 {
     struct node *nodes = wheel->store->nodes;
     uint32_t number = nodes[from].prev;
-    clear(nodes, from);
+    make_empty(nodes, from);
     while (number != from) {
         uint32_t prev = nodes[number].prev;
         __builtin_prefetch(&nodes[prev], 1);
@@ -235,18 +235,18 @@ static void flush(struct hwt_wheel *wheel, uint32_t from)
 
 /* ---- the seam ---- */
 
-int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_pool *pool, uint64_t start,
-                   uint64_t tick_duration, uint32_t ticks_per_wheel)
+int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
+                   struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
     (void)ticks_per_wheel;
-    struct hwt_store *store = store_begin(wheel, pool, start, tick_duration, sizeof(*store));
+    struct hwt_store *store = store_begin(wheel, directory, ticks, sizeof(*store));
     if (!store)
         return -ENOMEM;
     if (make_nodes(wheel, NODES_FIRST) < 0) {
         free(store);
         return -ENOMEM;
     }
-    clear(store->nodes, NEVER);
+    make_empty(store->nodes, NEVER);
     make_level(store, 0);
     return 0;
 }
@@ -257,63 +257,78 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel)
     free(wheel->store);
 }
 
-int hwt_wheel_file(struct hwt_wheel *wheel, struct hwt_entry *entry, uint64_t deadline,
-                   uint64_t earliest)
+void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
     struct hwt_store *store = wheel->store;
-    uint64_t tick = store_tick(wheel, deadline, earliest);
-    uint32_t number = number_of(entry);
+    for (uint32_t bucket = 0; bucket < store->levels * SLOTS; bucket++)
+        make_empty(store->nodes, bucket);
+    make_empty(store->nodes, NEVER);
+    while (store->waiting)
+        wait_no_more(store);
+    (void)make_nodes(wheel, NODES_FIRST);
+}
+
+int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+{
+    struct hwt_store *store = wheel->store;
+    uint32_t number = number_of(id);
     if (number >= store->nodes_bytes / sizeof(*store->nodes)) {
         int r = make_nodes(wheel, (size_t)number + number / 2 + 1);
         if (r < 0)
             return r;
     }
-    uint32_t list = tick == HWT_NEVER ? NEVER : bucket_of(wheel, tick);
+    tick = store_tick(wheel, tick);
+    uint32_t list = tick == UINT64_MAX ? NEVER : bucket_of(wheel, tick);
     store->nodes[number].tick = tick;
     link_between(store->nodes, store->nodes[list].prev, number, list);
-    store_filed(entry);
+    store_filed(wheel, id);
     return 0;
 }
 
-void hwt_wheel_drop(struct hwt_wheel *wheel, struct hwt_entry *entry)
+void hwt_wheel_drop(struct hwt_wheel *wheel, uint32_t id)
 {
     struct node *nodes = wheel->store->nodes;
-    const struct node *node = &nodes[number_of(entry)];
+    const struct node *node = &nodes[number_of(id)];
     nodes[node->prev].next = node->next;
     nodes[node->next].prev = node->prev;
-    store_removed(&entry, 1);
+    store_removed(wheel, &id, 1);
+}
+
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+{
+    uint64_t its = wheel->store->nodes[number_of(id)].tick;
+    return its > tick || its == UINT64_MAX;
 }
 
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
 {
     uint32_t bucket = next_bucket(wheel->store);
-    return bucket == NEVER ? HWT_NEVER : wheel->store->nodes[bucket].tick;
+    return bucket == NEVER ? UINT64_MAX : wheel->store->nodes[bucket].tick;
 }
 
 /* Takes up to `max` timeouts from the front of a list. */
-static size_t take_from(struct hwt_wheel *wheel, uint32_t list, struct hwt_entry **batch,
-                        size_t max)
+static size_t take_from(struct hwt_wheel *wheel, uint32_t list, uint32_t *batch, size_t max)
 {
     struct node *nodes = wheel->store->nodes;
     uint32_t number = nodes[list].next;
     size_t n = 0;
-    for (; n < max && number != list; number = nodes[number].next) {
-        batch[n] = entry_of(wheel, number);
-        __builtin_prefetch(batch[n], 1);
-        n++;
-    }
+    for (; n < max && number != list; number = nodes[number].next)
+        batch[n++] = id_of(number);
     nodes[list].next = number;
     nodes[number].prev = list;
-    store_removed(batch, n);
+    store_removed(wheel, batch, n);
     return n;
 }
 
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry **batch, size_t max)
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
+                      bool *ret_far)
 {
+    *ret_far = false; /* what comes down is filed again here */
     for (;;) {
         uint32_t bucket = next_bucket(wheel->store);
-        uint64_t tick = bucket == NEVER ? HWT_NEVER : wheel->store->nodes[bucket].tick;
+        uint64_t tick = bucket == NEVER ? UINT64_MAX : wheel->store->nodes[bucket].tick;
         if (tick >= limit) {
+            limit = store_limit(wheel, limit);
             if (wheel->tick < limit)
                 advance(wheel, limit);
             return 0;
@@ -326,9 +341,13 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, struct hwt_entry 
     }
 }
 
-size_t hwt_wheel_take_any(struct hwt_wheel *wheel, struct hwt_entry **batch, size_t max)
+uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    return take_from(wheel, next_bucket(wheel->store), batch, max);
+    const struct hwt_store *store = wheel->store;
+    uint32_t bucket = next_bucket(wheel->store);
+    if (bucket == NEVER || store->nodes[bucket].tick >= limit)
+        return HWT_ID_NONE;
+    return id_of(store->nodes[bucket].next);
 }
 
 static uint64_t count_of(const struct node *nodes, uint32_t list)
@@ -348,7 +367,7 @@ bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_vie
         uint64_t count = count_of(store->nodes, list);
         if (count == 0)
             continue;
-        uint64_t next = list == NEVER ? HWT_NEVER : store->nodes[list].tick;
+        uint64_t next = list == NEVER ? UINT64_MAX : store->nodes[list].tick;
         *ret_view = (struct hwt_wheel_view){ list, count, next };
         return true;
     }
@@ -366,8 +385,7 @@ static bool check_list(const struct hwt_wheel *wheel, uint32_t list, uint64_t fr
             return false;
         if (nodes[number].tick < from || nodes[number].tick - from >= ticks)
             return false;
-        const struct hwt_entry *entry = entry_of(wheel, number);
-        if (number_of(entry) != number || !store_is_filed(entry))
+        if (number_of(id_of(number)) != number || !store_is_filed(wheel, id_of(number)))
             return false;
         prev = number;
     }
@@ -412,5 +430,5 @@ bool hwt_wheel_check(const struct hwt_wheel *wheel)
         if (at > 1 && sooner(its, &store->heap[at / 2]))
             return false;
     }
-    return waiting == store->waiting && check_list(wheel, NEVER, HWT_NEVER, 1);
+    return waiting == store->waiting && check_list(wheel, NEVER, UINT64_MAX, 1);
 }

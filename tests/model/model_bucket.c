@@ -5,16 +5,13 @@
  * together and far apart, so that both shelves fill, empty and exchange what they hold.
  */
 
-#include <stdlib.h>
-
-#include "hwt/bucket.h"
-#include "room_fixture.h"
+#include "hwt/store/bucket.h"
+#include "places_fixture.h"
 
 enum { MANY = 3000, PROGRAMS = 60, STEPS = 4000 };
 
-static struct room room;
+static struct places places;
 static struct hwt_bucket bucket;
-static struct hwt_entry *entries[MANY];
 static size_t bytes;
 static uint64_t seed;
 static uint32_t now; /* the bucket's round */
@@ -54,7 +51,7 @@ static void add(unsigned manner)
     if (items[i].in)
         return;
     items[i] = (struct item){ true, now + some_rounds(manner), filings++ };
-    must(hwt_bucket_add(&bucket, &room.timer->pool, entries[i], items[i].round, now, &bytes) == 0);
+    must(hwt_bucket_add(&bucket, &places.directory, places_id(i), items[i].round, now, &bytes) == 0);
     pending++;
 }
 
@@ -71,7 +68,9 @@ static void drop_some(void)
     for (uint32_t i = below(MANY), n = 0; n < many && i < MANY; i++) {
         if (!items[i].in)
             continue;
-        hwt_bucket_drop(&bucket, entries[i]->index, now, &bytes);
+        uint32_t index = place_of(&places, i)->index;
+        must(hwt_bucket_round(&bucket, index) == items[i].round);
+        hwt_bucket_drop(&bucket, &places.directory, index, now, &bytes);
         forget(i);
         n++;
     }
@@ -87,27 +86,19 @@ static uint32_t least_remaining_of_items(void)
     return least;
 }
 
-static uint32_t number_of(const struct hwt_entry *entry)
-{
-    uint32_t i = 0;
-    while (entries[i] != entry)
-        i++;
-    return i;
-}
-
 /* Goes to the least round, or short of it, and takes what is due there, in order of filing. */
 static void visit(void)
 {
-    struct hwt_entry *batch[64];
+    uint32_t batch[64];
     uint32_t least = least_remaining_of_items();
     size_t n, max = 1 + below(64);
     uint64_t last = 0;
-    hwt_bucket_settle(&bucket, &room.timer->pool, now, &bytes);
+    hwt_bucket_settle(&bucket, &places.directory, now, &bytes);
     must(bucket.least == now + least && bucket.least_count > 0);
     now += least;
-    while ((n = hwt_bucket_take(&bucket, &room.timer->pool, now, batch, max)) > 0) {
+    while ((n = hwt_bucket_take(&bucket, now, batch, max)) > 0) {
         for (size_t k = 0; k < n; k++) {
-            uint32_t i = number_of(batch[k]);
+            uint32_t i = places_number(batch[k]);
             must(items[i].in && items[i].round == now && items[i].filed >= last);
             last = items[i].filed;
             forget(i);
@@ -115,6 +106,14 @@ static void visit(void)
     }
     must(bucket.least_count == 0);
     must(pending == 0 || least_remaining_of_items() > 0);
+}
+
+static void clear_all(void)
+{
+    hwt_bucket_clear(&bucket, &bytes);
+    for (uint32_t i = 0; i < MANY; i++)
+        items[i].in = false;
+    pending = 0;
 }
 
 static void verify(void)
@@ -139,8 +138,10 @@ static void run_program(void)
             drop_some();
         if (below(4) == 0 && pending > 0)
             visit();
-        hwt_bucket_settle(&bucket, &room.timer->pool, now, &bytes);
-        must(hwt_bucket_check(&bucket, &room.timer->pool, now));
+        if (below(2000) == 0)
+            clear_all();
+        hwt_bucket_settle(&bucket, &places.directory, now, &bytes);
+        must(hwt_bucket_check(&bucket, &places.directory, now));
         verify();
     }
     hwt_bucket_destroy(&bucket);
@@ -149,11 +150,10 @@ static void run_program(void)
 START_TEST(a_bucket_does_what_a_plain_list_does)
 {
     seed = test_seed();
-    room_open(&room, 0, HWT_MS(1), 8);
-    room_take_all(&room, entries, MANY);
+    places_open(&places, MANY);
     for (int i = 0; i < PROGRAMS; i++)
         run_program();
-    room_close(&room);
+    places_close(&places);
 }
 END_TEST
 

@@ -6,25 +6,30 @@
  * filing; a timeout that never comes is at its end.
  */
 
+#include "hwt/base/time.h"
+#include "hwt/hwt.h"
+#include "hwt/store/wheel.h"
 #include "model_store.h"
-#include "room_fixture.h"
+#include "places_fixture.h"
 
 enum { LIVE_MAX = 600, BATCH_MAX = 80 };
 enum { LEVELS_MAX = 15 }; /* of a store whose next tick is a bound */
+enum { SLOTS_MAX = 65536, AGE_BITS = 30 };
 
 struct filed {
-    struct hwt_entry *entry;
+    uint32_t id;
     uint64_t tick; /* in which the wheel must yield it */
+    bool far;      /* it comes nearer before that */
 };
 
-static struct room room;
+static struct places places;
 static struct hwt_wheel wheel;
 static uint32_t slots;
 static uint64_t state; /* of the random numbers */
 
 static struct filed list[LIVE_MAX]; /* sorted */
 static size_t length;
-static struct hwt_entry *spare[LIVE_MAX];
+static uint32_t spare[LIVE_MAX];
 static size_t spares;
 static uint64_t now; /* the next tick to handle */
 
@@ -35,47 +40,87 @@ static uint64_t below(uint64_t n)
 
 /* ---- the oracle ---- */
 
-static uint64_t oracle_tick(uint64_t deadline, uint64_t earliest)
+static uint64_t age_length(void)
 {
-    uint64_t tick = deadline < wheel.start ? 0 : (deadline - wheel.start) / wheel.tick_duration;
-    tick = tick < earliest ? earliest : tick;
-    tick = tick < now ? now : tick;
-    if (tick >= (UINT64_MAX - wheel.start) / wheel.tick_duration)
-        return HWT_NEVER;
-    uint64_t rounds = (tick - now) / slots;
-    if (rounds > MODEL_ROUNDS_MAX)
-        tick -= (rounds - MODEL_ROUNDS_MAX) * slots;
-    return tick;
+    return (uint64_t)(slots < SLOTS_MAX ? slots : SLOTS_MAX) << AGE_BITS;
 }
 
-static void oracle_file(struct hwt_entry *entry, uint64_t tick)
+/* Whether it comes nearer first, and when. */
+static bool is_far(uint64_t tick)
+{
+    return MODEL_HAS_AGES && tick != UINT64_MAX && tick / age_length() > now / age_length() + 1;
+}
+
+static uint64_t comes_at(const struct filed *item)
+{
+    return item->far ? (item->tick / age_length() - 1) * age_length() : item->tick;
+}
+
+static uint64_t oracle_tick(uint64_t deadline)
+{
+    uint64_t start = wheel.ticks.start, duration = wheel.ticks.duration;
+    uint64_t tick = deadline < start ? 0 : (deadline - start) / duration;
+    tick = tick < now ? now : tick;
+    return tick >= (UINT64_MAX - start) / duration ? UINT64_MAX : tick;
+}
+
+static void oracle_file(uint32_t id, uint64_t tick)
 {
     size_t at = length++;
     for (; at > 0 && list[at - 1].tick > tick; at--)
         list[at] = list[at - 1];
-    list[at] = (struct filed){ entry, tick };
+    list[at] = (struct filed){ id, tick, is_far(tick) };
 }
 
 static void oracle_remove(size_t at)
 {
-    spare[spares++] = list[at].entry;
+    spare[spares++] = list[at].id;
     length--;
     for (; at < length; at++)
         list[at] = list[at + 1];
 }
 
+static size_t oracle_find(uint32_t id)
+{
+    size_t at = 0;
+    while (at < length && list[at].id != id)
+        at++;
+    must(at < length);
+    return at;
+}
+
+static uint64_t oracle_soonest(void)
+{
+    return length > 0 ? list[0].tick : UINT64_MAX;
+}
+
+static uint64_t oracle_next_of(bool far)
+{
+    uint64_t next = UINT64_MAX;
+    for (size_t at = 0; at < length; at++) {
+        uint64_t tick = comes_at(&list[at]);
+        if (list[at].far == far && tick < next)
+            next = tick;
+    }
+    return next;
+}
+
 static uint64_t oracle_next(void)
 {
-    return length > 0 ? list[0].tick : HWT_NEVER;
+    uint64_t far = oracle_next_of(true), near = oracle_next_of(false);
+    return far < near ? far : near;
 }
 
 static void check_next(void)
 {
     uint64_t next = hwt_wheel_next(&wheel), soonest = oracle_next();
-    if (MODEL_NEXT_IS_A_BOUND && soonest != HWT_NEVER)
+    if (MODEL_NEXT_IS_A_BOUND && soonest != UINT64_MAX)
         must(now <= next && next <= soonest);
     else
         must(next == soonest);
+    uint32_t peeked = hwt_wheel_peek(&wheel, below(2) ? UINT64_MAX : now + below(100));
+    must(peeked == HWT_ID_NONE || list[oracle_find(peeked)].tick != UINT64_MAX);
+    must(hwt_wheel_peek(&wheel, next) == HWT_ID_NONE);
 }
 
 /* What is looked at for a dump: all there is, and when the soonest of it comes. */
@@ -83,7 +128,7 @@ static void check_look(void)
 {
     struct hwt_wheel_view view;
     size_t seen = 0;
-    uint64_t soonest = HWT_NEVER;
+    uint64_t soonest = UINT64_MAX;
     for (uint32_t from = 0; hwt_wheel_look(&wheel, from, &view); from = view.bucket + 1) {
         must(view.bucket >= from && view.count > 0);
         seen += view.count;
@@ -91,6 +136,21 @@ static void check_look(void)
     }
     must(seen == length);
     must(soonest == hwt_wheel_next(&wheel));
+}
+
+static void check_is_after(void)
+{
+    if (length == 0)
+        return;
+    const struct filed *item = &list[below(length)];
+    uint64_t tick = item->tick - 3 + below(6);
+    if (item->tick == UINT64_MAX || below(3) == 0)
+        tick = test_random(&state);
+    bool after = hwt_wheel_is_after(&wheel, item->id, tick);
+    if (item->tick == UINT64_MAX)
+        must(after);
+    else if (!item->far || item->tick > tick) /* else that cannot be told yet */
+        must(after == (item->tick > tick));
 }
 
 /* ---- random calls ---- */
@@ -103,9 +163,9 @@ static uint64_t some_deadline(void)
     case 0:
         return test_random(&state);
     case 1:
-        return HWT_NEVER - below(3) * wheel.tick_duration;
+        return UINT64_MAX - below(3) * wheel.ticks.duration;
     case 2:
-        return below(2) ? 0 : wheel.start;
+        return below(2) ? 0 : wheel.ticks.start;
     case 3:
         ticks = below(UINT64_C(1) << (1 + below(60)));
         break;
@@ -114,17 +174,17 @@ static uint64_t some_deadline(void)
         ticks = slots * below(6) + below(3);
         break;
     case 6:
-        ticks = slots * (INT32_MAX - 2 + below(5)) + below(3);
+        ticks = age_length() * below(4) + slots * below(3) + below(3);
         break;
     default:
         ticks = below(3 * (uint64_t)slots + 10);
         break;
     }
-    uint64_t instant = hwt_wheel_instant(&wheel, now);
+    uint64_t instant = hwt_ticks_instant(&wheel.ticks, now);
     uint64_t delay = 0;
-    if (__builtin_mul_overflow(ticks, wheel.tick_duration, &delay))
-        return HWT_NEVER;
-    delay = hwt_saturating_add(delay, below(wheel.tick_duration));
+    if (__builtin_mul_overflow(ticks, wheel.ticks.duration, &delay))
+        return UINT64_MAX;
+    delay = hwt_saturating_add(delay, below(wheel.ticks.duration));
     return hwt_saturating_add(instant, delay);
 }
 
@@ -132,11 +192,11 @@ static void file_one(void)
 {
     if (spares == 0)
         return;
-    struct hwt_entry *entry = spare[--spares];
+    uint32_t id = spare[--spares];
     uint64_t deadline = some_deadline();
-    uint64_t earliest = below(8) ? 0 : now + below(2 * (uint64_t)slots);
-    must(hwt_wheel_file(&wheel, entry, deadline, earliest) == 0);
-    oracle_file(entry, oracle_tick(deadline, earliest));
+    must(hwt_wheel_file(&wheel, id, hwt_ticks_at(&wheel.ticks, deadline)) == 0);
+    must(hwt_directory_place(&places.directory, id)->bucket != 0);
+    oracle_file(id, oracle_tick(deadline));
 }
 
 static void drop_one(void)
@@ -144,49 +204,74 @@ static void drop_one(void)
     if (length == 0)
         return;
     size_t at = below(4) ? below(length) : 0; /* often the soonest, to leave none of it */
-    hwt_wheel_drop(&wheel, list[at].entry);
-    must(list[at].entry->slot == HWT_SLOT_NONE);
+    hwt_wheel_drop(&wheel, list[at].id);
+    must(hwt_directory_place(&places.directory, list[at].id)->bucket == 0);
     oracle_remove(at);
 }
 
-/* Takes once: what the wheel yields is where the list begins. */
-static size_t take_once(uint64_t limit)
+/* What comes nearer is filed again in the order in which it came, and before anything else. */
+static void bring_near(const uint32_t *batch, size_t n)
 {
-    struct hwt_entry *batch[BATCH_MAX];
-    size_t max = 1 + below(BATCH_MAX);
-    uint64_t tick = oracle_next();
-    size_t n = hwt_wheel_take(&wheel, limit, batch, max);
-    must(n <= max);
-    must((n > 0) == (tick < limit));
     for (size_t i = 0; i < n; i++) {
-        must(list[0].tick == tick);
-        must(list[0].entry == batch[i]);
-        must(batch[i]->slot == HWT_SLOT_NONE);
-        oracle_remove(0);
+        struct filed *item = &list[oracle_find(batch[i])];
+        must(item->far && comes_at(item) == now);
+        item->far = false;
+        must(hwt_wheel_file(&wheel, item->id, item->tick) == 0);
     }
+}
+
+/* Takes once: what the wheel yields is where the list begins, or comes nearer. */
+static size_t take_once(uint64_t limit, bool *ret_far)
+{
+    uint32_t batch[BATCH_MAX];
+    size_t max = 1 + below(BATCH_MAX);
+    uint64_t tick = oracle_next(), far = oracle_next_of(true);
+    size_t n = hwt_wheel_take(&wheel, limit, batch, max, ret_far);
+    must(n <= max);
+    must((n > 0) == (tick < limit || (far == limit && far != UINT64_MAX)));
+    must(n == 0 || *ret_far == (far == tick));
+    *ret_far &= n > 0;
+    if (limit >= wheel.ticks.last && limit > 0) /* there is always a tick to file for */
+        limit = wheel.ticks.last - (wheel.ticks.last > 0);
     now = n > 0 ? tick : now > limit ? now : limit;
     must(wheel.tick == now);
+    for (size_t i = 0; i < n; i++)
+        must(hwt_directory_place(&places.directory, batch[i])->bucket == 0);
+    if (*ret_far) {
+        bring_near(batch, n);
+        return n;
+    }
+    for (size_t i = 0; i < n; i++) {
+        must(list[0].tick == tick);
+        must(list[0].id == batch[i]);
+        oracle_remove(0);
+    }
     return n;
 }
 
 static uint64_t some_limit(void)
 {
     uint64_t limit = now + below(2 * (uint64_t)slots + 2);
-    if (below(20) == 0 && oracle_next() != HWT_NEVER)
+    if (below(20) == 0 && oracle_next() != UINT64_MAX)
         limit = oracle_next() + below(2);
     if (below(200) == 0)
         limit = now + below(UINT64_C(1) << (1 + below(50)));
-    return limit < wheel.last_tick ? limit : wheel.last_tick;
+    if (below(200) == 0)
+        limit = (now / age_length() + 1) * age_length() - 1 + below(3);
+    if (below(2000) == 0)
+        limit = below(2) ? UINT64_MAX : wheel.ticks.last;
+    return limit;
 }
 
 static void take_some(void)
 {
     uint64_t limit = some_limit();
-    if (below(3) == 0) {
-        take_once(limit); /* and leave the rest of the tick for later */
-        return;
-    }
-    while (take_once(limit) > 0) {
+    bool far, once = below(3) == 0; /* and leave the rest of the tick for later */
+    while (take_once(limit, &far) > 0) {
+        if (far)
+            continue;
+        if (once)
+            return;
         if (below(4) == 0)
             file_one();
         if (below(4) == 0)
@@ -194,19 +279,12 @@ static void take_some(void)
     }
 }
 
-static void take_any(void)
+static void clear_all(void)
 {
-    struct hwt_entry *batch[BATCH_MAX];
-    size_t max = 1 + below(BATCH_MAX);
-    size_t n = hwt_wheel_take_any(&wheel, batch, max);
-    must(n <= max && (n > 0) == (length > 0));
-    for (size_t i = 0; i < n; i++) {
-        size_t at = 0;
-        while (at < length && list[at].entry != batch[i])
-            at++;
-        must(at < length);
-        must(batch[i]->slot == HWT_SLOT_NONE);
-        oracle_remove(at);
+    hwt_wheel_clear(&wheel);
+    while (length > 0) {
+        hwt_directory_place(&places.directory, list[0].id)->bucket = 0;
+        oracle_remove(0);
     }
 }
 
@@ -214,15 +292,20 @@ static void take_any(void)
  * between. It wakes in vain never, or where the next is a bound, once a level for each. */
 static void sleep_to_the_end(void)
 {
-    size_t in_vain = 0, most = MODEL_NEXT_IS_A_BOUND ? LEVELS_MAX * length : 0;
+    size_t in_vain = 0, nearer = 0;
+    size_t most = MODEL_NEXT_IS_A_BOUND ? LEVELS_MAX * length : 0, most_nearer = 0;
     uint64_t next;
-    while ((next = hwt_wheel_next(&wheel)) != HWT_NEVER) {
+    bool far;
+    for (size_t at = 0; at < length; at++)
+        most_nearer += list[at].far;
+    while ((next = hwt_wheel_next(&wheel)) != UINT64_MAX) {
         check_next();
-        size_t n = take_once(next + 1);
+        size_t n = take_once(next + 1, &far);
         in_vain += n == 0;
-        must(in_vain <= most);
+        nearer += far;
+        must(in_vain <= most && nearer <= most_nearer);
     }
-    must(oracle_next() == HWT_NEVER);
+    must(oracle_soonest() == UINT64_MAX);
 }
 
 static void step(void)
@@ -230,21 +313,24 @@ static void step(void)
     uint64_t what = below(100);
     if (what < 50)
         file_one();
-    else if (what < 75)
+    else if (what < 70)
         drop_one();
-    else if (what < 85)
+    else if (what < 80)
         check_next();
+    else if (what < 85)
+        check_is_after();
     else if (what < 90)
         check_look();
     else if (what < 99)
         take_some();
-    else if (below(10) == 0)
-        take_any();
+    else if (below(20) == 0)
+        clear_all();
 }
 
 static void run(uint64_t start, uint64_t tick_duration, int steps)
 {
-    must(hwt_wheel_init(&wheel, &room.timer->pool, start, tick_duration, slots) == 0);
+    must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
+         0);
     now = 0;
     for (int i = 0; i < steps; i++) {
         step();
@@ -255,30 +341,29 @@ static void run(uint64_t start, uint64_t tick_duration, int steps)
     must(hwt_wheel_check(&wheel));
     if (below(2))
         sleep_to_the_end();
-    while (length > 0)
-        take_any();
-    must(hwt_wheel_next(&wheel) == HWT_NEVER);
+    clear_all();
+    must(hwt_wheel_next(&wheel) == UINT64_MAX);
     hwt_wheel_destroy(&wheel);
 }
 
-static void open_room(void)
+static void open_places(void)
 {
     state = test_seed();
-    room_open(&room, 0, HWT_MS(1), 8);
-    room_take_all(&room, spare, LIVE_MAX);
-    spares = LIVE_MAX;
+    places_open(&places, LIVE_MAX);
+    for (spares = 0; spares < LIVE_MAX; spares++)
+        spare[spares] = places_id((uint32_t)spares);
     length = 0;
 }
 
-static void close_room(void)
+static void close_places(void)
 {
-    room_close(&room);
+    places_close(&places);
 }
 
 START_TEST(a_wheel_of_any_size_answers_as_a_sorted_list_does)
 {
     static const uint64_t starts[] = { 0, 1, 123456789, INT64_MAX };
-    static const uint64_t durations[] = { 1, 1000, 999983, HWT_MS(100) };
+    static const uint64_t durations[] = { 8, 1000, 999983, HWT_MS(100) };
     slots = (uint32_t)1 << _i;
     state += slots;
     for (int i = 0; i < 4; i++)
@@ -291,15 +376,15 @@ START_TEST(so_it_does_where_time_ends)
     slots = (uint32_t)1 << _i;
     state += slots;
     for (int i = 0; i < 20; i++)
-        run(UINT64_MAX - below(100000), 1 + below(100), 1000);
+        run(UINT64_MAX - below(100000), 8 + below(100), 1000);
 }
 END_TEST
 
 int main(void)
 {
     Suite *suite = suite_create("model_wheel");
-    TCase *model = room_case(suite, "model", open_room, close_room);
-    tcase_add_loop_test(model, a_wheel_of_any_size_answers_as_a_sorted_list_does, 0, 17);
+    TCase *model = unit_case(suite, "model", open_places, close_places);
+    tcase_add_loop_test(model, a_wheel_of_any_size_answers_as_a_sorted_list_does, 0, 19);
     tcase_add_loop_test(model, so_it_does_where_time_ends, 0, 12);
     return run_suite(suite);
 }

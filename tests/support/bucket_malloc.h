@@ -20,7 +20,7 @@ static void *may_malloc(size_t size)
 }
 
 #define malloc may_malloc
-#include "hwt/bucket.c"
+#include "hwt/store/bucket.c"
 #undef malloc
 
 #endif

@@ -165,10 +165,12 @@ static inline struct item *live_item(size_t index)
     return &model.items[model.live[index]];
 }
 
-/* Filed at the tick `from`: one that is very many rounds away is looked at on the way. */
+/* Filed at the tick `from`: one that is an age away is looked at on the way. */
 static inline void model_check_far(struct item *item, uint64_t from)
 {
-    if ((item->due - from) / model.wheel >= (uint64_t)MODEL_ROUNDS_MAX - 1)
+    uint64_t slots = model.wheel < 65536 ? model.wheel : 65536;
+
+    if (MODEL_HAS_AGES && (item->due - from) / slots >= (UINT64_C(1) << 30) - 1)
         item->vague = true;
 }
 

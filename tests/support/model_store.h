@@ -3,7 +3,7 @@
 #define HWT_TESTS_MODEL_STORE_H
 
 /*
- * In what the stores that can be linked in place of hwt/wheel.c may differ from it. Without a
+ * In what the stores that can be linked in place of hwt/store/wheel.c may differ from it. Without a
  * macro given to the compiler the oracles ask for what the wheel promises.
  */
 
@@ -13,9 +13,9 @@
 #define MODEL_NEXT_IS_A_BOUND 0
 #endif
 
-/* A timeout further away than so many rounds comes once before it is due. */
-#ifndef MODEL_ROUNDS_MAX
-#define MODEL_ROUNDS_MAX (INT32_MAX / 2)
+/* What is further away than an age comes nearer once before it is due. */
+#ifndef MODEL_HAS_AGES
+#define MODEL_HAS_AGES 1
 #endif
 
 #endif

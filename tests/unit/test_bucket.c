@@ -6,10 +6,10 @@
 
 START_TEST(an_empty_bucket_holds_no_memory)
 {
-    for (int i = 0; i < 100; i++)
+    for (uint32_t i = 0; i < 100; i++)
         add(i, 1, 0);
     ck_assert_uint_ge(bytes, 800);
-    for (int i = 0; i < 100; i++)
+    for (uint32_t i = 0; i < 100; i++)
         drop(i, 0);
     ck_assert_ptr_null(bucket.near.rounds);
 }
@@ -21,7 +21,7 @@ START_TEST(an_emptied_small_bucket_keeps_its_arrays_to_spare_the_allocator)
     drop(0, 0);
     ck_assert_uint_gt(bytes, 0);
     refuse = true;
-    for (int i = 0; i < 100; i++) {
+    for (uint32_t i = 0; i < 100; i++) {
         add(i, 1, 0);
         drop(i, 0);
     }
@@ -32,14 +32,14 @@ END_TEST
 START_TEST(those_of_a_round_are_taken_in_the_order_of_adding)
 {
     enum { ROUNDS = 7 };
-    for (int i = 0; i < MANY; i++)
-        add(i, (uint32_t)i % ROUNDS, 0);
+    for (uint32_t i = 0; i < MANY; i++)
+        add(i, i % ROUNDS, 0);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         ck_assert_uint_eq(bucket.least, round);
         size_t n = take_round(round, 13);
         ck_assert_uint_eq(n, MANY / ROUNDS + (round < MANY % ROUNDS));
         for (size_t i = 0; i < n; i++)
-            must(batch[i] == entries[i * ROUNDS + round]);
+            must(batch[i] == i * ROUNDS + round);
     }
     ck_assert_uint_eq(bytes, 0);
 }
@@ -47,36 +47,36 @@ END_TEST
 
 START_TEST(one_added_while_its_round_is_taken_comes_last)
 {
-    for (int i = 0; i < 6; i++)
+    for (uint32_t i = 0; i < 6; i++)
         add(i, 5, 5);
-    ck_assert_uint_eq(hwt_bucket_take(&bucket, pool(), 5, batch, 4), 4);
+    ck_assert_uint_eq(take(5, 0, 4), 4);
     verify(5);
-    for (int i = 6; i < 40; i++) /* makes room, and closes the holes of those taken */
+    for (uint32_t i = 6; i < 40; i++) /* makes room, and closes the holes of those taken */
         add(i, 5, 5);
     ck_assert_uint_eq(take_round(5, 64), 36);
-    for (int i = 0; i < 36; i++)
-        must(batch[i] == entries[i + 4]);
+    for (uint32_t i = 0; i < 36; i++)
+        must(batch[i] == i + 4);
 }
 END_TEST
 
 START_TEST(a_dropped_one_leaves_a_hole_and_moves_no_other)
 {
-    for (int i = 0; i < 100; i++)
+    for (uint32_t i = 0; i < 100; i++)
         add(i, 1, 0);
-    for (int i = 0; i < 100; i += 2)
+    for (uint32_t i = 0; i < 100; i += 2)
         drop(i, 0);
     ck_assert_uint_eq(bucket.near.used, 100);
     ck_assert_uint_eq(bucket.near.live, 50);
     for (uint32_t i = 1; i < 100; i += 2) {
-        ck_assert_uint_eq(entries[i]->index, i);
+        ck_assert_uint_eq(index_of(i), i);
         ck_assert_uint_eq(ids_of(&bucket.near)[i - 1], HWT_BUCKET_HOLE);
     }
 }
 END_TEST
 
-static int fill_to_capacity(uint32_t at_least)
+static uint32_t fill_to_capacity(uint32_t at_least)
 {
-    int n = 0;
+    uint32_t n = 0;
     while (bucket.near.used < bucket.near.capacity || bucket.near.capacity < at_least)
         add(n++, 1, 0);
     return n;
@@ -84,52 +84,52 @@ static int fill_to_capacity(uint32_t at_least)
 
 START_TEST(holes_are_closed_in_order_before_the_arrays_grow)
 {
-    int n = fill_to_capacity(64);
+    uint32_t n = fill_to_capacity(64);
     uint32_t capacity = bucket.near.capacity;
-    for (int i = 0; i < n; i += 3)
+    for (uint32_t i = 0; i < n; i += 3)
         drop(i, 0);
     refuse = true;
     add(n, 1, 0);
     ck_assert_uint_eq(bucket.near.capacity, capacity);
     ck_assert_uint_eq(bucket.near.used, bucket.near.live);
     uint32_t last = 0;
-    for (int i = 1; i <= n; i++) {
+    for (uint32_t i = 1; i <= n; i++) {
         if (i % 3 == 0 && i < n)
             continue;
-        must(i == 1 || entries[i]->index == last + 1);
-        last = entries[i]->index;
+        must(i == 1 || index_of(i) == last + 1);
+        last = index_of(i);
     }
 }
 END_TEST
 
 START_TEST(the_arrays_grow_by_half_where_holes_are_few)
 {
-    int n = fill_to_capacity(64);
+    uint32_t n = fill_to_capacity(64);
     uint32_t capacity = bucket.near.capacity;
     drop(0, 0);
     add(n, 1, 0);
     ck_assert_uint_eq(bucket.near.capacity, capacity + capacity / 2);
     ck_assert_uint_eq(take_round(1, 7), n);
-    for (int i = 0; i < n; i++)
-        must(batch[i] == entries[i + 1]);
+    for (uint32_t i = 0; i < n; i++)
+        must(batch[i] == i + 1);
 }
 END_TEST
 
 START_TEST(without_memory_an_add_changes_nothing)
 {
     refuse = true;
-    ck_assert_int_eq(hwt_bucket_add(&bucket, pool(), entries[0], 0, 0, &bytes), -ENOMEM);
+    ck_assert_int_eq(try_add(0, 0, 0), -ENOMEM);
     verify(0);
     refuse = false;
-    int n = fill_to_capacity(16);
+    uint32_t n = fill_to_capacity(16);
     struct hwt_bucket before = bucket;
     size_t bytes_before = bytes;
-    entries[n]->index = 4711;
+    place_of(&places, n)->index = 4711;
     refuse = true;
-    ck_assert_int_eq(hwt_bucket_add(&bucket, pool(), entries[n], 0, 0, &bytes), -ENOMEM);
+    ck_assert_int_eq(try_add(n, 0, 0), -ENOMEM);
     ck_assert_mem_eq(&bucket, &before, sizeof(before));
     ck_assert_uint_eq(bytes, bytes_before);
-    ck_assert_uint_eq(entries[n]->index, 4711);
+    ck_assert_uint_eq(index_of(n), 4711);
     verify(0);
     refuse = false;
     add(n, 0, 0);
@@ -139,28 +139,28 @@ END_TEST
 
 START_TEST(a_sparse_bucket_gives_memory_back_when_it_settles)
 {
-    for (int i = 0; i < MANY; i++)
+    for (uint32_t i = 0; i < MANY; i++)
         add(i, 1, 0);
-    for (int i = 10; i < MANY; i++)
+    for (uint32_t i = 10; i < MANY; i++)
         drop(i, 0);
     uint32_t capacity = bucket.near.capacity;
     settle(0);
     ck_assert_uint_eq(bucket.near.capacity, capacity / 2);
     ck_assert_uint_eq(bucket.near.used, 10);
-    for (int i = 0; i < 20; i++)
+    for (uint32_t i = 0; i < 20; i++)
         settle(0);
     ck_assert_uint_le(bucket.near.capacity, 64);
     ck_assert_uint_eq(take_round(1, 64), 10);
-    for (int i = 0; i < 10; i++)
-        must(batch[i] == entries[i]);
+    for (uint32_t i = 0; i < 10; i++)
+        must(batch[i] == i);
 }
 END_TEST
 
 START_TEST(without_memory_to_shrink_the_arrays_stay)
 {
-    for (int i = 0; i < MANY; i++)
+    for (uint32_t i = 0; i < MANY; i++)
         add(i, 1, 0);
-    for (int i = 10; i < MANY; i++)
+    for (uint32_t i = 10; i < MANY; i++)
         drop(i, 0);
     uint32_t capacity = bucket.near.capacity;
     refuse = true;
@@ -210,14 +210,14 @@ END_TEST
 START_TEST(rounds_wrap_around)
 {
     uint32_t now = UINT32_MAX - 4;
-    for (int i = 0; i < 1000; i++)
-        add(i, now + (uint32_t)(999 - i) / 100, now);
+    for (uint32_t i = 0; i < 1000; i++)
+        add(i, now + (999 - i) / 100, now);
     for (uint32_t step = 0; step < 10; step++, now++) {
         ck_assert_uint_eq(bucket.least, now);
         ck_assert_uint_eq(bucket.least_count, 100);
         ck_assert_uint_eq(take_round(now, 33), 100);
         for (uint32_t i = 0; i < 100; i++)
-            must(batch[i] == entries[(9 - step) * 100 + i]);
+            must(batch[i] == (9 - step) * 100 + i);
     }
     ck_assert_uint_eq(bucket.near.live, 0);
 }
@@ -231,10 +231,10 @@ START_TEST(the_furthest_round_is_not_taken_for_a_past_one)
         add(1, now, now);
         ck_assert_uint_eq(bucket.least, now);
         ck_assert_uint_eq(take_round(now, 4), 1);
-        must(batch[0] == entries[1]);
+        must(batch[0] == 1);
         ck_assert_uint_eq(bucket.least, now + INT32_MAX);
         ck_assert_uint_eq(take_round(now + INT32_MAX, 4), 1);
-        must(batch[0] == entries[0]);
+        must(batch[0] == 0);
     }
 }
 END_TEST
@@ -244,7 +244,7 @@ END_TEST
 START_TEST(a_hole_is_not_taken_for_a_timeout_however_old_it_is)
 {
     uint32_t reach = INT32_MAX, later = reach - 1, last = reach + 5;
-    int i = 0;
+    uint32_t i = 0;
     for (; i < 11; i++)
         add(i, reach, 0);
     drop(10, 0);
@@ -260,39 +260,47 @@ START_TEST(a_hole_is_not_taken_for_a_timeout_however_old_it_is)
 }
 END_TEST
 
-START_TEST(whatever_the_round_all_can_be_taken_once)
+START_TEST(a_cleared_bucket_is_as_good_as_new)
 {
-    static bool seen[MANY];
-    memset(seen, 0, sizeof(seen));
-    for (int i = 0; i < 1000; i++)
-        add(i, (uint32_t)i % 11, 0);
-    for (int i = 0; i < 1000; i += 4)
+    for (uint32_t i = 0; i < MANY; i++)
+        add(i, i % 11, 0);
+    for (uint32_t i = 0; i < MANY; i += 4)
         drop(i, 0);
-    hwt_bucket_take(&bucket, pool(), 0, batch, 5);
-    for (int i = 0; i < 5; i++)
-        seen[batch[i]->index] = true;
-    size_t n, sum = 5;
-    while ((n = hwt_bucket_take_any(&bucket, pool(), 0, batch, 64, &bytes)) > 0) {
-        for (size_t i = 0; i < n; i++) {
-            must(!seen[batch[i]->index]);
-            seen[batch[i]->index] = true;
-        }
-        sum += n;
-        verify(0);
-    }
-    ck_assert_uint_eq(sum, 750);
+    take(0, 0, 5);
+    hwt_bucket_clear(&bucket, &bytes);
+    ck_assert_uint_eq(hwt_bucket_live(&bucket), 0);
+    verify(0);
     ck_assert_uint_eq(bytes, 0);
+    for (uint32_t i = 0; i < 100; i++)
+        add(i, 3, 0);
+    ck_assert_uint_eq(bucket.least, 3);
+    ck_assert_uint_eq(take_round(3, 7), 100);
+    for (uint32_t i = 0; i < 100; i++)
+        must(batch[i] == i);
+}
+END_TEST
+
+START_TEST(the_next_to_be_taken_is_told_ahead)
+{
+    ck_assert_uint_eq(hwt_bucket_peek(&bucket), HWT_ID_NONE);
+    for (uint32_t i = 0; i < 9; i++)
+        add(i, 1 + i % 2, 0);
+    settle(0);
+    ck_assert_uint_eq(hwt_bucket_peek(&bucket), places_id(0));
+    ck_assert_uint_eq(take_round(1, 2), 5);
+    ck_assert_uint_eq(hwt_bucket_peek(&bucket), places_id(1));
 }
 END_TEST
 
 int main(void)
 {
     Suite *suite = suite_create("bucket");
-    TCase *order = room_case(suite, "order", open_bucket, close_bucket);
+    TCase *order = unit_case(suite, "order", open_bucket, close_bucket);
     tcase_add_test(order, those_of_a_round_are_taken_in_the_order_of_adding);
     tcase_add_test(order, one_added_while_its_round_is_taken_comes_last);
-    tcase_add_test(order, whatever_the_round_all_can_be_taken_once);
-    TCase *room_for = room_case(suite, "memory", open_bucket, close_bucket);
+    tcase_add_test(order, a_cleared_bucket_is_as_good_as_new);
+    tcase_add_test(order, the_next_to_be_taken_is_told_ahead);
+    TCase *room_for = unit_case(suite, "memory", open_bucket, close_bucket);
     tcase_add_test(room_for, an_empty_bucket_holds_no_memory);
     tcase_add_test(room_for, an_emptied_small_bucket_keeps_its_arrays_to_spare_the_allocator);
     tcase_add_test(room_for, a_dropped_one_leaves_a_hole_and_moves_no_other);
@@ -301,7 +309,7 @@ int main(void)
     tcase_add_test(room_for, without_memory_an_add_changes_nothing);
     tcase_add_test(room_for, a_sparse_bucket_gives_memory_back_when_it_settles);
     tcase_add_test(room_for, without_memory_to_shrink_the_arrays_stay);
-    TCase *least = room_case(suite, "least", open_bucket, close_bucket);
+    TCase *least = unit_case(suite, "least", open_bucket, close_bucket);
     tcase_add_test(least, settling_finds_the_least_after_it_was_dropped);
     tcase_add_test(least, an_add_to_a_bucket_that_must_be_searched_keeps_its_least_right);
     tcase_add_test(least, rounds_wrap_around);
