@@ -458,13 +458,17 @@ static void expire(struct hwt_worker *worker)
     }
 }
 
-/* What is due and could not be filed runs ahead of its turn. */
+/* What is due and could not be filed runs without regard to its turn. */
 static void expire_unfiled(struct hwt_worker *worker)
 {
+    struct hwt_shared *shared = worker->shared;
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
-    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
+    if (!atomic_load_explicit(&shared->overlooked, memory_order_relaxed))
+        return;
+    while (!stopping(worker) && worker->runs < worker->most &&
+           (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
         if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
             hwt_entry_deadline(entry) < horizon)
             look(worker, hwt_entry_id(entry), horizon);
@@ -498,11 +502,9 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->told = worker->again = false;
     hwt_worker_read(worker);
     worker->expires = true;
-    if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
-        expire_unfiled(worker);
+    expire_unfiled(worker);
     expire(worker);
-    if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
-        expire_unfiled(worker);
+    expire_unfiled(worker); /* what was pushed back within the ticks that are over */
     worker->expires = false;
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
