@@ -130,7 +130,7 @@ static int load(hwt_delay *store, uint64_t due)
         if (hwt_delay_compare(store->resolved, to) < 0)
             store->resolved = to;
         for (size_t i = 0; i < count; i++)
-            slots[i]->next = hwt_delay_slot_next(slots[i], to);
+            hwt_delay_slot_bounds(slots[i], to);
     }
     free(slots);
     return r;
@@ -180,7 +180,7 @@ void hwt_delay_evict(hwt_delay *store)
             continue;
         slot->reader.count = 0;
         slot->reader.indexed = 0;
-        slot->next = hwt_delay_slot_next(slot, store->loaded);
+        hwt_delay_slot_bounds(slot, store->loaded);
     }
 }
 
