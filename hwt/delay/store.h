@@ -344,6 +344,13 @@ void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
 /* ---- load.c ---- */
 
 #define HWT_DELAY_HORIZON HWT_SEC(2)
+
+/* Up to where is loaded at an instant. */
+static inline uint64_t hwt_delay_horizon(uint64_t now)
+{
+    return now > HWT_NEVER - HWT_DELAY_HORIZON ? HWT_NEVER : now + HWT_DELAY_HORIZON;
+}
+
 int hwt_delay_load(hwt_delay *store, uint64_t due);
 void hwt_delay_evict(hwt_delay *store);
 void *hwt_delay_loader(void *store);
