@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH_MAX = 8, BATCH_BYTES = 12000, MESSAGES_MAX = 600 };
+enum { BATCH_MAX = 8, BATCH_BYTES = 12000, MESSAGES_MAX = 600,
+       MESSAGE_MAX = 512 /* of memory, without the payload */ };
 
 /* ---- what is put ---- */
 
@@ -174,6 +175,16 @@ static uint64_t held_leases(const struct oracle *oracle)
     return held;
 }
 
+/* Whether there may be no room for another lease, in number or in bytes. */
+static bool may_be_full(const struct oracle *oracle)
+{
+    uint64_t bytes = 0, held = held_leases(oracle);
+    for (size_t i = 0; i < oracle->count; i++)
+        bytes += oracle->list[i].lease != 0 ? oracle->list[i].size + MESSAGE_MAX : 0;
+    return held == RUN_LEASES_MAX ||
+           (held > 0 && bytes + ORACLE_PAYLOAD_MAX + MESSAGE_MAX > RUN_MEMORY / 8);
+}
+
 static void expire(struct run *run)
 {
     oracle_expire(&run->before, run->boottime);
@@ -224,6 +235,7 @@ static void do_take(struct run *run)
     const hwt_delay_message *taken = NULL;
     size_t max = 1 + draw(run, draw(run, 2) ? 4 : 2 * RUN_LEASES_MAX);
     uint64_t held = held_leases(&run->before);
+    bool full = may_be_full(&run->before);
     size_t due = oracle_due(&run->before, 0, run->realtime);
     int64_t n = hwt_delay_take(run->store, max, draw(run, 2) ? 0 : HWT_SEC(1), &taken);
     if (!run->process.dead && n != -EIO)
@@ -237,7 +249,7 @@ static void do_take(struct run *run)
     bool went = life_answer(run, "take", n);
     if (n == 0 && went && due < run->before.count && held < RUN_LEASES_MAX)
         wrong(run, "take is 0, and due is %" PRIu64, run->before.list[due].due);
-    if (!went && n < 0 && n != -ETIME && !life_may(run, n) && !(n == -ENOBUFS && held == RUN_LEASES_MAX))
+    if (!went && n < 0 && n != -ETIME && !life_may(run, n) && !(n == -ENOBUFS && full))
         wrong(run, "take is %" PRId64, n);
     if (n == -ETIME && !run->result->failed && draw(run, 4) > 0) {
         run->offset_low = run->offset_high = run->realtime - run->boottime;

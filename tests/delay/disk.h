@@ -119,6 +119,7 @@ struct process {
     struct hwt_delay_system system; /* its data is this */
     struct disk *disk;
     bool dead;
+    bool dying; /* it is dead from the next call on */
     struct disk_file directory;            /* what a descriptor of the directory points to */
     struct disk_file *open[DISK_OPEN_MAX]; /* by descriptor */
     uint64_t *realtime, *boottime;         /* the set clock */
@@ -131,7 +132,7 @@ struct process {
     uint64_t calls, fail_at, fail_count;
     int fail_with;           /* a negative errno; 1: short reads and writes; 0: none fails */
     unsigned fail_only;      /* these, as bits; 0: all that can fail so */
-    uint64_t die_at;         /* the process dies within this call, from 1; 0: it does not */
+    uint64_t die_at;         /* the process dies within this call or behind it; 0: it does not */
     uint64_t *random;        /* for what a call that fails leaves behind */
     uint64_t by_kind[DISK_CALLS];
 

@@ -34,6 +34,7 @@ enum outcome { GO_ON, FAIL, DIE_AFTER };
 
 static enum outcome begin(struct process *process, enum disk_call call)
 {
+    process->dead = process->dead || process->dying;
     if (process->dead)
         return FAIL;
     process->by_kind[call]++;
@@ -45,6 +46,7 @@ static enum outcome begin(struct process *process, enum disk_call call)
         return FAIL;
     if (process->die_at == 0 || process->calls != process->die_at)
         return GO_ON;
+    process->dying = true;
     if (test_random(process->random) % 2 == 0)
         return DIE_AFTER;
     process->dead = true;

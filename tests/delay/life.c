@@ -40,7 +40,7 @@ void run_options(hwt_delay_options *ret_options)
     ret_options->flags = HWT_DELAY_CREATE;
     ret_options->payload_max = ORACLE_PAYLOAD_MAX;
     ret_options->segment_size = RUN_SEGMENT;
-    ret_options->memory = 1 << 20;
+    ret_options->memory = RUN_MEMORY;
     ret_options->leased_max = RUN_LEASES_MAX;
 }
 

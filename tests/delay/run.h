@@ -7,7 +7,7 @@
 #include "tests/check_main.h"
 #include "tests/delay/program.h"
 
-enum { RUN_LEASES_MAX = 64, RUN_SEGMENT = 65536, RUN_OLD_MAX = 16 };
+enum { RUN_LEASES_MAX = 64, RUN_SEGMENT = 65536, RUN_OLD_MAX = 16, RUN_MEMORY = 1 << 20 };
 
 #define RUN_START UINT64_C(1800000000000000000) /* 2027 */
 
