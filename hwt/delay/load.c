@@ -100,12 +100,15 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
     }
 }
 
+/* Lets others have the lock now and then: until `loaded` moves, what is merged cannot be taken. */
 static void merge_all(hwt_delay *store, struct hwt_delay_gathered *gathered)
 {
     struct hwt_delay_record *record;
-    while ((record = RB_MIN(hwt_delay_keys, &gathered->keys))) {
+    for (size_t i = 1; (record = RB_MIN(hwt_delay_keys, &gathered->keys)); i++) {
         RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
         merge(store, record);
+        if (i % HWT_DELAY_CHUNK == 0)
+            hwt_delay_yield(store);
     }
 }
 
@@ -187,8 +190,8 @@ void hwt_delay_evict(hwt_delay *store)
 static bool should_load(hwt_delay *store, uint64_t now)
 {
     return !store->held && !store->poisoned && store->damaged == 0 &&
-           store->loaded.due < now + HWT_DELAY_HORIZON &&
-           hwt_delay_wheel_next(store) < now + HWT_DELAY_HORIZON &&
+           store->loaded.due < hwt_delay_horizon(now) &&
+           hwt_delay_wheel_next(store) < hwt_delay_horizon(now) &&
            store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
 }
 
@@ -200,7 +203,7 @@ static void sleep_until_near(hwt_delay *store, uint64_t now)
         pthread_cond_wait(&store->loader_wake, &store->lock);
         return;
     }
-    uint64_t ns = next > now + HWT_DELAY_HORIZON ? next - now - HWT_DELAY_HORIZON : HWT_MS(100);
+    uint64_t ns = next > hwt_delay_horizon(now) ? next - now - HWT_DELAY_HORIZON : HWT_MS(100);
     ns = ns > HWT_SEC(1) ? HWT_SEC(1) : ns;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -217,7 +220,7 @@ void *hwt_delay_loader(void *arg)
     pthread_mutex_lock(&store->lock);
     while (!store->closing) {
         uint64_t now = hwt_delay_clock(store);
-        if (should_load(store, now) && hwt_delay_load(store, now + HWT_DELAY_HORIZON) == 0)
+        if (should_load(store, now) && hwt_delay_load(store, hwt_delay_horizon(now)) == 0)
             hwt_delay_wake_arm(store);
         else
             sleep_until_near(store, now);

@@ -130,6 +130,18 @@ int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint6
     return 0;
 }
 
+/* Writes the checkpoint that was read once more. Where there is no room it is flushed as it is. */
+static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, size_t size)
+{
+    int r = hwt_delay_checkpoint_write(store, bytes, size);
+    if (r != -ENOSPC && r != -EDQUOT)
+        return r;
+    int file = hwt_delay_open_file(store, "checkpoint", O_RDWR);
+    r = file < 0 ? file : hwt_delay_sync(store, file);
+    hwt_delay_close_file(store, file);
+    return r < 0 ? r : hwt_delay_sync_directory(store);
+}
+
 static int read_checkpoint(hwt_delay *store)
 {
     unsigned char *bytes;
@@ -141,7 +153,7 @@ static int read_checkpoint(hwt_delay *store)
         return r;
     r = take_checkpoint(store, bytes, size);
     if (r == 0 && !store->read_only)
-        r = hwt_delay_checkpoint_write(store, bytes, (size_t)size);
+        r = write_checkpoint_anew(store, bytes, (size_t)size);
     free(bytes);
     return r;
 }

@@ -178,7 +178,7 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
         struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
         if (first && hwt_delay_compare(first->key, store->loaded) < 0 && first->key.due <= now)
             return 0; /* it is not durable yet */
-        r = hwt_delay_load(store, now + HWT_DELAY_HORIZON);
+        r = hwt_delay_load(store, hwt_delay_horizon(now));
         if (r < 0)
             return r;
     }
@@ -191,11 +191,14 @@ static uint64_t monotonic(void)
     return (uint64_t)now.tv_sec * HWT_SEC(1) + (uint64_t)now.tv_nsec;
 }
 
-/* Until something may have become due. */
+/* Until something may have become due; not at all where that has happened already. */
 static void sleep_in_take(hwt_delay *store, uint64_t until)
 {
-    hwt_delay_wake_arm(store);
     store->waiting++;
+    if (hwt_delay_wake_arm(store)) {
+        store->waiting--;
+        return;
+    }
     if (until == HWT_NEVER) {
         pthread_cond_wait(&store->takers, &store->lock);
     } else {
