@@ -4,8 +4,8 @@
 
 /*
  * What a store is on the disk. hwt-delay-format(5) says it for readers without this code; the two
- * change together. Numbers are little-endian. Checksums are CRC-32C, seeded with the store's key, so
- * that bytes of another store never pass, and cover all of what they stand for but themselves.
+ * change together. Numbers are little-endian. Checksums are CRC-32C over the store's key
+ * and what they cover, so that bytes of another store never pass.
  *
  *   store                  the key and the version; written once, and locked by the owner
  *   log.0, log.1           two segments; frames from offset 4096 on
@@ -17,6 +17,7 @@
  */
 
 #include <endian.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@
 enum {
     HWT_DELAY_STORE_MAGIC = 0,         /* u64 */
     HWT_DELAY_STORE_VERSION = 8,       /* u32 */
-    HWT_DELAY_STORE_CRC = 12,          /* u32, of all 64 bytes but these 4, seeded with 0 */
+    HWT_DELAY_STORE_CRC = 12,          /* u32, of the 48 bytes that follow, with a key of 0 */
     HWT_DELAY_STORE_KEY = 16,          /* u32, chosen at random */
     HWT_DELAY_STORE_SEGMENT_SIZE = 24, /* u64 */
     HWT_DELAY_STORE_SIZE = 64
@@ -43,8 +44,10 @@ enum {
 enum {
     HWT_DELAY_SEGMENT_MAGIC = 0,   /* u64 */
     HWT_DELAY_SEGMENT_VERSION = 8, /* u32 */
-    HWT_DELAY_SEGMENT_CRC = 12,    /* u32, of 64 bytes but these 4 */
+    HWT_DELAY_SEGMENT_CRC = 12,    /* u32, of the 48 bytes that follow, with a key of 0 */
     HWT_DELAY_SEGMENT_INDEX = 16,  /* u32: 0 or 1 */
+    HWT_DELAY_SEGMENT_KEY = 20,    /* u32: the store's, in case its own head is damaged */
+    HWT_DELAY_SEGMENT_LENGTH = 24, /* u64: the segment's size */
     HWT_DELAY_SEGMENT_SIZE = 64,
     HWT_DELAY_SEGMENT_FRAMES = 4096
 };
@@ -108,7 +111,7 @@ enum {
 enum {
     HWT_DELAY_CHECKPOINT_MAGIC = 0,      /* u64 */
     HWT_DELAY_CHECKPOINT_VERSION = 8,    /* u32 */
-    HWT_DELAY_CHECKPOINT_CRC = 12,       /* u32, from offset 16 to the end */
+    HWT_DELAY_CHECKPOINT_CRC = 12,       /* u32, from offset 16 to the end of the records */
     HWT_DELAY_CHECKPOINT_LENGTH = 16,    /* u64: of entries and records */
     HWT_DELAY_CHECKPOINT_SEQUENCE = 24,  /* u64: of the first record of the log that counts */
     HWT_DELAY_CHECKPOINT_SEGMENT = 32,   /* u32: where that one's frame is: segment */
@@ -118,6 +121,7 @@ enum {
     HWT_DELAY_CHECKPOINT_HAND = 56,      /* u64 */
     HWT_DELAY_CHECKPOINT_PENDING = 64,   /* u64: messages, those in the log not counted */
     HWT_DELAY_CHECKPOINT_NUMBER = 72,    /* u64: that the next new file takes */
+    HWT_DELAY_CHECKPOINT_RESOLVED = 80,  /* u64 due, u64 sequence: PENDING is exact before this */
     HWT_DELAY_CHECKPOINT_SIZE = 96
 };
 
@@ -127,7 +131,7 @@ enum {
     HWT_DELAY_FILE_INDEX = 8,     /* u64 */
     HWT_DELAY_FILE_LENGTH = 16,   /* u64: what is behind it in the file does not count */
     HWT_DELAY_FILE_COUNT = 24,    /* u64: records */
-    HWT_DELAY_FILE_POSITION = 32, /* u64 due, u64 sequence: everything before has been dealt with */
+    HWT_DELAY_FILE_POSITION = 32, /* u64 due, u64 sequence: what is before has been dealt with */
     HWT_DELAY_FILE_SHIFT = 48,    /* u32 */
     HWT_DELAY_FILE_SEALED = 52,   /* u32: 1: nothing is appended any more */
     HWT_DELAY_FILE_SIZE = 56
@@ -172,7 +176,7 @@ static inline void hwt_delay_set16(unsigned char *at, uint16_t value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* CRC-32C of some bytes; `seed` is the store's key, or the checksum of what is before them. */
-uint32_t hwt_delay_crc(uint32_t seed, const void *bytes, size_t size);
+/* CRC-32C of the four bytes of the key and then of some others. */
+uint32_t hwt_delay_crc(uint32_t key, const void *bytes, size_t size);
 
 #endif

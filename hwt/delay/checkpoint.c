@@ -1,0 +1,619 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Checkpoints: what is FRESH goes to slots, so that the log can be written anew.
+ *
+ * The snapshot is taken between two frames, under the lock: what the log says up to a sequence,
+ * nothing more, nothing less. Everything after that is without the lock, but for the steps that
+ * change the table and the list of slots.
+ *
+ * On the disk, in this order:
+ *   1. the log up to the snapshot (nobody may rely on a record that its frame has not brought)
+ *   2. the runs in the slots, then the names of new slots
+ *   3. checkpoint.next, whole; its name becomes `checkpoint`; the directory
+ *   4. only now: slots that it does not name are deleted, segments that it does not need are written
+ *
+ * Where the disk is full, step 2 is undone, and the old records stay in memory and in the log. A
+ * checkpoint that leaves the log where it is, and only says how far the slots have been handed
+ * over, is written in its place, so that slots which are done with make room. The room for that
+ * is set aside when the one before it is finished.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "hwt/delay/store.h"
+
+#define CHUNK 4096
+#define ROOM_MIN 65536
+
+/* Records that go to one slot: a part of the snapshot's. */
+struct part {
+    struct hwt_delay_slot *slot;
+    struct hwt_delay_record **records;
+    size_t count;
+    unsigned shift;
+    uint64_t index;
+    bool fresh_slot;
+};
+
+struct plan {
+    struct part *parts;
+    size_t count, room, written;
+};
+
+static bool is_full(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT;
+}
+
+/* ---- the snapshot ---- */
+
+static void collect_fresh(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
+{
+    struct hwt_delay_record *record;
+    while ((record = TAILQ_FIRST(&store->fresh))) {
+        record->refs++;
+        hwt_delay_set_state(store, record, HWT_DELAY_FLUSHING);
+        snapshot->records[snapshot->count++] = record;
+    }
+}
+
+static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
+{
+    struct hwt_delay_lease *lease;
+    RB_FOREACH(lease, hwt_delay_tokens, &store->tokens) {
+        if (lease->superseded)
+            continue;
+        lease->record->refs++;
+        snapshot->leased[snapshot->leased_count++] = lease->record;
+    }
+}
+
+/* Slots in which nothing is left are not part of the checkpoint any more. */
+static void finish_slots(hwt_delay *store, struct hwt_delay_key left)
+{
+    for (size_t i = 0; i < store->slot_count;) {
+        struct hwt_delay_slot *slot = store->slots[i];
+        slot->noted = slot->position;
+        slot->new_length = slot->length;
+        slot->new_count = slot->count;
+        if (slot->sealed && hwt_delay_slot_last(slot) < left.due) {
+            store->finished[store->finished_count++] = slot;
+            hwt_delay_wheel_remove(store, slot);
+        } else {
+            i++;
+        }
+    }
+}
+
+static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
+{
+    size_t finished = store->finished_count + store->slot_count + 1;
+    struct hwt_delay_slot **slots = realloc(store->finished, finished * sizeof(*slots));
+    if (slots)
+        store->finished = slots;
+    snapshot->records = malloc((store->fresh_count + 1) * sizeof(*snapshot->records));
+    /* The fresh ones too: see publish_old(). */
+    snapshot->leased = malloc((store->leased_count + store->fresh_count + 1) *
+                              sizeof(*snapshot->leased));
+    return slots && snapshot->records && snapshot->leased ? 0 : -ENOMEM;
+}
+
+/* Nothing is gathered: the table is what the log says. Called with the lock, by the leader too. */
+void hwt_delay_snapshot_take(hwt_delay *store)
+{
+    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    store->snapshot_wanted = false;
+    *snapshot = (struct hwt_delay_snapshot){
+        .sequence = store->log.next_sequence,
+        .segment = store->log.segment,
+        .offset = store->log.offset,
+        .frame = store->log.gathered_frame - 1,
+        .hand = store->hand,
+        .now = hwt_delay_clock(store),
+        .erased_bytes = store->erased_bytes,
+        .kept_bytes = store->log.kept_bytes,
+        .resolved = store->resolved,
+    };
+    snapshot->error = make_room(store, snapshot);
+    if (snapshot->error == 0) {
+        struct hwt_delay_key left = hwt_delay_settle(store);
+        collect_leased(store, snapshot);
+        collect_fresh(store, snapshot);
+        finish_slots(store, left);
+        store->passed = (struct hwt_delay_key){ 0, 0 };
+        snapshot->pending = store->pending;
+    }
+    pthread_cond_broadcast(&store->changed);
+}
+
+/* Has it taken by the next leader, or takes it here. */
+static int snapshot_get(hwt_delay *store)
+{
+    store->snapshot_wanted = true;
+    while (store->snapshot_wanted) {
+        if (store->poisoned) {
+            store->snapshot_wanted = false;
+            return -EIO;
+        }
+        if (store->log.count == 0)
+            hwt_delay_snapshot_take(store);
+        else if (!store->log.writing)
+            hwt_delay_log_lead(store);
+        else
+            pthread_cond_wait(&store->changed, &store->lock);
+    }
+    return store->snapshot.error;
+}
+
+static void snapshot_free(struct hwt_delay_snapshot *snapshot)
+{
+    for (size_t i = 0; i < snapshot->count; i++)
+        hwt_delay_record_unref(snapshot->records[i]);
+    for (size_t i = 0; i < snapshot->leased_count; i++)
+        hwt_delay_record_unref(snapshot->leased[i]);
+    free(snapshot->records);
+    free(snapshot->leased);
+    *snapshot = (struct hwt_delay_snapshot){ 0 };
+}
+
+/* ---- slots ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    const struct hwt_delay_record *x = *(struct hwt_delay_record *const *)a;
+    const struct hwt_delay_record *y = *(struct hwt_delay_record *const *)b;
+    int order = hwt_delay_compare(x->key, y->key);
+    return order != 0 ? order : (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static int add_part(struct plan *plan, struct hwt_delay_record **records, unsigned shift)
+{
+    if (plan->count == plan->room) {
+        size_t room = plan->room ? 2 * plan->room : 64;
+        struct part *parts = realloc(plan->parts, room * sizeof(*parts));
+        if (!parts)
+            return -ENOMEM;
+        plan->parts = parts;
+        plan->room = room;
+    }
+    plan->parts[plan->count++] = (struct part){
+        .records = records,
+        .shift = shift,
+        .index = records[0]->key.due >> shift,
+    };
+    return 0;
+}
+
+static int divide(struct hwt_delay_snapshot *snapshot, struct plan *plan)
+{
+    qsort(snapshot->records, snapshot->count, sizeof(*snapshot->records), by_key);
+    for (size_t i = 0; i < snapshot->count; i++) {
+        uint64_t due = snapshot->records[i]->key.due;
+        unsigned shift = hwt_delay_wheel_shift(due, snapshot->now);
+        struct part *last = plan->count > 0 ? &plan->parts[plan->count - 1] : NULL;
+        if (!last || last->shift != shift || last->index != due >> shift) {
+            int r = add_part(plan, snapshot->records + i, shift);
+            if (r < 0)
+                return r;
+            last = &plan->parts[plan->count - 1];
+        }
+        last->count++;
+    }
+    return 0;
+}
+
+static int find_slot(hwt_delay *store, struct part *part)
+{
+    part->slot = hwt_delay_wheel_find(store, part->shift, part->index);
+    if (part->slot)
+        return 0;
+    struct hwt_delay_slot *slot = calloc(1, sizeof(*slot));
+    if (!slot)
+        return -ENOMEM;
+    slot->number = store->next_number++;
+    slot->index = part->index;
+    slot->shift = part->shift;
+    slot->next = HWT_NEVER;
+    if (hwt_delay_slot_start(slot) < store->loaded.due ||
+        (hwt_delay_slot_start(slot) == store->loaded.due && store->loaded.sequence > 0)) {
+        slot->sealed = true;
+        slot->position = store->passed;
+    }
+    int r = hwt_delay_wheel_add(store, slot);
+    if (r < 0) {
+        free(slot);
+        return r;
+    }
+    part->slot = slot;
+    part->fresh_slot = true;
+    return 0;
+}
+
+static int find_slots(hwt_delay *store, struct plan *plan)
+{
+    int r = 0;
+    pthread_mutex_lock(&store->lock);
+    for (size_t i = 0; i < plan->count && r == 0; i++)
+        r = find_slot(store, &plan->parts[i]);
+    pthread_mutex_unlock(&store->lock);
+    return r;
+}
+
+static int write_parts(hwt_delay *store, struct plan *plan)
+{
+    bool names = false;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct part *part = &plan->parts[i];
+        plan->written = i + 1;
+        int r = hwt_delay_slot_append(store, part->slot, part->records, part->count);
+        if (r < 0)
+            return r;
+        names = names || part->fresh_slot;
+    }
+    return names && hwt_delay_sync_directory(store) < 0 ? -EIO : 0;
+}
+
+/* What was written does not count: gives its room back. New slots go. Errors do not matter. */
+static void undo_part(hwt_delay *store, struct part *part)
+{
+    char name[HWT_DELAY_NAME_MAX];
+    if (!part->slot || !part->slot->made)
+        return;
+    hwt_delay_slot_name(part->slot, name);
+    if (part->fresh_slot) {
+        store->system.unlink(store->system.data, store->directory, name);
+        return;
+    }
+    int file = hwt_delay_open_file(store, name, O_RDWR);
+    if (file < 0)
+        return;
+    store->system.truncate(store->system.data, file, part->slot->length);
+    hwt_delay_close_file(store, file);
+}
+
+static void wait_for_loading(hwt_delay *store)
+{
+    while (store->loading)
+        pthread_cond_wait(&store->changed, &store->lock);
+}
+
+/* After a failure: all is as before the snapshot. */
+static void undo(hwt_delay *store, struct plan *plan)
+{
+    for (size_t i = 0; i < plan->written; i++)
+        undo_part(store, &plan->parts[i]);
+    pthread_mutex_lock(&store->lock);
+    wait_for_loading(store);
+    for (size_t i = 0; i < plan->count; i++) {
+        struct part *part = &plan->parts[i];
+        if (part->fresh_slot) {
+            hwt_delay_wheel_remove(store, part->slot);
+            hwt_delay_slot_free(part->slot);
+        } else if (part->slot) {
+            part->slot->new_length = part->slot->length;
+            part->slot->new_count = part->slot->count;
+        }
+    }
+    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    for (size_t i = 0; i < snapshot->count; i++) {
+        if (snapshot->records[i]->state == HWT_DELAY_FLUSHING)
+            hwt_delay_set_state(store, snapshot->records[i], HWT_DELAY_FRESH);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* ---- the file ---- */
+
+static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
+{
+    memset(at, 0, HWT_DELAY_FILE_SIZE);
+    hwt_delay_set64(at + HWT_DELAY_FILE_NUMBER, slot->number);
+    hwt_delay_set64(at + HWT_DELAY_FILE_INDEX, slot->index);
+    hwt_delay_set64(at + HWT_DELAY_FILE_LENGTH, slot->new_length);
+    hwt_delay_set64(at + HWT_DELAY_FILE_COUNT, slot->new_count);
+    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION, slot->noted.due);
+    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION + 8, slot->noted.sequence);
+    hwt_delay_set32(at + HWT_DELAY_FILE_SHIFT, slot->shift);
+    hwt_delay_set32(at + HWT_DELAY_FILE_SEALED, slot->sealed);
+}
+
+static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots)
+{
+    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    memset(head, 0, HWT_DELAY_CHECKPOINT_SIZE);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_MAGIC, HWT_DELAY_MAGIC_CHECKPOINT);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_VERSION, HWT_DELAY_VERSION);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LENGTH, size - HWT_DELAY_CHECKPOINT_SIZE);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_SEQUENCE, snapshot->sequence);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SEGMENT, snapshot->segment);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_FILES, (uint32_t)slots);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_POSITION, snapshot->offset);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LEASED, snapshot->leased_count);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_PENDING,
+                    snapshot->pending > snapshot->leased_count
+                        ? snapshot->pending - snapshot->leased_count
+                        : 0);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, store->next_number);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED, snapshot->resolved.due);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8, snapshot->resolved.sequence);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_CRC,
+                    hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_LENGTH,
+                                  size - HWT_DELAY_CHECKPOINT_LENGTH));
+}
+
+/* The bytes of a checkpoint; takes the lock for the list of slots. */
+static unsigned char *encode(hwt_delay *store, size_t *ret_size)
+{
+    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    size_t size = HWT_DELAY_CHECKPOINT_SIZE;
+    for (size_t i = 0; i < snapshot->leased_count; i++)
+        size += hwt_delay_encoded_size(snapshot->leased[i]);
+    pthread_mutex_lock(&store->lock);
+    size_t slots = 0;
+    unsigned char *bytes = malloc(size + store->slot_count * HWT_DELAY_FILE_SIZE);
+    unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
+    for (size_t i = 0; bytes && i < store->slot_count; i++) {
+        if (store->slots[i]->new_length == 0)
+            continue;
+        encode_slot(store->slots[i], at);
+        at += HWT_DELAY_FILE_SIZE;
+        slots++;
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (!bytes)
+        return NULL;
+    for (size_t i = 0; i < snapshot->leased_count; i++) {
+        hwt_delay_encode(snapshot->leased[i], at);
+        at += hwt_delay_encoded_size(snapshot->leased[i]);
+    }
+    *ret_size = (size_t)(at - bytes);
+    encode_head(store, bytes, *ret_size, slots);
+    return bytes;
+}
+
+/* Room for the checkpoint after this one. That there is none shows when it is needed. */
+static void set_room_aside(hwt_delay *store, size_t size)
+{
+    int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
+    if (file < 0)
+        return;
+    store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
+    hwt_delay_close_file(store, file);
+}
+
+/* -EIO: it is not known which of the two checkpoints the disk has. */
+static int publish(hwt_delay *store)
+{
+    size_t size;
+    unsigned char *bytes = encode(store, &size);
+    if (!bytes)
+        return -ENOMEM;
+    int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
+    int r = file < 0 ? file : hwt_delay_write_all(store, file, bytes, size, 0);
+    free(bytes);
+    if (r == 0 && hwt_delay_sync(store, file) < 0)
+        r = -EIO;
+    hwt_delay_close_file(store, file);
+    if (r < 0)
+        return r;
+    r = store->system.rename(store->system.data, store->directory, "checkpoint.next", "checkpoint");
+    if (r < 0 || hwt_delay_sync_directory(store) < 0)
+        return -EIO;
+    __atomic_fetch_add(&store->stats.slot_bytes, size, __ATOMIC_RELAXED);
+    set_room_aside(store, 2 * size);
+    return 0;
+}
+
+/* That of a new store. */
+int hwt_delay_checkpoint_first(hwt_delay *store)
+{
+    store->snapshot.sequence = 1;
+    store->snapshot.offset = HWT_DELAY_SEGMENT_FRAMES;
+    int r = publish(store);
+    store->snapshot = (struct hwt_delay_snapshot){ 0 };
+    return r;
+}
+
+/* The log stays: so what is FRESH, but older than it, must be whole in the checkpoint. */
+static int publish_old(hwt_delay *store)
+{
+    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    uint64_t replayed = 0;
+    for (size_t i = 0; i < snapshot->count; i++) {
+        struct hwt_delay_record *record = snapshot->records[i];
+        if (record->kind != HWT_DELAY_PUT)
+            continue;
+        if (record->key.sequence >= store->log.kept_sequence) {
+            replayed++;
+            continue;
+        }
+        pthread_mutex_lock(&store->lock);
+        record->refs++;
+        pthread_mutex_unlock(&store->lock);
+        snapshot->leased[snapshot->leased_count++] = record;
+    }
+    snapshot->pending -= snapshot->pending < replayed ? snapshot->pending : replayed;
+    snapshot->sequence = store->log.kept_sequence;
+    snapshot->segment = store->log.kept_segment;
+    snapshot->offset = store->log.kept_offset;
+    return publish(store);
+}
+
+/* ---- the end ---- */
+
+static void file_record(hwt_delay *store, struct hwt_delay_record *record)
+{
+    if (record->state != HWT_DELAY_FLUSHING)
+        return;
+    if (record->kind == HWT_DELAY_PUT && hwt_delay_compare(record->key, store->loaded) < 0)
+        hwt_delay_set_state(store, record, HWT_DELAY_FILED);
+    else
+        hwt_delay_remove(store, record);
+}
+
+/* `loading` is set. Lets others have the lock now and then. */
+static void file_records(hwt_delay *store)
+{
+    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    for (size_t i = 0; i < snapshot->count; i++) {
+        file_record(store, snapshot->records[i]);
+        if (i % CHUNK == CHUNK - 1) {
+            pthread_mutex_unlock(&store->lock);
+            pthread_mutex_lock(&store->lock);
+        }
+    }
+}
+
+/* The checkpoint is on the disk: slots and log are what it says. */
+static void conclude(hwt_delay *store)
+{
+    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    wait_for_loading(store);
+    store->loading = true;
+    for (size_t i = 0; i < store->slot_count; i++) {
+        struct hwt_delay_slot *slot = store->slots[i];
+        if (slot->new_length > slot->length) {
+            slot->length = slot->new_length;
+            slot->count = slot->new_count;
+            slot->next = hwt_delay_slot_next(slot, store->loaded);
+        }
+    }
+    file_records(store);
+    hwt_delay_evict(store);
+    store->loading = false;
+    store->log.kept_segment = snapshot->segment;
+    store->log.kept_offset = snapshot->offset;
+    store->log.kept_sequence = snapshot->sequence;
+    store->log.kept_bytes -= snapshot->kept_bytes;
+    store->erased_bytes -= snapshot->erased_bytes;
+    store->full = false;
+    store->stats.checkpoints++;
+}
+
+/* They are not in the checkpoint any more. */
+static void delete_finished(hwt_delay *store)
+{
+    wait_for_loading(store);
+    size_t count = store->finished_count;
+    for (size_t i = 0; i < count; i++) {
+        char name[HWT_DELAY_NAME_MAX];
+        hwt_delay_slot_name(store->finished[i], name);
+        pthread_mutex_unlock(&store->lock);
+        /* One that stays is deleted at the next opening. */
+        store->system.unlink(store->system.data, store->directory, name);
+        pthread_mutex_lock(&store->lock);
+        hwt_delay_slot_free(store->finished[i]);
+    }
+    store->finished_count = 0;
+    if (store->slot_count == 0 && RB_EMPTY(&store->keys))
+        store->pending = store->leased_count;
+}
+
+/* Without the lock. */
+static int write_out(hwt_delay *store, struct plan *plan, bool *ret_old)
+{
+    int r = divide(&store->snapshot, plan);
+    if (r == 0)
+        r = find_slots(store, plan);
+    if (r == 0)
+        r = write_parts(store, plan);
+    if (r == 0)
+        r = publish(store);
+    if (r == 0)
+        return 0;
+    undo(store, plan);
+    if (is_full(r))
+        *ret_old = publish_old(store) == 0;
+    return r;
+}
+
+static int make(hwt_delay *store)
+{
+    int r = snapshot_get(store);
+    if (r == 0)
+        r = hwt_delay_log_wait(store, store->snapshot.frame);
+    if (r < 0)
+        return r;
+    struct plan plan = { 0 };
+    bool old = false;
+    pthread_mutex_unlock(&store->lock);
+    r = write_out(store, &plan, &old);
+    pthread_mutex_lock(&store->lock);
+    free(plan.parts);
+    if (r == 0)
+        conclude(store);
+    else if (is_full(r))
+        store->full = true;
+    else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE)
+        hwt_delay_poison(store);
+    if (r == 0 || old)
+        delete_finished(store);
+    return r;
+}
+
+/*
+ * Makes a checkpoint. Lets go of the lock meanwhile, and waits for one that is being made. -ENOSPC;
+ * -EIO; -ENOMEM, -EMFILE, -ENFILE: all is as it was
+ */
+int hwt_delay_checkpoint_make(hwt_delay *store)
+{
+    while (store->checkpointing)
+        pthread_cond_wait(&store->changed, &store->lock);
+    if (store->poisoned)
+        return -EIO;
+    store->checkpointing = true;
+    store->wanted = false;
+    int r = make(store);
+    snapshot_free(&store->snapshot);
+    store->checkpointing = false;
+    pthread_cond_broadcast(&store->changed);
+    if (store->threads > 0)
+        pthread_cond_signal(&store->loader_wake);
+    return store->poisoned ? -EIO : r;
+}
+
+void hwt_delay_checkpoint_want(hwt_delay *store)
+{
+    store->wanted = true;
+    if (store->threads > 0)
+        pthread_cond_signal(&store->checkpointer_wake);
+}
+
+int hwt_delay_checkpoint(hwt_delay *store)
+{
+    if (!store)
+        return -EINVAL;
+    if (store->read_only)
+        return -EROFS;
+    pthread_mutex_lock(&store->lock);
+    int r = hwt_delay_checkpoint_make(store);
+    pthread_mutex_unlock(&store->lock);
+    return r;
+}
+
+/* The thread that makes them. After a failure it tries again every second. */
+void *hwt_delay_checkpointer(void *arg)
+{
+    hwt_delay *store = arg;
+    pthread_mutex_lock(&store->lock);
+    while (!store->closing) {
+        if (store->wanted && !store->poisoned && hwt_delay_checkpoint_make(store) == 0)
+            continue;
+        if (!store->full || store->poisoned) {
+            pthread_cond_wait(&store->checkpointer_wake, &store->lock);
+            continue;
+        }
+        store->wanted = true;
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec++;
+        pthread_cond_timedwait(&store->checkpointer_wake, &store->lock, &until);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
