@@ -74,7 +74,7 @@ struct shared {
     counter pending;                                          /* at the end, by the store */
     counter opening_max;                                      /* ns that an open took */
     counter clock_offset;                                     /* ns that the clock is ahead */
-    counter jumps;
+    counter far_at; /* CLOCK_MONOTONIC: from then on the clock is moved */
     counter phase;
     _Atomic uint32_t life;
     struct store_counts now;

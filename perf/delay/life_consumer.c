@@ -16,8 +16,9 @@
 #include <time.h>
 
 #define AT_ONCE 500
-#define NEAR HWT_SEC(12)       /* what is due within this is waited for */
-#define JUMP HWT_SEC(3 * 3600) /* at least, of the clock */
+#define WAIT HWT_SEC(12)
+#define JUMP HWT_SEC(3 * 3600)      /* at least, of the clock */
+#define LONGEST HWT_SEC(29 * 86400) /* longer than any delay */
 
 static bool is_left_undone(const struct run *run, uint64_t number)
 {
@@ -122,9 +123,22 @@ static void deal_with(struct run *run, const hwt_delay_message *messages, size_t
         entries[i]->done = GRANTED;
 }
 
-static bool all_is_put(const struct run *run)
+/* When all are put, real time goes on for so long; it goes on through kills, too. */
+static bool is_far_time(struct run *run)
 {
-    return counted(&run->shared->acknowledged) >= run->options.messages;
+    struct shared *shared = run->shared;
+    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+
+    if (shared->phase == PHASE_PUT) {
+        if (counted(&shared->acknowledged) < run->options.messages)
+            return false;
+        atomic_store(&shared->far_at, now + WAIT);
+        shared->phase = PHASE_WAIT;
+    }
+    if (now < counted(&shared->far_at))
+        return false;
+    shared->phase = PHASE_FAR;
+    return true;
 }
 
 /* Nothing is due now. Returns whether there is nothing at all. */
@@ -133,17 +147,14 @@ static bool move_clock(struct run *run)
     struct shared *shared = run->shared;
     uint64_t next = hwt_delay_next(run->store), now = hwt_delay_now(run->store);
 
-    if (!all_is_put(run))
+    if (!is_far_time(run))
         return false;
     if (next == HWT_NEVER)
         return true;
-    if (shared->phase == PHASE_PUT)
-        shared->phase = PHASE_WAIT;
-    if (next <= now || next - now < NEAR)
+    /* In the end there is a lease or nothing: real time ends that. */
+    if (next <= now || counted(&shared->clock_offset) > LONGEST)
         return false;
-    shared->phase = PHASE_FAR;
     count(&shared->clock_offset, next - now > JUMP ? next - now : JUMP);
-    count(&shared->jumps, 1);
     return false;
 }
 

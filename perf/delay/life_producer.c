@@ -41,9 +41,11 @@ static void cancel(struct run *run, uint64_t number)
     if (!is_to_be_cancelled(run, number) || e->put != GRANTED || e->cancel > ASKED)
         return;
     id_of(number, id);
+    /* Where a kill came before the answer, "there is none" may be by that cancel. */
+    bool again = e->cancel == ASKED;
     e->cancel = ASKED;
     int r = hwt_delay_cancel(run->store, e->due, id, ID_SIZE);
-    if (r == 0) {
+    if (r == 0 || (again && r == -ENOENT)) {
         e->cancel = GRANTED;
         if (e->deliveries == 0)
             count(&run->shared->cancelled, 1);

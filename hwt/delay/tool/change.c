@@ -121,7 +121,7 @@ int command_cancel(const struct request *request)
     int r = hwt_delay_cancel(store, due, id, id_size);
     hwt_delay_close(store);
     if (r == -ENOENT)
-        return fail("its time has come, and it is not there: it was done, or never put");
+        return fail("no such message is pending: it was done or cancelled, or never put");
     return r < 0 ? fail("%s: %s", request->directory, explain(r)) : 0;
 }
 
