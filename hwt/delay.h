@@ -218,7 +218,7 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  * Any number of threads may take; a message goes to one of them.
  *
  * -EINVAL: a max of 0
- * -ENOBUFS: options.leased_max are leased
+ * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory
  * -ETIME: the clock has leapt forward; see hwt_delay_accept_clock()
  * -EBADMSG: a file that is to be read is damaged: nothing of its time is handed over; see
  *   HWT_DELAY_SALVAGE

@@ -80,7 +80,7 @@ static void finish_slots(hwt_delay *store, struct hwt_delay_key left)
         slot->noted = slot->position;
         slot->new_length = slot->length;
         slot->new_count = slot->count;
-        if (slot->sealed && hwt_delay_slot_last(slot) < left.due) {
+        if (slot->sealed && slot->highest < left.due) {
             store->finished[store->finished_count++] = slot;
             hwt_delay_wheel_remove(store, slot);
         } else {
@@ -218,6 +218,7 @@ static int find_slot(hwt_delay *store, struct part *part)
     slot->index = part->index;
     slot->shift = part->shift;
     slot->next = HWT_NEVER;
+    slot->highest = HWT_NEVER;
     if (hwt_delay_slot_start(slot) < store->loaded.due ||
         (hwt_delay_slot_start(slot) == store->loaded.due && store->loaded.sequence > 0)) {
         slot->sealed = true;
@@ -387,15 +388,10 @@ static void set_room_aside(hwt_delay *store, size_t size)
 }
 
 /* -EIO: it is not known which of the two checkpoints the disk has. */
-static int publish(hwt_delay *store)
+int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size)
 {
-    size_t size;
-    unsigned char *bytes = encode(store, &size);
-    if (!bytes)
-        return -ENOMEM;
     int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
     int r = file < 0 ? file : hwt_delay_write_all(store, file, bytes, size, 0);
-    free(bytes);
     if (r == 0 && hwt_delay_sync(store, file) < 0)
         r = -EIO;
     hwt_delay_close_file(store, file);
@@ -407,6 +403,17 @@ static int publish(hwt_delay *store)
     __atomic_fetch_add(&store->stats.slot_bytes, size, __ATOMIC_RELAXED);
     set_room_aside(store, 2 * size);
     return 0;
+}
+
+static int publish(hwt_delay *store)
+{
+    size_t size;
+    unsigned char *bytes = encode(store, &size);
+    if (!bytes)
+        return -ENOMEM;
+    int r = hwt_delay_checkpoint_write(store, bytes, size);
+    free(bytes);
+    return r;
 }
 
 /* That of a new store. */
@@ -480,7 +487,7 @@ static void conclude(hwt_delay *store)
         if (slot->new_length > slot->length) {
             slot->length = slot->new_length;
             slot->count = slot->new_count;
-            slot->next = hwt_delay_slot_next(slot, store->loaded);
+            hwt_delay_slot_bounds(slot, store->loaded);
         }
     }
     file_records(store);

@@ -72,7 +72,8 @@ static void encode_store(const hwt_delay *store, unsigned char *head)
                                   HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_KEY));
 }
 
-static int write_store(hwt_delay *store)
+/* Its head, and the names of all files. */
+int hwt_delay_store_write(hwt_delay *store)
 {
     unsigned char head[HWT_DELAY_STORE_SIZE];
     encode_store(store, head);
@@ -139,7 +140,7 @@ static int make_store(hwt_delay *store)
         r = hwt_delay_checkpoint_first(store);
     if (r == 0)
         r = hwt_delay_sync_directory(store);
-    return r < 0 ? r : write_store(store);
+    return r < 0 ? r : hwt_delay_store_write(store);
 }
 
 /* ---- reading ---- */
@@ -199,7 +200,7 @@ static int salvage_store(hwt_delay *store)
         r = read_segment(store, i, store->log.files[i], true);
     if (r == 0)
         r = hwt_delay_put_aside(store, store->store_file, 0, HWT_DELAY_STORE_SIZE);
-    return r < 0 ? r : write_store(store);
+    return r < 0 ? r : hwt_delay_store_write(store);
 }
 
 /* A segment whose head is damaged can be read all the same: what counts is each frame's checksum. */

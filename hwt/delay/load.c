@@ -130,7 +130,7 @@ static int load(hwt_delay *store, uint64_t due)
         if (hwt_delay_compare(store->resolved, to) < 0)
             store->resolved = to;
         for (size_t i = 0; i < count; i++)
-            slots[i]->next = hwt_delay_slot_next(slots[i], to);
+            hwt_delay_slot_bounds(slots[i], to);
     }
     free(slots);
     return r;
@@ -180,15 +180,15 @@ void hwt_delay_evict(hwt_delay *store)
             continue;
         slot->reader.count = 0;
         slot->reader.indexed = 0;
-        slot->next = hwt_delay_slot_next(slot, store->loaded);
+        hwt_delay_slot_bounds(slot, store->loaded);
     }
 }
 
 static bool should_load(hwt_delay *store, uint64_t now)
 {
     return !store->held && !store->poisoned && store->damaged == 0 &&
-           store->loaded.due < now + HWT_DELAY_HORIZON &&
-           hwt_delay_wheel_next(store) < now + HWT_DELAY_HORIZON &&
+           store->loaded.due < hwt_delay_horizon(now) &&
+           hwt_delay_wheel_next(store) < hwt_delay_horizon(now) &&
            store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
 }
 
@@ -200,7 +200,7 @@ static void sleep_until_near(hwt_delay *store, uint64_t now)
         pthread_cond_wait(&store->loader_wake, &store->lock);
         return;
     }
-    uint64_t ns = next > now + HWT_DELAY_HORIZON ? next - now - HWT_DELAY_HORIZON : HWT_MS(100);
+    uint64_t ns = next > hwt_delay_horizon(now) ? next - now - HWT_DELAY_HORIZON : HWT_MS(100);
     ns = ns > HWT_SEC(1) ? HWT_SEC(1) : ns;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -217,7 +217,7 @@ void *hwt_delay_loader(void *arg)
     pthread_mutex_lock(&store->lock);
     while (!store->closing) {
         uint64_t now = hwt_delay_clock(store);
-        if (should_load(store, now) && hwt_delay_load(store, now + HWT_DELAY_HORIZON) == 0)
+        if (should_load(store, now) && hwt_delay_load(store, hwt_delay_horizon(now)) == 0)
             hwt_delay_wake_arm(store);
         else
             sleep_until_near(store, now);

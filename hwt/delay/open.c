@@ -187,7 +187,9 @@ static int open_store(hwt_delay *store, const char *directory)
         r = hwt_delay_recover(store);
     if (r == 0) {
         hwt_delay_clock(store);
-        if (!store->alone && !store->read_only)
+        if (store->salvage)
+            r = hwt_delay_checkpoint(store); /* whole again */
+        if (r == 0 && !store->alone && !store->read_only)
             r = start_threads(store);
     }
     return r;

@@ -9,7 +9,11 @@
  * the other segment. A whole frame with this or a higher sequence anywhere else means that something
  * in between is damaged: an unfinished write is always the last one.
  *
- * What was read is flushed before anything is built on it: after a kill it may be in memory only.
+ * What was read may be in the kernel's memory only: after a kill, and after a flush that failed, which
+ * leaves pages that are clean and not on the disk. So before anything is built on it, what the
+ * last process may not have known to be on the disk is written once more and flushed: the last frame
+ * (the one before it was flushed before it was written), the checkpoint, the head of `store`. What a
+ * checkpoint names was on the disk before the checkpoint got its name.
  */
 
 #include <errno.h>
@@ -40,7 +44,7 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at)
     if (r < 0)
         free(slot);
     else
-        slot->next = hwt_delay_slot_next(slot, store->loaded);
+        hwt_delay_slot_bounds(slot, store->loaded);
     return r;
 }
 
@@ -126,6 +130,18 @@ int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint6
     return 0;
 }
 
+/* Writes the checkpoint that was read once more. Where there is no room it is flushed as it is. */
+static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, size_t size)
+{
+    int r = hwt_delay_checkpoint_write(store, bytes, size);
+    if (r != -ENOSPC && r != -EDQUOT)
+        return r;
+    int file = hwt_delay_open_file(store, "checkpoint", O_RDWR);
+    r = file < 0 ? file : hwt_delay_sync(store, file);
+    hwt_delay_close_file(store, file);
+    return r < 0 ? r : hwt_delay_sync_directory(store);
+}
+
 static int read_checkpoint(hwt_delay *store)
 {
     unsigned char *bytes;
@@ -136,6 +152,8 @@ static int read_checkpoint(hwt_delay *store)
     if (r < 0)
         return r;
     r = take_checkpoint(store, bytes, size);
+    if (r == 0 && !store->read_only)
+        r = write_checkpoint_anew(store, bytes, (size_t)size);
     free(bytes);
     return r;
 }
@@ -328,7 +346,7 @@ static int end_of_log(hwt_delay *store)
     return r;
 }
 
-static int replay(hwt_delay *store)
+static int replay(hwt_delay *store, struct hwt_delay_frame *last)
 {
     struct hwt_delay_log *log = &store->log;
     log->segment = log->kept_segment;
@@ -351,21 +369,38 @@ static int replay(hwt_delay *store)
         log->next_sequence = frame.sequence + frame.count;
         log->offset += frame.size;
         log->kept_bytes += frame.size;
+        *last = frame;
     }
     log->durable_sequence = log->next_sequence;
     return 0;
 }
 
+/* The same bytes: if this is torn they are what they were. */
+static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
+{
+    struct hwt_delay_frame frame;
+    unsigned char *bytes = store->log.gathered;
+    int file = store->log.files[last->segment];
+    int r = last->count == 0
+                ? 0
+                : hwt_delay_frame_read(store, last->segment, last->offset, bytes, &frame);
+    if (r == 0 && last->count > 0)
+        r = hwt_delay_write_all(store, file, bytes, HWT_DELAY_FRAME_SIZE + (size_t)frame.length,
+                                last->offset);
+    for (unsigned i = 0; i < 2 && r == 0; i++)
+        r = hwt_delay_sync(store, store->log.files[i]);
+    return r < 0 ? r : hwt_delay_store_write(store);
+}
+
 int hwt_delay_recover(hwt_delay *store)
 {
+    struct hwt_delay_frame last = { 0 };
     int r = read_checkpoint(store);
     if (r == 0)
         r = look_at_slots(store);
     if (r == 0 && !store->read_only)
         r = delete_leftovers(store);
     if (r == 0)
-        r = replay(store);
-    for (unsigned i = 0; i < 2 && r == 0 && !store->read_only; i++)
-        r = hwt_delay_sync(store, store->log.files[i]);
-    return r;
+        r = replay(store, &last);
+    return r < 0 || store->read_only ? r : write_anew(store, &last);
 }

@@ -91,7 +91,7 @@ static int measure(hwt_delay *store, struct hwt_delay_slot *slot)
     if (size < 0)
         return (int)size;
     slot->length = (uint64_t)size;
-    slot->next = hwt_delay_slot_start(slot);
+    hwt_delay_slot_bounds(slot, store->loaded);
     return 0;
 }
 

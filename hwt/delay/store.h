@@ -114,7 +114,8 @@ struct hwt_delay_slot {
     uint64_t count;  /* records */
     uint64_t salvaged; /* damage before this offset has been put aside */
     struct hwt_delay_key position;
-    uint64_t next;              /* no due time at or after `loaded` is lower; HWT_NEVER: none */
+    uint64_t next;    /* no due time at or after `loaded` is lower; HWT_NEVER: none */
+    uint64_t highest; /* no due time is higher */
     struct hwt_delay_key noted; /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: the same */
     struct hwt_delay_reader reader;
@@ -325,7 +326,7 @@ int hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot);
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot);
 bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due);
 void hwt_delay_slot_free(struct hwt_delay_slot *slot);
-uint64_t hwt_delay_slot_next(const struct hwt_delay_slot *slot, struct hwt_delay_key loaded);
+void hwt_delay_slot_bounds(struct hwt_delay_slot *slot, struct hwt_delay_key loaded);
 uint64_t hwt_delay_wheel_next(const hwt_delay *store); /* no slot has anything before */
 
 /* ---- gather.c ---- */
@@ -343,6 +344,13 @@ void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
 /* ---- load.c ---- */
 
 #define HWT_DELAY_HORIZON HWT_SEC(2)
+
+/* Up to where is loaded at an instant. */
+static inline uint64_t hwt_delay_horizon(uint64_t now)
+{
+    return now > HWT_NEVER - HWT_DELAY_HORIZON ? HWT_NEVER : now + HWT_DELAY_HORIZON;
+}
+
 int hwt_delay_load(hwt_delay *store, uint64_t due);
 void hwt_delay_evict(hwt_delay *store);
 void *hwt_delay_loader(void *store);
@@ -351,6 +359,7 @@ void *hwt_delay_loader(void *store);
 
 void hwt_delay_snapshot_take(hwt_delay *store);
 int hwt_delay_checkpoint_first(hwt_delay *store);
+int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size);
 int hwt_delay_checkpoint_make(hwt_delay *store);
 void hwt_delay_checkpoint_want(hwt_delay *store);
 void *hwt_delay_checkpointer(void *store);
@@ -358,6 +367,7 @@ void *hwt_delay_checkpointer(void *store);
 /* ---- create.c ---- */
 
 int hwt_delay_open_files(hwt_delay *store);
+int hwt_delay_store_write(hwt_delay *store);
 
 /* ---- put.c ---- */
 

@@ -178,7 +178,7 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
         struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
         if (first && hwt_delay_compare(first->key, store->loaded) < 0 && first->key.due <= now)
             return 0; /* it is not durable yet */
-        r = hwt_delay_load(store, now + HWT_DELAY_HORIZON);
+        r = hwt_delay_load(store, hwt_delay_horizon(now));
         if (r < 0)
             return r;
     }

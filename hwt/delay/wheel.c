@@ -99,20 +99,22 @@ void hwt_delay_slot_free(struct hwt_delay_slot *slot)
     free(slot);
 }
 
-/* For whoever may touch the reader: the earliest due time at or after `loaded` that it can have. */
-uint64_t hwt_delay_slot_next(const struct hwt_delay_slot *slot, struct hwt_delay_key loaded)
+/* For whoever may touch the reader: which due times can be there, as far as it knows. */
+void hwt_delay_slot_bounds(struct hwt_delay_slot *slot, struct hwt_delay_key loaded)
 {
-    uint64_t start = hwt_delay_slot_start(slot), next = HWT_NEVER;
+    uint64_t start = hwt_delay_slot_start(slot), next = HWT_NEVER, highest = 0;
     if (start < loaded.due)
         start = loaded.due;
-    if (slot->reader.indexed < slot->length)
-        return start;
     for (size_t i = 0; i < slot->reader.count; i++) {
         const struct hwt_delay_run *run = &slot->reader.runs[i];
         if (run->next < run->end && run->first.due < next)
             next = run->first.due;
+        if (run->last.due > highest)
+            highest = run->last.due;
     }
-    return next > start ? next : start;
+    bool known = slot->reader.indexed >= slot->length;
+    slot->next = known && next > start ? next : start;
+    slot->highest = known ? highest : hwt_delay_slot_last(slot);
 }
 
 uint64_t hwt_delay_wheel_next(const hwt_delay *store)

@@ -382,6 +382,11 @@ static void drain(void)
         const hwt_delay_message *taken = NULL;
         model_expire();
         int64_t n = hwt_delay_take(store, 100, 0, &taken);
+        if (n == -ENOBUFS) { /* until the leases from before have ended */
+            realtime_now += options.lease;
+            boottime_now += options.lease;
+            continue;
+        }
         ck_assert_int_ge(n, 0);
         for (int64_t i = 0; i < n; i++) {
             struct entry *first = model_first();
@@ -396,10 +401,10 @@ static void drain(void)
             continue;
         ck_assert_ptr_null(model_first());
         compact();
-        if (model_count == 0)
-            break;
+        /* Slots of nothing but cancelled messages are passed too. */
         uint64_t next = hwt_delay_next(store);
-        ck_assert_uint_ne(next, HWT_NEVER);
+        if (next == HWT_NEVER)
+            break;
         uint64_t ns = next > realtime_now ? next - realtime_now : HWT_SEC(1);
         realtime_now += ns;
         boottime_now += ns;
