@@ -108,10 +108,20 @@ void print_histogram(const struct histogram *histogram, const char *name, const 
 
 uint64_t resident_bytes(pid_t pid);      /* of a process: VmRSS */
 uint64_t peak_resident_bytes(pid_t pid); /* VmHWM */
-uint64_t process_written(pid_t pid);     /* bytes sent towards the disk */
-uint64_t device_written(void);  /* by all, to the device of options.directory; 0: unknown */
-uint64_t directory_bytes(void); /* on the disk, of all files */
-pid_t store_pid(void);          /* where the store is: a server, or this process */
+uint64_t directory_bytes(void);          /* on the disk, of all files */
+pid_t store_pid(void);                   /* where the store is: a server, or this process */
+
+/*
+ * Bytes written since a moment, for one byte of payload; prints device_per_byte: by the device,
+ * whoever wrote; or process_per_byte where the device is not known. The latter counts whole folios of
+ * the page cache, which may be many times what is written.
+ */
+struct written {
+    uint64_t device, process;
+};
+
+struct written written_now(void); /* waits until the disk has what was written */
+void print_written(const struct written *begin, double payload);
 
 /* ---- servers ---- */
 

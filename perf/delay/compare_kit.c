@@ -213,12 +213,8 @@ uint64_t peak_resident_bytes(pid_t pid)
     return number_of(pid, "status", "VmHWM:") * 1024;
 }
 
-uint64_t process_written(pid_t pid)
-{
-    return number_of(pid, "io", "write_bytes:");
-}
-
-uint64_t device_written(void)
+/* 0: it is not known. */
+static uint64_t device_written(void)
 {
     struct stat status;
     char line[256];
@@ -239,6 +235,22 @@ uint64_t device_written(void)
     }
     fclose(file);
     return sectors * 512;
+}
+
+struct written written_now(void)
+{
+    sync();
+    return (struct written){ device_written(), number_of(store_pid(), "io", "write_bytes:") };
+}
+
+void print_written(const struct written *begin, double payload)
+{
+    struct written now = written_now();
+
+    if (now.device > 0)
+        print_metric("device_per_byte", (double)(now.device - begin->device) / payload);
+    else
+        print_metric("process_per_byte", (double)(now.process - begin->process) / payload);
 }
 
 static uint64_t bytes_below(int directory)

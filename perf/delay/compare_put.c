@@ -10,7 +10,7 @@
 
 struct producer {
     pthread_t thread;
-    uint64_t number, random, warm_until, until, begin, end, put;
+    uint64_t number, random, warm_until, until, begin, end, put, all;
     struct histogram took;
 };
 
@@ -34,6 +34,7 @@ static void *produce(void *arg)
         uint64_t before = elapsed_ns();
         contender.put(handle, batch, options.batch);
         now = elapsed_ns();
+        p->all += options.batch;
         if (before < p->warm_until)
             continue;
         if (p->begin == 0)
@@ -51,9 +52,10 @@ void work_put(void)
 {
     struct producer *producers = calloc(options.producers, sizeof(*producers));
     struct histogram took = { 0 };
-    uint64_t put = 0, begin = UINT64_MAX, end = 0;
+    uint64_t put = 0, all = 0, begin = UINT64_MAX, end = 0;
 
     contender.open(options.directory);
+    struct written written = written_now();
     uint64_t start = elapsed_ns();
     uint64_t warm = start + (uint64_t)(options.seconds / 5 * (double)SECOND);
     for (uint64_t i = 0; i < options.producers; i++) {
@@ -68,6 +70,7 @@ void work_put(void)
     }
     for (uint64_t i = 0; i < options.producers; i++) {
         pthread_join(producers[i].thread, NULL);
+        all += producers[i].all;
         if (producers[i].put == 0)
             continue;
         histogram_merge(&took, &producers[i].took);
@@ -79,6 +82,7 @@ void work_put(void)
         die("nothing was put in %g s", options.seconds);
     print_metric("puts_s", (double)put / ((double)(end - begin) / 1e9));
     print_histogram(&took, "put_", "us", 1e3);
+    print_written(&written, (double)(all * options.payload));
     contender.close();
     free(producers);
 }
@@ -141,22 +145,15 @@ void work_life(void)
     else
         set_time(start -= start % SECOND);
     contender.open(options.directory);
-    sync();
-    uint64_t device = device_written();
-    uint64_t process = process_written(store_pid());
+    struct written written = written_now();
     uint64_t begin = elapsed_ns();
     void *handle = contender.connect();
     live(handle, start);
     contender.disconnect(handle);
     uint64_t end = elapsed_ns();
-    process = process_written(store_pid()) - process;
+    print_written(&written, (double)options.messages * (double)options.payload);
     uint64_t peak = peak_resident_bytes(store_pid());
     contender.close();
-    sync();
-    double payload = (double)options.messages * (double)options.payload;
-    print_metric("written_per_byte", (double)process / payload);
-    if (device_written() > 0)
-        print_metric("device_per_byte", (double)(device_written() - device) / payload);
     print_metric("messages_s", (double)options.messages / ((double)(end - begin) / 1e9));
     print_metric("peak_mb", (double)peak / 1e6);
     print_metric("disk_mb", (double)directory_bytes() / 1e6);

@@ -110,14 +110,16 @@ static void table_disk(const struct run *run, const struct watch *watch)
     row("checkpoints", counted(&c->checkpoints), "");
     row("records read again", counted(&c->replayed), "from the log, after kills");
     row("bytes cut from the log", counted(&c->cut), "");
-    row_of("bytes for a payload byte", (double)watch->written / payload, "",
-           "written by the process, in whole pages");
-    row_of("by what the store counts",
-           (double)(counted(&c->log_bytes) + counted(&c->slot_bytes)) / payload, "", "");
+    row_of("bytes for a payload byte",
+           (double)(counted(&c->log_bytes) + counted(&c->slot_bytes)) / payload, "",
+           "as the store counts");
     uint64_t device = device_written(run->options.directory);
     if (device > 0)
-        row_of("by the device", (double)(device - watch->device_begin) / payload, "",
-               "whoever wrote");
+        row_of("as the device counts", (double)(device - watch->device_begin) / payload, "",
+               "whoever wrote, in blocks of 4 KiB");
+    else
+        row_of("as the system counts", (double)watch->written / payload, "",
+               "for these processes, in whole pages and folios");
     row_of("memory, at most", (double)watch->resident_max / 1e6, "MB", "");
     row_of("disk, at most", (double)watch->disk_max / 1e6, "MB", "");
     row_of("disk, at the end", (double)disk_bytes(run->path) / 1e6, "MB",

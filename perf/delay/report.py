@@ -140,12 +140,11 @@ def result_plots(results):
     points = [(x, o) for x, o in results.sweep("put", "producers") if "--batch" not in o]
     curves(results, plot, "put", points, "puts_s")
     yield plot
-    for metric, name, text in (("device_per_byte", "device", "to the device"),
-                               ("written_per_byte", "written", "by the process")):
-        plot = plots.Plot(f"life-{name}.svg", f"Bytes written {text} for one payload byte",
-                          "delays up to so many seconds", "bytes", "xy")
-        curves(results, plot, "life", results.sweep("life", "delay", messages="1000000"), metric)
-        yield plot
+    plot = plots.Plot("life-written.svg", "Bytes to the device for one payload byte",
+                      "delays up to so many seconds", "bytes", "xy")
+    curves(results, plot, "life", results.sweep("life", "delay", messages="1000000"),
+           "device_per_byte")
+    yield plot
     for metric, text, unit in (("rss_mb", "Resident memory", "MB"),
                                ("open_ms", "Opening after kill -9", "ms")):
         plot = plots.Plot(f"standing-{metric.split('_')[0]}.svg", text, "messages pending", unit,
