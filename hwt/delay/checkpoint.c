@@ -26,7 +26,6 @@
 
 #include "hwt/delay/store.h"
 
-#define CHUNK 4096
 #define ROOM_MIN 65536
 
 /* Records that go to one slot: a part of the snapshot's. */
@@ -469,10 +468,8 @@ static void file_records(hwt_delay *store)
     const struct hwt_delay_snapshot *snapshot = &store->snapshot;
     for (size_t i = 0; i < snapshot->count; i++) {
         file_record(store, snapshot->records[i]);
-        if (i % CHUNK == CHUNK - 1) {
-            pthread_mutex_unlock(&store->lock);
-            pthread_mutex_lock(&store->lock);
-        }
+        if (i % HWT_DELAY_CHUNK == HWT_DELAY_CHUNK - 1)
+            hwt_delay_yield(store);
     }
 }
 

@@ -100,12 +100,15 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
     }
 }
 
+/* Lets others have the lock now and then: until `loaded` moves, what is merged cannot be taken. */
 static void merge_all(hwt_delay *store, struct hwt_delay_gathered *gathered)
 {
     struct hwt_delay_record *record;
-    while ((record = RB_MIN(hwt_delay_keys, &gathered->keys))) {
+    for (size_t i = 1; (record = RB_MIN(hwt_delay_keys, &gathered->keys)); i++) {
         RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
         merge(store, record);
+        if (i % HWT_DELAY_CHUNK == 0)
+            hwt_delay_yield(store);
     }
 }
 

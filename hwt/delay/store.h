@@ -38,6 +38,7 @@
 #include <bsd/sys/queue.h>
 #include <bsd/sys/tree.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 
 #include "hwt/delay/format.h"
@@ -235,6 +236,16 @@ struct hwt_delay {
     hwt_delay_stats stats; /* the counters in it */
 };
 
+/* Long work under the lock lets go of it after so many records. */
+#define HWT_DELAY_CHUNK 512
+
+static inline void hwt_delay_yield(hwt_delay *store)
+{
+    pthread_mutex_unlock(&store->lock);
+    sched_yield();
+    pthread_mutex_lock(&store->lock);
+}
+
 /* ---- table.c ---- */
 
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);
@@ -400,7 +411,7 @@ uint64_t hwt_delay_boottime(const hwt_delay *store);
 
 int hwt_delay_wake_start(hwt_delay *store);
 void hwt_delay_wake_stop(hwt_delay *store);
-void hwt_delay_wake_arm(hwt_delay *store);
+bool hwt_delay_wake_arm(hwt_delay *store);
 void hwt_delay_wake_now(hwt_delay *store);
 void hwt_delay_wake_clear(hwt_delay *store);
 uint64_t hwt_delay_next_locked(hwt_delay *store);

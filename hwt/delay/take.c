@@ -191,11 +191,14 @@ static uint64_t monotonic(void)
     return (uint64_t)now.tv_sec * HWT_SEC(1) + (uint64_t)now.tv_nsec;
 }
 
-/* Until something may have become due. */
+/* Until something may have become due; not at all where that has happened already. */
 static void sleep_in_take(hwt_delay *store, uint64_t until)
 {
-    hwt_delay_wake_arm(store);
     store->waiting++;
+    if (hwt_delay_wake_arm(store)) {
+        store->waiting--;
+        return;
+    }
     if (until == HWT_NEVER) {
         pthread_cond_wait(&store->takers, &store->lock);
     } else {

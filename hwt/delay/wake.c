@@ -74,25 +74,36 @@ void hwt_delay_wake_clear(hwt_delay *store)
     hwt_delay_wake_arm(store);
 }
 
-/* Something may have changed what is next. */
-void hwt_delay_wake_arm(hwt_delay *store)
+/* The message that is next waits for its frame. Whoever writes that calls here again. */
+static bool waits_for_frame(hwt_delay *store, uint64_t now)
+{
+    const struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
+    return first && first->kind == HWT_DELAY_PUT && first->key.due <= now &&
+           first->key.sequence >= store->log.durable_sequence;
+}
+
+/* Something may have changed what is next. True: something can be taken now. */
+bool hwt_delay_wake_arm(hwt_delay *store)
 {
     if (!store->timer || (store->waiting == 0 && store->event < 0))
-        return;
+        return false;
     uint64_t now = hwt_delay_clock(store), next = hwt_delay_next_locked(store);
-    if (store->held || next == HWT_NEVER) {
-        next = store->held ? now + LONGEST : HWT_NEVER;
+    if (store->held) {
+        next = now + LONGEST;
     } else if (next <= now) {
-        hwt_delay_wake_now(store);
-        return;
+        bool ready = !waits_for_frame(store, now);
+        if (ready)
+            hwt_delay_wake_now(store);
+        return ready;
     }
     if (next == HWT_NEVER || next >= store->alarm_at)
-        return;
+        return false;
     uint64_t delay = next - now < LONGEST ? next - now : LONGEST;
     if (!hwt_timeout_reschedule(store->alarm, delay) &&
         hwt_timer_new_timeout(store->timer, &alarm_task, store, delay, &store->alarm) < 0)
         hwt_delay_wake_now(store); /* better once too often */
     store->alarm_at = now + delay;
+    return false;
 }
 
 int hwt_delay_wake_start(hwt_delay *store)
@@ -133,12 +144,13 @@ int hwt_delay_fd(hwt_delay *store)
     if (store->alone)
         return -ENOTSUP;
     pthread_mutex_lock(&store->lock);
-    if (store->event < 0) {
-        int event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-        store->event = event < 0 ? -1 : event;
+    int r = store->event;
+    if (r < 0) {
+        r = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        r = r < 0 ? -errno : r;
+        store->event = r < 0 ? -1 : r;
         hwt_delay_wake_arm(store);
     }
-    int r = store->event < 0 ? -errno : store->event;
     pthread_mutex_unlock(&store->lock);
     return r;
 }

@@ -47,6 +47,33 @@ START_TEST(what_was_put_is_taken_when_it_is_due)
 }
 END_TEST
 
+static void *take_one(void *arg)
+{
+    const hwt_delay_message *taken = NULL;
+    if (hwt_delay_take(store, 1, HWT_SEC(30), &taken) == 1)
+        *(uint64_t *)arg = hwt_delay_now(store) - taken[0].due;
+    usleep(700000);
+    hwt_delay_free(taken);
+    return NULL;
+}
+
+/* Neither waits for anything but the due time: generous, but far from the 30 s of the call. */
+START_TEST(two_takers_that_wait_are_woken_in_time)
+{
+    pthread_t threads[2];
+    uint64_t late[2] = { HWT_NEVER, HWT_NEVER }, now = hwt_delay_now(store);
+    hwt_delay_message messages[] = { message_of(now + HWT_MS(300), "a", "1"),
+                                     message_of(now + HWT_MS(600), "b", "2") };
+    ck_assert_int_eq(hwt_delay_put(store, messages, 2), 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, take_one, &late[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_uint_lt(late[i], HWT_SEC(15));
+    }
+}
+END_TEST
+
 START_TEST(what_is_not_done_comes_again_after_reopening)
 {
     uint64_t due = hwt_delay_now(store);
@@ -248,6 +275,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(use, 100);
     tcase_add_checked_fixture(use, setup, teardown);
     tcase_add_test(use, what_was_put_is_taken_when_it_is_due);
+    tcase_add_test(use, two_takers_that_wait_are_woken_in_time);
     tcase_add_test(use, what_is_not_done_comes_again_after_reopening);
     tcase_add_test(use, a_put_that_nobody_waits_for_becomes_durable_by_itself);
     tcase_add_test(use, the_descriptor_is_readable_when_something_is_due);
