@@ -8,7 +8,7 @@
 set -eu
 
 name=$1
-tool=$2
+tool=$(realpath "$2")
 work=$(mktemp -d)
 holder=
 # shellcheck disable=SC2086 # a number, or nothing
