@@ -217,6 +217,7 @@ static int cancel(hwt_delay *store, struct hwt_delay_record *erase, struct hwt_d
     int r = hwt_delay_log_reserve(store, size, memory, record != NULL);
     if (r < 0)
         return record ? note_rejected(store, 1, r) : r;
+    hwt_delay_leases_expire(store);
     r = look_for(store, erase->key.due, erase->bytes, erase->id_size);
     if (r < 0)
         return r;
