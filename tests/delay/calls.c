@@ -130,7 +130,8 @@ static bool is_leased(const struct oracle *oracle, const struct message *identit
 {
     for (size_t i = 0; i < oracle->count; i++) {
         const struct message *message = &oracle->list[i];
-        if (message->due == identity->due && message->id == identity->id && message->lease != 0)
+        if (message->due == identity->due && message->id == identity->id && message->lease != 0 &&
+            !message->superseded)
             return true;
     }
     return false;
