@@ -126,7 +126,7 @@ typedef struct hwt_delay_message {
  * directory is made too, but not what is above it. A few background threads begin here.
  *
  * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
- *   below eight times payload_max
+ *   below eight times payload_max, or memory below 32 times that
  * -ENOENT: no store is there; with HWT_DELAY_CREATE: nor is the directory above it
  * -ENOTEMPTY: HWT_DELAY_CREATE, and the directory has other things in it
  * -ENOTDIR, -EACCES, -EROFS, -ENOSPC, -EMFILE, -ENFILE, -EAGAIN (no thread), -ENOMEM
