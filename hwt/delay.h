@@ -80,9 +80,10 @@ typedef struct hwt_delay hwt_delay;
 #define HWT_DELAY_ID_MAX 255
 
 /* hwt_delay_options.flags */
-#define HWT_DELAY_CREATE UINT32_C(1)    /* make the store where there is none */
-#define HWT_DELAY_READ_ONLY UINT32_C(2) /* look, as of the moment of opening; see hwt_delay_visit() */
-#define HWT_DELAY_SALVAGE UINT32_C(4)   /* put aside what is damaged, deliver the rest */
+#define HWT_DELAY_CREATE UINT32_C(1) /* make the store where there is none */
+#define HWT_DELAY_READ_ONLY                                                                        \
+    UINT32_C(2)                       /* look, as of the moment of opening; see hwt_delay_visit() */
+#define HWT_DELAY_SALVAGE UINT32_C(4) /* put aside what is damaged, deliver the rest */
 
 typedef struct hwt_delay_options {
     size_t size;           /* set by HWT_DELAY_OPTIONS_INIT */
@@ -107,14 +108,14 @@ HWT_PUBLIC void hwt_delay_options_init(hwt_delay_options *ret_options);
 
 /* A message, as it is put and as it is taken. */
 typedef struct hwt_delay_message {
-    uint64_t due;         /* any but HWT_NEVER; in the past: next */
-    const void *id;       /* 1 to HWT_DELAY_ID_MAX bytes */
+    uint64_t due;   /* any but HWT_NEVER; in the past: next */
+    const void *id; /* 1 to HWT_DELAY_ID_MAX bytes */
     size_t id_size;
-    const void *payload;  /* may be NULL if payload_size is 0 */
+    const void *payload; /* may be NULL if payload_size is 0 */
     size_t payload_size;
-    uint64_t lease;       /* taken: what hwt_delay_done() wants; not looked at by put */
-    uint32_t retries;     /* taken: how often hwt_delay_retry() put it back; not looked at by put */
-    uint32_t expired;     /* taken: how many leases on it have ended since the store was opened */
+    uint64_t lease;   /* taken: what hwt_delay_done() wants; not looked at by put */
+    uint32_t retries; /* taken: how often hwt_delay_retry() put it back; not looked at by put */
+    uint32_t expired; /* taken: how many leases on it have ended since the store was opened */
 } hwt_delay_message;
 
 /*
@@ -301,44 +302,44 @@ HWT_PUBLIC int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
                                void *data);
 
 typedef struct hwt_delay_stats {
-    size_t size;              /* set by HWT_DELAY_STATS_INIT */
-    uint64_t pending;         /* not done and not cancelled, leased ones included; see below */
-    uint64_t leased;          /* leased now */
-    uint64_t put;             /* messages put since the store was opened, as all that follow */
-    uint64_t cancelled;       /* cancels that returned 0 */
-    uint64_t taken;           /* messages handed over */
-    uint64_t done;            /* leases ended by done or retry */
-    uint64_t retried;         /* of those, by retry */
-    uint64_t expired;         /* leases that ended by themselves: these come twice */
-    uint64_t rejected;        /* messages refused with -ENOSPC */
-    uint64_t commits;         /* writes of the log */
-    uint64_t syncs;           /* flushes of files and directories */
-    uint64_t log_bytes;       /* bytes written to the log */
-    uint64_t slot_bytes;      /* bytes written to slots and checkpoints */
-    uint64_t checkpoints;     /* checkpoints written */
-    uint64_t replayed;        /* records that opening read from the log */
-    uint64_t cut;             /* bytes of an unfinished write that opening cut from the log */
-    uint64_t salvaged;        /* damaged blocks put aside */
-    uint64_t salvaged_bytes;  /* and their bytes */
-    uint64_t clock_leaps;     /* leaps of the clock that held deliveries */
-    uint64_t memory;          /* bytes held for messages */
-    uint64_t disk;            /* bytes of all files of the store */
-    uint64_t files;           /* slot files */
-    uint64_t hand;            /* the latest instant the store has seen; it never goes back */
-    uint64_t next;            /* as hwt_delay_next() */
-    uint32_t held;            /* 1: the clock has leapt, and nothing is handed over */
-    uint32_t full;            /* 1: the disk is full, puts are refused */
-    uint32_t poisoned;        /* 1: a flush has failed */
-    uint32_t not_durable;     /* 1: the file system is in memory (tmpfs): nothing survives power loss */
-    uint64_t lateness_max;    /* ns from due time (or put, if that was later) to take */
-    uint64_t lateness[64];    /* [i]: messages late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
-    uint64_t lateness_sum;    /* ns, over all; modulo 2^64 */
+    size_t size;             /* set by HWT_DELAY_STATS_INIT */
+    uint64_t pending;        /* not done and not cancelled, leased ones included; see below */
+    uint64_t leased;         /* leased now */
+    uint64_t put;            /* messages put since the store was opened, as all that follow */
+    uint64_t cancelled;      /* cancels that returned 0 */
+    uint64_t taken;          /* messages handed over */
+    uint64_t done;           /* leases ended by done or retry */
+    uint64_t retried;        /* of those, by retry */
+    uint64_t expired;        /* leases that ended by themselves: these come twice */
+    uint64_t rejected;       /* messages refused with -ENOSPC */
+    uint64_t commits;        /* writes of the log */
+    uint64_t syncs;          /* flushes of files and directories */
+    uint64_t log_bytes;      /* bytes written to the log */
+    uint64_t slot_bytes;     /* bytes written to slots and checkpoints */
+    uint64_t checkpoints;    /* checkpoints written */
+    uint64_t replayed;       /* records that opening read from the log */
+    uint64_t cut;            /* bytes of an unfinished write that opening cut from the log */
+    uint64_t salvaged;       /* damaged blocks put aside */
+    uint64_t salvaged_bytes; /* and their bytes */
+    uint64_t clock_leaps;    /* leaps of the clock that held deliveries */
+    uint64_t memory;         /* bytes held for messages */
+    uint64_t disk;           /* bytes of all files of the store */
+    uint64_t files;          /* slot files */
+    uint64_t hand;           /* the latest instant the store has seen; it never goes back */
+    uint64_t next;           /* as hwt_delay_next() */
+    uint32_t held;           /* 1: the clock has leapt, and nothing is handed over */
+    uint32_t full;           /* 1: the disk is full, puts are refused */
+    uint32_t poisoned;       /* 1: a flush has failed */
+    uint32_t not_durable; /* 1: the file system is in memory (tmpfs): nothing survives power loss */
+    uint64_t lateness_max; /* ns from due time (or put, if that was later) to take */
+    uint64_t lateness[64]; /* [i]: messages late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
+    uint64_t lateness_sum; /* ns, over all; modulo 2^64 */
 } hwt_delay_stats;
 
 #define HWT_DELAY_STATS_INIT                                                                       \
     {                                                                                              \
-        sizeof(hwt_delay_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,       \
-            0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0                                                    \
+        sizeof(hwt_delay_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+            0, 0, 0, 0, 0, 0, 0, { 0 }, 0                                                          \
     }
 
 /*
@@ -365,10 +366,10 @@ HWT_PUBLIC int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size);
 
 /* Something that hwt_delay_check() found, or that salvage put aside. */
 typedef struct hwt_delay_damage {
-    const char *file;    /* its name in the directory */
-    uint64_t offset;     /* where in the file, in bytes */
-    uint64_t length;     /* how many bytes cannot be used */
-    const char *reason;  /* for a human */
+    const char *file;   /* its name in the directory */
+    uint64_t offset;    /* where in the file, in bytes */
+    uint64_t length;    /* how many bytes cannot be used */
+    const char *reason; /* for a human */
 } hwt_delay_damage;
 
 /*

@@ -189,8 +189,8 @@ static int check_log(struct check *check)
     return r;
 }
 
-int64_t hwt_delay_check(hwt_delay *store,
-                        void (*found)(const hwt_delay_damage *damage, void *data), void *data)
+int64_t hwt_delay_check(hwt_delay *store, void (*found)(const hwt_delay_damage *damage, void *data),
+                        void *data)
 {
     if (!store)
         return -EINVAL;

@@ -30,8 +30,6 @@
 
 #include "hwt/delay/store.h"
 
-#define ROOM_MIN 65536
-
 /* Records that go to one slot: a part of the snapshot's. */
 struct part {
     struct hwt_delay_slot *slot;
@@ -56,118 +54,6 @@ static bool is_shortage(int error)
 static bool is_full(int error)
 {
     return error == -ENOSPC || error == -EDQUOT;
-}
-
-/* ---- the snapshot ---- */
-
-static void collect_fresh(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
-{
-    struct hwt_delay_record *record;
-    while ((record = TAILQ_FIRST(&store->fresh))) {
-        record->refs++;
-        hwt_delay_set_state(store, record, HWT_DELAY_FLUSHING);
-        snapshot->records[snapshot->count++] = record;
-    }
-}
-
-static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
-{
-    struct hwt_delay_lease *lease;
-    RB_FOREACH(lease, hwt_delay_tokens, &store->tokens) {
-        if (lease->superseded)
-            continue;
-        lease->record->refs++;
-        snapshot->leased[snapshot->leased_count++] = lease->record;
-    }
-}
-
-/* Slots in which nothing is left are not part of the checkpoint any more. */
-static void finish_slots(hwt_delay *store, struct hwt_delay_key left)
-{
-    for (size_t i = 0; i < store->slot_count;) {
-        struct hwt_delay_slot *slot = store->slots[i];
-        slot->noted = slot->position;
-        slot->new_length = slot->length;
-        slot->new_count = slot->count;
-        if (slot->sealed && slot->highest < left.due) {
-            store->finished[store->finished_count++] = slot;
-            hwt_delay_wheel_remove(store, slot);
-        } else {
-            i++;
-        }
-    }
-}
-
-static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
-{
-    size_t finished = store->finished_count + store->slot_count + 1;
-    struct hwt_delay_slot **slots = realloc(store->finished, finished * sizeof(*slots));
-    if (slots)
-        store->finished = slots;
-    snapshot->records = malloc((store->fresh_count + 1) * sizeof(*snapshot->records));
-    /* The fresh ones too: see publish_old(). */
-    snapshot->leased = malloc((store->leased_count + store->fresh_count + 1) *
-                              sizeof(*snapshot->leased));
-    return slots && snapshot->records && snapshot->leased ? 0 : -ENOMEM;
-}
-
-/* Nothing is gathered: the table is what the log says. Called with the lock, by the leader too. */
-void hwt_delay_snapshot_take(hwt_delay *store)
-{
-    struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    store->snapshot_wanted = false;
-    *snapshot = (struct hwt_delay_snapshot){
-        .sequence = store->log.next_sequence,
-        .segment = store->log.segment,
-        .offset = store->log.offset,
-        .frame = store->log.gathered_frame - 1,
-        .hand = store->hand,
-        .now = hwt_delay_clock(store),
-        .erased_bytes = store->erased_bytes,
-        .kept_bytes = store->log.kept_bytes,
-        .resolved = store->resolved,
-    };
-    snapshot->error = make_room(store, snapshot);
-    if (snapshot->error == 0) {
-        struct hwt_delay_key left = hwt_delay_settle(store);
-        collect_leased(store, snapshot);
-        collect_fresh(store, snapshot);
-        finish_slots(store, left);
-        store->passed_bytes = 0;
-        store->passed = (struct hwt_delay_key){ 0, 0 };
-        snapshot->pending = store->pending;
-    }
-    pthread_cond_broadcast(&store->changed);
-}
-
-/* Has it taken by the next leader, or takes it here. */
-static int snapshot_get(hwt_delay *store)
-{
-    store->snapshot_wanted = true;
-    while (store->snapshot_wanted) {
-        if (store->poisoned) {
-            store->snapshot_wanted = false;
-            return -EIO;
-        }
-        if (store->log.count == 0)
-            hwt_delay_snapshot_take(store);
-        else if (!store->log.writing)
-            hwt_delay_log_lead(store);
-        else
-            pthread_cond_wait(&store->changed, &store->lock);
-    }
-    return store->snapshot.error;
-}
-
-static void snapshot_free(struct hwt_delay_snapshot *snapshot)
-{
-    for (size_t i = 0; i < snapshot->count; i++)
-        hwt_delay_record_unref(snapshot->records[i]);
-    for (size_t i = 0; i < snapshot->leased_count; i++)
-        hwt_delay_record_unref(snapshot->leased[i]);
-    free(snapshot->records);
-    free(snapshot->leased);
-    *snapshot = (struct hwt_delay_snapshot){ 0 };
 }
 
 /* ---- slots ---- */
@@ -317,124 +203,7 @@ static void undo(hwt_delay *store, struct plan *plan)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* ---- the file ---- */
-
-static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
-{
-    memset(at, 0, HWT_DELAY_FILE_SIZE);
-    hwt_delay_set64(at + HWT_DELAY_FILE_NUMBER, slot->number);
-    hwt_delay_set64(at + HWT_DELAY_FILE_INDEX, slot->index);
-    hwt_delay_set64(at + HWT_DELAY_FILE_LENGTH, slot->new_length);
-    hwt_delay_set64(at + HWT_DELAY_FILE_COUNT, slot->new_count);
-    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION, slot->noted.due);
-    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION + 8, slot->noted.sequence);
-    hwt_delay_set32(at + HWT_DELAY_FILE_SHIFT, slot->shift);
-    hwt_delay_set32(at + HWT_DELAY_FILE_SEALED, slot->sealed);
-}
-
-static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots)
-{
-    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    memset(head, 0, HWT_DELAY_CHECKPOINT_SIZE);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_MAGIC, HWT_DELAY_MAGIC_CHECKPOINT);
-    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_VERSION, HWT_DELAY_VERSION);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LENGTH, size - HWT_DELAY_CHECKPOINT_SIZE);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_SEQUENCE, snapshot->sequence);
-    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SEGMENT, snapshot->segment);
-    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_FILES, (uint32_t)slots);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_POSITION, snapshot->offset);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LEASED, snapshot->leased_count);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_PENDING,
-                    snapshot->pending > snapshot->leased_count
-                        ? snapshot->pending - snapshot->leased_count
-                        : 0);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, store->next_number);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED, snapshot->resolved.due);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8, snapshot->resolved.sequence);
-    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_CRC,
-                    hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_LENGTH,
-                                  size - HWT_DELAY_CHECKPOINT_LENGTH));
-}
-
-/* The bytes of a checkpoint; takes the lock for the list of slots. */
-static unsigned char *encode(hwt_delay *store, size_t *ret_size)
-{
-    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    size_t size = HWT_DELAY_CHECKPOINT_SIZE;
-    for (size_t i = 0; i < snapshot->leased_count; i++)
-        size += hwt_delay_encoded_size(snapshot->leased[i]);
-    pthread_mutex_lock(&store->lock);
-    size_t slots = 0;
-    unsigned char *bytes = malloc(size + store->slot_count * HWT_DELAY_FILE_SIZE);
-    unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
-    for (size_t i = 0; bytes && i < store->slot_count; i++) {
-        if (store->slots[i]->new_length == 0)
-            continue;
-        encode_slot(store->slots[i], at);
-        at += HWT_DELAY_FILE_SIZE;
-        slots++;
-    }
-    pthread_mutex_unlock(&store->lock);
-    if (!bytes)
-        return NULL;
-    for (size_t i = 0; i < snapshot->leased_count; i++) {
-        hwt_delay_encode(snapshot->leased[i], at);
-        at += hwt_delay_encoded_size(snapshot->leased[i]);
-    }
-    *ret_size = (size_t)(at - bytes);
-    encode_head(store, bytes, *ret_size, slots);
-    return bytes;
-}
-
-/* Room for the checkpoint after this one. That there is none shows when it is needed. */
-static void set_room_aside(hwt_delay *store, size_t size)
-{
-    int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
-    if (file < 0)
-        return;
-    store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
-    hwt_delay_close_file(store, file);
-}
-
-/* -EIO: it is not known which of the two checkpoints the disk has. */
-int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size)
-{
-    int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
-    int r = file < 0 ? file : hwt_delay_write_all(store, file, bytes, size, 0);
-    if (r == 0 && hwt_delay_sync(store, file) < 0)
-        r = -EIO;
-    hwt_delay_close_file(store, file);
-    if (r < 0)
-        return r;
-    r = store->system.rename(store->system.data, store->directory, "checkpoint.next", "checkpoint");
-    if (r < 0 || hwt_delay_sync_directory(store) < 0)
-        return -EIO;
-    atomic_fetch_add_explicit(&store->slot_bytes, size, memory_order_relaxed);
-    set_room_aside(store, 2 * size);
-    return 0;
-}
-
-static int publish(hwt_delay *store)
-{
-    size_t size;
-    unsigned char *bytes = encode(store, &size);
-    if (!bytes)
-        return -ENOMEM;
-    int r = hwt_delay_checkpoint_write(store, bytes, size);
-    free(bytes);
-    return r;
-}
-
-/* That of a new store. */
-int hwt_delay_checkpoint_first(hwt_delay *store)
-{
-    store->snapshot.sequence = 1;
-    store->snapshot.offset = HWT_DELAY_SEGMENT_FRAMES;
-    int r = publish(store);
-    store->snapshot = (struct hwt_delay_snapshot){ 0 };
-    return r;
-}
+/* ---- on a full disk ---- */
 
 /* The log stays: so what is FRESH, but older than it, must be whole in the checkpoint. */
 static int publish_old(hwt_delay *store)
@@ -458,7 +227,7 @@ static int publish_old(hwt_delay *store)
     snapshot->sequence = store->log.kept_sequence;
     snapshot->segment = store->log.kept_segment;
     snapshot->offset = store->log.kept_offset;
-    return publish(store);
+    return hwt_delay_publish(store);
 }
 
 /* ---- the end ---- */
@@ -538,7 +307,7 @@ static int write_out(hwt_delay *store, struct plan *plan, int *ret_old)
     if (r == 0)
         r = write_parts(store, plan);
     if (r == 0)
-        r = publish(store);
+        r = hwt_delay_publish(store);
     if (r == 0)
         return 0;
     /* After any other failure the disk may have either checkpoint: both must find their bytes. */
@@ -551,7 +320,7 @@ static int write_out(hwt_delay *store, struct plan *plan, int *ret_old)
 
 static int make(hwt_delay *store)
 {
-    int r = snapshot_get(store);
+    int r = hwt_delay_snapshot_get(store);
     if (r == 0)
         r = hwt_delay_log_wait(store, store->snapshot.frame);
     if (r < 0)
@@ -564,7 +333,8 @@ static int make(hwt_delay *store)
     free(plan.parts);
     if (r == 0)
         conclude(store);
-    if ((r < 0 && !is_full(r) && !is_shortage(r)) || (old < 0 && !is_full(old) && !is_shortage(old)))
+    if ((r < 0 && !is_full(r) && !is_shortage(r)) ||
+        (old < 0 && !is_full(old) && !is_shortage(old)))
         hwt_delay_poison(store);
     else if (r == 0 || old == 0)
         delete_finished(store);
@@ -603,7 +373,7 @@ static int make_with_reserve(hwt_delay *store)
     reserve_give_up(store);
     pthread_mutex_lock(&store->lock);
     int r = make(store);
-    snapshot_free(&store->snapshot);
+    hwt_delay_snapshot_free(&store->snapshot);
     return r;
 }
 
@@ -629,7 +399,7 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
     store->checkpointing = true;
     store->wanted = false;
     int r = make(store);
-    snapshot_free(&store->snapshot);
+    hwt_delay_snapshot_free(&store->snapshot);
     if (is_full(r) && !store->full)
         r = make_with_reserve(store);
     if (is_full(r))

@@ -69,9 +69,9 @@ static void encode_store(const hwt_delay *store, unsigned char *head)
     hwt_delay_set32(head + HWT_DELAY_STORE_VERSION, HWT_DELAY_VERSION);
     hwt_delay_set32(head + HWT_DELAY_STORE_KEY, store->key);
     hwt_delay_set64(head + HWT_DELAY_STORE_SEGMENT_SIZE, store->options.segment_size);
-    hwt_delay_set32(head + HWT_DELAY_STORE_CRC,
-                    hwt_delay_crc(0, head + HWT_DELAY_STORE_KEY,
-                                  HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_KEY));
+    hwt_delay_set32(
+        head + HWT_DELAY_STORE_CRC,
+        hwt_delay_crc(0, head + HWT_DELAY_STORE_KEY, HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_KEY));
 }
 
 /* Its head, and the names of all files. */
@@ -94,8 +94,8 @@ struct others {
 static void note_other(const char *name, void *arg)
 {
     struct others *others = arg;
-    static const char *const own[] = { "store", "log.0", "log.1", "checkpoint", "checkpoint.next",
-                                       "reserve" };
+    static const char *const own[] = { "store",      "log.0",           "log.1",
+                                       "checkpoint", "checkpoint.next", "reserve" };
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         if (strcmp(name, own[i]) == 0)
             return;

@@ -27,8 +27,8 @@ int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size,
     unsigned char *at = bytes;
     size_t done = 0;
     while (done < size) {
-        int64_t n = store->system.read(store->system.data, file, at + done, size - done,
-                                       offset + done);
+        int64_t n =
+            store->system.read(store->system.data, file, at + done, size - done, offset + done);
         if (n == -EINTR)
             continue;
         if (n < 0)

@@ -86,43 +86,43 @@ enum { HWT_DELAY_PUT = 1, HWT_DELAY_ERASE = 2 };
 
 /* A run: records that one checkpoint brought to a slot, sorted by (due, sequence), in blocks. */
 enum {
-    HWT_DELAY_RUN_MAGIC = 0,         /* u32 */
-    HWT_DELAY_RUN_CRC = 4,           /* u32, of the 56 bytes from offset 8 */
-    HWT_DELAY_RUN_LENGTH = 8,        /* u64: of the blocks, without this head */
-    HWT_DELAY_RUN_COUNT = 16,        /* u64: records */
-    HWT_DELAY_RUN_FIRST = 24,        /* u64 due, u64 sequence of the first record */
-    HWT_DELAY_RUN_LAST = 40,         /* u64 due, u64 sequence of the last record */
-    HWT_DELAY_RUN_ERASES = 56,       /* u64: how many of the records are erases */
+    HWT_DELAY_RUN_MAGIC = 0,   /* u32 */
+    HWT_DELAY_RUN_CRC = 4,     /* u32, of the 56 bytes from offset 8 */
+    HWT_DELAY_RUN_LENGTH = 8,  /* u64: of the blocks, without this head */
+    HWT_DELAY_RUN_COUNT = 16,  /* u64: records */
+    HWT_DELAY_RUN_FIRST = 24,  /* u64 due, u64 sequence of the first record */
+    HWT_DELAY_RUN_LAST = 40,   /* u64 due, u64 sequence of the last record */
+    HWT_DELAY_RUN_ERASES = 56, /* u64: how many of the records are erases */
     HWT_DELAY_RUN_SIZE = 64
 };
 
 /* A block: up to 16 KiB of records, or one record that is longer. */
 enum {
-    HWT_DELAY_BLOCK_MAGIC = 0,    /* u32 */
-    HWT_DELAY_BLOCK_CRC = 4,      /* u32, from offset 8 to the end of the records */
-    HWT_DELAY_BLOCK_LENGTH = 8,   /* u32: of the records, without this head */
-    HWT_DELAY_BLOCK_COUNT = 12,   /* u32 */
-    HWT_DELAY_BLOCK_OFFSET = 16,  /* u64: where this head is in its file */
-    HWT_DELAY_BLOCK_NUMBER = 24,  /* u64: of the file */
+    HWT_DELAY_BLOCK_MAGIC = 0,   /* u32 */
+    HWT_DELAY_BLOCK_CRC = 4,     /* u32, from offset 8 to the end of the records */
+    HWT_DELAY_BLOCK_LENGTH = 8,  /* u32: of the records, without this head */
+    HWT_DELAY_BLOCK_COUNT = 12,  /* u32 */
+    HWT_DELAY_BLOCK_OFFSET = 16, /* u64: where this head is in its file */
+    HWT_DELAY_BLOCK_NUMBER = 24, /* u64: of the file */
     HWT_DELAY_BLOCK_SIZE = 32,
     HWT_DELAY_BLOCK_RECORDS = 16384
 };
 
 /* A checkpoint: this head, `files` entries, `leased` records. */
 enum {
-    HWT_DELAY_CHECKPOINT_MAGIC = 0,      /* u64 */
-    HWT_DELAY_CHECKPOINT_VERSION = 8,    /* u32 */
-    HWT_DELAY_CHECKPOINT_CRC = 12,       /* u32, from offset 16 to the end of the records */
-    HWT_DELAY_CHECKPOINT_LENGTH = 16,    /* u64: of entries and records */
-    HWT_DELAY_CHECKPOINT_SEQUENCE = 24,  /* u64: of the first record of the log that counts */
-    HWT_DELAY_CHECKPOINT_SEGMENT = 32,   /* u32: where that one's frame is: segment */
-    HWT_DELAY_CHECKPOINT_FILES = 36,     /* u32 */
-    HWT_DELAY_CHECKPOINT_POSITION = 40,  /* u64: and offset */
-    HWT_DELAY_CHECKPOINT_LEASED = 48,    /* u64 */
-    HWT_DELAY_CHECKPOINT_HAND = 56,      /* u64 */
-    HWT_DELAY_CHECKPOINT_PENDING = 64,   /* u64: messages, those in the log not counted */
-    HWT_DELAY_CHECKPOINT_NUMBER = 72,    /* u64: that the next new file takes */
-    HWT_DELAY_CHECKPOINT_RESOLVED = 80,  /* u64 due, u64 sequence: PENDING is exact before this */
+    HWT_DELAY_CHECKPOINT_MAGIC = 0,     /* u64 */
+    HWT_DELAY_CHECKPOINT_VERSION = 8,   /* u32 */
+    HWT_DELAY_CHECKPOINT_CRC = 12,      /* u32, from offset 16 to the end of the records */
+    HWT_DELAY_CHECKPOINT_LENGTH = 16,   /* u64: of entries and records */
+    HWT_DELAY_CHECKPOINT_SEQUENCE = 24, /* u64: of the first record of the log that counts */
+    HWT_DELAY_CHECKPOINT_SEGMENT = 32,  /* u32: where that one's frame is: segment */
+    HWT_DELAY_CHECKPOINT_FILES = 36,    /* u32 */
+    HWT_DELAY_CHECKPOINT_POSITION = 40, /* u64: and offset */
+    HWT_DELAY_CHECKPOINT_LEASED = 48,   /* u64 */
+    HWT_DELAY_CHECKPOINT_HAND = 56,     /* u64 */
+    HWT_DELAY_CHECKPOINT_PENDING = 64,  /* u64: messages, those in the log not counted */
+    HWT_DELAY_CHECKPOINT_NUMBER = 72,   /* u64: that the next new file takes */
+    HWT_DELAY_CHECKPOINT_RESOLVED = 80, /* u64 due, u64 sequence: PENDING is exact before this */
     HWT_DELAY_CHECKPOINT_SIZE = 96
 };
 

@@ -65,8 +65,8 @@ static int look(hwt_delay *store, unsigned segment, uint64_t offset, const unsig
     return r == -EBADMSG ? 0 : r;
 }
 
-static int look_through(hwt_delay *store, unsigned segment, uint64_t sequence,
-                        unsigned char *bytes, size_t room, struct hwt_delay_frame *found, bool *any)
+static int look_through(hwt_delay *store, unsigned segment, uint64_t sequence, unsigned char *bytes,
+                        size_t room, struct hwt_delay_frame *found, bool *any)
 {
     uint64_t offset = HWT_DELAY_SEGMENT_FRAMES;
     for (;;) {

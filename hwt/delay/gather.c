@@ -69,16 +69,16 @@ static void keep(struct gather *gather, struct hwt_delay_record *record)
     gathered->bytes += hwt_delay_record_bytes(record);
     while (gathered->bytes > gather->budget &&
            highest(gather) != RB_MIN(hwt_delay_keys, &gathered->keys) &&
-           hwt_delay_compare(highest(gather)->key,
-                             RB_MIN(hwt_delay_keys, &gathered->keys)->key) > 0)
+           hwt_delay_compare(highest(gather)->key, RB_MIN(hwt_delay_keys, &gathered->keys)->key) >
+               0)
         end_at(gather, highest(gather)->key);
 }
 
 /* Behind the cut: `shadows` marks what is no longer pending because of this record. */
 static void look_for_replaced(struct gather *gather, struct hwt_delay_record *record)
 {
-    struct hwt_delay_record *old = hwt_delay_find(&gather->identities, record->key.due,
-                                                  record->bytes, record->id_size);
+    struct hwt_delay_record *old =
+        hwt_delay_find(&gather->identities, record->key.due, record->bytes, record->id_size);
     if (old && old->key.sequence <= record->key.sequence)
         old->shadows = true;
     hwt_delay_record_unref(record);
@@ -239,9 +239,9 @@ static int read_replacements(struct gather *gather, struct hwt_delay_slot **slot
 {
     struct hwt_delay_key cut = gather->to, from = gather->from;
     struct hwt_delay_record *record;
-    RB_FOREACH(record, hwt_delay_keys, &gather->gathered->keys) {
-        struct hwt_delay_record *old =
-            RB_INSERT(hwt_delay_identities, &gather->identities, record);
+    RB_FOREACH(record, hwt_delay_keys, &gather->gathered->keys)
+    {
+        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &gather->identities, record);
         if (old) {
             old->shadows = true;
             RB_REMOVE(hwt_delay_identities, &gather->identities, old);

@@ -201,7 +201,8 @@ static void give_up(hwt_delay *store)
 }
 
 /* After a frame: wakes those who waited for it, and one who may lead the next. */
-static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_notices *notices, int r)
+static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_notices *notices,
+                          int r)
 {
     struct hwt_delay_log *log = &store->log;
     pthread_cond_broadcast(&log->durable[frame & 1]);

@@ -35,15 +35,14 @@ static int copy_options(const hwt_delay_options *options, hwt_delay_options *ret
 
 static int check_options(const hwt_delay_options *options)
 {
-    bool in_range = (options->flags & ~FLAGS) == 0 &&
-                    (!(options->flags & HWT_DELAY_READ_ONLY) ||
-                     options->flags == HWT_DELAY_READ_ONLY) &&
-                    options->payload_max <= UINT32_C(16) << 20 && options->lease > 0 &&
-                    options->leased_max > 0 && options->memory >= UINT64_C(1) << 20 &&
-                    options->memory / 32 >= options->payload_max &&
-                    options->segment_size >= UINT64_C(64) << 10 &&
-                    options->segment_size <= UINT64_C(4) << 30 &&
-                    options->segment_size / 8 >= options->payload_max && options->clock_leap > 0;
+    bool in_range =
+        (options->flags & ~FLAGS) == 0 &&
+        (!(options->flags & HWT_DELAY_READ_ONLY) || options->flags == HWT_DELAY_READ_ONLY) &&
+        options->payload_max <= UINT32_C(16) << 20 && options->lease > 0 &&
+        options->leased_max > 0 && options->memory >= UINT64_C(1) << 20 &&
+        options->memory / 32 >= options->payload_max &&
+        options->segment_size >= UINT64_C(64) << 10 && options->segment_size <= UINT64_C(4) << 30 &&
+        options->segment_size / 8 >= options->payload_max && options->clock_leap > 0;
     return in_range ? 0 : -EINVAL;
 }
 
@@ -64,9 +63,9 @@ static int make_tables(hwt_delay *store)
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_t *conds[] = { &store->changed,           &store->takers,
-                                &store->loader_wake,       &store->checkpointer_wake,
-                                &store->committer_wake,    &store->log.durable[0],
+    pthread_cond_t *conds[] = { &store->changed,        &store->takers,
+                                &store->loader_wake,    &store->checkpointer_wake,
+                                &store->committer_wake, &store->log.durable[0],
                                 &store->log.durable[1] };
     for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
         pthread_cond_init(conds[i], &monotonic);
@@ -166,9 +165,9 @@ static void free_store(hwt_delay *store)
                           store->directory };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         hwt_delay_close_file(store, files[i]);
-    pthread_cond_t *conds[] = { &store->changed,           &store->takers,
-                                &store->loader_wake,       &store->checkpointer_wake,
-                                &store->committer_wake,    &store->log.durable[0],
+    pthread_cond_t *conds[] = { &store->changed,        &store->takers,
+                                &store->loader_wake,    &store->checkpointer_wake,
+                                &store->committer_wake, &store->log.durable[0],
                                 &store->log.durable[1] };
     for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
         pthread_cond_destroy(conds[i]);

@@ -300,7 +300,8 @@ static int next_frame(hwt_delay *store, struct hwt_delay_frame *frame)
         return 0;
     if (r < 0 && r != -EBADMSG)
         return r;
-    r = hwt_delay_frame_read(store, log->segment ^ 1, HWT_DELAY_SEGMENT_FRAMES, log->gathered, frame);
+    r = hwt_delay_frame_read(store, log->segment ^ 1, HWT_DELAY_SEGMENT_FRAMES, log->gathered,
+                             frame);
     if (r == 0 && frame->sequence == log->next_sequence) {
         log->segment ^= 1;
         log->offset = HWT_DELAY_SEGMENT_FRAMES;
@@ -314,8 +315,8 @@ static void note_cut(hwt_delay *store)
 {
     const struct hwt_delay_log *log = &store->log;
     unsigned char head[HWT_DELAY_FRAME_SIZE];
-    int64_t n = hwt_delay_read_all(store, log->files[log->segment], head, sizeof(head),
-                                   log->offset);
+    int64_t n =
+        hwt_delay_read_all(store, log->files[log->segment], head, sizeof(head), log->offset);
     if (n == (int64_t)sizeof(head) &&
         hwt_delay_get32(head + HWT_DELAY_FRAME_MAGIC) == HWT_DELAY_MAGIC_FRAME &&
         hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) == log->next_sequence)

@@ -177,7 +177,8 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
     free(writer.bytes);
     hwt_delay_close_file(store, file);
     if (r == 0) {
-        atomic_fetch_add_explicit(&store->slot_bytes, writer.offset - slot->length, memory_order_relaxed);
+        atomic_fetch_add_explicit(&store->slot_bytes, writer.offset - slot->length,
+                                  memory_order_relaxed);
         slot->new_length = writer.offset;
         slot->new_count = slot->count + count;
     }
@@ -297,7 +298,8 @@ int hwt_delay_slot_block(hwt_delay *store, struct hwt_delay_slot *slot, int file
         hwt_delay_get64(head + HWT_DELAY_BLOCK_OFFSET) != offset ||
         hwt_delay_get64(head + HWT_DELAY_BLOCK_NUMBER) != slot->number)
         return -EBADMSG;
-    uint64_t whole = (uint64_t)hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH) + HWT_DELAY_BLOCK_SIZE;
+    uint64_t whole =
+        (uint64_t)hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH) + HWT_DELAY_BLOCK_SIZE;
     if (whole > end - offset)
         return -EBADMSG;
     if (whole > (uint64_t)n) { /* a single long record */
@@ -309,10 +311,9 @@ int hwt_delay_slot_block(hwt_delay *store, struct hwt_delay_slot *slot, int file
             return (int)n;
         head = block->bytes;
     }
-    if (whole > (uint64_t)n ||
-        hwt_delay_get32(head + HWT_DELAY_BLOCK_CRC) !=
-            hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_LENGTH,
-                          (size_t)whole - HWT_DELAY_BLOCK_LENGTH))
+    if (whole > (uint64_t)n || hwt_delay_get32(head + HWT_DELAY_BLOCK_CRC) !=
+                                   hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_LENGTH,
+                                                 (size_t)whole - HWT_DELAY_BLOCK_LENGTH))
         return -EBADMSG;
     block->at = head + HWT_DELAY_BLOCK_SIZE;
     block->end = head + whole;

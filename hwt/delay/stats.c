@@ -70,15 +70,14 @@ static void add_slot(struct hwt_delay_text *text, const struct hwt_delay_slot *s
 {
     char name[HWT_DELAY_NAME_MAX];
     hwt_delay_slot_name(slot, name);
-    hwt_delay_text_add(text,
-                       "%s: due from %" PRIu64 ".%09" PRIu64 " for %" PRIu64 " s, %" PRIu64
-                       " bytes, %" PRIu64 " records, dealt with before %" PRIu64 ".%09" PRIu64
-                       " #%" PRIu64 "%s\n",
-                       name, hwt_delay_slot_start(slot) / HWT_SEC(1),
-                       hwt_delay_slot_start(slot) % HWT_SEC(1),
-                       (UINT64_C(1) << slot->shift) / HWT_SEC(1), slot->length, slot->count,
-                       slot->position.due / HWT_SEC(1), slot->position.due % HWT_SEC(1),
-                       slot->position.sequence, slot->sealed ? ", sealed" : "");
+    hwt_delay_text_add(
+        text,
+        "%s: due from %" PRIu64 ".%09" PRIu64 " for %" PRIu64 " s, %" PRIu64 " bytes, %" PRIu64
+        " records, dealt with before %" PRIu64 ".%09" PRIu64 " #%" PRIu64 "%s\n",
+        name, hwt_delay_slot_start(slot) / HWT_SEC(1), hwt_delay_slot_start(slot) % HWT_SEC(1),
+        (UINT64_C(1) << slot->shift) / HWT_SEC(1), slot->length, slot->count,
+        slot->position.due / HWT_SEC(1), slot->position.due % HWT_SEC(1), slot->position.sequence,
+        slot->sealed ? ", sealed" : "");
 }
 
 int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
@@ -95,8 +94,7 @@ int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
                        log->kept_sequence, log->kept_segment, log->kept_offset);
     hwt_delay_text_add(&text,
                        "log: next record %" PRIu64 " in log.%u at %" PRIu64 " of %" PRIu64 "\n",
-                       log->next_sequence, log->segment, log->offset,
-                       store->options.segment_size);
+                       log->next_sequence, log->segment, log->offset, store->options.segment_size);
     hwt_delay_text_add(&text,
                        "memory: %zu records in the log alone, loaded up to %" PRIu64 ".%09" PRIu64
                        ", %" PRIu64 " leased\n",

@@ -67,7 +67,7 @@ enum hwt_delay_state {
 
 struct hwt_delay_record {
     RB_ENTRY(hwt_delay_record) by_key;
-    RB_ENTRY(hwt_delay_record) by_identity;   /* in the table, or among the leased */
+    RB_ENTRY(hwt_delay_record) by_identity; /* in the table, or among the leased */
     union {
         TAILQ_ENTRY(hwt_delay_record) fresh_link; /* while FRESH */
         struct hwt_delay_lease *lease;            /* while LEASED */
@@ -81,7 +81,7 @@ struct hwt_delay_record {
     uint8_t kind;
     uint8_t id_size;
     uint8_t state;
-    bool shadows; /* below `loaded`: a slot may have an older one with this identity */
+    bool shadows;          /* below `loaded`: a slot may have an older one with this identity */
     unsigned char bytes[]; /* id, payload */
 };
 
@@ -102,7 +102,7 @@ struct hwt_delay_run {
 struct hwt_delay_reader {
     struct hwt_delay_run *runs;
     size_t count, room;
-    uint64_t indexed; /* the runs are those up to this offset */
+    uint64_t indexed;              /* the runs are those up to this offset */
     struct hwt_delay_key position; /* the slot's, when reading began */
 };
 
@@ -111,14 +111,14 @@ struct hwt_delay_slot {
     uint64_t index;
     unsigned shift;
     bool sealed;
-    bool made;       /* its file is there */
-    uint64_t length; /* of the file, as far as it counts */
-    uint64_t count;  /* records */
+    bool made;         /* its file is there */
+    uint64_t length;   /* of the file, as far as it counts */
+    uint64_t count;    /* records */
     uint64_t salvaged; /* damage before this offset has been put aside */
     struct hwt_delay_key position;
-    uint64_t next;    /* no due time at or after `loaded` is lower; HWT_NEVER: none */
-    uint64_t highest; /* no due time is higher */
-    struct hwt_delay_key noted; /* the position for the checkpoint that is being made */
+    uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
+    uint64_t highest;               /* no due time is higher */
+    struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: the same */
     struct hwt_delay_reader reader;
 };
@@ -127,7 +127,7 @@ struct hwt_delay_lease {
     RB_ENTRY(hwt_delay_lease) by_token;
     RB_ENTRY(hwt_delay_lease) by_end;
     uint64_t token;
-    uint64_t end; /* by the boottime clock */
+    uint64_t end;    /* by the boottime clock */
     bool superseded; /* something newer was put in its place */
     struct hwt_delay_record *record;
 };
@@ -144,20 +144,20 @@ struct hwt_delay_notice {
 STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
 
 struct hwt_delay_log {
-    int files[2];    /* frozen */
+    int files[2];     /* frozen */
     size_t frame_max; /* frozen: with head and padding */
     unsigned segment; /* where the frame that is being gathered would begin */
     uint64_t offset;
     unsigned kept_segment; /* where the log begins that the checkpoint on the disk needs */
     uint64_t kept_offset;
     uint64_t kept_sequence;
-    uint64_t kept_bytes;   /* about: of frames from there on */
+    uint64_t kept_bytes; /* about: of frames from there on */
     uint64_t next_sequence;
-    uint64_t durable_sequence; /* lower ones are on the disk */
-    uint64_t gathered_frame;   /* number of the frame that is being gathered */
-    uint64_t durable_frame;    /* number of the last one on the disk */
+    uint64_t durable_sequence;               /* lower ones are on the disk */
+    uint64_t gathered_frame;                 /* number of the frame that is being gathered */
+    uint64_t durable_frame;                  /* number of the last one on the disk */
     unsigned char *gathered, *writing_bytes; /* of frame_max bytes each */
-    size_t length;             /* of the gathered records */
+    size_t length;                           /* of the gathered records */
     uint32_t count;
     bool writing;
     struct hwt_delay_notices notices;
@@ -178,11 +178,11 @@ struct hwt_delay_snapshot {
 };
 
 struct hwt_delay {
-    struct hwt_delay_system system; /* frozen */
+    struct hwt_delay_system system;              /* frozen */
     bool alone, read_only, salvage, not_durable; /* frozen */
-    hwt_delay_options options;      /* frozen */
-    uint32_t key;                   /* frozen */
-    int directory, store_file;      /* frozen */
+    hwt_delay_options options;                   /* frozen */
+    uint32_t key;                                /* frozen */
+    int directory, store_file;                   /* frozen */
     pthread_mutex_t lock;
 
     struct hwt_delay_keys keys;
@@ -206,19 +206,19 @@ struct hwt_delay {
 
     struct hwt_delay_slot **slots;
     size_t slot_count, slot_room;
-    uint64_t passed_bytes; /* of slots that the next checkpoint will delete */
+    uint64_t passed_bytes;            /* of slots that the next checkpoint will delete */
     struct hwt_delay_slot **finished; /* no longer in the table; deleted by the next checkpoint */
     size_t finished_count;
     uint64_t next_number;
 
-    bool loading;        /* a thread reads slots */
-    bool checkpointing;  /* a thread makes a checkpoint */
-    bool wanted;         /* a checkpoint is wanted */
+    bool loading;       /* a thread reads slots */
+    bool checkpointing; /* a thread makes a checkpoint */
+    bool wanted;        /* a checkpoint is wanted */
     bool snapshot_wanted;
-    bool full;     /* there is no reserve: puts are refused */
-    bool stuck;    /* not even a checkpoint found room */
+    bool full;  /* there is no reserve: puts are refused */
+    bool stuck; /* not even a checkpoint found room */
     bool poisoned, closing;
-    int damaged;         /* what loading failed with: -EBADMSG or -EIO; 0 */
+    int damaged; /* what loading failed with: -EBADMSG or -EIO; 0 */
     struct hwt_delay_snapshot snapshot;
     pthread_cond_t changed; /* loading, checkpointing, room in the log or in memory */
 
@@ -234,10 +234,11 @@ struct hwt_delay {
     uint64_t alarm_at; /* the instant the alarm is set to; HWT_NEVER: none */
     int event;         /* -1: none */
     bool event_set;
-    uint64_t waiting;  /* threads in take that sleep */
-    uint64_t wakes;    /* calls of hwt_delay_wake() */
+    uint64_t waiting; /* threads in take that sleep */
+    uint64_t wakes;   /* calls of hwt_delay_wake() */
 
-    hwt_delay_stats stats; /* the counters in it, but for these, which are counted without the lock */
+    hwt_delay_stats
+        stats; /* the counters in it, but for these, which are counted without the lock */
     _Atomic uint64_t syncs, slot_bytes, salvaged, salvaged_bytes;
 };
 
@@ -262,7 +263,8 @@ RB_PROTOTYPE(hwt_delay_identities, hwt_delay_record, by_identity, )
 
 struct hwt_delay_record *hwt_delay_find(struct hwt_delay_identities *identities, uint64_t due,
                                         const void *id, size_t id_size);
-void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hwt_delay_state state);
+void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record,
+                      enum hwt_delay_state state);
 void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record);
 void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
                          enum hwt_delay_state state);
@@ -282,7 +284,8 @@ int hwt_delay_decode(const unsigned char **at, const unsigned char *end,
 
 /* ---- files.c: whole reads and writes over the seam ---- */
 
-int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t size, uint64_t offset);
+int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t size,
+                        uint64_t offset);
 /* How many bytes were read: fewer only at the end of the file. */
 int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size, uint64_t offset);
 /* The next offset from `from` on at which there is this number, or `end`. */
@@ -371,11 +374,20 @@ int hwt_delay_load(hwt_delay *store, uint64_t due);
 void hwt_delay_evict(hwt_delay *store);
 void *hwt_delay_loader(void *store);
 
-/* ---- checkpoint.c ---- */
+/* ---- snapshot.c ---- */
 
 void hwt_delay_snapshot_take(hwt_delay *store);
+int hwt_delay_snapshot_get(hwt_delay *store);
+void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot);
+
+/* ---- publish.c ---- */
+
+int hwt_delay_publish(hwt_delay *store);
 int hwt_delay_checkpoint_first(hwt_delay *store);
 int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size);
+
+/* ---- checkpoint.c ---- */
+
 int hwt_delay_checkpoint_make(hwt_delay *store);
 void hwt_delay_checkpoint_want(hwt_delay *store);
 bool hwt_delay_reserve_take(hwt_delay *store);

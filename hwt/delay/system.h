@@ -27,7 +27,7 @@
 #include "hwt/delay.h"
 
 struct hwt_delay_system {
-    void *data; /* the first argument of each function */
+    void *data;                                          /* the first argument of each function */
     int (*make_directory)(void *data, const char *path); /* -EEXIST is fine; its name is synced */
     int (*open_directory)(void *data, const char *path);
     /* flags: O_RDONLY or O_RDWR, and O_CREAT, O_EXCL, O_TRUNC */
@@ -43,7 +43,7 @@ struct hwt_delay_system {
     int (*rename)(void *data, int directory, const char *from, const char *to);
     int (*unlink)(void *data, int directory, const char *name);
     int (*list)(void *data, int directory, void (*found)(const char *name, void *arg), void *arg);
-    int (*lock)(void *data, int file); /* for one owner; -EBUSY: another has it */
+    int (*lock)(void *data, int file);           /* for one owner; -EBUSY: another has it */
     int (*in_memory)(void *data, int directory); /* 1: nothing here survives power loss */
     uint64_t (*realtime)(void *data);
     uint64_t (*boottime)(void *data);

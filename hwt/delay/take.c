@@ -107,8 +107,7 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
 /* One allocation: the messages, and behind them their bytes. */
 static hwt_delay_message *copy_out(const struct taking *taking)
 {
-    hwt_delay_message *messages =
-        malloc(taking->count * sizeof(*messages) + taking->bytes);
+    hwt_delay_message *messages = malloc(taking->count * sizeof(*messages) + taking->bytes);
     unsigned char *at = messages ? (unsigned char *)(messages + taking->count) : NULL;
     for (size_t i = 0; messages && i < taking->count; i++) {
         const struct hwt_delay_record *record = taking->records[i];
@@ -141,7 +140,8 @@ static void give_back(hwt_delay *store, const struct taking *taking)
 }
 
 /* With the lock, which it lets go of. */
-static int64_t finish(hwt_delay *store, struct taking *taking, const hwt_delay_message **ret_messages)
+static int64_t finish(hwt_delay *store, struct taking *taking,
+                      const hwt_delay_message **ret_messages)
 {
     bool more = store->bytes[HWT_DELAY_FILED] <= store->options.memory / 16;
     if (store->threads > 0 && more)
@@ -331,8 +331,8 @@ static int retry(hwt_delay *store, uint64_t token, uint64_t due, uint64_t *ret_f
     const struct hwt_delay_lease *held = hwt_delay_lease_find(store, token);
     if (!held)
         return -ENOENT;
-    const size_t most = 2 * (HWT_DELAY_RECORD_SIZE + (size_t)HWT_DELAY_ID_MAX) +
-                        held->record->payload_size;
+    const size_t most =
+        2 * (HWT_DELAY_RECORD_SIZE + (size_t)HWT_DELAY_ID_MAX) + held->record->payload_size;
     int r = hwt_delay_log_reserve(store, most, 0, false);
     if (r < 0)
         return r;

@@ -60,7 +60,8 @@ static int by_key(const void *a, const void *b)
 static int add_leased(struct view *view)
 {
     struct hwt_delay_lease *lease;
-    RB_FOREACH(lease, hwt_delay_tokens, &view->store->tokens) {
+    RB_FOREACH(lease, hwt_delay_tokens, &view->store->tokens)
+    {
         struct hwt_delay_record *record = lease->record;
         if (lease->superseded || hwt_delay_compare(record->key, view->from) < 0 ||
             hwt_delay_compare(record->key, view->to) >= 0)
@@ -107,8 +108,7 @@ static int copy_slots(const struct view *view, struct hwt_delay_slot ***ret_copi
     size_t count = 0;
     for (size_t i = 0; copies && i < store->slot_count; i++) {
         const struct hwt_delay_slot *slot = store->slots[i];
-        if (hwt_delay_slot_last(slot) < view->from.due ||
-            hwt_delay_slot_start(slot) > view->to.due)
+        if (hwt_delay_slot_last(slot) < view->from.due || hwt_delay_slot_start(slot) > view->to.due)
             continue;
         copies[count] = malloc(sizeof(*slot));
         if (!copies[count]) {
@@ -140,9 +140,9 @@ static void mark_replaced(struct hwt_delay_gathered *gathered)
 {
     struct hwt_delay_identities identities = RB_INITIALIZER(&identities);
     struct hwt_delay_record *record;
-    RB_FOREACH(record, hwt_delay_keys, &gathered->keys) {
-        struct hwt_delay_record *old =
-            RB_INSERT(hwt_delay_identities, &identities, record);
+    RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
+    {
+        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &identities, record);
         if (!old)
             continue;
         old->shadows = true;
@@ -171,7 +171,8 @@ static int add_slots(struct view *view)
     if (r < 0)
         return r;
     struct hwt_delay_record *record;
-    RB_FOREACH(record, hwt_delay_keys, &gathered.keys) {
+    RB_FOREACH(record, hwt_delay_keys, &gathered.keys)
+    {
         if (record->kind == HWT_DELAY_PUT && !record->shadows && !is_old(store, record) && r == 0)
             r = add(view, record, 0);
     }
