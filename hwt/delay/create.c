@@ -94,7 +94,8 @@ struct others {
 static void note_other(const char *name, void *arg)
 {
     struct others *others = arg;
-    static const char *const own[] = { "store", "log.0", "log.1", "checkpoint", "checkpoint.next" };
+    static const char *const own[] = { "store", "log.0", "log.1", "checkpoint", "checkpoint.next",
+                                       "reserve" };
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         if (strcmp(name, own[i]) == 0)
             return;
@@ -135,6 +136,8 @@ static int may_be_made(hwt_delay *store)
 static int make_store(hwt_delay *store)
 {
     int r = may_be_made(store);
+    /* The log's two segments and the reserve are as long as two segments of the options. */
+    store->options.segment_size = store->options.segment_size / 3 * 2 / 4096 * 4096;
     store->key = choose_key(store);
     for (unsigned i = 0; i < 2 && r == 0; i++)
         r = make_segment(store, i);

@@ -80,9 +80,9 @@ static size_t size_batch(struct hwt_delay_record **records, size_t count, size_t
 void hwt_delay_look_at_log(hwt_delay *store)
 {
     uint64_t memory = store->bytes[HWT_DELAY_FRESH] + store->erased_bytes;
-    if (store->checkpointing || store->wanted || store->full ||
+    if (store->checkpointing || store->wanted || store->stuck ||
         (memory < store->options.memory / 4 &&
-         store->log.kept_bytes < store->options.segment_size / 4 * 3))
+         store->log.kept_bytes < store->options.segment_size / 2))
         return;
     if (store->alone)
         hwt_delay_checkpoint_make(store);
