@@ -133,6 +133,7 @@ void hwt_delay_snapshot_take(hwt_delay *store)
         collect_leased(store, snapshot);
         collect_fresh(store, snapshot);
         finish_slots(store, left);
+        store->passed_bytes = 0;
         store->passed = (struct hwt_delay_key){ 0, 0 };
         snapshot->pending = store->pending;
     }

@@ -256,6 +256,8 @@ void hwt_delay_close(hwt_delay *store)
         pthread_cond_wait(&store->changed, &store->lock);
     if (store->poisoned)
         hwt_delay_log_lead(store);
+    if (store->passed_bytes > 0)
+        hwt_delay_checkpoint_make(store);
     pthread_mutex_unlock(&store->lock);
     stop_threads(store);
     free_store(store);

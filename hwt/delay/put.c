@@ -76,13 +76,19 @@ static size_t size_batch(struct hwt_delay_record **records, size_t count, size_t
     return size;
 }
 
-/* Is a checkpoint due? */
+/* For the memory, the log, or to delete slots: those of a whole segment's length, or the last ones. */
+static bool checkpoint_is_due(const hwt_delay *store)
+{
+    uint64_t segment = store->options.segment_size;
+    return store->bytes[HWT_DELAY_FRESH] + store->erased_bytes >= store->options.memory / 4 ||
+           store->log.kept_bytes >= segment / 2 || store->passed_bytes >= segment ||
+           (store->passed_bytes > 0 && store->pending == 0);
+}
+
+/* Called where the log has grown, or something is done. */
 void hwt_delay_look_at_log(hwt_delay *store)
 {
-    uint64_t memory = store->bytes[HWT_DELAY_FRESH] + store->erased_bytes;
-    if (store->checkpointing || store->wanted || store->stuck ||
-        (memory < store->options.memory / 4 &&
-         store->log.kept_bytes < store->options.segment_size / 2))
+    if (store->checkpointing || store->wanted || store->stuck || !checkpoint_is_due(store))
         return;
     if (store->alone)
         hwt_delay_checkpoint_make(store);

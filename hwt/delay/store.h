@@ -206,6 +206,7 @@ struct hwt_delay {
 
     struct hwt_delay_slot **slots;
     size_t slot_count, slot_room;
+    uint64_t passed_bytes; /* of slots that the next checkpoint will delete */
     struct hwt_delay_slot **finished; /* no longer in the table; deleted by the next checkpoint */
     size_t finished_count;
     uint64_t next_number;

@@ -214,10 +214,13 @@ struct hwt_delay_key hwt_delay_settle(hwt_delay *store)
         left = first->key;
     if (hwt_delay_compare(store->passed, left) < 0)
         store->passed = left;
+    store->passed_bytes = 0;
     for (size_t i = 0; i < store->slot_count; i++) {
         struct hwt_delay_slot *slot = store->slots[i];
         if (slot->sealed && hwt_delay_compare(slot->position, left) < 0)
             slot->position = left;
+        if (slot->sealed && slot->highest < left.due)
+            store->passed_bytes += slot->length;
     }
     return left;
 }
