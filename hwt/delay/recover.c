@@ -232,6 +232,7 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
     store->salvaged++;
     store->salvaged_bytes += slot->length - (uint64_t)size;
     slot->length = (uint64_t)size;
+    slot->sealed = true; /* its last run claims what would be appended */
     return 0;
 }
 

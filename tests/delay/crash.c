@@ -26,8 +26,9 @@ static void help(void)
          "    --each-call      instead: in turn each call of the system fails, in all ways that it can;\n"
          "                     so many such failures\n"
          "    --no-faults      the disk is never full, and no sync fails\n"
-         "    --mistake WHAT   make a mistake: KIND:SYNC, with KIND one of none, no-sync, late,\n"
-         "                     unawaited, and SYNC one of log, slot, checkpoint, store, new, rename\n"
+         "    --mistake WHAT   make a mistake while it runs: KIND:SYNC, with KIND one of none, no-sync,\n"
+         "                     late, unawaited, and SYNC one of log, slot, checkpoint, store, new,\n"
+         "                     rename\n"
          "    --help           this\n"
          "\n"
          "The exit status is 0, 1 if something was found, 2 for misuse.");
@@ -59,6 +60,7 @@ static void set_mistake(struct program *program, const char *text)
             if (strcmp(name, text) == 0) {
                 program->mistake = (enum disk_mistake_kind)kind;
                 program->mistaken = (enum disk_sync_kind)sync;
+                program->moment = RUNNING;
                 return;
             }
         }
@@ -138,6 +140,7 @@ int main(int argc, char **argv)
         program_draw(&program, say ? only : test_random(&seed), faults);
         program.mistake = wanted.mistake;
         program.mistaken = wanted.mistaken;
+        program.moment = wanted.moment;
         if (each_call && program.length > EACH_CALL_LENGTH)
             program.length = EACH_CALL_LENGTH;
         if (say) {

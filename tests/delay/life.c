@@ -58,8 +58,9 @@ static void process_begin(struct run *run)
     process->random = &run->luck;
     process->changed = image_changed;
     process->changed_arg = run;
-    process->mistake = run->program->mistake;
     process->mistaken = run->program->mistaken;
+    if (run->program->moment == (run->opened ? OPENING : CREATING))
+        process->mistake = run->program->mistake;
     if (run->program->fail_with == 0 || run->result->fault_made)
         return;
     process->fail_with = run->program->fail_with;
@@ -104,6 +105,9 @@ void life_open(struct run *run)
 {
     int r = open_until(run);
     run->process.die_at = 0;
+    run->process.mistake = run->program->moment == RUNNING ? run->program->mistake : MISTAKE_NONE;
+    process_catch_up(&run->process);
+    run->opened = true;
     run->offset_low = run->offset_high = run->realtime - run->boottime;
     run->old_count = 0;
     memset(&run->expected, 0, sizeof(run->expected));

@@ -52,6 +52,7 @@ struct program {
     bool faults;  /* OP_FILL and OP_SYNC_FAIL */
     enum disk_mistake_kind mistake;
     enum disk_sync_kind mistaken;
+    enum mistake_moment { CREATING, OPENING, RUNNING } moment; /* of the mistake */
     /* Of all calls of the seam, number fail_at and fail_count in all fail, in one process; see struct
      * process. */
     int fail_with;

@@ -19,6 +19,7 @@ struct run {
     struct disk *disk;
     struct process process;
     hwt_delay *store;
+    bool opened; /* it was, once: the store has been made */
     uint64_t realtime, boottime;
     uint64_t offset_low, offset_high; /* realtime - boottime since the clock was last accepted */
     uint64_t random; /* of the operation that runs */

@@ -10,7 +10,7 @@
 #include "tests/delay/program.h"
 #include "tests/delay/simulated.h"
 
-enum { STATES_MAX = 60000 };
+enum { STATES_MAX = 100000 };
 
 /* ---- checksums: of which kind of thing none is looked at ---- */
 
@@ -31,17 +31,23 @@ static const struct mistake {
     const char *name;
     enum disk_mistake_kind kind;
     enum disk_sync_kind sync;
+    enum mistake_moment moment;
 } mistakes[] = {
-    { "the log is not synced", MISTAKE_NO_SYNC, SYNC_LOG },
-    { "slots are not synced", MISTAKE_NO_SYNC, SYNC_SLOT },
-    { "the checkpoint is not synced", MISTAKE_NO_SYNC, SYNC_CHECKPOINT },
-    { "the store's head is not synced", MISTAKE_NO_SYNC, SYNC_STORE },
-    { "new names are not synced", MISTAKE_NO_SYNC, SYNC_NAMES_NEW },
-    { "the rename is not synced", MISTAKE_NO_SYNC, SYNC_NAMES_RENAMED },
-    { "the checkpoint is renamed before it is synced", MISTAKE_SYNC_LATE, SYNC_CHECKPOINT },
-    { "the checkpoint is renamed before slots are synced", MISTAKE_SYNC_LATE, SYNC_SLOT },
-    { "the checkpoint is renamed before new names are synced", MISTAKE_SYNC_LATE, SYNC_NAMES_NEW },
-    { "a put is acknowledged before it is synced", MISTAKE_SYNC_UNAWAITED, SYNC_LOG },
+    { "creating: the log is not synced", MISTAKE_NO_SYNC, SYNC_LOG, CREATING },
+    { "creating: the checkpoint is not synced", MISTAKE_NO_SYNC, SYNC_CHECKPOINT, CREATING },
+    { "creating: the store's head is not synced", MISTAKE_NO_SYNC, SYNC_STORE, CREATING },
+    { "creating: the rename is not synced", MISTAKE_NO_SYNC, SYNC_NAMES_RENAMED, CREATING },
+    { "opening: the log is not synced", MISTAKE_NO_SYNC, SYNC_LOG, OPENING },
+    { "opening: the checkpoint is not synced", MISTAKE_NO_SYNC, SYNC_CHECKPOINT, OPENING },
+    { "the log is not synced", MISTAKE_NO_SYNC, SYNC_LOG, RUNNING },
+    { "slots are not synced", MISTAKE_NO_SYNC, SYNC_SLOT, RUNNING },
+    { "the checkpoint is not synced", MISTAKE_NO_SYNC, SYNC_CHECKPOINT, RUNNING },
+    { "new names are not synced", MISTAKE_NO_SYNC, SYNC_NAMES_NEW, RUNNING },
+    { "the rename is not synced", MISTAKE_NO_SYNC, SYNC_NAMES_RENAMED, RUNNING },
+    { "the rename comes before the checkpoint's sync", MISTAKE_SYNC_LATE, SYNC_CHECKPOINT, RUNNING },
+    { "the rename comes before the slots' sync", MISTAKE_SYNC_LATE, SYNC_SLOT, RUNNING },
+    { "the rename comes before the new names' sync", MISTAKE_SYNC_LATE, SYNC_NAMES_NEW, RUNNING },
+    { "a put is acknowledged before it is synced", MISTAKE_SYNC_UNAWAITED, SYNC_LOG, RUNNING },
 };
 
 enum { MISTAKES = sizeof(mistakes) / sizeof(mistakes[0]) };
@@ -57,6 +63,7 @@ static uint64_t states_to_find(const struct mistake *mistake)
         if (mistake) {
             program.mistake = mistake->kind;
             program.mistaken = mistake->sync;
+            program.moment = mistake->moment;
         }
         program_run_apart(&program, &result);
         states += result.states;

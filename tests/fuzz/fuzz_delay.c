@@ -18,7 +18,7 @@
 #include "tests/delay/disk.h"
 #include "tests/fuzz/target.h"
 
-enum { SEGMENT = 65536, PATCHES_MAX = 64, TAKES_MAX = 4096 };
+enum { SEGMENT = 65536, PATCHES_MAX = 64, TAKES_MAX = 4096, DISK_MAX = 16 << 20 };
 
 #define must(condition)                                                                            \
     do {                                                                                           \
@@ -143,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     realtime = UINT64_C(1800000000000000000);
     boottime = HWT_SEC(100);
     struct disk *disk = disk_copy(whole);
+    disk->capacity = DISK_MAX;
     if (size > 0)
         patch(disk, bytes + 1, size - 1);
     if (open_on(&process, disk, size > 0 ? flags[bytes[0] & 3] : 0, &store) == 0) {
