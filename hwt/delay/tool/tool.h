@@ -8,7 +8,8 @@
  *
  *     main.c     the commands, their options and operands; misuse
  *     look.c     commands that read: stat, dump, check
- *     change.c   commands that change: put, cancel, take, salvage
+ *     change.c   commands that change: put, cancel, take
+ *     salvage.c  salvage: what can be read goes to a new store
  *     text.c     instants, durations, messages and damages as text; what an error means
  *
  * A function that ends the program has `_Noreturn`. A command returns the exit status: 0; or
@@ -45,8 +46,8 @@ int command_salvage(const struct request *request);
 _Noreturn void misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* returns FAILED */
 
-/* Opens the request's store, or says why not and ends the program with FAILED. */
-hwt_delay *open_store(const struct request *request, uint32_t flags);
+/* Opens a store, or says why not and ends the program with FAILED. */
+hwt_delay *open_store(const char *directory, uint32_t flags);
 
 /* Whether all of stdout arrived: 0 or FAILED. */
 int finish_output(void);
