@@ -43,6 +43,12 @@ struct plan {
     size_t count, room, written;
 };
 
+/* Nothing was lost, and the checkpoint has not got its name. */
+static bool is_shortage(int error)
+{
+    return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
 static bool is_full(int error)
 {
     return error == -ENOSPC || error == -EDQUOT;
@@ -399,7 +405,7 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
     r = store->system.rename(store->system.data, store->directory, "checkpoint.next", "checkpoint");
     if (r < 0 || hwt_delay_sync_directory(store) < 0)
         return -EIO;
-    __atomic_fetch_add(&store->stats.slot_bytes, size, __ATOMIC_RELAXED);
+    atomic_fetch_add_explicit(&store->slot_bytes, size, memory_order_relaxed);
     set_room_aside(store, 2 * size);
     return 0;
 }
@@ -519,7 +525,7 @@ static void delete_finished(hwt_delay *store)
 }
 
 /* Without the lock. */
-static int write_out(hwt_delay *store, struct plan *plan, bool *ret_old)
+static int write_out(hwt_delay *store, struct plan *plan, int *ret_old)
 {
     int r = divide(&store->snapshot, plan);
     if (r == 0)
@@ -530,9 +536,11 @@ static int write_out(hwt_delay *store, struct plan *plan, bool *ret_old)
         r = publish(store);
     if (r == 0)
         return 0;
-    undo(store, plan);
+    /* After any other failure the disk may have either checkpoint: both must find their bytes. */
+    if (is_full(r) || is_shortage(r))
+        undo(store, plan);
     if (is_full(r))
-        *ret_old = publish_old(store) == 0;
+        *ret_old = publish_old(store);
     return r;
 }
 
@@ -544,7 +552,7 @@ static int make(hwt_delay *store)
     if (r < 0)
         return r;
     struct plan plan = { 0 };
-    bool old = false;
+    int old = -ENOSPC; /* what became of the checkpoint that leaves the log where it is */
     pthread_mutex_unlock(&store->lock);
     r = write_out(store, &plan, &old);
     pthread_mutex_lock(&store->lock);
@@ -553,9 +561,9 @@ static int make(hwt_delay *store)
         conclude(store);
     else if (is_full(r))
         store->full = true;
-    else if (r != -ENOMEM && r != -EMFILE && r != -ENFILE)
+    if ((r < 0 && !is_full(r) && !is_shortage(r)) || (old < 0 && !is_full(old) && !is_shortage(old)))
         hwt_delay_poison(store);
-    if (r == 0 || old)
+    else if (r == 0 || old == 0)
         delete_finished(store);
     return r;
 }

@@ -62,7 +62,7 @@ int64_t hwt_delay_search(hwt_delay *store, int file, uint32_t magic, uint64_t fr
 /* Counted without the lock: it is a count for humans, and this is called from several threads. */
 static void count_sync(hwt_delay *store)
 {
-    __atomic_fetch_add(&store->stats.syncs, 1, __ATOMIC_RELAXED);
+    atomic_fetch_add_explicit(&store->syncs, 1, memory_order_relaxed);
 }
 
 /* Not repeated after -EINTR: what a second one says is not known. */

@@ -187,23 +187,25 @@ void hwt_delay_evict(hwt_delay *store)
     }
 }
 
-static bool should_load(hwt_delay *store, uint64_t now)
+/* When the next stretch should be loaded: half a horizon at a time, and only where there is something. */
+static uint64_t load_at(const hwt_delay *store)
 {
-    return !store->held && !store->poisoned && store->damaged == 0 &&
-           store->loaded.due < hwt_delay_horizon(now) &&
-           hwt_delay_wheel_next(store) < hwt_delay_horizon(now) &&
-           store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
+    uint64_t next = hwt_delay_wheel_next(store), loaded = store->loaded.due;
+    if (next == HWT_NEVER || store->held || store->poisoned || store->damaged != 0)
+        return HWT_NEVER;
+    next = next > HWT_DELAY_HORIZON ? next - HWT_DELAY_HORIZON : 0;
+    loaded = loaded > HWT_DELAY_HORIZON / 2 ? loaded - HWT_DELAY_HORIZON / 2 : 0;
+    return next > loaded ? next : loaded;
 }
 
-/* Until something is nearer than the horizon; at most a second, as the clock may be set. */
-static void sleep_until_near(hwt_delay *store, uint64_t now)
+/* Until an instant, or until there is memory; at most a second, as the clock may be set. */
+static void sleep_until(hwt_delay *store, uint64_t at, uint64_t now)
 {
-    uint64_t next = hwt_delay_wheel_next(store);
-    if (next == HWT_NEVER) {
+    if (at == HWT_NEVER && !store->held) {
         pthread_cond_wait(&store->loader_wake, &store->lock);
         return;
     }
-    uint64_t ns = next > hwt_delay_horizon(now) ? next - now - HWT_DELAY_HORIZON : HWT_MS(100);
+    uint64_t ns = at > now ? at - now : HWT_SEC(1);
     ns = ns > HWT_SEC(1) ? HWT_SEC(1) : ns;
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
@@ -219,11 +221,12 @@ void *hwt_delay_loader(void *arg)
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
     while (!store->closing) {
-        uint64_t now = hwt_delay_clock(store);
-        if (should_load(store, now) && hwt_delay_load(store, hwt_delay_horizon(now)) == 0)
+        uint64_t now = hwt_delay_clock(store), at = load_at(store);
+        bool room = store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
+        if (at <= now && room && hwt_delay_load(store, hwt_delay_horizon(now)) == 0)
             hwt_delay_wake_arm(store);
         else
-            sleep_until_near(store, now);
+            sleep_until(store, at, now);
     }
     pthread_mutex_unlock(&store->lock);
     return NULL;

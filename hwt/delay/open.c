@@ -195,6 +195,30 @@ static int open_store(hwt_delay *store, const char *directory)
     return r;
 }
 
+static int open_once(const char *directory, const hwt_delay_options *options,
+                     const struct hwt_delay_system *system, bool alone, hwt_delay **ret_store)
+{
+    hwt_delay *store = calloc(1, sizeof(*store));
+    if (!store)
+        return -ENOMEM;
+    store->system = *system;
+    store->options = *options;
+    store->alone = alone;
+    store->read_only = (options->flags & HWT_DELAY_READ_ONLY) != 0;
+    store->salvage = (options->flags & HWT_DELAY_SALVAGE) != 0;
+    int r = make_tables(store);
+    if (r == 0)
+        r = open_store(store, directory);
+    if (r < 0) {
+        if (store->threads > 0 || store->timer)
+            stop_threads(store);
+        free_store(store);
+        return r;
+    }
+    *ret_store = store;
+    return 0;
+}
+
 int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
                       const struct hwt_delay_system *system, bool alone, hwt_delay **ret_store)
 {
@@ -206,25 +230,12 @@ int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
         r = check_options(&own);
     if (r < 0)
         return r;
-    hwt_delay *store = calloc(1, sizeof(*store));
-    if (!store)
-        return -ENOMEM;
-    store->system = *system;
-    store->options = own;
-    store->alone = alone;
-    store->read_only = (own.flags & HWT_DELAY_READ_ONLY) != 0;
-    store->salvage = (own.flags & HWT_DELAY_SALVAGE) != 0;
-    r = make_tables(store);
-    if (r == 0)
-        r = open_store(store, directory);
-    if (r < 0) {
-        if (store->threads > 0 || store->timer)
-            stop_threads(store);
-        free_store(store);
-        return r;
-    }
-    *ret_store = store;
-    return 0;
+    r = open_once(directory, &own, system, alone, ret_store);
+    /* An owner may have changed the files between two readings: what stays is damage. */
+    for (int i = 0; i < 4 && (own.flags & HWT_DELAY_READ_ONLY) && (r == -EBADMSG || r == -ESTALE);
+         i++)
+        r = open_once(directory, &own, system, alone, ret_store);
+    return r;
 }
 
 int hwt_delay_open(const char *directory, const hwt_delay_options *options, hwt_delay **ret_store)

@@ -229,8 +229,8 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
         return 0;
     if (!store->salvage)
         return -EBADMSG;
-    store->stats.salvaged++;
-    store->stats.salvaged_bytes += slot->length - (uint64_t)size;
+    store->salvaged++;
+    store->salvaged_bytes += slot->length - (uint64_t)size;
     slot->length = (uint64_t)size;
     return 0;
 }
@@ -241,8 +241,8 @@ static int look_at_slots(hwt_delay *store)
         struct hwt_delay_slot *slot = store->slots[i];
         int r = look_at(store, slot);
         if (r == -EBADMSG && store->salvage) {
-            store->stats.salvaged++;
-            store->stats.salvaged_bytes += slot->length;
+            store->salvaged++;
+            store->salvaged_bytes += slot->length;
             hwt_delay_wheel_remove(store, slot);
             hwt_delay_slot_free(slot);
             continue;

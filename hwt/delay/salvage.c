@@ -35,8 +35,8 @@ static int copy(hwt_delay *store, int from, int to, uint64_t offset, uint64_t le
 /* Copies bytes of a file to a new one, and counts them. */
 int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length)
 {
-    uint64_t number = __atomic_add_fetch(&store->stats.salvaged, 1, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&store->stats.salvaged_bytes, length, __ATOMIC_RELAXED);
+    uint64_t number = 1 + atomic_fetch_add_explicit(&store->salvaged, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->salvaged_bytes, length, memory_order_relaxed);
     int copied = -EEXIST;
     for (; copied == -EEXIST; number++) {
         char name[HWT_DELAY_NAME_MAX];

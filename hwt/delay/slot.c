@@ -177,8 +177,7 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
     free(writer.bytes);
     hwt_delay_close_file(store, file);
     if (r == 0) {
-        __atomic_fetch_add(&store->stats.slot_bytes, writer.offset - slot->length,
-                           __ATOMIC_RELAXED);
+        atomic_fetch_add_explicit(&store->slot_bytes, writer.offset - slot->length, memory_order_relaxed);
         slot->new_length = writer.offset;
         slot->new_count = slot->count + count;
     }

@@ -30,7 +30,12 @@ static uint64_t disk_of(const hwt_delay *store)
 
 static void fill(hwt_delay *store, hwt_delay_stats *stats)
 {
+    /* Relaxed: counts for humans, which order nothing. */
     *stats = store->stats;
+    stats->syncs = atomic_load_explicit(&store->syncs, memory_order_relaxed);
+    stats->slot_bytes = atomic_load_explicit(&store->slot_bytes, memory_order_relaxed);
+    stats->salvaged = atomic_load_explicit(&store->salvaged, memory_order_relaxed);
+    stats->salvaged_bytes = atomic_load_explicit(&store->salvaged_bytes, memory_order_relaxed);
     stats->pending = store->pending;
     stats->leased = store->leased_count;
     stats->memory = bytes_of(store);

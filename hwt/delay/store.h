@@ -39,6 +39,7 @@
 #include <bsd/sys/tree.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "hwt/delay/format.h"
@@ -233,7 +234,8 @@ struct hwt_delay {
     uint64_t waiting;  /* threads in take that sleep */
     uint64_t wakes;    /* calls of hwt_delay_wake() */
 
-    hwt_delay_stats stats; /* the counters in it */
+    hwt_delay_stats stats; /* the counters in it, but for these, which are counted without the lock */
+    _Atomic uint64_t syncs, slot_bytes, salvaged, salvaged_bytes;
 };
 
 /* Long work under the lock lets go of it after so many records. */

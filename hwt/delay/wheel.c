@@ -114,7 +114,8 @@ void hwt_delay_slot_bounds(struct hwt_delay_slot *slot, struct hwt_delay_key loa
     }
     bool known = slot->reader.indexed >= slot->length;
     slot->next = known && next > start ? next : start;
-    slot->highest = known ? highest : hwt_delay_slot_last(slot);
+    uint64_t last = hwt_delay_slot_last(slot);
+    slot->highest = known && highest < last ? highest : last;
 }
 
 uint64_t hwt_delay_wheel_next(const hwt_delay *store)
