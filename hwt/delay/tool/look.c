@@ -129,6 +129,13 @@ int command_dump(const struct request *request)
 
 /* ---- check ---- */
 
+static void print_damage(const hwt_delay_damage *damage, void *data)
+{
+    (void)data;
+    printf("%s: %" PRIu64 " bytes at %" PRIu64 ": %s\n", damage->file, damage->length,
+           damage->offset, damage->reason);
+}
+
 int command_check(const struct request *request)
 {
     hwt_delay *store = open_store(request->directory, HWT_DELAY_READ_ONLY);

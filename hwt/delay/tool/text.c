@@ -223,10 +223,3 @@ void print_message(const hwt_delay_message *message)
     print_escaped(message->payload, message->payload_size);
     putchar('\n');
 }
-
-void print_damage(const hwt_delay_damage *damage, void *data)
-{
-    (void)data;
-    printf("%s: %" PRIu64 " bytes at %" PRIu64 ": %s\n", damage->file, damage->length,
-           damage->offset, damage->reason);
-}

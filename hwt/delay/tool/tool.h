@@ -10,7 +10,7 @@
  *     look.c     commands that read: stat, dump, check
  *     change.c   commands that change: put, cancel, take
  *     salvage.c  salvage: what can be read goes to a new store
- *     text.c     instants, durations, messages and damages as text; what an error means
+ *     text.c     instants, durations and messages as text; what an error means
  *
  * A function that ends the program has `_Noreturn`. A command returns the exit status: 0; or
  * FAILED, after it has said on stderr what was wrong and what to do. Misuse ends with MISUSED.
@@ -78,8 +78,5 @@ bool unescape(char *text, size_t *ret_size);
 
 /* A message as a line: due, id and payload with tabs between. */
 void print_message(const hwt_delay_message *message);
-
-/* A damage as a line. For hwt_delay_check(). */
-void print_damage(const hwt_delay_damage *damage, void *data);
 
 #endif
