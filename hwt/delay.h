@@ -91,8 +91,8 @@ typedef struct hwt_delay_options {
     uint64_t lease;        /* ns from take to done; default HWT_SEC(60) */
     uint64_t leased_max;   /* so many leased at a time; default 65536 */
     uint64_t memory;       /* bytes for messages; default 128 MiB, at least 1 MiB */
-    uint64_t segment_size; /* of the log, which has two; only at creation; default 64 MiB, at
-                              least 64 KiB */
+    uint64_t segment_size; /* half of what the log and the reserve for a full disk take; only at
+                              creation; default 64 MiB, at least 64 KiB */
     uint64_t clock_leap;   /* a longer leap forward holds deliveries; default HWT_MIN(60) */
 } hwt_delay_options;
 
@@ -126,7 +126,7 @@ typedef struct hwt_delay_message {
  * directory is made too, but not what is above it. A few background threads begin here.
  *
  * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
- *   below eight times payload_max
+ *   below eight times payload_max, or memory below 32 times that
  * -ENOENT: no store is there; with HWT_DELAY_CREATE: nor is the directory above it
  * -ENOTEMPTY: HWT_DELAY_CREATE, and the directory has other things in it
  * -ENOTDIR, -EACCES, -EROFS, -ENOSPC, -EMFILE, -ENFILE, -EAGAIN (no thread), -ENOMEM

@@ -13,7 +13,11 @@
  *   3. checkpoint.next, whole; its name becomes `checkpoint`; the directory
  *   4. only now: slots that it does not name are deleted, segments that it does not need are written
  *
- * Where the disk is full, step 2 is undone, and the old records stay in memory and in the log. A
+ * Where the disk is full, the reserve is given up, a file as long as a segment that is there for
+ * this alone, and the checkpoint is tried once more: then the log can take what is cancelled and
+ * done for a long time. Puts are refused until there is a reserve again.
+ *
+ * Where that is not enough either, step 2 is undone, and the records stay in memory and in the log. A
  * checkpoint that leaves the log where it is, and only says how far the slots have been handed
  * over, is written in its place, so that slots which are done with make room. The room for that
  * is set aside when the one before it is finished.
@@ -501,7 +505,7 @@ static void conclude(hwt_delay *store)
     store->log.kept_sequence = snapshot->sequence;
     store->log.kept_bytes -= snapshot->kept_bytes;
     store->erased_bytes -= snapshot->erased_bytes;
-    store->full = false;
+    store->stuck = false;
     store->stats.checkpoints++;
 }
 
@@ -559,13 +563,56 @@ static int make(hwt_delay *store)
     free(plan.parts);
     if (r == 0)
         conclude(store);
-    else if (is_full(r))
-        store->full = true;
     if ((r < 0 && !is_full(r) && !is_shortage(r)) || (old < 0 && !is_full(old) && !is_shortage(old)))
         hwt_delay_poison(store);
     else if (r == 0 || old == 0)
         delete_finished(store);
     return r;
+}
+
+/* ---- the reserve ---- */
+
+/* Sets room aside, for a checkpoint on a full disk. Without it the store is full. */
+bool hwt_delay_reserve_take(hwt_delay *store)
+{
+    int file = hwt_delay_open_file(store, "reserve", O_RDWR | O_CREAT);
+    if (file < 0)
+        return false;
+    int r = store->system.allocate(store->system.data, file, store->options.segment_size);
+    if (r < 0) /* not a part of it either */
+        store->system.truncate(store->system.data, file, 0);
+    hwt_delay_close_file(store, file);
+    return r >= 0;
+}
+
+static void reserve_give_up(hwt_delay *store)
+{
+    int file = hwt_delay_open_file(store, "reserve", O_RDWR);
+    if (file < 0)
+        return;
+    store->system.truncate(store->system.data, file, 0);
+    hwt_delay_close_file(store, file);
+}
+
+/* Once more, with the room of the reserve. */
+static int make_with_reserve(hwt_delay *store)
+{
+    store->full = true;
+    pthread_mutex_unlock(&store->lock);
+    reserve_give_up(store);
+    pthread_mutex_lock(&store->lock);
+    int r = make(store);
+    snapshot_free(&store->snapshot);
+    return r;
+}
+
+/* The disk may have room again. */
+static void make_good(hwt_delay *store)
+{
+    pthread_mutex_unlock(&store->lock);
+    bool taken = hwt_delay_reserve_take(store);
+    pthread_mutex_lock(&store->lock);
+    store->full = !taken;
 }
 
 /*
@@ -582,6 +629,12 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
     store->wanted = false;
     int r = make(store);
     snapshot_free(&store->snapshot);
+    if (is_full(r) && !store->full)
+        r = make_with_reserve(store);
+    if (is_full(r))
+        store->stuck = true;
+    else if (r == 0 && store->full)
+        make_good(store);
     store->checkpointing = false;
     pthread_cond_broadcast(&store->changed);
     if (store->threads > 0)

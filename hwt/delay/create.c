@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 
 #include "hwt/delay/store.h"
 
@@ -35,27 +34,30 @@ static void encode_segment(const hwt_delay *store, unsigned index, unsigned char
                                   HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_INDEX));
 }
 
-/* Filled with zeros, not only allocated: then flushing a frame need not touch the file's extents. */
+/* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
+static int fill(hwt_delay *store, int file, uint64_t offset)
+{
+    static const unsigned char zeros[65536];
+    uint64_t size = store->options.segment_size;
+    int r = 0;
+    while (offset < size && r == 0) {
+        size_t part = size - offset < sizeof(zeros) ? (size_t)(size - offset) : sizeof(zeros);
+        r = hwt_delay_write_all(store, file, zeros, part, offset);
+        offset += part;
+    }
+    return r < 0 ? r : hwt_delay_sync(store, file);
+}
+
 static int make_segment(hwt_delay *store, unsigned index)
 {
-    const size_t part = 65536;
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE] = { 0 };
     int file = hwt_delay_open_file(store, segment_names[index], O_RDWR | O_CREAT | O_TRUNC);
     if (file < 0)
         return file;
-    unsigned char *bytes = calloc(1, part);
-    int r = bytes ? 0 : -ENOMEM;
+    encode_segment(store, index, head);
+    int r = hwt_delay_write_all(store, file, head, sizeof(head), 0);
     if (r == 0)
-        encode_segment(store, index, bytes);
-    uint64_t size = store->options.segment_size;
-    for (uint64_t offset = 0; offset < size && r == 0; offset += part) {
-        r = hwt_delay_write_all(store, file, bytes,
-                                size - offset < part ? (size_t)(size - offset) : part, offset);
-        if (r == 0 && offset == 0)
-            memset(bytes, 0, HWT_DELAY_SEGMENT_SIZE);
-    }
-    free(bytes);
-    if (r == 0)
-        r = hwt_delay_sync(store, file);
+        r = fill(store, file, sizeof(head));
     hwt_delay_close_file(store, file);
     return r;
 }
@@ -92,7 +94,8 @@ struct others {
 static void note_other(const char *name, void *arg)
 {
     struct others *others = arg;
-    static const char *const own[] = { "store", "log.0", "log.1", "checkpoint", "checkpoint.next" };
+    static const char *const own[] = { "store", "log.0", "log.1", "checkpoint", "checkpoint.next",
+                                       "reserve" };
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         if (strcmp(name, own[i]) == 0)
             return;
@@ -133,6 +136,8 @@ static int may_be_made(hwt_delay *store)
 static int make_store(hwt_delay *store)
 {
     int r = may_be_made(store);
+    /* The log's two segments and the reserve are as long as two segments of the options. */
+    store->options.segment_size = store->options.segment_size / 3 * 2 / 4096 * 4096;
     store->key = choose_key(store);
     for (unsigned i = 0; i < 2 && r == 0; i++)
         r = make_segment(store, i);
@@ -204,28 +209,60 @@ static int salvage_store(hwt_delay *store)
 }
 
 /* A segment whose head is damaged can be read all the same: what counts is each frame's checksum. */
-static int read_segments(hwt_delay *store)
+static int mend_head(hwt_delay *store, unsigned index)
 {
-    for (unsigned i = 0; i < 2; i++) {
-        int r = read_segment(store, i, store->log.files[i], false);
-        if (r == -EBADMSG && store->salvage) {
-            unsigned char head[HWT_DELAY_SEGMENT_SIZE] = { 0 };
-            encode_segment(store, i, head);
-            r = hwt_delay_put_aside(store, store->log.files[i], 0, sizeof(head));
-            if (r == 0)
-                r = hwt_delay_write_all(store, store->log.files[i], head, sizeof(head), 0);
-        }
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE] = { 0 };
+    int file = store->log.files[index];
+    encode_segment(store, index, head);
+    int r = hwt_delay_put_aside(store, file, 0, sizeof(head));
+    return r < 0 ? r : hwt_delay_write_all(store, file, head, sizeof(head), 0);
 }
 
-static int open_segments(hwt_delay *store)
+/* One that was cut gets its length again. */
+static int check_length(hwt_delay *store, unsigned index)
+{
+    int file = store->log.files[index];
+    int64_t size = store->system.size(store->system.data, file);
+    if (size < 0)
+        return (int)size;
+    uint64_t wanted = store->options.segment_size;
+    if ((uint64_t)size == wanted)
+        return 0;
+    if (!store->salvage)
+        return -EBADMSG;
+    store->salvaged++;
+    store->salvaged_bytes += (uint64_t)size < wanted ? wanted - (uint64_t)size : 0;
+    return (uint64_t)size < wanted ? fill(store, file, (uint64_t)size)
+                                   : store->system.truncate(store->system.data, file, wanted);
+}
+
+static int read_segments(hwt_delay *store)
+{
+    int r = 0;
+    for (unsigned i = 0; i < 2 && r == 0; i++) {
+        r = check_length(store, i);
+        if (r == 0)
+            r = read_segment(store, i, store->log.files[i], false);
+        if (r == -EBADMSG && store->salvage)
+            r = mend_head(store, i);
+    }
+    return r;
+}
+
+/* `mend`: one that is gone is made anew. */
+static int open_segments(hwt_delay *store, bool mend)
 {
     int flags = store->read_only ? O_RDONLY : O_RDWR;
     for (unsigned i = 0; i < 2; i++) {
         int file = hwt_delay_open_file(store, segment_names[i], flags);
+        if (file == -ENOENT && mend) {
+            int r = make_segment(store, i);
+            if (r < 0)
+                return r;
+            store->salvaged++;
+            store->salvaged_bytes += store->options.segment_size;
+            file = hwt_delay_open_file(store, segment_names[i], flags);
+        }
         if (file < 0)
             return file == -ENOENT ? -EBADMSG : file;
         store->log.files[i] = file;
@@ -256,7 +293,7 @@ int hwt_delay_open_files(hwt_delay *store)
         r = create ? make_store(store) : -ENOENT;
     bool damaged = r == -EBADMSG && store->salvage;
     if (r == 0 || damaged)
-        r = open_segments(store);
+        r = open_segments(store, store->salvage && !damaged);
     if (r == 0 && damaged)
         r = salvage_store(store);
     return r < 0 ? r : read_segments(store);

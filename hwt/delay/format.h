@@ -13,6 +13,7 @@
  *   checkpoint.next        room for the next one, renamed when it is whole
  *   slot-<shift>-<index>-<number>
  *                          records due in [index << shift, (index + 1) << shift) ns; in runs
+ *   reserve                as long as a segment: room for a checkpoint on a full disk
  *   salvage-<number>       bytes that were put aside
  */
 

@@ -12,8 +12,8 @@
  * is written and not flushed, so behind a torn frame there is never a whole newer one. A segment
  * is written anew only when the checkpoint on the disk does not need its frames any more.
  *
- * Puts leave an eighth of the last free segment to cancels and to messages that are done, which are
- * accepted while a full disk keeps the checkpoint from freeing the other one.
+ * Puts fill less than a segment before a checkpoint brings them to slots: the rest is for cancels and
+ * for messages that are done, and the reserve (checkpoint.c) has room for them on a full disk.
  *
  * A write or flush that fails poisons the store: what the disk has is not known from then on.
  */
@@ -35,17 +35,15 @@ static bool other_is_free(const struct hwt_delay_log *log)
 
 enum room { ROOM, ROOM_AFTER_FRAME, ROOM_AFTER_CHECKPOINT };
 
-static enum room room_for(const hwt_delay *store, size_t size, bool put)
+static enum room room_for(const hwt_delay *store, size_t size)
 {
     const struct hwt_delay_log *log = &store->log;
     size_t frame = padded(HWT_DELAY_FRAME_SIZE + log->length + size);
     if (frame > log->frame_max)
         return ROOM_AFTER_FRAME;
-    bool spare = other_is_free(log);
-    uint64_t limit = store->options.segment_size;
-    if (put && !spare)
-        limit -= limit / 8;
-    return spare || log->offset + frame <= limit ? ROOM : ROOM_AFTER_CHECKPOINT;
+    return other_is_free(log) || log->offset + frame <= store->options.segment_size
+               ? ROOM
+               : ROOM_AFTER_CHECKPOINT;
 }
 
 static bool memory_is_short(const hwt_delay *store, size_t memory)
@@ -54,16 +52,25 @@ static bool memory_is_short(const hwt_delay *store, size_t memory)
     return fresh > 0 && fresh + memory > store->options.memory / 8 * 3;
 }
 
-/* One wait, or one step in the place of it, for a checkpoint to make room. */
-static int wait_for_checkpoint(hwt_delay *store)
+/* What the log has that is not in slots must find room in the reserve, if the disk gets full. */
+static bool reserve_is_short(const hwt_delay *store, size_t size)
 {
-    if (store->full && !store->alone)
-        return -ENOSPC;
+    return store->log.kept_bytes + store->log.length + size > store->options.segment_size / 8 * 7;
+}
+
+/* One wait, or one step in the place of it, for a checkpoint to make room. */
+static int wait_for_checkpoint(hwt_delay *store, bool put)
+{
+    int r = 0;
     if (store->alone)
-        return hwt_delay_checkpoint_make(store);
-    hwt_delay_checkpoint_want(store);
-    pthread_cond_wait(&store->changed, &store->lock);
-    return 0;
+        r = hwt_delay_checkpoint_make(store);
+    else if (!store->stuck && !(put && store->full)) {
+        hwt_delay_checkpoint_want(store);
+        pthread_cond_wait(&store->changed, &store->lock);
+    }
+    if (r == 0 && (store->stuck || (put && store->full)))
+        r = -ENOSPC;
+    return r;
 }
 
 /*
@@ -75,14 +82,15 @@ int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put
     for (;;) {
         if (store->poisoned)
             return -EIO;
-        enum room room = room_for(store, size, put);
-        if (room == ROOM && put && (store->full || memory_is_short(store, memory)))
+        enum room room = room_for(store, size);
+        if (room == ROOM && put &&
+            (store->full || memory_is_short(store, memory) || reserve_is_short(store, size)))
             room = ROOM_AFTER_CHECKPOINT;
         int r = 0;
         if (room == ROOM)
             return 0;
         if (room == ROOM_AFTER_CHECKPOINT)
-            r = wait_for_checkpoint(store);
+            r = wait_for_checkpoint(store, put);
         else if (store->log.writing)
             pthread_cond_wait(&store->changed, &store->lock);
         else

@@ -77,10 +77,10 @@ static int make_tables(hwt_delay *store)
 static int make_frames(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
-    if (store->options.segment_size < UINT64_C(64) << 10 ||
+    if (store->options.segment_size < UINT64_C(32) << 10 ||
         store->options.segment_size > UINT64_C(4) << 30)
         return -EBADMSG;
-    log->frame_max = (size_t)(store->options.segment_size / 4);
+    log->frame_max = (size_t)(store->options.segment_size / 8 * 3);
     log->gathered_frame = 1;
     log->gathered = malloc(log->frame_max);
     log->writing_bytes = malloc(log->frame_max);
@@ -187,6 +187,7 @@ static int open_store(hwt_delay *store, const char *directory)
         r = hwt_delay_recover(store);
     if (r == 0) {
         hwt_delay_clock(store);
+        store->full = !store->read_only && !hwt_delay_reserve_take(store);
         if (store->salvage)
             r = hwt_delay_checkpoint(store); /* whole again */
         if (r == 0 && !store->alone && !store->read_only)

@@ -80,9 +80,9 @@ static size_t size_batch(struct hwt_delay_record **records, size_t count, size_t
 void hwt_delay_look_at_log(hwt_delay *store)
 {
     uint64_t memory = store->bytes[HWT_DELAY_FRESH] + store->erased_bytes;
-    if (store->checkpointing || store->wanted || store->full ||
+    if (store->checkpointing || store->wanted || store->stuck ||
         (memory < store->options.memory / 4 &&
-         store->log.kept_bytes < store->options.segment_size / 4 * 3))
+         store->log.kept_bytes < store->options.segment_size / 2))
         return;
     if (store->alone)
         hwt_delay_checkpoint_make(store);
@@ -217,6 +217,7 @@ static int cancel(hwt_delay *store, struct hwt_delay_record *erase, struct hwt_d
     int r = hwt_delay_log_reserve(store, size, memory, record != NULL);
     if (r < 0)
         return record ? note_rejected(store, 1, r) : r;
+    hwt_delay_leases_expire(store);
     r = look_for(store, erase->key.due, erase->bytes, erase->id_size);
     if (r < 0)
         return r;

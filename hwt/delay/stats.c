@@ -20,7 +20,7 @@ static uint64_t bytes_of(const hwt_delay *store)
 
 static uint64_t disk_of(const hwt_delay *store)
 {
-    uint64_t bytes = 2 * store->options.segment_size + HWT_DELAY_STORE_SIZE;
+    uint64_t bytes = (store->full ? 2 : 3) * store->options.segment_size + HWT_DELAY_STORE_SIZE;
     for (size_t i = 0; i < store->slot_count; i++)
         bytes += store->slots[i]->length;
     for (size_t i = 0; i < store->finished_count; i++)

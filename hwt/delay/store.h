@@ -214,7 +214,9 @@ struct hwt_delay {
     bool checkpointing;  /* a thread makes a checkpoint */
     bool wanted;         /* a checkpoint is wanted */
     bool snapshot_wanted;
-    bool full, poisoned, closing;
+    bool full;     /* there is no reserve: puts are refused */
+    bool stuck;    /* not even a checkpoint found room */
+    bool poisoned, closing;
     int damaged;         /* what loading failed with: -EBADMSG or -EIO; 0 */
     struct hwt_delay_snapshot snapshot;
     pthread_cond_t changed; /* loading, checkpointing, room in the log or in memory */
@@ -375,6 +377,7 @@ int hwt_delay_checkpoint_first(hwt_delay *store);
 int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size);
 int hwt_delay_checkpoint_make(hwt_delay *store);
 void hwt_delay_checkpoint_want(hwt_delay *store);
+bool hwt_delay_reserve_take(hwt_delay *store);
 void *hwt_delay_checkpointer(void *store);
 
 /* ---- create.c ---- */

@@ -309,6 +309,7 @@ int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count)
     uint64_t frame = 0;
     int r = 0;
     pthread_mutex_lock(&store->lock);
+    hwt_delay_leases_expire(store);
     for (size_t i = 0; i < count && r >= 0; i++) {
         r = done(store, leases[i], &frame);
         held += r > 0;
@@ -376,6 +377,7 @@ int hwt_delay_retry(hwt_delay *store, uint64_t lease, uint64_t due)
         return -EROFS;
     uint64_t frame;
     pthread_mutex_lock(&store->lock);
+    hwt_delay_leases_expire(store);
     int r = retry(store, lease, due, &frame);
     if (r == 0)
         r = hwt_delay_log_wait(store, frame);
@@ -392,6 +394,7 @@ int hwt_delay_extend(hwt_delay *store, uint64_t lease, uint64_t duration)
     if (store->read_only)
         return -EROFS;
     pthread_mutex_lock(&store->lock);
+    hwt_delay_leases_expire(store);
     struct hwt_delay_lease *held = hwt_delay_lease_find(store, lease);
     int r = store->poisoned ? -EIO : held ? 0 : -ENOENT;
     if (r == 0) {

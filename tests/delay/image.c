@@ -122,6 +122,7 @@ static void deliver_all(struct image *image, const struct oracle *list)
             }
         }
     }
+    deliver_due(image, list, &at);
     if (image->run->result->failed)
         return;
     /* It may be that of one that was cancelled, but not for ever. */

@@ -138,22 +138,17 @@ static int list_one(const hwt_delay_message *message, void *listing)
     return 0;
 }
 
-void life_again(struct run *run, bool power_failed)
+/* Lists what is there; false: the system failed, and it is to be opened once more. */
+static bool look_what_is_left(struct run *run)
 {
     struct listing listing;
-    run->process.dead = true;
-    life_close(run);
-    if (power_failed) {
-        struct disk *left = disk_crashed(run->disk, &run->luck);
-        disk_free(run->disk);
-        run->disk = left;
-        run->boottime = draw(run, HWT_SEC(1000));
-    }
-    life_open(run);
-    if (run->result->failed)
-        return;
     listing_begin(&listing, &run->before, &run->after, run->partly);
     int r = hwt_delay_visit(run->store, 0, HWT_NEVER, list_one, &listing);
+    bool failed = run->process.fail_with != 0 && run->process.calls >= run->process.fail_at;
+    if (r < 0 && failed && life_may(run, r)) {
+        oracle_free(&listing.found);
+        return false;
+    }
     if (r != 0)
         wrong(run, "after an end, visit is %d", r);
     if (!listing_end(&listing, &run->before))
@@ -161,12 +156,32 @@ void life_again(struct run *run, bool power_failed)
     oracle_copy(&run->after, &run->before);
     run->partly = false;
     image_check(run);
+    return true;
 }
 
-/* After -EIO nothing goes on. */
+void life_again(struct run *run, bool power_failed)
+{
+    do {
+        run->process.dead = true;
+        life_close(run);
+        if (power_failed) {
+            struct disk *left = disk_crashed(run->disk, &run->luck);
+            disk_free(run->disk);
+            run->disk = left;
+            run->boottime = draw(run, HWT_SEC(1000));
+            power_failed = false;
+        }
+        life_open(run);
+    } while (!run->result->failed && !look_what_is_left(run));
+}
+
+/* After a failed flush nothing goes on; after a failed reading it may. */
 static void check_poisoned(struct run *run)
 {
     const hwt_delay_message *none;
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    if (hwt_delay_get_stats(run->store, &stats) == 0 && !stats.poisoned)
+        return;
     hwt_delay_message message = { .due = run->realtime, .id = "x", .id_size = 1 };
     int r = hwt_delay_put(run->store, &message, 1);
     int64_t n = hwt_delay_take(run->store, 1, 0, &none);

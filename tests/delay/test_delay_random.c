@@ -203,6 +203,7 @@ static void do_cancel(void)
     uint64_t due = entry->due;
     char id[16];
     memcpy(id, entry->id, sizeof(id));
+    model_expire();
     int r = hwt_delay_cancel(store, due, id, strlen(id));
     struct entry *pending = find(due, id, false);
     if (find(due, id, true)) {
@@ -284,6 +285,7 @@ static void do_replace(void)
     struct entry old = model[below(model_count)];
     uint64_t due = choose_due();
     hwt_delay_message message = message_of(due, old.id, "replaced");
+    model_expire();
     int r = hwt_delay_replace(store, old.due, old.id, strlen(old.id), &message);
     struct entry *pending = find(old.due, old.id, false);
     if (find(old.due, old.id, true)) {
