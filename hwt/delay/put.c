@@ -200,8 +200,11 @@ static int look_for(hwt_delay *store, uint64_t due, const void *id, size_t id_si
     if (hwt_delay_find(&store->leased, due, id, id_size))
         return -EBUSY;
     const struct hwt_delay_record *there = hwt_delay_find(&store->identities, due, id, id_size);
-    if (there)
-        return there->kind == HWT_DELAY_PUT ? 0 : -ENOENT;
+    if (there && there->kind == HWT_DELAY_PUT)
+        return 0;
+    /* An erase that opening read from the log may be of an older message than what a slot has. */
+    if (there && there->key.sequence >= store->log.kept_sequence)
+        return -ENOENT;
     return due >= store->loaded.due && hwt_delay_wheel_covers(store, due) ? 0 : -ENOENT;
 }
 
