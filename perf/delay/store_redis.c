@@ -115,7 +115,7 @@ static void put(void *handle, const struct message *messages, size_t count)
     free(arguments);
 }
 
-/* Two consumers may find the same ids: what counts is who removes an id from the set. */
+/* For one consumer: two would find the same ids. */
 static size_t take(void *handle, uint64_t now, size_t max, taken_function taken, void *arg)
 {
     unsigned long long over = now / 1000000 - 1; /* the last millisecond that is over */
@@ -147,6 +147,8 @@ static size_t take(void *handle, uint64_t now, size_t max, taken_function taken,
         redisGetReply(handle, (void **)&reply);
         got = (size_t)expect(reply, handle)->element[1]->integer;
         freeReplyObject(reply);
+        if (got != count)
+            die("there is another consumer");
         for (size_t i = 0; taken && i < got; i++)
             taken(strtoull(due->element[2 * i + 1]->str, NULL, 10) * 1000000, arg);
         free(lengths);
