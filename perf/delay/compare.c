@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct options options = {
     .directory = NULL,
@@ -117,6 +118,7 @@ int main(int argc, char **argv)
         set_option(letter);
     if (argc - optind != 1)
         misuse("one workload, not", argc > optind ? argv[optind + 1] : "none");
+    snprintf(socket_path, sizeof(socket_path), "/tmp/hwt-%s-%d", contender.name, (int)getpid());
     if (!options.directory)
         misuse("what is missing is", "--directory");
     for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)

@@ -125,9 +125,11 @@ void print_written(const struct written *begin, double payload);
 
 /* ---- servers ---- */
 
+extern char socket_path[64]; /* for this program's server */
+
 pid_t server_start(const char *const arguments[]);
-void server_kill(pid_t pid);          /* at once; waits until it is gone */
-int server_connect(const char *path); /* a Unix socket; waits for the server */
+void server_kill(pid_t pid); /* at once; waits until it is gone */
+int server_connect(void);    /* waits for the server */
 
 /* ---- compare_gather.c ---- */
 

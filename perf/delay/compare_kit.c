@@ -313,14 +313,14 @@ void server_kill(pid_t pid)
         die("waitpid: %s", strerror(errno));
 }
 
-int server_connect(const char *path)
+char socket_path[64];
+
+int server_connect(void)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
     uint64_t end = elapsed_ns() + 600 * SECOND;
 
-    if (strlen(path) >= sizeof(address.sun_path))
-        die("%s: too long a path for a socket", path);
-    strcpy(address.sun_path, path);
+    strcpy(address.sun_path, socket_path);
     for (;;) {
         int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
         if (fd < 0)
@@ -328,7 +328,7 @@ int server_connect(const char *path)
         if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
             return fd;
         if (elapsed_ns() > end || waitpid(store_pid(), NULL, WNOHANG) != 0)
-            die("the server does not answer at %s: %s", path, strerror(errno));
+            die("the server does not answer at %s: %s", socket_path, strerror(errno));
         close(fd);
         nanosleep(&(struct timespec){ 0, 500000 }, NULL);
     }

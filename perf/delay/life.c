@@ -191,7 +191,7 @@ static uint64_t progress(const struct run *run)
 static bool is_time_to_kill(const struct run *run, const struct watch *watch, uint64_t *random)
 {
     uint64_t all = 2 * run->options.messages, kills = run->options.kills;
-    bool opening = watch->kills % 3 == 2;
+    bool opening = watch->kills % 3 == 1;
 
     if (watch->kills >= kills)
         return false;

@@ -123,22 +123,17 @@ static void deal_with(struct run *run, const hwt_delay_message *messages, size_t
         entries[i]->done = GRANTED;
 }
 
-/* When all are put, real time goes on for so long; it goes on through kills, too. */
-static bool is_far_time(struct run *run)
+/* When all are put, real time goes on for a while, through kills too; then the clock is moved. */
+static void note_phase(struct shared *shared, const struct options *options)
 {
-    struct shared *shared = run->shared;
     uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
-    if (shared->phase == PHASE_PUT) {
-        if (counted(&shared->acknowledged) < run->options.messages)
-            return false;
+    if (shared->phase == PHASE_PUT && counted(&shared->acknowledged) == options->messages) {
         atomic_store(&shared->far_at, now + WAIT);
         shared->phase = PHASE_WAIT;
     }
-    if (now < counted(&shared->far_at))
-        return false;
-    shared->phase = PHASE_FAR;
-    return true;
+    if (shared->phase == PHASE_WAIT && now >= counted(&shared->far_at))
+        shared->phase = PHASE_FAR;
 }
 
 /* Nothing is due now. Returns whether there is nothing at all. */
@@ -147,7 +142,7 @@ static bool move_clock(struct run *run)
     struct shared *shared = run->shared;
     uint64_t next = hwt_delay_next(run->store), now = hwt_delay_now(run->store);
 
-    if (!is_far_time(run))
+    if (shared->phase != PHASE_FAR)
         return false;
     if (next == HWT_NEVER)
         return true;
@@ -163,6 +158,7 @@ void consume(struct run *run)
     const hwt_delay_message *messages;
 
     for (;;) {
+        note_phase(run->shared, &run->options);
         int64_t n = hwt_delay_take(run->store, AT_ONCE, HWT_MS(20), &messages);
         if (n > 0) {
             deal_with(run, messages, (size_t)n);

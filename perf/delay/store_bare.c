@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define FILE_SIZE (64 << 20)
+#define PIECE (64 << 10)
 #define HEADS 56 /* bytes beside the id and the payload, as in hwt's log */
 
 static int file = -1;
@@ -28,7 +29,13 @@ static void open_file(const char *directory)
         decline("it has one producer");
     buffer = calloc(1, FILE_SIZE);
     file = openat(place, "bare", O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0 || !buffer || pwrite(file, buffer, FILE_SIZE, 0) != FILE_SIZE || fsync(file) < 0)
+    if (file < 0 || !buffer)
+        die("%s: %s", directory, strerror(errno));
+    /* In pieces: the page cache keeps what is written at once together. */
+    for (off_t at = 0; at < FILE_SIZE; at += PIECE)
+        if (pwrite(file, buffer, PIECE, at) != PIECE)
+            die("%s: %s", directory, strerror(errno));
+    if (fsync(file) < 0)
         die("%s: %s", directory, strerror(errno));
     close(place);
 }

@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 static pid_t pid;
-static char path[64];
 
 struct connection {
     FILE *in, *out;
@@ -29,7 +28,7 @@ static pid_t server(void)
 static void *connect_server(void)
 {
     struct connection *c = calloc(1, sizeof(*c));
-    int fd = server_connect(path);
+    int fd = server_connect();
 
     c->in = fdopen(fd, "r");
     c->out = fdopen(dup(fd), "w");
@@ -51,18 +50,17 @@ static void open_server(const char *directory)
 {
     char address[80];
 
-    snprintf(path, sizeof(path), "/tmp/hwt-beanstalkd-%d", (int)getpid());
-    snprintf(address, sizeof(address), "unix:%s", path);
-    unlink(path);
+    snprintf(address, sizeof(address), "unix:%s", socket_path);
+    unlink(socket_path);
     pid =
         server_start((const char *[]){ "beanstalkd", "-l", address, "-b", directory, "-f0", NULL });
-    close(server_connect(path));
+    close(server_connect());
 }
 
 static void close_server(void)
 {
     server_kill(pid);
-    unlink(path);
+    unlink(socket_path);
 }
 
 static void flush(struct connection *c)

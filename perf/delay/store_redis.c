@@ -16,7 +16,6 @@
 #include <unistd.h>
 
 static pid_t pid;
-static char path[64];
 
 static pid_t server(void)
 {
@@ -34,7 +33,7 @@ static redisReply *expect(redisReply *reply, redisContext *context)
 
 static void *connect_server(void)
 {
-    redisContext *context = redisConnectUnix(path);
+    redisContext *context = redisConnectUnix(socket_path);
 
     if (!context || context->err)
         die("connect: %s", context ? context->errstr : "no memory");
@@ -48,11 +47,10 @@ static void disconnect(void *handle)
 
 static void open_server(const char *directory)
 {
-    snprintf(path, sizeof(path), "/tmp/hwt-redis-%d", (int)getpid());
     pid = server_start((const char *[]){
-        "redis-server", "--port", "0", "--unixsocket", path, "--dir", directory, "--save", "",
-        "--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning", NULL });
-    close(server_connect(path));
+        "redis-server", "--port", "0", "--unixsocket", socket_path, "--dir", directory, "--save",
+        "", "--appendonly", "yes", "--appendfsync", "always", "--loglevel", "warning", NULL });
+    close(server_connect());
     redisContext *context = connect_server();
     for (bool loading = true; loading;) { /* the log that it finds */
         redisReply *reply = redisCommand(context, "PING");
@@ -68,7 +66,7 @@ static void open_server(const char *directory)
 static void close_server(void)
 {
     server_kill(pid);
-    unlink(path);
+    unlink(socket_path);
 }
 
 static void append(redisContext *context, size_t count, const char **arguments,
@@ -117,7 +115,7 @@ static void put(void *handle, const struct message *messages, size_t count)
     free(arguments);
 }
 
-/* Two consumers may find the same ids: what counts is who removes an id from the set. */
+/* For one consumer: two would find the same ids. */
 static size_t take(void *handle, uint64_t now, size_t max, taken_function taken, void *arg)
 {
     unsigned long long over = now / 1000000 - 1; /* the last millisecond that is over */
@@ -149,6 +147,8 @@ static size_t take(void *handle, uint64_t now, size_t max, taken_function taken,
         redisGetReply(handle, (void **)&reply);
         got = (size_t)expect(reply, handle)->element[1]->integer;
         freeReplyObject(reply);
+        if (got != count)
+            die("there is another consumer");
         for (size_t i = 0; taken && i < got; i++)
             taken(strtoull(due->element[2 * i + 1]->str, NULL, 10) * 1000000, arg);
         free(lengths);

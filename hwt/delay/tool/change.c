@@ -89,11 +89,11 @@ int command_put(const struct request *request)
     else
         add_message(&batch, clock_now(), operands[0], operands[1],
                     request->count > 2 ? operands[2] : NULL, "");
-    hwt_delay *store = open_store(request, request->create ? HWT_DELAY_CREATE : 0);
+    hwt_delay *store = open_store(request->directory, request->create ? HWT_DELAY_CREATE : 0);
     int r = batch.count == 0 ? 0 : hwt_delay_put(store, batch.messages, batch.count);
     hwt_delay_close(store);
     if (r == -EMSGSIZE)
-        return fail("a payload over 1 MiB, or too many lines for one batch: put fewer at a time");
+        return fail("a payload over 4 MiB, or too many lines for one batch: put fewer at a time");
     if (r < 0)
         return fail("%s: %s", request->directory, explain(r));
     for (size_t i = 0; i < batch.count; i++)
@@ -117,7 +117,7 @@ int command_cancel(const struct request *request)
     if (!parse_time(request->operands[0], 0, &due) || strchr("+n", request->operands[0][0]))
         misuse("cancel: %s: not the due time that put and dump print", request->operands[0]);
 
-    hwt_delay *store = open_store(request, 0);
+    hwt_delay *store = open_store(request->directory, 0);
     int r = hwt_delay_cancel(store, due, id, id_size);
     hwt_delay_close(store);
     if (r == -ENOENT)
@@ -161,7 +161,7 @@ int command_take(const struct request *request)
     if (request->wait && !parse_duration(request->wait, &wait))
         misuse("--wait %s: not a duration", request->wait);
 
-    hwt_delay *store = open_store(request, 0);
+    hwt_delay *store = open_store(request->directory, 0);
     int64_t n = hwt_delay_take(store, (size_t)max, wait, &messages);
     if (n > 0) {
         status = print_and_end(store, messages, (size_t)n);
@@ -171,25 +171,4 @@ int command_take(const struct request *request)
     }
     hwt_delay_close(store);
     return status;
-}
-
-/* ---- salvage ---- */
-
-int command_salvage(const struct request *request)
-{
-    hwt_delay *store = open_store(request, HWT_DELAY_SALVAGE);
-    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    int64_t r = hwt_delay_check(store, print_damage, NULL);
-
-    if (r >= 0)
-        r = hwt_delay_checkpoint(store);
-    if (r >= 0)
-        r = hwt_delay_get_stats(store, &stats);
-    hwt_delay_close(store);
-    if (r < 0)
-        return fail("%s: %s", request->directory, explain((int)r));
-    printf("%" PRIu64 " damaged blocks put aside, %" PRIu64 " bytes, in salvage-* files\n",
-           stats.salvaged, stats.salvaged_bytes);
-    printf("%" PRIu64 " messages are pending\n", stats.pending);
-    return finish_output();
 }

@@ -66,7 +66,7 @@ static int64_t write_metrics(const void *stats, char *buffer, size_t size)
 
 int command_stat(const struct request *request)
 {
-    hwt_delay *store = open_store(request, HWT_DELAY_READ_ONLY);
+    hwt_delay *store = open_store(request->directory, HWT_DELAY_READ_ONLY);
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     int r = hwt_delay_get_stats(store, &stats);
 
@@ -99,7 +99,7 @@ static int print_visited(const hwt_delay_message *message, void *data)
 
 static int dump_messages(const struct request *request, uint64_t from, uint64_t to)
 {
-    hwt_delay *store = open_store(request, HWT_DELAY_READ_ONLY);
+    hwt_delay *store = open_store(request->directory, HWT_DELAY_READ_ONLY);
     int r = hwt_delay_visit(store, from, to, print_visited, NULL);
 
     hwt_delay_close(store);
@@ -119,7 +119,7 @@ int command_dump(const struct request *request)
     if (request->messages)
         return dump_messages(request, from, to);
 
-    hwt_delay *store = open_store(request, HWT_DELAY_READ_ONLY);
+    hwt_delay *store = open_store(request->directory, HWT_DELAY_READ_ONLY);
     char *text = text_of(write_dump, &store);
     fputs(text, stdout);
     free(text);
@@ -129,9 +129,16 @@ int command_dump(const struct request *request)
 
 /* ---- check ---- */
 
+static void print_damage(const hwt_delay_damage *damage, void *data)
+{
+    (void)data;
+    printf("%s: %" PRIu64 " bytes at %" PRIu64 ": %s\n", damage->file, damage->length,
+           damage->offset, damage->reason);
+}
+
 int command_check(const struct request *request)
 {
-    hwt_delay *store = open_store(request, HWT_DELAY_READ_ONLY);
+    hwt_delay *store = open_store(request->directory, HWT_DELAY_READ_ONLY);
     int64_t found = hwt_delay_check(store, print_damage, NULL);
 
     hwt_delay_close(store);
@@ -140,7 +147,7 @@ int command_check(const struct request *request)
     if (finish_output() != 0)
         return FAILED;
     if (found > 0)
-        return fail("%s: damaged in %" PRId64 " places: copy the directory, then hwt-delay salvage",
+        return fail("%s: damaged in %" PRId64 " places: hwt-delay salvage saves the rest",
                     request->directory, found);
     return 0;
 }

@@ -36,8 +36,8 @@ static const struct command {
       "cancels the message with this due time and id" },
     { "take", command_take, 0, 0, "nw", "[--max N] [--wait DURATION] DIRECTORY",
       "prints messages that are due, and is done with them" },
-    { "salvage", command_salvage, 0, 0, "", "DIRECTORY",
-      "puts what is damaged aside, so that the rest can be used" },
+    { "salvage", command_salvage, 1, 1, "", "DIRECTORY NEW",
+      "puts what can be read of a damaged store into a new one" },
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -80,7 +80,7 @@ int fail(const char *format, ...)
     return FAILED;
 }
 
-hwt_delay *open_store(const struct request *request, uint32_t flags)
+hwt_delay *open_store(const char *directory, uint32_t flags)
 {
     hwt_delay_options opening = HWT_DELAY_OPTIONS_INIT;
     hwt_delay *store = NULL;
@@ -88,11 +88,12 @@ hwt_delay *open_store(const struct request *request, uint32_t flags)
     int r;
 
     opening.flags = flags;
+    opening.payload_max = (uint32_t)(opening.memory / 32); /* as long as there may be */
     do
-        r = hwt_delay_open(request->directory, &opening, &store);
+        r = hwt_delay_open(directory, &opening, &store);
     while (r == -ESTALE && --tries > 0);
     if (r < 0)
-        exit(fail("%s: %s", request->directory, explain(r)));
+        exit(fail("%s: %s", directory, explain(r)));
     return store;
 }
 

@@ -24,7 +24,7 @@ static const struct explanation {
     { ENOMEM, "not enough memory" },
     { EBUSY, "another process owns it: stop that one first; stat, dump and check still work" },
     { ENOTSUP, "it was made by a later release: use that release's hwt-delay" },
-    { EBADMSG, "it is damaged: copy the directory, see hwt-delay check, then hwt-delay salvage" },
+    { EBADMSG, "it is damaged: hwt-delay check says where, hwt-delay salvage saves the rest" },
     { ESTALE, "its owner changes it too quickly to be read: try again" },
     { EIO, "reading or writing the disk failed, see the kernel's log; then try again" },
     { EMSGSIZE, "the payload is too long for a message" },
@@ -222,11 +222,4 @@ void print_message(const hwt_delay_message *message)
     putchar('\t');
     print_escaped(message->payload, message->payload_size);
     putchar('\n');
-}
-
-void print_damage(const hwt_delay_damage *damage, void *data)
-{
-    (void)data;
-    printf("%s: %" PRIu64 " bytes at %" PRIu64 ": %s\n", damage->file, damage->length,
-           damage->offset, damage->reason);
 }

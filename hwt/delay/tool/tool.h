@@ -8,8 +8,9 @@
  *
  *     main.c     the commands, their options and operands; misuse
  *     look.c     commands that read: stat, dump, check
- *     change.c   commands that change: put, cancel, take, salvage
- *     text.c     instants, durations, messages and damages as text; what an error means
+ *     change.c   commands that change: put, cancel, take
+ *     salvage.c  salvage: what can be read goes to a new store
+ *     text.c     instants, durations and messages as text; what an error means
  *
  * A function that ends the program has `_Noreturn`. A command returns the exit status: 0; or
  * FAILED, after it has said on stderr what was wrong and what to do. Misuse ends with MISUSED.
@@ -45,8 +46,8 @@ int command_salvage(const struct request *request);
 _Noreturn void misuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int fail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* returns FAILED */
 
-/* Opens the request's store, or says why not and ends the program with FAILED. */
-hwt_delay *open_store(const struct request *request, uint32_t flags);
+/* Opens a store, or says why not and ends the program with FAILED. */
+hwt_delay *open_store(const char *directory, uint32_t flags);
 
 /* Whether all of stdout arrived: 0 or FAILED. */
 int finish_output(void);
@@ -77,8 +78,5 @@ bool unescape(char *text, size_t *ret_size);
 
 /* A message as a line: due, id and payload with tabs between. */
 void print_message(const hwt_delay_message *message);
-
-/* A damage as a line. For hwt_delay_check(). */
-void print_damage(const hwt_delay_damage *damage, void *data);
 
 #endif
