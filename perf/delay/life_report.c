@@ -122,8 +122,7 @@ static void table_disk(const struct run *run, const struct watch *watch)
                "for these processes, in whole pages and folios");
     row_of("memory, at most", (double)watch->resident_max / 1e6, "MB", "");
     row_of("disk, at most", (double)watch->disk_max / 1e6, "MB", "");
-    row_of("disk, at the end", (double)disk_bytes(run->path) / 1e6, "MB",
-           "two segments of the log");
+    row_of("disk, at the end", (double)disk_bytes(run->path) / 1e6, "MB", "an empty store's");
 }
 
 /* ---- The verdict ---- */
@@ -155,7 +154,8 @@ bool report_end(const struct run *run, const struct watch *watch)
     well &= verdict("out of order", counted(&s->out_of_order));
     well &= verdict("delivered again without a cause", counted(&s->repeated[CAUSE_NONE]));
     well &= verdict("pending at the end, by the store", counted(&s->pending));
-    well &= verdict("bytes on the disk beyond two segments", disk > allowed ? disk - allowed : 0);
+    well &=
+        verdict("bytes on the disk beyond an empty store's", disk > allowed ? disk - allowed : 0);
     well &= verdict("kills that did not come", run->options.kills - watch->kills);
     if (well)
         printf("All well: nothing lost, early, wrong, or delivered after a cancel.\n");

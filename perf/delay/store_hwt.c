@@ -68,18 +68,17 @@ static void put(void *handle, const struct message *messages, size_t count)
 }
 
 /*
- * On a set clock nothing can be waited for: 0 only where nothing is due, be it that a file is
- * still being read.
+ * In real time it waits a while. On a set clock there is nothing to wait for, but that a file of
+ * what is due is being read: then it waits for that.
  */
 static int64_t take_some(size_t max, uint64_t now, const hwt_delay_message **ret_taken)
 {
     bool real = atomic_load(&set_clock) == 0;
+    int64_t n = hwt_delay_take(store, max, real ? HWT_MS(20) : 0, ret_taken);
 
-    for (;;) {
-        int64_t n = hwt_delay_take(store, max, real ? HWT_MS(20) : 0, ret_taken);
-        if (n != 0 || real || hwt_delay_next(store) > now)
-            return check("take", n);
-    }
+    while (n == 0 && !real && hwt_delay_next(store) <= now)
+        n = hwt_delay_take(store, max, HWT_MS(10), ret_taken);
+    return check("take", n);
 }
 
 static size_t take(void *handle, uint64_t now, size_t max, taken_function taken, void *arg)
