@@ -22,8 +22,8 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 misuse()
 {
@@ -93,7 +93,7 @@ optional_package()
     esac
 }
 
-# As tests/packages.sh does it, but what cannot be had is only named.
+# As tests/tools/packages.sh does it, but what cannot be had is only named.
 install_optional()
 {
     for wish in gnuplot beanstalkd redis-server hiredis rocksdb lmdb sqlite3; do

@@ -7,7 +7,7 @@
  * does the same again. See --help, disk.h and program.h.
  */
 
-#include "tests/check_main.h"
+#include "check_main.h"
 #include "tests/delay/program.h"
 
 #include <getopt.h>

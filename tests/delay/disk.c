@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/check_main.h"
+#include "check_main.h"
 
 enum { SECTOR = 512, PAGE = 4096 };
 

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <string.h>
 
-#include "tests/check_main.h"
+#include "check_main.h"
 
 const char *const disk_sync_names[SYNC_KINDS] = {
     "the log's", "the slots'", "the checkpoint's", "the store's",

@@ -8,7 +8,7 @@
  * after its cancel, or after it was done with. See --help.
  */
 
-#include "tests/check_main.h"
+#include "check_main.h"
 #include "hwt/delay.h"
 
 #include <errno.h>

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/check_main.h"
+#include "check_main.h"
 
 size_t id_bytes(unsigned id, unsigned char bytes[HWT_DELAY_ID_MAX])
 {

@@ -4,7 +4,7 @@
 
 /* A program that runs: shared by run.c (the calls), life.c (opening, dying) and image.c. */
 
-#include "tests/check_main.h"
+#include "check_main.h"
 #include "tests/delay/program.h"
 
 enum { RUN_LEASES_MAX = 64, RUN_SEGMENT = 65536, RUN_OLD_MAX = 16, RUN_MEMORY = 1 << 20 };

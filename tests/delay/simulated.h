@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/delay/disk.h"
-#include "tests/kit.h"
+#include "kit.h"
 
 #define SIMULATED_START UINT64_C(1800000000000000000)
 
