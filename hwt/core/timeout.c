@@ -45,7 +45,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     } else if (!shared->one_thread) {
         hwt_shared_say_cancelled(shared, lane, untold, id, generation);
     } else {
-        hwt_worker_leave(&timer_of(shared)->worker, id);
+        hwt_worker_forget(&timer_of(shared)->worker, id, generation);
         if (untold &&
             !hwt_lane_note(&shared->lanes, &lane->cancelled,
                            (struct hwt_record){ HWT_RECORD_UNTOLD, id, (uint32_t)generation },
@@ -177,7 +177,7 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
         hwt_shared_say_pending(shared, lane, deadline, id, generation);
         return;
     }
-    hwt_worker_move(&timer_of(shared)->worker, id, generation, deadline);
+    hwt_worker_file(&timer_of(shared)->worker, id, generation, deadline);
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
 }

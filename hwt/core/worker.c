@@ -57,12 +57,6 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     return generation - (uint32_t)slot->floor;
 }
 
-void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
-{
-    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
-        hwt_worker_file(worker, id, generation, deadline);
-}
-
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
 {
     if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
@@ -139,16 +133,20 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
     file_for(worker, record->id, record->generation, tick, worker->floor);
 }
 
-/* From now on the place is of that generation, and empty. */
+void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation)
+{
+    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, id);
+    uint32_t its = since_floor(worker, id, (uint32_t)generation);
+    if ((int32_t)(its - place->generation) >= 0) {
+        hwt_worker_leave(worker, id);
+        place->generation = its;
+    }
+}
+
 static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(REAP);
-    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, record->id);
-    uint32_t its = since_floor(worker, record->id, record->generation);
-    if ((int32_t)(its - place->generation) >= 0) {
-        hwt_worker_leave(worker, record->id);
-        place->generation = its;
-    }
+    hwt_worker_forget(worker, record->id, record->generation);
     if (record->deadline == HWT_RECORD_CANCELLED)
         return;
     struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
@@ -460,13 +458,17 @@ static void expire(struct hwt_worker *worker)
     }
 }
 
-/* What is due and could not be filed runs ahead of its turn. */
+/* What is due and could not be filed runs without regard to its turn. */
 static void expire_unfiled(struct hwt_worker *worker)
 {
+    struct hwt_shared *shared = worker->shared;
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
-    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
+    if (!atomic_load_explicit(&shared->overlooked, memory_order_relaxed))
+        return;
+    while (!stopping(worker) && worker->runs < worker->most &&
+           (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
         if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
             hwt_entry_deadline(entry) < horizon)
             look(worker, hwt_entry_id(entry), horizon);
@@ -500,11 +502,9 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->told = worker->again = false;
     hwt_worker_read(worker);
     worker->expires = true;
-    if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
-        expire_unfiled(worker);
+    expire_unfiled(worker);
     expire(worker);
-    if (atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
-        expire_unfiled(worker);
+    expire_unfiled(worker); /* what was pushed back within the ticks that are over */
     worker->expires = false;
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */

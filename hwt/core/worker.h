@@ -59,12 +59,11 @@ void hwt_worker_read(struct hwt_worker *worker);
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
                      uint64_t deadline);
 
-/* With one thread: the same where the timeout has a place. If it has none, it is in hand, and the
- * deadline will be looked at. */
-void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation,
-                     uint64_t deadline);
+/* Takes the timeout out of the wheel, if it is there, and minds that it was there: what a cancelled
+ * record says. */
+void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation);
 
-/* Takes an id out of the wheel, if it is there: what a cancelled record says. */
+/* Takes an id out of the wheel, if it is there. */
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id);
 
 /* The instant at which the next tick with work can be handled, HWT_NEVER: none. */

@@ -295,7 +295,10 @@ static void check_counters(void)
     holds(stats.added == story.accepted && stats.rejected == story.refused);
     holds(stats.pending == story.accepted - ended - story.retry_ends);
     holds(stats.pending == hwt_timer_pending(story.timer));
-    holds(stats.memory == held.bytes + held.mapped);
+    /* Of the list of lanes, which is mapped for all threads, one page is used; of each of the two
+     * lanes' streams a chunk is counted that may not be there. */
+    uint64_t mapped = held.bytes + held.mapped - 8192 * sizeof(void *) + 4096;
+    holds(stats.memory >= mapped && stats.memory <= mapped + 4 * 1024);
 }
 
 /* What looks inside asks for nothing. */
