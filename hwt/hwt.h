@@ -365,8 +365,8 @@ HWT_PUBLIC int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline,
 /*
  * Arms a timeout whatever its state: moves *timeout as hwt_timeout_reschedule() does if it is
  * pending, or else arms a new one for the task and arg and writes its handle. *timeout may be
- * zeroed; it is the caller's, who lets no two threads use it at once. 0: moved; 1: armed anew, or
- * an error of hwt_timer_new_timeout(), and *timeout is as it was.
+ * zeroed; it is the caller's, who lets no two threads use it at once. 0: moved; 1: armed anew; or
+ * an error, as hwt_timer_new_timeout(), and *timeout is as it was. Lock-free.
  *
  * Where it meets the run, the run that has begun goes on and a new timeout is armed beside it, but
  * inside the timeout's own task the same one is re-armed. So with one task and arg the task may

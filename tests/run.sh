@@ -208,7 +208,7 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 if [ -n "$all" ]; then
     ensure_packages check c++ cmake gcc clang valgrind
-    wish_for_packages libuv libev libevent glib sd-event io_uring scdoc mandoc sdt gdb bpftrace curl promtool
+    wish_for_packages musl libuv libev libevent glib sd-event io_uring scdoc mandoc sdt gdb bpftrace curl promtool
     run_all
 else
     # shellcheck disable=SC2086 # one name each

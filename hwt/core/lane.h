@@ -119,6 +119,16 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
 #define HWT_BACKLOG 64 /* 4000 records */
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream);
 
+/* With one thread: a record for its next reading. Then nothing is listed, nor fenced. */
+static inline bool hwt_lane_note(struct hwt_lanes *lanes, struct hwt_stream *stream,
+                                 struct hwt_record record, hwt_stream_stays stays)
+{
+    if (hwt_stream_is_full(stream) && !hwt_lane_grow(lanes, stream, stays))
+        return false;
+    hwt_stream_append(stream, record);
+    return true;
+}
+
 /* The producers say something of a timeout in their lane. False: there is no memory for it, or too
  * much was said: the worker is to look at the entries. */
 static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *streams,

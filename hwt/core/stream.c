@@ -10,7 +10,7 @@
 #include "hwt/base/barrier.h"
 
 #define COMPACT_MIN 2 /* chunks */
-#define SPARE_MAX 64
+#define SPARE_MAX 8
 
 _Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
 

@@ -45,9 +45,14 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     } else if (!shared->one_thread) {
         hwt_shared_say_cancelled(shared, lane, untold, id, generation);
     } else {
-        hwt_worker_leave(&timer_of(shared)->worker, id);
-        if (untold)
-            hwt_shared_say_cancelled(shared, lane, true, id, generation);
+        hwt_worker_forget(&timer_of(shared)->worker, id, generation);
+        if (untold &&
+            !hwt_lane_note(&shared->lanes, &lane->cancelled,
+                           (struct hwt_record){ HWT_RECORD_UNTOLD, id, (uint32_t)generation },
+                           hwt_cancelled_stays))
+            hwt_shared_overlook(shared);
+        if (untold && hwt_gate_is_long(&shared->gate))
+            hwt_gate_wake(&shared->gate);
     }
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry, id);
@@ -172,7 +177,7 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
         hwt_shared_say_pending(shared, lane, deadline, id, generation);
         return;
     }
-    hwt_worker_move(&timer_of(shared)->worker, id, generation, deadline);
+    hwt_worker_file(&timer_of(shared)->worker, id, generation, deadline);
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
 }

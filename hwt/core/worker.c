@@ -17,6 +17,7 @@
 #define KEEP_UP_EVERY 256 /* runs */
 #define KEEP_UP_MAX (KEEP_UP_EVERY * 512)
 #define CLAIM_TRIES 256
+#define ROUNDS_MAX 8
 #define AHEAD 6
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
@@ -56,27 +57,29 @@ static uint32_t since_floor(const struct hwt_worker *worker, uint32_t id, uint32
     return generation - (uint32_t)slot->floor;
 }
 
-void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
-{
-    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
-        hwt_worker_file(worker, id, generation, deadline);
-}
-
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
 {
     if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
         hwt_wheel_drop(&worker->wheel, id);
 }
 
-/* Of one that was taken from its bucket, or cancelled, since: whether it is to be filed again. */
-static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation)
+/* Of one that was taken from its bucket, or cancelled, since: whether it is to be filed again, and
+ * then for which tick. Should it be moved to earlier from here on, there is a record of that. */
+static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation,
+                       uint64_t *ret_tick)
 {
+    const struct hwt_pool *pool = &worker->shared->pool;
     const struct hwt_record record = { 0, id, generation };
-    return hwt_pending_stays(&worker->shared->pool, &record);
+    if (!hwt_pending_stays(pool, &record))
+        return false;
+    *ret_tick =
+        hwt_ticks_at(&worker->wheel.ticks, hwt_entry_deadline(hwt_pool_entry(pool, id)));
+    return true;
 }
 
 /* For a tick, or the one at which the hand is. */
-static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick)
+static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick,
+                     uint64_t floor)
 {
     struct hwt_wheel *wheel = &worker->wheel;
     struct hwt_place *place = hwt_directory_place(wheel->directory, id);
@@ -85,8 +88,9 @@ static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation
     if (newer < 0)
         return;
     if (newer == 0 && (place->bucket != 0 ? !hwt_wheel_is_after(wheel, id, tick)
-                                          : !is_pending(worker, id, generation)))
+                                          : !is_pending(worker, id, generation, &tick)))
         return;
+    tick = tick < floor ? floor : tick;
     hwt_worker_leave(worker, id);
     place->generation = its;
     if (hwt_wheel_file(wheel, id, tick) < 0)
@@ -96,11 +100,14 @@ static void file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
 {
     struct hwt_shared *shared = worker->shared;
-    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-    if (worker->floor < worker->wheel.ticks.last)
-        file_for(worker, id, (uint32_t)generation, tick < worker->floor ? worker->floor : tick);
-    /* Time is HWT_NEVER, and there is no later tick for what is to run in the next pass. */
-    else if (!hwt_lane_say_pending(&shared->lanes, shared->lanes.shared, deadline, id, generation))
+    struct hwt_stream *own = &shared->lanes.shared->pending;
+    if (!worker->expires)
+        file_for(worker, id, (uint32_t)generation, hwt_ticks_at(&worker->wheel.ticks, deadline),
+                 worker->floor);
+    /* A task's: for the next pass, though the hand may be at a tick of long ago. */
+    else if (!hwt_lane_note(&shared->lanes, own,
+                            (struct hwt_record){ deadline, id, (uint32_t)generation },
+                            hwt_pending_stays))
         atomic_store_explicit(&shared->overlooked, true, memory_order_relaxed);
 }
 
@@ -123,19 +130,23 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
 {
     HWT_MEET(FILE);
     uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, record->deadline);
-    file_for(worker, record->id, record->generation, tick < worker->floor ? worker->floor : tick);
+    file_for(worker, record->id, record->generation, tick, worker->floor);
 }
 
-/* From now on the place is of that generation, and empty. */
+void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation)
+{
+    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, id);
+    uint32_t its = since_floor(worker, id, (uint32_t)generation);
+    if ((int32_t)(its - place->generation) >= 0) {
+        hwt_worker_leave(worker, id);
+        place->generation = its;
+    }
+}
+
 static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(REAP);
-    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, record->id);
-    uint32_t its = since_floor(worker, record->id, record->generation);
-    if ((int32_t)(its - place->generation) >= 0) {
-        hwt_worker_leave(worker, record->id);
-        place->generation = its;
-    }
+    hwt_worker_forget(worker, record->id, record->generation);
     if (record->deadline == HWT_RECORD_CANCELLED)
         return;
     struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
@@ -246,13 +257,10 @@ static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, re
     return 0;
 }
 
-/* All that is published now, in batches, the cancelled between. What a `cancelled` has added is
- * read too. */
-static void read_all_streams(struct hwt_worker *worker)
+/* All that is published now, in batches, the cancelled between. */
+static void read_once(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    bool told = worker->told;
-    worker->told = false;
     /* Where a thread is half-way through a push, or one compacted when its stream left the list, not
      * all are on the lists. */
     bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
@@ -267,11 +275,18 @@ static void read_all_streams(struct hwt_worker *worker)
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         for_streams(worker, true, listed, read_stream, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
-    if (worker->told) {
-        listed &= hwt_streams_gather(&lanes->pending);
-        for_streams(worker, false, listed, begin_one, SIZE_MAX);
-        for_streams(worker, false, listed, read_stream, SIZE_MAX);
-    }
+}
+
+/* What a `cancelled` has added and cancelled is read too, unless that goes on and on. */
+static void read_all_streams(struct hwt_worker *worker)
+{
+    bool told = worker->told;
+    int rounds = 0;
+    do {
+        told |= worker->told;
+        worker->told = false;
+        read_once(worker);
+    } while (worker->told && ++rounds < ROUNDS_MAX);
     worker->told |= told;
 }
 
@@ -294,7 +309,7 @@ static void look_at_all(struct hwt_worker *worker)
     }
 }
 
-/* With one thread, only what is to be told comes by a stream, and what the end of time puts off. */
+/* With one thread, only what is to be told comes by a stream, and what tasks have armed. */
 static void read_own(struct hwt_worker *worker)
 {
     struct hwt_lane *lane = worker->shared->lanes.shared;
@@ -354,7 +369,7 @@ static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
             return;
         if (deadline >= horizon) {
             file_for(worker, id, (uint32_t)hwt_generation(state),
-                     hwt_ticks_at(&worker->wheel.ticks, deadline));
+                     hwt_ticks_at(&worker->wheel.ticks, deadline), 0);
             return;
         }
         if (shared->executor) {
@@ -476,23 +491,28 @@ static void trim(struct hwt_worker *worker, uint32_t patience)
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 {
     struct hwt_time *time = &worker->shared->time;
+    const struct hwt_ticks *ticks = &worker->wheel.ticks;
     uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
     if (now < told)
         now = told;
     atomic_store_explicit(&time->told, now, memory_order_relaxed);
-    worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
+    worker->limit = hwt_ticks_at(ticks, now);
     worker->runs = 0;
     worker->most = most;
     worker->told = worker->again = false;
     hwt_worker_read(worker);
-    worker->floor = worker->limit;
+    worker->expires = true;
     expire_unfiled(worker);
     expire(worker);
     expire_unfiled(worker); /* what was pushed back within the ticks that are over */
+    worker->expires = false;
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
-    if (worker->runs < worker->most)
-        worker->floor = 0;
+    worker->floor = worker->runs < worker->most   ? 0
+                    : worker->limit < ticks->last ? worker->limit
+                                                  : ticks->last - 1;
+    if (worker->shared->one_thread)
+        read_own(worker);
     trim(worker, 2); /* a timer that has work in each tick never sleeps long */
     hwt_worker_publish_bytes(worker);
     return worker->runs;

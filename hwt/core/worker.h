@@ -33,7 +33,8 @@ struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
     uint64_t limit;   /* ticks before it are over at `now` */
-    uint64_t floor;   /* what a task files itself goes into this tick or a later one */
+    uint64_t floor;   /* after a pass that was cut short: what is filed is for this tick or later */
+    bool expires;     /* what is due is taken and run */
     uint64_t runs;    /* tasks started or handed over, in this pass */
     uint64_t most;    /* runs that are wanted in this pass */
     bool told;        /* of a cancel, in this pass */
@@ -58,12 +59,11 @@ void hwt_worker_read(struct hwt_worker *worker);
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
                      uint64_t deadline);
 
-/* With one thread: the same where the timeout has a place. If it has none, it is in hand, and the
- * deadline will be looked at. */
-void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation,
-                     uint64_t deadline);
+/* Takes the timeout out of the wheel, if it is there, and minds that it was there: what a cancelled
+ * record says. */
+void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation);
 
-/* Takes an id out of the wheel, if it is there: what a cancelled record says. */
+/* Takes an id out of the wheel, if it is there. */
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id);
 
 /* The instant at which the next tick with work can be handled, HWT_NEVER: none. */

@@ -13,7 +13,8 @@ work=$MESON_BUILD_ROOT/consumer/$name
 CC=${CC:-cc}
 CXX=${CXX:-c++}
 
-public_headers='hwt.h heartbeat.h retry.h'
+# They are alone in hwt/.
+public_headers=$(cd "$root/hwt" && printf '%s ' *.h)
 
 fail()
 {
@@ -277,6 +278,26 @@ test_drd()
     valgrind_tool drd
 }
 
+# gdb's command shows what is pending, and says what it cannot do.
+test_gdb()
+{
+    command -v gdb >/dev/null || { echo 'gdb is not installed' && exit 77; }
+    gdb -batch -ex run --args true 2>&1 | grep -q 'exited normally' ||
+        { echo 'gdb cannot trace here' && exit 77; }
+    # shellcheck disable=SC2086 # CC may be several words
+    build $CC -g -O0 "$here/shown.c"
+    gdb -q -batch -ex "source $prefix/share/hwt/hwt-gdb.py" -ex 'break reached' -ex run \
+        -ex 'hwt-timer timer 3' -ex 'echo and\n' -ex 'hwt-timer' -ex 'hwt-timer (hwt_timer *)0' \
+        -ex kill "$work/program" >"$work/shown" 2>&1 </dev/null
+    cat "$work/shown"
+    for line in '^runs; ticks of 0.1 s, [0-9]* handled' '^203 pending\|, 203 pending' \
+        '^  in 1[78][0-9][0-9]\.[0-9]* s: other_task, arg 0x' \
+        '^  in 2[34][0-9][0-9]\.[0-9]* s: first_task, arg 0x0' \
+        '^  and 200 more' 'which timer' 'the timer is NULL'; do
+        grep -q "$line" "$work/shown" || fail "gdb did not show: $line"
+    done
+}
+
 # LeakSanitizer knows what pending timeouts lead to.
 test_leaks()
 {
@@ -289,11 +310,58 @@ test_leaks()
     fi
 }
 
-# The tests of the API need nothing but what is installed; meson runs them.
+# variant COMPILER FLAGS [option of meson setup...]: the library alone, built by this compiler in this
+# way; then programs with it and these flags, shared and wholly static. Skipped where it compiles
+# nothing.
+# shellcheck disable=SC2046,SC2086 # a compiler and flags may be words
+variant()
+{
+    compiler=$1
+    flags=$2
+    shift 2
+    echo 'int main(void) { return 0; }' >"$work/nothing.c"
+    if ! $compiler "$work/nothing.c" -o "$work/nothing" || ! "$work/nothing"; then
+        echo "$compiler compiles no program that runs here"
+        exit 77
+    fi
+    unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
+    CC=$compiler meson setup "$work/build" "$root" -Dman=disabled -Dwerror=true --libdir=lib \
+        --prefix="$work/variant" "$@"
+    meson install -C "$work/build"
+    PKG_CONFIG_LIBDIR=$work/variant/lib/pkgconfig
+    export PKG_CONFIG_LIBDIR
+    for program in c99 raced; do
+        build $compiler $flags -pthread "$here/$program.c" -Wl,-rpath,"$work/variant/lib"
+        "$work/program"
+        $compiler $flags -static -pthread "$here/$program.c" -o "$work/program" \
+            $(pkg-config --cflags hwt) "$work/variant/lib/libhwt.a" \
+            $(pkg-config --static --libs-only-l hwt | sed 's/-lhwt//')
+        "$work/program"
+    done
+}
+
+test_musl()
+{
+    variant musl-gcc '' -Dprobes=disabled
+}
+
+test_m32()
+{
+    variant "$CC -m32" '' -Dprobes=disabled
+}
+
+test_lto()
+{
+    variant gcc '-O3 -flto' -Db_lto=true -Dbuildtype=release
+}
+
+# The tests of the API need nothing but what is installed; meson runs them. But for those that
+# refuse what the library asks of the system: they are linked to do so.
 # shellcheck disable=SC2046,SC2086
 test_api()
 {
     for source in "$root"/tests/api/*.c; do
+        ! grep -q '__real_' "$source" || continue
         $CC -std=c11 -D_GNU_SOURCE -pthread -I"$root/tests/support" "$source" -o "$work/program" \
             $(pkg-config --cflags --libs hwt) \
             $(unset PKG_CONFIG_LIBDIR; pkg-config --cflags --libs check)

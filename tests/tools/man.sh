@@ -135,11 +135,14 @@ check_names()
             complain "$file: its first line is not of this page"
         [ "$(names_of "$page" | head -n 1)" = "${file%.*}" ] ||
             complain "$file: is not called after the first function in it"
-        for other in $(grep -o '\*hwt[a-z_]*\*([37])' "$page" | tr -d '*' | sort -u); do
-            [ "$other" = 'hwt(7)' ] || grep -qx "${other%(3)}" "$work/names" ||
-                complain "$file: refers to $other, which is not there"
+        for other in $(grep -o '\*hwt[a-z_-]*\*([37])' "$page" | tr -d '*' | sort -u); do
+            case $other in
+            *'(7)') [ -f "$root/hwt/man/${other%(7)}.7.scd" ] ;;
+            *) grep -qx "${other%(3)}" "$work/names" ;;
+            esac || complain "$file: refers to $other, which is not there"
         done
-        [ "$file" = hwt.7 ] || grep -q "^- \*${file%.*}\*(3):" "$root/hwt/man/hwt.7.scd" ||
+        [ "$file" = hwt.7 ] ||
+            grep -q "^- \*${file%.*}\*(${file##*.}):" "$root/hwt/man/hwt.7.scd" ||
             complain "hwt.7: does not list $file"
     done
 }
@@ -258,8 +261,11 @@ check_installed()
         sed -n '/^\.SH NAME/{n;p;}' "$man/man3/$function.3" | grep -qw "$function" ||
             complain "$function.3 is not a page of $function()"
     done
-    wanted=$(functions | sed 's|.*|./man3/&.3|' && echo ./man7/hwt.7)
-    found=$(cd "$man" && find . ! -type d | sort)
+    wanted=$({
+        functions | sed 's|.*|./man3/&.3|'
+        (cd "$root/hwt/man" && printf './man7/%s\n' *.7.scd) | sed 's|\.scd$||'
+    } | LC_ALL=C sort)
+    found=$(cd "$man" && find . ! -type d | LC_ALL=C sort)
     [ "$found" = "$wanted" ] || complain "installed: $found"
 }
 

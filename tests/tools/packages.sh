@@ -11,8 +11,8 @@
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
 # cannot install it says on stderr what to install and exits with 2.
 #
-#     wish_for_packages [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc] [mandoc]
-#                       [sdt] [gdb] [bpftrace] [curl] [promtool]
+#     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
+#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
