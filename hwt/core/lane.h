@@ -142,6 +142,7 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
     /* Again, seq_cst, where the worker cannot make this thread pass a barrier: see gate.h. */
     if (hwt_gate_is_fenced(lanes->gate))
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
+    HWT_MEET(APPENDED);
     hwt_streams_list(streams, stream);
     if (__builtin_expect(full, 0))
         hwt_lane_check_backlog(lanes, stream);

@@ -110,6 +110,9 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
         (void)hwt_entry_begin(a.items[i].entry, &silent, &beside, UINT64_MAX / 3);
     actor_end(&taker);
     ck_assert(!have_common(&taken, &a));
+    for (uint32_t i = 0; i < a.count; i++)
+        atomic_store(&a.items[i].entry->word.first,
+                     (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
     spill_all(&taken);
     spill_all(&a);
 }

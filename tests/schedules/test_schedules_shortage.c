@@ -17,20 +17,34 @@ static bool is_overlooked(void)
     return atomic_load(&timer->shared.overlooked);
 }
 
+static void free_chain(struct hwt_chunk *chunk)
+{
+    while (chunk) {
+        struct hwt_chunk *next = atomic_load(&chunk->next);
+        free(chunk);
+        chunk = next;
+    }
+}
+
+static void free_spares(struct hwt_stream *stream)
+{
+    free_chain(stream->own_spare);
+    stream->own_spare = NULL;
+    free_chain(atomic_exchange(&stream->spare, NULL));
+}
+
 /* What the test's own thread says next needs a chunk. */
 static void fill_chunk(bool cancelled)
 {
     struct hwt_lane *lane = hwt_lane_enter(&timer->shared.lanes);
-    const struct hwt_stream *stream = cancelled ? &lane->cancelled : &lane->pending;
-    free(atomic_exchange(&lane->pending.spare, NULL));
-    free(atomic_exchange(&lane->cancelled.spare, NULL));
+    struct hwt_stream *stream = cancelled ? &lane->cancelled : &lane->pending;
     do {
         hwt_timeout timeout = add_with(&silent, &beside, HWT_NEVER);
         must(hwt_timeout_cancel(timeout));
         drive(atomic_load(&now_is) / TICK);
-    } while (stream->at < HWT_CHUNK_RECORDS);
-    free(atomic_exchange(&lane->pending.spare, NULL));
-    free(atomic_exchange(&lane->cancelled.spare, NULL));
+    } while (!hwt_stream_is_full(stream));
+    free_spares(&lane->pending);
+    free_spares(&lane->cancelled);
 }
 
 /* ---- what was added ---- */
