@@ -373,12 +373,12 @@ variant()
 
 test_musl()
 {
-    variant musl-gcc '' -Dprobes=disabled
+    variant musl-gcc '' -Dprobes=disabled -Ddelay=disabled
 }
 
 test_m32()
 {
-    variant "$CC -m32" '' -Dprobes=disabled
+    variant "$CC -m32" '' -Dprobes=disabled -Ddelay=disabled
 }
 
 test_lto()
