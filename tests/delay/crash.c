@@ -155,8 +155,11 @@ int main(int argc, char **argv)
         if (result.failed)
             return report(&program, &result);
     }
-    printf("%" PRIu64 " states, %" PRIu64 " operations, %" PRIu64 " checkpoints, %" PRIu64
-           " syncs, %" PRIu64 " bytes cut, %" PRIu64 " mistakes made\n",
-           sum.states, sum.operations, sum.checkpoints, sum.syncs, sum.cut, sum.mistakes);
+    if (each_call)
+        printf("%" PRIu64 " failures of the system\n", sum.states);
+    else
+        printf("%" PRIu64 " states, %" PRIu64 " with an unfinished write cut, %" PRIu64
+               " operations, %" PRIu64 " checkpoints, %" PRIu64 " syncs, %" PRIu64 " mistakes\n",
+               sum.states, sum.cut, sum.operations, sum.checkpoints, sum.syncs, sum.mistakes);
     return EXIT_SUCCESS;
 }

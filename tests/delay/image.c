@@ -151,6 +151,9 @@ static void image_look(struct image *image)
         process_end(&image->process);
         return;
     }
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    if (hwt_delay_get_stats(image->store, &stats) == 0)
+        run->result->cut += stats.cut > 0;
     listing_begin(&listing, &run->before, &run->after, run->partly);
     r = hwt_delay_visit(image->store, 0, HWT_NEVER, list_one, &listing);
     if (r != 0)

@@ -121,10 +121,8 @@ void life_open(struct run *run)
 static void note_stats(struct run *run)
 {
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    if (run->store && hwt_delay_get_stats(run->store, &stats) == 0) {
+    if (run->store && hwt_delay_get_stats(run->store, &stats) == 0)
         run->result->checkpoints += stats.checkpoints;
-        run->result->cut += stats.cut;
-    }
 }
 
 void life_close(struct run *run)

@@ -63,12 +63,13 @@ struct program {
 
 /* What came out. Shared with the process that ran it. */
 struct result {
-    uint64_t states;     /* crash states looked at */
+    uint64_t states;     /* crash states looked at, or failures of the system */
+    uint64_t cut;        /* of them, with an unfinished write in the log */
     uint64_t operations;
     uint64_t mistakes;   /* how often the mistake was made */
     bool fault_made;     /* call number fail_at was reached */
     uint64_t calls[OPERATIONS];
-    uint64_t checkpoints, cut, syncs;
+    uint64_t checkpoints, syncs;
     unsigned at;         /* the operation that runs */
     bool failed;
     char wrong[1000];
