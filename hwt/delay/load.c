@@ -81,6 +81,9 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         return;
     }
     if (is_old(store, record, there, &same)) {
+        /* The message that an erase was counted for. */
+        if (there && there->kind == HWT_DELAY_ERASE && !there->shadows && counted)
+            store->pending += there->retries;
         if (there)
             there->shadows = true;
         discard(store, record, counted && !same);

@@ -81,7 +81,9 @@ struct hwt_delay_record {
     uint8_t kind;
     uint8_t id_size;
     uint8_t state;
-    bool shadows;          /* below `loaded`: a slot may have an older one with this identity */
+    bool
+        shadows; /* below `loaded`: a slot may have an older one with this identity; of an erase: it
+                     has met one */
     unsigned char bytes[]; /* id, payload */
 };
 
@@ -270,6 +272,7 @@ void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
                          enum hwt_delay_state state);
 void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record);
 void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase);
+void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase);
 struct hwt_delay_key hwt_delay_settle(hwt_delay *store);
 /* The lowest record in the table that is at or above a key. */
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);

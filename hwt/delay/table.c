@@ -167,7 +167,7 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
         if (old->kind == HWT_DELAY_PUT)
             count_down(store);
         else
-            store->pending += old->retries;
+            store->pending += old->shadows ? 0 : old->retries;
         hwt_delay_remove(store, old);
     }
     hwt_delay_lease_supersede(store, record);
@@ -187,7 +187,7 @@ void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase)
         if (old->kind == HWT_DELAY_PUT)
             count_down(store);
         else
-            erase->retries = old->retries;
+            erase->retries = old->shadows ? 0 : old->retries;
         hwt_delay_remove(store, old);
     } else {
         erase->retries = store->pending > 0;
@@ -199,6 +199,13 @@ void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase)
         hwt_delay_record_unref(erase);
 }
 
+/* An erase whose time has come: if it was counted for a message, there was none. */
+void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase)
+{
+    store->pending += erase->shadows ? 0 : erase->retries;
+    hwt_delay_remove(store, erase);
+}
+
 /*
  * Moves the positions of the slots up to what is left, and drops erases that have done their work.
  * Called before anything can get in below, that is under the lock that takes messages out.
@@ -208,7 +215,7 @@ struct hwt_delay_key hwt_delay_settle(hwt_delay *store)
     struct hwt_delay_record *first;
     while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
            hwt_delay_compare(first->key, store->loaded) < 0)
-        hwt_delay_remove(store, first);
+        hwt_delay_drop_erase(store, first);
     struct hwt_delay_key left = store->loaded;
     if (first && hwt_delay_compare(first->key, left) < 0)
         left = first->key;

@@ -22,7 +22,7 @@ static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now)
     struct hwt_delay_record *first;
     while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
            hwt_delay_compare(first->key, store->loaded) < 0)
-        hwt_delay_remove(store, first);
+        hwt_delay_drop_erase(store, first);
     if (!first || first->kind != HWT_DELAY_PUT || first->key.due > now ||
         first->key.sequence >= store->log.durable_sequence ||
         hwt_delay_compare(first->key, store->loaded) >= 0)
