@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * kill -9, again and again, of a process with many threads that puts, cancels, takes and is done, on
- * a real file system. What it was answered is noted in memory that outlives it. After each kill the
+ * kill -9, again and again, of a process with many threads that puts, cancels, takes and is done,
+ * on a real file system. What it was answered is noted in memory that outlives it. After each kill the
  * store is opened and compared: what was acknowledged is there, what was cancelled or done with is
  * not, and a batch is there as a whole or not at all. While it runs: nothing is handed over early,
  * after its cancel, or after it was done with. See --help.
@@ -79,8 +79,11 @@ static void put_batch(unsigned producer, unsigned batch, uint64_t *random)
             late = HWT_SEC(3600) + number % HWT_SEC(86400);
         table->due[producer][ids[i].number] = hwt_delay_now(store) + late;
         messages[i] = (hwt_delay_message){
-            .due = table->due[producer][ids[i].number], .id = &ids[i], .id_size = sizeof(ids[i]),
-            .payload = payload, .payload_size = (number >> 48) % 600,
+            .due = table->due[producer][ids[i].number],
+            .id = &ids[i],
+            .id_size = sizeof(ids[i]),
+            .payload = payload,
+            .payload_size = (number >> 48) % 600,
         };
         atomic_store(&table->state[producer][ids[i].number], PUTTING);
     }
@@ -256,8 +259,10 @@ static uint64_t number(const char *text)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        { "kills", required_argument, NULL, 'k' }, { "directory", required_argument, NULL, 'd' },
-        { "seed", required_argument, NULL, 's' },  { "help", no_argument, NULL, 'h' },
+        { "kills", required_argument, NULL, 'k' },
+        { "directory", required_argument, NULL, 'd' },
+        { "seed", required_argument, NULL, 's' },
+        { "help", no_argument, NULL, 'h' },
         { 0 },
     };
     uint64_t kills = 10;

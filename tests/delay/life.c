@@ -47,7 +47,8 @@ void run_options(hwt_delay_options *ret_options)
 bool life_may(const struct run *run, int64_t answer)
 {
     int with = run->process.fail_with;
-    return run->excused || answer == -EIO || (answer == -ENOSPC && run->disk->capacity < UINT64_MAX) ||
+    return run->excused || answer == -EIO ||
+           (answer == -ENOSPC && run->disk->capacity < UINT64_MAX) ||
            (answer < 0 && answer == with && with != -EINTR);
 }
 

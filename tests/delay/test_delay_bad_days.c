@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Bad days: a disk that is full, a sync that fails, a clock that leaps, ends at the worst moment. */
+/* A disk that is full, a sync that fails, a clock that leaps, kills at the worst moment. */
 
 #include "tests/delay/simulated.h"
 
 #include <stdlib.h>
 
-enum { PENDING = 400, DIE_MAX = 3000, CHECKPOINTS = 3 * 65536,
-       CANCELS = 200 };
+enum { PENDING = 400, DIE_MAX = 3000, CHECKPOINTS = 3 * 65536, CANCELS = 200 };
 
 #define DAY HWT_SEC(86400)
 
@@ -385,8 +384,8 @@ START_TEST(test_a_burst_is_delivered_within_memory)
 }
 END_TEST
 
-/* More than memory has room for, put at near and far times, delivered in pieces, with kills between:
- * without cancels, the number pending is exact. */
+/* More than memory has room for, put at near and far times, delivered in pieces, with kills
+ * between: without cancels, the number pending is exact. */
 START_TEST(test_the_number_pending_is_right)
 {
     uint64_t random = test_seed() + (uint64_t)_i, done = 0;
