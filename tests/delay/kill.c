@@ -2,10 +2,10 @@
 
 /*
  * kill -9, again and again, of a process with many threads that puts, cancels, takes and is done,
- * on a real file system. What it was answered is noted in memory that outlives it. After each kill the
- * store is opened and compared: what was acknowledged is there, what was cancelled or done with is
- * not, and a batch is there as a whole or not at all. While it runs: nothing is handed over early,
- * after its cancel, or after it was done with. See --help.
+ * on a real file system. What it was answered is noted in memory that outlives it. After each kill
+ * the store is opened and compared: what was acknowledged is there, what was cancelled or done with
+ * is not, and a batch is there as a whole or not at all. While it runs: nothing is handed over
+ * early, after its cancel, or after it was done with. See --help.
  */
 
 #include "tests/check_main.h"
