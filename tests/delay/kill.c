@@ -184,7 +184,8 @@ static void compare_one(struct id id)
 {
     _Atomic int *state = &table->state[id.producer][id.number];
     unsigned times = found[id.producer][id.number];
-    switch (atomic_load(state)) {
+    int before = atomic_load(state);
+    switch (before) {
     case PUT:
         if (times != 1)
             wrong(times ? "is there twice" : "is lost", id);
@@ -193,7 +194,10 @@ static void compare_one(struct id id)
     case CANCELLED:
     case FINISHED:
         if (times != 0)
-            wrong("is there, and should not be", id);
+            wrong(before == CANCELLED  ? "is there, and was cancelled"
+                  : before == FINISHED ? "is there, and was done with"
+                                       : "is there, and was not before",
+                  id);
         return;
     default: /* in a call: from now on as it was found */
         if (times > 1)
