@@ -361,7 +361,7 @@ variant()
     meson install -C "$work/build"
     PKG_CONFIG_LIBDIR=$work/variant/lib/pkgconfig
     export PKG_CONFIG_LIBDIR
-    packages=hwt
+    package=hwt
     for program in c99 raced; do
         build $compiler $flags -pthread "$here/$program.c" -Wl,-rpath,"$work/variant/lib"
         "$work/program"

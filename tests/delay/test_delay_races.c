@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "hwt/delay/system.h"
-#include "tests/kit.h"
+#include "kit.h"
 
 static struct hwt_delay_system held_system;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
