@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The streams: a producer that compacts against the worker that reads, a stream that leaves the list
- * against one that is appended to, a push that stands in its gap; the lanes of threads that end
+/* The streams: a producer that compacts against the worker that reads, a stream that leaves the
+ * list while it is appended to, a push that stands in its gap; the lanes of threads that end
  * while others begin, and the one that threads without a number share. */
 
 #include "stage.h"

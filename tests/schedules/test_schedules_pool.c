@@ -199,8 +199,8 @@ static size_t used_count;
 static void use_up(void)
 {
     used = calloc(HWT_SLAB_ENTRIES * SLABS, sizeof(*used));
-    for (used_count = 0; atomic_load(&pool->slabs) < SLABS ||
-                         (uint32_t)atomic_load(&pool->batches) != HWT_ID_NONE;
+    for (used_count = 0;
+         atomic_load(&pool->slabs) < SLABS || (uint32_t)atomic_load(&pool->batches) != HWT_ID_NONE;
          used_count++)
         fill_here(&used[used_count]);
 }
