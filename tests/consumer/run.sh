@@ -13,8 +13,13 @@ work=$MESON_BUILD_ROOT/consumer/$name
 CC=${CC:-cc}
 CXX=${CXX:-c++}
 
-# They are alone in hwt/.
+# They are alone in hwt/. HWT_DELAY is yes where hwt-delay is built.
 public_headers=$(cd "$root/hwt" && printf '%s ' *.h)
+packages='hwt hwt-delay'
+if [ "${HWT_DELAY-}" != yes ]; then
+    public_headers=$(printf '%s' "$public_headers" | sed 's/delay\.h //')
+    packages=hwt
+fi
 
 fail()
 {
@@ -22,7 +27,7 @@ fail()
     exit 1
 }
 
-# A prefix below the work folder, with hwt.pc alone in pkg-config's whole search path.
+# A prefix below the work folder, with this project's packages alone in pkg-config's search path.
 install_package()
 {
     rm -rf "$work"
@@ -30,18 +35,31 @@ install_package()
     DESTDIR=$work/root meson install -C "$MESON_BUILD_ROOT" --no-rebuild --quiet
     prefix=$work/root$HWT_PREFIX
     libdir=$prefix/$HWT_LIBDIR
-    sed "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/hwt.pc" >"$work/pkgconfig/hwt.pc"
+    for package in $packages; do
+        sed "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/$package.pc" \
+            >"$work/pkgconfig/$package.pc"
+    done
     PKG_CONFIG_LIBDIR=$work/pkgconfig
     LD_LIBRARY_PATH=$libdir
     export PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
 }
 
-# The compiler and the flags, then what is to be compiled, to $work/program.
+# The compiler and the flags, then what is to be compiled, to $work/program; with $package.
+package=hwt
 build()
 {
     # shellcheck disable=SC2046 # flags are words
-    "$@" -o "$work/program" $(pkg-config --cflags --libs hwt)
+    "$@" -o "$work/program" $(pkg-config --cflags --libs "$package")
+}
+
+# The shared library of a package, and its name for the linker.
+check_shared()
+{
+    version=$(pkg-config --modversion "$1")
+    [ -f "$libdir/lib$1.so.$version" ] || fail "no lib$1.so.$version"
+    readelf -d "$libdir/lib$1.so" | grep -q "SONAME.*\[lib$1\.so\.[0-9]*\]" ||
+        fail "the SONAME is not lib$1.so.N"
 }
 
 # Exactly this in the package, and nothing of liburcu needed to use it.
@@ -55,10 +73,9 @@ test_files()
         fail 'hwt.pc requires another package'
     [ -f "$prefix/share/licenses/hwt/LICENSE" ] || fail 'the licence is not installed'
     if [ "$HWT_DEFAULT_LIBRARY" != static ]; then
-        version=$(pkg-config --modversion hwt)
-        [ -f "$libdir/libhwt.so.$version" ] || fail "no libhwt.so.$version"
-        readelf -d "$libdir/libhwt.so" | grep -q 'SONAME.*\[libhwt\.so\.[0-9]*\]' ||
-            fail "the SONAME is not libhwt.so.N"
+        for package in $packages; do
+            check_shared "$package"
+        done
     fi
     if [ "$HWT_DEFAULT_LIBRARY" != shared ]; then
         [ -f "$libdir/libhwt.a" ] || fail 'no libhwt.a'
@@ -70,20 +87,30 @@ test_files()
     fi
 }
 
-# The headers, the version script and the shared library name the same functions.
-test_exports()
+# exports PACKAGE MAP HEADER...: the headers, the version script and the shared library name the
+# same functions. HWT_PUBLIC itself is defined in one of the headers, in two lines.
+exports()
 {
-    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
-    cat "$prefix"/include/hwt/*.h >"$work/headers"
+    library=$libdir/lib$1.so
+    map=$2
+    shift 2
+    (cd "$prefix/include/hwt" && cat "$@") >"$work/headers"
     sed -n 's/^HWT_PUBLIC .*[ *]\(hwt_[a-z_]*\)(.*/\1/p' "$work/headers" | sort >"$work/header"
-    sed -n 's/^ *\(hwt_[a-z_]*\);$/\1/p' "$root/hwt/hwt.map" | sort >"$work/map"
-    nm -D --defined-only "$libdir/libhwt.so" |
+    sed -n 's/^ *\(hwt_[a-z_]*\);$/\1/p' "$map" | sort >"$work/map"
+    nm -D --defined-only "$library" |
         awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$work/library"
     [ -s "$work/header" ] || fail 'found no function in the headers'
     diff "$work/header" "$work/map"
     diff "$work/header" "$work/library"
-    [ "$(grep -c HWT_PUBLIC "$work/headers")" -eq "$(($(wc -l <"$work/header") + 2))" ] ||
+    [ "$(grep -v '^#' "$work/headers" | grep -c HWT_PUBLIC)" -eq "$(wc -l <"$work/header")" ] ||
         fail 'a function was overlooked'
+}
+
+test_exports()
+{
+    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
+    exports hwt "$root/hwt/hwt.map" hwt.h heartbeat.h retry.h
+    [ "$HWT_DELAY" != yes ] || exports hwt-delay "$root/hwt/delay/delay.map" delay.h
 }
 
 # Each header alone, and twice, with this compiler for a source of this suffix.
@@ -217,6 +244,10 @@ test_readme()
     readme_program 2 '^100 done'
     lines=$(readme_block 3 c)
     [ -n "$lines" ] || fail 'README.md has no third block'
+    if [ "$HWT_DELAY" = yes ]; then
+        package=hwt-delay
+        (cd "$work" && readme_program 4 '^remind order-17$')
+    fi
     case $(sed 's/^    //' "$root/tests/loops/loop_epoll.c") in
     *"$lines"*) ;;
     *) fail 'block 3 of README.md is not in tests/loops/loop_epoll.c' ;;

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Crash states: random programs of all calls on a simulated disk, where the power fails after each
+ * change and each call. What can be left then is opened and compared with an oracle, and now
+ * and then everything is delivered from it. What fails is made small and printed; the same seed
+ * does the same again. See --help, disk.h and program.h.
+ */
+
+#include "check_main.h"
+#include "tests/delay/program.h"
+
+#include <getopt.h>
+#include <string.h>
+
+enum { MISUSE = 2, EACH_CALL_LENGTH = 25 };
+
+static void help(void)
+{
+    puts("Usage: delay_crash [--states N] [--seed N] [--no-faults] [--each-call]\n"
+         "                   [--mistake WHAT] [--program N]\n"
+         "\n"
+         "    --states N       look at so many states that a crash can leave: 5000\n"
+         "    --seed N         where random numbers begin: HWT_TEST_SEED, or the time of day\n"
+         "    --program N      only this program, as it was drawn, and say what it does\n"
+         "    --each-call      instead: in turn each call of the system fails, in all ways that it can;\n"
+         "                     so many such failures\n"
+         "    --no-faults      the disk is never full, and no sync fails\n"
+         "    --mistake WHAT   make a mistake while it runs: KIND:SYNC, with KIND one of none, no-sync,\n"
+         "                     late, unawaited, and SYNC one of log, slot, checkpoint, store, new,\n"
+         "                     rename\n"
+         "    --help           this\n"
+         "\n"
+         "The exit status is 0, 1 if something was found, 2 for misuse.");
+}
+
+static void misuse(const char *what, const char *why)
+{
+    fprintf(stderr, "delay_crash: %s: %s; see --help\n", what, why);
+    exit(MISUSE);
+}
+
+static uint64_t number(const char *option, const char *text)
+{
+    char *end;
+    uint64_t n = strtoull(text, &end, 0);
+    if (!*text || *end || *text == '-')
+        misuse(option, "not a number");
+    return n;
+}
+
+static void set_mistake(struct program *program, const char *text)
+{
+    static const char *const kinds[] = { "none", "no-sync", "late", "unawaited" };
+    static const char *const syncs[] = { "log", "slot", "checkpoint", "store", "new", "rename" };
+    for (unsigned kind = 0; kind < 4; kind++) {
+        for (unsigned sync = 0; sync < 6; sync++) {
+            char name[32];
+            snprintf(name, sizeof(name), "%s:%s", kinds[kind], syncs[sync]);
+            if (strcmp(name, text) == 0) {
+                program->mistake = (enum disk_mistake_kind)kind;
+                program->mistaken = (enum disk_sync_kind)sync;
+                program->moment = RUNNING;
+                return;
+            }
+        }
+    }
+    misuse("--mistake", "there is no such mistake");
+}
+
+static void add(struct result *sum, const struct result *result)
+{
+    sum->states += result->states;
+    sum->operations += result->operations;
+    sum->mistakes += result->mistakes;
+    sum->checkpoints += result->checkpoints;
+    sum->cut += result->cut;
+    sum->syncs += result->syncs;
+}
+
+static int report(struct program *program, struct result *result)
+{
+    printf("found: program %" PRIu64 ", operation %u: %s\n", program->seed, result->at,
+           result->wrong);
+    program_shrink(program, result);
+    printf("made small: %u operations: %s\n", program->length, result->wrong);
+    fflush(stdout);
+    program_run(program, &(struct result){ 0 }, true);
+    return EXIT_FAILURE;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        { "states", required_argument, NULL, 'n' },  { "seed", required_argument, NULL, 's' },
+        { "program", required_argument, NULL, 'p' }, { "no-faults", no_argument, NULL, 'f' },
+        { "mistake", required_argument, NULL, 'm' }, { "each-call", no_argument, NULL, 'e' },
+        { "help", no_argument, NULL, 'h' },       { 0 },
+    };
+    uint64_t states = 5000, seed = 0, only = 0;
+    bool seeded = false, faults = true, say = false, each_call = false;
+    struct program program = { 0 }, wanted = { 0 };
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (c) {
+        case 'n':
+            states = number("--states", optarg);
+            break;
+        case 's':
+            seed = number("--seed", optarg);
+            seeded = true;
+            break;
+        case 'p':
+            only = number("--program", optarg);
+            say = true;
+            break;
+        case 'f':
+            faults = false;
+            break;
+        case 'e':
+            each_call = true;
+            faults = false;
+            break;
+        case 'm':
+            set_mistake(&wanted, optarg);
+            break;
+        case 'h':
+            help();
+            return EXIT_SUCCESS;
+        default:
+            return MISUSE;
+        }
+    }
+    if (optind < argc)
+        misuse(argv[optind], "takes no arguments");
+    if (!seeded)
+        seed = test_seed_get(!say);
+
+    struct result sum = { 0 }, result;
+    while (sum.states < states) {
+        program_draw(&program, say ? only : test_random(&seed), faults);
+        program.mistake = wanted.mistake;
+        program.mistaken = wanted.mistaken;
+        program.moment = wanted.moment;
+        if (each_call && program.length > EACH_CALL_LENGTH)
+            program.length = EACH_CALL_LENGTH;
+        if (say) {
+            program_run(&program, &(struct result){ 0 }, true);
+            return EXIT_SUCCESS;
+        }
+        if (each_call)
+            program_run_faults(&program, &result);
+        else
+            program_run_apart(&program, &result);
+        add(&sum, &result);
+        if (result.failed)
+            return report(&program, &result);
+    }
+    printf("%" PRIu64 " states, %" PRIu64 " operations, %" PRIu64 " checkpoints, %" PRIu64
+           " syncs, %" PRIu64 " bytes cut, %" PRIu64 " mistakes made\n",
+           sum.states, sum.operations, sum.checkpoints, sum.syncs, sum.cut, sum.mistakes);
+    return EXIT_SUCCESS;
+}
