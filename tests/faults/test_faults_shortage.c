@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Promises that a shortage does not suspend: the order of what could be filed, use afterwards, memory
- * within bounds. */
+/* Promises that a shortage does not suspend: the order of what could be filed, use afterwards,
+ * memory within bounds. */
 
 #include "api_fixture.h"
 
@@ -168,13 +168,12 @@ int main(void)
 {
     Suite *suite = suite_create("faults: shortage");
     TCase *tcase = add_case(suite, "shortage");
-    tcase_add_loop_test(tcase,
-                        the_order_of_all_others_is_kept_though_a_bucket_could_not_grow, 1, 8);
+    tcase_add_loop_test(tcase, the_order_of_all_others_is_kept_though_a_bucket_could_not_grow, 1,
+                        8);
     tcase_add_test(tcase, what_is_due_takes_its_turn_though_another_could_not_be_filed);
     tcase_add_test(tcase, what_rearms_itself_comes_after_what_could_not_be_filed_before);
     tcase_add_test(tcase, a_timer_is_usable_after_any_number_of_refusals);
-    tcase_add_test(
-        tcase,
-        what_comes_and_goes_behind_a_backlog_takes_no_more_memory_than_a_multiple_of_it);
+    tcase_add_test(tcase,
+                   what_comes_and_goes_behind_a_backlog_takes_no_more_memory_than_a_multiple_of_it);
     return run_suite(suite);
 }

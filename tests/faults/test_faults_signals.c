@@ -16,8 +16,8 @@
 
 enum { SLEEPERS = 500 };
 
-/* Each loop: so many times in a row, in a futex or on a descriptor, which a clock needs that a futex
- * does not know. The last is for ever: the worker then never sleeps. */
+/* Each loop: so many times in a row, in a futex or on a descriptor, which a clock needs that a
+ * futex does not know. The last is for ever: the worker then never sleeps. */
 START_TEST(an_interrupted_sleep_is_neither_early_nor_the_end)
 {
     static const unsigned in_a_row[] = { 1, 7, UINT32_MAX - 1 };

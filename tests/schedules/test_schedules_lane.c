@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The streams: a producer that compacts against the worker that reads, a stream that leaves the list
- * against one that is appended to, a push that stands in its gap; the lanes of threads that end
+/* The streams: a producer that compacts against the worker that reads, a stream that leaves the
+ * list while it is appended to, a push that stands in its gap; the lanes of threads that end
  * while others begin, and the one that threads without a number share. */
 
 #include "stage.h"
@@ -119,7 +119,8 @@ START_TEST(a_stream_that_is_read_is_not_compacted)
     actor_begin(&adder, fill_and_add);
     actor_go_to(&adder, "FULL");
     act_drive(&driver, 1);
-    actor_go_to(&driver, "FILE");
+    for (int i = 0; i < 40; i++)
+        actor_go_to(&driver, "FILE");
     if (_i)
         actor_go_to(&adder, "CHUNK");
     else

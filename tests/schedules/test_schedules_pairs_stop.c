@@ -97,7 +97,8 @@ static void check_ends(void)
     holds(stats_of(timer).added == 1U + added);
     /* Gone: what was added since has its entry. */
     hwt_state state = hwt_timeout_state(scene.timeout);
-    holds(state == (fate.runs ? HWT_EXPIRED : HWT_CANCELLED) || (is_made(ADD) && state == HWT_GONE));
+    holds(state == (fate.runs ? HWT_EXPIRED : HWT_CANCELLED) ||
+          (is_made(ADD) && state == HWT_GONE));
 }
 
 /* The steps of stop beyond which it goes in a circle, waiting. */

@@ -255,6 +255,40 @@ START_TEST(what_the_executor_has_is_not_handed_over_again)
 }
 END_TEST
 
+static void take_one(struct actor *runner)
+{
+    work_item item;
+    runner->answer = deferred_take(&executor, false, &item);
+    if (runner->answer)
+        item.work(item.arg);
+}
+
+/*
+ *     driver                      first runner                second runner
+ *     it was HANDED, and is UNTOLD;
+ *     looks at all: hands it over
+ *                                 has seen UNTOLD: TELL
+ *                                                             tells it, frees it
+ *                                 its exchange fails
+ */
+START_TEST(of_two_who_are_handed_what_was_cancelled_one_tells_it)
+{
+    struct actor first;
+    hwt_timeout timeout = add_unread(AT(10));
+    ck_assert_uint_eq(drive(11), 1);
+    ck_assert(hwt_timeout_cancel(timeout));
+    atomic_store(&timer->shared.overlooked, true);
+    drive(12);
+    ck_assert_uint_eq(executor.accepted, 2);
+    actor_begin(&first, take_one);
+    actor_go_to(&first, "TELL");
+    run_deferred(&executor);
+    expect_fate(0, 1);
+    ck_assert(actor_end(&first));
+    expect_fate(0, 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules: shortage");
@@ -270,5 +304,6 @@ int main(void)
     tcase_add_test(unfiled, what_could_not_be_filed_is_cancelled_as_any);
     TCase *handed = stage_case(suite, "executor", open_executor, close_executor);
     tcase_add_loop_test(handed, what_the_executor_has_is_not_handed_over_again, 0, 2);
+    tcase_add_test(handed, of_two_who_are_handed_what_was_cancelled_one_tells_it);
     return run_suite(suite);
 }

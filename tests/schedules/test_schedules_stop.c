@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Stop against adding, cancelling, moving, driving and waiting; the first adds; the last place under
- * max_pending. */
+/* Stop against adding, cancelling, moving, driving and waiting; the first adds; the last place
+ * under max_pending. */
 
 #include "stage.h"
 
