@@ -21,7 +21,8 @@ Installs what is missing, builds hwt in build/, and runs its tests.
     --sanitize thread     with ThreadSanitizer
     --memcheck            under Valgrind's memcheck, without stress, schedules and consumer
     --cc gcc|clang        with this compiler (default: $CC, or cc)
-    --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer
+    --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer,
+                          delay
     --repeat N            all N times
     --werror              warnings are errors
     --all                 one after the other, with --werror: gcc, clang (not its stress), both

@@ -130,10 +130,18 @@ static int find_slot(hwt_delay *store, struct part *part)
     return 0;
 }
 
+static void wait_for_loading(hwt_delay *store)
+{
+    while (store->loading)
+        pthread_cond_wait(&store->changed, &store->lock);
+}
+
+/* Not while a thread loads: it would not seal a new slot, and `loaded` would move past it. */
 static int find_slots(hwt_delay *store, struct plan *plan)
 {
     int r = 0;
     pthread_mutex_lock(&store->lock);
+    wait_for_loading(store);
     for (size_t i = 0; i < plan->count && r == 0; i++)
         r = find_slot(store, &plan->parts[i]);
     pthread_mutex_unlock(&store->lock);
@@ -170,12 +178,6 @@ static void undo_part(hwt_delay *store, struct part *part)
         return;
     store->system.truncate(store->system.data, file, part->slot->length);
     hwt_delay_close_file(store, file);
-}
-
-static void wait_for_loading(hwt_delay *store)
-{
-    while (store->loading)
-        pthread_cond_wait(&store->changed, &store->lock);
 }
 
 /* After a failure: all is as before the snapshot. */

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "hwt/base/barrier.h"
-#include "hwt/store/scan.h"
 
 #define CAPACITY_MIN 4
 #define CAPACITY_KEPT 8               /* an empty shelf keeps this much, to spare the allocator */

@@ -32,14 +32,7 @@
 #include <stddef.h>
 
 #include "hwt/store/directory.h"
-
-struct hwt_shelf {
-    uint32_t *rounds; /* capacity of them; then as many ids */
-    uint32_t used;    /* timeouts and holes */
-    uint32_t live;    /* timeouts */
-    uint32_t capacity;
-    uint32_t holes_since; /* with holes: none was made before this round */
-};
+#include "hwt/store/scan.h"
 
 struct hwt_bucket {
     struct hwt_shelf near;

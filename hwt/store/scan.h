@@ -4,7 +4,16 @@
 
 /* Scans of a shelf's rounds, which look at nothing else. See bucket.h. */
 
-#include "hwt/store/bucket.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hwt_shelf {
+    uint32_t *rounds; /* capacity of them; then as many ids */
+    uint32_t used;    /* timeouts and holes */
+    uint32_t live;    /* timeouts */
+    uint32_t capacity;
+    uint32_t holes_since; /* with holes: none was made before this round */
+};
 
 /* Four rounds at a time, by the compilers' vector types: on any machine, with its own
  * instructions where it has them. The arrays are aligned for a uint32_t only. */

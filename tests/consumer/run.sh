@@ -361,6 +361,7 @@ variant()
     meson install -C "$work/build"
     PKG_CONFIG_LIBDIR=$work/variant/lib/pkgconfig
     export PKG_CONFIG_LIBDIR
+    package=hwt
     for program in c99 raced; do
         build $compiler $flags -pthread "$here/$program.c" -Wl,-rpath,"$work/variant/lib"
         "$work/program"
@@ -373,12 +374,12 @@ variant()
 
 test_musl()
 {
-    variant musl-gcc '' -Dprobes=disabled
+    variant musl-gcc '' -Dprobes=disabled -Ddelay=disabled
 }
 
 test_m32()
 {
-    variant "$CC -m32" '' -Dprobes=disabled
+    variant "$CC -m32" '' -Dprobes=disabled -Ddelay=disabled
 }
 
 test_lto()

@@ -8,12 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCH_MAX = 8, BATCH_BYTES = 12000, MESSAGES_MAX = 600,
-       MESSAGE_MAX = 512 /* of memory, without the payload */ };
+enum {
+    BATCH_MAX = 8,
+    BATCH_BYTES = 12000,
+    MESSAGES_MAX = 600,
+    MESSAGE_MAX = 512 /* of memory, without the payload */
+};
 
 /* ---- what is put ---- */
 
-static uint64_t draw_due(struct run *run)
+uint64_t call_draw_due(struct run *run)
 {
     static const uint64_t far[] = { 0, 1, HWT_NEVER - 1, UINT64_C(16725225600000000000) };
     const uint64_t now = run->realtime, ten = HWT_SEC(10);
@@ -42,7 +46,7 @@ static uint64_t draw_due(struct run *run)
 static struct message draw_message(struct run *run, uint32_t most)
 {
     static const uint32_t sizes[] = { 0, 1, 30, 200, 1000, ORACLE_PAYLOAD_MAX };
-    struct message message = { .due = draw_due(run), .id = (unsigned)draw(run, ORACLE_IDS) };
+    struct message message = { .due = call_draw_due(run), .id = (unsigned)draw(run, ORACLE_IDS) };
     uint32_t limit = sizes[draw(run, 16) % 6 < 3 ? draw(run, 4) : draw(run, 6)];
     limit = limit < most ? limit : most;
     message.value = draw(run, UINT64_MAX);
@@ -80,8 +84,8 @@ static void put_batch(struct run *run, unsigned count, uint32_t most, bool async
     uint32_t bytes = 0;
     int r, told = 0;
     for (unsigned i = 0; i < count; i++) {
-        struct message message = draw_message(run, most < BATCH_BYTES - bytes ? most
-                                                                             : BATCH_BYTES - bytes);
+        struct message message =
+            draw_message(run, most < BATCH_BYTES - bytes ? most : BATCH_BYTES - bytes);
         bytes += message.size;
         messages[i] = carry(&message, &carried[i]);
         oracle_put(&run->after, &message);
@@ -163,7 +167,10 @@ static void do_cancel(struct run *run, bool replaces)
         return;
     if (r != (leased ? -EBUSY : -ENOENT) || pending)
         wrong(run, "%s of one that is %s is %d", call,
-              leased ? "leased" : pending ? "pending" : "not there", r);
+              leased    ? "leased"
+              : pending ? "pending"
+                        : "not there",
+              r);
 }
 
 /* ---- taking ---- */
@@ -218,9 +225,10 @@ static void accept_taken(struct run *run, const hwt_delay_message *taken, int64_
         struct message *expected = at < run->after.count ? &run->after.list[at] : NULL;
         if (!expected || !message_is(&taken[i], expected) ||
             taken[i].expired != expected->expired) {
-            wrong(run, "take: number %" PRId64 " of %" PRId64 " is due %" PRIu64
-                  ", id %u, not due %" PRIu64 ", id %u, or its counts differ", i, n, taken[i].due,
-                  ((const unsigned char *)taken[i].id)[taken[i].id_size - 1],
+            wrong(run,
+                  "take: number %" PRId64 " of %" PRId64 " is due %" PRIu64
+                  ", id %u, not due %" PRIu64 ", id %u, or its counts differ",
+                  i, n, taken[i].due, ((const unsigned char *)taken[i].id)[taken[i].id_size - 1],
                   expected ? expected->due : 0, expected ? expected->id : 0);
             return;
         }
@@ -302,7 +310,7 @@ static void do_done(struct run *run)
 
 static void do_retry(struct run *run)
 {
-    uint64_t lease = draw_lease(run), due = draw_due(run);
+    uint64_t lease = draw_lease(run), due = call_draw_due(run);
     struct message *message = oracle_leased(&run->after, lease);
     bool held = message != NULL;
     if (held) {
@@ -323,8 +331,7 @@ static void do_retry(struct run *run)
         wrong(run, "retry is 0, and it is not leased");
     run->expected.done += r == 0;
     run->expected.retried += r == 0;
-    if (!life_answer(run, "retry", r) && r < 0 && !life_may(run, r) &&
-        (held || r != -ENOENT))
+    if (!life_answer(run, "retry", r) && r < 0 && !life_may(run, r) && (held || r != -ENOENT))
         wrong(run, "retry is %d", r);
 }
 
@@ -345,8 +352,8 @@ static void do_extend(struct run *run)
 
 static void do_advance(struct run *run)
 {
-    static const uint64_t steps[] = { HWT_MS(1), HWT_SEC(1), HWT_SEC(30), HWT_MIN(10),
-                                      HWT_SEC(86400), HWT_SEC(86400) * 30 };
+    static const uint64_t steps[] = { HWT_MS(1),   HWT_SEC(1),     HWT_SEC(30),
+                                      HWT_MIN(10), HWT_SEC(86400), HWT_SEC(86400) * 30 };
     uint64_t by = draw(run, steps[draw(run, 6)]);
     if (run->before.count > 0 && draw(run, 2)) {
         uint64_t due = run->before.list[draw(run, run->before.count)].due - draw(run, 2);
@@ -370,107 +377,6 @@ static void do_leap(struct run *run)
         offset - (int64_t)run->offset_high <= (int64_t)options.clock_leap)
         run->offset_high = (uint64_t)offset;
     said(run, "    to %" PRIu64, run->realtime);
-}
-
-/* ---- looking ---- */
-
-struct look {
-    struct run *run;
-    uint64_t to;
-    size_t at;
-};
-
-static int look_one(const hwt_delay_message *message, void *arg)
-{
-    struct look *look = arg;
-    const struct oracle *oracle = &look->run->before;
-    /* One that is leased, and has been put anew, may be seen or not. */
-    while (look->at < oracle->count && oracle->list[look->at].superseded &&
-           message->lease != oracle->list[look->at].lease)
-        look->at++;
-    const struct message *expected = &oracle->list[look->at];
-    /* A lease that has ended may still be shown until the next take. */
-    if (look->at >= oracle->count || expected->due >= look->to || !message_is(message, expected) ||
-        (message->lease != expected->lease && expected->expired == 0)) {
-        wrong(look->run, "visit: due %" PRIu64 ", id %u is not expected", message->due,
-              ((const unsigned char *)message->id)[message->id_size - 1]);
-        return 17;
-    }
-    look->at++;
-    return 0;
-}
-
-static void do_visit(struct run *run)
-{
-    uint64_t from = draw(run, 2) ? 0 : draw_due(run), to = draw(run, 2) ? HWT_NEVER : draw_due(run);
-    struct look look = { .run = run, .to = to };
-    while (look.at < run->before.count && run->before.list[look.at].due < from)
-        look.at++;
-    int r = hwt_delay_visit(run->store, from, to, look_one, &look);
-    while (look.at < run->before.count && run->before.list[look.at].superseded)
-        look.at++;
-    if (r == 0 && from < to && look.at < run->before.count && run->before.list[look.at].due < to)
-        wrong(run, "visit: due %" PRIu64 " is missing", run->before.list[look.at].due);
-    if (!life_answer(run, "visit", r) && r != 0 && !life_may(run, r))
-        wrong(run, "visit is %d", r);
-}
-
-static void do_look(struct run *run)
-{
-    const struct oracle *oracle = &run->before;
-    uint64_t next = hwt_delay_next(run->store), earliest = HWT_NEVER;
-    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    int r = hwt_delay_get_stats(run->store, &stats);
-    for (size_t i = 0; i < oracle->count; i++) {
-        const struct message *message = &oracle->list[i];
-        uint64_t at = message->lease == 0 ? message->due
-                                          : run->realtime + (message->lease_end - run->boottime);
-        earliest = at < earliest ? at : earliest;
-    }
-    if (next > earliest && earliest > run->realtime)
-        wrong(run, "next is %" PRIu64 ", not %" PRIu64, next, earliest);
-    if (earliest <= run->realtime && next > run->realtime)
-        wrong(run, "next is %" PRIu64 ", and %" PRIu64 " is past", next, earliest);
-    const hwt_delay_stats *expected = &run->expected;
-    if (stats.put != expected->put || stats.cancelled != expected->cancelled ||
-        stats.taken != expected->taken || stats.done != expected->done ||
-        stats.retried != expected->retried)
-        wrong(run, "stats: put %" PRIu64 ", cancelled %" PRIu64 ", taken %" PRIu64 ", done %" PRIu64
-              ", retried %" PRIu64 ", not %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
-              ", %" PRIu64, stats.put, stats.cancelled, stats.taken, stats.done, stats.retried,
-              expected->put, expected->cancelled, expected->taken, expected->done,
-              expected->retried);
-    if (life_answer(run, "get_stats", r)) {
-        int64_t n = hwt_delay_check(run->store, NULL, NULL);
-        if (n > 0)
-            wrong(run, "check finds %" PRId64 " damages", n);
-        life_answer(run, "check", n);
-    }
-}
-
-static void do_nonsense(struct run *run)
-{
-    static const unsigned char bytes[ORACLE_PAYLOAD_MAX + 1];
-    hwt_delay_message message = { .due = run->realtime, .id = bytes, .id_size = 1 };
-    const hwt_delay_message *none;
-    int64_t n = 0, expected = -EINVAL;
-    unsigned which = (unsigned)draw(run, 8);
-    message.due = which == 0 ? HWT_NEVER : message.due;
-    message.id_size = which == 1 ? 0 : which == 2 ? HWT_DELAY_ID_MAX + 1 : 1;
-    message.id = which == 3 ? NULL : bytes;
-    message.payload_size = which == 4 ? sizeof(bytes) : which == 5;
-    message.payload = which == 4 ? bytes : NULL;
-    if (which < 6) {
-        expected = which == 4 ? -EMSGSIZE : -EINVAL;
-        n = hwt_delay_put(run->store, &message, 1);
-    } else if (which == 6) {
-        n = hwt_delay_put(run->store, &message, 0);
-    } else {
-        n = hwt_delay_take(run->store, 0, 0, &none);
-    }
-    life_answer(run, "nonsense", n);
-    if (n != expected && !life_may(run, n))
-        wrong(run, "nonsense %u is %" PRId64, which, n);
 }
 
 /* ---- */
@@ -514,14 +420,14 @@ void call_make(struct run *run, const struct operation *operation)
         break;
     case OP_VISIT:
         expire(run);
-        do_visit(run);
+        look_visit(run);
         break;
     case OP_LOOK:
         expire(run);
-        do_look(run);
+        look_around(run);
         break;
     case OP_NONSENSE:
-        do_nonsense(run);
+        look_nonsense(run);
         break;
     default:
         do_flood(run);

@@ -15,23 +15,26 @@
 
 enum { MISUSE = 2, EACH_CALL_LENGTH = 25 };
 
-static void help(void)
+static void help(bool wanted)
 {
-    puts("Usage: delay_crash [--states N] [--seed N] [--no-faults] [--each-call]\n"
-         "                   [--mistake WHAT] [--program N]\n"
-         "\n"
-         "    --states N       look at so many states that a crash can leave: 5000\n"
-         "    --seed N         where random numbers begin: HWT_TEST_SEED, or the time of day\n"
-         "    --program N      only this program, as it was drawn, and say what it does\n"
-         "    --each-call      instead: in turn each call of the system fails, in all ways that it can;\n"
-         "                     so many such failures\n"
-         "    --no-faults      the disk is never full, and no sync fails\n"
-         "    --mistake WHAT   make a mistake while it runs: KIND:SYNC, with KIND one of none, no-sync,\n"
-         "                     late, unawaited, and SYNC one of log, slot, checkpoint, store, new,\n"
-         "                     rename\n"
-         "    --help           this\n"
-         "\n"
-         "The exit status is 0, 1 if something was found, 2 for misuse.");
+    static const char text[] =
+        "Usage: delay_crash [--states N] [--seed N] [--program N] [--no-faults] [--each-call]\n"
+        "                   [--mistake WHAT]\n"
+        "\n"
+        "    --states N       look at so many states that a crash can leave: 5000\n"
+        "    --seed N         where random numbers begin: HWT_TEST_SEED, or the time of day\n"
+        "    --program N      only this program, as it was drawn, and say what it does\n"
+        "    --each-call      instead: each call of the system fails in turn, in all ways that it\n"
+        "                     can; so many such failures\n"
+        "    --no-faults      the disk is never full, and no sync fails\n"
+        "    --mistake WHAT   make a mistake while it runs: KIND:SYNC, with KIND one of none,\n"
+        "                     no-sync, late, unawaited, and SYNC one of log, slot, checkpoint,\n"
+        "                     store, new, rename\n"
+        "    --help           this\n"
+        "\n"
+        "The exit status is 0, 1 if something was found, 2 for misuse.\n";
+    fputs(text, wanted ? stdout : stderr);
+    exit(wanted ? EXIT_SUCCESS : MISUSE);
 }
 
 static void misuse(const char *what, const char *why)
@@ -78,6 +81,17 @@ static void add(struct result *sum, const struct result *result)
     sum->syncs += result->syncs;
 }
 
+static void say_sum(const struct result *sum, bool each_call)
+{
+    if (each_call) {
+        printf("%" PRIu64 " failures of the system\n", sum->states);
+        return;
+    }
+    printf("%" PRIu64 " states, %" PRIu64 " with an unfinished write cut, %" PRIu64
+           " operations, %" PRIu64 " checkpoints, %" PRIu64 " syncs, %" PRIu64 " mistakes\n",
+           sum->states, sum->cut, sum->operations, sum->checkpoints, sum->syncs, sum->mistakes);
+}
+
 static int report(struct program *program, struct result *result)
 {
     printf("found: program %" PRIu64 ", operation %u: %s\n", program->seed, result->at,
@@ -89,65 +103,66 @@ static int report(struct program *program, struct result *result)
     return EXIT_FAILURE;
 }
 
-int main(int argc, char **argv)
+struct wish {
+    uint64_t states, seed, only;
+    bool seeded, faults, say, each_call;
+    struct program mistake; /* that part of a program */
+};
+
+static struct wish parse(int argc, char **argv)
 {
     static const struct option options[] = {
         { "states", required_argument, NULL, 'n' },  { "seed", required_argument, NULL, 's' },
         { "program", required_argument, NULL, 'p' }, { "no-faults", no_argument, NULL, 'f' },
         { "mistake", required_argument, NULL, 'm' }, { "each-call", no_argument, NULL, 'e' },
-        { "help", no_argument, NULL, 'h' },       { 0 },
+        { "help", no_argument, NULL, 'h' },          { 0 },
     };
-    uint64_t states = 5000, seed = 0, only = 0;
-    bool seeded = false, faults = true, say = false, each_call = false;
-    struct program program = { 0 }, wanted = { 0 };
+    struct wish wish = { .states = 5000, .faults = true };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (c) {
-        case 'n':
-            states = number("--states", optarg);
-            break;
-        case 's':
-            seed = number("--seed", optarg);
-            seeded = true;
-            break;
-        case 'p':
-            only = number("--program", optarg);
-            say = true;
-            break;
-        case 'f':
-            faults = false;
-            break;
-        case 'e':
-            each_call = true;
-            faults = false;
-            break;
-        case 'm':
-            set_mistake(&wanted, optarg);
-            break;
-        case 'h':
-            help();
-            return EXIT_SUCCESS;
-        default:
-            return MISUSE;
-        }
+        if (c == 'n')
+            wish.states = number("--states", optarg);
+        else if (c == 's')
+            wish.seed = number("--seed", optarg), wish.seeded = true;
+        else if (c == 'p')
+            wish.only = number("--program", optarg), wish.say = true;
+        else if (c == 'f')
+            wish.faults = false;
+        else if (c == 'm')
+            set_mistake(&wish.mistake, optarg);
+        else if (c == 'e')
+            wish.each_call = true, wish.faults = false;
+        else
+            help(c == 'h');
     }
     if (optind < argc)
         misuse(argv[optind], "takes no arguments");
-    if (!seeded)
-        seed = test_seed_get(!say);
+    if (!wish.seeded)
+        wish.seed = test_seed_get(!wish.say);
+    return wish;
+}
 
+static void draw_wished(struct program *program, struct wish *wish)
+{
+    program_draw(program, wish->say ? wish->only : test_random(&wish->seed), wish->faults);
+    program->mistake = wish->mistake.mistake;
+    program->mistaken = wish->mistake.mistaken;
+    program->moment = wish->mistake.moment;
+    if (wish->each_call && program->length > EACH_CALL_LENGTH)
+        program->length = EACH_CALL_LENGTH;
+}
+
+int main(int argc, char **argv)
+{
+    struct wish wish = parse(argc, argv);
     struct result sum = { 0 }, result;
-    while (sum.states < states) {
-        program_draw(&program, say ? only : test_random(&seed), faults);
-        program.mistake = wanted.mistake;
-        program.mistaken = wanted.mistaken;
-        program.moment = wanted.moment;
-        if (each_call && program.length > EACH_CALL_LENGTH)
-            program.length = EACH_CALL_LENGTH;
-        if (say) {
+    struct program program;
+    while (sum.states < wish.states) {
+        draw_wished(&program, &wish);
+        if (wish.say) {
             program_run(&program, &(struct result){ 0 }, true);
             return EXIT_SUCCESS;
         }
-        if (each_call)
+        if (wish.each_call)
             program_run_faults(&program, &result);
         else
             program_run_apart(&program, &result);
@@ -155,8 +170,6 @@ int main(int argc, char **argv)
         if (result.failed)
             return report(&program, &result);
     }
-    printf("%" PRIu64 " states, %" PRIu64 " operations, %" PRIu64 " checkpoints, %" PRIu64
-           " syncs, %" PRIu64 " bytes cut, %" PRIu64 " mistakes made\n",
-           sum.states, sum.operations, sum.checkpoints, sum.syncs, sum.cut, sum.mistakes);
+    say_sum(&sum, wish.each_call);
     return EXIT_SUCCESS;
 }

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../check_main.h"
+#include "check_main.h"
 #include "hwt/delay.h"
 
 static char store_directory[64];

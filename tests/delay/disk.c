@@ -13,8 +13,8 @@
 enum { SECTOR = 512, PAGE = 4096 };
 
 const char *const disk_call_names[DISK_CALLS] = {
-    "make_directory", "open_directory", "open",   "read",   "write", "sync", "sync_directory",
-    "truncate",       "allocate",       "size",   "rename", "unlink", "list", "lock",
+    "make_directory", "open_directory", "open", "read",   "write",  "sync", "sync_directory",
+    "truncate",       "allocate",       "size", "rename", "unlink", "list", "lock",
 };
 
 void *grown(void *array, size_t *room, size_t needed, size_t each)
@@ -75,8 +75,8 @@ static void bytes_write(unsigned char **bytes, size_t *size, size_t *room,
 
 static struct disk_change *file_change(struct disk *disk, struct disk_file *file)
 {
-    file->changes = grown(file->changes, &file->changes_room, file->changes_count + 1,
-                          sizeof(*file->changes));
+    file->changes =
+        grown(file->changes, &file->changes_room, file->changes_count + 1, sizeof(*file->changes));
     struct disk_change *change = &file->changes[file->changes_count++];
     memset(change, 0, sizeof(*change));
     change->stamp = ++disk->stamp;

@@ -48,9 +48,9 @@ extern const char *const disk_call_names[DISK_CALLS];
 
 /* A change that is not on the disk yet. */
 struct disk_change {
-    uint64_t stamp;       /* higher than that of all that was before it, on the whole disk */
-    bool truncates;       /* else writes */
-    uint64_t offset;      /* or the new size */
+    uint64_t stamp;  /* higher than that of all that was before it, on the whole disk */
+    bool truncates;  /* else writes */
+    uint64_t offset; /* or the new size */
     size_t length;
     unsigned char *bytes;
 };
@@ -96,9 +96,9 @@ struct disk {
 /* Mistakes that a store could make, made in its place. */
 enum disk_mistake_kind {
     MISTAKE_NONE,
-    MISTAKE_NO_SYNC,         /* a sync does nothing */
-    MISTAKE_SYNC_LATE,       /* it happens after the next rename */
-    MISTAKE_SYNC_UNAWAITED,  /* it happens when the process's next call begins */
+    MISTAKE_NO_SYNC,        /* a sync does nothing */
+    MISTAKE_SYNC_LATE,      /* it happens after the next rename */
+    MISTAKE_SYNC_UNAWAITED, /* it happens when the process's next call begins */
 };
 
 /* A kind of sync, by what is synced and when. */
@@ -107,8 +107,8 @@ enum disk_sync_kind {
     SYNC_SLOT,
     SYNC_CHECKPOINT,
     SYNC_STORE,
-    SYNC_NAMES_NEW,      /* of the directory, while new names of slots or of the first files wait */
-    SYNC_NAMES_RENAMED,  /* while a rename waits */
+    SYNC_NAMES_NEW,     /* of the directory, while new names of slots or of the first files wait */
+    SYNC_NAMES_RENAMED, /* while a rename waits */
     SYNC_NAMES_OTHER,
     SYNC_KINDS
 };
@@ -119,7 +119,7 @@ struct process {
     struct hwt_delay_system system; /* its data is this */
     struct disk *disk;
     bool dead;
-    bool dying; /* it is dead from the next call on */
+    bool dying;                            /* it is dead from the next call on */
     struct disk_file directory;            /* what a descriptor of the directory points to */
     struct disk_file *open[DISK_OPEN_MAX]; /* by descriptor */
     uint64_t *realtime, *boottime;         /* the set clock */
@@ -130,15 +130,15 @@ struct process {
 
     /* Faults: call number `fail_at` (from 1) and as many as `fail_count` in all fail. */
     uint64_t calls, fail_at, fail_count;
-    int fail_with;           /* a negative errno; 1: short reads and writes; 0: none fails */
-    unsigned fail_only;      /* these, as bits; 0: all that can fail so */
-    uint64_t die_at;         /* the process dies within this call or behind it; 0: it does not */
-    uint64_t *random;        /* for what a call that fails leaves behind */
+    int fail_with;      /* a negative errno; 1: short reads and writes; 0: none fails */
+    unsigned fail_only; /* these, as bits; 0: all that can fail so */
+    uint64_t die_at;    /* the process dies within this call or behind it; 0: it does not */
+    uint64_t *random;   /* for what a call that fails leaves behind */
     uint64_t by_kind[DISK_CALLS];
 
     enum disk_mistake_kind mistake;
     enum disk_sync_kind mistaken;
-    uint64_t mistakes; /* how often it was made */
+    uint64_t mistakes;                     /* how often it was made */
     struct disk_file *late[DISK_OPEN_MAX]; /* whose sync is still to come */
     size_t late_count;
     bool late_names;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A process on a simulated disk: the seam's functions, and what can go wrong in them. See disk.h. */
+/* A process on a simulated disk: the seam's functions, and what goes wrong in them. */
 
 #include "tests/delay/disk_inside.h"
 
@@ -11,7 +11,7 @@
 #include "check_main.h"
 
 const char *const disk_sync_names[SYNC_KINDS] = {
-    "the log's", "the slots'", "the checkpoint's", "the store's",
+    "the log's",      "the slots'",   "the checkpoint's", "the store's",
     "the new names'", "the rename's", "other names'",
 };
 

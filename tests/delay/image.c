@@ -65,8 +65,8 @@ static void deliver_due(struct image *image, const struct oracle *list, size_t *
     for (;;) {
         const hwt_delay_message *taken;
         uint64_t leases[RUN_LEASES_MAX];
-        int64_t n = hwt_delay_take(image->store, 1 + test_random(&image->luck) % RUN_LEASES_MAX, 0,
-                                   &taken);
+        int64_t n =
+            hwt_delay_take(image->store, 1 + test_random(&image->luck) % RUN_LEASES_MAX, 0, &taken);
         if (n < 0)
             wrong(image->run, "after a crash, take is %" PRId64, n);
         if (n <= 0)
@@ -75,8 +75,9 @@ static void deliver_due(struct image *image, const struct oracle *list, size_t *
             if (taken[i].due > image->realtime)
                 wrong(image->run, "after a crash, handed over early");
             if (*at >= list->count || !message_is(&taken[i], &list->list[*at]))
-                wrong(image->run, "after a crash, message %zu of %zu handed over is due %" PRIu64
-                      ", id %u", *at, list->count, taken[i].due,
+                wrong(image->run,
+                      "after a crash, message %zu of %zu handed over is due %" PRIu64 ", id %u",
+                      *at, list->count, taken[i].due,
                       ((const unsigned char *)taken[i].id)[taken[i].id_size - 1]);
             leases[i] = taken[i].lease;
             ++*at;
@@ -151,6 +152,9 @@ static void image_look(struct image *image)
         process_end(&image->process);
         return;
     }
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    if (hwt_delay_get_stats(image->store, &stats) == 0)
+        run->result->cut += stats.cut > 0;
     listing_begin(&listing, &run->before, &run->after, run->partly);
     r = hwt_delay_visit(image->store, 0, HWT_NEVER, list_one, &listing);
     if (r != 0)

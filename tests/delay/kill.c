@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * kill -9, again and again, of a process with many threads that puts, cancels, takes and is done, on
- * a real file system. What it was answered is noted in memory that outlives it. After each kill the
- * store is opened and compared: what was acknowledged is there, what was cancelled or done with is
- * not, and a batch is there as a whole or not at all. While it runs: nothing is handed over early,
- * after its cancel, or after it was done with. See --help.
+ * kill -9, again and again, of a process with many threads that puts, cancels, takes and is done,
+ * on a real file system. What it was answered is noted in memory that outlives it. After each kill
+ * the store is opened and compared: what was acknowledged is there, what was cancelled or done with
+ * is not, and a batch is there as a whole or not at all. While it runs: nothing is handed over
+ * early, after its cancel, or after it was done with. See --help.
  */
 
 #include "check_main.h"
@@ -79,8 +79,11 @@ static void put_batch(unsigned producer, unsigned batch, uint64_t *random)
             late = HWT_SEC(3600) + number % HWT_SEC(86400);
         table->due[producer][ids[i].number] = hwt_delay_now(store) + late;
         messages[i] = (hwt_delay_message){
-            .due = table->due[producer][ids[i].number], .id = &ids[i], .id_size = sizeof(ids[i]),
-            .payload = payload, .payload_size = (number >> 48) % 600,
+            .due = table->due[producer][ids[i].number],
+            .id = &ids[i],
+            .id_size = sizeof(ids[i]),
+            .payload = payload,
+            .payload_size = (number >> 48) % 600,
         };
         atomic_store(&table->state[producer][ids[i].number], PUTTING);
     }
@@ -181,7 +184,8 @@ static void compare_one(struct id id)
 {
     _Atomic int *state = &table->state[id.producer][id.number];
     unsigned times = found[id.producer][id.number];
-    switch (atomic_load(state)) {
+    int before = atomic_load(state);
+    switch (before) {
     case PUT:
         if (times != 1)
             wrong(times ? "is there twice" : "is lost", id);
@@ -190,7 +194,10 @@ static void compare_one(struct id id)
     case CANCELLED:
     case FINISHED:
         if (times != 0)
-            wrong("is there, and should not be", id);
+            wrong(before == CANCELLED  ? "is there, and was cancelled"
+                  : before == FINISHED ? "is there, and was done with"
+                                       : "is there, and was not before",
+                  id);
         return;
     default: /* in a call: from now on as it was found */
         if (times > 1)
@@ -256,8 +263,10 @@ static uint64_t number(const char *text)
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        { "kills", required_argument, NULL, 'k' }, { "directory", required_argument, NULL, 'd' },
-        { "seed", required_argument, NULL, 's' },  { "help", no_argument, NULL, 'h' },
+        { "kills", required_argument, NULL, 'k' },
+        { "directory", required_argument, NULL, 'd' },
+        { "seed", required_argument, NULL, 's' },
+        { "help", no_argument, NULL, 'h' },
         { 0 },
     };
     uint64_t kills = 10;

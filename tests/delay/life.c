@@ -47,7 +47,8 @@ void run_options(hwt_delay_options *ret_options)
 bool life_may(const struct run *run, int64_t answer)
 {
     int with = run->process.fail_with;
-    return run->excused || answer == -EIO || (answer == -ENOSPC && run->disk->capacity < UINT64_MAX) ||
+    return run->excused || answer == -EIO ||
+           (answer == -ENOSPC && run->disk->capacity < UINT64_MAX) ||
            (answer < 0 && answer == with && with != -EINTR);
 }
 
@@ -121,10 +122,8 @@ void life_open(struct run *run)
 static void note_stats(struct run *run)
 {
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    if (run->store && hwt_delay_get_stats(run->store, &stats) == 0) {
+    if (run->store && hwt_delay_get_stats(run->store, &stats) == 0)
         run->result->checkpoints += stats.checkpoints;
-        run->result->cut += stats.cut;
-    }
 }
 
 void life_close(struct run *run)

@@ -63,7 +63,11 @@ static int put(uint64_t due, uint32_t i, size_t size)
 {
     static const char payload[8192];
     const hwt_delay_message message = {
-        .due = due, .id = &i, .id_size = sizeof(i), .payload = payload, .payload_size = size,
+        .due = due,
+        .id = &i,
+        .id_size = sizeof(i),
+        .payload = payload,
+        .payload_size = size,
     };
     return hwt_delay_put(store, &message, 1);
 }
@@ -132,7 +136,8 @@ static void verify(const char *directory, const char *path)
     }
     if (put_count == 0)
         fail("nothing was put", 0);
-    printf("%" PRIu64 " put, %" PRIu64 " cancelled, %" PRIu64 " there\n", put_count, cancels, count);
+    printf("%" PRIu64 " put, %" PRIu64 " cancelled, %" PRIu64 " there\n", put_count, cancels,
+           count);
     hwt_delay_close(store);
 }
 

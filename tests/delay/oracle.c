@@ -99,8 +99,7 @@ static void oracle_insert(struct oracle *oracle, struct message message)
     oracle_reserve(oracle, oracle->count + 1);
     while (at > 0 && oracle->list[at - 1].due > message.due)
         at--;
-    memmove(&oracle->list[at + 1], &oracle->list[at],
-            (oracle->count++ - at) * sizeof(message));
+    memmove(&oracle->list[at + 1], &oracle->list[at], (oracle->count++ - at) * sizeof(message));
     oracle->list[at] = message;
 }
 
@@ -153,8 +152,8 @@ size_t oracle_due(const struct oracle *oracle, size_t at, uint64_t now)
 
 /* ---- listings ---- */
 
-void listing_begin(struct listing *listing, const struct oracle *before,
-                   const struct oracle *after, bool partly)
+void listing_begin(struct listing *listing, const struct oracle *before, const struct oracle *after,
+                   bool partly)
 {
     memset(listing, 0, sizeof(*listing));
     listing->before = before;

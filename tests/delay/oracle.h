@@ -68,8 +68,8 @@ struct listing {
     char wrong[400];     /* where the last of them stopped to fit */
 };
 
-void listing_begin(struct listing *listing, const struct oracle *before,
-                   const struct oracle *after, bool partly);
+void listing_begin(struct listing *listing, const struct oracle *before, const struct oracle *after,
+                   bool partly);
 void listing_next(struct listing *listing, const hwt_delay_message *message);
 /* True: it fits; *ret, if not NULL, becomes what was listed. */
 bool listing_end(struct listing *listing, struct oracle *ret);

@@ -15,18 +15,17 @@ enum { LENGTH_USUAL = 40, LENGTH_LONG = PROGRAM_MAX, SECONDS_MAX = 120 };
 
 /* How often each is drawn. */
 static const unsigned char weights[OPERATIONS] = {
-    [OP_PUT] = 60,     [OP_PUT_ASYNC] = 10,  [OP_CANCEL] = 25, [OP_REPLACE] = 12,
-    [OP_TAKE] = 40,    [OP_DONE] = 30,       [OP_RETRY] = 12,  [OP_EXTEND] = 6,
-    [OP_ADVANCE] = 30, [OP_LEAP] = 4,        [OP_CHECKPOINT] = 12, [OP_VISIT] = 6,
-    [OP_LOOK] = 6,     [OP_NONSENSE] = 2,    [OP_FLOOD] = 1,   [OP_REOPEN] = 5,
-    [OP_KILL] = 4,     [OP_DIE] = 6,         [OP_CRASH] = 5,   [OP_FILL] = 4,
+    [OP_PUT] = 60,        [OP_PUT_ASYNC] = 10, [OP_CANCEL] = 25, [OP_REPLACE] = 12, [OP_TAKE] = 40,
+    [OP_DONE] = 30,       [OP_RETRY] = 12,     [OP_EXTEND] = 6,  [OP_ADVANCE] = 30, [OP_LEAP] = 4,
+    [OP_CHECKPOINT] = 12, [OP_VISIT] = 6,      [OP_LOOK] = 6,    [OP_NONSENSE] = 2, [OP_FLOOD] = 1,
+    [OP_REOPEN] = 5,      [OP_KILL] = 4,       [OP_DIE] = 6,     [OP_CRASH] = 5,    [OP_FILL] = 4,
     [OP_SYNC_FAIL] = 4,
 };
 
 static const char *const names[OPERATIONS] = {
-    "put",  "put_async", "cancel", "replace", "take",   "done", "retry",
-    "extend", "advance", "leap",   "checkpoint", "visit", "look", "nonsense",
-    "flood", "reopen",   "kill",   "die",     "crash",  "fill", "sync fails",
+    "put",    "put_async", "cancel", "replace",    "take",  "done", "retry",
+    "extend", "advance",   "leap",   "checkpoint", "visit", "look", "nonsense",
+    "flood",  "reopen",    "kill",   "die",        "crash", "fill", "sync fails",
 };
 
 static enum operation_kind draw_kind(uint64_t *random, bool faults)
@@ -51,8 +50,8 @@ void program_draw(struct program *program, uint64_t seed, bool faults)
     program->faults = faults;
     /* Long ones without a power failure at each step get to more states. */
     program->crashes = test_random(&random) % 8 > 0;
-    program->length = 1 + (unsigned)(test_random(&random) %
-                                     (program->crashes ? LENGTH_USUAL : LENGTH_LONG));
+    program->length =
+        1 + (unsigned)(test_random(&random) % (program->crashes ? LENGTH_USUAL : LENGTH_LONG));
     for (unsigned i = 0; i < program->length; i++) {
         program->operations[i].kind = draw_kind(&random, faults);
         program->operations[i].seed = test_random(&random);
@@ -121,8 +120,8 @@ void program_run(const struct program *program, struct result *result, bool say)
 
 void program_run_apart(const struct program *program, struct result *result)
 {
-    struct result *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct result *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         abort();
     fflush(stdout);

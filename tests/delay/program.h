@@ -53,8 +53,8 @@ struct program {
     enum disk_mistake_kind mistake;
     enum disk_sync_kind mistaken;
     enum mistake_moment { CREATING, OPENING, RUNNING } moment; /* of the mistake */
-    /* Of all calls of the seam, number fail_at and fail_count in all fail, in one process; see struct
-     * process. */
+    /* Of all calls of the seam, number fail_at and fail_count in all fail, in one process; see
+     * struct process. */
     int fail_with;
     uint64_t fail_at, fail_count;
     unsigned length;
@@ -63,13 +63,14 @@ struct program {
 
 /* What came out. Shared with the process that ran it. */
 struct result {
-    uint64_t states;     /* crash states looked at */
+    uint64_t states; /* crash states looked at, or failures of the system */
+    uint64_t cut;    /* of them, with an unfinished write in the log */
     uint64_t operations;
-    uint64_t mistakes;   /* how often the mistake was made */
-    bool fault_made;     /* call number fail_at was reached */
+    uint64_t mistakes; /* how often the mistake was made */
+    bool fault_made;   /* call number fail_at was reached */
     uint64_t calls[OPERATIONS];
-    uint64_t checkpoints, cut, syncs;
-    unsigned at;         /* the operation that runs */
+    uint64_t checkpoints, syncs;
+    unsigned at; /* the operation that runs */
     bool failed;
     char wrong[1000];
 };

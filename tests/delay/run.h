@@ -22,8 +22,8 @@ struct run {
     bool opened; /* it was, once: the store has been made */
     uint64_t realtime, boottime;
     uint64_t offset_low, offset_high; /* realtime - boottime since the clock was last accepted */
-    uint64_t random; /* of the operation that runs */
-    uint64_t luck;   /* of its crashes */
+    uint64_t random;                  /* of the operation that runs */
+    uint64_t luck;                    /* of its crashes */
 
     /* Before the call that runs, and after it: the same between calls. */
     struct oracle before, after;
@@ -71,5 +71,15 @@ bool life_may(const struct run *run, int64_t answer);
 /* ---- calls.c ---- */
 
 void call_make(struct run *run, const struct operation *operation);
+/* A time that is past, near or far. */
+uint64_t call_draw_due(struct run *run);
+
+/* ---- looks.c ---- */
+
+void look_visit(struct run *run);
+/* next, stats, check */
+void look_around(struct run *run);
+/* Arguments that are refused. */
+void look_nonsense(struct run *run);
 
 #endif

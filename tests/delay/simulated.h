@@ -90,7 +90,11 @@ static inline int simulated_put(struct simulated *s, uint64_t due, uint32_t i, u
     unsigned char payload[8192];
     memset(payload, (int)(i * 7 + 1), size);
     const hwt_delay_message message = {
-        .due = due, .id = &i, .id_size = sizeof(i), .payload = payload, .payload_size = size,
+        .due = due,
+        .id = &i,
+        .id_size = sizeof(i),
+        .payload = payload,
+        .payload_size = size,
     };
     return hwt_delay_put(s->store, &message, 1);
 }

@@ -46,7 +46,10 @@ static hwt_delay_message message_of(uint32_t *i, unsigned char payload[300])
 {
     memset(payload, (int)(*i * 7 + 1), *i * 6);
     return (hwt_delay_message){
-        .due = due_of(*i), .id = i, .id_size = sizeof(*i), .payload = payload,
+        .due = due_of(*i),
+        .id = i,
+        .id_size = sizeof(*i),
+        .payload = payload,
         .payload_size = *i * 6,
     };
 }

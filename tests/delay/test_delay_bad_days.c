@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Bad days: a disk that is full, a sync that fails, a clock that leaps, ends at the worst moment. */
+/* A disk that is full, a sync that fails, a clock that leaps, kills at the worst moment. */
 
 #include "tests/delay/simulated.h"
 
 #include <stdlib.h>
 
-enum { PENDING = 400, DIE_MAX = 3000, CHECKPOINTS = 3 * 65536,
-       CANCELS = 200 };
+enum { PENDING = 400, DIE_MAX = 3000, CHECKPOINTS = 3 * 65536, CANCELS = 200 };
 
 #define DAY HWT_SEC(86400)
 
@@ -385,6 +384,39 @@ START_TEST(test_a_burst_is_delivered_within_memory)
 }
 END_TEST
 
+/* More than memory has room for, put at near and far times, delivered in pieces, with kills
+ * between: without cancels, the number pending is exact. */
+START_TEST(test_the_number_pending_is_right)
+{
+    uint64_t random = test_seed() + (uint64_t)_i, done = 0;
+    uint32_t put = 0;
+    for (int step = 0; step < 300; step++) {
+        switch (test_random(&random) % 8) {
+        case 0:
+            reopen(test_random(&random) % 2);
+            break;
+        case 1:
+            ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+            break;
+        case 2:
+        case 3:
+            simulated_advance(&s, test_random(&random) % HWT_SEC(2000));
+            done += (uint64_t)simulated_deliver(&s, 1 + test_random(&random) % 200, NULL);
+            break;
+        default:
+            for (int i = 0; i < 25 && put < SIMULATED_IDS; i++, put++) {
+                uint64_t ahead = test_random(&random) % HWT_SEC(100) << test_random(&random) % 6;
+                ck_assert_int_eq(simulated_put(&s, s.realtime + ahead, put, 2000), 0);
+            }
+        }
+        uint64_t pending = simulated_stats(&s).pending;
+        ck_assert_msg(pending == put - done, "step %d: %" PRIu64 " pending, not %" PRIu64, step,
+                      pending, put - done);
+    }
+    ck_assert_uint_gt(put, 1000);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_bad_days");
@@ -402,6 +434,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_year_off_is_no_leap, 0, 2);
     tcase_add_loop_test(tcase, test_killed_at_the_worst_moment, 0, MOMENTS);
     tcase_add_loop_test(tcase, test_a_burst_is_delivered_within_memory, 0, 2);
+    tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
     suite_add_tcase(suite, tcase);
     return suite;
 }

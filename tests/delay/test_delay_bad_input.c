@@ -54,8 +54,9 @@ static hwt_delay *open_new(void)
 
 static void put_one(hwt_delay *store, uint64_t due)
 {
-    const hwt_delay_message message = { .due = due, .id = "one", .id_size = 3,
-                                        .payload = "x", .payload_size = 1 };
+    const hwt_delay_message message = {
+        .due = due, .id = "one", .id_size = 3, .payload = "x", .payload_size = 1
+    };
     ck_assert_int_eq(hwt_delay_put(store, &message, 1), 0);
 }
 
@@ -343,8 +344,9 @@ START_TEST(test_all_due_times)
     unsigned counts[SIMULATED_IDS] = { 0 };
     simulated_new(&s);
     simulated_open(&s);
-    const uint64_t dues[] = { 0, 1, s.realtime - 1, s.realtime, s.realtime + 1, year_2500,
-                              HWT_NEVER - 1 };
+    const uint64_t dues[] = {
+        0, 1, s.realtime - 1, s.realtime, s.realtime + 1, year_2500, HWT_NEVER - 1
+    };
     for (uint32_t i = 0; i < 7; i++)
         ck_assert_int_eq(simulated_put(&s, dues[i], i, 8), 0);
     ck_assert_int_eq(simulated_put(&s, HWT_NEVER, 7, 8), -EINVAL);

@@ -7,8 +7,8 @@
  * missing has been counted.
  *
  * The one exception is the last frame of the log: without its checksum it cannot be told from a
- * write that the power cut short, which was never acknowledged. It is cut off; and counted, where its
- * head can still be known from what is left of an older use of the segment.
+ * write that the power cut short, which was never acknowledged. It is cut off; and counted, where
+ * its head can still be known from what is left of an older use of the segment.
  */
 
 #include "tests/delay/simulated.h"

@@ -63,8 +63,11 @@ static struct disk *make_store(void)
     must(open_on(&process, disk, HWT_DELAY_CREATE, &store) == 0);
     for (uint32_t i = 0; i < 40; i++) {
         const hwt_delay_message message = {
-            .due = realtime + i % 3 * HWT_SEC(5000), .id = &i, .id_size = sizeof(i),
-            .payload = "some bytes", .payload_size = i % 10,
+            .due = realtime + i % 3 * HWT_SEC(5000),
+            .id = &i,
+            .id_size = sizeof(i),
+            .payload = "some bytes",
+            .payload_size = i % 10,
         };
         must(hwt_delay_put(store, &message, 1) == 0);
         if (i % 5 == 0)

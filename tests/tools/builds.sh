@@ -85,7 +85,7 @@ build_musl()
     }
     # Some tests take the kernel's headers, which Debian has beside glibc's only.
     asm=/usr/include/$(gcc -print-multiarch)
-    PKG_CONFIG_PATH=$work/check/lib/pkgconfig check_build musl musl-gcc -Dprobes=disabled \
+    PKG_CONFIG_PATH=$work/check/lib/pkgconfig check_build musl musl-gcc -Dprobes=disabled -Ddelay=disabled \
         "-Dc_args=['-idirafter', '/usr/include', '-idirafter', '$asm']"
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "tool.h"
+#include "hwt/delay/tool/tool.h"
 
 #include <errno.h>
 #include <getopt.h>

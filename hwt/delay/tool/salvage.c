@@ -5,7 +5,7 @@
  * that it has; the library puts copies of the damaged bytes aside in it.
  */
 
-#include "tool.h"
+#include "hwt/delay/tool/tool.h"
 
 #include <errno.h>
 #include <inttypes.h>
