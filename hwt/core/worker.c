@@ -571,6 +571,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
     const struct hwt_ticks *ticks = &worker->wheel.ticks;
+    HWT_MEET(PARK);
     worker->again = false;
     hwt_worker_read(worker);
     uint64_t next = next_tick(worker);

@@ -250,8 +250,8 @@ END_TEST
 
 /* ---- a worker ---- */
 
-static const char *const on_its_way[] = { "WORKER",     "PARK_A", "PARK_B", "PARK_C",
-                                          "PARK_CHECK", "SLEEP",  "PARK_D", "AWAKE" };
+static const char *const on_its_way[] = { "WORKER",     "PARK",  "PARK_A", "PARK_B", "PARK_C",
+                                          "PARK_CHECK", "SLEEP", "PARK_D", "AWAKE" };
 
 enum { ON_ITS_WAY = sizeof(on_its_way) / sizeof(*on_its_way) };
 
