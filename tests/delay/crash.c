@@ -149,6 +149,11 @@ static void draw_wished(struct program *program, struct wish *wish)
     program->moment = wish->mistake.moment;
     if (wish->each_call && program->length > EACH_CALL_LENGTH)
         program->length = EACH_CALL_LENGTH;
+    /* Hundreds of calls of the same kind. */
+    for (unsigned i = 0; wish->each_call && i < program->length; i++) {
+        if (program->operations[i].kind == OP_FLOOD)
+            program->operations[i].kind = OP_PUT;
+    }
 }
 
 int main(int argc, char **argv)
