@@ -93,6 +93,21 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
     }
 }
 
+/* With one thread: from `state`, of a task that has no `cancelled`. */
+__attribute__((noinline)) static bool cancel_alone(struct hwt_shared *shared,
+                                                   struct hwt_entry *entry, uint32_t id,
+                                                   uint64_t state)
+{
+    struct hwt_lane *lane = shared->lanes.shared;
+    atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
+                          memory_order_relaxed);
+    HWT_PROBE3(cancel, shared, entry, hwt_generation(state));
+    hwt_lane_count(&lane->cancelled_count, 1);
+    hwt_worker_forget(&timer_of(shared)->worker, id, hwt_generation(state));
+    hwt_pool_give(&shared->pool, &lane->cache, entry, id);
+    return true;
+}
+
 bool hwt_timeout_cancel(hwt_timeout timeout)
 {
     struct hwt_entry *entry = timeout.entry;
@@ -104,10 +119,13 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared, id);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
+    bool untold = state & HWT_HANDED || hwt_entry_tells(entry);
     HWT_MEET(CANCEL);
+    if (unusual == HWT_ONE_THREADED && !untold)
+        return cancel_alone(shared, entry, id, state);
     /* The short way, where there is nothing to mind. */
-    if (__builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0) ||
-        __builtin_expect(state & HWT_HANDED || hwt_entry_tells(entry) || !lane, 0) ||
+    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(untold || !lane, 0) ||
         __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
         __builtin_expect(hwt_stream_is_full(&lane->cancelled), 0) ||
         __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
@@ -228,9 +246,15 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && move_slowly(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(MOVE);
-    if (__builtin_expect(deadline < before || !lane, 0) ||
-        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0) ||
+    if (unusual == HWT_ONE_THREADED && deadline >= before) {
+        atomic_store_explicit(&entry->word.second, deadline, memory_order_relaxed);
+        HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
+        hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
+        return true;
+    }
+    if (__builtin_expect(deadline < before || !lane, 0) || __builtin_expect(unusual != 0, 0) ||
         __builtin_expect(!hwt_word_exchange(&entry->word, state, before, state, deadline), 0))
         return move_slowly(timeout, deadline);
     HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);

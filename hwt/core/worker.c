@@ -513,7 +513,9 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
                                                   : ticks->last - 1;
     if (worker->shared->one_thread)
         read_own(worker);
-    trim(worker, 2); /* a timer that has work in each tick never sleeps long */
+    /* A timer that has work in each tick never sleeps long. */
+    if (worker->runs <= HWT_BATCH)
+        trim(worker, 2);
     hwt_worker_publish_bytes(worker);
     return worker->runs;
 }
