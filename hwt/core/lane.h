@@ -161,8 +161,7 @@ static inline bool hwt_lane_say_cancelled(struct hwt_lanes *lanes, struct hwt_la
                                           uint64_t kind, uint32_t id, uint64_t generation)
 {
     return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled,
-                        (struct hwt_record){ kind, id, (uint32_t)generation },
-                        hwt_cancelled_stays);
+                        (struct hwt_record){ kind, id, (uint32_t)generation }, hwt_cancelled_stays);
 }
 
 /* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a

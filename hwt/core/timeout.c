@@ -68,16 +68,15 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
             bool untold = state & HWT_HANDED || hwt_entry_tells(entry);
-            uint64_t next =
-                hwt_with_phase(state, untold ? HWT_PHASE_UNTOLD : HWT_PHASE_CANCELLED);
+            uint64_t next = hwt_with_phase(state, untold ? HWT_PHASE_UNTOLD : HWT_PHASE_CANCELLED);
             HWT_MEET(CANCEL);
             if (!hwt_exchange(shared, entry, state, next))
                 continue;
             dismiss(shared, entry, id, state, untold);
             return true;
         }
-        if (hwt_generation(state) != timeout.generation ||
-            hwt_phase(state) != HWT_PHASE_RUNNING || state & HWT_BARRED)
+        if (hwt_generation(state) != timeout.generation || hwt_phase(state) != HWT_PHASE_RUNNING ||
+            state & HWT_BARRED)
             return false;
         HWT_MEET(BAR);
         if (!hwt_exchange(shared, entry, state, state | HWT_BARRED))
@@ -94,9 +93,8 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
 }
 
 /* With one thread: from `state`, of a task that has no `cancelled`. */
-__attribute__((noinline)) static bool cancel_alone(struct hwt_shared *shared,
-                                                   struct hwt_entry *entry, uint32_t id,
-                                                   uint64_t state)
+__attribute__((noinline)) static bool
+cancel_alone(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state)
 {
     struct hwt_lane *lane = shared->lanes.shared;
     atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
@@ -176,8 +174,8 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     hwt_count(&shared->stats.rearmed, 1, shared->stats.shared);
     while (!(state & HWT_BARRED)) {
         HWT_MEET(REARM);
-        if (hwt_exchange_both(shared, entry, state, hwt_entry_deadline(entry),
-                              state | HWT_REARMED, deadline))
+        if (hwt_exchange_both(shared, entry, state, hwt_entry_deadline(entry), state | HWT_REARMED,
+                              deadline))
             return true;
         state = hwt_entry_state(entry);
     }

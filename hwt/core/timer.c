@@ -28,9 +28,9 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->executor_data = options->executor_data;
     shared->one_thread = options->flags & HWT_ONE_THREAD;
     shared->stats.shared = options->executor != NULL;
-    atomic_init(&shared->unusual,
-                HWT_HALTED_UNSTARTED | (shared->one_thread ? HWT_ONE_THREADED : 0) |
-                    (shared->max_pending > 0 ? HWT_LIMITED : 0));
+    atomic_init(&shared->unusual, HWT_HALTED_UNSTARTED |
+                                      (shared->one_thread ? HWT_ONE_THREADED : 0) |
+                                      (shared->max_pending > 0 ? HWT_LIMITED : 0));
     timer->flags = options->flags;
     timer->worker_cpu = options->worker_cpu;
     if (options->worker_name)
@@ -232,8 +232,7 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
         return -ENOMEM;
     }
     hwt_lane_count(&lane->added, 1);
-    uint64_t generation =
-        hwt_generation(hwt_entry_begin(free_one.entry, task, arg, deadline));
+    uint64_t generation = hwt_generation(hwt_entry_begin(free_one.entry, task, arg, deadline));
     HWT_PROBE4(add, timer, free_one.entry, generation, deadline);
     hwt_worker_file(&timer->worker, free_one.id, generation, deadline);
     if (hwt_gate_asks(&shared->gate, deadline))
@@ -253,7 +252,8 @@ static inline int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg,
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_acquire);
     if (unusual == HWT_ONE_THREADED)
         return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
-    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == 0, 0) ||
+    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) ||
+        __builtin_expect(lane->cache.count == 0, 0) ||
         __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
     struct hwt_free free_one = lane->cache.items[lane->cache.count - 1];

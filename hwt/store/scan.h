@@ -79,7 +79,7 @@ static inline uint32_t hwt_scan_count(const struct hwt_shelf *shelf, uint32_t fr
 
 /* The timeouts whose remaining rounds are fewer: holes have more, see bucket.h. */
 static inline uint32_t hwt_scan_count_within(const struct hwt_shelf *shelf, uint32_t now,
-                                              uint32_t reach)
+                                             uint32_t reach)
 {
     uint32_t i = 0;
     hwt_four counts = { 0 };
@@ -93,7 +93,7 @@ static inline uint32_t hwt_scan_count_within(const struct hwt_shelf *shelf, uint
 
 /* The first place from `at` on whose remaining rounds are fewer, or `used`. */
 static inline uint32_t hwt_scan_within(const struct hwt_shelf *shelf, uint32_t at, uint32_t now,
-                                        uint32_t reach)
+                                       uint32_t reach)
 {
     const uint32_t *rounds = shelf->rounds;
     for (; at + 4 <= shelf->used; at += 4) {
