@@ -171,16 +171,20 @@ static void read_once(struct hwt_worker *worker)
     } while (filed >= DRAIN_MAX);
 }
 
-/* What a `cancelled` has added and cancelled is read too, unless that goes on and on. */
+/* What a `cancelled` has added and cancelled is read too, unless that goes on and on. It does not
+ * belong to the pass that goes on, if one does. */
 static void read_all_streams(struct hwt_worker *worker)
 {
+    uint64_t floor = worker->floor, next = hwt_worker_next_floor(worker);
     bool told = worker->told;
     int rounds = 0;
     do {
         told |= worker->told;
         worker->told = false;
         read_once(worker);
+        worker->floor = floor < next ? next : floor;
     } while (worker->told && ++rounds < ROUNDS_MAX);
+    worker->floor = floor;
     worker->told |= told;
 }
 

@@ -181,12 +181,11 @@ static void give_back(struct hwt_worker *worker)
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 {
     struct hwt_time *time = &worker->shared->time;
-    const struct hwt_ticks *ticks = &worker->wheel.ticks;
     uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
     if (now < told)
         now = told;
     atomic_store_explicit(&time->told, now, memory_order_relaxed);
-    worker->limit = hwt_ticks_at(ticks, now);
+    worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
     worker->runs = 0;
     worker->most = most;
     worker->told = worker->again = false;
@@ -198,9 +197,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->expires = false;
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
-    worker->floor = worker->runs < worker->most   ? 0
-                    : worker->limit < ticks->last ? worker->limit
-                                                  : ticks->last - 1;
+    worker->floor = worker->runs < worker->most ? 0 : hwt_worker_next_floor(worker);
     if (worker->shared->one_thread)
         hwt_worker_read_own(worker);
     give_back(worker);

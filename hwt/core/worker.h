@@ -46,6 +46,13 @@ struct hwt_worker {
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };
 
+/* The tick for what is not of the last pass, or the one that goes on. There is always one that ends. */
+static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
+{
+    uint64_t last = worker->wheel.ticks.last;
+    return worker->limit < last ? worker->limit : last - (last > 0);
+}
+
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
 void hwt_worker_destroy(struct hwt_worker *worker);
 
