@@ -107,7 +107,7 @@ inline say(g, d)
     hints[g] = hints[g] | (1 << (d))
 }
 
-inline end(g)
+inline ends_now(g)
 {
     ends[g]++;
     assert(ends[g] == 1)
@@ -140,7 +140,7 @@ inline withdraw(g)
             if
             :: won ->
                 assert(!was_run[g]);
-                end(g)
+                ends_now(g)
             :: else
             fi
         }
@@ -236,7 +236,7 @@ inline finish()
                 state = next;
                 in_call = 0;
                 if
-                :: phase(next) == EXPIRED -> end(generation(s))
+                :: phase(next) == EXPIRED -> ends_now(generation(s))
                 :: phase(next) == CANCELLED && TELLS_IT ->
                     told[generation(s)]++;
                     assert(told[generation(s)] == 1)
@@ -391,11 +391,7 @@ inline look()
     :: s = state;
         at = deadline;
         if
-#ifdef MISTAKE_LOOK_ANY
-        :: phase(s) != PENDING || (s & HANDED) -> break
-#else
         :: phase(s) != PENDING || (s & HANDED) || generation(s) != place_generation -> break
-#endif
         :: else ->
             if
             :: at > now ->
@@ -511,7 +507,7 @@ inline cancel(g)
                 if
                 :: won ->
                     assert(generation(s) == g);
-                    end(g);
+                    ends_now(g);
                     cancelled_it[g] = true;
                     yes = true
                 :: else
@@ -541,7 +537,7 @@ inline cancel(g)
             exchange(s, s | BARRED);
                 if
                 :: won && (s & REARMED) ->
-                    end(g);
+                    ends_now(g);
                     cancelled_it[g] = true;
                     yes = true
                 :: else
@@ -702,7 +698,7 @@ inline end_one()
             exchange(s, with_phase(s, next));
                 if
                 :: won ->
-                    end(generation(s));
+                    ends_now(generation(s));
                     cancelled_it[generation(s)] = (next == UNTOLD);
                     if
                     :: next == VISITED ->
