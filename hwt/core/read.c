@@ -171,19 +171,30 @@ static void read_once(struct hwt_worker *worker)
     } while (filed >= DRAIN_MAX);
 }
 
-/* What a `cancelled` has added and cancelled is read too, unless that goes on and on. It does not
- * belong to the pass that goes on, if one does. */
+/* What a lane has. */
+static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
+{
+    begin_reading(&lane->pending);
+    begin_reading(&lane->cancelled);
+    read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
+    read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
+}
+
+/* What a `cancelled` has added and cancelled on this thread is read too, unless that goes on and on.
+ * It does not belong to the pass that goes on, if one does. */
 static void read_all_streams(struct hwt_worker *worker)
 {
+    struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);
     uint64_t floor = worker->floor, next = hwt_worker_next_floor(worker);
     bool told = worker->told;
-    int rounds = 0;
-    do {
-        told |= worker->told;
+    worker->told = false;
+    read_once(worker);
+    worker->floor = floor < next ? next : floor;
+    for (int rounds = 0; worker->told && own && rounds < ROUNDS_MAX; rounds++) {
+        told = true;
         worker->told = false;
-        read_once(worker);
-        worker->floor = floor < next ? next : floor;
-    } while (worker->told && ++rounds < ROUNDS_MAX);
+        read_lane(worker, own);
+    }
     worker->floor = floor;
     worker->told |= told;
 }
@@ -206,17 +217,9 @@ static void look_at_all(struct hwt_worker *worker)
     }
 }
 
-/* With one thread, only what is to be told comes by a stream, and what tasks have armed. */
 void hwt_worker_read_own(struct hwt_worker *worker)
 {
-    struct hwt_lane *lane = worker->shared->lanes.shared;
-    const struct hwt_record *records;
-    begin_reading(&lane->pending);
-    begin_reading(&lane->cancelled);
-    if (hwt_stream_peek(&lane->pending, &records) > 0)
-        read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
-    if (hwt_stream_peek(&lane->cancelled, &records) > 0)
-        read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
+    read_lane(worker, worker->shared->lanes.shared);
 }
 
 void hwt_worker_read(struct hwt_worker *worker)
