@@ -9,6 +9,8 @@
  *     -DFENCES    the producer makes its own barrier
  *     -DAT=n      membarrier: while the worker is in it, the producer passes a full barrier: 0:
  *                 before its record, 1: between the record and the look, 2: after the look
+ *     -DFLAG=order, -DLOOK=order
+ *                 weaker orders for the flag and the looks at it
  *     -DLISTED    the stream is on the worker's list, which it takes it off before
  *
  * Verified: if the worker has seen nothing, whoever had something to say has cleared `asleep`; and
@@ -17,11 +19,8 @@
 
 #include <assert.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
-
-void __VERIFIER_assume(int holds);
 
 /* They are not called, but to wake. */
 #define syscall(...) 0
@@ -30,6 +29,16 @@ void __VERIFIER_assume(int holds);
 #include "hwt/core/gate.c"
 #include "hwt/core/lane.c"
 #include "hwt/core/stream.c"
+#include "membarrier.h"
+
+#ifndef FLAG
+#define FLAG seq_cst
+#endif
+#ifndef LOOK
+#define LOOK seq_cst
+#endif
+#define ORDER_(order) memory_order_##order
+#define ORDER(order) ORDER_(order)
 
 #define STOPPING 2
 #define FENCED 64
@@ -41,7 +50,6 @@ static struct hwt_gate gate;
 static struct hwt_lanes lanes;
 static struct hwt_stream stream;
 static _Atomic bool request;
-static _Atomic uint32_t begun, passed; /* membarrier */
 
 uint32_t hwt_thread_take_number(void)
 {
@@ -55,39 +63,14 @@ static bool stays(const void *data, const struct hwt_record *record)
     return true;
 }
 
-static void interrupted(int at)
-{
-#ifdef AT
-    if (at != AT)
-        return;
-    if (!atomic_load_explicit(&begun, memory_order_acquire))
-        __VERIFIER_assume(0);
-    atomic_thread_fence(memory_order_seq_cst);
-    atomic_store_explicit(&passed, 1, memory_order_release);
-#else
-    (void)at;
-#endif
-}
-
-static void barrier(void)
-{
-#ifdef AT
-    atomic_thread_fence(memory_order_seq_cst);
-    atomic_store_explicit(&begun, 1, memory_order_release);
-    if (!atomic_load_explicit(&passed, memory_order_acquire))
-        __VERIFIER_assume(0);
-    atomic_thread_fence(memory_order_seq_cst);
-#endif
-}
-
 static void *other(void *arg)
 {
     (void)arg;
 #if defined(STOPS)
-    atomic_fetch_or_explicit(&unusual, STOPPING, memory_order_seq_cst); /* hwt_halt() */
+    atomic_fetch_or_explicit(&unusual, STOPPING, ORDER(FLAG)); /* hwt_halt() */
     hwt_gate_wake(&gate);
 #elif defined(ASKS)
-    atomic_store_explicit(&request, true, memory_order_seq_cst); /* ask() */
+    atomic_store_explicit(&request, true, ORDER(FLAG)); /* ask() */
     hwt_gate_wake(&gate);
 #else
     struct hwt_record record = { 5, 1, 1 };
@@ -127,11 +110,11 @@ int main(void)
 #ifdef LISTED
     hwt_streams_dismiss(&lanes.pending);
 #endif
-    barrier();
+    all_pass_a_barrier();
     bool seen = hwt_stream_is_used(&stream);
     /* hwt_worker_park(), run_worker() */
-    seen = seen || atomic_load_explicit(&unusual, memory_order_seq_cst) & STOPPING;
-    seen = seen || atomic_load_explicit(&request, memory_order_seq_cst);
+    seen = seen || atomic_load_explicit(&unusual, ORDER(LOOK)) & STOPPING;
+    seen = seen || atomic_load_explicit(&request, ORDER(LOOK));
 
     pthread_join(thread, NULL);
 #ifdef LISTED
