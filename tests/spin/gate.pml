@@ -24,8 +24,9 @@
  * that is due before it wakes; stop and the asker return; and stop ends each timeout that was not
  * refused, run or ended already. Who is refused has not run.
  *
- * A relaxed store, where one is tried as a mistake, is seen at any time from then on: in C11 no
- * seq_cst operation of another object pushes it, though on x86 one does.
+ * MISTAKE_STOP_RELAXED and MISTAKE_REQUEST_RELAXED are flags that nothing publishes: they are seen at
+ * any time from then on, whatever the thread does next. (On x86 the exchange of `asleep` pushes
+ * them, in C11 the exchange of wake_before; tests/genmc looks at that.)
  */
 
 #ifndef PRODUCERS
