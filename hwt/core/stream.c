@@ -107,7 +107,8 @@ static void put(struct place *to, const struct hwt_record *record)
 
 static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
 {
-    atomic_store_explicit(&stream->chunks, chunks, memory_order_relaxed);
+    /* Seq_cst: as `used`; see hwt_stream_backlog(). */
+    atomic_store_explicit(&stream->chunks, chunks, memory_order_seq_cst);
 }
 
 /* Everything behind `to` is empty. */

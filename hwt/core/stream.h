@@ -21,8 +21,9 @@
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
  *   next                              the producer; release: the chunk; seq_cst as `used`
- *   chunks, chunks_read               the producer; who has `claimed`. Relaxed: numbers to judge
- *                                     the backlog by
+ *   chunks, chunks_read               the producer; who has `claimed`. Numbers to judge the backlog
+ *                                     by; chunks, seq_cst, is no older than the record of a producer
+ *                                     that found the gate open
  *   claimed                           exchange, acquire; cleared with release: head and read pass
  *                                     from one to the other
  *   spare                             a stack of empty chunks on their way back: who has `claimed`
@@ -129,7 +130,9 @@ static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
     /* Acquire: `chunks` is not older, and so not less. A compaction makes it less, but then the two
      * are of one thread. */
     uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_acquire);
-    uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_relaxed);
+    /* Seq_cst: a worker that has closed the gate counts, and so reads, a chunk whose record found the
+     * gate open. */
+    uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_seq_cst);
     return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
 }
 
