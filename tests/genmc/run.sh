@@ -47,6 +47,7 @@ gate -DAT=1 -DLISTED
 gate -DAT=2 -DLISTED
 gate -DSTOPS
 gate -DASKS
+backlog
 stop -DFENCES
 stop -DAT=0
 stop -DAT=1
@@ -83,6 +84,8 @@ gate -DSTOPS -DFLAG=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_be
 gate -DASKS -DFLAG=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
 gate -DSTOPS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
 gate -DASKS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
+backlog | stream.h | /&stream->chunks, memory/s/seq_cst/relaxed/
+backlog | stream.c | /&stream->chunks, chunks/s/seq_cst/release/
 stop | nothing |
 stop -DFENCES | lane.h | /tail->used, stream->at/s/seq_cst/release/
 stop -DFENCES | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/acquire/
