@@ -182,9 +182,10 @@ while read -r line; do
     verify $line
 done <"$dir/harnesses"
 echo "$weakenings" | sed '/^$/d' >"$dir/weakenings"
-while IFS='|' read -r line source expression; do
+while IFS="|" read -r line source expression; do
+    source=${source% }
     # shellcheck disable=SC2086 # words
-    find_weakening "$(echo $source)" "${expression# }" $line
+    find_weakening "${source# }" "${expression# }" $line
 done <"$dir/weakenings"
 
 echo "$failed failed"
