@@ -207,7 +207,8 @@ typedef enum hwt_state {
  * -EINVAL: an option out of its range; unknown flags; tick_duration times the wheel
  *   over INT64_MAX; a clock function without HWT_NO_WORKER; a size that no release has, or
  *   bytes that are not zero past those this build knows
- * -ENOMEM; -EMFILE, -ENFILE: no descriptor for the worker to sleep on
+ * -ENOMEM; with CLOCK_BOOTTIME, whose worker sleeps on a descriptor: -EMFILE, -ENFILE; -EPERM,
+ *   -ENOSYS: the system refuses timerfd_create()
  */
 HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer);
 
@@ -215,8 +216,13 @@ HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_time
  * Starts the worker now rather than with the first timeout. 0 where it runs already
  * and under HWT_NO_WORKER. May block on other callers that start it.
  *
+ * Whatever thread starts it, the worker has the processors (unless worker_cpu says which), the
+ * scheduling policy and the nice value that the process had when the library was loaded. It
+ * blocks all signals but those that a fault of a task raises: SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+ * SIGTRAP, SIGABRT, SIGSYS.
+ *
  * -EINVAL (also: worker_cpu cannot be had); -EAGAIN: no thread could be started, try
- * again later; -ESHUTDOWN: after stop
+ * again later; -ESHUTDOWN: after stop, or the timer is that of the parent of a fork()
  */
 HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
 
@@ -224,8 +230,9 @@ HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
  * Stops the timer for good, and returns how many timeouts it left unprocessed, after
  * every task that began has returned, on the executor too. `unprocessed`, if any, is
  * called once for each of them, on this thread, with the nanoseconds that remained
- * (0: it was due); without one, the timeout's `cancelled` is called in its place. From
- * then on, nothing is accepted, nothing runs, and handles may still be asked.
+ * (0: it was due); without one, the timeout's `cancelled` is called in its place. The
+ * library's own timeouts (of heartbeats and retries) are counted and not visited: their
+ * owners are told in their own way. From then on, nothing is accepted, nothing runs, and handles may still be asked.
  * Blocks. A second stop waits for the first and returns 0.
  *
  * -EINVAL; -EDEADLK: called from a task, `cancelled`, `unprocessed` or the executor of this
@@ -293,15 +300,18 @@ HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *ta
  * True for exactly one caller, and only if what was pending will never run. With
  * either answer the task does not start again once this has returned: one that is
  * running at that moment can no longer re-arm itself, and if it had done so already,
- * that is what was cancelled. The timeout's memory comes back, and its `cancelled` is
- * called or handed to the executor, within one tick. Lock-free; does not wait.
+ * that is what was cancelled. Its `cancelled`, if it has one, is called or handed to the
+ * executor within one tick. Its place under max_pending is free at once, and its memory is
+ * for the next timeout of this thread; a cancel without `cancelled` wakes nobody. Lock-free;
+ * does not wait.
  */
 HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 
 /*
- * The same, and when it returns the task is not running on any other thread either:
- * its arg may be freed. From inside the task itself it does not wait. Blocks as long
- * as the task runs.
+ * The same, and when it returns, with either answer, `run` is not running on any other thread
+ * either, nor is the timeout being visited by hwt_timer_stop(): if it has no `cancelled`, its arg
+ * may be freed. It does not wait for `cancelled`. From inside the task itself it does not wait.
+ * Blocks as long as the task or the visitor runs.
  *
  * Do not wait in a circle; nothing detects it:
  *
@@ -315,9 +325,8 @@ HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 HWT_PUBLIC bool hwt_timeout_cancel_sync(hwt_timeout timeout);
 
 /*
- * Moves a pending timeout to now + delay and keeps its handle. To a later instant it
- * is wait-free and writes nothing but the timeout itself and a counter of the calling
- * thread's lane. Inside the timeout's own task it re-arms it, without an allocation
+ * Moves a pending timeout to now + delay and keeps its handle. Lock-free; to a later instant
+ * it writes nothing but the timeout itself and a counter of the calling thread's own. Inside the timeout's own task it re-arms it, without an allocation
  * and outside max_pending; that takes effect when the task returns. Of two that
  * overlap, either may be the last.
  *
@@ -365,8 +374,8 @@ HWT_PUBLIC int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline,
 /*
  * Arms a timeout whatever its state: moves *timeout as hwt_timeout_reschedule() does if it is
  * pending, or else arms a new one for the task and arg and writes its handle. *timeout may be
- * zeroed; it is the caller's, who lets no two threads use it at once. 0: moved; 1: armed anew, or
- * an error of hwt_timer_new_timeout(), and *timeout is as it was.
+ * zeroed; it is the caller's, who lets no two threads use it at once. 0: moved; 1: armed anew; or
+ * an error, as hwt_timer_new_timeout(), and *timeout is as it was. Lock-free.
  *
  * Where it meets the run, the run that has begun goes on and a new timeout is armed beside it, but
  * inside the timeout's own task the same one is re-armed. So with one task and arg the task may
@@ -543,8 +552,15 @@ HWT_PUBLIC const char *hwt_version(void);
  * A slow task delays the others when there is no executor. hwt_timer_stop() and
  * destroy() wait for it.
  *
- * The worker blocks all signals. After fork() the child has no worker, and may only
- * destroy the timer.
+ * fork(): a timer that has accepted no timeout and was not started goes along, and is the child's
+ * own there. Of any other the child may ask, cancel and destroy; what arms or drives it is refused
+ * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched.
+ *
+ * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
+ * end, share one under a lock that is held for the time of a call.
+ *
+ * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be seen of
+ * it is the same. A bucket takes 80 bytes.
  */
 
 #ifdef __cplusplus

@@ -10,6 +10,8 @@
 #     JOB              only these; all by default:
 #
 #     simulate         a hundred million operations of tests/simulate/simulate.c
+#     delay            a million crash states of the durable store, 50000 failures of the
+#                      system, and a hundred kills
 #     fuzz             ten minutes of each fuzzer
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
@@ -28,7 +30,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-jobs='simulate fuzz spin coverage aarch64 i386 builds clang stress soak'
+jobs='simulate delay fuzz spin coverage aarch64 i386 builds clang stress soak'
 
 misuse()
 {
@@ -42,7 +44,7 @@ chosen=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,25s/^# \{0,1\}//p' "$0"
+        sed -n '4,27s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --processes | --seed)
@@ -91,9 +93,29 @@ job_simulate()
     ' sh "$build"
 }
 
+# A failure stays in build/night/.
+job_delay()
+{
+    ninja -C "$build" tests/delay/delay_crash tests/delay/delay_kill >"$build/delay.log" || {
+        cat "$build/delay.log"
+        return 1
+    }
+    # shellcheck disable=SC2016 # the inner shell expands them
+    seq "$seed" $((seed + 19)) | xargs -P "$processes" -I SEED sh -c '
+        "$1/tests/delay/delay_crash" --seed SEED --states 50000 >"$1/delay-SEED.log" || {
+            echo "FAILED: seed SEED, see $1/delay-SEED.log"
+            exit 1
+        }
+        tail -n 1 "$1/delay-SEED.log"
+        rm "$1/delay-SEED.log"
+    ' sh "$build" &&
+        "$build/tests/delay/delay_crash" --each-call --seed "$seed" --states 50000 &&
+        "$build/tests/delay/delay_kill" --seed "$seed" --kills 100
+}
+
 job_fuzz()
 {
-    sh "$root/tests/fuzz/run.sh" --seconds 1200 && sh "$root/tests/fuzz/run.sh" --afl --seconds 1200
+    sh "$root/tests/fuzz/run.sh" --seconds 1800 && sh "$root/tests/fuzz/run.sh" --afl --seconds 1800
 }
 
 job_spin()

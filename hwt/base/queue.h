@@ -84,7 +84,7 @@ static inline bool hwt_queue_is_used(const hwt_queue_head *head, hwt_queue_tail 
 /* Consumer: moves all that is queued behind what `to` holds. False: the first node is not
  * linked yet, so that nothing could be moved. */
 static inline bool hwt_queue_splice(hwt_queue_head *to_head, hwt_queue_tail *to_tail,
-                                   hwt_queue_head *head, hwt_queue_tail *tail)
+                                    hwt_queue_head *head, hwt_queue_tail *tail)
 {
     return __cds_wfcq_splice_nonblocking(to_head, to_tail, head, tail) != CDS_WFCQ_RET_WOULDBLOCK;
 }

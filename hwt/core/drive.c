@@ -33,8 +33,8 @@ static void set_fd(hwt_timer *timer, uint64_t until)
     if (until == 0)
         hwt_gate_set_fd(&shared->gate, 1, true);
     else if (shared->time.clock && until != HWT_NEVER)
-        hwt_gate_set_fd(&shared->gate,
-                        hwt_saturating_sub(until, hwt_time_now(&shared->time)), true);
+        hwt_gate_set_fd(&shared->gate, hwt_saturating_sub(until, hwt_time_now(&shared->time)),
+                        true);
     else
         hwt_gate_set_fd(&shared->gate, until, false);
 }

@@ -44,8 +44,7 @@ int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_ga
 {
     lanes->pool = pool;
     lanes->gate = gate;
-    void *own =
-        mmap(NULL, OWN_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *own = mmap(NULL, OWN_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (own == MAP_FAILED)
         return -ENOMEM;
     lanes->own = own;
@@ -80,10 +79,9 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
             /* Seq_cst: before anything is appended, and so before the look at the gate. */
             atomic_store_explicit(own, lane, memory_order_seq_cst);
             uint32_t end = atomic_load_explicit(&lanes->end, memory_order_relaxed);
-            while (end < number &&
-                   !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number,
-                                                          memory_order_seq_cst,
-                                                          memory_order_relaxed))
+            while (end < number && !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number,
+                                                                          memory_order_seq_cst,
+                                                                          memory_order_relaxed))
                 ;
             return lane;
         }

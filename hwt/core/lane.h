@@ -119,6 +119,16 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
 #define HWT_BACKLOG 64 /* 4000 records */
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream);
 
+/* With one thread: a record for its next reading. Then nothing is listed, nor fenced. */
+static inline bool hwt_lane_note(struct hwt_lanes *lanes, struct hwt_stream *stream,
+                                 struct hwt_record record, hwt_stream_stays stays)
+{
+    if (hwt_stream_is_full(stream) && !hwt_lane_grow(lanes, stream, stays))
+        return false;
+    hwt_stream_append(stream, record);
+    return true;
+}
+
 /* The producers say something of a timeout in their lane. False: there is no memory for it, or too
  * much was said: the worker is to look at the entries. */
 static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *streams,
@@ -132,6 +142,7 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
     /* Again, seq_cst, where the worker cannot make this thread pass a barrier: see gate.h. */
     if (hwt_gate_is_fenced(lanes->gate))
         atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
+    HWT_MEET(APPENDED);
     hwt_streams_list(streams, stream);
     if (__builtin_expect(full, 0))
         hwt_lane_check_backlog(lanes, stream);
@@ -150,8 +161,7 @@ static inline bool hwt_lane_say_cancelled(struct hwt_lanes *lanes, struct hwt_la
                                           uint64_t kind, uint32_t id, uint64_t generation)
 {
     return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled,
-                        (struct hwt_record){ kind, id, (uint32_t)generation },
-                        hwt_cancelled_stays);
+                        (struct hwt_record){ kind, id, (uint32_t)generation }, hwt_cancelled_stays);
 }
 
 /* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a

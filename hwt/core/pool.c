@@ -342,8 +342,7 @@ struct trim {
 
 static bool is_whole(const struct trim *trim, uint32_t id)
 {
-    return id >> HWT_ID_BITS < trim->slabs &&
-           trim->counts[id >> HWT_ID_BITS] == HWT_SLAB_ENTRIES;
+    return id >> HWT_ID_BITS < trim->slabs && trim->counts[id >> HWT_ID_BITS] == HWT_SLAB_ENTRIES;
 }
 
 /* Takes all batches out of the pool, counts, and returns how many entries that are. */

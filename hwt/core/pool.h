@@ -64,9 +64,9 @@ struct hwt_pool {
     hwt_timer *timer;
     struct hwt_directory directory;
     _Alignas(64) _Atomic uint64_t batches; /* tag << 32 | the first entry's id */
-    _Atomic uint64_t empty;   /* tag << 32 | a slab's number */
-    _Atomic uint32_t slabs;   /* numbers given out */
-    _Atomic uint32_t free;    /* entries in batches, about */
+    _Atomic uint64_t empty;                /* tag << 32 | a slab's number */
+    _Atomic uint32_t slabs;                /* numbers given out */
+    _Atomic uint32_t free;                 /* entries in batches, about */
     _Atomic uint64_t bytes;
     uint32_t trim_at; /* the worker's: so many free ones make a trim worth it */
 };

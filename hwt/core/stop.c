@@ -43,7 +43,8 @@ static void count_left(struct hwt_shared *shared, struct visitor *visitor)
 static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                   struct visitor *visitor)
 {
-    struct hwt_frame frame = { .shared = shared, .entry = entry,
+    struct hwt_frame frame = { .shared = shared,
+                               .entry = entry,
                                .generation = hwt_generation(state) };
     uint64_t remaining = hwt_time_until(&shared->time, hwt_entry_deadline(entry));
     hwt_frame_enter(&frame);

@@ -10,7 +10,7 @@
 #include "hwt/base/barrier.h"
 
 #define COMPACT_MIN 2 /* chunks */
-#define SPARE_MAX 64
+#define SPARE_MAX 8
 
 _Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
 
@@ -107,7 +107,7 @@ static void put(struct place *to, const struct hwt_record *record)
 
 static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
 {
-    /* Seq_cst: as `used`; see hwt_stream_backlog(). */
+    /* Seq_cst: before the look at the gate, as `used`; a reading is for so many. */
     atomic_store_explicit(&stream->chunks, chunks, memory_order_seq_cst);
 }
 

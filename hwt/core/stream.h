@@ -21,9 +21,8 @@
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
  *   next                              the producer; release: the chunk; seq_cst as `used`
- *   chunks, chunks_read               the producer; who has `claimed`. Numbers to judge the backlog
- *                                     by; chunks, seq_cst, is no older than the record of a producer
- *                                     that found the gate open
+ *   chunks, chunks_read               the producer, seq_cst; who has `claimed`, relaxed: their
+ *                                     difference is how much one reading is for
  *   claimed                           exchange, acquire; cleared with release: head and read pass
  *                                     from one to the other
  *   spare                             a stack of empty chunks on their way back: who has `claimed`
@@ -130,8 +129,7 @@ static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
     /* Acquire: `chunks` is not older, and so not less. A compaction makes it less, but then the two
      * are of one thread. */
     uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_acquire);
-    /* Seq_cst: a worker that has closed the gate counts, and so reads, a chunk whose record found the
-     * gate open. */
+    /* Seq_cst: after the worker has closed the gate; see hwt_stream_peek(). */
     uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_seq_cst);
     return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
 }

@@ -90,8 +90,8 @@ static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t ge
 {
     struct hwt_frame frame = { .shared = shared };
     HWT_MEET(TELL_CANCELLED);
-    call(hwt_entry_task(entry)->cancelled, (hwt_timeout){ entry, generation },
-         hwt_entry_arg(entry), &frame);
+    call(hwt_entry_task(entry)->cancelled, (hwt_timeout){ entry, generation }, hwt_entry_arg(entry),
+         &frame);
 }
 
 /* RUNNING to what comes after. True: PENDING, for *ret_deadline. */
@@ -126,8 +126,7 @@ static bool finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
 bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                   uint64_t deadline, bool *ret_ran, uint64_t *ret_deadline)
 {
-    uint64_t running =
-        hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
+    uint64_t running = hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
     HWT_MEET(BEGIN);
     *ret_ran = hwt_exchange_both(shared, entry, state, deadline, running, deadline);
     if (!*ret_ran)
@@ -143,8 +142,8 @@ bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
     hwt_unreserve(shared);
     HWT_MEET(RUN);
-    call(hwt_entry_task(entry)->run, (hwt_timeout){ entry, frame.generation },
-         hwt_entry_arg(entry), &frame);
+    call(hwt_entry_task(entry)->run, (hwt_timeout){ entry, frame.generation }, hwt_entry_arg(entry),
+         &frame);
     HWT_MEET(RAN);
     return finish(shared, entry, ret_deadline);
 }

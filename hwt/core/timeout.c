@@ -45,9 +45,14 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     } else if (!shared->one_thread) {
         hwt_shared_say_cancelled(shared, lane, untold, id, generation);
     } else {
-        hwt_worker_leave(&timer_of(shared)->worker, id);
-        if (untold)
-            hwt_shared_say_cancelled(shared, lane, true, id, generation);
+        hwt_worker_forget(&timer_of(shared)->worker, id, generation);
+        if (untold &&
+            !hwt_lane_note(&shared->lanes, &lane->cancelled,
+                           (struct hwt_record){ HWT_RECORD_UNTOLD, id, (uint32_t)generation },
+                           hwt_cancelled_stays))
+            hwt_shared_overlook(shared);
+        if (untold && hwt_gate_is_long(&shared->gate))
+            hwt_gate_wake(&shared->gate);
     }
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry, id);
@@ -63,16 +68,15 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
             bool untold = state & HWT_HANDED || hwt_entry_tells(entry);
-            uint64_t next =
-                hwt_with_phase(state, untold ? HWT_PHASE_UNTOLD : HWT_PHASE_CANCELLED);
+            uint64_t next = hwt_with_phase(state, untold ? HWT_PHASE_UNTOLD : HWT_PHASE_CANCELLED);
             HWT_MEET(CANCEL);
             if (!hwt_exchange(shared, entry, state, next))
                 continue;
             dismiss(shared, entry, id, state, untold);
             return true;
         }
-        if (hwt_generation(state) != timeout.generation ||
-            hwt_phase(state) != HWT_PHASE_RUNNING || state & HWT_BARRED)
+        if (hwt_generation(state) != timeout.generation || hwt_phase(state) != HWT_PHASE_RUNNING ||
+            state & HWT_BARRED)
             return false;
         HWT_MEET(BAR);
         if (!hwt_exchange(shared, entry, state, state | HWT_BARRED))
@@ -88,6 +92,20 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
     }
 }
 
+/* With one thread: from `state`, of a task that has no `cancelled`. */
+__attribute__((noinline)) static bool
+cancel_alone(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state)
+{
+    struct hwt_lane *lane = shared->lanes.shared;
+    atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
+                          memory_order_relaxed);
+    HWT_PROBE3(cancel, shared, entry, hwt_generation(state));
+    hwt_lane_count(&lane->cancelled_count, 1);
+    hwt_worker_forget(&timer_of(shared)->worker, id, hwt_generation(state));
+    hwt_pool_give(&shared->pool, &lane->cache, entry, id);
+    return true;
+}
+
 bool hwt_timeout_cancel(hwt_timeout timeout)
 {
     struct hwt_entry *entry = timeout.entry;
@@ -99,10 +117,13 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared, id);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
+    bool untold = state & HWT_HANDED || hwt_entry_tells(entry);
     HWT_MEET(CANCEL);
+    if (unusual == HWT_ONE_THREADED && !untold)
+        return cancel_alone(shared, entry, id, state);
     /* The short way, where there is nothing to mind. */
-    if (__builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0) ||
-        __builtin_expect(state & HWT_HANDED || hwt_entry_tells(entry) || !lane, 0) ||
+    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(untold || !lane, 0) ||
         __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
         __builtin_expect(hwt_stream_is_full(&lane->cancelled), 0) ||
         __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
@@ -153,8 +174,8 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     hwt_count(&shared->stats.rearmed, 1, shared->stats.shared);
     while (!(state & HWT_BARRED)) {
         HWT_MEET(REARM);
-        if (hwt_exchange_both(shared, entry, state, hwt_entry_deadline(entry),
-                              state | HWT_REARMED, deadline))
+        if (hwt_exchange_both(shared, entry, state, hwt_entry_deadline(entry), state | HWT_REARMED,
+                              deadline))
             return true;
         state = hwt_entry_state(entry);
     }
@@ -172,7 +193,7 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
         hwt_shared_say_pending(shared, lane, deadline, id, generation);
         return;
     }
-    hwt_worker_move(&timer_of(shared)->worker, id, generation, deadline);
+    hwt_worker_file(&timer_of(shared)->worker, id, generation, deadline);
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
 }
@@ -223,9 +244,15 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && move_slowly(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(MOVE);
-    if (__builtin_expect(deadline < before || !lane, 0) ||
-        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0) ||
+    if (unusual == HWT_ONE_THREADED && deadline >= before) {
+        atomic_store_explicit(&entry->word.second, deadline, memory_order_relaxed);
+        HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
+        hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
+        return true;
+    }
+    if (__builtin_expect(deadline < before || !lane, 0) || __builtin_expect(unusual != 0, 0) ||
         __builtin_expect(!hwt_word_exchange(&entry->word, state, before, state, deadline), 0))
         return move_slowly(timeout, deadline);
     HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);

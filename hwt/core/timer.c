@@ -28,9 +28,9 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->executor_data = options->executor_data;
     shared->one_thread = options->flags & HWT_ONE_THREAD;
     shared->stats.shared = options->executor != NULL;
-    atomic_init(&shared->unusual,
-                HWT_HALTED_UNSTARTED | (shared->one_thread ? HWT_ONE_THREADED : 0) |
-                    (shared->max_pending > 0 ? HWT_LIMITED : 0));
+    atomic_init(&shared->unusual, HWT_HALTED_UNSTARTED |
+                                      (shared->one_thread ? HWT_ONE_THREADED : 0) |
+                                      (shared->max_pending > 0 ? HWT_LIMITED : 0));
     timer->flags = options->flags;
     timer->worker_cpu = options->worker_cpu;
     if (options->worker_name)
@@ -41,10 +41,12 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
 static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
 {
     struct hwt_shared *shared = &timer->shared;
-    bool fences = shared->one_thread || hwt_gate_needs_fences();
+    bool fences = !shared->one_thread && hwt_gate_needs_fences();
     if (fences)
         atomic_fetch_or_explicit(&shared->unusual, HWT_FENCED, memory_order_relaxed);
-    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual, HWT_FENCED);
+    /* With one thread there is nobody to be made to pass a barrier. */
+    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual,
+                  shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
     hwt_pool_init(&shared->pool, timer);
     int r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate);
     if (r < 0)
@@ -217,6 +219,29 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
     return r;
 }
 
+/* The same for one thread, where there is nothing else to mind. */
+__attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const hwt_task *task,
+                                                       void *arg, uint64_t deadline,
+                                                       hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_lane *lane = shared->lanes.shared;
+    struct hwt_free free_one = hwt_pool_take(&shared->pool, &lane->cache);
+    if (!free_one.entry) {
+        hwt_lane_count(&lane->rejected, 1);
+        return -ENOMEM;
+    }
+    hwt_lane_count(&lane->added, 1);
+    uint64_t generation = hwt_generation(hwt_entry_begin(free_one.entry, task, arg, deadline));
+    HWT_PROBE4(add, timer, free_one.entry, generation, deadline);
+    hwt_worker_file(&timer->worker, free_one.id, generation, deadline);
+    if (hwt_gate_asks(&shared->gate, deadline))
+        hwt_gate_wake(&shared->gate);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ free_one.entry, generation };
+    return 0;
+}
+
 /* The same, where there is nothing to mind: most timeouts take this way. */
 static inline int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
                               hwt_timeout *ret_timeout)
@@ -224,8 +249,11 @@ static inline int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg,
     struct hwt_shared *shared = &timer->shared;
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     /* Acquire: what starting has made. */
-    if (__builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_acquire) != 0, 0) ||
-        __builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == 0, 0) ||
+    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_acquire);
+    if (unusual == HWT_ONE_THREADED)
+        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
+    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) ||
+        __builtin_expect(lane->cache.count == 0, 0) ||
         __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
     struct hwt_free free_one = lane->cache.items[lane->cache.count - 1];

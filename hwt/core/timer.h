@@ -16,7 +16,8 @@ struct hwt_timer {
 
     /* The worker: its thread, or who calls hwt_timer_advance() and its like. */
     _Alignas(64) struct hwt_worker worker;
-    uint64_t parked_until; /* with a descriptor that a loop watches: what it is set to; 0: nothing */
+    uint64_t
+        parked_until; /* with a descriptor that a loop watches: what it is set to; 0: nothing */
 
     /* Frozen after create. */
     uint32_t flags;

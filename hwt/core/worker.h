@@ -32,17 +32,26 @@
 struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
-    uint64_t limit;   /* ticks before it are over at `now` */
-    uint64_t floor;   /* what a task files itself goes into this tick or a later one */
-    uint64_t runs;    /* tasks started or handed over, in this pass */
-    uint64_t most;    /* runs that are wanted in this pass */
-    bool told;        /* of a cancel, in this pass */
-    bool again;       /* a stream could not be read: look again in a tick */
+    uint64_t limit; /* ticks before it are over at `now` */
+    uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
+    bool expires;   /* what is due is taken and run */
+    uint64_t runs;  /* tasks started or handed over, in this pass */
+    uint64_t most;  /* runs that are wanted in this pass */
+    bool told;      /* of a cancel, in this pass */
+    bool again;     /* a stream could not be read: look again in a tick */
     size_t since_kept_up;
-    bool unsure;      /* it may be on no list: look at all lanes then */
+    unsigned quiet; /* passes with little to run and much memory to give back */
+    bool unsure;    /* it may be on no list: look at all lanes then */
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };
+
+/* The tick for what is not of the last pass, or the one that goes on. There is always one that ends. */
+static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
+{
+    uint64_t last = worker->wheel.ticks.last;
+    return worker->limit < last ? worker->limit : last - (last > 0);
+}
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
 void hwt_worker_destroy(struct hwt_worker *worker);
@@ -51,20 +60,42 @@ void hwt_worker_destroy(struct hwt_worker *worker);
  * tasks it started. */
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most);
 
+/* ---- read.c ---- */
+
 /* Reads the streams: nothing runs but `cancelled`. */
 void hwt_worker_read(struct hwt_worker *worker);
+
+/* With one thread: what tasks have armed, and what is to be told. */
+void hwt_worker_read_own(struct hwt_worker *worker);
+
+/* Reads streams that have left the list, chained by next_listed. */
+void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
+                               bool cancelled);
+
+/* Between two batches of `n`: tells what heaps up, if it does. */
+void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
+
+/* ---- file.c ---- */
+
+/* A record's generation, counted from the floor of its slab: as places have it. */
+uint32_t hwt_worker_since_floor(const struct hwt_worker *worker, uint32_t id, uint32_t generation);
+
+/* Files for a tick, or `floor`, or the one at which the hand is, whichever is latest. */
+void hwt_worker_file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick,
+                         uint64_t floor);
 
 /* Sees to it that a timeout is looked at for an instant: what a pending record says. */
 void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
                      uint64_t deadline);
 
-/* With one thread: the same where the timeout has a place. If it has none, it is in hand, and the
- * deadline will be looked at. */
-void hwt_worker_move(struct hwt_worker *worker, uint32_t id, uint64_t generation,
-                     uint64_t deadline);
+/* Takes the timeout out of the wheel, if it is there, and minds that it was there: what a cancelled
+ * record says. */
+void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation);
 
-/* Takes an id out of the wheel, if it is there: what a cancelled record says. */
+/* Takes an id out of the wheel, if it is there. */
 void hwt_worker_leave(struct hwt_worker *worker, uint32_t id);
+
+/* ---- worker.c ---- */
 
 /* The instant at which the next tick with work can be handled, HWT_NEVER: none. */
 uint64_t hwt_worker_next(struct hwt_worker *worker);

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "hwt/base/barrier.h"
-#include "hwt/store/scan.h"
 
 #define CAPACITY_MIN 4
 #define CAPACITY_KEPT 8               /* an empty shelf keeps this much, to spare the allocator */
@@ -68,7 +67,8 @@ static uint32_t grown(uint32_t capacity)
 }
 
 /* `mark` is HWT_BUCKET_FAR for the far shelf, else 0. */
-static void close_holes(struct hwt_shelf *shelf, const struct hwt_directory *directory, uint32_t mark)
+static void close_holes(struct hwt_shelf *shelf, const struct hwt_directory *directory,
+                        uint32_t mark)
 {
     uint32_t *ids = ids_of(shelf);
     uint32_t to = 0;
@@ -97,8 +97,8 @@ static uint32_t append(struct hwt_shelf *shelf, uint32_t id, uint32_t round)
 
 /* Who goes by a shelf's rounds closes its old holes before. That comes within 2^31 rounds, at the
  * next visit or when the far shelf is taken from: so a hole that stayed is never 2^32 old. */
-static void close_old_holes(struct hwt_shelf *shelf, const struct hwt_directory *directory, uint32_t mark,
-                            uint32_t now)
+static void close_old_holes(struct hwt_shelf *shelf, const struct hwt_directory *directory,
+                            uint32_t mark, uint32_t now)
 {
     if (shelf->used != shelf->live && now - shelf->holes_since >= HOLES_OLD)
         close_holes(shelf, directory, mark);
@@ -125,7 +125,8 @@ static void empty(struct hwt_shelf *shelf, size_t *bytes)
     }
 }
 
-static void tidy(struct hwt_shelf *shelf, const struct hwt_directory *directory, uint32_t mark, size_t *bytes)
+static void tidy(struct hwt_shelf *shelf, const struct hwt_directory *directory, uint32_t mark,
+                 size_t *bytes)
 {
     if (shelf->live == 0) {
         empty(shelf, bytes);
@@ -170,8 +171,8 @@ static void move_one(struct hwt_shelf *from, uint32_t i, struct hwt_shelf *to,
 }
 
 /* Moves what is within reach to the end of the near shelf, which has room. */
-static void move_near(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
-                      uint32_t reach)
+static void move_near(struct hwt_bucket *bucket, const struct hwt_directory *directory,
+                      uint32_t now, uint32_t reach)
 {
     struct hwt_shelf *far = &bucket->far;
     for (uint32_t i = 0; (i = hwt_scan_within(far, i, now, reach)) < far->used; i++)
@@ -256,8 +257,8 @@ static bool is_far(const struct hwt_bucket *bucket, uint32_t round, uint32_t now
     return bucket->far.live > 0 && round - now >= bucket->horizon - now;
 }
 
-static int make_room(struct hwt_bucket *bucket, const struct hwt_directory *directory, bool far, uint32_t now,
-                     size_t *bytes)
+static int make_room(struct hwt_bucket *bucket, const struct hwt_directory *directory, bool far,
+                     uint32_t now, size_t *bytes)
 {
     struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
     uint32_t holes = shelf->used - shelf->live;
@@ -371,8 +372,8 @@ static void find_least(struct hwt_bucket *bucket, uint32_t now)
     bucket->least_count = hwt_scan_count(&bucket->near, bucket->cursor, bucket->least);
 }
 
-void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
-                       size_t *bytes)
+void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *directory,
+                       uint32_t now, size_t *bytes)
 {
     if (hwt_bucket_live(bucket) == 0) {
         forget_all(bucket, bytes);
@@ -405,8 +406,8 @@ struct tally {
     uint32_t of_least;
 };
 
-static bool check_shelf(const struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
-                        bool far, struct tally *tally)
+static bool check_shelf(const struct hwt_bucket *bucket, const struct hwt_directory *directory,
+                        uint32_t now, bool far, struct tally *tally)
 {
     const struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
     uint32_t live = 0;
@@ -428,7 +429,8 @@ static bool check_shelf(const struct hwt_bucket *bucket, const struct hwt_direct
     return live == shelf->live;
 }
 
-bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now)
+bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_directory *directory,
+                      uint32_t now)
 {
     struct tally tally = { 0 };
     if (!check_shelf(bucket, directory, now, false, &tally) ||

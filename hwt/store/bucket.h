@@ -32,14 +32,7 @@
 #include <stddef.h>
 
 #include "hwt/store/directory.h"
-
-struct hwt_shelf {
-    uint32_t *rounds; /* capacity of them; then as many ids */
-    uint32_t used;    /* timeouts and holes */
-    uint32_t live;    /* timeouts */
-    uint32_t capacity;
-    uint32_t holes_since; /* with holes: none was made before this round */
-};
+#include "hwt/store/scan.h"
 
 struct hwt_bucket {
     struct hwt_shelf near;
@@ -86,8 +79,8 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, uint32_t now, uint32_t *batch,
 uint32_t hwt_bucket_peek(const struct hwt_bucket *bucket);
 
 /* Finds the least round, closes holes and gives memory back where that pays. */
-void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
-                       size_t *bytes);
+void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *directory,
+                       uint32_t now, size_t *bytes);
 
 /* Forgets all; the places are the caller's. */
 void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);
@@ -96,6 +89,7 @@ void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);
 void hwt_bucket_destroy(struct hwt_bucket *bucket);
 
 /* Whether all of the above holds. For tests and assertions. */
-bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now);
+bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_directory *directory,
+                      uint32_t now);
 
 #endif

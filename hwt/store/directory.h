@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define HWT_ID_NONE UINT32_MAX
-#define HWT_ID_BITS 11 /* of an id: the place in the slab */
+#define HWT_ID_BITS 11       /* of an id: the place in the slab */
 #define HWT_DIRECTORY_BITS 6 /* the first page has 2^6 slabs */
 #define HWT_DIRECTORY_PAGES 15
 /* Numbers are less than that: what the pages have. HWT_ID_NONE is none of their ids. */

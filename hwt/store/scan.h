@@ -4,7 +4,16 @@
 
 /* Scans of a shelf's rounds, which look at nothing else. See bucket.h. */
 
-#include "hwt/store/bucket.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct hwt_shelf {
+    uint32_t *rounds; /* capacity of them; then as many ids */
+    uint32_t used;    /* timeouts and holes */
+    uint32_t live;    /* timeouts */
+    uint32_t capacity;
+    uint32_t holes_since; /* with holes: none was made before this round */
+};
 
 /* Four rounds at a time, by the compilers' vector types: on any machine, with its own
  * instructions where it has them. The arrays are aligned for a uint32_t only. */
@@ -70,7 +79,7 @@ static inline uint32_t hwt_scan_count(const struct hwt_shelf *shelf, uint32_t fr
 
 /* The timeouts whose remaining rounds are fewer: holes have more, see bucket.h. */
 static inline uint32_t hwt_scan_count_within(const struct hwt_shelf *shelf, uint32_t now,
-                                              uint32_t reach)
+                                             uint32_t reach)
 {
     uint32_t i = 0;
     hwt_four counts = { 0 };
@@ -84,7 +93,7 @@ static inline uint32_t hwt_scan_count_within(const struct hwt_shelf *shelf, uint
 
 /* The first place from `at` on whose remaining rounds are fewer, or `used`. */
 static inline uint32_t hwt_scan_within(const struct hwt_shelf *shelf, uint32_t at, uint32_t now,
-                                        uint32_t reach)
+                                       uint32_t reach)
 {
     const uint32_t *rounds = shelf->rounds;
     for (; at + 4 <= shelf->used; at += 4) {

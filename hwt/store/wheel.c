@@ -183,8 +183,8 @@ int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
         round = (uint32_t)age_of(store, tick);
     }
     struct hwt_bucket *bucket = &store->buckets[slot];
-    int r = hwt_bucket_add(bucket, wheel->directory, id, round, round_now(wheel, slot),
-                           &wheel->bytes);
+    int r =
+        hwt_bucket_add(bucket, wheel->directory, id, round, round_now(wheel, slot), &wheel->bytes);
     if (r < 0)
         return r;
     hwt_directory_place(wheel->directory, id)->bucket = slot + 1;

@@ -18,8 +18,8 @@ struct hwt_store; /* the data structure itself */
 
 /* How instants and ticks belong together. Frozen: any thread may read it. */
 struct hwt_ticks {
-    uint64_t start; /* the instant at which tick 0 begins */
-    uint64_t duration; /* 8 at least: there are fewer than 2^61 ticks */
+    uint64_t start;      /* the instant at which tick 0 begins */
+    uint64_t duration;   /* 8 at least: there are fewer than 2^61 ticks */
     uint64_t reciprocal; /* 2^64 / duration, rounded down */
     uint64_t last;       /* this tick and later ones end past UINT64_MAX: never */
 };

@@ -94,9 +94,25 @@ expect_status()
         fail "$1 $2: $(head -n 1 "$work/answer"), not $3"
 }
 
+# As the kernel's table of addresses says, where it can be read.
+loopback_is_down()
+{
+    [ -r /proc/net/fib_trie ] && ! grep -q '127\.0\.0\.1$' /proc/net/fib_trie
+}
+
+# Whole, with six lines, and of numbers only.
+check_picture()
+{
+    [ "$(grep -c '^<svg \|^</svg>$' "$1")" -eq 2 ] || fail 'no picture'
+    [ "$(grep -c "fill='none' stroke='#[0-9a-f]*' stroke-width='1.5' d='" "$1")" -eq 6 ] ||
+        fail 'a line is missing in the picture'
+    ! grep -n "nan\|inf" "$1" || fail 'the picture has what is not a number'
+}
+
 test_http()
 {
     heartbeat=$1
+    ! loopback_is_down || skip 'the loopback interface is down'
     start_heartbeat
     expect_status GET /metrics 200
     grep -qi '^content-type: text/plain; version=0\.0\.4' "$work/answer" || fail 'wrong type'
@@ -135,8 +151,15 @@ test_http()
     wait "$pid" || true
     pid=
     status=0
-    "$heartbeat" --seconds 1 --connections 5 --metrics "$port" >"$work/log" 2>&1 || status=$?
+    "$heartbeat" --seconds 1 --connections 5 --metrics "$port" --picture "$work/picture" \
+        >"$work/log" 2>&1 || status=$?
     [ "$status" -le 1 ] || { cat "$work/log" && fail "exit status $status"; }
+    check_picture "$work/picture"
+    status=0
+    "$heartbeat" --seconds 1 --connections 5 --picture "$work/nowhere/picture" \
+        >"$work/log" 2>&1 || status=$?
+    [ "$status" -eq 1 ] || fail "a picture that cannot be written: exit status $status"
+    grep -q 'cannot write' "$work/log" || fail 'it does not say so'
 }
 
 test=$1

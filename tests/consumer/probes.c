@@ -83,6 +83,7 @@ static int drive(void)
     hwt_timer_dispatch(timer);
     now = START + HWT_MS(3);
     hwt_timer_dispatch(timer);
+    say_of_timer("drain", 1); /* what has re-armed itself */
     say_of_timer("park", START + HWT_MS(13));
     if (hwt_timeout_cancel(second))
         printf("cancel 0x%" PRIxPTR " 0x%" PRIxPTR " %" PRIu64 "\n", (uintptr_t)timer,

@@ -3,7 +3,7 @@
 #
 # The static probes of the library; meson's tests call this.
 #
-#     probes.sh notes LIBRARY yes|no     it has all of hwt/probes.h with their arguments, or none
+#     probes.sh notes LIBRARY yes|no     it has all of hwt/base/probes.h with their arguments, or none
 #     probes.sh values PROGRAM           in tests/consumer/probes.c they tell what is so, to gdb
 #     probes.sh lateness PROGRAM SCRIPT  perf/lateness.bt traces it, with bpftrace
 #

@@ -295,7 +295,11 @@ static void check_counters(void)
     holds(stats.added == story.accepted && stats.rejected == story.refused);
     holds(stats.pending == story.accepted - ended - story.retry_ends);
     holds(stats.pending == hwt_timer_pending(story.timer));
-    holds(stats.memory == held.bytes + held.mapped);
+    /* Of the list of lanes, which is mapped for all threads, one page is used; how many spare chunks
+     * each of the two lanes' streams has is told as half of the most. */
+    const uint64_t spares = 4 * 32 * 1024;
+    uint64_t mapped = held.bytes + held.mapped - 8192 * sizeof(void *) + 4096;
+    holds(stats.memory + spares >= mapped && stats.memory <= mapped + spares);
 }
 
 /* What looks inside asks for nothing. */

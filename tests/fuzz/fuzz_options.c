@@ -132,7 +132,8 @@ static bool in_range(const hwt_options *o)
     return o->initialised <= 1 && o->tick_duration >= 1000 && o->ticks_per_wheel >= 1 &&
            o->ticks_per_wheel <= UINT32_C(1) << 30 &&
            o->tick_duration <= INT64_MAX / rounded_up(o->ticks_per_wheel) &&
-           (o->flags & ~HWT_NO_WORKER) == 0 && (!o->clock || o->flags & HWT_NO_WORKER) &&
+           (o->flags & ~(HWT_NO_WORKER | HWT_ONE_THREAD)) == 0 &&
+           (!(o->clock || o->flags & HWT_ONE_THREAD) || o->flags & HWT_NO_WORKER) &&
            (o->clock_id == CLOCK_MONOTONIC || o->clock_id == CLOCK_BOOTTIME) &&
            o->worker_cpu >= -1 && o->worker_cpu < CPU_SETSIZE;
 }
@@ -195,8 +196,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     if (said == first)
         options.initialised = 1;
     complete(&options);
-    bool valid = (said == first || said >= known) && in_range(&options) &&
-                 all_zero(memory, known, said);
+    bool valid =
+        (said == first || said >= known) && in_range(&options) && all_zero(memory, known, said);
     if (!valid || options.ticks_per_wheel <= WHEEL_MAX_TRIED) {
         int r = hwt_timer_create((const hwt_options *)memory, &timer);
         must(r == (valid ? 0 : -EINVAL) && (timer != nothing) == valid);

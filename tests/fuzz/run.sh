@@ -12,7 +12,7 @@
 # makes a target fail is left there, with a line that says how to run it again. Installs what it
 # needs. The exit status is 0, 1 if something was found or not built, 2 for misuse.
 #
-# To commit what runs have found worth keeping, for T timer or options:
+# To commit what runs have found worth keeping, for T timer, options or delay:
 #
 #     mkdir NEW && build/fuzz/tests/fuzz/fuzz_T -set_cover_merge=1 -use_counters=0 -max_len=900 \
 #         NEW build/fuzz/corpus-T tests/fuzz/corpus-T
@@ -23,7 +23,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-targets='options timer'
+targets='options timer delay'
 most=4096 # bytes of an input
 
 misuse()

@@ -150,7 +150,7 @@ int main(void)
     hwt_options options = HWT_OPTIONS_INIT;
     setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3", 1);
     tzset();
-    options.flags = HWT_NO_WORKER;
+    options.flags = HWT_NO_WORKER | HWT_ONE_THREAD;
     options.clock = read_monotonic;
     int watch = open_clock_watch();
     if (watch < 0 || hwt_timer_create(&options, &timer) < 0)

@@ -221,13 +221,21 @@ int main(void)
     check("bind", bind(listener, (struct sockaddr *)&address, sizeof(address)));
     check("listen", listen(listener, 16));
     check("address", getsockname(listener, (struct sockaddr *)&address, &size));
+    /* Where not even the loopback is up, there is nothing to show. */
+    int probe = check("socket", socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (connect(probe, (struct sockaddr *)&address, sizeof(address)) < 0) {
+        perror("keepalive: no loopback");
+        return 77;
+    }
+    close(probe);
+    close(check("accept", accept4(listener, NULL, NULL, SOCK_CLOEXEC)));
     pid_t clients = check("fork", fork()); /* before there is a timer */
     if (clients == 0)
         play_clients(&address);
 
     hwt_options options = HWT_OPTIONS_INIT;
     options.tick_duration = HWT_MS(10);
-    options.flags = HWT_NO_WORKER;
+    options.flags = HWT_NO_WORKER | HWT_ONE_THREAD;
     errno = -hwt_timer_create(&options, &timer);
     check("timer", -errno);
     epoll = check("epoll", epoll_create1(EPOLL_CLOEXEC));

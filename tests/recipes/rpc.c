@@ -15,7 +15,6 @@
  * answers one request in ten. It is over when all requests have ended.
  */
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <hwt/hwt.h>
 #include <hwt/retry.h>
@@ -130,26 +129,6 @@ static void *serve(void *unused)
     return NULL;
 }
 
-static int open_socket(struct sockaddr_in *address)
-{
-    socklen_t size = sizeof(*address);
-    int fd = check("socket", socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    *address =
-        (struct sockaddr_in){ .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-    check("bind", bind(fd, (struct sockaddr *)address, sizeof(*address)));
-    check("address", getsockname(fd, (struct sockaddr *)address, &size));
-    return fd;
-}
-
-static void open_sockets(void)
-{
-    struct sockaddr_in client, server;
-    client_socket = open_socket(&client);
-    server_socket = open_socket(&server);
-    check("connect", connect(client_socket, (struct sockaddr *)&server, sizeof(server)));
-    check("connect", connect(server_socket, (struct sockaddr *)&client, sizeof(client)));
-}
-
 /* A message that ends a thread; sent until it is taken. */
 static void stop_thread(int from, pthread_t thread)
 {
@@ -165,12 +144,14 @@ int main(void)
     hwt_timer *timer;
     hwt_options options = HWT_OPTIONS_INIT;
     pthread_t reader, server;
-    int succeeded = 0, exhausted = 0, wrong = 0;
+    int sockets[2], succeeded = 0, exhausted = 0, wrong = 0;
 
     options.tick_duration = HWT_MS(1);
     errno = -hwt_timer_create(&options, &timer);
     check("timer", -errno);
-    open_sockets();
+    check("sockets", socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, sockets));
+    client_socket = sockets[0];
+    server_socket = sockets[1];
     sem_init(&all_ended, 0, 0);
     errno = pthread_create(&server, NULL, serve, NULL);
     check("thread", -errno);

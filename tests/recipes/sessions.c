@@ -130,7 +130,7 @@ int main(void)
     hwt_options options = HWT_OPTIONS_INIT;
     int resumed = 0;
     options.tick_duration = HWT_MS(100);
-    options.flags = HWT_NO_WORKER;
+    options.flags = HWT_NO_WORKER | HWT_ONE_THREAD;
     options.clock = read_now;
     if (hwt_timer_create(&options, &timer) < 0)
         return 1;

@@ -184,13 +184,10 @@ static inline size_t mark_batches(bool *marks, uint32_t slabs)
     size_t count = 0;
     uint32_t batch = (uint32_t)atomic_load(&pool->batches);
     while (batch != HWT_ID_NONE) {
-        uint64_t links = hwt_entry_deadline(hwt_pool_entry(pool, batch));
-        uint32_t next = (uint32_t)(links >> 32);
-        for (uint32_t id = batch; id != HWT_ID_NONE;) {
-            mark_free(marks, slabs, id, &count);
-            id = (uint32_t)hwt_entry_deadline(hwt_pool_entry(pool, id));
-        }
-        batch = next;
+        const struct hwt_entry *entry = hwt_pool_entry(pool, batch);
+        batch = (uint32_t)hwt_entry_deadline(entry);
+        for (; entry; entry = atomic_load(&entry->arg))
+            mark_free(marks, slabs, (uint32_t)atomic_load(&entry->task), &count);
     }
     return count;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A cancel against the reading of records, the firing, another cancel, and the entry's next use; and
- * one that waits against the end of the run, or of a visit. */
+/* A cancel against the reading of records, the firing, another cancel, and the entry's next use;
+ * and one that waits against the end of the run. */
 
 #include "stage.h"
 

@@ -26,7 +26,9 @@ enum part { CANCEL_IT, TO_SOONEST, TO_SOON, TO_LATE, ASK, ADD, FILE_ALL, FIRE, R
 static const char *const names[PARTS] = { "cancel", "move to 5", "move to 10", "move to 30", "ask",
                                           "add",    "file",      "fire",       "run" };
 
-enum kind { QUEUED, ARMED, REARMED, SHARED, HANDED_OVER, SUBMITTED, KINDS };
+/* Its record is unread; it is filed; it re-arms itself, too; it was added by the lane that threads
+ * without a number share, and has no `cancelled`; there is an executor; which has it. */
+enum kind { UNREAD, IN_WHEEL, REARMED, SHARED, EXECUTED, HANDED, KINDS };
 
 static struct {
     enum kind kind;
@@ -84,9 +86,11 @@ static void run_handed_over(struct actor *actor)
 
 static void add_beside(struct actor *actor)
 {
+    uint32_t number = hwt_thread_number;
     if (scene.kind == SHARED)
-        share_lane(0);
+        hwt_thread_number = HWT_THREAD_NONE;
     actor->answer = hwt_timer_new_timeout_at(timer, &silent, &beside, at(BESIDE), &actor->timeout);
+    hwt_thread_number = number;
 }
 
 static void act(struct actor *actor, enum part part)
@@ -111,7 +115,7 @@ static void act(struct actor *actor, enum part part)
         actor_begin(actor, add_beside);
         break;
     case FILE_ALL:
-        act_drive(actor, scene.base + (scene.kind == SUBMITTED ? FIRED : FILED));
+        act_drive(actor, scene.base + (scene.kind == HANDED ? FIRED : FILED));
         break;
     case FIRE:
         act_drive(actor, scene.base + FIRED);
@@ -131,9 +135,9 @@ static bool go_together(enum part a, enum part b)
 {
     if (a == b || (drives(a) && drives(b)))
         return false;
-    if (scene.kind < HANDED_OVER && (a == RUN || b == RUN))
+    if (scene.kind < EXECUTED && (a == RUN || b == RUN))
         return false;
-    return scene.kind != SUBMITTED || (a != FIRE && b != FIRE);
+    return scene.kind != HANDED || (a != FIRE && b != FIRE);
 }
 
 /* ---- what goes together ---- */
@@ -171,12 +175,12 @@ static bool is_pending(void)
 
 static uint64_t now(void)
 {
-    return atomic_load(&room.now);
+    return atomic_load(&now_is);
 }
 
 static uint64_t deadline_of_it(void)
 {
-    return atomic_load_explicit(&scene.timeout.entry->deadline, memory_order_acquire);
+    return deadline_of(scene.timeout);
 }
 
 /* What was true has moved it, unless another was, or it has re-armed itself since. */
@@ -222,7 +226,7 @@ static void check_answers(void)
 static void check_sleep(void)
 {
     uint64_t end = (deadline_of_it() / TICK + 1) * TICK;
-    if (scene.kind >= HANDED_OVER)
+    if (scene.kind >= EXECUTED)
         return;
     if (is_pending())
         holds(told_in() <= (end > now() + TICK ? end - now() : TICK));
@@ -267,8 +271,7 @@ static void check_end(void)
     holds(company.runs == 1);
     holds(beside.runs == (player(ADD) != NULL));
     holds(hwt_timer_pending(timer) == 0);
-    holds(timer->reserved == 0);
-    holds(timer->worker.transit == 0);
+    holds(timer->shared.reserved == 0);
     holds(hwt_wheel_check(&timer->worker.wheel));
 }
 
@@ -281,10 +284,14 @@ static void begin_scene(void)
     memset(&company, 0, sizeof(company));
     add_with(&silent, &company, at(COMPANY));
     drive(scene.base);
+    uint32_t number = hwt_thread_number;
+    if (scene.kind == SHARED)
+        hwt_thread_number = HWT_THREAD_NONE;
     scene.timeout = add_with(tasks[scene.kind], &fate, at(DUE));
-    if (scene.kind != QUEUED && scene.kind != SHARED)
+    hwt_thread_number = number;
+    if (scene.kind != UNREAD && scene.kind != SHARED)
         drive(scene.base);
-    if (scene.kind == SUBMITTED)
+    if (scene.kind == HANDED)
         drive(scene.base + FIRED);
 }
 
@@ -357,12 +364,10 @@ static void open_scene(enum kind kind)
     random_state = test_seed() + kind;
     schedules = 0;
     deferred_open(&executor);
-    if (kind >= HANDED_OVER) {
+    if (kind >= EXECUTED) {
         options.executor = defer;
         options.executor_data = &executor;
     }
-    if (kind == SHARED)
-        share_lane(0);
     stage_open_with(options);
 }
 
@@ -420,9 +425,9 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("schedules: pairs");
-    TCase *pairs = room_case(suite, "pairs", NULL, NULL);
+    TCase *pairs = stage_case(suite, "pairs", NULL, NULL);
     tcase_add_loop_test(pairs, whatever_two_do_to_a_timeout_goes_together, 0, KINDS);
-    TCase *threes = room_case(suite, "threes", NULL, NULL);
+    TCase *threes = stage_case(suite, "threes", NULL, NULL);
     tcase_add_loop_test(threes, whatever_three_do_to_a_timeout_goes_together, 0, KINDS);
     return run_suite(suite);
 }

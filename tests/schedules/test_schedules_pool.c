@@ -75,7 +75,9 @@ START_TEST(what_was_taken_and_given_back_meanwhile_is_looked_at_anew)
     fill_here(&b);
     if (_i)
         fill_here(&c);
-    uint32_t top = a.items[a.count - 1].id;
+    uint32_t top = a.items[0].id;
+    hwt_pool_spill(pool, &a); /* in the other order */
+    fill_here(&a);
     hwt_pool_spill(pool, &a);
     ck_assert_uint_eq((uint32_t)atomic_load(&pool->batches), top);
     actor_end(&taker);
@@ -110,6 +112,9 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
         (void)hwt_entry_begin(a.items[i].entry, &silent, &beside, UINT64_MAX / 3);
     actor_end(&taker);
     ck_assert(!have_common(&taken, &a));
+    for (uint32_t i = 0; i < a.count; i++)
+        atomic_store(&a.items[i].entry->word.first,
+                     (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
     spill_all(&taken);
     spill_all(&a);
 }
@@ -196,8 +201,8 @@ static size_t used_count;
 static void use_up(void)
 {
     used = calloc(HWT_SLAB_ENTRIES * SLABS, sizeof(*used));
-    for (used_count = 0; atomic_load(&pool->slabs) < SLABS ||
-                         (uint32_t)atomic_load(&pool->batches) != HWT_ID_NONE;
+    for (used_count = 0;
+         atomic_load(&pool->slabs) < SLABS || (uint32_t)atomic_load(&pool->batches) != HWT_ID_NONE;
          used_count++)
         fill_here(&used[used_count]);
 }

@@ -250,8 +250,8 @@ END_TEST
 
 /* ---- a worker ---- */
 
-static const char *const on_its_way[] = { "WORKER",     "PARK_A", "PARK_B", "PARK_C",
-                                          "PARK_CHECK", "SLEEP",  "PARK_D", "AWAKE" };
+static const char *const on_its_way[] = { "WORKER",     "PARK",  "PARK_A", "PARK_B", "PARK_C",
+                                          "PARK_CHECK", "SLEEP", "PARK_D", "AWAKE" };
 
 enum { ON_ITS_WAY = sizeof(on_its_way) / sizeof(*on_its_way) };
 
@@ -376,8 +376,8 @@ int main(void)
     tcase_add_loop_test(park, who_wakes_what_has_parked_again_takes_no_wake_up_away, 0,
                         3 * (PARKING + 1));
     TCase *stopped = stage_case(suite, "stopped", stage_open, NULL);
-    tcase_add_loop_test(
-        stopped, who_wakes_late_does_not_make_a_stopped_timers_descriptor_readable, 0, 8);
+    tcase_add_loop_test(stopped, who_wakes_late_does_not_make_a_stopped_timers_descriptor_readable,
+                        0, 8);
     TCase *late = stage_case(suite, "late", NULL, NULL);
     tcase_add_loop_test(late, an_adder_that_is_late_at_any_step_ends_the_sleep, 0,
                         2 * (PARKING + 1));

@@ -244,7 +244,9 @@ START_TEST(a_thousand_timers_at_once_give_all_back)
     for (unsigned n = 1; n <= times; n++) {
         faults_watch();
         timers_open(&timers);
-        ck_assert_int_eq(census().descriptors, before.descriptors + (int)timers.count);
+        /* A worker sleeps on a futex. */
+        int descriptors = timers.by_hand ? (int)timers.count : 0;
+        ck_assert_int_eq(census().descriptors, before.descriptors + descriptors);
         timers_run(&timers);
         ck_assert(await_count(&timers.ends.runs, (uint64_t)timers.count * n));
         for (unsigned i = 0; i < timers.count; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * All calls at once, by threads that are late at points of hwt/meet.h.
+ * All calls at once, by threads that are late at points of hwt/base/meet.h.
  *
  * A round has a timer of its own, driven in one of the four ways, and points of its own at which
  * threads are held up for long. Owners add, move and cancel what is in their slots; one of them is
@@ -20,6 +20,7 @@
 
 #include "schedule.h"
 
+#include "hwt/base/thread.h"
 #include "stress.h"
 
 #define TICK HWT_US(50)
@@ -280,7 +281,7 @@ static void *own_till_the_end(void *arg)
 {
     uint64_t random = new_random();
     if (theround.shares && arg == theround.slots[1])
-        share_lane(0);
+        hwt_thread_number = HWT_THREAD_NONE;
     while (own(arg, &random))
         ;
     theround.over++;

@@ -6,8 +6,12 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 
@@ -284,10 +288,14 @@ int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
                           void *arg);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                           void *arg);
-int __real_pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size,
-                                       const cpu_set_t *processors);
-int __wrap_pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size,
-                                       const cpu_set_t *processors);
+int __real_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *processors);
+int __wrap_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *processors);
+int __real_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param);
+int __wrap_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param);
+int __real_setpriority(__priority_which_t which, id_t who, int priority);
+int __wrap_setpriority(__priority_which_t which, id_t who, int priority);
+int __real_prctl(int option, ...);
+int __wrap_prctl(int option, ...);
 int __real_pthread_setspecific(pthread_key_t key, const void *value);
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value);
 
@@ -297,12 +305,36 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
     return refuse(FAULTS_THREAD) ? EAGAIN : __real_pthread_create(thread, attributes, run, arg);
 }
 
-int __wrap_pthread_attr_setaffinity_np(pthread_attr_t *attributes, size_t size,
-                                       const cpu_set_t *processors)
+static int refused_with(int reason)
 {
-    return refuse(FAULTS_AFFINITY)
-               ? ENOMEM
-               : __real_pthread_attr_setaffinity_np(attributes, size, processors);
+    errno = reason;
+    return -1;
+}
+
+int __wrap_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *processors)
+{
+    return refuse(FAULTS_AFFINITY) ? refused_with(ENOMEM)
+                                   : __real_sched_setaffinity(thread, size, processors);
+}
+
+int __wrap_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param)
+{
+    return refuse(FAULTS_MANNERS) ? refused_with(EPERM)
+                                  : __real_sched_setscheduler(thread, policy, param);
+}
+
+int __wrap_setpriority(__priority_which_t which, id_t who, int priority)
+{
+    return refuse(FAULTS_MANNERS) ? refused_with(EPERM) : __real_setpriority(which, who, priority);
+}
+
+int __wrap_prctl(int option, ...)
+{
+    va_list more;
+    va_start(more, option);
+    unsigned long first = va_arg(more, unsigned long);
+    va_end(more);
+    return refuse(FAULTS_MANNERS) ? refused_with(EPERM) : __real_prctl(option, first);
 }
 
 int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
@@ -310,9 +342,9 @@ int __wrap_pthread_setspecific(pthread_key_t key, const void *value)
     return refuse(FAULTS_NUMBER) ? ENOMEM : __real_pthread_setspecific(key, value);
 }
 
-/* ---- the timer descriptor ---- */
+/* ---- sleeping, the timer descriptor, and what is called by number ---- */
 
-static _Atomic uint64_t settimes_refused, reads, reads_interrupted;
+static _Atomic uint64_t settimes_refused, sleeps, sleeps_interrupted;
 static _Atomic unsigned interrupted_in_a_row;
 
 int __real_timerfd_create(int clock, int flags);
@@ -321,6 +353,10 @@ int __real_timerfd_settime(int fd, int flags, const struct itimerspec *at, struc
 int __wrap_timerfd_settime(int fd, int flags, const struct itimerspec *at, struct itimerspec *old);
 ssize_t __real_read(int fd, void *buffer, size_t size);
 ssize_t __wrap_read(int fd, void *buffer, size_t size);
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+int __real_madvise(void *address, size_t size, int advice);
+int __wrap_madvise(void *address, size_t size, int advice);
 
 int __wrap_timerfd_create(int clock, int flags)
 {
@@ -344,23 +380,56 @@ uint64_t faults_settimes_refused(void)
     return atomic_load(&settimes_refused);
 }
 
-void faults_interrupt_reads(unsigned in_a_row)
+void faults_interrupt_sleeps(unsigned in_a_row)
 {
     atomic_store(&interrupted_in_a_row, in_a_row);
 }
 
-uint64_t faults_reads_interrupted(void)
+uint64_t faults_sleeps_interrupted(void)
 {
-    return atomic_load(&reads_interrupted);
+    return atomic_load(&sleeps_interrupted);
+}
+
+static bool interrupt(void)
+{
+    unsigned in_a_row = atomic_load(&interrupted_in_a_row);
+    bool now = in_a_row > 0 && atomic_fetch_add(&sleeps, 1) % (in_a_row + 1) < in_a_row;
+    if (now)
+        atomic_fetch_add(&sleeps_interrupted, 1);
+    return now;
 }
 
 ssize_t __wrap_read(int fd, void *buffer, size_t size)
 {
-    unsigned in_a_row = atomic_load(&interrupted_in_a_row);
-    if (in_a_row > 0 && atomic_fetch_add(&reads, 1) % (in_a_row + 1) < in_a_row) {
-        atomic_fetch_add(&reads_interrupted, 1);
-        errno = EINTR;
-        return -1;
-    }
-    return __real_read(fd, buffer, size);
+    return interrupt() ? refused_with(EINTR) : __real_read(fd, buffer, size);
+}
+
+/* Of a futex that is waited for. */
+static bool is_sleep(long number, long operation)
+{
+#ifdef SYS_futex_time64
+    if (number == SYS_futex_time64)
+        number = SYS_futex;
+#endif
+    return number == SYS_futex && (operation & 127) == 9;
+}
+
+long __wrap_syscall(long number, ...)
+{
+    long args[6];
+    va_list more;
+    va_start(more, number);
+    for (int i = 0; i < 6; i++)
+        args[i] = va_arg(more, long);
+    va_end(more);
+    if (number == SYS_membarrier && refuse(FAULTS_BARRIER))
+        return refused_with(EPERM);
+    if (is_sleep(number, args[1]) && interrupt())
+        return refused_with(EINTR);
+    return __real_syscall(number, args[0], args[1], args[2], args[3], args[4], args[5]);
+}
+
+int __wrap_madvise(void *address, size_t size, int advice)
+{
+    return refuse(FAULTS_ADVICE) ? refused_with(EAGAIN) : __real_madvise(address, size, advice);
 }

@@ -17,10 +17,13 @@ enum {
     FAULTS_MEMORY = 1 << 0,     /* malloc, calloc, aligned_alloc: ENOMEM */
     FAULTS_MAPPING = 1 << 1,    /* mmap: ENOMEM */
     FAULTS_THREAD = 1 << 2,     /* pthread_create: EAGAIN */
-    FAULTS_AFFINITY = 1 << 3,   /* pthread_attr_setaffinity_np: ENOMEM */
+    FAULTS_AFFINITY = 1 << 3,   /* sched_setaffinity: ENOMEM */
     FAULTS_NUMBER = 1 << 4,     /* pthread_setspecific: ENOMEM */
     FAULTS_DESCRIPTOR = 1 << 5, /* timerfd_create: `descriptor_error` */
-    FAULTS_ALL = (1 << 6) - 1
+    FAULTS_BARRIER = 1 << 6,    /* membarrier, by syscall(): EPERM */
+    FAULTS_ADVICE = 1 << 7,     /* madvise: EAGAIN */
+    FAULTS_MANNERS = 1 << 8,    /* sched_setscheduler, setpriority, prctl: EPERM */
+    FAULTS_ALL = (1 << 9) - 1
 };
 
 enum faults_reach { FAULTS_ONE, FAULTS_FROM_THERE_ON, FAULTS_EVERY_OTHER };
@@ -80,9 +83,9 @@ bool await_census(struct census before);
 /* Calls of timerfd_settime() that the system has refused, ever. */
 uint64_t faults_settimes_refused(void);
 
-/* So many reads in a row end with EINTR, then one is let through, and so on; 0: none does.
- * How many did, ever. */
-void faults_interrupt_reads(unsigned in_a_row);
-uint64_t faults_reads_interrupted(void);
+/* So many sleeps in a row, in a futex or a read(), end with EINTR, then one is let through, and so
+ * on; 0: none does. How many did, ever. */
+void faults_interrupt_sleeps(unsigned in_a_row);
+uint64_t faults_sleeps_interrupted(void);
 
 #endif

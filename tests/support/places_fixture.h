@@ -31,7 +31,7 @@ static inline uint32_t places_number(uint32_t id)
 
 static inline void places_open(struct places *places, uint32_t count)
 {
-    *places = (struct places){ 0 };
+    memset(places, 0, sizeof(*places));
     must(count <= PLACES_A_SLAB * PLACES_SLABS);
     for (unsigned page = 0; page < PLACES_PAGES; page++) {
         void *slots = calloc((size_t)1 << (HWT_DIRECTORY_BITS + page), sizeof(struct hwt_slot));

@@ -32,10 +32,12 @@ static inline int may_madvise(void *at, size_t size, int advice)
 #define mmap may_mmap
 #define calloc may_calloc
 #define madvise may_madvise
+#define link link_entries /* <unistd.h> has one */
 #include "hwt/core/pool.c"
 #undef mmap
 #undef calloc
 #undef madvise
+#undef link
 
 #include "unit.h"
 
@@ -89,16 +91,14 @@ static inline uint64_t use(struct hwt_free one)
 /* How many entries are in the pool's batches: takes them all out, and puts them back. */
 static inline uint32_t count_batches(void)
 {
-    struct hwt_cache all[2000];
-    uint32_t batches = 0, count = 0, id;
-    while ((id = pop_batch(&pool)) != HWT_ID_NONE) {
+    static struct hwt_cache all[2000];
+    uint32_t batches = 0, count = 0;
+    struct hwt_entry *entry;
+    while ((entry = pop_batch(&pool)) != NULL) {
         struct hwt_cache *one = &all[batches++];
         must(batches < 2000);
-        for (one->count = 0; id != HWT_ID_NONE; one->count++) {
-            struct hwt_entry *entry = hwt_pool_entry(&pool, id);
-            one->items[one->count] = (struct hwt_free){ entry, id };
-            id = (uint32_t)links_of(entry);
-        }
+        for (one->count = 0; entry; entry = next_of(entry))
+            one->items[one->count++] = (struct hwt_free){ entry, id_of(entry) };
         atomic_fetch_sub(&pool.free, one->count);
         count += one->count;
     }

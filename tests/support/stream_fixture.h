@@ -43,6 +43,7 @@ static uint64_t appended;
 /* Whether the record of that deadline must stay: the test's own rule. */
 static bool (*stays)(uint64_t deadline);
 static uint64_t looked; /* how often that was asked */
+static uint64_t most;   /* so many can be worth staying */
 
 static inline bool ask(const void *data, const struct hwt_record *record)
 {
@@ -72,7 +73,8 @@ static inline void open_stream(void)
     chunks_made = chunks_freed = 0;
     appended = looked = 0;
     stays = all_stay;
-    must(hwt_stream_init(&stream, false) == 0);
+    most = UINT64_MAX;
+    must(hwt_stream_init(&stream) == 0);
 }
 
 static inline void close_stream(void)
@@ -85,7 +87,7 @@ static inline void close_stream(void)
 static inline bool try_append(void)
 {
     uint64_t deadline = appended;
-    if (stream.at == CHUNK && !hwt_stream_grow(&stream, ask, &stays))
+    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most }))
         return false;
     hwt_stream_append(&stream, (struct hwt_record){ deadline, (uint32_t)deadline * 3,
                                                     (uint32_t)(deadline >> 3) });

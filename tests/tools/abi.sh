@@ -43,7 +43,7 @@ ensure_packages gcc abigail
         -Dman=disabled -Ddefault_library=shared >&2
 ninja -C "$build" >"$build.log" || { cat "$build.log" >&2 && exit 1; }
 mkdir -p "$build/public"
-cp "$root/hwt/hwt.h" "$root/hwt/heartbeat.h" "$root/hwt/retry.h" "$build/public"
+cp "$root"/hwt/*.h "$build/public"
 
 if [ -n "$renew" ]; then
     abidw --headers-dir "$build/public" --drop-private-types --no-corpus-path --no-comp-dir-path \

@@ -84,8 +84,9 @@ build_musl()
         exit 2
     }
     # Some tests take the kernel's headers, which Debian has beside glibc's only.
-    PKG_CONFIG_PATH=$work/check/lib/pkgconfig check_build musl musl-gcc -Dprobes=disabled \
-        "-Dc_args=['-idirafter', '/usr/include']"
+    asm=/usr/include/$(gcc -print-multiarch)
+    PKG_CONFIG_PATH=$work/check/lib/pkgconfig check_build musl musl-gcc -Dprobes=disabled -Ddelay=disabled \
+        "-Dc_args=['-idirafter', '/usr/include', '-idirafter', '$asm']"
 }
 
 build_static()

@@ -102,7 +102,7 @@ ensure_packages "$machine"
 write_cross_file
 [ -f "$build/meson/build.ninja" ] ||
     meson setup "$build/meson" "$root" --cross-file "$build/cross.ini" --buildtype=debugoptimized \
-        -Dtests=enabled -Dperf=disabled -Dprobes=disabled -Dman=disabled -Dwerror=true \
+        -Dtests=enabled -Dperf=disabled -Ddelay=disabled -Dprobes=disabled -Dman=disabled -Dwerror=true \
         -Ddefault_library=both >"$build/setup.log" 2>&1 || { cat "$build/setup.log" >&2 && exit 1; }
 ninja -C "$build/meson" >"$build/build.log" || { cat "$build/build.log" && exit 1; }
 [ $# -gt 0 ] || set -- --no-suite stress --no-suite consumer --no-suite tools

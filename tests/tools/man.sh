@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
 # One check of the manual pages, named by the argument; meson's tests call this. All but
-# `installed` and `lint` look at hwt/man/*.scd, and need neither scdoc nor mandoc.
+# `installed` and `lint` look at hwt/man/*.scd, and need neither scdoc nor mandoc. HWT_DELAY is the
+# folder of the program hwt-delay, or empty where neither it nor its library is built: then its
+# pages are not installed, and their examples not run.
 
 set -eu
 
@@ -24,6 +26,14 @@ skip()
     exit 77
 }
 
+# Whether a page, or a function, is of what is built.
+is_built()
+{
+    case $1 in
+    hwt[-_]delay*) [ -n "$HWT_DELAY" ] ;;
+    esac
+}
+
 # ---- what the headers say ----
 
 # hwt.h first: the others refer to it.
@@ -41,12 +51,12 @@ functions()
             sed -n -e 's/^HWT_PUBLIC .*[ *]\(hwt_[a-z_]*\)(.*/\1/p' \
                 -e 's/^static inline .*[ *]\(hwt_[a-z_]*\)(.*/\1/p' "$header"
         done
-        sed -n 's/^ *\(hwt_[a-z_]*\);$/\1/p' "$root/hwt/hwt.map"
+        sed -n 's/^ *\(hwt_[a-z_]*\);$/\1/p' "$root/hwt/hwt.map" "$root/hwt/delay/delay.map"
     } | sort -u
 }
 
 # "function -ERRNO" for each error that the comment of a function names. "The same" as the one
-# before it, or "as" another function, are that one's errors too.
+# before it, or "as" others, are those functions' errors too; "-ERRNO: as" another is that error.
 errors_in_headers()
 {
     public_headers | xargs cat | awk '
@@ -67,11 +77,14 @@ errors_in_headers()
                 inherit(function_name, last)
             for (text = comment; match(text, /-E[A-Z]+/); text = substr(text, RSTART + RLENGTH))
                 note(function_name, substr(text, RSTART, RLENGTH))
-            for (text = comment; match(text, /[Aa]s (for )?hwt_[a-z_]+\(\)/);
-                 text = substr(text, RSTART + RLENGTH)) {
+            text = comment
+            gsub(/-E[A-Z]+: as hwt_[a-z_]+\(\)/, "", text)
+            while (match(text, /[Aa]s (for )?hwt_[a-z_]+\(\)/)) {
                 other = substr(text, RSTART, RLENGTH - 2)
                 sub(/.* /, "", other)
                 inherit(function_name, other)
+                text = substr(text, RSTART + RLENGTH)
+                sub(/^ and hwt_/, " as hwt_", text)
             }
             last = function_name
         }
@@ -118,7 +131,7 @@ literal_blocks()
 # ---- the checks ----
 
 # Every function has one page, and every page is of functions; references lead somewhere;
-# hwt(7) leads to every page.
+# hwt(7) and hwt-delay(7) lead to every page.
 check_names()
 {
     functions >"$work/functions"
@@ -135,12 +148,20 @@ check_names()
             complain "$file: its first line is not of this page"
         [ "$(names_of "$page" | head -n 1)" = "${file%.*}" ] ||
             complain "$file: is not called after the first function in it"
-        for other in $(grep -o '\*hwt[a-z_]*\*([37])' "$page" | tr -d '*' | sort -u); do
-            [ "$other" = 'hwt(7)' ] || grep -qx "${other%(3)}" "$work/names" ||
+        for other in $(grep -o '\*hwt[a-z_-]*\*([1-7])' "$page" | tr -d '*' | sort -u); do
+            other_page=${other%)}
+            grep -qx "${other%(3)}" "$work/names" ||
+                [ -f "$root/hwt/man/${other_page%(*}.${other_page#*(}.scd" ] ||
                 complain "$file: refers to $other, which is not there"
         done
-        [ "$file" = hwt.7 ] || grep -q "^- \*${file%.*}\*(3):" "$root/hwt/man/hwt.7.scd" ||
-            complain "hwt.7: does not list $file"
+        case $file in
+        hwt.7) continue ;;
+        hwt-delay.7) overview=hwt.7 ;;
+        hwt[-_]delay*) overview=hwt-delay.7 ;;
+        *) overview=hwt.7 ;;
+        esac
+        grep -q "^- \*${file%.*}\*(${file##*.}):" "$root/hwt/man/$overview.scd" ||
+            complain "$overview: does not list $file"
     done
 }
 
@@ -205,17 +226,22 @@ check_errors()
 }
 
 # A program in EXAMPLES can be compiled and succeeds; if a block of other text follows, that is
-# what it prints.
+# what it prints. In section 1 a block is a session: commands behind a "$ ", and what they print.
 check_examples()
 {
-    for page in "$root"/hwt/man/*.scd; do
+    for page in "$root"/hwt/man/*.[137].scd; do
         file=$(basename "$page" .scd)
+        is_built "$file" || continue
         section "$page" EXAMPLES | literal_blocks - "$work/$file"
         programs=0
         n=1
         while [ -f "$work/$file.$n" ]; do
             block=$work/$file.$n
-            if grep -q '^#include <hwt/' "$block"; then
+            if [ "${file##*.}" = 1 ]; then
+                programs=$((programs + 1))
+                run_session "$block" | diff "$block" - >&2 ||
+                    complain "$file: block $n of EXAMPLES is not what happens"
+            elif grep -q '^#include <hwt/' "$block"; then
                 program=$work/$file.$n.program
                 programs=$((programs + 1))
                 compile_and_run "$block" "$program" || complain "$file: block $n of EXAMPLES fails"
@@ -229,12 +255,23 @@ check_examples()
     done
 }
 
+# Runs in a new folder: programs leave files where they are.
 # shellcheck disable=SC2086 # CC and HWT_LIBS may be several words
 compile_and_run()
 {
     $CC -std=c99 -pedantic -Wall -Wextra -Werror -pthread -I"$root" -x c "$1" -x none -o "$2" \
         $HWT_LIBS &&
-        "$2" >"$2.output"
+        mkdir "$2.folder" && (cd "$2.folder" && "$2" >"$2.output")
+}
+
+run_session()
+{
+    mkdir "$1.folder"
+    sed -n 's/^\$ //p' "$1" >"$1.commands"
+    while read -r command; do
+        printf '$ %s\n' "$command"
+        (cd "$1.folder" && PATH=$HWT_DELAY:$PATH && eval "$command") 2>&1
+    done <"$1.commands"
 }
 
 # Every page passes mandoc's lint.
@@ -243,6 +280,7 @@ check_lint()
     [ -n "$HWT_MAN_BUILT" ] || skip 'the pages are not built'
     command -v mandoc >/dev/null || skip 'mandoc is not installed'
     for page in "$root"/hwt/man/*.scd; do
+        is_built "$(basename "$page")" || continue
         mandoc -T lint -W warning "$HWT_MAN_BUILT/$(basename "$page" .scd)" >&2 ||
             complain "$(basename "$page")"
     done
@@ -255,11 +293,19 @@ check_installed()
     DESTDIR=$work/root meson install -C "$MESON_BUILD_ROOT" --no-rebuild --quiet --tags man
     man=$work/root$HWT_MANDIR
     for function in $(functions); do
+        ! is_built "$function" || echo "$function"
+    done >"$work/functions"
+    while read -r function; do
         sed -n '/^\.SH NAME/{n;p;}' "$man/man3/$function.3" | grep -qw "$function" ||
             complain "$function.3 is not a page of $function()"
-    done
-    wanted=$(functions | sed 's|.*|./man3/&.3|' && echo ./man7/hwt.7)
-    found=$(cd "$man" && find . ! -type d | sort)
+    done <"$work/functions"
+    wanted=$({
+        sed 's|.*|./man3/&.3|' "$work/functions"
+        cd "$root/hwt/man" && for page in *.[1257].scd; do
+            ! is_built "$page" || echo "$page" | sed 's|\(.*\.\(.\)\)\.scd$|./man\2/\1|'
+        done
+    } | LC_ALL=C sort)
+    found=$(cd "$man" && find . ! -type d | LC_ALL=C sort)
     [ "$found" = "$wanted" ] || complain "installed: $found"
 }
 

@@ -5,14 +5,14 @@
 #
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
 #                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [gcovr] [abigail]
-#                     [aarch64] [i386] [musl]
+#                     [aarch64] [i386] [musl] [isal] [libbsd]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
 # cannot install it says on stderr what to install and exits with 2.
 #
-#     wish_for_packages [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc] [mandoc]
-#                       [sdt] [gdb] [bpftrace] [curl] [promtool]
+#     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
+#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -41,6 +41,8 @@ packages_of()
     aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
     i386) echo gcc-i686-linux-gnu libc6-dev-i386-cross ;;
     musl) echo musl-tools ;;
+    isal) echo libisal-dev ;;
+    libbsd) echo libbsd-dev ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
@@ -78,6 +80,8 @@ package_is()
     aarch64) echo 'a compiler for 64-bit ARM, and what runs its programs' ;;
     i386) echo 'what compiles for 32 bits' ;;
     musl) echo 'the musl C library and its compiler' ;;
+    isal) echo 'the checksums of hwt-delay' ;;
+    libbsd) echo 'the headers of trees, to build hwt-delay' ;;
     libuv | libev | libevent | glib | sd-event | io_uring) echo 'an event loop, for the tests' ;;
     scdoc) echo 'what builds the manual pages' ;;
     mandoc) echo 'what checks the manual pages' ;;
@@ -124,6 +128,8 @@ has()
     aarch64) compiles_c aarch64-linux-gnu-gcc && command -v qemu-aarch64 >/dev/null ;;
     i386) compiles_c i686-linux-gnu-gcc ;;
     musl) compiles_c musl-gcc ;;
+    isal) pkg-config --exists libisal 2>/dev/null ;;
+    libbsd) pkg-config --exists libbsd 2>/dev/null ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core 2>/dev/null ;;

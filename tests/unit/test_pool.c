@@ -180,7 +180,8 @@ static void leave(void *data, uint32_t id)
 static uint32_t trim(void)
 {
     left_count = 0;
-    hwt_pool_trim(&pool, leave, &pool);
+    if (hwt_pool_is_worth_a_trim(&pool, 1))
+        hwt_pool_trim(&pool, leave, &pool);
     ck_assert_uint_eq(count_batches(), pool.free);
     return left_count;
 }
@@ -296,6 +297,7 @@ START_TEST(few_free_ones_are_not_looked_through)
     ck_assert_uint_eq(trim(), 0);
     give_many(all + 8 * SLAB - 1, 1);
     spill_cache();
+    ck_assert(!hwt_pool_is_worth_a_trim(&pool, 2)); /* one who would rather wait */
     ck_assert_uint_eq(trim(), 8 * SLAB);
 }
 END_TEST

@@ -4,9 +4,7 @@
 
 #include "stream_fixture.h"
 
-enum { MANY = 100 * CHUNK };
-
-static uint64_t seen[MANY];
+static uint64_t seen[1000 * CHUNK];
 
 static uint32_t read_all(void)
 {
@@ -74,7 +72,7 @@ START_TEST(a_stream_that_is_read_needs_no_more_memory)
         must(read_all() == 1 + (uint32_t)i % CHUNK);
     }
     ck_assert_uint_eq(chunks_made, made);
-    ck_assert_uint_le(hwt_stream_bytes(&stream), 3 * sizeof(struct hwt_chunk));
+    ck_assert_uint_le(hwt_stream_bytes(&stream), SPARE_MAX * sizeof(struct hwt_chunk));
 }
 END_TEST
 
@@ -88,7 +86,20 @@ START_TEST(what_it_holds_is_told)
     }
     read_all();
     ck_assert_uint_le(hwt_stream_backlog(&stream), 1);
-    ck_assert_uint_le(chunks_made - chunks_freed, 2);
+    ck_assert_uint_le(chunks_made - chunks_freed, SPARE_MAX + 1);
+}
+END_TEST
+
+START_TEST(after_a_peak_only_so_many_chunks_are_kept)
+{
+    for (int i = 0; i < 3; i++) {
+        append(1000 * CHUNK);
+        ck_assert_uint_eq(read_all(), 1000 * CHUNK);
+        ck_assert_uint_le(chunks_made - chunks_freed, 2 * SPARE_MAX + 1);
+    }
+    refuse = true; /* and those are used again */
+    append(SPARE_MAX * CHUNK);
+    ck_assert_uint_eq(read_all(), SPARE_MAX * CHUNK);
 }
 END_TEST
 
@@ -119,6 +130,7 @@ START_TEST(it_is_bounded_by_what_must_stay_and_seldom_looked_through)
     for (int i = 0; i < 200000; i++) {
         append(1);
         pending_from = appended > PENDING ? appended - PENDING : 0;
+        must(hwt_stream_backlog(&stream) <= 2 * (PENDING / CHUNK + 1) + 1);
         must(chunks_made - chunks_freed <= 2 * (PENDING / CHUNK + 1) + 3);
     }
     ck_assert_uint_le(looked, 3 * appended);
@@ -141,6 +153,7 @@ static bool some_stay(uint64_t deadline)
 START_TEST(what_must_stay_is_read_in_order_and_nothing_of_it_is_lost)
 {
     uint64_t seed = test_seed();
+    close_stream();
     for (int program = 0; program < 200; program++) {
         open_stream();
         rule = test_random(&seed) & test_random(&seed);
@@ -180,6 +193,7 @@ END_TEST
 /* From each place in a chunk that a reader can stop at, with each number that stays. */
 START_TEST(it_is_compacted_rightly_from_wherever_it_was_read_to)
 {
+    close_stream();
     for (uint32_t read = 0; read <= CHUNK; read++) {
         for (uint64_t from = 0; from <= 3 * CHUNK; from += 1 + from % 3) {
             open_stream();
@@ -221,13 +235,39 @@ START_TEST(while_it_is_read_it_grows_instead)
 }
 END_TEST
 
+START_TEST(where_more_stays_than_there_can_be_all_is_left_out_and_that_is_told)
+{
+    close_stream();
+    for (uint32_t read = 0; read <= CHUNK; read += CHUNK / 2) {
+        open_stream();
+        append(2 * CHUNK);
+        must(hwt_stream_claim(&stream));
+        must(read_some(seen, read) == read);
+        hwt_stream_release(&stream);
+        most = 2 * CHUNK - read; /* as many as there are */
+        append(1);
+        must(hwt_stream_claim(&stream));
+        append(3 * CHUNK - 1);
+        hwt_stream_release(&stream);
+        most = 4;
+        must(stream.at == CHUNK && !try_append());
+        must(read_all() == 0 && !hwt_stream_is_used(&stream));
+        uint64_t from = appended;
+        append(5);
+        must(read_all() == 5 && seen[0] == from);
+        close_stream();
+    }
+    open_stream();
+}
+END_TEST
+
 /* ---- want of memory ---- */
 
 START_TEST(without_memory_to_begin_there_is_nothing_to_destroy)
 {
     struct hwt_stream other = { .at = 0 };
     refuse = true;
-    ck_assert_int_eq(hwt_stream_init(&other, false), -ENOMEM);
+    ck_assert_int_eq(hwt_stream_init(&other), -ENOMEM);
 }
 END_TEST
 
@@ -243,9 +283,9 @@ START_TEST(without_memory_to_grow_nothing_is_lost)
     append(2 * CHUNK);
     expect_read(CHUNK, 3 * CHUNK);
     refuse = true;
-    append(CHUNK); /* the one that came back */
+    append(2 * CHUNK); /* those that came back */
     ck_assert(!try_append());
-    expect_read(3 * CHUNK, 4 * CHUNK);
+    expect_read(3 * CHUNK, 5 * CHUNK);
 }
 END_TEST
 
@@ -268,12 +308,14 @@ int main(void)
     tcase_add_test(order, one_claims_it_at_a_time);
     tcase_add_test(order, a_stream_that_is_read_needs_no_more_memory);
     tcase_add_test(order, what_it_holds_is_told);
+    tcase_add_test(order, after_a_peak_only_so_many_chunks_are_kept);
     TCase *compaction = unit_case(suite, "compaction", open_stream, close_stream);
     tcase_add_test(compaction, where_nothing_must_stay_it_does_not_grow);
     tcase_add_test(compaction, it_is_bounded_by_what_must_stay_and_seldom_looked_through);
     tcase_add_test(compaction, what_must_stay_is_read_in_order_and_nothing_of_it_is_lost);
     tcase_add_test(compaction, it_is_compacted_rightly_from_wherever_it_was_read_to);
     tcase_add_test(compaction, while_it_is_read_it_grows_instead);
+    tcase_add_test(compaction, where_more_stays_than_there_can_be_all_is_left_out_and_that_is_told);
     TCase *want = unit_case(suite, "want", open_stream, close_stream);
     tcase_add_test(want, without_memory_to_begin_there_is_nothing_to_destroy);
     tcase_add_test(want, without_memory_to_grow_nothing_is_lost);

@@ -73,11 +73,10 @@ static void *ask_how_much(void *data)
     return data;
 }
 
-static void run(bool fences)
+static void run(void)
 {
     seed = test_seed();
     uint64_t seeds[2] = { test_random(&seed), test_random(&seed) };
-    stream.fences = fences;
     stays = current_ones_stay;
     current = 0;
     done = false;
@@ -90,14 +89,8 @@ static void run(bool fences)
 
 START_TEST(what_must_stay_is_read_whoever_compacts_meanwhile)
 {
-    run(false);
+    run();
     ck_assert_uint_gt(looked, 0);
-}
-END_TEST
-
-START_TEST(so_it_is_with_fences)
-{
-    run(true);
 }
 END_TEST
 
@@ -106,7 +99,6 @@ int main(void)
     Suite *suite = suite_create("stream: threads");
     TCase *threads = unit_case(suite, "threads", open_stream, close_stream);
     tcase_set_timeout(threads, 120);
-    tcase_add_loop_test(threads, what_must_stay_is_read_whoever_compacts_meanwhile, 0, 3);
-    tcase_add_test(threads, so_it_is_with_fences);
+    tcase_add_loop_test(threads, what_must_stay_is_read_whoever_compacts_meanwhile, 0, 4);
     return run_suite(suite);
 }
