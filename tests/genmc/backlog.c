@@ -4,7 +4,7 @@
  * A reading ends with what was published when it began: how much that is, the worker takes from a
  * number that is not as new as the records. Before a long sleep, it must not miss one for that. On
  * hwt/core/gate.[ch], lane.h and stream.[ch] as they are, with chunks of two records; the loop is
- * copied from begin_reading() and read_stream() in worker.c, the producer's from lane.h.
+ * copied from begin_reading() and read_stream() in read.c, the producer's from lane.h.
  *
  * Verified: the worker has read the record that opened a chunk, or will look again, or its producer
  * has cleared `asleep`.

@@ -12,9 +12,9 @@
  *     compaction           hwt_stream_grow() in hwt/core/stream.c, as far as the claim goes,
  *                          or all that is unread is dropped; hwt_shared_overlook()
  *     wake                 hwt_gate_wake() in hwt/core/gate.c
- *     read_stream, gather  the same in hwt/core/worker.c, lane.c
- *     read_all             read_all_streams(), with the look at `overlooked`
- *     park                 hwt_worker_park() with close_for()
+ *     read_stream, gather  read_stream() in hwt/core/read.c, hwt_streams_gather() in lane.c
+ *     read_all             hwt_worker_read()
+ *     park                 hwt_worker_park() in hwt/core/worker.c, with close_for()
  *     worker               run_worker() in hwt/core/loop.c
  *     stopper              stop() in hwt/core/stop.c
  *     asker                ask() in hwt/core/request.c

@@ -11,8 +11,8 @@
  *     move, rearm           move_slowly(), rearm()
  *     run_task, finish      hwt_task_run(), finish() in hwt/core/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
- *     file_for, look        file_for(), look() in hwt/core/worker.c
- *     reap                  read_cancelled()
+ *     file_for, look        hwt_worker_file_for() in hwt/core/file.c, look() in worker.c
+ *     reap                  read_cancelled() in hwt/core/read.c
  *     end_one, visit        end_one(), visit() in hwt/core/stop.c
  *
  * Records are a set here: they come in any order, and those that say the same are one.
