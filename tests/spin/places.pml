@@ -149,8 +149,10 @@ inline file_for(g, tick)
         if
 #ifndef MISTAKE_RECORD_BELIEVED
         :: !pending || wrapped(generation) != g
+        :: else -> place_at = deadline + 1
+#else
+        :: true -> place_at = tick + 1
 #endif
-        :: else -> place_at = tick + 1
         fi
     :: else ->
         place_at = tick + 1;
