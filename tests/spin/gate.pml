@@ -12,9 +12,9 @@
  *     compaction           hwt_stream_grow() in hwt/core/stream.c, as far as the claim goes,
  *                          or all that is unread is dropped; hwt_shared_overlook()
  *     wake                 hwt_gate_wake() in hwt/core/gate.c
- *     read_stream, gather  the same in hwt/core/worker.c, lane.c
- *     read_all             read_all_streams(), with the look at `overlooked`
- *     park                 hwt_worker_park() with close_for()
+ *     read_stream, gather  read_stream() in hwt/core/read.c, hwt_streams_gather() in lane.c
+ *     read_all             hwt_worker_read()
+ *     park                 hwt_worker_park() in hwt/core/worker.c, with close_for()
  *     worker               run_worker() in hwt/core/loop.c
  *     stopper              stop() in hwt/core/stop.c
  *     asker                ask() in hwt/core/request.c
@@ -24,8 +24,9 @@
  * that is due before it wakes; stop and the asker return; and stop ends each timeout that was not
  * refused, run or ended already. Who is refused has not run.
  *
- * A relaxed store, where one is tried as a mistake, is seen at any time from then on: in C11 no
- * seq_cst operation of another object pushes it, though on x86 one does.
+ * MISTAKE_STOP_RELAXED and MISTAKE_REQUEST_RELAXED are flags that nothing publishes: they are seen at
+ * any time from then on, whatever the thread does next. (On x86 the exchange of `asleep` pushes
+ * them, in C11 the exchange of wake_before; tests/genmc looks at that.)
  */
 
 #ifndef PRODUCERS

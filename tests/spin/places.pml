@@ -8,8 +8,8 @@
  *     here             there
  *     add              new_timeout() with renew() in hwt/core/timer.c
  *     cancel, move     the exchange in timeout.c, then the record
- *     file_for, reap   file_for(), read_cancelled() in hwt/core/worker.c
- *     look             look(), of what was taken from its bucket
+ *     file_for, reap   hwt_worker_file_for() in hwt/core/file.c, read_cancelled() in read.c
+ *     look             look() in hwt/core/worker.c, of what was taken from its bucket
  *     leave out        hwt_pending_stays(), hwt_cancelled_stays() in hwt/core/lane.c
  *
  * What threads do to the state at the same time is in word.pml: here an exchange is a step. Between
@@ -149,8 +149,10 @@ inline file_for(g, tick)
         if
 #ifndef MISTAKE_RECORD_BELIEVED
         :: !pending || wrapped(generation) != g
+        :: else -> place_at = deadline + 1
+#else
+        :: true -> place_at = tick + 1
 #endif
-        :: else -> place_at = tick + 1
         fi
     :: else ->
         place_at = tick + 1;

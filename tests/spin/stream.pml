@@ -9,7 +9,7 @@
  *     take_chunk, grow   take_chunk(), hwt_stream_grow() in hwt/core/stream.c
  *     compact            compact() with pack() and cut()
  *     give_back          give_back()
- *     worker             read_stream() in hwt/core/worker.c, hwt_stream_peek()
+ *     worker             read_stream() in hwt/core/read.c, hwt_stream_peek()
  *
  * Verified: the records that are not out of date are all read, in their order, or `overlooked` says
  * that they were dropped; none is read that was not published, and none twice; a chunk is in the

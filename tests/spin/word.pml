@@ -11,8 +11,8 @@
  *     move, rearm           move_slowly(), rearm()
  *     run_task, finish      hwt_task_run(), finish() in hwt/core/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
- *     file_for, look        file_for(), look() in hwt/core/worker.c
- *     reap                  read_cancelled()
+ *     file_for, look        hwt_worker_file_for() in hwt/core/file.c, look() in worker.c
+ *     reap                  read_cancelled() in hwt/core/read.c
  *     end_one, visit        end_one(), visit() in hwt/core/stop.c
  *
  * Records are a set here: they come in any order, and those that say the same are one.
@@ -231,6 +231,7 @@ inline finish()
 #else
             won = (state == s && (!again || deadline == at));
 #endif
+            assert(!won || !again || deadline == at);
             if
             :: won ->
                 state = next;
@@ -312,10 +313,12 @@ inline take_up()
         :: phase(s) != UNTOLD && (phase(s) != PENDING || !(s & HANDED)) -> break
         :: phase(s) == PENDING && (s & HANDED) && at > now ->
 #ifdef MISTAKE_HANDED_SPLIT
-            exchange(s, s & ~HANDED)
+            exchange(s, s & ~HANDED);
+                assert(!won || deadline == at)
             };
 #else
-            exchange_both(s, at, s & ~HANDED, at)
+            exchange_both(s, at, s & ~HANDED, at);
+                assert(!won || deadline == at) /* the worker may sleep: it is told the true one */
             };
 #endif
             if
@@ -365,11 +368,11 @@ inline file_for(g, t)
     atomic {
         if
         :: g > place_generation ||
-           (g == place_generation && place_at != 0 && t + 1 < place_at) ||
-           (g == place_generation && place_at == 0 && phase(state) == PENDING &&
-            !(state & HANDED) && generation(state) == g) ->
+           (g == place_generation && place_at != 0 && t + 1 < place_at) ->
             place_at = t + 1;
             place_generation = g
+        :: g == place_generation && place_at == 0 && phase(state) == PENDING &&
+           !(state & HANDED) && generation(state) == g -> place_at = deadline + 1
         :: else
         fi
     }
