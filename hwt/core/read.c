@@ -12,7 +12,7 @@
 
 #define DRAIN_MAX 100000
 #define KEEP_UP_EVERY 256 /* runs */
-#define KEEP_UP_MAX (KEEP_UP_EVERY * 512)
+#define KEEP_UP_MAX ((size_t)KEEP_UP_EVERY * 512)
 #define CLAIM_TRIES 256
 #define ROUNDS_MAX 8
 #define AHEAD 6

@@ -55,13 +55,13 @@ void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry)
  * locks and states as they are, and others waiting for ever. */
 static void does_not_return(void)
 {
-    fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
-          "pthread_cancel)\n",
-          stderr);
+    (void)fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
+                "pthread_cancel)\n",
+                stderr);
     abort();
 }
 
-static void must_return(bool *returned)
+static void must_return(volatile bool *returned)
 {
     if (!*returned)
         does_not_return();
@@ -79,7 +79,7 @@ void hwt_frames_check(const struct hwt_shared *shared)
 static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,
                  struct hwt_frame *frame)
 {
-    __attribute__((cleanup(must_return))) bool returned = false;
+    __attribute__((cleanup(must_return))) volatile bool returned = false;
     hwt_frame_enter(frame);
     function(timeout, arg);
     hwt_frame_leave(frame);

@@ -348,7 +348,7 @@ uint64_t hwt_timeout_remaining(hwt_timeout timeout)
 {
     uint64_t deadline;
     struct hwt_shared *shared = timeout.entry ? hwt_shared_of(timeout.entry) : NULL;
-    if (hwt_timeout_get(timeout, &deadline, NULL, NULL) < 0)
+    if (!shared || hwt_timeout_get(timeout, &deadline, NULL, NULL) < 0)
         return 0;
     return hwt_time_until(&shared->time, deadline);
 }

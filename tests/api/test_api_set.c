@@ -190,8 +190,8 @@ typedef struct group {
     uint64_t remaining;
 } group;
 
-static bool cancel_members(hwt_timeout timeout, const hwt_task *task, void *arg,
-                           uint64_t remaining, void *data)
+static bool cancel_members(hwt_timeout timeout, const hwt_task *task, void *arg, uint64_t remaining,
+                           void *data)
 {
     group *g = data;
     must(task == &counting);
@@ -300,8 +300,8 @@ START_TEST(what_is_moved_within_a_window_is_due_in_it)
     hwt_timeout timeout = arm(m.timer, &counting, &e, HWT_MS(1));
     for (uint64_t earliest = 0; earliest < 50; earliest++) {
         for (uint64_t width = 0; width < 20; width += 3) {
-            ck_assert(hwt_timeout_reschedule_within(timeout, HWT_MS(earliest),
-                                                    HWT_MS(earliest + width)));
+            ck_assert(
+                hwt_timeout_reschedule_within(timeout, HWT_MS(earliest), HWT_MS(earliest + width)));
             ck_assert_uint_ge(hwt_timeout_remaining(timeout), HWT_MS(earliest));
             ck_assert_uint_le(hwt_timeout_remaining(timeout), HWT_MS(earliest + width));
         }
