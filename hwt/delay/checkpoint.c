@@ -434,7 +434,23 @@ int hwt_delay_checkpoint(hwt_delay *store)
     return r;
 }
 
-/* The thread that makes them. After a failure it tries again every second. */
+/*
+ * On a full disk: is there room again? Makes a checkpoint only where that may give room itself: each
+ * may need a new slot, which would use the room up that cancels need.
+ */
+static void look_for_room(hwt_delay *store)
+{
+    if (store->stuck || store->passed_bytes > 0) {
+        store->wanted = true;
+    } else if (store->full && !store->checkpointing) {
+        store->checkpointing = true;
+        make_good(store);
+        store->checkpointing = false;
+        pthread_cond_broadcast(&store->changed);
+    }
+}
+
+/* The thread that makes them. On a full disk it looks for room every second. */
 void *hwt_delay_checkpointer(void *arg)
 {
     hwt_delay *store = arg;
@@ -446,11 +462,12 @@ void *hwt_delay_checkpointer(void *arg)
             pthread_cond_wait(&store->checkpointer_wake, &store->lock);
             continue;
         }
-        store->wanted = true;
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec++;
         pthread_cond_timedwait(&store->checkpointer_wake, &store->lock, &until);
+        if (!store->wanted)
+            look_for_room(store);
     }
     pthread_mutex_unlock(&store->lock);
     return NULL;

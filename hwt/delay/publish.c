@@ -12,7 +12,7 @@
 
 #include "hwt/delay/store.h"
 
-#define ROOM_MIN 65536
+#define ROOM_MIN UINT64_C(65536)
 
 static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
 {
@@ -82,13 +82,21 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
     return bytes;
 }
 
-/* Room for the checkpoint after this one. That there is none shows when it is needed. */
-static void set_room_aside(hwt_delay *store, size_t size)
+/*
+ * Room for the checkpoint after this one, with as much leased as may be, and twice the slots; at
+ * least for one like this. So on a full disk each of the two files is as long as it will ever be,
+ * and the next one needs what the old one leaves. That there is no room shows when it is needed.
+ */
+static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_t size)
 {
     int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
     if (file < 0)
         return;
-    store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
+    uint64_t slots = hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES);
+    uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE;
+    room = (room < ROOM_MIN ? ROOM_MIN : room) + hwt_delay_leased_bytes_max(store);
+    if (store->system.allocate(store->system.data, file, room) < 0)
+        store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
     hwt_delay_close_file(store, file);
 }
 
@@ -106,7 +114,7 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
     if (r < 0 || hwt_delay_sync_directory(store) < 0)
         return -EIO;
     atomic_fetch_add_explicit(&store->slot_bytes, size, memory_order_relaxed);
-    set_room_aside(store, 2 * size);
+    set_room_aside(store, bytes, size);
     return 0;
 }
 

@@ -107,13 +107,25 @@ static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t 
     return (int64_t)whole;
 }
 
+/* How many bytes of the file can count: the rest is room that was set aside. Or an error. */
+static int64_t size_to_read(hwt_delay *store, int file)
+{
+    unsigned char head[HWT_DELAY_CHECKPOINT_SIZE] = { 0 };
+    int64_t size = store->system.size(store->system.data, file);
+    int64_t n = size < 0 ? size : hwt_delay_read_all(store, file, head, sizeof(head), 0);
+    if (n < (int64_t)sizeof(head))
+        return n;
+    uint64_t length = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LENGTH);
+    return length < (uint64_t)size - sizeof(head) ? (int64_t)(sizeof(head) + length) : size;
+}
+
 /* The bytes of the checkpoint, verified; the caller frees them. */
 int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size)
 {
     int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);
     if (file < 0)
         return file == -ENOENT ? -EBADMSG : file;
-    int64_t size = store->system.size(store->system.data, file);
+    int64_t size = size_to_read(store, file);
     unsigned char *bytes = size < 0 ? NULL : malloc((size_t)size + 1);
     int64_t n = size;
     if (size >= 0)

@@ -254,6 +254,12 @@ static inline void hwt_delay_yield(hwt_delay *store)
     pthread_mutex_lock(&store->lock);
 }
 
+/* So much may be leased at a time, in memory; in a checkpoint it is less. */
+static inline uint64_t hwt_delay_leased_bytes_max(const hwt_delay *store)
+{
+    return store->options.memory / 8;
+}
+
 /* ---- table.c ---- */
 
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);

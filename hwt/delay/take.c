@@ -48,7 +48,7 @@ static bool may_lease(const hwt_delay *store, const struct hwt_delay_record *rec
     return store->leased_count < store->options.leased_max &&
            (store->leased_count == 0 ||
             store->bytes[HWT_DELAY_LEASED] + hwt_delay_record_bytes(record) <=
-                store->options.memory / 8);
+                hwt_delay_leased_bytes_max(store));
 }
 
 /* Records that were leased, to be copied when the lock is let go. */

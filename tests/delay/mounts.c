@@ -25,7 +25,7 @@
 
 #include "hwt/delay.h"
 
-enum { MISUSE = 2, MANY = 100000, CANCEL_EACH = 10, CANCEL_BACK = 5, CANCELS = 200 };
+enum { MISUSE = 2, MANY = 100000, CANCEL_EACH = 10, CANCEL_BACK = 5, CANCELS = 200, WAITS_MAX = 6000 };
 
 #define FAR UINT64_C(4000000000000000000) /* in the year 2096 */
 
@@ -141,16 +141,51 @@ static void verify(const char *directory, const char *path)
     hwt_delay_close(store);
 }
 
-static void fill(const char *directory)
+/* Something else that takes room on the disk. */
+static void make_ballast(const char *path)
 {
-    uint32_t i = 0;
+    static const char bytes[1 << 20];
+    int file = open(path, O_WRONLY | O_CREAT, 0666);
+    if (file < 0 || write(file, bytes, sizeof(bytes)) != sizeof(bytes) || fsync(file) != 0)
+        fail(path, -errno);
+    close(file);
+}
+
+/* Puts message i and so on until the disk is full; the number of the first that was refused. */
+static uint32_t put_until_full(uint64_t due, uint32_t i)
+{
     int r;
-    open_store(directory);
-    uint64_t due = hwt_delay_now(store);
     while ((r = put(due, i, 4000)) == 0 && i < MANY)
         i++;
     if (r != -ENOSPC)
         fail("put on a full disk", r);
+    return i;
+}
+
+/* The ballast goes: puts go on by themselves, until the disk is full again. */
+static uint32_t fill_again(const char *ballast, uint64_t due, uint32_t i)
+{
+    int r = -ENOSPC;
+    if (unlink(ballast) != 0)
+        fail(ballast, -errno);
+    for (int waits = 0; r == -ENOSPC && waits < WAITS_MAX; waits++) {
+        usleep(10000);
+        r = put(due, i, 4000);
+    }
+    if (r != 0)
+        fail("put when there is room by itself", r);
+    return put_until_full(due, i + 1);
+}
+
+static void fill(const char *directory)
+{
+    char ballast[4096];
+    int r;
+    snprintf(ballast, sizeof(ballast), "%s.ballast", directory);
+    make_ballast(ballast);
+    open_store(directory);
+    uint64_t due = hwt_delay_now(store);
+    uint32_t i = fill_again(ballast, due, put_until_full(due, 0));
     for (uint32_t c = 0; c < CANCELS; c++) {
         r = cancel(due, 2 * c);
         if (r != 0)

@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-enum { PENDING = 400, DIE_MAX = 3000, CHECKPOINTS = 3 * 65536, CANCELS = 200 };
+enum { PENDING = 400, DIE_MAX = 3000, CHECKPOINTS = 2 * (65536 + (1 << 20) / 8), CANCELS = 200 };
 
 #define DAY HWT_SEC(86400)
 
@@ -78,6 +78,44 @@ START_TEST(test_full_put_is_refused_and_the_rest_goes_on)
     reopen(true);
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 1);
     ck_assert_uint_eq(counts[1], 2);
+}
+END_TEST
+
+/*
+ * What is leased is whole in a checkpoint: there is room for as much as may be, in one checkpoint
+ * after the other, though no slot can be deleted before the last message is done.
+ */
+START_TEST(test_full_with_all_that_may_be_leased)
+{
+    const uint64_t due = s.realtime + HWT_SEC(1);
+    uint32_t put = PENDING, done = 0;
+    put_many(0, PENDING, due, 0, 4000);
+    s.disk->capacity = disk_size(s.disk);
+    while (put < SIMULATED_IDS && simulated_put(&s, due, put, 4000) == 0)
+        put++;
+    ck_assert_uint_lt(put, SIMULATED_IDS);
+    simulated_advance(&s, HWT_SEC(2));
+    for (unsigned round = 0; done < put; round++) {
+        uint64_t leases[PENDING];
+        const hwt_delay_message *taken;
+        uint32_t count = 0;
+        int64_t n;
+        /* In every other round only a few. */
+        while ((n = hwt_delay_take(s.store, round % 2 ? 2 : 8, 0, &taken)) > 0) {
+            for (int64_t i = 0; i < n; i++)
+                leases[count++] = taken[i].lease;
+            hwt_delay_free(taken);
+            if (round % 2)
+                break;
+        }
+        ck_assert(n > 0 || n == -ENOBUFS || done + count == put);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        for (uint32_t i = 0; i < count; i++)
+            ck_assert_int_eq(hwt_delay_done(s.store, &leases[i], 1), 1);
+        done += count;
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_int_eq(simulated_put(&s, due, put, 4000), 0);
 }
 END_TEST
 
@@ -424,6 +462,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_loop_test(tcase, test_full_put_is_refused_and_the_rest_goes_on, 0, 2);
+    tcase_add_test(tcase, test_full_with_all_that_may_be_leased);
     tcase_add_test(tcase, test_full_before_opening);
     tcase_add_test(tcase, test_full_a_new_store);
     tcase_add_loop_test(tcase, test_a_failed_sync_ends_it_until_it_is_opened_anew, 0, 2);
