@@ -91,8 +91,8 @@ typedef struct hwt_delay_options {
     uint32_t payload_max;  /* a longer payload: -EMSGSIZE; default 1 MiB, up to 16 MiB */
     uint64_t lease;        /* ns from take to done; default HWT_SEC(60) */
     uint64_t leased_max;   /* so many leased at a time; default 65536 */
-    uint64_t memory;       /* bytes for messages; default 128 MiB, at least 1 MiB. Checkpoints take
-                              about a quarter of it on the disk */
+    uint64_t memory;       /* bytes for messages; default 128 MiB, at least 1 MiB. While
+                              messages are pending, up to a quarter of it is set aside on the disk */
     uint64_t segment_size; /* half of what the log and the reserve for a full disk take; only at
                               creation; default 64 MiB, at least 64 KiB */
     uint64_t clock_leap;   /* a longer leap forward holds deliveries; default HWT_MIN(60) */

@@ -83,18 +83,24 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
 }
 
 /*
- * Room for the checkpoint after this one, with as much leased as may be, and twice the slots; at
- * least for one like this. So on a full disk each of the two files is as long as it will ever be,
- * and the next one needs what the old one leaves. That there is no room shows when it is needed.
+ * Room for the checkpoint after this one, with twice the slots, and as much leased as may be and the
+ * slots have; at least for one like this. So on a full disk each of the two files is as long as it
+ * will ever be, and the next one needs what the old one leaves. What is leased out of the log has
+ * room in the reserve. That there is no room shows when it is needed.
  */
 static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_t size)
 {
     int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
     if (file < 0)
         return;
-    uint64_t slots = hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES);
+    uint64_t slots = hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES), leased = size;
+    const unsigned char *at = bytes + HWT_DELAY_CHECKPOINT_SIZE;
+    for (uint64_t i = 0; i < slots; i++)
+        leased += hwt_delay_get64(at + i * HWT_DELAY_FILE_SIZE + HWT_DELAY_FILE_LENGTH);
+    if (leased > hwt_delay_leased_bytes_max(store))
+        leased = hwt_delay_leased_bytes_max(store);
     uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE;
-    room = (room < ROOM_MIN ? ROOM_MIN : room) + hwt_delay_leased_bytes_max(store);
+    room = (room < ROOM_MIN ? ROOM_MIN : room) + leased;
     if (store->system.allocate(store->system.data, file, room) < 0)
         store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
     hwt_delay_close_file(store, file);
@@ -105,6 +111,9 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
 {
     int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
     int r = file < 0 ? file : hwt_delay_write_all(store, file, bytes, size, 0);
+    /* An empty store gives the room back. */
+    if (r == 0 && hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES) == 0)
+        r = store->system.truncate(store->system.data, file, size);
     if (r == 0 && hwt_delay_sync(store, file) < 0)
         r = -EIO;
     hwt_delay_close_file(store, file);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SLACK = 2 * (65536 + RUN_MEMORY / 8) }; /* the checkpoint, and room for the next one */
+enum { SLACK = 3 * 65536 }; /* the checkpoint, and room for the next one */
 
 struct image {
     struct run *run;

@@ -25,7 +25,14 @@
 
 #include "hwt/delay.h"
 
-enum { MISUSE = 2, MANY = 100000, CANCEL_EACH = 10, CANCEL_BACK = 5, CANCELS = 200, WAITS_MAX = 6000 };
+enum {
+    MISUSE = 2,
+    MANY = 100000,
+    CANCEL_EACH = 10,
+    CANCEL_BACK = 5,
+    CANCELS = 200,
+    WAITS_MAX = 6000
+};
 
 #define FAR UINT64_C(4000000000000000000) /* in the year 2096 */
 

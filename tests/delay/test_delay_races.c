@@ -22,6 +22,8 @@ static int open_file(void *data, int directory, const char *name, int flags)
 {
     int file = hwt_delay_real_system.open(data, directory, name, flags);
     pthread_mutex_lock(&lock);
+    if (file == slot_file)
+        slot_file = -1; /* that one was closed: the number is another file's now */
     if (strncmp(name, "slot-", 5) == 0 && !(flags & O_CREAT))
         slot_file = file;
     if (strncmp(name, "slot-", 5) == 0 && flags & O_CREAT) {
