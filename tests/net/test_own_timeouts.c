@@ -11,8 +11,14 @@
 
 static manual m;
 
+static struct seen {
+    uint64_t visits, attempts, ends;
+    hwt_retry_end end;
+} seen;
+
 static void open_manual(void)
 {
+    seen = (struct seen){ 0 };
     manual_open(&m, HWT_SEC(7), TICK, WHEEL);
 }
 
@@ -20,11 +26,6 @@ static void close_manual(void)
 {
     manual_close(&m);
 }
-
-static struct {
-    uint64_t visits, attempts, ends;
-    hwt_retry_end end;
-} seen;
 
 static ends own;
 

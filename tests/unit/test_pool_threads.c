@@ -89,6 +89,8 @@ static void run_users(bool trims)
     uint64_t seed = test_seed();
     pthread_t trimmer = 0;
     done = false;
+    for (uint32_t id = 0; id < SLABS_SEEN << HWT_ID_BITS; id++)
+        generations[id] = 0;
     if (trims)
         trimmer = spawn(trim_often, &left);
     for (int i = 0; i < THREADS; i++) {
