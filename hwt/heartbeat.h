@@ -10,17 +10,23 @@
  * An hwt_heartbeat is embedded in a connection. The connection notes every packet it reads
  * or writes, and is told when nothing was noted for too long:
  *
- *     event                        due, with its limit, after
- *     HWT_HEARTBEAT_DEAD           the last read
- *     HWT_HEARTBEAT_READER_IDLE    the last read
- *     HWT_HEARTBEAT_WRITER_IDLE    the last write
- *     HWT_HEARTBEAT_ALL_IDLE       the later of the two
- *     HWT_HEARTBEAT_SEND           the earlier of the two
+ *     event                        due, with its limit, after    or, if that is later,
+ *     HWT_HEARTBEAT_DEAD           the last read                 its own last event was due
+ *     HWT_HEARTBEAT_READER_IDLE    the last read                 its own last event was due
+ *     HWT_HEARTBEAT_WRITER_IDLE    the last write                its own last event was due
+ *     HWT_HEARTBEAT_ALL_IDLE       the later of the two          its own last event was due
+ *     HWT_HEARTBEAT_SEND           the earlier of the two        its own last event was due
  *
  * A note touches no timeout. The one timeout looks at the notes when the earliest of the
  * events can be due, and re-arms itself for the instant that follows from them: a busy
  * connection costs one look in the shortest of its limits, and an event comes no later after
  * its instant than any timeout does: one tick, and the scheduler's lateness.
+ *
+ * So two events of one kind are at least a limit apart. With a limit of 1 s and a start at 0:
+ * - DEAD is told of at 1.0, and then a note comes late, of a packet that was read at 0.7. The next
+ *   one is due at 2.0, not at 1.7; its count is 1 again, for something was read after all.
+ * - SEND is told of at 1.0, and the heartbeat is noted as written; the last read was at 0.5. The
+ *   next one is due at 2.0, not at 1.5: the peer is given a limit to answer.
  *
  * Why a heartbeat is sent when either direction is silent: our silence would have the peer
  * take us for dead, so we must have written. But a peer that speaks only when it is spoken to
@@ -69,6 +75,15 @@
 
 #include <hwt/hwt.h>
 
+/* Objects with atomic words of 64 bits: some 32-bit machines align those to 4 bytes only. */
+#ifndef HWT_ALIGNED_8
+#if UINTPTR_MAX == UINT32_MAX && defined(__GNUC__)
+#define HWT_ALIGNED_8 __attribute__((aligned(8)))
+#else
+#define HWT_ALIGNED_8
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -87,7 +102,7 @@ typedef struct hwt_heartbeat hwt_heartbeat;
 /*
  * Limits in nanoseconds, and whom to tell. A limit of 0, or HWT_NEVER, switches its event off.
  * Kept by reference, usually to a static const, until the object is stopped; what is
- * said of freeing the object goes for its rules too.
+ * said of freeing the object goes for its rules too. What is reserved is zero.
  *
  * `notify` is called where the timer runs its tasks: on the worker, on the executor if there is
  * one, or in hwt_timer_advance() and its like. `count` is 1 for the first event of its kind
@@ -95,8 +110,18 @@ typedef struct hwt_heartbeat hwt_heartbeat;
  * on: without activity, an event is due again a limit after the last one of its kind was due.
  * Those that were missed because the worker or the process stood still are left out, not made
  * up for. An event that has been told of does not count as activity: that a heartbeat was
- * written must be noted as for any other packet. A stopped timer tells of nothing more;
- * hwt_timer_stop() visits the object's timeout as any other, with the object as its arg.
+ * written must be noted as for any other packet.
+ *
+ * `limit`, if any, is asked instead of the five limits, for those that are one connection's own,
+ * say the keep-alive that an MQTT client names: connections of all limits share their rules. It is
+ * called at the start, on that thread, and in each look, never twice at once for one object; it
+ * answers from what `arg` has at hand, and calls no function on the object. Another answer than
+ * before counts from the next look on, which the limits before have set: to have it count at once,
+ * stop the object and start it again.
+ *
+ * A stopped timer tells of nothing more: not of its end either, and hwt_timer_stop() does not show
+ * the object's timeout to its visitor. The object counts as started until it is stopped, so that a
+ * stop is true for one caller here too.
  */
 typedef struct hwt_heartbeat_rules {
     uint64_t dead;        /* customary: three times the period at which the peer sends */
@@ -105,14 +130,9 @@ typedef struct hwt_heartbeat_rules {
     uint64_t all_idle;
     uint64_t send; /* period of the heartbeats, at least while a direction is silent */
     void (*notify)(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t count, void *arg);
+    uint64_t (*limit)(hwt_heartbeat_event event, void *arg); /* may be NULL */
+    uint64_t reserved[3];
 } hwt_heartbeat_rules;
-
-/* What is known of one kind of event. */
-struct hwt_heartbeat_past {
-    uint64_t activity; /* when the last one was told of */
-    uint64_t due;      /* the instant of the last one */
-    uint64_t count;
-};
 
 /* For embedding and zeroing only: the fields are the library's. */
 struct hwt_heartbeat {
@@ -123,15 +143,19 @@ struct hwt_heartbeat {
     hwt_timeout timeout;
     const hwt_heartbeat_rules *rules;
     void *arg;
-    struct hwt_heartbeat_past past[HWT_HEARTBEAT_SEND + 1];
-} __attribute__((aligned(8)));
+    uint64_t seen_read, seen_written; /* the notes of the last look */
+    uint64_t due[5];                  /* of each kind, the instant of the last event, */
+    uint32_t count[5]; /* and how many since the activity changed; stays at UINT32_MAX */
+    uint32_t reserved[3];
+} HWT_ALIGNED_8;
 
 /*
  * Starts it; that counts as a read and a write. The timer's clock is read once. Lock-free; but
  * it blocks while a callback from before the last stop still runs on another thread, as
  * hwt_heartbeat_stop_sync() does. A failure leaves it stopped, as it was.
  *
- * -EINVAL: NULL, or no `notify`; -EALREADY: it is started, or another thread is about to;
+ * -EINVAL: NULL, or no `notify`; something reserved of the rules is not zero
+ * -EALREADY: it is started, or another thread is about to
  * -ENOMEM, -ENOBUFS, -EAGAIN, -ESHUTDOWN: as hwt_timer_new_timeout()
  * In its own callback: -ECANCELED: another thread has stopped it; -EBUSY: another timer than
  *   that of the callback
@@ -147,13 +171,29 @@ HWT_PUBLIC int hwt_heartbeat_start(hwt_heartbeat *heartbeat, hwt_timer *timer,
 HWT_PUBLIC bool hwt_heartbeat_stop(hwt_heartbeat *heartbeat);
 
 /*
- * The same, and when it returns, with either answer, no callback of it is running on any other
- * thread either: it may be freed. In its own callback it does not wait. Blocks as
- * hwt_timeout_cancel_sync() does: do not wait in a circle, nor hold a lock across it
- * that the callback takes.
+ * The same, and when it returns, with either answer, `notify` is not running on any other thread
+ * either: the object may be freed. In its own callback it does not wait. Blocks as long as `notify`
+ * runs: do not wait in a circle, nor hold a lock across it that `notify` takes.
+ *
+ * A start on another thread that overlaps it comes after it.
  */
 HWT_PUBLIC bool hwt_heartbeat_stop_sync(hwt_heartbeat *heartbeat);
 
+/*
+ * Something was read, or written, at `now`, an instant of the timer's clock: one that the
+ * caller has at hand, say that of this turn of its event loop. An older instant than the last
+ * changes nothing. So several threads may note at once, in any order, and none of them makes
+ * an idle connection of a busy one. A compare-exchange where `now` is news, a load where it is
+ * not; reads no clock. One from the future holds until then. Stopped, or NULL: without effect.
+ * Lock-free.
+ *
+ * Inline, and functions of the library besides, for those who cannot inline: with HWT_NO_INLINE
+ * defined, this header is declarations alone.
+ */
+#ifdef HWT_NO_INLINE
+HWT_PUBLIC void hwt_heartbeat_read_at(hwt_heartbeat *heartbeat, uint64_t now);
+HWT_PUBLIC void hwt_heartbeat_written_at(hwt_heartbeat *heartbeat, uint64_t now);
+#else
 /* For the two below. Relaxed: it is a number, and publishes nothing. */
 static inline void hwt_heartbeat_note(uint64_t *last, uint64_t now)
 {
@@ -163,23 +203,18 @@ static inline void hwt_heartbeat_note(uint64_t *last, uint64_t now)
         ;
 }
 
-/*
- * Something was read, or written, at `now`, an instant of the timer's clock: one that the
- * caller has at hand, say that of this turn of its event loop. An older instant than the last
- * changes nothing. So several threads may note at once, in any order, and none of them makes
- * an idle connection of a busy one. A compare-exchange where `now` is news, a load where it is
- * not; reads no clock. One from the future holds until then. Stopped: without effect.
- * Lock-free.
- */
 static inline void hwt_heartbeat_read_at(hwt_heartbeat *heartbeat, uint64_t now)
 {
-    hwt_heartbeat_note(&heartbeat->last_read, now);
+    if (heartbeat)
+        hwt_heartbeat_note(&heartbeat->last_read, now);
 }
 
 static inline void hwt_heartbeat_written_at(hwt_heartbeat *heartbeat, uint64_t now)
 {
-    hwt_heartbeat_note(&heartbeat->last_written, now);
+    if (heartbeat)
+        hwt_heartbeat_note(&heartbeat->last_written, now);
 }
+#endif
 
 /* The same, at hwt_timer_now(). */
 HWT_PUBLIC void hwt_heartbeat_read(hwt_heartbeat *heartbeat);

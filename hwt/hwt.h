@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
+/* Copyright (C) the hwt authors */
 #ifndef HWT_HWT_H
 #define HWT_HWT_H
 
@@ -51,7 +52,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__)
+/* The release that this header is of. hwt_version() tells that of the library. */
+#define HWT_VERSION_MAJOR 0
+#define HWT_VERSION_MINOR 2
+#define HWT_VERSION_PATCH 0
+
+/* Only the library's own build needs the attribute. */
+#ifdef HWT_BUILDING
 #define HWT_PUBLIC __attribute__((visibility("default")))
 #else
 #define HWT_PUBLIC
@@ -61,14 +68,38 @@
 extern "C" {
 #endif
 
-/* Nanoseconds in n microseconds, milliseconds, seconds, minutes. */
-#define HWT_US(n) ((uint64_t)(n) * UINT64_C(1000))
-#define HWT_MS(n) ((uint64_t)(n) * UINT64_C(1000000))
-#define HWT_SEC(n) ((uint64_t)(n) * UINT64_C(1000000000))
-#define HWT_MIN(n) ((uint64_t)(n) * UINT64_C(60000000000))
-
 /* As a delay or a deadline: never fires, and is pending until it is cancelled. */
 #define HWT_NEVER UINT64_MAX
+
+/*
+ * Nanoseconds in n microseconds, milliseconds, seconds, minutes; HWT_NEVER where they are too
+ * many, and where n is negative. n is an integer: a fraction does not compile. n is evaluated
+ * once. Of a constant they are a constant expression.
+ */
+#define HWT_US(n) HWT_NANOSECONDS(n, UINT64_C(1000))
+#define HWT_MS(n) HWT_NANOSECONDS(n, UINT64_C(1000000))
+#define HWT_SEC(n) HWT_NANOSECONDS(n, UINT64_C(1000000000))
+#define HWT_MIN(n) HWT_NANOSECONDS(n, UINT64_C(60000000000))
+
+/* What they are made of; the | refuses a fraction. */
+#ifdef __cplusplus
+constexpr uint64_t hwt_nanoseconds(uint64_t n, uint64_t unit)
+{
+    return n > UINT64_MAX / unit ? UINT64_MAX : n * unit;
+}
+#define HWT_NANOSECONDS(n, unit) hwt_nanoseconds(static_cast<uint64_t>((n) | 0), unit)
+#else
+static inline uint64_t hwt_nanoseconds(uint64_t n, uint64_t unit)
+{
+    return n > UINT64_MAX / unit ? UINT64_MAX : n * unit;
+}
+#define HWT_IF_CONSTANT(n, value, other)                                                           \
+    __builtin_choose_expr(__builtin_constant_p((n) | 0), value, other)
+#define HWT_PRODUCT(n, unit) ((n) > UINT64_MAX / (unit) ? UINT64_MAX : (n) * (unit))
+#define HWT_NANOSECONDS(n, unit)                                                                   \
+    HWT_IF_CONSTANT(n, HWT_PRODUCT((uint64_t)HWT_IF_CONSTANT(n, (n) | 0, 0), unit),                \
+                    hwt_nanoseconds((uint64_t)((n) | 0), unit))
+#endif
 
 typedef struct hwt_timer hwt_timer;
 
@@ -90,6 +121,9 @@ typedef struct hwt_timeout {
  * `cancelled` never overlap. `cancelled` tells that the timeout will never run
  * (again): it is called once, within a tick of the hwt_timeout_cancel() that
  * returned true, or by hwt_timer_stop().
+ *
+ * Both must return, as every function must that hwt calls: no C++ exception may leave them, nor
+ * longjmp(), and their thread may not end in them by pthread_exit() or pthread_cancel().
  */
 typedef struct hwt_task {
     void (*run)(hwt_timeout timeout, void *arg);
@@ -110,11 +144,23 @@ typedef uint64_t (*hwt_clock)(void *clock_data);
 /* hwt_options.flags: start no thread; the caller drives the timer, see below. */
 #define HWT_NO_WORKER UINT32_C(1)
 
+/*
+ * With HWT_NO_WORKER: one thread at a time makes all calls on the timer and its handles, as in
+ * most event loops. Then nothing is queued and no operation is locked: every call is two to three
+ * times as fast. An executor must run its work on that thread too.
+ */
+#define HWT_ONE_THREAD UINT32_C(2)
+
+/*
+ * Begin with HWT_OPTIONS_INIT or hwt_options_init(), and change what is to be different. A struct
+ * that was only zeroed, and has its size set, stands for the defaults too: while `initialised`
+ * is 0, each field that is 0 takes its default.
+ */
 typedef struct hwt_options {
-    size_t size;              /* set by HWT_OPTIONS_INIT */
+    size_t size;              /* sizeof(hwt_options) */
     uint64_t tick_duration;   /* at least HWT_US(1); default HWT_MS(100) */
     uint32_t ticks_per_wheel; /* 1 to 2^30, rounded up to a power of two; default 512 */
-    uint32_t flags;           /* HWT_NO_WORKER or 0 */
+    uint32_t flags;           /* HWT_NO_WORKER, HWT_ONE_THREAD */
     uint64_t max_pending;     /* more than so many pending: -ENOBUFS; default 0: no limit */
     hwt_executor executor;    /* default NULL: the worker runs tasks itself */
     void *executor_data;
@@ -123,13 +169,23 @@ typedef struct hwt_options {
     int clock_id;            /* CLOCK_MONOTONIC (default) or CLOCK_BOOTTIME (counts suspend) */
     int worker_cpu;          /* the one processor the worker runs on; default -1: any */
     const char *worker_name; /* copied, 15 bytes used; default "hwt-worker" */
+    uint64_t initialised; /* 1: a field that is 0 means 0, so worker_cpu 0 is the first processor */
 } hwt_options;
 
-/* The 1 is Linux's CLOCK_MONOTONIC, which a strict C99 <time.h> does not name. */
+/* The 1 before -1 is Linux's CLOCK_MONOTONIC, which a strict C99 <time.h> does not name. */
 #define HWT_OPTIONS_INIT                                                                           \
     {                                                                                              \
-        sizeof(hwt_options), HWT_MS(100), 512, 0, 0, NULL, NULL, NULL, NULL, 1, -1, "hwt-worker"   \
+        sizeof(hwt_options), HWT_MS(100), 512, 0, 0, NULL, NULL, NULL, NULL, 1, -1, "hwt-worker",  \
+            1                                                                                      \
     }
+
+/*
+ * HWT_OPTIONS_INIT as a function, for languages that cannot read macros: sets the fields of a
+ * struct of `size` bytes, which is what sizeof(hwt_options) is for the caller. Wait-free.
+ *
+ * -EINVAL: NULL; a size that no release has
+ */
+HWT_PUBLIC int hwt_options_init(hwt_options *options, size_t size);
 
 typedef enum hwt_state {
     HWT_PENDING,   /* waits for its deadline, or re-armed by the task that still runs */
@@ -149,9 +205,10 @@ typedef enum hwt_state {
  * from this instant. No thread is started yet.
  *
  * -EINVAL: an option out of its range; unknown flags; tick_duration times the wheel
- *   over INT64_MAX; a clock function without HWT_NO_WORKER; a size below the first
- *   release's, or bytes that are not zero past those this build knows
- * -ENOMEM; -EMFILE, -ENFILE: no descriptor for the worker to sleep on
+ *   over INT64_MAX; a clock function without HWT_NO_WORKER; a size that no release has, or
+ *   bytes that are not zero past those this build knows
+ * -ENOMEM; with CLOCK_BOOTTIME, whose worker sleeps on a descriptor: -EMFILE, -ENFILE; -EPERM,
+ *   -ENOSYS: the system refuses timerfd_create()
  */
 HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer);
 
@@ -159,8 +216,13 @@ HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_time
  * Starts the worker now rather than with the first timeout. 0 where it runs already
  * and under HWT_NO_WORKER. May block on other callers that start it.
  *
+ * Whatever thread starts it, the worker has the processors (unless worker_cpu says which), the
+ * scheduling policy and the nice value that the process had when the library was loaded. It
+ * blocks all signals but those that a fault of a task raises: SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+ * SIGTRAP, SIGABRT, SIGSYS.
+ *
  * -EINVAL (also: worker_cpu cannot be had); -EAGAIN: no thread could be started, try
- * again later; -ESHUTDOWN: after stop
+ * again later; -ESHUTDOWN: after stop, or the timer is that of the parent of a fork()
  */
 HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
 
@@ -168,8 +230,9 @@ HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
  * Stops the timer for good, and returns how many timeouts it left unprocessed, after
  * every task that began has returned, on the executor too. `unprocessed`, if any, is
  * called once for each of them, on this thread, with the nanoseconds that remained
- * (0: it was due); without one, the timeout's `cancelled` is called in its place. From
- * then on, nothing is accepted, nothing runs, and handles may still be asked.
+ * (0: it was due); without one, the timeout's `cancelled` is called in its place. The
+ * library's own timeouts (of heartbeats and retries) are counted and not visited: their
+ * owners are told in their own way. From then on, nothing is accepted, nothing runs, and handles may still be asked.
  * Blocks. A second stop waits for the first and returns 0.
  *
  * -EINVAL; -EDEADLK: called from a task, `cancelled`, `unprocessed` or the executor of this
@@ -237,15 +300,18 @@ HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *ta
  * True for exactly one caller, and only if what was pending will never run. With
  * either answer the task does not start again once this has returned: one that is
  * running at that moment can no longer re-arm itself, and if it had done so already,
- * that is what was cancelled. The timeout's memory comes back, and its `cancelled` is
- * called or handed to the executor, within one tick. Lock-free; does not wait.
+ * that is what was cancelled. Its `cancelled`, if it has one, is called or handed to the
+ * executor within one tick. Its place under max_pending is free at once, and its memory is
+ * for the next timeout of this thread; a cancel without `cancelled` wakes nobody. Lock-free;
+ * does not wait.
  */
 HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 
 /*
- * The same, and when it returns the task is not running on any other thread either:
- * its arg may be freed. From inside the task itself it does not wait. Blocks as long
- * as the task runs.
+ * The same, and when it returns, with either answer, `run` is not running on any other thread
+ * either, nor is the timeout being visited by hwt_timer_stop(): if it has no `cancelled`, its arg
+ * may be freed. It does not wait for `cancelled`. From inside the task itself it does not wait.
+ * Blocks as long as the task or the visitor runs.
  *
  * Do not wait in a circle; nothing detects it:
  *
@@ -259,9 +325,8 @@ HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 HWT_PUBLIC bool hwt_timeout_cancel_sync(hwt_timeout timeout);
 
 /*
- * Moves a pending timeout to now + delay and keeps its handle. To a later instant it
- * is wait-free and writes nothing but the timeout itself and a counter of the calling
- * thread's lane. Inside the timeout's own task it re-arms it, without an allocation
+ * Moves a pending timeout to now + delay and keeps its handle. Lock-free; to a later instant
+ * it writes nothing but the timeout itself and a counter of the calling thread's own. Inside the timeout's own task it re-arms it, without an allocation
  * and outside max_pending; that takes effect when the task returns. Of two that
  * overlap, either may be the last.
  *
@@ -287,6 +352,69 @@ HWT_PUBLIC hwt_state hwt_timeout_state(hwt_timeout timeout);
 HWT_PUBLIC uint64_t hwt_timeout_remaining(hwt_timeout timeout);
 
 /*
+ * Inside the timeout's own task, after hwt_timeout_repeat(): how many periods that has left out,
+ * because the run was late. A task that counts or streams makes up for them. 0 elsewhere.
+ */
+HWT_PUBLIC uint64_t hwt_timeout_missed(hwt_timeout timeout);
+
+/*
+ * hwt_timeout_reschedule() to an instant that is chosen between now + earliest and now + latest as
+ * by hwt_timer_new_timeout_within(). False also: earliest is more than latest.
+ */
+HWT_PUBLIC bool hwt_timeout_reschedule_within(hwt_timeout timeout, uint64_t earliest,
+                                              uint64_t latest);
+
+/*
+ * What a pending timeout is: its deadline, its task and its arg; each may be NULL. They belong
+ * together. Old by the time they are read. Lock-free. -ENOENT: it is not pending.
+ */
+HWT_PUBLIC int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline,
+                               const hwt_task **ret_task, void **ret_arg);
+
+/*
+ * Arms a timeout whatever its state: moves *timeout as hwt_timeout_reschedule() does if it is
+ * pending, or else arms a new one for the task and arg and writes its handle. *timeout may be
+ * zeroed; it is the caller's, who lets no two threads use it at once. 0: moved; 1: armed anew; or
+ * an error, as hwt_timer_new_timeout(), and *timeout is as it was. Lock-free.
+ *
+ * Where it meets the run, the run that has begun goes on and a new timeout is armed beside it, but
+ * inside the timeout's own task the same one is re-armed. So with one task and arg the task may
+ * run on two threads at once only if an executor runs it there.
+ */
+HWT_PUBLIC int hwt_timer_set(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
+                             hwt_timeout *timeout);
+HWT_PUBLIC int hwt_timer_set_at(hwt_timer *timer, const hwt_task *task, void *arg,
+                                uint64_t deadline, hwt_timeout *timeout);
+
+/*
+ * ---- All that is pending ----
+ */
+
+/*
+ * Shows each pending timeout to `visit`, in no order, until that returns false, and returns how
+ * many it was shown. It stops nothing: what is armed, moved or ended meanwhile may be shown or
+ * not. The visitor may cancel and reschedule what it is shown: so a group is cancelled. It may
+ * look into `arg` only if it knows that the timeout cannot end meanwhile, or that arg outlives it.
+ * The library's own timeouts are shown too. -EINVAL
+ */
+HWT_PUBLIC int64_t hwt_timer_visit(hwt_timer *timer,
+                                   bool (*visit)(hwt_timeout timeout, const hwt_task *task,
+                                                 void *arg, uint64_t remaining, void *data),
+                                   void *data);
+
+/*
+ * A stop that first lets run what is due before the instant `until`: from now on new timeouts are
+ * refused with -ESHUTDOWN, what is pending may run, re-arm itself and be cancelled; when nothing
+ * is due before `until` any more, or that has passed, it is hwt_timer_stop(). Without a worker it
+ * dispatches meanwhile; with a clock function it advances to `until` once. Blocks until then at the
+ * most, and for the tasks that run. The results of hwt_timer_stop().
+ */
+HWT_PUBLIC int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
+                                 void (*unprocessed)(const hwt_task *task, void *arg,
+                                                     uint64_t remaining, void *data),
+                                 void *data);
+
+/*
  * ---- Without a worker (HWT_NO_WORKER) ----
  *
  * One thread at a time calls the functions of this group (a second one waits, as
@@ -305,7 +433,14 @@ HWT_PUBLIC uint64_t hwt_timeout_remaining(hwt_timeout timeout);
  */
 HWT_PUBLIC uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now);
 
-/* The same, by the timer's own clock. */
+/*
+ * The same, but starts no more than `most` tasks, so that an event loop gets on with other things
+ * where very much is due at once. What is left stays due: the descriptor stays readable, and the
+ * next call goes on where this one ended.
+ */
+HWT_PUBLIC uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most);
+
+/* hwt_timer_advance() by the timer's own clock. */
 HWT_PUBLIC uint64_t hwt_timer_dispatch(hwt_timer *timer);
 
 /*
@@ -356,6 +491,13 @@ typedef struct hwt_stats {
     }
 
 /*
+ * HWT_STATS_INIT as a function: zeroes a struct of `size` bytes, and sets its size. Wait-free.
+ *
+ * -EINVAL: NULL; a size below the first release's
+ */
+HWT_PUBLIC int hwt_stats_init(hwt_stats *stats, size_t size);
+
+/*
  * Reads the counters; they are exact while no other call is under way and the worker
  * sleeps. ret_stats->size says how much the caller knows; what this build does not know
  * is zeroed. Wait-free. -EINVAL: NULL, or a size below the first release's.
@@ -397,7 +539,7 @@ HWT_PUBLIC int64_t hwt_stats_prometheus(const hwt_stats *stats, const char *cons
  */
 HWT_PUBLIC int64_t hwt_timer_dump(hwt_timer *timer, char *buffer, size_t size);
 
-/* "major.minor.patch" of the library that is linked in. */
+/* "major.minor.patch" of the library that is linked in. Wait-free. */
 HWT_PUBLIC const char *hwt_version(void);
 
 /*
@@ -410,8 +552,15 @@ HWT_PUBLIC const char *hwt_version(void);
  * A slow task delays the others when there is no executor. hwt_timer_stop() and
  * destroy() wait for it.
  *
- * The worker blocks all signals. After fork() the child has no worker, and may only
- * destroy the timer.
+ * fork(): a timer that has accepted no timeout and was not started goes along, and is the child's
+ * own there. Of any other the child may ask, cancel and destroy; what arms or drives it is refused
+ * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched.
+ *
+ * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
+ * end, share one under a lock that is held for the time of a call.
+ *
+ * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be seen of
+ * it is the same. A bucket takes 80 bytes.
  */
 
 #ifdef __cplusplus

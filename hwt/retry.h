@@ -22,6 +22,8 @@
  *     HWT_RETRY_EXHAUSTED      the last of max_attempts failed
  *     HWT_RETRY_OUT_OF_TIME    total_timeout ran out during an attempt, or would during the delay
  *     HWT_RETRY_CANCELLED      by hwt_retry_cancel(), or the timer was stopped
+ *     HWT_RETRY_FAILED         an attempt failed for good, by hwt_retry_failed_for_good()
+ *     HWT_RETRY_THROTTLED      an attempt failed, and the budget allows no other
  *
  * USAGE
  *
@@ -60,6 +62,15 @@
 
 #include <hwt/hwt.h>
 
+/* Objects with atomic words of 64 bits: some 32-bit machines align those to 4 bytes only. */
+#ifndef HWT_ALIGNED_8
+#if UINTPTR_MAX == UINT32_MAX && defined(__GNUC__)
+#define HWT_ALIGNED_8 __attribute__((aligned(8)))
+#else
+#define HWT_ALIGNED_8
+#endif
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -75,12 +86,16 @@ extern "C" {
  * of 3 there.
  */
 typedef enum hwt_jitter {
-    HWT_JITTER_NONE,        /* the base itself: what fails together is tried together again */
-    HWT_JITTER_FULL,        /* from 0 to the base */
-    HWT_JITTER_EQUAL,       /* from half of the base to the base */
-    HWT_JITTER_DECORRELATED /* from first_delay to factor times the last delay, at first factor
-                               times first_delay; where that is over max_delay, max_delay */
+    HWT_JITTER_NONE,         /* the base itself: what fails together is tried together again */
+    HWT_JITTER_FULL,         /* from 0 to the base */
+    HWT_JITTER_EQUAL,        /* from half of the base to the base */
+    HWT_JITTER_DECORRELATED, /* from first_delay to factor times the last delay, at first factor
+                                times first_delay; where that is over max_delay, max_delay */
+    HWT_JITTER_AROUND        /* from the base less jitter_fraction of it to the base and
+                                jitter_fraction of it, but not over max_delay */
 } hwt_jitter;
+
+typedef struct hwt_retry_budget hwt_retry_budget;
 
 typedef struct hwt_retry_options {
     size_t size;              /* set by HWT_RETRY_OPTIONS_INIT */
@@ -90,44 +105,99 @@ typedef struct hwt_retry_options {
     uint64_t attempt_timeout; /* an attempt without answer for so long has failed; not 0;
                                  default HWT_NEVER */
     uint64_t total_timeout;   /* from the start; not 0; default HWT_NEVER */
-    uint64_t seed;            /* the same seed, the same delays; default 0: another each time,
-                                 from the clock and the object's address */
+    uint64_t seed;            /* the same seed, the same delays; default 0: at random, other ones in
+                                 each object, thread and child of fork() */
     uint32_t max_attempts;    /* default 0: no limit */
     hwt_jitter jitter;        /* default HWT_JITTER_FULL */
+    double jitter_fraction;   /* 0 to 1, for HWT_JITTER_AROUND alone; default 0.2 */
+    hwt_retry_budget *budget; /* kept by reference until the end; default NULL: no budget */
 } hwt_retry_options;
 
 #define HWT_RETRY_OPTIONS_INIT                                                                     \
     {                                                                                              \
         sizeof(hwt_retry_options), HWT_MS(100), HWT_SEC(30), 2.0, HWT_NEVER, HWT_NEVER, 0, 0,      \
-            HWT_JITTER_FULL                                                                        \
+            HWT_JITTER_FULL, 0.2, NULL                                                             \
     }
+
+/*
+ * The same for those who cannot use the macro: sets the defaults in the first `size` bytes, the
+ * size of the struct as the caller knows it. NULL, or a size below the first release's: does
+ * nothing. Wait-free.
+ */
+HWT_PUBLIC void hwt_retry_options_init(hwt_retry_options *options, size_t size);
 
 /* For embedding and copying: the fields are the library's. */
 typedef struct hwt_backoff {
     uint64_t first_delay, max_delay;
     double factor;
     uint64_t delay;  /* decorrelated: the last one; else the next base */
-    uint64_t random; /* splitmix64: Steele, Lea and Flood, "Fast Splittable Pseudorandom Number
-                        Generators", OOPSLA 2014 */
+    uint64_t random; /* of a sequence that has a seed */
     hwt_jitter jitter;
+    uint32_t seeded;
+    double jitter_fraction;
+    uint64_t reserved;
 } hwt_backoff;
 
 /*
  * Begins a sequence of delays, for those who do the retrying themselves; NULL options are
- * the defaults. Only first_delay, max_delay, factor, jitter and seed count, but all are checked.
- * Wait-free.
+ * the defaults. Only first_delay, max_delay, factor, jitter, jitter_fraction and seed count, but
+ * all are checked. Wait-free.
  *
- * -EINVAL: no backoff; an option out of its range; a size below the first release's, or bytes
- *   that are not zero past those this build knows
+ * -EINVAL: no backoff; an option out of its range; a budget that was not initialised; a size below
+ *   the first release's, or bytes that are not zero past those this build knows
  */
 HWT_PUBLIC int hwt_backoff_init(hwt_backoff *backoff, const hwt_retry_options *options);
 
 /*
  * The next delay, in nanoseconds; all in its range are equally likely. What follows from a seed
- * is the same in every release, and on every machine that computes in IEEE 754 doubles. One
- * thread at a time on one object.
+ * is the same in every release, and on every machine that computes in IEEE 754 doubles. Without
+ * one, a child of fork() draws other delays than its parent and its siblings, from a sequence that
+ * was begun before the fork() too. One thread at a time on one object. NULL: HWT_NEVER.
  */
 HWT_PUBLIC uint64_t hwt_backoff_next(hwt_backoff *backoff);
+
+/*
+ * ---- A budget of retries, shared by many ----
+ *
+ * A service that is down, or overloaded, gets several times its usual requests where everyone
+ * retries, and stays down. A budget is kept for each service: it holds tokens, at first
+ * max_tokens. A failure takes one, a success puts token_ratio of one back, never over max_tokens.
+ * Retries are allowed while more than half of max_tokens are there. (This is gRPC's retry
+ * throttling, proposal A6.)
+ *
+ * Named in the options, it is kept by hwt_retry: each attempt that failed or was timed out takes a
+ * token, each success puts its part back; what failed for good, was cancelled or ran out of time
+ * counts for neither. Those who do the retrying themselves call the functions below.
+ */
+
+/* For embedding: the fields are the library's. It outlives the `ended` of all that were started
+ * with it, and is not copied. */
+struct hwt_retry_budget {
+    uint64_t tokens; /* in thousandths, as the others */
+    uint64_t max_tokens;
+    uint64_t token_ratio;
+    uint64_t reserved;
+} HWT_ALIGNED_8;
+
+/*
+ * Fills the budget. No other call on it may be under way. gRPC's example has 10 tokens and a ratio
+ * of 0.1: up to half as many failures in a burst, and later a retry for ten successes.
+ *
+ * -EINVAL: no budget; max_tokens is 0 or over 1000000; token_ratio is below 0.001 or over
+ *   max_tokens (it is rounded to thousandths)
+ */
+HWT_PUBLIC int hwt_retry_budget_init(hwt_retry_budget *budget, uint32_t max_tokens,
+                                     double token_ratio);
+
+/* A request failed, in a way that a retry could mend. True: it may be retried. NULL is a budget
+ * without a limit. Lock-free. */
+HWT_PUBLIC bool hwt_retry_budget_failed(hwt_retry_budget *budget);
+
+/* A request succeeded. Lock-free. */
+HWT_PUBLIC void hwt_retry_budget_succeeded(hwt_retry_budget *budget);
+
+/* Whether retries are allowed now; takes nothing. NULL: true. Wait-free. */
+HWT_PUBLIC bool hwt_retry_budget_allows(const hwt_retry_budget *budget);
 
 /*
  * ---- Retrying ----
@@ -137,7 +207,9 @@ typedef enum hwt_retry_end {
     HWT_RETRY_SUCCEEDED,
     HWT_RETRY_EXHAUSTED,
     HWT_RETRY_OUT_OF_TIME,
-    HWT_RETRY_CANCELLED
+    HWT_RETRY_CANCELLED,
+    HWT_RETRY_FAILED,
+    HWT_RETRY_THROTTLED
 } hwt_retry_end;
 
 typedef struct hwt_retry hwt_retry;
@@ -153,16 +225,10 @@ typedef struct hwt_retry hwt_retry;
  * start; 0 is none. What is left of an attempt that was timed out is to be given up when the
  * next one begins, or at the end.
  *
- * `ended` is called exactly once for every start that returned 0, and is the last call of it.
- * hwt_timer_stop() without a visitor calls it too. A visitor is called in its place, with
- * a task that it does not know; so that nothing is lost, it passes such tasks on:
- *
- *     static void unprocessed(const hwt_task *task, void *arg, uint64_t remaining, void *data)
- *     {
- *         static const hwt_timeout none;
- *         if (task != &my_task && task->cancelled)
- *             task->cancelled(none, arg);
- *     }
+ * `ended` is called exactly once for every start that returned 0, and is the last call of it. It
+ * may free the object, or start it again. hwt_timer_stop() calls it too, with or without a visitor,
+ * which is not shown the timeouts of retries: an end that is decided is told as it is, any other as
+ * HWT_RETRY_CANCELLED.
  */
 typedef struct hwt_retry_task {
     void (*attempt)(hwt_retry *retry, uint64_t attempt, void *arg);
@@ -181,7 +247,11 @@ struct hwt_retry {
     uint64_t deadline;
     uint64_t attempts_left;
     uint64_t wake;
-} __attribute__((aligned(8)));
+    hwt_retry_budget *budget;
+    uint64_t pen;
+    uint64_t told;
+    uint64_t reserved[2];
+} HWT_ALIGNED_8;
 
 /*
  * Starts it: the first attempt begins in the next tick. The options are copied; NULL are the
@@ -216,6 +286,29 @@ HWT_PUBLIC bool hwt_retry_succeeded(hwt_retry *retry, uint64_t attempt);
 HWT_PUBLIC bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt);
 
 /*
+ * The attempt of this number failed, and the other side has said when to come again (HTTP's
+ * Retry-After, gRPC's pushback): the next one begins `delay` nanoseconds after, within a tick, and
+ * not before. That is neither drawn nor held to max_delay; max_attempts, total_timeout and the
+ * budget hold as for any failure. The delays that are drawn afterwards begin anew with first_delay.
+ *
+ * The same answers; false also where another thread is about to answer this attempt by this
+ * function or the next one. Lock-free, but waits for a thread that is late with an earlier
+ * attempt's answer, where it is in the middle of such a call.
+ */
+HWT_PUBLIC bool hwt_retry_failed_with_delay(hwt_retry *retry, uint64_t attempt, uint64_t delay);
+
+/*
+ * The attempt of this number failed in a way that no other attempt will mend: it ends as
+ * HWT_RETRY_FAILED, and hwt_retry_reason() has `reason`, a number of the caller's, say an errno
+ * value or a status. Answers and waits as hwt_retry_failed_with_delay().
+ */
+HWT_PUBLIC bool hwt_retry_failed_for_good(hwt_retry *retry, uint64_t attempt, int reason);
+
+/* After the end as HWT_RETRY_FAILED, in `ended` or later, until it is started again: its reason.
+ * At any other time a number without a meaning. NULL: 0. Wait-free. */
+HWT_PUBLIC int hwt_retry_reason(const hwt_retry *retry);
+
+/*
  * True for exactly one caller, and only if it ends by that, as HWT_RETRY_CANCELLED, within one
  * tick. False: it is not started, or its end is decided. With either answer no attempt begins
  * any more (of this start) but one that is just about to, on another thread. Lock-free; does not
@@ -224,9 +317,11 @@ HWT_PUBLIC bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt);
 HWT_PUBLIC bool hwt_retry_cancel(hwt_retry *retry);
 
 /*
- * The same, and when it returns no `attempt` is running on any other thread either. It does not
- * wait for `ended`, nor inside of either callback. Blocks as hwt_timeout_cancel_sync()
- * does: do not wait in a circle, nor hold a lock across it that `attempt` takes.
+ * The same, and when it returns, with either answer, `attempt` is not running on any other thread
+ * either. It does not wait for `ended`, which is yet to come, as hwt_timeout_cancel_sync() does not
+ * wait for `cancelled`; so the object may be freed there, not here. From inside either callback it
+ * does not wait. Blocks as long as `attempt` runs: do not wait in a circle, nor hold a lock across
+ * it that `attempt` takes. One that only `ended` takes may be held.
  */
 HWT_PUBLIC bool hwt_retry_cancel_sync(hwt_retry *retry);
 

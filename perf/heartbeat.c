@@ -13,6 +13,7 @@
  *     heartbeat_client.c   heartbeats by hwt_heartbeat, reconnects by hwt_retry
  *     heartbeat_loop.c     from the timer's tasks to an event loop
  *     heartbeat_metrics.c  the timer's stats as a page for Prometheus
+ *     heartbeat_picture.c  the timer's stats as a picture
  */
 
 #include "heartbeat.h"
@@ -255,6 +256,7 @@ static void watch(struct run *run)
         sleep_until(run, next);
         now = now_ns();
         read_stats(run, &stats);
+        picture_note(&run->picture, run, &stats, now);
         if (now - line >= HWT_SEC(1)) {
             report_line(run, &stats, &before, (double)(now - line) / 1e9);
             before = stats;
@@ -306,6 +308,8 @@ int main(int argc, char **argv)
         metrics_stop(&run.metrics);
 
     bool well = report_end(&run);
+    if (run.options.picture != NULL)
+        well &= picture_write(&run.picture, &run, run.options.picture);
     client_close(&run.client);
     server_close(&run.server);
     hwt_timer_destroy(run.timer);

@@ -40,8 +40,9 @@ struct options {
     uint64_t request_ms, timeout_ms;
     uint64_t silent, dropped, unanswered; /* percent */
     uint64_t seed;
-    uint64_t metrics; /* port; 0: none */
-    uint64_t loop;    /* 1: no worker */
+    uint64_t metrics;    /* port; 0: none */
+    uint64_t loop;       /* 1: no worker */
+    const char *picture; /* path; NULL: none */
 };
 
 void options_parse(struct options *options, int argc, char **argv); /* exits 2 on misuse */
@@ -202,6 +203,29 @@ struct metrics {
 void metrics_start(struct metrics *metrics, const hwt_timer *timer, uint16_t port);
 void metrics_stop(struct metrics *metrics);
 
+/* ---- heartbeat_picture.c ---- */
+
+#define PICTURE_SAMPLES 400
+
+struct picture_sample {
+    uint64_t begin, end; /* ns from the start */
+    uint64_t pending, open;
+    uint64_t wakeups, fired;
+    uint32_t lateness[64]; /* as in hwt_stats */
+};
+
+struct picture {
+    struct picture_sample samples[PICTURE_SAMPLES];
+    size_t count;
+    uint64_t looks, looks_each;
+    uint64_t noted; /* ns from the start */
+    hwt_stats before;
+    uint64_t wakeups_before;
+};
+
+void picture_note(struct picture *picture, struct run *run, const hwt_stats *stats, uint64_t now);
+bool picture_write(const struct picture *picture, const struct run *run, const char *path);
+
 /* ---- heartbeat.c, heartbeat_report.c ---- */
 
 typedef _Atomic uint64_t counter;
@@ -235,6 +259,7 @@ struct run {
     struct server server;
     struct client client;
     struct metrics metrics;
+    struct picture picture;
 
     clockid_t worker_clock; /* set in the worker's first task */
     atomic_bool worker_known;

@@ -9,8 +9,8 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 dir=$root/build/release
 

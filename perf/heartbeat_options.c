@@ -48,7 +48,7 @@ static uint64_t *field(struct options *options, const struct option_rule *rule)
 
 static void usage(void)
 {
-    printf("Usage: heartbeat [--option N]... [--loop]\n\n"
+    printf("Usage: heartbeat [--option N]... [--loop] [--picture FILE]\n\n"
            "Keeps many TCP connections over loopback alive with one hwt timer, makes some of\n"
            "them fail, and tells how well that was found out. Defaults in brackets.\n\n");
     for (size_t i = 0; i < RULES; i++) {
@@ -57,6 +57,7 @@ static void usage(void)
             printf(" (%llu)", (unsigned long long)rules[i].initial);
         printf("\n");
     }
+    printf("  --%-16s an SVG of what happened, over time, to this file\n", "picture");
     printf("  --%-16s this text\n\n", "help");
     printf("Exit status: 0; 1 if a silent peer was missed, a live one closed, a time-out lost,\n"
            "a reconnect lost, or anything fired early, or if it could not run; 2 for a bad\n"
@@ -96,7 +97,7 @@ static void check_together(const struct options *options)
 
 void options_parse(struct options *options, int argc, char **argv)
 {
-    struct option longs[RULES + 2] = { 0 };
+    struct option longs[RULES + 3] = { 0 };
     int c;
 
     for (size_t i = 0; i < RULES; i++) {
@@ -106,11 +107,16 @@ void options_parse(struct options *options, int argc, char **argv)
                              NULL, (int)(256 + i) };
     }
     longs[RULES] = (struct option){ "help", no_argument, NULL, 'h' };
+    longs[RULES + 1] = (struct option){ "picture", required_argument, NULL, 'p' };
 
     while ((c = getopt_long(argc, argv, "h", longs, NULL)) != -1) {
         if (c == 'h') {
             usage();
             exit(0);
+        }
+        if (c == 'p') {
+            options->picture = optarg;
+            continue;
         }
         if (c < 256) /* getopt_long has said why */
             misuse();

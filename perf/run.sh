@@ -3,10 +3,12 @@
 #
 # Measures hwt against its rivals and peers, and writes tables and plots.
 #
-#     sh perf/run.sh [--quick] [--rounds N] [--only WORKLOAD] [--out DIR]
+#     sh perf/run.sh [--quick | --long] [--rounds N] [--only WORKLOAD] [--out DIR]
 #
 #     --quick           one round of the most telling runs: two minutes
-#     --rounds N        how often each run is repeated: 5, or 1 if quick
+#     --long            nothing but the memory of threads that arm and cancel, for ten minutes each:
+#                       an hour and a half
+#     --rounds N        how often a run is repeated at most: 5, or 1 if quick or long
 #     --only WORKLOAD   nothing but this one (churn, fire, ...; see perf/README.md)
 #     --out DIR         where the results go: build/perf-results
 #     --report          no runs: reads what is in DIR again and writes tables and plots
@@ -18,8 +20,8 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 misuse()
 {
@@ -35,6 +37,7 @@ measure=yes
 while [ $# -gt 0 ]; do
     case $1 in
     --quick) mode=q ;;
+    --long) mode=l ;;
     --report) measure=no ;;
     --rounds | --only | --out)
         [ $# -gt 1 ] || misuse "$1 needs a value"
@@ -46,7 +49,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     --help)
-        sed -n '4,16s/^# \{0,1\}//p' "$0"
+        sed -n '4,18s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) misuse "unknown option $1" ;;
@@ -60,7 +63,7 @@ fi
 case $rounds in
 *[!0-9]* | 0) misuse "--rounds $rounds is not a number from 1" ;;
 esac
-if [ -n "$only" ] && ! grep -q "^[qf]* *[^ ]* *$only " "$root/perf/plan.txt"; then
+if [ -n "$only" ] && ! grep -q "^[qfl]* *[^ ]* *$only " "$root/perf/plan.txt"; then
     misuse "--only $only is not a workload"
 fi
 
@@ -68,7 +71,8 @@ suite=$root/build/suite
 peers=$root/build/peers
 stores='hwt hierarchical heap'
 threads="$stores netty stpe go tokio"
-all="$threads libuv libev libevent"
+loops='hwt_loop libev libuv libevent glib sdevent asio dpdk plain_heap'
+all="primitives $threads $loops"
 
 # ---- What has to be there, and what is nice to have ----
 
@@ -87,6 +91,11 @@ found()
     libuv) pkg-config --exists libuv ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core ;;
+    glib) pkg-config --exists glib-2.0 ;;
+    sdevent) pkg-config --exists libsystemd ;;
+    dpdk) pkg-config --exists libdpdk ;;
+    asio) [ -f /usr/include/asio/steady_timer.hpp ] && command -v "${CXX:-c++}" >/dev/null ;;
+    valgrind) command -v valgrind >/dev/null ;;
     jdk) command -v javac >/dev/null ;;
     netty) any_file /usr/share/java/netty*common*.jar /usr/share/java/netty-all*.jar ;;
     jctools) any_file /usr/share/java/jctools*.jar ;;
@@ -103,6 +112,11 @@ optional_packages()
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
+    glib) echo libglib2.0-dev ;;
+    sdevent) echo libsystemd-dev ;;
+    dpdk) echo dpdk-dev ;;
+    asio) echo libasio-dev g++ ;;
+    valgrind) echo valgrind libc6-dbg ;;
     jdk) echo openjdk-17-jdk-headless ;;
     netty) echo libnetty-java ;;
     jctools) echo libjctools-java ;;
@@ -112,10 +126,11 @@ optional_packages()
     esac
 }
 
-# As tests/packages.sh does it, but what cannot be had is only named.
+# As tests/tools/packages.sh does it, but what cannot be had is only named.
 install_optional()
 {
-    for wish in gnuplot libuv libev libevent jdk netty jctools go rust tokio; do
+    for wish in gnuplot valgrind libuv libev libevent glib sdevent asio dpdk jdk netty jctools go \
+        rust tokio; do
         found "$wish" && continue
         packages=$(optional_packages "$wish")
         echo "installing $packages" >&2
@@ -179,7 +194,7 @@ contenders_of()
     case $1 in
     STORES) list=$stores ;;
     THREADS) list=$threads ;;
-    ALL) list=$all ;;
+    LOOPS) list=$loops ;;
     *) list=$(echo "$1" | tr ',' ' ') ;;
     esac
     for name in $list; do
@@ -202,6 +217,33 @@ runs_of()
     plan_of "$1" | while read -r _ who _; do contenders_of "$who" 0; done | wc -l
 }
 
+# As long as it is to run, and four minutes; what hangs is ended.
+patience()
+{
+    echo "$*" | awk '{ for (i = 1; i < NF; i++) if ($i == "--seconds") more = $(i + 1)
+                       printf "%d\n", 240 + more }'
+}
+
+# The library's paths, as metrics.
+count_paths()
+{
+    sh "$root/perf/instructions.sh" --figures >"$out/figures" || return
+    awk '{ print $2 "_instructions", $3; print $2 "_locked", $4 }' "$out/figures"
+    rm -f "$out/figures"
+}
+
+# execute CONTENDER WORKLOAD OPTIONS...
+execute()
+{
+    program=$(program_of "$1")
+    shift
+    case $1 in
+    instructions) count_paths ;;
+    http-instructions) timeout 240 sh "$root/perf/suite/counted.sh" "$program" ;;
+    *) timeout "$(patience "$@")" "$program" "$@" ;;
+    esac
+}
+
 # run_one ROUND CONTENDER WORKLOAD OPTIONS...
 run_one()
 {
@@ -210,12 +252,11 @@ run_one()
     workload=$3
     shift 3
     status=0
-    timeout 240 "$(program_of "$name")" "$workload" "$@" \
-        >"$out/run.out" 2>"$out/run.err" </dev/null || status=$?
+    execute "$name" "$workload" "$@" >"$out/run.out" 2>"$out/run.err" </dev/null || status=$?
     case $status in
     0) awk -v head="$round,$workload,$*,$name," 'NF == 2 { print head $1 "," $2 }' \
         "$out/run.out" >>"$out/raw.csv" ;;
-    3) echo "$name does not do $workload $*" >>"$out/declined.txt" ;;
+    3) echo "$name does not do $workload $*: $(tail -n 1 "$out/run.err")" >>"$out/declined.txt" ;;
     *)
         echo "$name $workload $*: status $status: $(tail -n 1 "$out/run.err")" |
             tee -a "$out/failed.txt" >&2
@@ -269,6 +310,11 @@ describe_machine()
         "libevent: $(pkg-config --modversion libevent_core 2>/dev/null || echo none)," \
         "libev: $(sed -n 's/.*EV_VERSION_\(MAJOR\|MINOR\) \([0-9]*\).*/\2/p' /usr/include/ev.h \
             2>/dev/null | paste -s -d .)"
+    echo "glib: $(pkg-config --modversion glib-2.0 2>/dev/null || echo none)," \
+        "sd-event: $(pkg-config --modversion libsystemd 2>/dev/null || echo none)," \
+        "DPDK: $(pkg-config --modversion libdpdk 2>/dev/null || echo none)," \
+        "Asio: $(sed -n 's|^#define ASIO_VERSION .*// ||p' \
+            /usr/include/asio/version.hpp 2>/dev/null)"
     for file in "$peers"/*.version; do
         [ ! -f "$file" ] || cat "$file"
     done
@@ -289,7 +335,7 @@ if [ "$measure" = yes ]; then
     done
 fi
 [ -f "$out/raw.csv" ] || misuse "there are no results in $out"
-python3 -B "$root/perf/report.py" "$out"
+python3 -B "$root/perf/suite/report.py" "$out"
 [ ! -f "$out/skipped.txt" ] || sed 's/^/skipped: /' "$out/skipped.txt" >&2
 echo "results: $out/results.md, results.csv and *.svg" >&2
 [ ! -f "$out/failed.txt" ]

@@ -9,14 +9,17 @@
 #     --seed N         where random numbers begin: the time of day
 #     JOB              only these; all by default:
 #
-#     simulate         a hundred million operations of tests/simulate.c
+#     simulate         a hundred million operations of tests/simulate/simulate.c
+#     delay            a million crash states of the durable store, 50000 failures of the
+#                      system, and a hundred kills
 #     fuzz             ten minutes of each fuzzer
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
 #     aarch64, i386    the tests on other machines
+#     builds           the tests with musl, static, with link-time optimisation, small
 #     clang            all that tests/run.sh has, built by clang
 #     stress           each stress test ten times, and so under ThreadSanitizer
-#     soak             an hour of tests/soak.sh
+#     soak             an hour of tests/stress/soak.sh
 #
 # Leaves what failed in build/night/. Installs what it needs. The exit status is 0, 1 if a job
 # failed, 2 for misuse.
@@ -24,10 +27,10 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source-path=SCRIPTDIR/.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
-jobs='simulate fuzz spin coverage aarch64 i386 clang stress soak'
+jobs='simulate delay fuzz spin coverage aarch64 i386 builds clang stress soak'
 
 misuse()
 {
@@ -41,7 +44,7 @@ chosen=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,24s/^# \{0,1\}//p' "$0"
+        sed -n '4,27s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --processes | --seed)
@@ -75,13 +78,13 @@ build=$root/build/night
 # A million operations for each of a hundred seeds. A test that fails stays in build/night/.
 job_simulate()
 {
-    ninja -C "$build" tests/simulate >"$build/simulate.log" || {
+    ninja -C "$build" tests/simulate/simulate >"$build/simulate.log" || {
         cat "$build/simulate.log"
         return 1
     }
     # shellcheck disable=SC2016 # the inner shell expands them
     seq "$seed" $((seed + 99)) | xargs -P "$processes" -I SEED sh -c '
-        "$1/tests/simulate" --seed SEED --operations 1000000 >"$1/simulate-SEED.c" || {
+        "$1/tests/simulate/simulate" --seed SEED --operations 1000000 >"$1/simulate-SEED.c" || {
             echo "FAILED: seed SEED, see $1/simulate-SEED.c"
             exit 1
         }
@@ -90,9 +93,29 @@ job_simulate()
     ' sh "$build"
 }
 
+# A failure stays in build/night/.
+job_delay()
+{
+    ninja -C "$build" tests/delay/delay_crash tests/delay/delay_kill >"$build/delay.log" || {
+        cat "$build/delay.log"
+        return 1
+    }
+    # shellcheck disable=SC2016 # the inner shell expands them
+    seq "$seed" $((seed + 19)) | xargs -P "$processes" -I SEED sh -c '
+        "$1/tests/delay/delay_crash" --seed SEED --states 50000 >"$1/delay-SEED.log" || {
+            echo "FAILED: seed SEED, see $1/delay-SEED.log"
+            exit 1
+        }
+        tail -n 1 "$1/delay-SEED.log"
+        rm "$1/delay-SEED.log"
+    ' sh "$build" &&
+        "$build/tests/delay/delay_crash" --each-call --seed "$seed" --states 50000 &&
+        "$build/tests/delay/delay_kill" --seed "$seed" --kills 100
+}
+
 job_fuzz()
 {
-    sh "$root/tests/fuzz/run.sh" --seconds 1200 && sh "$root/tests/fuzz/run.sh" --afl --seconds 1200
+    sh "$root/tests/fuzz/run.sh" --seconds 1800 && sh "$root/tests/fuzz/run.sh" --afl --seconds 1800
 }
 
 job_spin()
@@ -102,17 +125,22 @@ job_spin()
 
 job_coverage()
 {
-    sh "$root/tests/coverage.sh"
+    sh "$root/tests/tools/coverage.sh"
 }
 
 job_aarch64()
 {
-    sh "$root/tests/cross.sh" aarch64
+    sh "$root/tests/tools/cross.sh" aarch64
 }
 
 job_i386()
 {
-    sh "$root/tests/cross.sh" i386
+    sh "$root/tests/tools/cross.sh" i386
+}
+
+job_builds()
+{
+    sh "$root/tests/tools/builds.sh"
 }
 
 job_clang()
@@ -128,7 +156,7 @@ job_stress()
 
 job_soak()
 {
-    sh "$root/tests/soak.sh" 60
+    sh "$root/tests/stress/soak.sh" 60
 }
 
 ensure_packages check

@@ -7,8 +7,8 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-# shellcheck source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
 usage()
 {
@@ -21,7 +21,8 @@ Installs what is missing, builds hwt in build/, and runs its tests.
     --sanitize thread     with ThreadSanitizer
     --memcheck            under Valgrind's memcheck, without stress, schedules and consumer
     --cc gcc|clang        with this compiler (default: $CC, or cc)
-    --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer
+    --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer,
+                          delay
     --repeat N            all N times
     --werror              warnings are errors
     --all                 one after the other, with --werror: gcc, clang (not its stress), both
@@ -207,12 +208,12 @@ export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 if [ -n "$all" ]; then
-    ensure_packages check c++ cmake gcc clang valgrind
-    wish_for_packages libuv libev libevent scdoc mandoc sdt gdb bpftrace curl promtool
+    ensure_packages check c++ cmake isal libbsd gcc clang valgrind
+    wish_for_packages musl libuv libev libevent glib sd-event io_uring scdoc mandoc sdt gdb bpftrace curl promtool
     run_all
 else
     # shellcheck disable=SC2086 # one name each
-    ensure_packages check c++ cmake $cc ${memcheck:+valgrind}
+    ensure_packages check c++ cmake isal libbsd $cc ${memcheck:+valgrind}
     run_setup
 fi
 

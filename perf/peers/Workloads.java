@@ -20,7 +20,7 @@ import java.util.function.LongConsumer;
  * the JVM gives it in steps of 10 ms. Wake-ups are not reported: most are the JVM's own.
  */
 final class Workloads {
-    private static final long US = 1_000, MS = 1_000_000, SECOND = 1_000_000_000;
+    static final long US = 1_000, MS = 1_000_000, SECOND = 1_000_000_000;
     private static final int WINDOW = 1000; // timeouts that a producer of churn has pending
     private static final int BATCH = 50;    // operations between two looks at whether to go on
     private static final int APART = 16;    // elements between what two producers write
@@ -38,7 +38,8 @@ final class Workloads {
     static final class Options {
         String workload;
         int producers = 1;
-        long pending, wheel = 512, tickNs, ops;
+        int window = WINDOW;
+        long pending, wheel = 512, tickNs, ops, rate = 1000;
         double seconds;
 
         long ns() {
@@ -56,7 +57,7 @@ final class Workloads {
 
     // ---- The kit ----
 
-    private static void metric(String name, double value) {
+    static void metric(String name, double value) {
         System.out.printf(Locale.ROOT, "%s %.4f%n", name, value);
     }
 
@@ -79,7 +80,7 @@ final class Workloads {
         return ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed();
     }
 
-    private static void sleepUntil(long instant) {
+    static void sleepUntil(long instant) {
         for (long left; (left = instant - System.nanoTime()) > 0;)
             LockSupport.parkNanos(left);
     }
@@ -142,7 +143,7 @@ final class Workloads {
     }
 
     /** Over a second on a timer of its own, to have compiled what will be measured. */
-    private void warmUp() throws InterruptedException {
+    void warmUp() throws InterruptedException {
         Peer peer = factory.apply(options);
         Chance chance = new Chance(3);
         Object[] window = new Object[WINDOW];
@@ -171,7 +172,7 @@ final class Workloads {
         private final int index;
         private final CountDownLatch ready;
         private final Chance chance;
-        private final Object[] window = new Object[WINDOW];
+        private final Object[] window = new Object[options.window];
         private int oldest;
         private long total, ops, time;
 
@@ -186,7 +187,7 @@ final class Workloads {
             for (int i = 0; i < BATCH; i++) {
                 peer.cancel(window[oldest]);
                 window[oldest] = peer.add(chance.churnDelay());
-                oldest = oldest + 1 == WINDOW ? 0 : oldest + 1;
+                oldest = oldest + 1 == window.length ? 0 : oldest + 1;
             }
         }
 
@@ -204,7 +205,7 @@ final class Workloads {
 
         @Override
         public void run() {
-            for (int i = 0; i < WINDOW; i++)
+            for (int i = 0; i < window.length; i++)
                 window[i] = peer.add(chance.churnDelay());
             ready.countDown();
             work(WARMING, 0);
@@ -483,8 +484,8 @@ final class Workloads {
     private static void usage(String program, int status) {
         (status == 0 ? System.out : System.err).printf(
             "Usage: %s WORKLOAD [--producers P] [--pending N] [--wheel W] [--seconds S]%n"
-            + "       [--tick-ns T] [--ops N] [--rounds R]%n%n"
-            + "Workloads: churn churn-100ms fire standing idle heartbeat burst%n"
+            + "       [--tick-ns T] [--ops N] [--rounds R] [--window N] [--rate R]%n%n"
+            + "Workloads: churn churn-100ms fire standing idle heartbeat burst requests%n"
             + "See perf/README.md.%n", program);
         System.exit(status);
     }
@@ -522,11 +523,14 @@ final class Workloads {
             case "--seconds": o.seconds = parse(program, name, args[i], 86400); break;
             case "--tick-ns": o.tickNs = (long) parse(program, name, args[i], 1e12); break;
             case "--ops": o.ops = (long) parse(program, name, args[i], 1e12); break;
+            case "--window": o.window = (int) parse(program, name, args[i], 1e8); break;
+            case "--rate": o.rate = (long) parse(program, name, args[i], 1e7); break;
             case "--rounds": parse(program, name, args[i], 1e9); break;
             default: usage(program, 2);
             }
         }
-        if (o.workload == null || o.producers == 0 || o.wheel == 0)
+        if (o.workload == null || o.producers == 0 || o.wheel == 0 || o.window == 0
+                || o.rate == 0)
             usage(program, 2);
         return o;
     }
@@ -557,6 +561,7 @@ final class Workloads {
         case "idle": defaults(o, 0, 2); w.idle(); break;
         case "heartbeat": defaults(o, 100_000, 3); w.heartbeat(); break;
         case "burst": defaults(o, 1_000_000, 0); w.burst(); break;
+        case "requests": defaults(o, 0, 2); new Requests(o, factory).measure(); break;
         default:
             System.err.printf("%s does not do %s%n", program, o.workload);
             System.exit(3);

@@ -55,7 +55,7 @@ build_java()
     classes=$out/classes_$1
     mkdir -p "$classes"
     if ! javac -d "$classes" -cp "$classes${3:+:$3}" \
-        "$here/Workloads.java" "$here/$2.java" >"$out/peer_$1.log" 2>&1; then
+        "$here/Workloads.java" "$here/Requests.java" "$here/$2.java" >"$out/peer_$1.log" 2>&1; then
         leave_out "$1" "javac failed, see $out/peer_$1.log"
         return
     fi

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-    window = 1000 // timeouts that a producer of churn has pending
+    window = 1000 // timeouts that who churns has pending, unless the options say otherwise
     batch  = 50   // operations between two looks at whether to go on
 
     lead = time.Second / 5 // burst's adder begins so long before the deadline
@@ -29,6 +29,7 @@ const (
 
 type options struct {
     producers, pending int
+    window, rate       int
     seconds            float64
     ops                int64
 }
@@ -243,7 +244,7 @@ func churn(o *options) result {
         add := func() *time.Timer {
             return time.AfterFunc(c.delay(30*time.Second, 16*time.Second), nothing)
         }
-        timers := make([]*time.Timer, window)
+        timers := make([]*time.Timer, o.window)
         for i := range timers {
             timers[i] = add()
         }
@@ -252,7 +253,7 @@ func churn(o *options) result {
             for i := 0; i < batch; i++ {
                 timers[oldest].Stop()
                 timers[oldest] = add()
-                if oldest++; oldest == window {
+                if oldest++; oldest == len(timers) {
                     oldest = 0
                 }
             }
@@ -447,6 +448,106 @@ func burst(o *options) {
     metric("add_max_us", us(a.meanwhile, 1))
 }
 
+// ---- requests ----
+
+// Of the process's other threads: times they slept, and CPU; CPU of all; time in the calls.
+type used struct {
+    requests, switches, others, cpu, calls float64
+}
+
+func (a used) less(b used) used {
+    return used{a.requests - b.requests, a.switches - b.switches, a.others - b.others,
+        a.cpu - b.cpu, a.calls - b.calls}
+}
+
+type requestLoop struct {
+    armed             bool
+    gap, next, calls  time.Duration
+    head, tail        int
+    answers           [1 << 16]time.Duration
+    timers            [1 << 16]*time.Timer
+}
+
+func (l *requestLoop) used() used {
+    r := usage(1 /* RUSAGE_THREAD */)
+    all, own := cpu(), time.Duration(r.Utime.Nano()+r.Stime.Nano())
+    return used{float64(l.head), float64(switches()), float64(all - own), float64(all),
+        float64(l.calls)}
+}
+
+func (l *requestLoop) answer(until time.Duration) {
+    for ; l.tail != l.head && l.answers[l.tail%len(l.answers)] <= until; l.tail++ {
+        if l.armed {
+            begin := now()
+            l.timers[l.tail%len(l.timers)].Stop()
+            l.calls += now() - begin
+        }
+    }
+}
+
+func (l *requestLoop) request(at time.Duration) {
+    for ; l.next <= at && l.head-l.tail < len(l.answers); l.next += l.gap {
+        slot := l.head % len(l.answers)
+        l.answers[slot] = at + time.Millisecond
+        if l.armed {
+            begin := now()
+            l.timers[slot] = time.AfterFunc(30*time.Second, nothing)
+            l.calls += now() - begin
+        }
+        l.head++
+    }
+}
+
+// Not by a timer of Go's.
+func sleepInKernel(d time.Duration) {
+    t := syscall.NsecToTimespec(int64(d))
+    syscall.Nanosleep(&t, nil)
+}
+
+func (l *requestLoop) run(length time.Duration, armed bool) used {
+    before, at := l.used(), now()
+    l.armed, l.next = armed, at
+    for end := at + length; at < end; at = now() {
+        l.answer(at)
+        l.request(at)
+        wake := l.next
+        if l.tail != l.head && l.answers[l.tail%len(l.answers)] < wake {
+            wake = l.answers[l.tail%len(l.answers)]
+        }
+        if wake < at+100*time.Microsecond {
+            wake = at + 100*time.Microsecond
+        }
+        sleepInKernel(wake - now())
+    }
+    l.answer(math.MaxInt64)
+    return l.used().less(before)
+}
+
+func least(a, b time.Duration) time.Duration {
+    if a < b {
+        return a
+    }
+    return b
+}
+
+func requests(o *options) {
+    l := &requestLoop{gap: time.Second / time.Duration(o.rate)}
+    bareLength := least(o.length()/2, time.Second)
+    before := l.run(bareLength, false)
+    l.run(least(o.length()/5, time.Second), true)
+    with := l.run(o.length(), true)
+    after := l.run(bareLength, false)
+
+    bare := before.requests + after.requests
+    others := with.others/with.requests - (before.others+after.others)/bare
+    process := with.cpu/with.requests - (before.cpu+after.cpu)/bare
+    metric("wakeups_per_request",
+        with.switches/with.requests-(before.switches+after.switches)/bare)
+    metric("cpu_us_per_request", (with.calls/with.requests+others)/1e3)
+    metric("process_us_per_request", process/1e3)
+    metric("bare_us_per_request", (before.cpu+after.cpu)/bare/1e3)
+}
+
 // ---- standing, idle ----
 
 func load(o *options) {
@@ -479,8 +580,8 @@ func idle(o *options) {
 
 func misuse() {
     fmt.Fprintf(os.Stderr, "Usage: %s WORKLOAD [--producers P] [--pending N] [--wheel W] "+
-        "[--seconds S]\n       [--tick-ns T] [--ops N] [--rounds R]\n\n"+
-        "Workloads: churn churn-100ms fire standing idle reset heartbeat burst\n"+
+        "[--seconds S]\n       [--tick-ns T] [--ops N] [--rounds R] [--window N] [--rate R]\n\n"+
+        "Workloads: churn churn-100ms fire standing idle reset heartbeat burst requests\n"+
         "See perf/README.md.\n", os.Args[0])
 }
 
@@ -493,6 +594,8 @@ func parse() (string, *options) {
     flags.IntVar(&o.pending, "pending", 0, "")
     flags.Float64Var(&o.seconds, "seconds", 0, "")
     flags.Int64Var(&o.ops, "ops", 0, "")
+    flags.IntVar(&o.window, "window", window, "")
+    flags.IntVar(&o.rate, "rate", 1000, "")
     for _, unused := range []string{"wheel", "tick-ns", "rounds"} {
         flags.Float64(unused, 0, "")
     }
@@ -501,7 +604,7 @@ func parse() (string, *options) {
         name, arguments = flags.Arg(0), flags.Args()[1:]
     }
     if name == "" || flags.NArg() > 0 || o.producers < 1 || o.pending < 0 || o.seconds < 0 ||
-        o.ops < 0 {
+        o.ops < 0 || o.window < 1 || o.rate < 1 {
         misuse()
         os.Exit(2)
     }
@@ -522,6 +625,7 @@ func main() {
         "reset":       {reset, 100000, 1},
         "heartbeat":   {heartbeat, 100000, 3},
         "burst":       {burst, 1000000, 0},
+        "requests":    {requests, 0, 2},
     }
     runtime.LockOSThread()
     name, o := parse()

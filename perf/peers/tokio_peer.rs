@@ -24,6 +24,7 @@ struct Options {
     pending: u64,
     seconds: f64,
     ops: u64,
+    window: usize,
 }
 
 impl Options {
@@ -232,12 +233,12 @@ fn churn(options: &Options) -> Crew {
     let crew = Crew::run(options, &runtime, |mut chance| {
         let waker = Waker::from(Arc::new(Nobody));
         let mut add = move || armed(chance.delay(30_000, 16_000), &waker);
-        let mut window: Vec<_> = (0..WINDOW).map(|_| add()).collect();
+        let mut window: Vec<_> = (0..options.window).map(|_| add()).collect();
         let mut oldest = 0;
         move || {
             for _ in 0..BATCH {
                 window[oldest] = add(); // drops, and so cancels, the one that was there
-                oldest = if oldest + 1 == WINDOW { 0 } else { oldest + 1 };
+                oldest = if oldest + 1 == window.len() { 0 } else { oldest + 1 };
             }
         }
     });
@@ -480,7 +481,7 @@ fn idle(options: &Options) {
 fn usage(program: &str, status: i32) -> ! {
     let text = format!(
         "Usage: {} WORKLOAD [--producers P] [--pending N] [--wheel W] [--seconds S]\n       \
-         [--tick-ns T] [--ops N] [--rounds R]\n\n\
+         [--tick-ns T] [--ops N] [--rounds R] [--window N] [--rate R]\n\n\
          Workloads: churn churn-100ms fire standing idle reset heartbeat burst\n\
          See perf/README.md.",
         program
@@ -496,7 +497,7 @@ fn usage(program: &str, status: i32) -> ! {
 fn main() {
     let mut arguments = env::args();
     let program = arguments.next().unwrap_or_default();
-    let mut options = Options { producers: 1, pending: 0, seconds: 0.0, ops: 0 };
+    let mut options = Options { producers: 1, pending: 0, seconds: 0.0, ops: 0, window: WINDOW };
     let mut workload = None;
 
     while let Some(name) = arguments.next() {
@@ -516,7 +517,8 @@ fn main() {
             "--pending" => options.pending = value as u64,
             "--seconds" => options.seconds = value,
             "--ops" => options.ops = value as u64,
-            "--wheel" | "--tick-ns" | "--rounds" => (),
+            "--window" if value >= 1.0 => options.window = value as usize,
+            "--wheel" | "--tick-ns" | "--rounds" | "--rate" => (),
             _ => usage(&program, 2),
         }
     }

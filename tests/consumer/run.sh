@@ -13,7 +13,13 @@ work=$MESON_BUILD_ROOT/consumer/$name
 CC=${CC:-cc}
 CXX=${CXX:-c++}
 
-public_headers='hwt.h heartbeat.h retry.h'
+# They are alone in hwt/. HWT_DELAY is yes where hwt-delay is built.
+public_headers=$(cd "$root/hwt" && printf '%s ' *.h)
+packages='hwt hwt-delay'
+if [ "${HWT_DELAY-}" != yes ]; then
+    public_headers=$(printf '%s' "$public_headers" | sed 's/delay\.h //')
+    packages=hwt
+fi
 
 fail()
 {
@@ -21,7 +27,7 @@ fail()
     exit 1
 }
 
-# A prefix below the work folder, with hwt.pc alone in pkg-config's whole search path.
+# A prefix below the work folder, with this project's packages alone in pkg-config's search path.
 install_package()
 {
     rm -rf "$work"
@@ -29,18 +35,31 @@ install_package()
     DESTDIR=$work/root meson install -C "$MESON_BUILD_ROOT" --no-rebuild --quiet
     prefix=$work/root$HWT_PREFIX
     libdir=$prefix/$HWT_LIBDIR
-    sed "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/hwt.pc" >"$work/pkgconfig/hwt.pc"
+    for package in $packages; do
+        sed "s|^prefix=.*|prefix=$prefix|" "$libdir/pkgconfig/$package.pc" \
+            >"$work/pkgconfig/$package.pc"
+    done
     PKG_CONFIG_LIBDIR=$work/pkgconfig
     LD_LIBRARY_PATH=$libdir
     export PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     unset PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR
 }
 
-# The compiler and the flags, then what is to be compiled, to $work/program.
+# The compiler and the flags, then what is to be compiled, to $work/program; with $package.
+package=hwt
 build()
 {
     # shellcheck disable=SC2046 # flags are words
-    "$@" -o "$work/program" $(pkg-config --cflags --libs hwt)
+    "$@" -o "$work/program" $(pkg-config --cflags --libs "$package")
+}
+
+# The shared library of a package, and its name for the linker.
+check_shared()
+{
+    version=$(pkg-config --modversion "$1")
+    [ -f "$libdir/lib$1.so.$version" ] || fail "no lib$1.so.$version"
+    readelf -d "$libdir/lib$1.so" | grep -q "SONAME.*\[lib$1\.so\.[0-9]*\]" ||
+        fail "the SONAME is not lib$1.so.N"
 }
 
 # Exactly this in the package, and nothing of liburcu needed to use it.
@@ -52,11 +71,11 @@ test_files()
         fail "installed headers: $headers"
     pkg-config --print-requires --print-requires-private hwt | grep . &&
         fail 'hwt.pc requires another package'
+    [ -f "$prefix/share/licenses/hwt/LICENSE" ] || fail 'the licence is not installed'
     if [ "$HWT_DEFAULT_LIBRARY" != static ]; then
-        version=$(pkg-config --modversion hwt)
-        [ -f "$libdir/libhwt.so.$version" ] || fail "no libhwt.so.$version"
-        readelf -d "$libdir/libhwt.so" | grep -q 'SONAME.*\[libhwt\.so\.[0-9]*\]' ||
-            fail "the SONAME is not libhwt.so.N"
+        for package in $packages; do
+            check_shared "$package"
+        done
     fi
     if [ "$HWT_DEFAULT_LIBRARY" != shared ]; then
         [ -f "$libdir/libhwt.a" ] || fail 'no libhwt.a'
@@ -68,20 +87,30 @@ test_files()
     fi
 }
 
-# The headers, the version script and the shared library name the same functions.
-test_exports()
+# exports PACKAGE MAP HEADER...: the headers, the version script and the shared library name the
+# same functions. HWT_PUBLIC itself is defined in one of the headers, in two lines.
+exports()
 {
-    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
-    cat "$prefix"/include/hwt/*.h >"$work/headers"
+    library=$libdir/lib$1.so
+    map=$2
+    shift 2
+    (cd "$prefix/include/hwt" && cat "$@") >"$work/headers"
     sed -n 's/^HWT_PUBLIC .*[ *]\(hwt_[a-z_]*\)(.*/\1/p' "$work/headers" | sort >"$work/header"
-    sed -n 's/^ *\(hwt_[a-z_]*\);$/\1/p' "$root/hwt/hwt.map" | sort >"$work/map"
-    nm -D --defined-only "$libdir/libhwt.so" |
+    sed -n 's/^ *\(hwt_[a-z_]*\);$/\1/p' "$map" | sort >"$work/map"
+    nm -D --defined-only "$library" |
         awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort >"$work/library"
     [ -s "$work/header" ] || fail 'found no function in the headers'
     diff "$work/header" "$work/map"
     diff "$work/header" "$work/library"
-    [ "$(grep -c HWT_PUBLIC "$work/headers")" -eq "$(($(wc -l <"$work/header") + 2))" ] ||
+    [ "$(grep -v '^#' "$work/headers" | grep -c HWT_PUBLIC)" -eq "$(wc -l <"$work/header")" ] ||
         fail 'a function was overlooked'
+}
+
+test_exports()
+{
+    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
+    exports hwt "$root/hwt/hwt.map" hwt.h heartbeat.h retry.h
+    [ "$HWT_DELAY" != yes ] || exports hwt-delay "$root/hwt/delay/delay.map" delay.h
 }
 
 # Each header alone, and twice, with this compiler for a source of this suffix.
@@ -97,20 +126,79 @@ alone()
     done
 }
 
-# shellcheck disable=SC2086 # CC and CXX may be several words
+# A macro of time takes no fraction, whatever the compiler is told to ignore.
+refuses_fractions()
+{
+    suffix=$1
+    shift
+    for expression in 'HWT_SEC(1)' 'HWT_SEC(0.5)' 'HWT_MS(fraction)' 'HWT_US(1.0f)'; do
+        printf '#include <hwt/hwt.h>\nuint64_t f(double fraction);\n' >"$work/fraction.$suffix"
+        printf 'uint64_t f(double fraction) { (void)fraction; return %s; }\n' "$expression" \
+            >>"$work/fraction.$suffix"
+        accepted=no
+        # shellcheck disable=SC2046 # flags are words
+        ! "$@" -w -fsyntax-only "$work/fraction.$suffix" $(pkg-config --cflags hwt) \
+            2>"$work/fraction.log" || accepted=yes
+        case $expression,$accepted in
+        'HWT_SEC(1),yes' | *.*,no | *fraction*,no) ;;
+        *) fail "$expression: accepted: $accepted $(cat "$work/fraction.log")" ;;
+        esac
+    done
+}
+
+# What a generator of bindings reads is plain C, without any compiler's own words.
+# shellcheck disable=SC2046,SC2086 # flags are words
+plain()
+{
+    mkdir -p "$work/empty"
+    for header in stdbool stddef stdint; do
+        : >"$work/empty/$header.h"
+    done
+    echo '#include <hwt/hwt.h>' |
+        $CC -std=c99 -E -P -nostdinc -I"$work/empty" $(pkg-config --cflags hwt) -x c - >"$work/plain"
+    grep -q 'int hwt_timer_create(' "$work/plain" || fail 'hwt.h cannot be read'
+    ! grep -n '__' "$work/plain" || fail 'hwt.h is not plain C'
+}
+
+warnings='-pedantic -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow -Werror'
+
+# shellcheck disable=SC2086 # CC, CXX and warnings may be several words
 test_c99()
 {
-    alone c $CC -std=c99 -pedantic -Wall -Wextra -Werror
-    build $CC -std=c99 -pedantic -Wall -Wextra -Werror "$here/c99.c"
+    alone c $CC -std=c99 $warnings
+    refuses_fractions c $CC -std=c99
+    plain
+    build $CC -std=c99 $warnings "$here/c99.c"
     "$work/program"
+    for level in -O0 -O2; do
+        build $CC -std=c99 $warnings $level -include stdbool.h "$here/units.c"
+        "$work/program"
+    done
 }
 
 # shellcheck disable=SC2086
 test_cxx11()
 {
-    alone cpp $CXX -std=c++11 -pedantic -Wall -Wextra -Werror
-    build $CXX -std=c++11 -pedantic -Wall -Wextra -Werror -pthread "$here/cxx11.cpp"
+    alone cpp $CXX -std=c++11 $warnings -Wold-style-cast
+    refuses_fractions cpp $CXX -std=c++11
+    build $CXX -std=c++11 $warnings -Wold-style-cast -pthread "$here/cxx11.cpp"
     "$work/program"
+    build $CXX -x c++ -std=c++11 $warnings -Wold-style-cast "$here/units.c" -x none
+    "$work/program"
+}
+
+# shellcheck disable=SC2086
+test_cxx17()
+{
+    alone cpp $CXX -std=c++17 $warnings -Wold-style-cast
+    build $CXX -std=c++17 $warnings -Wold-style-cast -pthread "$here/cxx17.cpp"
+    "$work/program"
+}
+
+test_ctypes()
+{
+    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
+    python3 "$here/binding.py" "$libdir/libhwt.so"
 }
 
 test_cmake()
@@ -120,18 +208,29 @@ test_cmake()
     "$work/cmake/consumer"
 }
 
-# README.md's first, second, ... block of C.
+# find_package(), in an installation that was moved; and without pkg-config.
+test_cmake_package()
+{
+    mv "$work/root" "$work/moved"
+    PKG_CONFIG_LIBDIR=$work/nowhere cmake -S "$here/cmake-package" -B "$work/cmake" \
+        -DCMAKE_PREFIX_PATH="$work/moved$HWT_PREFIX" -DCMAKE_BUILD_TYPE=Debug
+    cmake --build "$work/cmake"
+    (cd "$work/cmake" && unset LD_LIBRARY_PATH && ctest --output-on-failure)
+}
+
+# README.md's first, second, ... block of this language.
 readme_block()
 {
-    awk -v wanted="$1" '/^```c$/ { n++; inside = 1; next } /^```$/ { inside = 0 }
-                        inside && n == wanted' "$root/README.md"
+    awk -v wanted="$1" -v begin="\`\`\`$2" '$0 == begin { n++; inside = 1; next }
+        /^```$/ { inside = 0 }
+        inside && n == wanted' "$root/README.md"
 }
 
 # Builds and runs a program of README.md; it must say what is expected.
 # shellcheck disable=SC2086
 readme_program()
 {
-    readme_block "$1" >"$work/readme.c"
+    readme_block "$1" c >"$work/readme.c"
     grep -q 'int main' "$work/readme.c" || fail "block $1 of README.md is no program"
     build $CC -Wall -Wextra -Werror -pthread "$work/readme.c"
     "$work/program" | grep "$2" || fail "program $1 of README.md does not say: $2"
@@ -143,20 +242,159 @@ test_readme()
 {
     readme_program 1 'idle for too long'
     readme_program 2 '^100 done'
-    lines=$(readme_block 3)
+    lines=$(readme_block 3 c)
     [ -n "$lines" ] || fail 'README.md has no third block'
+    if [ "$HWT_DELAY" = yes ]; then
+        package=hwt-delay
+        (cd "$work" && readme_program 4 '^remind order-17$')
+    fi
     case $(sed 's/^    //' "$root/tests/loops/loop_epoll.c") in
     *"$lines"*) ;;
     *) fail 'block 3 of README.md is not in tests/loops/loop_epoll.c' ;;
     esac
 }
 
-# The tests of the API need nothing but what is installed; meson runs them.
+# What README.md says to copy and paste, in a checkout that has nothing but the library's sources.
+test_plain_build()
+{
+    mkdir -p "$work/checkout"
+    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/LICENSE" "$root/hwt" "$work/checkout"
+    cd "$work/checkout"
+    readme_block 1 c >first.c
+    readme_block 1 sh >commands
+    [ -s commands ] || fail 'README.md has no commands'
+    unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
+    sh -eu commands | tee output
+    grep -q '^peer 1 was idle for too long$' output || fail 'the program does not say what it should'
+}
+
+# sanitized FLAG SOURCE: a program with a sanitizer, on the library without one; skipped where the
+# compiler has none, or where it does not run.
+# shellcheck disable=SC2086
+sanitized()
+{
+    echo 'int main(void) { return 0; }' >"$work/nothing.c"
+    if ! $CC "-fsanitize=$1" "$work/nothing.c" -o "$work/nothing" || ! "$work/nothing"; then
+        echo "no $1 sanitizer here"
+        exit 77
+    fi
+    build $CC -g -O1 "-fsanitize=$1" -pthread "$here/$2"
+}
+
+# The suppressions leave nothing of a program without a race.
+test_tsan()
+{
+    sanitized thread raced.c
+    export TSAN_OPTIONS="suppressions=$prefix/share/hwt/tsan.supp"
+    "$work/program"
+}
+
+valgrind_tool()
+{
+    command -v valgrind >/dev/null || { echo 'valgrind is not installed' && exit 77; }
+    # Valgrind up to 3.19 cannot read what clang writes by default.
+    # shellcheck disable=SC2086
+    build $CC -gdwarf-4 -O1 -pthread "$here/raced.c"
+    valgrind --tool="$1" --fair-sched=yes --error-exitcode=9 \
+        --suppressions="$prefix/share/hwt/valgrind.supp" "$work/program"
+}
+
+test_helgrind()
+{
+    valgrind_tool helgrind
+}
+
+test_drd()
+{
+    valgrind_tool drd
+}
+
+# gdb's command shows what is pending, and says what it cannot do.
+test_gdb()
+{
+    command -v gdb >/dev/null || { echo 'gdb is not installed' && exit 77; }
+    gdb -batch -ex run --args true 2>&1 | grep -q 'exited normally' ||
+        { echo 'gdb cannot trace here' && exit 77; }
+    # shellcheck disable=SC2086 # CC may be several words
+    build $CC -g -O0 "$here/shown.c"
+    gdb -q -batch -ex "source $prefix/share/hwt/hwt-gdb.py" -ex 'break reached' -ex run \
+        -ex 'hwt-timer timer 3' -ex 'echo and\n' -ex 'hwt-timer' -ex 'hwt-timer (hwt_timer *)0' \
+        -ex kill "$work/program" >"$work/shown" 2>&1 </dev/null
+    cat "$work/shown"
+    for line in '^runs; ticks of 0.1 s, [0-9]* handled' '^203 pending\|, 203 pending' \
+        '^  in 1[78][0-9][0-9]\.[0-9]* s: other_task, arg 0x' \
+        '^  in 2[34][0-9][0-9]\.[0-9]* s: first_task, arg 0x0' \
+        '^  and 200 more' 'which timer' 'the timer is NULL'; do
+        grep -q "$line" "$work/shown" || fail "gdb did not show: $line"
+    done
+}
+
+# LeakSanitizer knows what pending timeouts lead to.
+test_leaks()
+{
+    sanitized leak leaks.c
+    "$work/program"
+    status=0
+    "$work/program" lose >"$work/leaks" 2>&1 || status=$?
+    if [ "$status" -eq 0 ] || ! grep -q '77 byte' "$work/leaks"; then
+        fail "a leak was not found: $(cat "$work/leaks")"
+    fi
+}
+
+# variant COMPILER FLAGS [option of meson setup...]: the library alone, built by this compiler in this
+# way; then programs with it and these flags, shared and wholly static. Skipped where it compiles
+# nothing.
+# shellcheck disable=SC2046,SC2086 # a compiler and flags may be words
+variant()
+{
+    compiler=$1
+    flags=$2
+    shift 2
+    echo 'int main(void) { return 0; }' >"$work/nothing.c"
+    if ! $compiler "$work/nothing.c" -o "$work/nothing" || ! "$work/nothing"; then
+        echo "$compiler compiles no program that runs here"
+        exit 77
+    fi
+    unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
+    CC=$compiler meson setup "$work/build" "$root" -Dman=disabled -Dwerror=true --libdir=lib \
+        --prefix="$work/variant" "$@"
+    meson install -C "$work/build"
+    PKG_CONFIG_LIBDIR=$work/variant/lib/pkgconfig
+    export PKG_CONFIG_LIBDIR
+    package=hwt
+    for program in c99 raced; do
+        build $compiler $flags -pthread "$here/$program.c" -Wl,-rpath,"$work/variant/lib"
+        "$work/program"
+        $compiler $flags -static -pthread "$here/$program.c" -o "$work/program" \
+            $(pkg-config --cflags hwt) "$work/variant/lib/libhwt.a" \
+            $(pkg-config --static --libs-only-l hwt | sed 's/-lhwt//')
+        "$work/program"
+    done
+}
+
+test_musl()
+{
+    variant musl-gcc '' -Dprobes=disabled -Ddelay=disabled
+}
+
+test_m32()
+{
+    variant "$CC -m32" '' -Dprobes=disabled -Ddelay=disabled
+}
+
+test_lto()
+{
+    variant gcc '-O3 -flto' -Db_lto=true -Dbuildtype=release
+}
+
+# The tests of the API need nothing but what is installed; meson runs them. But for those that
+# refuse what the library asks of the system: they are linked to do so.
 # shellcheck disable=SC2046,SC2086
 test_api()
 {
-    for source in "$root"/tests/test_api*.c "$root"/tests/test_slips*.c; do
-        $CC -std=c11 -D_GNU_SOURCE -pthread "$source" -o "$work/program" \
+    for source in "$root"/tests/api/*.c; do
+        ! grep -q '__real_' "$source" || continue
+        $CC -std=c11 -D_GNU_SOURCE -pthread -I"$root/tests/support" "$source" -o "$work/program" \
             $(pkg-config --cflags --libs hwt) \
             $(unset PKG_CONFIG_LIBDIR; pkg-config --cflags --libs check)
     done
@@ -166,7 +404,7 @@ test_subproject()
 {
     mkdir -p "$work/source/subprojects/hwt"
     cp "$here/subproject/meson.build" "$here/c99.c" "$work/source"
-    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/hwt" \
+    cp -R "$root/meson.build" "$root/meson_options.txt" "$root/LICENSE" "$root/hwt" \
         "$work/source/subprojects/hwt"
     unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     meson setup "$work/build" "$work/source"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/fuzz/target.h"
+#include "target.h"
 
 enum { BYTES_MAX = 1 << 20, MISUSE = 2 };
 

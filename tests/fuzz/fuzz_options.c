@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,7 @@
 
 #include <hwt/hwt.h>
 
-#include "tests/fuzz/target.h"
+#include "target.h"
 
 enum { SIZE_MAX_TRIED = 512, PATCH_MAX = 8, WHEEL_MAX_TRIED = 65536, TIMEOUTS = 8 };
 
@@ -115,12 +116,24 @@ static bool all_zero(const uint8_t *bytes, size_t from, size_t to)
     return true;
 }
 
+/* The defaults stand for zeros in a struct that nobody initialised. */
+static void complete(hwt_options *o)
+{
+    if (o->initialised)
+        return;
+    o->tick_duration = o->tick_duration ? o->tick_duration : HWT_MS(100);
+    o->ticks_per_wheel = o->ticks_per_wheel ? o->ticks_per_wheel : 512;
+    o->clock_id = o->clock_id ? o->clock_id : CLOCK_MONOTONIC;
+    o->worker_cpu = o->worker_cpu ? o->worker_cpu : -1;
+}
+
 static bool in_range(const hwt_options *o)
 {
-    return o->tick_duration >= 1000 && o->ticks_per_wheel >= 1 &&
+    return o->initialised <= 1 && o->tick_duration >= 1000 && o->ticks_per_wheel >= 1 &&
            o->ticks_per_wheel <= UINT32_C(1) << 30 &&
            o->tick_duration <= INT64_MAX / rounded_up(o->ticks_per_wheel) &&
-           (o->flags & ~HWT_NO_WORKER) == 0 && (!o->clock || o->flags & HWT_NO_WORKER) &&
+           (o->flags & ~(HWT_NO_WORKER | HWT_ONE_THREAD)) == 0 &&
+           (!(o->clock || o->flags & HWT_ONE_THREAD) || o->flags & HWT_NO_WORKER) &&
            (o->clock_id == CLOCK_MONOTONIC || o->clock_id == CLOCK_BOOTTIME) &&
            o->worker_cpu >= -1 && o->worker_cpu < CPU_SETSIZE;
 }
@@ -162,7 +175,7 @@ static void drive(hwt_timer *timer, const hwt_options *options, struct input *in
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     struct input input = { bytes, size };
-    const size_t known = sizeof(hwt_options);
+    const size_t known = sizeof(hwt_options), first = offsetof(hwt_options, initialised);
     size_t said = next_below(&input, SIZE_MAX_TRIED);
     size_t held = said < sizeof(size_t) ? sizeof(size_t) : said;
     uint8_t *memory = calloc(1, held);
@@ -180,7 +193,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 
     now = 0;
     ended = 0;
-    bool valid = said >= known && in_range(&options) && all_zero(memory, known, said);
+    if (said == first)
+        options.initialised = 1;
+    complete(&options);
+    bool valid =
+        (said == first || said >= known) && in_range(&options) && all_zero(memory, known, said);
     if (!valid || options.ticks_per_wheel <= WHEEL_MAX_TRIED) {
         int r = hwt_timer_create((const hwt_options *)memory, &timer);
         must(r == (valid ? 0 : -EINVAL) && (timer != nothing) == valid);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Bytes make the program of tests/simulate.c, in place of random numbers. For libFuzzer and AFL++,
- * or fed by feed.c. `simulate FILE` makes what they find small. */
+/* Bytes make the program of tests/simulate/simulate.c, in place of random numbers. For libFuzzer
+ * and AFL++, or fed by feed.c. `simulate FILE` makes what they find small. */
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/fuzz/target.h"
-#include "tests/simulate.h"
+#include "target.h"
+#include "simulate.h"
 
 _Noreturn void simulate_failed(const char *what)
 {

@@ -12,7 +12,7 @@
 # makes a target fail is left there, with a line that says how to run it again. Installs what it
 # needs. The exit status is 0, 1 if something was found or not built, 2 for misuse.
 #
-# To commit what runs have found worth keeping, for T timer or options:
+# To commit what runs have found worth keeping, for T timer, options or delay:
 #
 #     mkdir NEW && build/fuzz/tests/fuzz/fuzz_T -set_cover_merge=1 -use_counters=0 -max_len=900 \
 #         NEW build/fuzz/corpus-T tests/fuzz/corpus-T
@@ -20,10 +20,10 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-# shellcheck source-path=SCRIPTDIR/../.. source=tests/packages.sh
-. "$root/tests/packages.sh"
+# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
+. "$root/tests/tools/packages.sh"
 
-targets='options timer'
+targets='options timer delay'
 most=4096 # bytes of an input
 
 misuse()
@@ -79,7 +79,7 @@ compile()
     # shellcheck disable=SC2046,SC2086 # names are words
     {
         [ -f "$build/build.ninja" ] || { rm -rf "$build" && configure "$1"; }
-        ninja -C "$build" tests/simulate $(printf 'tests/fuzz/fuzz_%s ' $targets)
+        ninja -C "$build" tests/simulate/simulate $(printf 'tests/fuzz/fuzz_%s ' $targets)
     } >"$build.log" 2>&1 && return
     cat "$build.log" >&2
     echo 'tests/fuzz/run.sh: the targets could not be built' >&2
@@ -118,7 +118,7 @@ say_finding()
         return
     fi
     echo "FOUND: ${build#"$root/"}/tests/fuzz/fuzz_$1 $2"
-    [ "$1" != timer ] || echo "as a small C test: ${build#"$root/"}/tests/simulate $2"
+    [ "$1" != timer ] || echo "as a small C test: ${build#"$root/"}/tests/simulate/simulate $2"
 }
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1

@@ -1,378 +1,649 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The worker parks while two threads add, move, cancel and stop. There is a timeout in the wheel,
- * and with -DENTRIES=2 another to add, on the same lane. The steps are in word.pml and worker.pml.
+ * The worker parks while producers add, one asks for a dump and one stops, on a machine with store
+ * buffers, as x86 is: what a thread stores is seen by the others later, in the order of its stores.
+ * A seq_cst store and an exchange wait until the buffer is empty. Either the worker can make all
+ * threads empty theirs (membarrier), or, with -DFENCES, each producer does so itself.
  *
- *     here                     there
- *     announce, and            hwt_gate_asks(), hwt_gate_asks_cancelled() in hwt/clock.h, and
- *     announce_cancelled       hwt_gate_wake() where they say so
- *     announce_again           the same in push_again() in hwt/timeout.c
- *     wake                     hwt_gate_wake() in hwt/clock.c
- *     add, stop                accept_timeout(), the beginning of stop() in hwt/timer.c
- *     tidy, reap               hwt_worker_tidy(), reap() in hwt/worker.c
- *     pass                     hwt_worker_pass()
- *     park                     hwt_worker_park(), with hwt_gate_close(), _shorten() and _arm()
- *     worker                   hwt_worker_main(), with hwt_gate_sleep() and _awake()
+ *     here                 there
+ *     add                  new_timeout() and announce(), withdraw() in hwt/core/timer.c
+ *     list                 hwt_streams_list(), hwt_streams_push() in hwt/core/lane.c
+ *     compaction           hwt_stream_grow() in hwt/core/stream.c, as far as the claim goes,
+ *                          or all that is unread is dropped; hwt_shared_overlook()
+ *     wake                 hwt_gate_wake() in hwt/core/gate.c
+ *     read_stream, gather  read_stream() in hwt/core/read.c, hwt_streams_gather() in lane.c
+ *     read_all             hwt_worker_read()
+ *     park                 hwt_worker_park() in hwt/core/worker.c, with close_for()
+ *     worker               run_worker() in hwt/core/loop.c
+ *     stopper              stop() in hwt/core/stop.c
+ *     asker                ask() in hwt/core/request.c
  *
- * Verified, whenever the worker sleeps and no other call is under way: the descriptor is set to the
- * end of the tick of each deadline or before; to the next end of a tick, if something cancelled is
- * queued; and stop has not been called.
+ * A timeout is due before the worker wakes anyway, or not. A long sleep ends only if somebody wakes
+ * the worker. Verified: when it sleeps, and all others have done what they do, nothing is unread
+ * that is due before it wakes; stop and the asker return; and stop ends each timeout that was not
+ * refused, run or ended already. Who is refused has not run.
+ *
+ * MISTAKE_STOP_RELAXED and MISTAKE_REQUEST_RELAXED are flags that nothing publishes: they are seen at
+ * any time from then on, whatever the thread does next. (On x86 the exchange of `asleep` pushes
+ * them, in C11 the exchange of wake_before; tests/genmc looks at that.)
  */
 
-#ifndef ENTRIES
-#define ENTRIES 2
+#ifndef PRODUCERS
+#define PRODUCERS 2
 #endif
-#ifndef TIME_MAX
-#define TIME_MAX 1
+#ifndef ADDS
+#define ADDS 1 /* of the first producer; others make one */
 #endif
-#define NEVER 100
+#define RECORDS (PRODUCERS - 1 + ADDS)
+#define WORKER PRODUCERS /* the number of its buffer */
 
-#define generation_of(u) (u)
-#define same(x, u) (generation(x) == (u))
+#define OPEN 0
+#define FAR 1 /* wake_before is the instant at which the worker wakes anyway */
 
-#include "word.pml"
+/* What is stored where. */
+#define WAKE_BEFORE 0
+#define ASLEEP 1
+#define STOPPING 2
+#define REQUEST 3
+#define OVERLOOKED 4
+#define LISTED(s) (5 + (s))
+#define CLAIMED(s) (5 + PRODUCERS + (s))
+#define USED(s) (5 + 2 * PRODUCERS + (s))
+#define LINK(n) (5 + 3 * PRODUCERS + (n))
+#define ENTRY(s, n) (5 + 3 * PRODUCERS + RECORDS + (s) * ADDS + (n))
+#define WORDS (5 + 3 * PRODUCERS + RECORDS + PRODUCERS * ADDS)
 
-/* wake_before: AWAKE, SHORT, or ASLEEP + the tick that begins at that instant. */
-#define AWAKE 0
-#define SHORT 1
-#define ASLEEP 2
+/* An entry: */
+#define NEW 0
+#define PENDING 1
+#define RUN 2
+#define ENDED 3 /* by stop */
+#define REFUSED 4
 
-byte wake_before;
-byte fd_at = NEVER; /* the descriptor is readable once now >= fd_at */
-bool stopping;
+byte memory[WORDS];
+chan buffer[PRODUCERS + 1] = [4] of { byte, byte };
 
-inline wake()
+bool near[PRODUCERS * ADDS]; /* due before FAR */
+byte queue[RECORDS], pushed; /* the stream that took each place of the queue */
+bool sleeping, joined;
+byte calls = PRODUCERS; /* under way */
+
+/* The worker's. */
+byte read[PRODUCERS], popped;
+bool on_list[PRODUCERS], dismissed[PRODUCERS];
+bool again, unsure, long_sleep;
+
+#define put(a, v) buffer[me]!a, v
+#define flushed (len(buffer[me]) == 0)
+#define all_flushed \
+    (len(buffer[0]) == 0 && len(buffer[PRODUCERS - 1]) == 0 && len(buffer[WORKER]) == 0)
+
+/* Seq_cst. */
+inline set(a, v)
 {
-#ifdef MISTAKE_FIRE_FIRST
-    if
-    :: wake_before != AWAKE ->
-        fd_at = 0;
-        wake_before = AWAKE
-    :: else
-    fi
-#else
-    if
-    :: atomic { wake_before != AWAKE -> wake_before = AWAKE };
-        fd_at = 0
-    :: else
-    fi
-#endif
+    atomic { flushed -> memory[a] = v }
 }
 
-inline announce(d)
+proctype late(byte a)
 {
-    if
-    :: wake_before >= ASLEEP && ASLEEP + d < wake_before -> wake()
-    :: else
-    fi
+    memory[a] = 1;
+    calls--
 }
 
-inline announce_cancelled()
+/* The memory of the machine. */
+proctype flush()
 {
-    if
-#ifndef MISTAKE_CANCEL_SILENT
-    :: wake_before >= ASLEEP -> wake()
-#endif
-    :: else
-    fi
-}
-
-inline announce_again(e)
-{
-#ifdef MISTAKE_CANCEL_UNSEEN
-    seen = deadline[e];
-#else
-    if
-    :: phase(state[e]) == CANCELLED -> seen = NEVER
-    :: else -> seen = deadline[e]
-    fi;
-#endif
-    if
-    :: seen == NEVER -> announce_cancelled()
-    :: else -> announce(seen)
-    fi;
-    seen = 0
-}
-
-inline select_deadline(d)
-{
-    if
-    :: d = 0
-    :: d = 1
-#if TIME_MAX > 1
-    :: d = 2
-#endif
-    fi
-}
-
-#include "worker.pml"
-
-byte calling; /* threads inside of a call */
-bool asleep;
-
-inline add(e)
-{
-    atomic {
-        deadline[e] = d;
-        newest[e] = d;
-        slot[e] = FRESH;
-        state[e] = (1 << SHIFT) | QUEUED
-    };
-#ifdef MISTAKE_EARLY_ANNOUNCE
-    announce(d);
-    push(pending_queue, e);
-#else
-    push(pending_queue, e);
-    announce(d);
-#endif
-    given[e] = 1
-}
-
-inline stop()
-{
-#ifdef MISTAKE_LATE_STOP
-    wake();
-    stopping = true
-#else
-    stopping = true;
-    wake()
-#endif
-}
-
-proctype client(byte me, ops)
-{
-    short was;
-    byte d, e, seen;
-    bool earlier;
+    byte a, v;
+end:
     do
-    :: ops > 0 ->
-        atomic {
-            ops--;
-            calling++;
-            if
-            :: e = 0
-#if ENTRIES > 1
-            :: e = 1
+    :: atomic { buffer[0]?a, v -> memory[a] = v; a = 0; v = 0 }
+#if PRODUCERS > 1
+    :: atomic { buffer[1]?a, v -> memory[a] = v; a = 0; v = 0 }
 #endif
-            fi;
-            select_deadline(d)
-        };
-        if
-        :: atomic { given[e] && d == 0 -> skip }; /* a cancel has no deadline */
-            cancel(e, 1)
-        :: atomic { given[e] -> skip };
-            move(e, 1, d)
-        :: atomic { use[e] == 0 -> use[e] = 1; pooled[e] = false };
-            add(e)
-        :: atomic { ENTRIES > 1 && d == 0 && e == 0 -> skip };
-            stop()
-        fi;
-        atomic { calling--; e = 0; d = 0 }
-    :: ops == 0 -> break
+    :: atomic { buffer[WORKER]?a, v -> memory[a] = v; a = 0; v = 0 }
     od
 }
 
-inline tidy()
+inline barrier()
+{
+#if !defined(FENCES) && !defined(MISTAKE_NO_BARRIER)
+    all_flushed /* memory runs until then */
+#else
+    skip
+#endif
+}
+
+/* Of one that has nothing in a buffer, or waits for it. */
+inline wake(mine)
+{
+    atomic { mine -> memory[WAKE_BEFORE] = OPEN };
+    atomic {
+        was = memory[ASLEEP];
+        memory[ASLEEP] = 0
+    };
+    if
+    :: was -> sleeping = false; was = 0
+    :: else
+    fi
+}
+
+/* ---- producers ---- */
+
+inline list()
+{
+    if
+    :: memory[LISTED(me)] -> skip
+    :: else ->
+#ifndef MISTAKE_LISTED_LATE
+        put(LISTED(me), 1);
+#endif
+        atomic {
+            flushed ->
+            queue[pushed] = me;
+            place = pushed;
+            pushed++
+        };
+        put(LINK(place), 1);
+        place = 0
+#ifdef MISTAKE_LISTED_LATE
+        ; put(LISTED(me), 1)
+#endif
+    fi
+}
+
+/* The store of `used` again, seq_cst. */
+inline fence()
+{
+#if defined(FENCES) && !defined(MISTAKE_NO_FENCE)
+    flushed
+#else
+    skip
+#endif
+}
+
+inline say()
+{
+#ifdef MISTAKE_LIST_FIRST
+    list();
+#endif
+    put(USED(me), n + 1);
+    fence();
+#ifndef MISTAKE_LIST_FIRST
+    list()
+#endif
+}
+
+/* No memory for a record: the worker is to look at the entries. */
+inline overlook()
 {
     atomic {
-        n = pending_queue.n;
-        if
-        :: n > 0 && gap[pending_queue.at[0]] -> n = 0; unfiled = true
-        :: else
-        fi
+        flushed ->
+        memory[OVERLOOKED] = 1
     };
-    do
-    :: n > 0 ->
+#ifndef MISTAKE_OVERLOOK_SILENT
+    if
+    :: memory[WAKE_BEFORE] != OPEN -> wake(flushed)
+    :: else
+    fi
+#endif
+}
+
+inline ask()
+{
+    if
+    :: near[me * ADDS + n] && memory[WAKE_BEFORE] != OPEN -> wake(flushed)
+    :: else
+    fi
+}
+
+inline withdraw()
+{
+#ifdef MISTAKE_NO_LOOK
+    skip
+#else
+    if
+    :: memory[STOPPING] ->
         atomic {
+            flushed ->
             if
-            :: can_pop(pending_queue) -> pop(pending_queue, e); n--
-            :: else -> unfiled = true; n = 0; break
+#ifdef MISTAKE_WITHDRAW_BLINDLY
+            :: true ->
+                assert(memory[ENTRY(me, n)] == PENDING);
+#else
+            :: memory[ENTRY(me, n)] == PENDING ->
+#endif
+                memory[ENTRY(me, n)] = REFUSED
+            :: else
             fi
-        };
-        file_drained(e);
-        forget(e);
-        e = 0
+        }
+    :: else
+    fi
+#endif
+}
+
+proctype producer(byte me)
+{
+    byte n, place;
+    bit was;
+    do
+    :: n < (me == 0 -> ADDS : 1) && !memory[STOPPING] ->
+        if
+        :: near[me * ADDS + n] = true
+        :: true
+        fi;
+        put(ENTRY(me, n), PENDING);
+#ifdef MISTAKE_ASK_FIRST
+        ask();
+#endif
+#ifdef OVERLOOK
+        if
+        :: say()
+        :: n == ADDS - 1 -> overlook()
+        fi;
+#else
+        say();
+#endif
+#ifndef MISTAKE_ASK_FIRST
+        ask();
+#endif
+        withdraw();
+        n++
     :: else -> break
     od;
-    reap()
-}
-
-inline reap()
-{
-    atomic {
-        n = cancelled_queue.n;
-        if
-        :: n > 0 && gap[cancelled_queue.at[0]] -> n = 0; unfiled = true
-        :: else
-        fi
+#ifdef COMPACTION
+    if
+    :: true
+    :: atomic {
+        flushed && !memory[CLAIMED(me)] ->
+        memory[CLAIMED(me)] = 1
     };
-    do
-    :: n > 0 ->
-        atomic {
-            if
-            :: can_pop(cancelled_queue) -> pop(cancelled_queue, e); n--; leave_place(e)
-            :: else -> unfiled = true; n = 0; break
-            fi
-        };
-        discard(e);
-        forget(e);
-        e = 0
-    :: else -> break
-    od
+        if
+        :: put(CLAIMED(me), 0)
+        :: read[me] = n; /* all records are dropped */
+            put(CLAIMED(me), 0);
+            overlook()
+        fi
+    fi;
+#endif
+    atomic {
+        flushed ->
+        calls--;
+        n = 0
+    }
 }
 
-/* The next tick with something to take. */
-#define filed_at(e) (slot[e] == BUCKET -> (filed[e] < limit -> limit : filed[e]) : NEVER)
-#if ENTRIES == 1
-#define wheel_next filed_at(0)
-#else
-#define wheel_next (filed_at(0) < filed_at(1) -> filed_at(0) : filed_at(1))
+/* ---- others ---- */
+
+#ifdef STOP
+proctype stopper()
+{
+    bit was;
+    byte s, n;
+#if defined(MISTAKE_STOP_RELAXED)
+    atomic {
+        calls++;
+        run late(STOPPING)
+    };
+#elif !defined(MISTAKE_STOP_LATE)
+    memory[STOPPING] = 1;
+#endif
+    wake(true);
+#ifdef MISTAKE_STOP_LATE
+    memory[STOPPING] = 1;
+#endif
+    joined;
+#ifndef MISTAKE_STOP_NO_BARRIER
+    barrier();
+#endif
+    do
+    :: s < PRODUCERS ->
+        n = 0;
+        do
+        :: n < ADDS ->
+            atomic {
+                if
+                :: memory[ENTRY(s, n)] == PENDING -> memory[ENTRY(s, n)] = ENDED
+                :: else
+                fi;
+                n++
+            }
+        :: else -> break
+        od;
+        s++
+    :: else -> break
+    od;
+    calls--
+}
 #endif
 
-inline pass()
+#ifdef ASK
+proctype asker()
 {
-    atomic { limit = now; unfiled = false };
-    tidy();
+    bit was;
+#if defined(MISTAKE_REQUEST_RELAXED)
+    atomic {
+        calls++;
+        run late(REQUEST)
+    };
+#elif !defined(MISTAKE_REQUEST_LATE)
+    memory[REQUEST] = 1;
+#endif
+    wake(true);
+#ifdef MISTAKE_REQUEST_LATE
+    memory[REQUEST] = 1;
+#endif
+    do
+    :: atomic { memory[REQUEST] == 2 -> break }
+    od;
+    calls--
+}
+#endif
+
+/* ---- the worker ---- */
+
+inline look_at(s, m)
+{
+    atomic {
+        flushed ->
+        if
+        :: near[s * ADDS + m] && memory[ENTRY(s, m)] == PENDING -> memory[ENTRY(s, m)] = RUN
+        :: else
+        fi
+    }
+}
+
+inline read_stream(s)
+{
+    if
+    :: memory[USED(s)] == read[s] -> skip
+    :: else ->
+        atomic {
+            flushed ->
+            was = memory[CLAIMED(s)];
+            memory[CLAIMED(s)] = 1
+        };
+        if
+        :: was ->
+            was = 0;
+            again = true;
+#ifndef MISTAKE_UNSURE_FORGOTTEN
+            unsure = true
+#endif
+        :: else ->
+            atomic {
+                m = read[s];
+                read[s] = memory[USED(s)]
+            };
+            do
+            :: m < read[s] ->
+                look_at(s, m);
+                m++
+            :: else ->
+                m = 0;
+                break
+            od;
+            put(CLAIMED(s), 0)
+        fi
+    fi
+}
+
+inline gather()
+{
+    stalled = false;
     do
     :: atomic {
         if
-        :: slot[0] == BUCKET && filed[0] < limit -> e = 0
-#if ENTRIES > 1
-        :: slot[1] == BUCKET && filed[1] < limit -> e = 1
+        :: popped == pushed -> break
+        :: popped < pushed && !memory[LINK(popped)] ->
+#ifdef MISTAKE_STALL_IGNORED
+            break
+#else
+            stalled = true;
+            break
 #endif
-        :: else -> break
-        fi;
-        slot[e] = NONE
-    };
-        expire_one(e, filed[e] + 1);
-        forget(e);
-        e = 0
-    od;
-    reap()
+        :: else ->
+            assert(!on_list[queue[popped]]);
+            on_list[queue[popped]] = true;
+            queue[popped] = 0;
+            popped++
+        fi
+    }
+    od
 }
 
-/* Whether it sleeps for one tick only, because there were cancels, is left to chance. */
+inline read_all()
+{
+    gather();
+    atomic {
+        all = stalled || unsure;
+        again = again || all;
+        stalled = false;
+        unsure = false;
+        i = 0
+    };
+    do
+    :: i < PRODUCERS && (all || on_list[i]) ->
+        read_stream(i);
+        i++
+    :: i < PRODUCERS && !(all || on_list[i]) -> i++
+    :: else -> break
+    od;
+    all = false;
+    i = 0;
+    if
+    :: memory[OVERLOOKED] ->
+        set(OVERLOOKED, 0);
+        do
+        :: i < PRODUCERS ->
+            m = 0;
+            do
+            :: m < ADDS ->
+                look_at(i, m);
+                m++
+            :: else -> break
+            od;
+            i++
+        :: else -> break
+        od;
+        m = 0;
+        i = 0
+    :: else
+    fi
+}
+
+inline close(until)
+{
+#if defined(MISTAKE_ASLEEP_LATE)
+    set(WAKE_BEFORE, until);
+    set(ASLEEP, 1)
+#elif defined(MISTAKE_CLOSE_BUFFERED)
+    put(ASLEEP, 1);
+    put(WAKE_BEFORE, until)
+#else
+    set(ASLEEP, 1);
+    set(WAKE_BEFORE, until)
+#endif
+}
+
+inline dismiss()
+{
+    do
+    :: i < PRODUCERS ->
+        if
+        :: on_list[i] ->
+            on_list[i] = false;
+            dismissed[i] = true;
+#ifdef MISTAKE_DISMISS_BUFFERED
+            put(LISTED(i), 0)
+#else
+            set(LISTED(i), 0)
+#endif
+        :: else
+        fi;
+        i++
+    :: else ->
+        i = 0;
+        break
+    od
+}
+
+inline read_dismissed()
+{
+    do
+    :: i < PRODUCERS ->
+#ifndef MISTAKE_DISMISSED_FORGOTTEN
+        if
+        :: dismissed[i] -> read_stream(i)
+        :: else
+        fi;
+#endif
+        dismissed[i] = false;
+        i++
+    :: else ->
+        i = 0;
+        break
+    od
+}
+
+inline close_for_long()
+{
+#ifdef MISTAKE_BARRIER_FIRST
+    barrier();
+#endif
+    close(FAR);
+    dismiss();
+#ifndef MISTAKE_BARRIER_FIRST
+    barrier();
+#endif
+#ifndef MISTAKE_NOT_AGAIN
+    read_dismissed();
+    read_all();
+#endif
+    long_sleep = !again
+}
+
 inline park()
 {
+    again = false;
+    read_all();
+    if
+    :: again ->
+        close(OPEN);
+        long_sleep = false
+    :: else -> close_for_long()
+    fi
+}
+
+inline sleep()
+{
     atomic {
-        next = wheel_next;
-        if
-        :: promised = next
-        :: promised = limit
-        fi;
-        next = 0
-    };
-#ifdef MISTAKE_TIDY_FIRST
-    tidy();
-    wake_before = (promised <= limit -> SHORT : ASLEEP + promised);
-#else
-    wake_before = (promised <= limit -> SHORT : ASLEEP + promised);
-    tidy();
-#endif
-    atomic {
-        next = wheel_next;
-#ifndef MISTAKE_STALL_IGNORED
-        if
-        :: unfiled -> next = limit
-        :: else
-        fi;
-#endif
-#ifndef MISTAKE_PROMISE_FORGOTTEN
-        if
-        :: next > promised -> next = promised
-        :: else
-        fi;
-#endif
-        promised = 0;
-        unfiled = false
+        sleeping = memory[ASLEEP] && long_sleep;
+        again = false;
+        long_sleep = false
     };
     if
-    :: next <= limit ->
-        if
-        :: atomic { wake_before != AWAKE -> wake_before = SHORT }
-        :: else
-        fi
-    :: else
-    fi;
-    if
-    :: stopping -> next = 0
-    :: else ->
-        atomic { fd_at = (next == NEVER -> NEVER : next + 1); next = 0; limit = 0 };
-#ifdef MISTAKE_SLEEP_BLINDLY
-        asleep = true
-#else
-        asleep = (wake_before != AWAKE)
-#endif
+    :: !sleeping
+    :: atomic {
+        sleeping && calls == 0 && all_flushed ->
+        i = 0;
+        do
+        :: i < PRODUCERS ->
+            m = 0;
+            do
+            :: m < ADDS ->
+                assert(!(near[i * ADDS + m] && memory[ENTRY(i, m)] == PENDING));
+                m++
+            :: else -> break
+            od;
+            i++
+        :: else -> break
+        od;
+        i = 0;
+        m = 0;
+        joined = true
+    }
     fi
 }
 
 proctype worker()
 {
-    short s, was;
-    byte d, e, n, result, limit, next, promised, seen;
-    bool ok, unfiled;
+    byte i, m, me = WORKER;
+    bool stalled, all;
+    bit was;
     do
-    :: stopping -> break
+    :: joined || memory[STOPPING] -> break
     :: else ->
-        pass();
-        park();
+        read_all();
         if
-        :: asleep ->
-end:
-            atomic { now >= fd_at -> fd_at = NEVER; asleep = false }
+        :: memory[REQUEST] == 1 -> set(REQUEST, 2)
         :: else
         fi;
-        wake_before = AWAKE
-    od
-}
-
-proctype clock()
-{
-    do
-    :: atomic { now < TIME_MAX -> now++ }
-    :: else -> break
-    od
-}
-
-#define wakes_by(t) (fd_at <= ((t) > now -> (t) : now) + 1)
-#define in_time(e)                                                                                 \
-    ((!linked[e] || wakes_by(phase(state[e]) == CANCELLED -> now : deadline[e])) &&                \
-     (slot[e] != BUCKET || phase(state[e]) != ARMED || wakes_by(deadline[e])))
-
-#if ENTRIES == 1
-#define all_in_time in_time(0)
-#else
-#define all_in_time (in_time(0) && in_time(1))
+#ifdef MISTAKE_STOP_EARLY_LOOK
+        stalled = memory[STOPPING];
 #endif
-
-/* Always looks: there is only the step that must not be. */
-proctype monitor()
-{
-end:
+        park();
+        if
+#if defined(MISTAKE_STOP_EARLY_LOOK)
+        :: stalled -> stalled = false
+#elif !defined(MISTAKE_STOP_UNSEEN)
+        :: memory[STOPPING] -> skip
+#endif
+        :: else ->
+            if
+#ifndef MISTAKE_REQUEST_UNSEEN
+            :: memory[REQUEST] == 1 -> skip
+#endif
+            :: else -> sleep()
+            fi
+        fi;
+        put(WAKE_BEFORE, OPEN);
+        put(ASLEEP, 0);
+    od;
     atomic {
-        asleep && now < fd_at && calling == 0 && !(all_in_time && !stopping) ->
-        assert(false)
+        flushed ->
+        joined = true
+    }
+}
+
+/* After stop: each timeout that was accepted has run or was ended. */
+proctype check()
+{
+    byte s, n;
+    atomic {
+        calls == 0 && joined && all_flushed ->
+        do
+        :: s < PRODUCERS && memory[STOPPING] ->
+            n = 0;
+            do
+            :: n < ADDS ->
+                assert(memory[ENTRY(s, n)] != PENDING);
+                n++
+            :: else -> break
+            od;
+            s++
+        :: else -> break
+        od
     }
 }
 
 init
 {
     atomic {
-#if ENTRIES > 1
-        pooled[1] = true;
+        run flush();
+        run producer(0);
+#if PRODUCERS > 1
+        run producer(1);
 #endif
-        select_deadline(deadline[0]);
-        newest[0] = deadline[0];
-        state[0] = (1 << SHIFT) | ARMED;
-        use[0] = 1;
-        given[0] = 1;
-        slot[0] = BUCKET;
-        filed[0] = deadline[0];
-        run client(1, 1);
-        run client(2, 3 - ENTRIES);
-        run worker();
-        run clock();
-        run monitor()
+#ifdef STOP
+        calls++;
+        run stopper();
+#endif
+#ifdef ASK
+        calls++;
+        run asker();
+#endif
+        run check();
+        run worker()
     }
 }

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The free list of a lane: two threads take and give back, some entries at a time.
+ * The stack of free batches, and that of empty slabs: two threads take and give back.
  *
  *     here          there
- *     take          pop() in hwt/pool.c
- *     give          push_chain(), after hwt_recycled_add()
- *     user          who takes entries: while they are his, their `index` is anything
+ *     take          pop_batch(), pop_empty() in hwt/core/pool.c; of more than one: take_all()
+ *     give          push_batch(), push_empty()
+ *     index         the word that links one to the next: the deadline of a batch's first entry
+ *     user          who takes batches: while they are a thread's, that word is anything
  *
- * Verified: an entry is never given to two, and never lost; an id is looked up only if it was the
- * next of an entry on the list.
+ * Verified: a batch is never given to two, and never lost; an id is looked up only if it was the
+ * next of a batch on the stack.
  */
 
 #define ENTRIES 3
 #define NONE 3 /* HWT_ID_NONE */
-#define WILD 4 /* no id at all: an index in a bucket */
+#define WILD 4 /* no id at all: a deadline */
 #ifndef ROUNDS
 #define ROUNDS 3
 #endif

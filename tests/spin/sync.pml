@@ -6,9 +6,9 @@
  * and stop waits for that.
  *
  *     here            there
- *     cancel_sync     hwt_timeout_cancel_sync() in hwt/timeout.c
- *     wait            hwt_task_wait() in hwt/task.c
- *     finish          hwt_timeout_finish(), with hwt_task_returned()
+ *     cancel_sync     hwt_timeout_cancel_sync() in hwt/core/timeout.c
+ *     wait            hwt_task_wait() in hwt/core/task.c
+ *     finish          finish(), with hwt_task_returned()
  *     submit          hwt_task_submit()
  *     hand_back       hand_back()
  *     stop            hwt_task_wait_all()

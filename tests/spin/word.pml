@@ -1,429 +1,685 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The state word and its transitions: hwt/timeout.h, hwt/timeout.c. Included by timeout.pml,
- * stop.pml and gate.pml. README.md says what a step is, and what is left out.
+ * The state word and its deadline: two threads with a handle, the worker, the executor (with
+ * -DEXECUTOR), and stop (with -DSTOP). The entry serves a second timeout when it is free: whoever
+ * has it then begins it.
  *
- *     here                      there
- *     begin_push, end_push      hwt_lane_push_pending(), hwt_lane_push_cancelled(): the exchange
- *                               of the tail, and the store that links
- *     can_pop, pop              hwt_lane_pop_drained(), hwt_lane_pop_reaped()
- *     push_again                push_again()
- *     cancel                    hwt_timeout_cancel()
- *     enter_, leave_transit     hwt_worker_enter_transit(), hwt_worker_leave_transit()
- *     discardable               hwt_timeout_discardable()
- *     salvageable               hwt_timeout_salvageable(), of a task without `cancelled`
- *     move                      hwt_timeout_reschedule_at() outside of the timeout's own task:
- *                               move(), begin_move(), end_move()
- *     rearm                     the same inside of it: rearm()
- *     note                      hwt_timeout_note()
- *     begin                     hwt_timeout_begin(), hwt_timeout_begin_submitted()
- *     requeue                   hwt_timeout_requeue()
- *     finish                    hwt_timeout_finish()
+ *     here                  there
+ *     add, withdraw         hwt_entry_begin(), withdraw() in hwt/core/timer.c
+ *     cancel, cancel_sync   cancel_slowly() with dismiss(), hwt_timeout_cancel_sync() in timeout.c
+ *     move, rearm           move_slowly(), rearm()
+ *     run_task, finish      hwt_task_run(), finish() in hwt/core/task.c
+ *     tell, take_up         hwt_task_tell(), take_up()
+ *     file_for, look        hwt_worker_file_for() in hwt/core/file.c, look() in worker.c
+ *     reap                  read_cancelled() in hwt/core/read.c
+ *     end_one, visit        end_one(), visit() in hwt/core/stop.c
  *
- * hwt_timeout_arm(), _arm_again() and _disarm() are in worker.pml, _withdraw() and _abandon() in
- * threads.pml and stop.pml, where they are called.
+ * Records are a set here: they come in any order, and those that say the same are one.
+ *
+ * Verified: one end for each timeout; with -DTELLS, `cancelled` once for each that was cancelled; no
+ * run begins before the deadline, nor after a cancel has returned; no old handle changes a newer
+ * timeout; who is refused has not run, and stop ends what is accepted; after cancel_sync the task
+ * does not run, nor is visited; and whenever nothing is under way, a pending timeout has a place no
+ * later than its deadline.
  */
 
-#define NEW 0
-#define QUEUED 1
-#define ARMED 2
-#define SUBMITTED 3
-#define RUNNING 4
-#define EXPIRED 5
-#define CANCELLED 6
-#define ABANDONED 7
-#define MOVING 8
-#define MOVED 16
-#define REARMED 32
-#define BARRED 64
+#ifndef TIME_MAX
+#define TIME_MAX 1
+#endif
+#ifndef REARMS
+#define REARMS 0
+#endif
+#ifndef OPS
+#define OPS 1
+#endif
+#ifdef TELLS
+#define TELLS_IT true
+#else
+#define TELLS_IT false
+#endif
+
+#define PENDING 1
+#define RUNNING 2
+#define EXPIRED 3
+#define UNTOLD 4
+#define CANCELLED 5
+#define VISITED 6
+#define RAN 8
+#define REARMED 16
+#define BARRED 32
+#define WAITED 64
+#define HANDED 128
 #define SHIFT 8
 
 #define phase(s) ((s) & 7)
 #define with_phase(s, p) (((s) & ~7) | (p))
 #define generation(s) ((s) >> SHIFT)
-#define is_pending(s)                                                                              \
-    (phase(s) == QUEUED || phase(s) == ARMED || phase(s) == SUBMITTED ||                           \
-     (phase(s) == RUNNING && ((s) & (REARMED | BARRED)) == REARMED))
-
-/* slot: where an entry is for the worker */
-#define NONE 0
-#define FRESH 1
-#define TRANSIT 2
-#define BUCKET 3
-#define ENDED 4
-
-short state[ENTRIES];
-byte deadline[ENTRIES];
-byte slot[ENTRIES];
-byte filed[ENTRIES]; /* in a bucket: of this tick */
-byte transit;
-bool pooled[ENTRIES]; /* free */
-
-/* ---- what the properties need to know: no step decides by it ---- */
-
-byte use[ENTRIES];       /* which timeout the entry serves: its first, its second */
-byte given[ENTRIES];     /* the last of them that somebody has a handle of */
-byte newest[ENTRIES];    /* the deadline that was set last */
-bool told[ENTRIES];      /* a cancel of this timeout has returned */
-bool won[ENTRIES];       /* a cancel of it has returned true, or is bound to */
-bool begun[ENTRIES];     /* its task has begun */
-bool refused[ENTRIES];   /* new_timeout() has returned -ESHUTDOWN */
-byte end_of[ENTRIES];    /* 0, or how it ended */
-byte moving, overlapped; /* the threads inside of move, and those of them who saw a move end */
-
-#define BY_RUN 1
-#define BY_CANCEL 2
-#define BY_STOP 3
-
-inline ended(e, how)
-{
-    assert(!end_of[e] && !refused[e] && won[e] == (how == BY_CANCEL));
-    end_of[e] = how
-}
-
-/* ---- queues ---- */
-
-typedef queue {
-    byte n;
-    byte at[ENTRIES];
-}
-queue pending_queue, cancelled_queue;
-bool linked[ENTRIES]; /* link is of a queue */
-bool gap[ENTRIES];    /* its predecessor in the queue is not linked to it yet */
-
-inline begin_push(q, e)
-{
-    atomic {
-        assert(!linked[e] && !pooled[e]);
-        linked[e] = true;
-        gap[e] = true;
-        q.at[q.n] = e;
-        q.n++
-    }
-}
-
-inline end_push(e)
-{
-    gap[e] = false
-}
-
-inline push(q, e)
-{
-    begin_push(q, e);
-    end_push(e)
-}
-
-#if ENTRIES == 1
-#define can_pop(q) (q.n > 0 && !gap[q.at[0]])
+#ifdef MISTAKE_ANY_GENERATION
+#define same(s, g) true
 #else
-#define can_pop(q) (q.n > 0 && !gap[q.at[0]] && (q.n == 1 || !gap[q.at[1]]))
+#define same(s, g) (generation(s) == (g))
 #endif
+#define queued(s, g) (phase(s) == PENDING && same(s, g))
+#define runs(s, g) (same(s, g) && (phase(s) == RUNNING || phase(s) == VISITED))
+#define rearmed(s) (phase(s) == RUNNING && ((s) & REARMED) && !((s) & BARRED))
 
-inline pop(q, e)
-{
-    e = q.at[0];
-    linked[e] = false;
-#if ENTRIES == 1
-    q.at[0] = 0;
-#else
-    q.at[0] = q.at[1];
-    q.at[1] = 0;
-#endif
-    q.n--
-}
+short state;
+byte deadline;
 
-inline push_again(e)
-{
-    push(pending_queue, e);
-    announce_again(e)
-}
+/* Records: a bit for each deadline, and cancelled ones. */
+byte hints[3];
+bool reaps[3], untolds[3];
 
-/* ---- the pool ---- */
+byte now, calls;
+bool accepted, stopping, joined;
+byte submitted;
+byte rearms = REARMS;
 
-/* What is cleared here is what the next timeout begins with, so that histories that do not matter
- * any more are one state. */
-inline give(e)
-{
-    assert(!pooled[e] && !linked[e] && slot[e] != BUCKET && slot[e] != TRANSIT);
-    assert(!(state[e] & MOVING) && !is_pending(state[e]));
-    assert(end_of[e] || refused[e]);
-    pooled[e] = true;
-    deadline[e] = 0;
-    filed[e] = 0;
-    slot[e] = NONE;
-    newest[e] = 0;
-    told[e] = false;
-    won[e] = false;
-    begun[e] = false;
-    refused[e] = false;
-    end_of[e] = 0
-}
+/* What the properties need to know; [g] is of that generation. */
+byte ends[3], told[3], in_call;
+bool was_run[3], over[3], cancelled_it[3];
 
-/* ---- cancelling; `was`: the phase before, 0: nothing was cancelled ---- */
+/* The worker's: the tick + 1 for which the id is filed, 0: it is not. */
+byte place_at, place_generation;
 
-inline cancel(e, u)
-{
-    atomic {
-        was = 0;
-        if
-        :: same(state[e], u) && is_pending(state[e]) ->
-            was = state[e];
-            assert(use[e] == u && !won[e]);
-            won[e] = true
-        :: else
-        fi;
-        if
-#ifndef MISTAKE_NOT_BARRED
-        :: same(state[e], u) && phase(state[e]) == RUNNING -> state[e] = state[e] | BARRED
-#endif
-        :: was && phase(state[e]) != RUNNING -> state[e] = with_phase(state[e], CANCELLED)
-        :: else
-        fi;
-        was = phase(was)
-    };
-    if
-#if defined(MISTAKE_PUSH_QUEUED)
-    :: was == ARMED || was == QUEUED ->
-#elif defined(MISTAKE_PUSH_SUBMITTED)
-    :: was == ARMED || was == SUBMITTED ->
-#else
-    :: was == ARMED ->
-#endif
-        push(cancelled_queue, e);
-        announce_cancelled()
-    :: was == QUEUED ->
-        announce_cancelled()
-    :: else
-    fi;
-    atomic {
-        was = 0;
-        told[e] = told[e] || (use[e] == u && !pooled[e])
-    }
-}
-
-inline enter_transit(e)
-{
-    atomic {
-        assert(slot[e] == NONE);
-        slot[e] = TRANSIT;
-        transit++
-    }
-}
-
-inline leave_transit(e)
-{
-    slot[e] = NONE;
-    transit--
-}
-
-/* `ok`: it can be given back. */
-inline discardable(e)
-{
-    ok = !(state[e] & MOVING);
-#ifdef MISTAKE_DISCARD_MOVING
-    ok = true;
-#endif
-    if
-    :: ok
-    :: else ->
-#ifndef MISTAKE_LATE_TRANSIT
-        enter_transit(e);
-#endif
-        atomic {
-            if
-            :: state[e] & MOVING -> state[e] = with_phase(state[e], ABANDONED)
-            :: else ->
-                ok = true;
-#ifndef MISTAKE_LATE_TRANSIT
-                leave_transit(e)
-#endif
-            fi
-        };
-#ifdef MISTAKE_LATE_TRANSIT
-        if
-        :: !ok -> enter_transit(e)
-        :: else
+/* of the state alone; the result is in `won` */
+#define exchange(from, to) \
+    atomic { \
+        won = (state == (from)); \
+        if \
+        :: won -> state = to \
+        :: else \
         fi
-#endif
+
+#define exchange_both(from, at, to, next) \
+    atomic { \
+        won = (state == (from) && deadline == (at)); \
+        if \
+        :: won -> \
+            state = to; \
+            deadline = next \
+        :: else \
+        fi
+
+inline say(g, d)
+{
+    hints[g] = hints[g] | (1 << (d))
+}
+
+inline ends_now(g)
+{
+    ends[g]++;
+    assert(ends[g] == 1)
+}
+
+inline choose(d)
+{
+    if
+    :: d = 0
+    :: d = TIME_MAX
     fi
 }
 
-#if defined(MISTAKE_SALVAGE_MOVING)
-#define salvageable(e) (phase(state[e]) == CANCELLED && slot[e] == FRESH)
-#elif defined(MISTAKE_SALVAGE_FILED)
-#define salvageable(e) (phase(state[e]) == CANCELLED && !(state[e] & MOVING))
-#else
-#define salvageable(e) (phase(state[e]) == CANCELLED && !(state[e] & MOVING) && slot[e] == FRESH)
-#endif
+/* ---- adding ---- */
 
-/* ---- moving ---- */
-
-/* An ARMED timeout is filed at or before the tick of its deadline. What is overdue is in the
- * current tick. */
-#define filed_well(e)                                                                              \
-    (phase(state[e]) != ARMED || (state[e] & MOVING) || slot[e] != BUCKET ||                       \
-     filed[e] <= deadline[e] || filed[e] <= now)
-
-/* `me` is the thread's own bit. */
-inline move(e, u, d)
+inline withdraw(g)
 {
-    atomic {
-        was = state[e] & MOVED; /* the first look */
-        moving = moving | me
-    };
-    atomic {
-        if
-        :: !same(state[e], u) || !is_pending(state[e]) -> was = 0
-        :: else ->
-            assert(use[e] == u);
-            if
-#if defined(MISTAKE_ANY_MOVED)
-            :: (state[e] & MOVING) || (state[e] & MOVED) ->
-#elif defined(MISTAKE_TWO_MOVERS)
-            :: (state[e] & ~was & MOVED) ->
+#ifdef STOP
+#ifdef MISTAKE_NO_LOOK
+    skip
 #else
-            :: (state[e] & MOVING) || (state[e] & ~was & MOVED) ->
-#endif
-                assert((state[e] & MOVING) || (overlapped & me));
-                was = 0
-            :: else ->
-                state[e] = state[e] | MOVING;
-                was = MOVING
-            fi
-        fi
-    };
     if
-    :: was ->
-        atomic {
-            assert(use[e] == u);
-            earlier = (d < deadline[e]);
-            deadline[e] = d
-        };
-        atomic {
-            was = state[e];
-            assert(use[e] == u && phase(was) != NEW && phase(was) != EXPIRED);
-            assert(phase(was) != RUNNING || (was & REARMED));
-#ifdef MISTAKE_NOT_MOVED
-            state[e] = state[e] & ~MOVING;
+    :: stopping ->
+#ifdef MISTAKE_WITHDRAW_ANY
+        s = state;
 #else
-            state[e] = (state[e] & ~MOVING) | MOVED;
+        s = (g << SHIFT) | PENDING;
 #endif
+        exchange(s, with_phase(s, CANCELLED));
             if
-            :: phase(was) == ABANDONED -> state[e] = with_phase(state[e], CANCELLED)
-#ifndef MISTAKE_NOT_REQUEUED
-            :: phase(was) == ARMED && earlier -> state[e] = with_phase(state[e], QUEUED)
-#endif
+            :: won ->
+                assert(!was_run[g]);
+                ends_now(g)
             :: else
-            fi;
-            newest[e] = d;
-            overlapped = overlapped | moving;
-            was = phase(was);
-            assert(filed_well(e))
+            fi
+        }
+    :: else
+    fi
+#endif
+#else
+    skip
+#endif
+}
+
+/* The entry is free, and mine: once it serves another timeout. */
+inline reuse()
+{
+    if
+    :: generation(state) == 1 && !stopping ->
+        choose(deadline);
+        d = deadline;
+        state = (2 << SHIFT) | PENDING;
+        say(2, d);
+        withdraw(2)
+    :: else
+    fi
+}
+
+/* ---- running ---- */
+
+inline tell(g)
+{
+    s = state;
+    if
+    :: generation(s) == g && phase(s) == UNTOLD ->
+        exchange(s, with_phase(s, CANCELLED));
+            if
+            :: won && TELLS_IT ->
+                told[g]++;
+                assert(told[g] == 1)
+            :: else
+            fi
         };
         if
-        :: was == ABANDONED ->
-            push(cancelled_queue, e);
-            announce_cancelled()
-#ifndef MISTAKE_NOT_REQUEUED
-        :: was == ARMED && earlier ->
-            push_again(e)
-#endif
-#ifndef MISTAKE_MOVE_SILENT
-        :: was == QUEUED && earlier ->
-            announce(d)
-#endif
+        :: won -> reuse()
         :: else
         fi
     :: else
-    fi;
-    atomic {
-        was = 0;
-        earlier = false;
-        moving = moving & ~me;
-        overlapped = overlapped & ~me
-    }
+    fi
 }
 
-inline rearm(e, d)
+/* In its own task. */
+inline rearm()
 {
-#ifndef MISTAKE_LATE_DEADLINE
-    atomic {
-        assert(phase(state[e]) == RUNNING && !(state[e] & (REARMED | MOVING)));
-        deadline[e] = d
-    };
-#endif
-    atomic {
+    choose(d);
+    do
+    :: s & BARRED -> break
+    :: else ->
+        at = deadline;
+        exchange_both(s, at, s | REARMED, d)
+        };
         if
-        :: state[e] & BARRED
-        :: else ->
-            state[e] = state[e] | REARMED;
-            newest[e] = d
+        :: won -> break
+        :: else -> s = state
         fi
-    };
-#ifdef MISTAKE_LATE_DEADLINE
-    deadline[e] = d
-#endif
+    od
 }
 
-/* ---- the worker's and the runners' transitions ---- */
-
-/* `s`: what it saw. */
-inline note(e)
-{
-#ifndef MISTAKE_LATE_NOTE
-    state[e] = state[e] & ~MOVED;
-#endif
-    s = state[e]
-}
-
-#define ELSEWHERE 0 /* also for HWT_DEAD */
-#define HELD 1
-#define NOT_DUE 2
-#define BEGUN 3
-
-/* From phase `from` to phase `to` if the deadline is before `horizon`; and `result`. */
-inline begin(e, from, to, horizon)
+/* RUNNING to what comes after; `again` tells. */
+inline finish()
 {
     do
-    :: atomic {
-        note(e);
-        if
-        :: phase(s) != from ->
-            result = ELSEWHERE;
-            break
-#ifndef MISTAKE_BEGIN_MOVING
-        :: phase(s) == from && (s & MOVING) ->
-            result = HELD;
-            break
-#endif
-        :: else
-        fi
-    };
+    :: s = state;
+        at = deadline;
         atomic {
             if
-            :: deadline[e] >= horizon ->
-                result = NOT_DUE;
+            :: !(s & REARMED) -> next = with_phase(s, EXPIRED)
+#ifndef MISTAKE_BARRED_IGNORED
+            :: (s & REARMED) && (s & BARRED) -> next = with_phase(s, CANCELLED)
+            :: (s & REARMED) && !(s & BARRED) -> next = with_phase(s, PENDING)
+#else
+            :: s & REARMED -> next = with_phase(s, PENDING)
+#endif
+            fi;
+            next = next & ~(REARMED | BARRED | WAITED);
+            again = (phase(next) == PENDING)
+        };
+        atomic {
+#ifdef MISTAKE_FINISH_SPLIT
+            won = (state == s);
+#else
+            won = (state == s && (!again || deadline == at));
+#endif
+            assert(!won || !again || deadline == at);
+            if
+            :: won ->
+                state = next;
+                in_call = 0;
+                if
+                :: phase(next) == EXPIRED -> ends_now(generation(s))
+                :: phase(next) == CANCELLED && TELLS_IT ->
+                    told[generation(s)]++;
+                    assert(told[generation(s)] == 1)
+                :: else
+                fi;
                 break
             :: else
             fi
-        };
-        atomic {
-#ifdef MISTAKE_LATE_NOTE
-            state[e] = state[e] & ~MOVED;
-            s = s & ~MOVED;
+        }
+    od;
+    d = at;
+    if
+    :: !again -> reuse()
+    :: else
+    fi
+}
+
+/* `ran` and `again` tell. */
+inline run_task()
+{
+    atomic {
+#ifdef MISTAKE_FIRE_SPLIT
+        ran = (state == s);
+#else
+        ran = (state == s && deadline == at);
+#endif
+        if
+        :: ran ->
+            assert(deadline <= now && !over[generation(s)] && in_call == 0);
+            in_call = generation(s);
+            was_run[generation(s)] = true;
+#ifdef MISTAKE_RAN_FORGOTTEN
+            state = with_phase(s & ~HANDED, RUNNING);
+#else
+            state = with_phase(s & ~HANDED, RUNNING) | RAN;
+#endif
+            s = state
+        :: else
+        fi
+    };
+    again = false;
+    if
+    :: ran ->
+        if
+        :: rearms > 0 ->
+            rearms--;
+            rearm()
+        :: true
+        fi;
+        finish()
+    :: else
+    fi
+}
+
+inline run_again()
+{
+#ifdef MISTAKE_REARM_SILENT
+    skip
+#else
+    say(generation(s), d)
+#endif
+}
+
+/* ---- the executor ---- */
+
+inline take_up()
+{
+    do
+    :: s = state;
+        at = deadline;
+        if
+        :: phase(s) == UNTOLD -> tell(generation(s)); break
+        :: phase(s) != UNTOLD && (phase(s) != PENDING || !(s & HANDED)) -> break
+        :: phase(s) == PENDING && (s & HANDED) && at > now ->
+#ifdef MISTAKE_HANDED_SPLIT
+            exchange(s, s & ~HANDED);
+                assert(!won || deadline == at)
+            };
+#else
+            exchange_both(s, at, s & ~HANDED, at);
+                assert(!won || deadline == at) /* the worker may sleep: it is told the true one */
+            };
 #endif
             if
-            :: state[e] == s ->
-                state[e] = with_phase((to == RUNNING -> s & ~REARMED : s), to);
-                result = BEGUN;
+            :: won -> say(generation(s), at); break
+            :: else
+            fi
+        :: phase(s) == PENDING && (s & HANDED) && at <= now ->
+            run_task();
+            if
+            :: again -> run_again()
+            :: else
+            fi;
+            if
+            :: ran -> break
+            :: else
+            fi
+        fi
+    od
+}
+
+proctype executor()
+{
+    short s, next;
+    byte at, d;
+    bool won, ran, again;
+end:
+    do
+    :: submitted > 0 ->
+        take_up();
+        atomic {
+            submitted--;
+            s = 0;
+            next = 0;
+            at = 0;
+            d = 0;
+            won = false;
+            ran = false;
+            again = false
+        }
+    od
+}
+
+/* ---- the worker ---- */
+
+inline file_for(g, t)
+{
+    atomic {
+        if
+        :: g > place_generation ||
+           (g == place_generation && place_at != 0 && t + 1 < place_at) ->
+            place_at = t + 1;
+            place_generation = g
+        :: g == place_generation && place_at == 0 && phase(state) == PENDING &&
+           !(state & HANDED) && generation(state) == g -> place_at = deadline + 1
+        :: else
+        fi
+    }
+}
+
+inline reap(g)
+{
+    if
+    :: g >= place_generation ->
+        place_at = 0;
+        place_generation = g
+    :: else
+    fi
+}
+
+inline look()
+{
+    do
+    :: s = state;
+        at = deadline;
+        if
+        :: phase(s) != PENDING || (s & HANDED) || generation(s) != place_generation -> break
+        :: else ->
+            if
+            :: at > now ->
+                file_for(generation(s), at);
+                break
+            :: else ->
+#ifdef EXECUTOR
+                exchange_both(s, at, s | HANDED, at);
+                    if
+                    :: won -> submitted++
+                    :: else
+                    fi
+                };
+                ran = won;
+#else
+                run_task();
                 if
-                :: to == RUNNING ->
-                    assert(newest[e] < horizon && !told[e] && !won[e] && !end_of[e]);
-                    begun[e] = true;
-                    given[e] = use[e] /* its task may show the handle to others */
+                :: again -> run_again()
                 :: else
                 fi;
+#endif
+                if
+                :: ran -> break
+                :: else
+                fi
+            fi
+        fi
+    od
+}
+
+#define nothing_said \
+    (hints[1] == 0 && hints[2] == 0 && !reaps[1] && !reaps[2] && !untolds[1] && !untolds[2])
+
+inline read_hint(g, t)
+{
+    hints[g] = hints[g] & ~(1 << t);
+    file_for(g, t)
+}
+
+proctype worker()
+{
+    short s, next;
+    byte at, d, g;
+    bool won, ran, again;
+    do
+    :: stopping -> break
+    :: !stopping ->
+        if
+        :: atomic { hints[1] & 1 -> read_hint(1, 0) }
+        :: atomic { hints[1] & (1 << TIME_MAX) -> read_hint(1, TIME_MAX) }
+        :: atomic { hints[2] & 1 -> read_hint(2, 0) }
+        :: atomic { hints[2] & (1 << TIME_MAX) -> read_hint(2, TIME_MAX) }
+        :: atomic { reaps[1] -> reaps[1] = false; reap(1) }
+        :: atomic { reaps[2] -> reaps[2] = false; reap(2) }
+        :: atomic { untolds[1] -> untolds[1] = false; reap(1); g = 1 }
+        :: atomic { untolds[2] -> untolds[2] = false; reap(2); g = 2 }
+        :: atomic { place_at != 0 && place_at - 1 <= now -> place_at = 0 };
+            look()
+        :: atomic {
+            accepted && calls == 0 && submitted == 0 && nothing_said &&
+            (place_at == 0 || place_at - 1 > now) ->
+            assert(phase(state) != UNTOLD && phase(state) != RUNNING && !(state & HANDED));
+            assert(phase(state) != PENDING ||
+                   (place_at != 0 && place_at - 1 <= deadline &&
+                    place_generation == generation(state)))
+        };
+            if
+            :: now == TIME_MAX && !stopping -> break
+            :: now < TIME_MAX -> now++
+            :: stopping -> break
+            fi
+        :: stopping -> break
+        fi;
+        if
+        :: g > 0 ->
+#ifdef EXECUTOR
+            submitted++;
+#else
+            tell(g);
+#endif
+            g = 0
+        :: else
+        fi;
+        atomic {
+            s = 0;
+            next = 0;
+            at = 0;
+            d = 0;
+            won = false;
+            ran = false;
+            again = false
+        }
+    od;
+    joined = true
+}
+
+/* ---- clients ---- */
+
+/* `yes` tells. */
+inline cancel(g)
+{
+    yes = false;
+    do
+    :: s = state;
+        if
+        :: queued(s, g) ->
+#ifdef MISTAKE_HANDED_FREED
+            untold = TELLS_IT && !(s & HANDED);
+#else
+            untold = TELLS_IT || (s & HANDED);
+#endif
+            exchange(s, with_phase(s, (untold -> UNTOLD : CANCELLED)));
+                if
+                :: won ->
+                    assert(generation(s) == g);
+                    ends_now(g);
+                    cancelled_it[g] = true;
+                    yes = true
+                :: else
+                fi
+            };
+            if
+            :: won ->
+                if
+                :: s & HANDED
+                :: !(s & HANDED) && untold -> untolds[g] = true
+                :: !(s & HANDED) && !untold -> reaps[g] = true
+                fi;
+                if
+                :: !untold -> reuse()
+                :: else
+                fi;
+                break
+            :: else
+            fi
+        :: !queued(s, g) && (!same(s, g) || phase(s) != RUNNING || (s & BARRED)) -> break
+#ifdef MISTAKE_NOT_BARRED
+        :: same(s, g) && phase(s) == RUNNING && !(s & BARRED) && !(s & REARMED) -> break
+        :: same(s, g) && phase(s) == RUNNING && !(s & BARRED) && (s & REARMED) ->
+#else
+        :: same(s, g) && phase(s) == RUNNING && !(s & BARRED) ->
+#endif
+            exchange(s, s | BARRED);
+                if
+                :: won && (s & REARMED) ->
+                    ends_now(g);
+                    cancelled_it[g] = true;
+                    yes = true
+                :: else
+                fi
+            };
+            if
+            :: won -> break
+            :: else
+            fi
+        fi
+    od;
+    over[g] = true;
+    untold = false
+}
+
+inline cancel_sync(g)
+{
+    cancel(g);
+    do
+    :: s = state;
+        if
+#ifdef MISTAKE_VISIT_UNWAITED
+        :: !same(s, g) || phase(s) != RUNNING -> break
+        :: same(s, g) && phase(s) == RUNNING ->
+#else
+        :: !runs(s, g) -> break
+        :: runs(s, g) ->
+#endif
+#ifdef MISTAKE_NOT_WAITED
+            break
+#else
+            exchange(s, s | WAITED)
+            };
+            if
+            :: won || (s & WAITED) ->
+                !runs(state, g);
+                break
+            :: else
+            fi
+#endif
+        fi
+    od;
+    assert(in_call != g)
+}
+
+inline move(g)
+{
+    choose(d);
+    do
+    :: s = state;
+        at = deadline;
+        if
+        :: !same(s, g) || !(phase(s) == PENDING || rearmed(s)) -> break
+        :: same(s, g) && (phase(s) == PENDING || rearmed(s)) ->
+#ifdef MISTAKE_MOVE_SPLIT
+            won = (state == s);
+            if
+            :: won -> deadline = d
+            :: else
+            fi;
+#else
+            exchange_both(s, at, s, d)
+            };
+#endif
+            if
+            :: won ->
+                assert(generation(s) == g);
+#ifndef MISTAKE_MOVE_SILENT
+                if
+                :: d < at && phase(s) == PENDING -> say(g, d)
+                :: else
+                fi;
+#endif
+                break
+            :: else
+            fi
+        fi
+    od
+}
+
+proctype client()
+{
+    short s;
+    byte at, d, ops;
+    bool won, untold, yes;
+    accepted;
+    do
+    :: ops < OPS ->
+        ops++;
+        if
+        :: move(1)
+#ifdef SYNC
+        :: cancel_sync(1)
+#else
+        :: cancel(1)
+#endif
+        fi;
+        atomic {
+            s = 0;
+            at = 0;
+            d = 0;
+            won = false;
+            yes = false
+        }
+    :: else -> break
+    od;
+    calls--
+}
+
+/* The first timeout; nobody has a handle until it is accepted. */
+proctype adder()
+{
+    short s;
+    byte d;
+    bool won;
+    choose(deadline);
+    d = deadline;
+    state = (1 << SHIFT) | PENDING;
+    say(1, d);
+    withdraw(1);
+    atomic {
+        accepted = true;
+        calls--
+    }
+}
+
+/* ---- stop ---- */
+
+#ifdef STOP
+inline visit()
+{
+    do
+    :: s = state;
+        atomic {
+            won = (state == s);
+            if
+            :: won ->
+                state = with_phase(s & ~WAITED, CANCELLED);
+                in_call = 0;
                 break
             :: else
             fi
@@ -431,51 +687,99 @@ inline begin(e, from, to, horizon)
     od
 }
 
-/* `ok`: it is pushed. */
-inline requeue(e)
+inline end_one()
 {
-    atomic {
-        ok = (phase(state[e]) == SUBMITTED);
+    do
+    :: s = state;
         if
-        :: ok -> state[e] = with_phase(state[e], QUEUED)
-        :: else
+        :: phase(s) != PENDING -> break
+        :: else ->
+            if
+            :: next = VISITED
+            :: next = (TELLS_IT -> UNTOLD : CANCELLED)
+            fi;
+            exchange(s, with_phase(s, next));
+                if
+                :: won ->
+                    ends_now(generation(s));
+                    cancelled_it[generation(s)] = (next == UNTOLD);
+                    if
+                    :: next == VISITED ->
+                        assert(in_call == 0);
+                        in_call = generation(s)
+                    :: else
+                    fi
+                :: else
+                fi
+            };
+            if
+            :: won && next == VISITED ->
+                visit();
+                break
+            :: won && next != VISITED -> break
+            :: else
+            fi
         fi
-    };
+    od;
+#ifndef MISTAKE_UNTOLD_FORGOTTEN
+    s = state;
     if
-#ifndef MISTAKE_NOT_PUSHED
-    :: ok -> push_again(e)
-#endif
+    :: phase(s) == UNTOLD -> tell(generation(s))
     :: else
     fi
+#endif
 }
 
-/* `was`: the state before; `ok`: it is pushed. */
-inline finish(e)
+proctype stop()
+{
+    short s, next;
+    byte d;
+    bool won;
+    stopping = true;
+#ifndef MISTAKE_WORKER_FORGOTTEN
+    joined;
+#endif
+#ifndef MISTAKE_EXECUTOR_FORGOTTEN
+    submitted == 0;
+#endif
+    end_one();
+    calls--
+}
+#endif
+
+proctype check()
+{
+    byte g = 1;
+    atomic {
+        calls == 0 && joined && submitted == 0 ->
+        do
+        :: g <= generation(state) ->
+            /* What was begun has one end, or is pending where the worker ended by itself. */
+            assert(ends[g] == 1 || (ends[g] == 0 && !stopping && phase(state) == PENDING &&
+                                    g == generation(state)));
+            assert(!TELLS_IT || !cancelled_it[g] || told[g] == 1);
+            assert(cancelled_it[g] || told[g] == 0);
+            g++
+        :: else -> break
+        od
+    }
+}
+
+init
 {
     atomic {
-        was = state[e];
-        ok = false;
-#ifdef MISTAKE_RUN_FORGOTTEN
-        state[e] = state[e] & ~(REARMED | BARRED);
-#else
-        state[e] = state[e] & ~BARRED;
+        calls = 3;
+        run adder();
+        run client();
+        run client();
+#ifdef EXECUTOR
+        run executor();
 #endif
-        if
-        :: !(was & REARMED) ->
-            state[e] = with_phase(state[e], EXPIRED);
-            ended(e, BY_RUN)
-#ifndef MISTAKE_BARRED_AGAIN
-        :: (was & REARMED) && (was & BARRED) -> state[e] = with_phase(state[e], CANCELLED)
+#ifdef STOP
+        calls++;
+        run stop();
 #endif
-        :: else ->
-            state[e] = with_phase(state[e], QUEUED);
-            ok = true
-        fi
-    };
-    if
-#ifndef MISTAKE_NOT_PUSHED
-    :: ok -> push_again(e)
-#endif
-    :: else
-    fi
+        run check();
+        run worker()
+    }
 }

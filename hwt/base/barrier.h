@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_BARRIER_H
+#define HWT_BARRIER_H
+
+/*
+ * A fork() may come at any time, on another processor, and the child destroys the timer as it
+ * finds it. What is stored after this is not in the child without what was stored before, also
+ * where processors take note of a fork without being interrupted (ARM). liburcu's, for
+ * ThreadSanitizer knows no fences, and gcc says so.
+ */
+
+#include <urcu/arch.h>
+
+static inline void hwt_a_fork_may_come(void)
+{
+    cmm_smp_wmb();
+}
+
+#endif

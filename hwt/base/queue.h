@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_QUEUE_H
+#define HWT_QUEUE_H
+
+/*
+ * The multi-producer single-consumer queue: liburcu's wfcqueue, its nonblocking half.
+ *
+ * Pushing is wait-free: an xchg of the tail, then a store that links the node to its
+ * predecessor. Between the two the queue has a gap; a consumer that meets one gets
+ * HWT_QUEUE_STALLED and comes back later, where liburcu's blocking calls would sleep.
+ *
+ * Splicing takes all that is queued in O(1) into a queue of the consumer's own, so that a
+ * pass works on a snapshot and cannot be kept busy by producers.
+ *
+ * Up to 0.14 liburcu's atomics are inline assembly and volatile accesses, which no
+ * sanitizer sees and which say nothing of order to the compiler; they are mapped to the
+ * compiler's builtins. xchg and cmpxchg stay full barriers, as liburcu documents them.
+ * Loads are seq_cst because the worker looks at the tails after it published that it is
+ * about to sleep (see clock.h); on x86 that is a plain load. The linking store releases
+ * the node's content to the consumer's load.
+ */
+
+#include "hwt/base/meet.h"
+
+#if HWT_INLINE_URCU
+#define _LGPL_SOURCE
+#endif
+
+#include <urcu/arch.h>
+#include <urcu/compiler.h>
+#include <urcu/system.h>
+#include <urcu/uatomic.h>
+
+#if HWT_INLINE_URCU && !defined(CONFIG_RCU_USE_ATOMIC_BUILTINS)
+#undef uatomic_xchg
+#undef uatomic_cmpxchg
+#undef CMM_LOAD_SHARED
+#undef CMM_STORE_SHARED
+#define uatomic_xchg(address, value) __atomic_exchange_n(address, value, __ATOMIC_SEQ_CST)
+#define uatomic_cmpxchg(address, expected, value)                                                  \
+    __extension__({                                                                                \
+        __typeof__(*(address)) seen_ = (expected);                                                 \
+        __atomic_compare_exchange_n(address, &seen_, value, 0, __ATOMIC_SEQ_CST,                   \
+                                    __ATOMIC_SEQ_CST);                                             \
+        seen_;                                                                                     \
+    })
+#define CMM_LOAD_SHARED(variable) __atomic_load_n(&(variable), __ATOMIC_SEQ_CST)
+#define CMM_STORE_SHARED(variable, value)                                                          \
+    (HWT_MEET(LINK), __atomic_store_n(&(variable), value, __ATOMIC_RELEASE))
+#endif
+
+#include <urcu/wfcqueue.h>
+
+typedef struct cds_wfcq_node hwt_queue_node;
+typedef struct __cds_wfcq_head hwt_queue_head; /* the consumer's end */
+typedef struct cds_wfcq_tail hwt_queue_tail;   /* the producers' end */
+
+#define HWT_QUEUE_STALLED CDS_WFCQ_WOULDBLOCK
+
+static inline void hwt_queue_init(hwt_queue_head *head, hwt_queue_tail *tail)
+{
+    __cds_wfcq_init(head, tail);
+}
+
+static inline void hwt_queue_push(hwt_queue_head *head, hwt_queue_tail *tail, hwt_queue_node *node)
+{
+    cds_wfcq_node_init(node);
+    HWT_MEET(PUSH);
+    cds_wfcq_enqueue(head, tail, node);
+    HWT_MEET(PUSHED);
+}
+
+static inline bool hwt_queue_is_empty(hwt_queue_head *head, hwt_queue_tail *tail)
+{
+    return cds_wfcq_empty(head, tail);
+}
+
+/* Whether anything is queued, or was a moment ago: any thread may ask. */
+static inline bool hwt_queue_is_used(const hwt_queue_head *head, hwt_queue_tail *tail)
+{
+    return CMM_LOAD_SHARED(tail->p) != &head->node;
+}
+
+/* Consumer: moves all that is queued behind what `to` holds. False: the first node is not
+ * linked yet, so that nothing could be moved. */
+static inline bool hwt_queue_splice(hwt_queue_head *to_head, hwt_queue_tail *to_tail,
+                                    hwt_queue_head *head, hwt_queue_tail *tail)
+{
+    return __cds_wfcq_splice_nonblocking(to_head, to_tail, head, tail) != CDS_WFCQ_RET_WOULDBLOCK;
+}
+
+/* Consumer: the oldest node; NULL: empty; HWT_QUEUE_STALLED: its successor is not linked yet. */
+static inline hwt_queue_node *hwt_queue_pop(hwt_queue_head *head, hwt_queue_tail *tail)
+{
+    return __cds_wfcq_dequeue_nonblocking(head, tail);
+}
+
+#endif

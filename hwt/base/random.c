@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A sequence of numbers at random for each thread. See random.h.
+ *
+ * GROUND RULES
+ *
+ * own        Its thread's alone. A child of fork() has that of the thread that forked.
+ *
+ * forks      How many forks lie between this process and the first one that looked. Written by
+ *            the handler that runs in a child before fork() returns there, when the child has no
+ *            other thread. So every later thread of the child was created after the write, and
+ *            relaxed is enough.
+ *
+ * watched    Written once, inside of pthread_once(), whose return publishes it; every reader has
+ *            returned from that.
+ */
+
+#include "hwt/base/random.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+struct own {
+    uint64_t sequence;
+    unsigned forks; /* when it was seeded */
+    bool seeded;
+};
+
+static _Thread_local struct own own;
+static _Atomic unsigned forks;
+static bool watched; /* a fork will be noticed */
+
+static void count_fork(void)
+{
+    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+}
+
+static void watch_forks(void)
+{
+    watched = pthread_atfork(NULL, NULL, count_fork) == 0;
+}
+
+static uint64_t nanoseconds(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+/* Where the system has no random numbers yet, or forbids to ask: what differs between the processes
+ * and the threads of a machine, and between machines. */
+static uint64_t makeshift_seed(void)
+{
+    uint64_t seed = nanoseconds(CLOCK_REALTIME);
+    seed = hwt_random_next(&seed) ^ nanoseconds(CLOCK_MONOTONIC);
+    seed = hwt_random_next(&seed) ^ (uint64_t)getpid();
+    return hwt_random_next(&seed) ^ (uint64_t)(uintptr_t)&own;
+}
+
+static void seed_own(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, watch_forks);
+    uint64_t seed;
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
+        seed = makeshift_seed();
+    own.sequence = seed;
+    own.forks = atomic_load_explicit(&forks, memory_order_relaxed);
+    own.seeded = watched; /* else it is seeded anew at each use */
+}
+
+uint64_t *hwt_random_own(void)
+{
+    if (!own.seeded || own.forks != atomic_load_explicit(&forks, memory_order_relaxed))
+        seed_own();
+    return &own.sequence;
+}

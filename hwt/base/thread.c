@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Numbers for threads. See thread.h. */
+
+#include "hwt/base/thread.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "hwt/base/meet.h"
+
+#define BITS 64
+#define WORDS (HWT_THREADS_MAX / BITS)
+
+HWT_THREAD_LOCAL uint32_t hwt_thread_number;
+
+static _Atomic uint64_t taken[WORDS]; /* bit n of word w: number w * 64 + n + 1 */
+static pthread_key_t at_thread_end;
+static bool has_thread_end;
+
+/* A later destructor of the same thread that calls hwt again has no number. */
+static void give_number_back(void *number)
+{
+    uint32_t bit = (uint32_t)(uintptr_t)number - 1;
+    hwt_thread_number = HWT_THREAD_NONE;
+    HWT_MEET(NUMBER_GIVE);
+    /* Release: what the thread did under its number. */
+    atomic_fetch_and_explicit(&taken[bit / BITS], ~((uint64_t)1 << bit % BITS),
+                              memory_order_release);
+}
+
+/* In the child, which has one thread. */
+static void forget_the_others(void)
+{
+    uint32_t own = hwt_thread_number;
+    for (uint32_t w = 0; w < WORDS; w++)
+        atomic_store_explicit(&taken[w], 0, memory_order_relaxed);
+    if (own != 0 && own != HWT_THREAD_NONE)
+        atomic_store_explicit(&taken[(own - 1) / BITS], (uint64_t)1 << (own - 1) % BITS,
+                              memory_order_relaxed);
+}
+
+/* Runs as the library is loaded, so that no thread must wait for another's first call. */
+__attribute__((constructor)) static void begin(void)
+{
+    has_thread_end = pthread_key_create(&at_thread_end, give_number_back) == 0 &&
+                     pthread_atfork(NULL, NULL, forget_the_others) == 0;
+}
+
+/* Runs as it is unloaded: threads that end later do not call into what is gone. */
+__attribute__((destructor)) static void end(void)
+{
+    if (has_thread_end)
+        pthread_key_delete(at_thread_end);
+}
+
+static uint32_t take_in_word(uint32_t w)
+{
+    uint64_t seen = atomic_load_explicit(&taken[w], memory_order_relaxed);
+    while (seen != UINT64_MAX) {
+        uint32_t bit = (uint32_t)__builtin_ctzll(~seen);
+        HWT_MEET(NUMBER_TAKE);
+        /* Acquire: what the number's last thread did. */
+        if (atomic_compare_exchange_weak_explicit(&taken[w], &seen, seen | (uint64_t)1 << bit,
+                                                  memory_order_acquire, memory_order_relaxed))
+            return w * BITS + bit + 1;
+    }
+    return 0;
+}
+
+uint32_t hwt_thread_take_number(void)
+{
+    uint32_t number = 0;
+    for (uint32_t w = 0; w < WORDS && number == 0 && has_thread_end; w++)
+        number = take_in_word(w);
+    if (number != 0 && pthread_setspecific(at_thread_end, (void *)(uintptr_t)number) != 0) {
+        give_number_back((void *)(uintptr_t)number);
+        number = 0;
+    }
+    return hwt_thread_number = number != 0 ? number : HWT_THREAD_NONE;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_CLOCK_H
+#define HWT_CLOCK_H
+
+/* What time it is for a timer. */
+
+#include <stdatomic.h>
+
+#include "hwt/base/time.h"
+#include "hwt/hwt.h"
+
+/* Frozen, but for `told`. */
+struct hwt_time {
+    hwt_clock clock; /* NULL: clock_id */
+    void *clock_data;
+    clockid_t clock_id;
+    _Atomic uint64_t told; /* the worker's: what the last pass took for now */
+};
+
+static inline uint64_t hwt_time_now(const struct hwt_time *time)
+{
+    if (time->clock)
+        return time->clock(time->clock_data);
+    struct timespec now;
+    clock_gettime(time->clock_id, &now); /* cannot fail: create has tried the clock */
+    return hwt_from_timespec(now);
+}
+
+/* The clock, or the instant that hwt_timer_advance() was told, whichever is later. */
+static inline uint64_t hwt_time_reached(const struct hwt_time *time)
+{
+    uint64_t now = hwt_time_now(time);
+    /* Relaxed: a number, it publishes nothing. */
+    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
+    return now > told ? now : told;
+}
+
+/* deadline - now, at least 0; HWT_NEVER stays that. */
+static inline uint64_t hwt_time_until(const struct hwt_time *time, uint64_t deadline)
+{
+    return deadline == HWT_NEVER ? HWT_NEVER : hwt_saturating_sub(deadline, hwt_time_now(time));
+}
+
+#endif

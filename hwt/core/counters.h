@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_COUNTERS_H
+#define HWT_COUNTERS_H
+
+/*
+ * Counters. What callers do is counted in their lane, what runs is counted here. All are
+ * relaxed but for this: pending is what was added and re-armed less what began, was
+ * cancelled or was left over; whoever takes away releases, the reader acquires that first,
+ * so it never sees an end without its beginning.
+ */
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "hwt/hwt.h"
+
+struct hwt_run_stats {
+    bool shared; /* tasks run on an executor; else one thread at a time writes all of this */
+    _Atomic uint64_t rearmed;
+    _Atomic uint64_t unprocessed;
+    _Atomic uint64_t wakeups;
+    _Atomic uint64_t wheel_bytes; /* the worker's */
+    _Atomic uint64_t lateness_max;
+    _Atomic uint64_t lateness_sum;
+    _Atomic uint64_t lateness[64]; /* their sum is what expired */
+};
+
+/* What every caller's hwt_stats has. */
+#define HWT_STATS_SIZE_MIN (offsetof(hwt_stats, lateness) + sizeof(((hwt_stats *)NULL)->lateness))
+
+/* Adds to a counter, and returns what it was before; by a locked operation only if others may
+ * write it at the same time. */
+static inline uint64_t hwt_count(_Atomic uint64_t *counter, uint64_t n, bool shared)
+{
+    if (shared)
+        return atomic_fetch_add_explicit(counter, n, memory_order_release);
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + n, memory_order_release);
+    return before;
+}
+
+/* A run begins, `lateness` ns after its deadline. */
+static inline void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness)
+{
+    unsigned power = 63 - (unsigned)__builtin_clzll(lateness | 1);
+    bool shared = stats->shared;
+    hwt_count(&stats->lateness[power], 1, shared);
+    hwt_count(&stats->lateness_sum, lateness, shared);
+    uint64_t max = atomic_load_explicit(&stats->lateness_max, memory_order_relaxed);
+    if (!shared && lateness > max)
+        atomic_store_explicit(&stats->lateness_max, lateness, memory_order_relaxed);
+    while (shared && lateness > max &&
+           !atomic_compare_exchange_weak_explicit(&stats->lateness_max, &max, lateness,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+#endif

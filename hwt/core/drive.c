@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Without a worker: the calls by which a thread, an event loop's mostly, is the worker. */
+
+#include <errno.h>
+
+#include "hwt/core/task.h"
+#include "hwt/core/timer.h"
+
+bool hwt_timer_enter(hwt_timer *timer)
+{
+    const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED;
+    if (timer)
+        hwt_frames_check(&timer->shared);
+    if (!timer || !(timer->flags & HWT_NO_WORKER) || hwt_in_callback(&timer->shared) ||
+        hwt_halted_by(timer, over))
+        return false;
+    if (!timer->shared.one_thread)
+        pthread_mutex_lock(&timer->driving);
+    if (!hwt_halted_by(timer, over))
+        return true;
+    if (!timer->shared.one_thread)
+        pthread_mutex_unlock(&timer->driving);
+    return false;
+}
+
+/* The instant from which on the descriptor is to be readable, 0: at once. */
+static void set_fd(hwt_timer *timer, uint64_t until)
+{
+    struct hwt_shared *shared = &timer->shared;
+    timer->parked_until = until;
+    HWT_MEET(SET_FD);
+    if (until == 0)
+        hwt_gate_set_fd(&shared->gate, 1, true);
+    else if (shared->time.clock && until != HWT_NEVER)
+        hwt_gate_set_fd(&shared->gate, hwt_saturating_sub(until, hwt_time_now(&shared->time)),
+                        true);
+    else
+        hwt_gate_set_fd(&shared->gate, until, false);
+}
+
+/* Who watches the descriptor sleeps from here on. A gate that is closed for the right instant, and
+ * that nobody has opened since, stays as it is. */
+void hwt_timer_leave(hwt_timer *timer)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_gate *gate = &shared->gate;
+    if (atomic_load_explicit(&gate->fd, memory_order_relaxed) >= 0) {
+        bool closed = atomic_load_explicit(&gate->asleep, memory_order_seq_cst) &&
+                      !atomic_exchange_explicit(&gate->late, false, memory_order_seq_cst);
+        if (!closed || timer->shared.time.clock ||
+            hwt_worker_next(&timer->worker) != timer->parked_until)
+            set_fd(timer, hwt_worker_park(&timer->worker));
+        HWT_MEET(LEAVE);
+        /* A waker that came between the two has set it to now, and is overtaken. */
+        if (!atomic_load_explicit(&gate->asleep, memory_order_seq_cst))
+            set_fd(timer, 0);
+    }
+    if (!shared->one_thread)
+        pthread_mutex_unlock(&timer->driving);
+}
+
+uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most)
+{
+    if (most == 0 || !hwt_timer_enter(timer))
+        return 0;
+    uint64_t runs = hwt_worker_pass(&timer->worker, now, most);
+    hwt_timer_leave(timer);
+    return runs;
+}
+
+uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now)
+{
+    return hwt_timer_advance_some(timer, now, UINT64_MAX);
+}
+
+uint64_t hwt_timer_dispatch(hwt_timer *timer)
+{
+    return hwt_timer_advance(timer, hwt_timer_now(timer));
+}
+
+uint64_t hwt_timer_next_tick(hwt_timer *timer)
+{
+    if (!hwt_timer_enter(timer))
+        return HWT_NEVER;
+    uint64_t next = hwt_worker_next(&timer->worker);
+    hwt_timer_leave(timer);
+    return next;
+}
+
+int hwt_timer_fd(hwt_timer *timer)
+{
+    if (!timer || !(timer->flags & HWT_NO_WORKER))
+        return -EINVAL;
+    struct hwt_gate *gate = &timer->shared.gate;
+    int r = -ESHUTDOWN;
+    if (hwt_timer_enter(timer)) {
+        r = hwt_gate_open_fd(gate, true);
+        hwt_timer_leave(timer);
+    }
+    /* Acquire: opened by another thread. */
+    int fd = atomic_load_explicit(&gate->fd, memory_order_acquire);
+    return fd >= 0 ? fd : r;
+}

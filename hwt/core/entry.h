@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_ENTRY_H
+#define HWT_ENTRY_H
+
+/*
+ * A timeout's entry: what all threads share of it, and nothing else. Its state and its deadline
+ * change together.
+ *
+ * THE STATE
+ *
+ *     generation << 8 | bits | phase
+ *
+ *     from       to          by               when, and what it publishes
+ *     ---------  ----------  ---------------  --------------------------------------------------
+ *     free       PENDING     the adder        store, release: task, arg, deadline. The entry is
+ *                                             the adder's alone; the generation goes up
+ *     PENDING    PENDING     a mover          another deadline
+ *     PENDING    + HANDED    the worker       the executor has it, in the tick of its deadline
+ *     PENDING    - HANDED    the executor     it was moved meanwhile
+ *     PENDING    RUNNING     who runs it      its deadline has passed; sets RAN, clears HANDED
+ *     PENDING    CANCELLED   a canceller      the task has no `cancelled`: the entry is free
+ *     PENDING    UNTOLD      a canceller      it has one, or the executor has the entry
+ *     PENDING    CANCELLED   its adder        stop came first, and it has never run: refused
+ *     PENDING    VISITED     stop             the visitor is about to be called
+ *     UNTOLD     CANCELLED   the teller       `cancelled`, if any, is about to be called; then it
+ *                                             is free
+ *     RUNNING    + REARMED   its own task     the next deadline; pending again
+ *     RUNNING    + BARRED    a canceller      this run is the end
+ *     RUNNING    + WAITED    a canceller      somebody waits for the end of this run
+ *     RUNNING    PENDING     who ran it       REARMED and not BARRED
+ *     RUNNING    CANCELLED   who ran it       REARMED and BARRED; tells it, then it is free
+ *     RUNNING    EXPIRED     who ran it       else; it is free
+ *     VISITED    + WAITED    a canceller      as for RUNNING
+ *     VISITED    CANCELLED   stop             the visitor has returned; it is free
+ *
+ * All but the first are exchanges, seq_cst, of the state alone or with the deadline. So each has
+ * one winner, and what a thread wrote before its exchange is seen by whoever acts on the result.
+ * A deadline that is read beside a state belongs to it if an exchange of both succeeds.
+ *
+ * RAN stays: the state of a timeout that has run is never again the one its adder stored, by which
+ * alone the adder may take it back.
+ *
+ * A free entry belongs to the thread that made it so, and then to whom that hands it; see pool.h.
+ * Its state stays as it ended, so that an old handle can still be asked.
+ *
+ * THE OTHER FIELDS
+ *
+ * deadline, task and arg are written by the adder, and by the pool for an entry that is free, with
+ * release: who reads one of this use of the
+ * entry, acquire, sees by a second look at the state that the first one is over.
+ */
+
+#include "hwt/base/word.h"
+#include "hwt/hwt.h"
+
+struct hwt_entry {
+    struct hwt_word word;   /* first: the state; second: the deadline, an instant */
+    _Atomic uintptr_t task; /* a const hwt_task *, and whether it has `cancelled` */
+    _Atomic(void *) arg;
+};
+
+#if UINTPTR_MAX == UINT64_MAX
+_Static_assert(sizeof(struct hwt_entry) == 32, "two to a cache line");
+#endif
+
+enum {
+    HWT_PHASE_NEW, /* never used */
+    HWT_PHASE_PENDING,
+    HWT_PHASE_RUNNING,
+    HWT_PHASE_EXPIRED,
+    HWT_PHASE_UNTOLD,
+    HWT_PHASE_CANCELLED,
+    HWT_PHASE_VISITED,
+    HWT_PHASE_MASK = 7,
+
+    HWT_RAN = 1 << 3,
+    HWT_REARMED = 1 << 4,
+    HWT_BARRED = 1 << 5,
+    HWT_WAITED = 1 << 6,
+    HWT_HANDED = 1 << 7,
+    HWT_GENERATION_SHIFT = 8
+};
+
+static inline unsigned hwt_phase(uint64_t state)
+{
+    return (unsigned)(state & HWT_PHASE_MASK);
+}
+
+static inline uint64_t hwt_with_phase(uint64_t state, unsigned phase)
+{
+    return (state & ~(uint64_t)HWT_PHASE_MASK) | phase;
+}
+
+static inline uint64_t hwt_generation(uint64_t state)
+{
+    return state >> HWT_GENERATION_SHIFT;
+}
+
+/* Of that generation and PENDING, whatever its bits. */
+static inline bool hwt_state_queued(uint64_t state, uint64_t generation)
+{
+    return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED)) ==
+           (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
+}
+
+/* Of that generation, and not ended: the entry is in use. */
+static inline bool hwt_state_live(uint64_t state, uint64_t generation)
+{
+    unsigned phase = hwt_phase(state);
+    return hwt_generation(state) == generation &&
+           (phase == HWT_PHASE_PENDING || phase == HWT_PHASE_RUNNING || phase == HWT_PHASE_VISITED);
+}
+
+/* Whether a cancel would return true. */
+static inline bool hwt_state_pending(uint64_t state)
+{
+    return hwt_phase(state) == HWT_PHASE_PENDING ||
+           (hwt_phase(state) == HWT_PHASE_RUNNING && (state & HWT_REARMED) &&
+            !(state & HWT_BARRED));
+}
+
+/* Acquire: what was written before the transition to this state. */
+static inline uint64_t hwt_entry_state(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->word.first, memory_order_acquire);
+}
+
+/* Acquire: a state that is read after this is not older than the deadline. */
+static inline uint64_t hwt_entry_deadline(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->word.second, memory_order_acquire);
+}
+
+/*
+ * The caller may free the task with arg after hwt_timeout_cancel_sync() if it has no `cancelled`.
+ * That it has is kept in the pointer's lowest bit, so that what is cancelled is freed without a
+ * look at the task.
+ */
+static inline bool hwt_entry_tells(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->task, memory_order_acquire) & 1;
+}
+
+static inline const hwt_task *hwt_entry_task(const struct hwt_entry *entry)
+{
+    uintptr_t task = atomic_load_explicit(&entry->task, memory_order_acquire);
+    return (const hwt_task *)(task & ~(uintptr_t)1);
+}
+
+static inline void *hwt_entry_arg(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->arg, memory_order_acquire);
+}
+
+/* Adder, of a free entry: the next timeout in it. Returns its state, PENDING. */
+static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *task, void *arg,
+                                       uint64_t deadline)
+{
+    uint64_t before = atomic_load_explicit(&entry->word.first, memory_order_relaxed);
+    uint64_t state = (hwt_generation(before) + 1) << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING;
+    atomic_store_explicit(&entry->task, (uintptr_t)task | (task->cancelled != NULL),
+                          memory_order_release);
+    atomic_store_explicit(&entry->arg, arg, memory_order_release);
+    atomic_store_explicit(&entry->word.second, deadline, memory_order_release);
+    atomic_store_explicit(&entry->word.first, state, memory_order_release);
+    return state;
+}
+
+#endif

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Parking and waking. See gate.h. */
+
+#include "hwt/core/gate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "hwt/base/meet.h"
+#include "hwt/base/time.h"
+
+/* Of <linux/futex.h> and <linux/membarrier.h>, which not every libc finds. */
+#define FUTEX_WAKE_PRIVATE (1 | 128)
+#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
+#define FUTEX_BITSET_MATCH_ANY UINT32_MAX
+#define MEMBARRIER_PRIVATE (1 << 3)
+#define MEMBARRIER_REGISTER_PRIVATE (1 << 4)
+
+/* The one that takes this program's struct timespec. */
+#ifdef SYS_futex_time64
+#define FUTEX_CALL (sizeof(time_t) > sizeof(long) ? SYS_futex_time64 : SYS_futex)
+#else
+#define FUTEX_CALL SYS_futex
+#endif
+
+/* ---- the barrier ---- */
+
+static bool membarrier(int command)
+{
+    return syscall(SYS_membarrier, command, 0, 0) == 0;
+}
+
+bool hwt_gate_needs_fences(void)
+{
+#if defined(HWT_MEETINGS) || defined(HWT_FENCES) || defined(__SANITIZE_THREAD__)
+    return true;
+#else
+    return !membarrier(MEMBARRIER_REGISTER_PRIVATE);
+#endif
+}
+
+void hwt_gate_barrier(struct hwt_gate *gate)
+{
+    const struct timespec pause = { 0, 10000000 };
+    /* A child of fork() may have to register anew. */
+    if (hwt_gate_is_fenced(gate) || membarrier(MEMBARRIER_PRIVATE) ||
+        (membarrier(MEMBARRIER_REGISTER_PRIVATE) && membarrier(MEMBARRIER_PRIVATE)))
+        return;
+    atomic_fetch_or_explicit(gate->flags, gate->fences, memory_order_seq_cst);
+    nanosleep(&pause, NULL);
+}
+
+/* ---- the descriptor ---- */
+
+void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *flags,
+                   uint32_t fences)
+{
+    atomic_init(&gate->wake_before, HWT_GATE_OPEN);
+    atomic_init(&gate->asleep, 0);
+    atomic_init(&gate->fd, -1);
+    atomic_init(&gate->quiet, false);
+    gate->clock_id = clock_id;
+    gate->flags = flags;
+    gate->fences = fences;
+    atomic_init(&gate->late, false);
+}
+
+static int fd_of(const struct hwt_gate *gate)
+{
+    /* Acquire: a descriptor that another thread has opened. */
+    return atomic_load_explicit(&gate->fd, memory_order_acquire);
+}
+
+void hwt_gate_destroy(struct hwt_gate *gate)
+{
+    int fd = atomic_exchange_explicit(&gate->fd, -1, memory_order_relaxed);
+    if (fd >= 0)
+        close(fd);
+}
+
+void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking)
+{
+    int before = atomic_exchange_explicit(&gate->fd, -1, memory_order_relaxed);
+    if (before < 0 || hwt_gate_open_fd(gate, nonblocking) < 0)
+        return;
+    /* A loop may have noted the number. */
+    int fd = fd_of(gate);
+    if (dup3(fd, before, O_CLOEXEC) == before) {
+        atomic_store_explicit(&gate->fd, before, memory_order_relaxed);
+        close(fd);
+    }
+}
+
+int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking)
+{
+    if (fd_of(gate) >= 0)
+        return 0;
+    int fd = timerfd_create(gate->clock_id, TFD_CLOEXEC | (nonblocking ? TFD_NONBLOCK : 0));
+    if (fd < 0)
+        return -errno;
+    atomic_store_explicit(&gate->fd, fd, memory_order_release);
+    return 0;
+}
+
+void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative)
+{
+    struct itimerspec at = { .it_value = { 0, 0 } };
+    if (instant != UINT64_MAX)
+        at.it_value = hwt_timespec(instant > 0 ? instant : 1);
+    timerfd_settime(fd_of(gate), relative ? 0 : TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+/* ---- parking ---- */
+
+void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
+{
+    atomic_store_explicit(&gate->asleep, 1, memory_order_seq_cst);
+    HWT_MEET(PARK_A);
+    atomic_exchange_explicit(&gate->wake_before, wake_before, memory_order_seq_cst);
+    HWT_MEET(PARK_B);
+}
+
+static void sleep_on_fd(struct hwt_gate *gate, uint64_t until)
+{
+    uint64_t expirations;
+    hwt_gate_set_fd(gate, until, false);
+    HWT_MEET(PARK_D);
+    /* Of this and step 4, which the kernel orders, the later one holds: if that was this one, the
+     * waker has cleared `asleep` before. */
+    if (atomic_load_explicit(&gate->asleep, memory_order_seq_cst)) {
+        ssize_t n = read(fd_of(gate), &expirations, sizeof(expirations));
+        (void)n; /* whatever ended it, the worker looks at the clock and the streams */
+    }
+}
+
+void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
+{
+    if (fd_of(gate) >= 0) {
+        sleep_on_fd(gate, until);
+        return;
+    }
+    struct timespec at = hwt_timespec(until);
+    HWT_MEET(PARK_D);
+    syscall(FUTEX_CALL, &gate->asleep, FUTEX_WAIT_BITSET_PRIVATE, 1,
+            until == UINT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+void hwt_gate_open(struct hwt_gate *gate)
+{
+    /* Relaxed, both: they only spare others a system call. */
+    atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
+    atomic_store_explicit(&gate->asleep, 0, memory_order_relaxed);
+}
+
+void hwt_gate_wake(struct hwt_gate *gate)
+{
+    HWT_MEET(WAKE_3);
+    atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_seq_cst);
+    HWT_MEET(WAKE_CLEAR);
+    /* Seq_cst: before the call; see sleep_on_fd(). Of several, one makes it. */
+    if (!atomic_exchange_explicit(&gate->asleep, 0, memory_order_seq_cst))
+        return;
+    HWT_MEET(WAKE_4);
+    if (fd_of(gate) < 0) {
+        syscall(FUTEX_CALL, &gate->asleep, FUTEX_WAKE_PRIVATE, 1);
+        return;
+    }
+    hwt_gate_set_fd(gate, 1, true);
+    atomic_store_explicit(&gate->late, true, memory_order_seq_cst);
+    HWT_MEET(WAKE_QUIET);
+    /* Seq_cst: either this sees the flag, or hwt_gate_quiet() comes after the call above. */
+    if (atomic_load_explicit(&gate->quiet, memory_order_seq_cst))
+        hwt_gate_set_fd(gate, UINT64_MAX, false);
+}
+
+void hwt_gate_quiet(struct hwt_gate *gate)
+{
+    atomic_store_explicit(&gate->quiet, true, memory_order_seq_cst);
+    HWT_MEET(QUIET);
+    if (fd_of(gate) >= 0)
+        hwt_gate_set_fd(gate, UINT64_MAX, false);
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Lanes, and the queues of streams. See lane.h. */
+
+#include "hwt/core/lane.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define OWN_SIZE (HWT_THREADS_MAX * sizeof(_Atomic(struct hwt_lane *)))
+
+static struct hwt_lane *make_lane(bool shared)
+{
+    size_t size = (sizeof(struct hwt_lane) + 63) / 64 * 64;
+    struct hwt_lane *lane = aligned_alloc(64, size);
+    if (!lane)
+        return NULL;
+    memset(lane, 0, size);
+    lane->shared = shared;
+    if (hwt_stream_init(&lane->pending) < 0) {
+        free(lane);
+        return NULL;
+    }
+    if (hwt_stream_init(&lane->cancelled) < 0) {
+        hwt_stream_destroy(&lane->pending);
+        free(lane);
+        return NULL;
+    }
+    return lane;
+}
+
+static void destroy_lane(struct hwt_lane *lane)
+{
+    if (!lane)
+        return;
+    hwt_stream_destroy(&lane->pending);
+    hwt_stream_destroy(&lane->cancelled);
+    free(lane);
+}
+
+int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate)
+{
+    lanes->pool = pool;
+    lanes->gate = gate;
+    void *own = mmap(NULL, OWN_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (own == MAP_FAILED)
+        return -ENOMEM;
+    lanes->own = own;
+    lanes->shared = make_lane(true);
+    if (!lanes->shared) {
+        munmap(own, OWN_SIZE);
+        return -ENOMEM;
+    }
+    pthread_mutex_init(&lanes->shared_lock, NULL);
+    hwt_queue_init(&lanes->pending.head, &lanes->pending.tail);
+    hwt_queue_init(&lanes->cancelled.head, &lanes->cancelled.tail);
+    return 0;
+}
+
+void hwt_lanes_destroy(struct hwt_lanes *lanes)
+{
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 0; i < count; i++)
+        destroy_lane(hwt_lane_at(lanes, i));
+    munmap((void *)lanes->own, OWN_SIZE);
+}
+
+struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
+{
+    uint32_t number = hwt_thread_number == 0 ? hwt_thread_take_number() : hwt_thread_number;
+    if (number != HWT_THREAD_NONE) {
+        _Atomic(struct hwt_lane *) *own = &lanes->own[number - 1];
+        struct hwt_lane *lane = atomic_load_explicit(own, memory_order_relaxed);
+        if (!lane)
+            lane = make_lane(false);
+        if (lane) {
+            /* Seq_cst: before anything is appended, and so before the look at the gate. */
+            atomic_store_explicit(own, lane, memory_order_seq_cst);
+            uint32_t end = atomic_load_explicit(&lanes->end, memory_order_relaxed);
+            while (end < number && !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number,
+                                                                          memory_order_seq_cst,
+                                                                          memory_order_relaxed))
+                ;
+            return lane;
+        }
+    }
+    pthread_mutex_lock(&lanes->shared_lock);
+    return lanes->shared;
+}
+
+uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)
+{
+    return atomic_load_explicit(&lanes->end, memory_order_seq_cst) + 1;
+}
+
+struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n)
+{
+    /* Seq_cst, for who looks after a barrier; acquire: what was made. */
+    return n == 0 ? lanes->shared : atomic_load_explicit(&lanes->own[n - 1], memory_order_seq_cst);
+}
+
+uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
+{
+    uint64_t bytes = 4096; /* of `own`, a page */
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hwt_lane *lane = hwt_lane_at(lanes, i);
+        if (lane)
+            bytes += sizeof(*lane) + hwt_stream_bytes(&lane->pending) +
+                     hwt_stream_bytes(&lane->cancelled);
+    }
+    return bytes;
+}
+
+/* ---- what stays ---- */
+
+bool hwt_pending_stays(const void *data, const struct hwt_record *record)
+{
+    const struct hwt_entry *entry = hwt_pool_entry(data, record->id);
+    /* The deadline first: one that was earlier has a record of its own. */
+    uint64_t deadline = hwt_entry_deadline(entry);
+    uint64_t state = hwt_entry_state(entry);
+    return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) &&
+           (uint32_t)hwt_generation(state) == record->generation && record->deadline <= deadline;
+}
+
+bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
+{
+    uint64_t state = hwt_entry_state(hwt_pool_entry(data, record->id));
+    return (uint32_t)hwt_generation(state) == record->generation;
+}
+
+bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
+{
+    uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
+    return hwt_stream_grow(
+        stream, (struct hwt_stream_filter){ stays, lanes->pool, slabs * HWT_SLAB_ENTRIES });
+}
+
+/* ---- the queues ---- */
+
+void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream)
+{
+    if (hwt_stream_backlog(stream) % HWT_BACKLOG == HWT_BACKLOG - 1)
+        hwt_gate_wake(lanes->gate);
+}
+
+void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
+{
+    /* Relaxed: the push publishes it, and the worker has taken the node off its list. */
+    atomic_store_explicit(&stream->listed, true, memory_order_relaxed);
+    HWT_MEET(LIST);
+    hwt_queue_push(&streams->head, &streams->tail, &stream->node);
+}
+
+bool hwt_streams_gather(struct hwt_streams *streams)
+{
+    hwt_queue_node *node;
+    while ((node = hwt_queue_pop(&streams->head, &streams->tail)) != NULL) {
+        if (node == HWT_QUEUE_STALLED)
+            return false;
+        struct hwt_stream *stream = caa_container_of(node, struct hwt_stream, node);
+        stream->next_listed = streams->listed;
+        streams->listed = stream;
+    }
+    return true;
+}
+
+struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams)
+{
+    struct hwt_stream *dismissed = streams->listed;
+    streams->listed = NULL;
+    for (struct hwt_stream *stream = dismissed; stream; stream = stream->next_listed) {
+        HWT_MEET(DISMISS);
+        /* Seq_cst: before the barrier, and the look that follows it. */
+        atomic_store_explicit(&stream->listed, false, memory_order_seq_cst);
+    }
+    return dismissed;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_LANE_H
+#define HWT_LANE_H
+
+/*
+ * Lanes: what a producer thread has of a timer. A thread has a number for its life (see
+ * base/thread.h), and by it a lane of its own in every timer, made at its first call: what it
+ * writes there takes no locked operation. A lane stays for the next thread of that number. A lane
+ * has
+ *
+ *   pending    stream of what was added, moved earlier or re-armed; the worker files it
+ *   cancelled  stream of what was cancelled; the worker takes it out of its bucket
+ *   cache      free entries
+ *   counters   of what its threads did; read by any
+ *
+ * A thread without a number (more than HWT_THREADS_MAX at once, or at its very end), or for whose
+ * lane there is no memory, shares one lane with its like, under a lock for the time of a call.
+ *
+ * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
+ * cancelled. A stream stays on the worker's list until the worker is about to sleep for long and finds it
+ * empty. Where a thread is half-way through a push, the worker looks at all lanes instead.
+ */
+
+#include <pthread.h>
+
+#include "hwt/base/thread.h"
+#include "hwt/core/gate.h"
+#include "hwt/core/pool.h"
+#include "hwt/core/stream.h"
+
+struct hwt_lane {
+    struct hwt_cache cache;
+    _Atomic uint64_t added;
+    _Atomic uint64_t cancelled_count;
+    _Atomic uint64_t rescheduled;
+    _Atomic uint64_t rejected;
+    bool shared;
+    struct hwt_stream pending;
+    struct hwt_stream cancelled;
+};
+
+/* Streams of one kind. */
+struct hwt_streams {
+    _Alignas(64) hwt_queue_tail tail; /* of the queue: producers */
+    _Alignas(64) hwt_queue_head head; /* the worker, and the list too */
+    struct hwt_stream *listed;
+};
+
+struct hwt_lanes {
+    struct hwt_pool *pool;
+    struct hwt_gate *gate;
+    _Atomic(struct hwt_lane *) *own; /* HWT_THREADS_MAX of them */
+    struct hwt_lane *shared;
+    pthread_mutex_t shared_lock;
+    _Atomic uint32_t end; /* no lane is past this */
+    struct hwt_streams pending;
+    struct hwt_streams cancelled;
+};
+
+int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate);
+void hwt_lanes_destroy(struct hwt_lanes *lanes);
+
+/* Makes the calling thread's lane, or locks the shared one. */
+struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes);
+
+/* The calling thread's own lane, NULL: it has none yet, or cannot have one. */
+static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
+{
+    uint32_t number = hwt_thread_number;
+    if (__builtin_expect(number - 1 >= HWT_THREADS_MAX, 0))
+        return NULL;
+    /* Relaxed: this thread has made it, or the last one of its number. */
+    return atomic_load_explicit(&lanes->own[number - 1], memory_order_relaxed);
+}
+
+/* The calling thread's lane, until hwt_lane_leave(). */
+static inline struct hwt_lane *hwt_lane_enter(struct hwt_lanes *lanes)
+{
+    struct hwt_lane *lane = hwt_lane_own(lanes);
+    return __builtin_expect(lane != NULL, 1) ? lane : hwt_lane_make(lanes);
+}
+
+static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane)
+{
+    if (__builtin_expect(lane->shared, 0))
+        pthread_mutex_unlock(&lanes->shared_lock);
+}
+
+/* For who looks at all lanes: the n-th, NULL: it was never made; and how many there can be. */
+struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
+uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
+
+/* Adds to a counter of the thread's own lane. Release, for what is read with acquire by pending:
+ * see stats.h. */
+static inline void hwt_lane_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
+    atomic_store_explicit(counter, before + n, memory_order_release);
+}
+
+/* Whether an unread record must stay; `data` is the pool. See stream.h. */
+bool hwt_pending_stays(const void *data, const struct hwt_record *record);
+bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);
+
+/* The producer begins a chunk; see hwt_stream_grow(). */
+bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays);
+
+/* Producer, after an append: pushes the stream on the queue. */
+void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream);
+
+static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stream *stream)
+{
+    /* Seq_cst: after the append; see stream.h. */
+    if (__builtin_expect(!atomic_load_explicit(&stream->listed, memory_order_seq_cst), 0))
+        hwt_streams_push(streams, stream);
+}
+
+/* Producer, who has begun a chunk: so many that are not read wake the worker. */
+#define HWT_BACKLOG 64 /* 4000 records */
+void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream);
+
+/* With one thread: a record for its next reading. Then nothing is listed, nor fenced. */
+static inline bool hwt_lane_note(struct hwt_lanes *lanes, struct hwt_stream *stream,
+                                 struct hwt_record record, hwt_stream_stays stays)
+{
+    if (hwt_stream_is_full(stream) && !hwt_lane_grow(lanes, stream, stays))
+        return false;
+    hwt_stream_append(stream, record);
+    return true;
+}
+
+/* The producers say something of a timeout in their lane. False: there is no memory for it, or too
+ * much was said: the worker is to look at the entries. */
+static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *streams,
+                                struct hwt_stream *stream, struct hwt_record record,
+                                hwt_stream_stays stays)
+{
+    bool full = hwt_stream_is_full(stream);
+    if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
+        return false;
+    hwt_stream_append(stream, record);
+    /* Again, seq_cst, where the worker cannot make this thread pass a barrier: see gate.h. */
+    if (hwt_gate_is_fenced(lanes->gate))
+        atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
+    HWT_MEET(APPENDED);
+    hwt_streams_list(streams, stream);
+    if (__builtin_expect(full, 0))
+        hwt_lane_check_backlog(lanes, stream);
+    return true;
+}
+
+static inline bool hwt_lane_say_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                        uint64_t deadline, uint32_t id, uint64_t generation)
+{
+    return hwt_lane_say(lanes, &lanes->pending, &lane->pending,
+                        (struct hwt_record){ deadline, id, (uint32_t)generation },
+                        hwt_pending_stays);
+}
+
+static inline bool hwt_lane_say_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                          uint64_t kind, uint32_t id, uint64_t generation)
+{
+    return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled,
+                        (struct hwt_record){ kind, id, (uint32_t)generation }, hwt_cancelled_stays);
+}
+
+/* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a
+ * push, and what comes behind it is not listed: look at all lanes. */
+bool hwt_streams_gather(struct hwt_streams *streams);
+
+/* Worker: what it found empty leaves the list; after a barrier it must be looked at once more. The
+ * streams that have left are chained by next_listed. */
+struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
+
+/* Bytes held. Any thread; about. */
+uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes);
+
+#endif

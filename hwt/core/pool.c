@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Slabs, and batches of free entries. See pool.h. */
+
+#include "hwt/core/pool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "hwt/base/meet.h"
+
+#define REGION_SLABS_MAX 32 /* 2 MiB */
+#define TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
+
+_Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
+_Static_assert((HWT_SLAB_COLOURS - 1) * HWT_SLAB_STEP + sizeof(struct hwt_slab) <= HWT_SLAB_PLACES,
+               "the head is before the places");
+_Static_assert(HWT_SLAB_ENTRIES < (1 << HWT_ID_BITS), "a place in the slab fits the id");
+
+/* ---- memory ---- */
+
+static void *map(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+/* LeakSanitizer of the program, if it has that: what only a pending timeout's arg reaches is no
+ * leak. */
+extern void __lsan_register_root_region(const void *begin, size_t size) __attribute__((weak));
+extern void __lsan_unregister_root_region(const void *begin, size_t size) __attribute__((weak));
+
+static void unmap_slabs(char *base, size_t size)
+{
+    if (__lsan_unregister_root_region)
+        __lsan_unregister_root_region(base, size);
+    munmap(base, size);
+}
+
+/* size bytes, aligned to their size up to 2 MiB and to a slab at least. */
+static char *map_aligned(size_t size)
+{
+    size_t alignment = size < HWT_SLAB_SIZE * REGION_SLABS_MAX ? HWT_SLAB_SIZE : size;
+    char *memory = map(size + alignment);
+    if (!memory)
+        return NULL;
+    size_t before = -(uintptr_t)memory & (alignment - 1);
+    if (before > 0)
+        munmap(memory, before);
+    munmap(memory + before + size, alignment - before);
+    return memory + before;
+}
+
+static size_t page_size(unsigned page)
+{
+    return ((size_t)1 << (HWT_DIRECTORY_BITS + page)) * sizeof(struct hwt_slot);
+}
+
+void hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
+{
+    pool->timer = timer;
+    pool->directory.places = HWT_SLAB_PLACES;
+    for (unsigned page = 0; page < HWT_DIRECTORY_PAGES; page++)
+        atomic_init(&pool->directory.pages[page], NULL);
+    atomic_init(&pool->batches, HWT_ID_NONE);
+    atomic_init(&pool->empty, HWT_ID_NONE);
+    atomic_init(&pool->slabs, 0);
+    atomic_init(&pool->free, 0);
+    atomic_init(&pool->bytes, 0);
+    pool->trim_at = TRIM_MIN;
+}
+
+void hwt_pool_destroy(struct hwt_pool *pool)
+{
+    for (unsigned page = 0; page < HWT_DIRECTORY_PAGES; page++) {
+        struct hwt_slot *slots =
+            atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire);
+        for (size_t i = 0; slots && i < page_size(page) / sizeof(*slots); i++) {
+            char *base = atomic_load_explicit(&slots[i].base, memory_order_relaxed);
+            if (base && slots[i].region > 0)
+                unmap_slabs(base, slots[i].region * HWT_SLAB_SIZE);
+        }
+        if (slots)
+            munmap(slots, page_size(page));
+    }
+}
+
+/* ---- the two stacks ---- */
+
+/* `link` is where what is pushed says what comes after it. */
+static uint64_t with_top(uint64_t head, uint32_t top)
+{
+    return (head & ~(uint64_t)UINT32_MAX) | top;
+}
+
+static uint64_t popped(uint64_t head, uint32_t top)
+{
+    return with_top(head + ((uint64_t)1 << 32), top);
+}
+
+static void push_empty(struct hwt_pool *pool, uint32_t number)
+{
+    struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+    uint64_t head = atomic_load_explicit(&pool->empty, memory_order_relaxed);
+    do {
+        HWT_MEET(EMPTY_PUSH);
+        /* Relaxed: the release of the head publishes it, and the slot. */
+        atomic_store_explicit(&slot->next, (uint32_t)head, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, with_top(head, number),
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+static uint32_t pop_empty(struct hwt_pool *pool)
+{
+    /* Acquire, also on failure: the slot of that number. */
+    uint64_t head = atomic_load_explicit(&pool->empty, memory_order_acquire);
+    uint32_t next;
+    do {
+        if ((uint32_t)head == HWT_ID_NONE)
+            return HWT_ID_NONE;
+        struct hwt_slot *slot = hwt_directory_slot(&pool->directory, (uint32_t)head);
+        next = atomic_load_explicit(&slot->next, memory_order_relaxed);
+        HWT_MEET(EMPTY_POP);
+        /* Release, too: what the next user writes to `next` is not what was read above. */
+    } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, popped(head, next),
+                                                    memory_order_acq_rel, memory_order_acquire));
+    return (uint32_t)head;
+}
+
+/* A stack's head publishes these. Release, for who reads the fields by an old handle: see entry.h. */
+static void link(struct hwt_entry *entry, uint32_t id, struct hwt_entry *next)
+{
+    atomic_store_explicit(&entry->task, id, memory_order_release);
+    atomic_store_explicit(&entry->arg, next, memory_order_release);
+}
+
+static struct hwt_entry *next_of(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->arg, memory_order_relaxed);
+}
+
+static uint32_t id_of(const struct hwt_entry *entry)
+{
+    return (uint32_t)atomic_load_explicit(&entry->task, memory_order_relaxed);
+}
+
+static void set_next_batch(struct hwt_entry *first, uint32_t id)
+{
+    atomic_store_explicit(&first->word.second, id, memory_order_release);
+}
+
+static uint32_t next_batch_of(const struct hwt_entry *first)
+{
+    return (uint32_t)atomic_load_explicit(&first->word.second, memory_order_relaxed);
+}
+
+/* A chain of `count`. */
+static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
+{
+    uint64_t head = atomic_load_explicit(&pool->batches, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->free, count, memory_order_relaxed);
+    do {
+        HWT_MEET(BATCH_PUSH);
+        set_next_batch(first, (uint32_t)head);
+    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head,
+                                                    with_top(head, id_of(first)),
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+/* The first of a batch, NULL: there is none. */
+static struct hwt_entry *pop_batch(struct hwt_pool *pool)
+{
+    /* Orders as in pop_empty(). */
+    uint64_t head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+    struct hwt_entry *first;
+    uint32_t next;
+    do {
+        if ((uint32_t)head == HWT_ID_NONE)
+            return NULL;
+        first = hwt_pool_entry(pool, (uint32_t)head);
+        next = next_batch_of(first);
+        HWT_MEET(BATCH_POP);
+    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, popped(head, next),
+                                                    memory_order_acq_rel, memory_order_acquire));
+    return first;
+}
+
+/* ---- new slabs ---- */
+
+/* The page of the directory for a number. False: no memory. */
+static bool ensure_page(struct hwt_pool *pool, uint32_t number)
+{
+    unsigned page = 31 - HWT_DIRECTORY_BITS -
+                    (unsigned)__builtin_clz(number + ((uint32_t)1 << HWT_DIRECTORY_BITS));
+    struct hwt_slot *slots =
+        atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire);
+    if (slots)
+        return true;
+    struct hwt_slot *mapped = map(page_size(page));
+    if (!mapped)
+        return false;
+    HWT_MEET(DIRECTORY);
+    /* Acquire: another thread's page is mapped. Release: this one is. */
+    if (atomic_compare_exchange_strong_explicit(&pool->directory.pages[page], &slots, mapped,
+                                                memory_order_acq_rel, memory_order_acquire))
+        atomic_fetch_add_explicit(&pool->bytes, page_size(page), memory_order_relaxed);
+    else
+        munmap(mapped, page_size(page));
+    return true;
+}
+
+/* Numbers for n slabs, and their pages of the directory; HWT_ID_NONE: no memory, or no more. */
+static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
+{
+    uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    do {
+        if (number > HWT_SLABS_MAX - n || !ensure_page(pool, number) ||
+            !ensure_page(pool, number + n - 1))
+            return HWT_ID_NONE;
+        HWT_MEET(NUMBERS);
+        /* Relaxed: a number is all that is wanted. */
+    } while (!atomic_compare_exchange_weak_explicit(&pool->slabs, &number, number + n,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return number;
+}
+
+/* Maps slabs and enters them as empty. False: no memory. */
+static bool map_region(struct hwt_pool *pool)
+{
+    uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    uint32_t n = held / 8 < 1 ? 1 : held / 8 > REGION_SLABS_MAX ? REGION_SLABS_MAX : held / 8;
+    size_t size = n * HWT_SLAB_SIZE;
+    char *memory = map_aligned(size);
+    if (!memory)
+        return false;
+    uint32_t number = claim_numbers(pool, n);
+    if (number == HWT_ID_NONE) {
+        munmap(memory, size);
+        return false;
+    }
+    if (n == REGION_SLABS_MAX)
+        (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
+    if (__lsan_register_root_region)
+        __lsan_register_root_region(memory, size);
+    hwt_directory_slot(&pool->directory, number)->region = n;
+    for (uint32_t i = 0; i < n; i++) {
+        /* Release: for who walks all slabs. */
+        atomic_store_explicit(&hwt_directory_slot(&pool->directory, number + i)->base,
+                              memory + i * HWT_SLAB_SIZE, memory_order_release);
+        push_empty(pool, number + i);
+    }
+    return true;
+}
+
+/* Makes batches of an empty slab. */
+static void carve(struct hwt_pool *pool, uint32_t number)
+{
+    struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+    uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_relaxed);
+    struct hwt_slab *slab = (struct hwt_slab *)(base + hwt_slab_head(base));
+    /* Relaxed: published with the first of its entries. */
+    atomic_store_explicit(&slab->timer, pool->timer, memory_order_relaxed);
+    atomic_store_explicit(&slab->number, number, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
+    for (uint32_t i = HWT_SLAB_ENTRIES; i-- > 0;) {
+        struct hwt_entry *entry = hwt_slab_entry(base, i);
+        bool last = i % HWT_CACHE_BATCH == HWT_CACHE_BATCH - 1 || i == HWT_SLAB_ENTRIES - 1;
+        if (slot->floor > 0)
+            atomic_store_explicit(&entry->word.first, slot->floor << HWT_GENERATION_SHIFT,
+                                  memory_order_relaxed);
+        link(entry, number << HWT_ID_BITS | i, last ? NULL : hwt_slab_entry(base, i + 1));
+        if (i % HWT_CACHE_BATCH == 0)
+            push_batch(pool, entry,
+                       i + HWT_CACHE_BATCH <= HWT_SLAB_ENTRIES ? HWT_CACHE_BATCH
+                                                               : HWT_SLAB_ENTRIES - i);
+    }
+}
+
+/* ---- caches ---- */
+
+bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    struct hwt_entry *entry;
+    while ((entry = pop_batch(pool)) == NULL) {
+        uint32_t number = pop_empty(pool);
+        if (number != HWT_ID_NONE)
+            carve(pool, number);
+        else if (!map_region(pool))
+            return false;
+    }
+    for (; entry; entry = next_of(entry))
+        cache->items[cache->count++] = (struct hwt_free){ entry, id_of(entry) };
+    atomic_fetch_sub_explicit(&pool->free, cache->count, memory_order_relaxed);
+    return true;
+}
+
+void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    /* The oldest, which have left the processor's own cache. */
+    uint32_t n = cache->count < HWT_CACHE_BATCH ? cache->count : HWT_CACHE_BATCH;
+    struct hwt_entry *first = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        link(cache->items[i].entry, cache->items[i].id, first);
+        first = cache->items[i].entry;
+    }
+    if (n > 0)
+        push_batch(pool, first, n);
+    cache->count -= n;
+    for (uint32_t i = 0; i < cache->count; i++)
+        cache->items[i] = cache->items[i + n];
+}
+
+struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *place)
+{
+    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    for (; *number < slabs; *place = 0, ++*number) {
+        unsigned page = 31 - HWT_DIRECTORY_BITS -
+                        (unsigned)__builtin_clz(*number + ((uint32_t)1 << HWT_DIRECTORY_BITS));
+        /* Acquire, here and below: what was mapped before it was entered. */
+        if (!atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire))
+            continue;
+        const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, *number);
+        uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_acquire);
+        while (base && *place < HWT_SLAB_ENTRIES) {
+            struct hwt_entry *entry = hwt_slab_entry(base, (*place)++);
+            if (hwt_phase(hwt_entry_state(entry)) != HWT_PHASE_NEW)
+                return entry;
+        }
+    }
+    return NULL;
+}
+
+/* ---- after a peak ---- */
+
+struct trim {
+    struct hwt_pool *pool;
+    struct hwt_entry *all; /* in one chain */
+    uint32_t slabs;
+    uint16_t *counts;
+};
+
+static bool is_whole(const struct trim *trim, uint32_t id)
+{
+    return id >> HWT_ID_BITS < trim->slabs && trim->counts[id >> HWT_ID_BITS] == HWT_SLAB_ENTRIES;
+}
+
+/* Takes all batches out of the pool, counts, and returns how many entries that are. */
+static uint32_t take_all(struct trim *trim)
+{
+    struct hwt_entry *entry, *next;
+    uint32_t taken = 0;
+    while ((entry = pop_batch(trim->pool)) != NULL) {
+        for (; entry; entry = next, taken++) {
+            uint32_t id = id_of(entry);
+            next = next_of(entry);
+            if (id >> HWT_ID_BITS < trim->slabs)
+                trim->counts[id >> HWT_ID_BITS]++;
+            link(entry, id, trim->all);
+            trim->all = entry;
+        }
+    }
+    return taken;
+}
+
+/* Puts back what is not of a whole slab, and notes the floors of the others. */
+static uint32_t put_back(struct trim *trim, void (*leave)(void *data, uint32_t id), void *data)
+{
+    struct hwt_cache kept = { 0 };
+    struct hwt_entry *next;
+    uint32_t n = 0;
+    for (struct hwt_entry *entry = trim->all; entry; entry = next) {
+        uint32_t id = id_of(entry);
+        next = next_of(entry);
+        if (is_whole(trim, id)) {
+            struct hwt_slot *slot = hwt_directory_slot(&trim->pool->directory, id >> HWT_ID_BITS);
+            uint64_t floor = hwt_generation(hwt_entry_state(entry));
+            slot->floor = slot->floor < floor ? floor : slot->floor;
+            leave(data, id);
+        } else {
+            hwt_pool_give(trim->pool, &kept, entry, id);
+            n++;
+        }
+    }
+    while (kept.count > 0)
+        hwt_pool_spill(trim->pool, &kept);
+    return n;
+}
+
+void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data)
+{
+    struct trim trim = { .pool = pool,
+                         .slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed) };
+    trim.counts = calloc(trim.slabs, sizeof(*trim.counts));
+    if (!trim.counts)
+        return; /* another time */
+    HWT_MEET(TRIM);
+    atomic_fetch_sub_explicit(&pool->free, take_all(&trim), memory_order_relaxed);
+    uint32_t kept = put_back(&trim, leave, data);
+    for (uint32_t number = 0; number < trim.slabs; number++) {
+        if (trim.counts[number] != HWT_SLAB_ENTRIES)
+            continue;
+        struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+        char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
+        HWT_MEET(EMPTY);
+        if (madvise(base, HWT_SLAB_SIZE, MADV_DONTNEED) != 0)
+            memset(base, 0, HWT_SLAB_SIZE);
+        atomic_fetch_sub_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
+        push_empty(pool, number);
+    }
+    free(trim.counts);
+    pool->trim_at = 2 * kept + TRIM_MIN;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_POOL_H
+#define HWT_POOL_H
+
+/*
+ * Entries come from slabs whose addresses stay theirs until the timer is destroyed, so that a
+ * stale handle reads another generation and never freed memory.
+ *
+ * A slab is 64 KiB, aligned to its size: an entry finds its slab's head, and by it the timer and
+ * its own id, from its address. The heads are not all at the beginning of their slabs, for then
+ * they would all fall into the same few sets of a cache: each has some entries before it, how
+ * many depends on the slab's address. Behind the entries are their places in the wheel.
+ *
+ * FREE ENTRIES
+ *
+ * A free entry belongs to one thread's cache, or is in a batch of them in the pool:
+ *
+ *   cache   a lane's: its thread takes and gives without any atomic operation
+ *   batch   a chain of up to HWT_CACHE_BATCH: arg is the next entry, task the entry's own id, the
+ *           first one's deadline the id of the next batch
+ *   pool    a stack of batches, with a tag. A push replaces the head by compare-exchange,
+ *           release: what was done to the entries. A pop reads the head (acquire), the first
+ *           entry's deadline, and replaces the head. If that deadline was of a newer use, the
+ *           batch was popped since, the tag is another, and the exchange fails. (The tag has 32
+ *           bits: a thread would have to sleep between the two through a multiple of 2^32 pops.)
+ *
+ * Empty slabs are on a stack of the same kind, by numbers. A slab all of whose entries are free
+ * is given back to the system by the worker and becomes empty: its memory reads as zero, which is
+ * no state of any handle. When it is used again its generations begin at the floor that was noted
+ * for it, above all that were.
+ */
+
+#include "hwt/core/entry.h"
+#include "hwt/store/directory.h"
+
+#define HWT_SLAB_SIZE ((size_t)65536)
+#define HWT_CACHE_MAX 64
+#define HWT_CACHE_BATCH 32
+
+struct hwt_slab {
+    _Atomic(hwt_timer *) timer;
+    _Atomic uint32_t number;
+    char pad[64 - sizeof(void *) - sizeof(uint32_t)];
+};
+
+#define HWT_SLAB_ENTRIES                                                                           \
+    ((HWT_SLAB_SIZE - sizeof(struct hwt_slab)) /                                                   \
+     (sizeof(struct hwt_entry) + sizeof(struct hwt_place)))
+#define HWT_SLAB_PLACES (sizeof(struct hwt_slab) + HWT_SLAB_ENTRIES * sizeof(struct hwt_entry))
+#define HWT_SLAB_COLOURS 64
+#define HWT_SLAB_STEP (4 * sizeof(struct hwt_entry)) /* whole cache lines, on a 64-bit machine */
+
+struct hwt_free {
+    struct hwt_entry *entry;
+    uint32_t id;
+};
+
+struct hwt_cache {
+    uint32_t count;
+    struct hwt_free items[HWT_CACHE_MAX];
+};
+
+struct hwt_pool {
+    hwt_timer *timer;
+    struct hwt_directory directory;
+    _Alignas(64) _Atomic uint64_t batches; /* tag << 32 | the first entry's id */
+    _Atomic uint64_t empty;                /* tag << 32 | a slab's number */
+    _Atomic uint32_t slabs;                /* numbers given out */
+    _Atomic uint32_t free;                 /* entries in batches, about */
+    _Atomic uint64_t bytes;
+    uint32_t trim_at; /* the worker's: so many free ones make a trim worth it */
+};
+
+static inline uintptr_t hwt_slab_base(const void *within)
+{
+    return (uintptr_t)within & ~(uintptr_t)(HWT_SLAB_SIZE - 1);
+}
+
+/* Where in the slab its head is; the entries are before and behind. */
+static inline size_t hwt_slab_head(uintptr_t base)
+{
+    return base / HWT_SLAB_SIZE % HWT_SLAB_COLOURS * HWT_SLAB_STEP;
+}
+
+/*
+ * The head of an empty slab is zero, and a slab becomes empty page by page. So who has a handle reads
+ * the head first and the state then: if that has the handle's generation and says that the timeout
+ * has not ended, the slab was in use when its head was read.
+ */
+static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
+{
+    uintptr_t base = hwt_slab_base(entry);
+    return (struct hwt_slab *)(base + hwt_slab_head(base));
+}
+
+static inline struct hwt_entry *hwt_slab_entry(uintptr_t base, uint32_t place)
+{
+    size_t offset = place * sizeof(struct hwt_entry);
+    return (struct hwt_entry *)(base + offset +
+                                (offset < hwt_slab_head(base) ? 0 : sizeof(struct hwt_slab)));
+}
+
+static inline hwt_timer *hwt_timer_of(const struct hwt_entry *entry)
+{
+    /* Acquire: the state is read after it. */
+    return atomic_load_explicit(&hwt_slab_of(entry)->timer, memory_order_acquire);
+}
+
+static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
+{
+    uintptr_t base = hwt_slab_base(entry);
+    size_t offset = (uintptr_t)entry - base;
+    size_t head = hwt_slab_head(base);
+    offset -= offset < head ? 0 : sizeof(struct hwt_slab);
+    const struct hwt_slab *slab = (const struct hwt_slab *)(base + head);
+    return atomic_load_explicit(&slab->number, memory_order_acquire) << HWT_ID_BITS |
+           (uint32_t)(offset / sizeof(struct hwt_entry));
+}
+
+static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
+{
+    const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, id >> HWT_ID_BITS);
+    uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_relaxed);
+    return hwt_slab_entry(base, id & (((uint32_t)1 << HWT_ID_BITS) - 1));
+}
+
+void hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer);
+
+/* Unmaps everything. No other call may be under way. */
+void hwt_pool_destroy(struct hwt_pool *pool);
+
+/* Fills an empty cache from the pool, or with a new slab. False: no memory. Lock-free. */
+bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache);
+
+/* Takes HWT_CACHE_BATCH entries of a full cache into the pool. Lock-free. */
+void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache);
+
+/* A free entry, the caller's from now on; entry is NULL: no memory. */
+static inline struct hwt_free hwt_pool_take(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    if (cache->count == 0 && !hwt_pool_fill(pool, cache))
+        return (struct hwt_free){ NULL, 0 };
+    return cache->items[--cache->count];
+}
+
+static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
+                                 struct hwt_entry *entry, uint32_t id)
+{
+    if (cache->count == HWT_CACHE_MAX)
+        hwt_pool_spill(pool, cache);
+    cache->items[cache->count++] = (struct hwt_free){ entry, id };
+}
+
+/* For who walks all entries: from (0, 0) on, the next one after *number, *place that has ever been
+ * used, or NULL. The two are those of the one that follows it. */
+struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *place);
+
+/* Worker: whether there is so much in the pool, or so many times that, that a trim is likely to pay. */
+static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, uint32_t patience)
+{
+    return atomic_load_explicit(&pool->free, memory_order_relaxed) / patience >= pool->trim_at;
+}
+
+/* Worker: gives slabs all of whose entries are in the pool back to the system. `leave` takes an id
+ * out of the store. */
+void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The worker reads the streams: files what is pending, takes out what was cancelled, and tells it.
+ *
+ * At most 100000 records are filed at a time, and the cancelled ones looked at between.
+ */
+
+#include "hwt/base/probes.h"
+#include "hwt/core/task.h"
+#include "hwt/core/worker.h"
+
+#define DRAIN_MAX 100000
+#define KEEP_UP_EVERY 256 /* runs */
+#define KEEP_UP_MAX ((size_t)KEEP_UP_EVERY * 512)
+#define CLAIM_TRIES 256
+#define ROUNDS_MAX 8
+#define AHEAD 6
+
+/* Not while a stream is claimed: `cancelled` may take long. */
+static void tell_all(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    for (uint32_t i = 0; i < worker->untold_count; i++) {
+        hwt_timeout timeout = worker->untold[i];
+        if (shared->executor)
+            hwt_task_submit(shared, timeout.entry);
+        else
+            hwt_task_tell(shared, timeout.entry, timeout.generation);
+    }
+    worker->told |= worker->untold_count > 0;
+    worker->untold_count = 0;
+}
+
+static void read_pending(struct hwt_worker *worker, const struct hwt_record *record)
+{
+    HWT_MEET(FILE);
+    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, record->deadline);
+    hwt_worker_file_for(worker, record->id, record->generation, tick, worker->floor);
+}
+
+static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *record)
+{
+    HWT_MEET(REAP);
+    hwt_worker_forget(worker, record->id, record->generation);
+    if (record->deadline == HWT_RECORD_CANCELLED)
+        return;
+    struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
+    uint64_t state = hwt_entry_state(entry);
+    if (record->deadline == HWT_RECORD_RENEW)
+        hwt_task_free(worker->shared, entry); /* it was the record's alone */
+    else if ((uint32_t)hwt_generation(state) == record->generation &&
+             hwt_phase(state) == HWT_PHASE_UNTOLD)
+        worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
+}
+
+typedef void (*read_record)(struct hwt_worker *worker, const struct hwt_record *record);
+
+/* Who compacts is soon done, if it runs. */
+static bool claim(struct hwt_stream *stream)
+{
+    for (int tries = 0; tries < CLAIM_TRIES; tries++) {
+        if (hwt_stream_claim(stream))
+            return true;
+        caa_cpu_relax();
+    }
+    return false;
+}
+
+/* A reading ends, however fast producers are: it is for what was published when it began, and a
+ * little more. */
+static void begin_reading(struct hwt_stream *stream)
+{
+    stream->left = (uint64_t)hwt_stream_backlog(stream) * HWT_CHUNK_RECORDS;
+}
+
+/* Reads up to about `budget` records, and returns how many. */
+static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_record read,
+                          size_t budget)
+{
+    const struct hwt_directory *directory = worker->wheel.directory;
+    const struct hwt_record *records;
+    size_t done = 0;
+    uint32_t n;
+    /* Only the worker moves on in it, and a compaction leaves it where it is. */
+    if (!hwt_stream_is_used(stream))
+        return 0;
+    if (!claim(stream)) {
+        worker->again = worker->unsure = true;
+        return 0;
+    }
+    while (done < budget && stream->left > 0 && (n = hwt_stream_peek(stream, &records)) > 0) {
+        for (uint32_t i = 0; i < AHEAD && i < n; i++)
+            __builtin_prefetch(hwt_directory_place(directory, records[i].id), 1);
+        for (uint32_t i = 0; i < n; i++) {
+            if (i + AHEAD < n)
+                __builtin_prefetch(hwt_directory_place(directory, records[i + AHEAD].id), 1);
+            read(worker, &records[i]);
+        }
+        hwt_stream_advance(stream, n);
+        stream->left -= n < stream->left ? n : stream->left;
+        done += n;
+        if (worker->untold_count > 0) {
+            hwt_stream_release(stream);
+            tell_all(worker);
+            if (!claim(stream)) {
+                worker->again = true;
+                return done;
+            }
+        }
+    }
+    hwt_stream_release(stream);
+    return done;
+}
+
+/* The stream of one kind of a lane. */
+static struct hwt_stream *stream_of(struct hwt_lane *lane, bool cancelled)
+{
+    return cancelled ? &lane->cancelled : &lane->pending;
+}
+
+/* For each stream of one kind that may have something. */
+static size_t for_streams(struct hwt_worker *worker, bool cancelled, bool listed,
+                          size_t (*act)(struct hwt_worker *worker, struct hwt_stream *stream,
+                                        read_record read, size_t budget),
+                          size_t budget)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    struct hwt_streams *streams = cancelled ? &lanes->cancelled : &lanes->pending;
+    read_record read = cancelled ? read_cancelled : read_pending;
+    uint32_t count = listed ? 0 : hwt_lanes_count(lanes);
+    size_t done = 0;
+    for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
+         s = s->next_listed)
+        done += act(worker, s, read, budget - done);
+    for (uint32_t i = 0; i < count && done < budget; i++) {
+        struct hwt_lane *lane = hwt_lane_at(lanes, i);
+        if (lane)
+            done += act(worker, stream_of(lane, cancelled), read, budget - done);
+    }
+    return done;
+}
+
+static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, read_record read,
+                        size_t budget)
+{
+    (void)worker;
+    (void)read;
+    (void)budget;
+    begin_reading(stream);
+    return 0;
+}
+
+/* All that is published now, in batches, the cancelled between. */
+static void read_once(struct hwt_worker *worker)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    /* Where a thread is half-way through a push, or one compacted when its stream left the list, not
+     * all are on the lists. */
+    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
+                  !worker->unsure;
+    size_t filed;
+    worker->unsure = false;
+    worker->again |= !listed;
+    for_streams(worker, false, listed, begin_one, SIZE_MAX);
+    for_streams(worker, true, listed, begin_one, SIZE_MAX);
+    do {
+        filed = for_streams(worker, false, listed, read_stream, DRAIN_MAX);
+        HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
+        for_streams(worker, true, listed, read_stream, SIZE_MAX);
+    } while (filed >= DRAIN_MAX);
+}
+
+/* What a lane has. */
+static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
+{
+    begin_reading(&lane->pending);
+    begin_reading(&lane->cancelled);
+    read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
+    read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
+}
+
+/* What a `cancelled` has added and cancelled on this thread is read too, unless that goes on and on.
+ * It does not belong to the pass that goes on, if one does. */
+static void read_all_streams(struct hwt_worker *worker)
+{
+    struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);
+    uint64_t floor = worker->floor, next = hwt_worker_next_floor(worker);
+    bool told = worker->told;
+    worker->told = false;
+    read_once(worker);
+    worker->floor = floor < next ? next : floor;
+    for (int rounds = 0; worker->told && own && rounds < ROUNDS_MAX; rounds++) {
+        told = true;
+        worker->told = false;
+        read_lane(worker, own);
+    }
+    worker->floor = floor;
+    worker->told |= told;
+}
+
+/* There was no memory for a hint: all entries say what is to be done. */
+static void look_at_all(struct hwt_worker *worker)
+{
+    struct hwt_entry *entry;
+    uint32_t number = 0, place = 0;
+    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK_AT_ALL);
+        if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
+            worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
+            tell_all(worker);
+        }
+        if (hwt_phase(state) == HWT_PHASE_PENDING)
+            hwt_worker_file(worker, hwt_entry_id(entry), hwt_generation(state), deadline);
+    }
+}
+
+void hwt_worker_read_own(struct hwt_worker *worker)
+{
+    read_lane(worker, worker->shared->lanes.shared);
+}
+
+void hwt_worker_read(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    if (shared->one_thread)
+        hwt_worker_read_own(worker);
+    else
+        read_all_streams(worker);
+    /* Seq_cst, both: after the gate was closed. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_seq_cst) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_seq_cst))
+        look_at_all(worker);
+}
+
+void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
+                               bool cancelled)
+{
+    read_record read = cancelled ? read_cancelled : read_pending;
+    while (dismissed) {
+        struct hwt_stream *next = dismissed->next_listed;
+        begin_reading(dismissed);
+        read_stream(worker, dismissed, read, SIZE_MAX);
+        dismissed = next;
+    }
+}
+
+/*
+ * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
+ * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
+ */
+void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    worker->since_kept_up += n;
+    if (worker->since_kept_up < KEEP_UP_EVERY)
+        return;
+    worker->since_kept_up = 0;
+    if (worker->shared->one_thread) {
+        begin_reading(&lanes->shared->cancelled);
+        if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
+            read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
+        return;
+    }
+    if (!hwt_streams_gather(&lanes->cancelled))
+        return;
+    uint32_t chunks = 0;
+    for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
+        chunks += hwt_stream_backlog(s) / 2; /* an open one is no backlog */
+    if (chunks <= HWT_BACKLOG / 2)
+        return;
+    for_streams(worker, true, true, begin_one, SIZE_MAX);
+    for_streams(worker, true, true, read_stream, KEEP_UP_MAX);
+}

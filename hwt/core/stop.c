@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The end of a timer.
+ *
+ * Stop sets STOPPING, makes all threads pass a barrier (see gate.h), waits for the worker and the
+ * executor, and then walks the slabs: whatever is PENDING there is ended, what is UNTOLD is told.
+ * It looks at no stream and no bucket, for they hold only hints.
+ *
+ *     stop                                    adder
+ *     1  halted has STOPPING                  a  the entry is PENDING, the record published
+ *     2  barrier                              b  (barrier)
+ *     3  reads the records' counts,           c  loads `halted`: STOPPING? takes its timeout back,
+ *        then walks the slabs                    by an exchange, unless stop has ended it
+ *
+ * Either c sees 1, or 3 sees a. A canceller needs none of it: its exchange comes before the walk
+ * gets to the entry, which then finds it UNTOLD, or after it and fails.
+ */
+
+#include <errno.h>
+
+#include "hwt/base/own_task.h"
+#include "hwt/core/task.h"
+#include "hwt/core/timer.h"
+
+typedef void (*unprocessed_function)(const hwt_task *task, void *arg, uint64_t remaining,
+                                     void *data);
+
+struct visitor {
+    unprocessed_function unprocessed;
+    void *data;
+    uint64_t left;
+};
+
+static void count_left(struct hwt_shared *shared, struct visitor *visitor)
+{
+    hwt_count(&shared->stats.unprocessed, 1, false);
+    hwt_unreserve(shared);
+    visitor->left++;
+}
+
+/* The visitor has the timeout's arg: until it has returned, that counts as a run. */
+static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                  struct visitor *visitor)
+{
+    struct hwt_frame frame = { .shared = shared,
+                               .entry = entry,
+                               .generation = hwt_generation(state) };
+    uint64_t remaining = hwt_time_until(&shared->time, hwt_entry_deadline(entry));
+    hwt_frame_enter(&frame);
+    visitor->unprocessed(hwt_entry_task(entry), hwt_entry_arg(entry), remaining, visitor->data);
+    hwt_frame_leave(&frame);
+    HWT_MEET(VISITED);
+    do
+        state = hwt_entry_state(entry);
+    while (!hwt_exchange(shared, entry, state,
+                         hwt_with_phase(state & ~(uint64_t)HWT_WAITED, HWT_PHASE_CANCELLED)));
+    if (state & HWT_WAITED)
+        hwt_task_returned(shared);
+    hwt_task_free(shared, entry);
+}
+
+/* Ends one timeout, if it is pending or not told yet. */
+static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct visitor *visitor)
+{
+    uint64_t state;
+    for (;;) {
+        state = hwt_entry_state(entry);
+        if (hwt_phase(state) != HWT_PHASE_PENDING)
+            break;
+        /* The library's own are told: their owner is not the visitor's. */
+        bool tells = hwt_entry_tells(entry);
+        bool visits = visitor->unprocessed && !hwt_task_is_own(hwt_entry_task(entry));
+        unsigned phase = visits  ? HWT_PHASE_VISITED
+                         : tells ? HWT_PHASE_UNTOLD
+                                 : HWT_PHASE_CANCELLED;
+        HWT_MEET(END);
+        if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, phase)))
+            continue;
+        count_left(shared, visitor);
+        if (visits)
+            visit(shared, entry, hwt_with_phase(state, phase), visitor);
+        else if (!tells)
+            hwt_task_free(shared, entry);
+        break;
+    }
+    state = hwt_entry_state(entry);
+    if (hwt_phase(state) == HWT_PHASE_UNTOLD)
+        hwt_task_tell(shared, entry, hwt_generation(state));
+}
+
+/* 3: after this, what was published before a barrier or a seq_cst store is seen. */
+static void read_counts(struct hwt_lanes *lanes)
+{
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 0; i < count; i++) {
+        struct hwt_lane *lane = hwt_lane_at(lanes, i);
+        const struct hwt_record *records;
+        if (!lane)
+            continue;
+        HWT_MEET(STOP_READ);
+        while (!hwt_stream_claim(&lane->pending))
+            sched_yield(); /* its thread compacts */
+        uint32_t n;
+        while ((n = hwt_stream_peek(&lane->pending, &records)) > 0)
+            hwt_stream_advance(&lane->pending, n);
+        hwt_stream_release(&lane->pending);
+    }
+}
+
+static uint64_t end_all(hwt_timer *timer, unprocessed_function unprocessed, void *data)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct visitor visitor = { unprocessed, data, 0 };
+    struct hwt_entry *entry;
+    uint32_t number = 0, place = 0;
+    read_counts(&shared->lanes);
+    while ((entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
+        HWT_MEET(STOP_WALK);
+        end_one(shared, entry, &visitor);
+    }
+    hwt_wheel_clear(&timer->worker.wheel);
+    hwt_worker_publish_bytes(&timer->worker);
+    return visitor.left;
+}
+
+static uint64_t stop(hwt_timer *timer, unprocessed_function unprocessed, void *data)
+{
+    HWT_MEET(STOP);
+    hwt_halt(timer, HWT_HALTED_STOPPING);
+    HWT_MEET(STOP_WAKE);
+    hwt_gate_wake(&timer->shared.gate);
+    if (timer->thread_runs)
+        pthread_join(timer->thread, NULL);
+    pthread_mutex_lock(&timer->driving);
+    hwt_task_wait_all(&timer->shared);
+    HWT_MEET(STOP_BARRIER);
+    hwt_gate_barrier(&timer->shared.gate);
+    uint64_t left = end_all(timer, unprocessed, data);
+    hwt_gate_quiet(&timer->shared.gate);
+    pthread_mutex_unlock(&timer->driving);
+    return left;
+}
+
+int64_t hwt_timer_stop(hwt_timer *timer, unprocessed_function unprocessed, void *data)
+{
+    uint64_t left = 0;
+    if (!timer)
+        return -EINVAL;
+    if (hwt_in_callback(&timer->shared))
+        return -EDEADLK;
+    if (hwt_halted_by(timer, HWT_HALTED_FORKED))
+        return 0;
+    pthread_mutex_lock(&timer->control);
+    if (!timer->stopped)
+        left = stop(timer, unprocessed, data);
+    timer->stopped = true;
+    pthread_mutex_unlock(&timer->control);
+    return (int64_t)left;
+}

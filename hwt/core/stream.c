@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Chunks of records. See stream.h. */
+
+#include "hwt/core/stream.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/base/barrier.h"
+
+#define COMPACT_MIN 2 /* chunks */
+#define SPARE_MAX 8
+
+_Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
+
+static struct hwt_chunk *make_chunk(void)
+{
+    struct hwt_chunk *chunk = malloc(sizeof(*chunk));
+    if (!chunk)
+        return NULL;
+    atomic_init(&chunk->next, NULL);
+    atomic_init(&chunk->used, 0);
+    return chunk;
+}
+
+int hwt_stream_init(struct hwt_stream *stream)
+{
+    struct hwt_chunk *chunk = make_chunk();
+    if (!chunk)
+        return -ENOMEM;
+    stream->tail = stream->head = chunk;
+    atomic_init(&stream->chunks, 1);
+    stream->compact_at = COMPACT_MIN;
+    atomic_init(&stream->chunks_read, 0);
+    return 0;
+}
+
+static void free_chunks(struct hwt_chunk *chunk)
+{
+    while (chunk) {
+        struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        free(chunk);
+        chunk = next;
+    }
+}
+
+void hwt_stream_destroy(struct hwt_stream *stream)
+{
+    free_chunks(stream->head);
+    free_chunks(stream->own_spare);
+    free_chunks(atomic_load_explicit(&stream->spare, memory_order_relaxed));
+}
+
+/* Who has claimed the stream: a chunk that is read goes back to the producer, if not too many have. */
+static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
+{
+    /* Relaxed: the exchange publishes them. Only who has claimed the stream pushes, and the producer
+     * takes all: what is on top stays where it is, or all of it is gone. */
+    struct hwt_chunk *top = atomic_load_explicit(&stream->spare, memory_order_relaxed);
+    do {
+        uint32_t depth = top ? atomic_load_explicit(&top->used, memory_order_relaxed) + 1 : 1;
+        if (depth > SPARE_MAX) {
+            free(chunk);
+            return;
+        }
+        atomic_store_explicit(&chunk->next, top, memory_order_relaxed);
+        atomic_store_explicit(&chunk->used, depth, memory_order_relaxed);
+        HWT_MEET(SPARE);
+    } while (!atomic_compare_exchange_weak_explicit(&stream->spare, &top, chunk,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+/* The producer: an empty chunk, NULL: no memory. */
+static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
+{
+    if (!stream->own_spare)
+        /* Acquire: what was written to the chunks. */
+        stream->own_spare = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
+    struct hwt_chunk *chunk = stream->own_spare;
+    if (!chunk)
+        return make_chunk();
+    stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+    atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
+    atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
+    return chunk;
+}
+
+/* ---- the producer ---- */
+
+/* Where the next record that stays goes. It never overtakes the one that is read. */
+struct place {
+    struct hwt_chunk *chunk;
+    uint32_t at;
+    uint32_t chunks;
+};
+
+static void put(struct place *to, const struct hwt_record *record)
+{
+    if (to->at == HWT_CHUNK_RECORDS) {
+        to->chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
+        to->at = 0;
+        to->chunks++;
+    }
+    to->chunk->records[to->at++] = *record;
+}
+
+static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
+{
+    /* Seq_cst: before the look at the gate, as `used`; a reading is for so many. */
+    atomic_store_explicit(&stream->chunks, chunks, memory_order_seq_cst);
+}
+
+/* Everything behind `to` is empty. */
+static void cut(struct hwt_stream *stream, const struct place *to)
+{
+    struct hwt_chunk *chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
+    atomic_store_explicit(&to->chunk->next, NULL, memory_order_relaxed);
+    hwt_a_fork_may_come();
+    while (chunk) {
+        struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        give_back(stream, chunk);
+        chunk = next;
+    }
+    HWT_MEET(CUT);
+    stream->tail = to->chunk;
+    stream->at = to->at;
+    set_chunks(stream,
+               atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
+    /* Relaxed: the release of the claim publishes it. */
+    atomic_store_explicit(&to->chunk->used, to->at, memory_order_relaxed);
+}
+
+/* Moves together what stays, and returns how many records that is. */
+static uint64_t pack(struct place *to, const struct hwt_stream *stream,
+                     struct hwt_stream_filter filter)
+{
+    uint64_t kept = 0;
+    struct hwt_chunk *from = stream->head;
+    for (uint32_t at = stream->read; from; at = 0) {
+        uint32_t used = atomic_load_explicit(&from->used, memory_order_relaxed);
+        for (; at < used; at++) {
+            HWT_MEET(COMPACT);
+            if (!filter.stays(filter.data, &from->records[at]))
+                continue;
+            put(to, &from->records[at]);
+            kept++;
+        }
+        from = atomic_load_explicit(&from->next, memory_order_relaxed);
+    }
+    return kept;
+}
+
+/* False: nothing was kept though it should have been. */
+static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
+{
+    if (!hwt_stream_claim(stream))
+        return true;
+    struct place to = { stream->head, stream->read, 1 };
+    bool all = pack(&to, stream, filter) <= filter.most;
+    if (!all)
+        to = (struct place){ stream->head, stream->read, 1 };
+    cut(stream, &to);
+    stream->compact_at = 2 * to.chunks > COMPACT_MIN ? 2 * to.chunks : COMPACT_MIN;
+    hwt_stream_release(stream);
+    return all;
+}
+
+bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
+{
+    if (hwt_stream_backlog(stream) >= stream->compact_at) {
+        if (!compact(stream, filter))
+            return false;
+        if (stream->at < HWT_CHUNK_RECORDS)
+            return true;
+    }
+    struct hwt_chunk *chunk = take_chunk(stream);
+    if (!chunk)
+        return false;
+    HWT_MEET(CHUNK);
+    /* Release: the chunk. Seq_cst: before the look at the gate, as `used`. */
+    atomic_store_explicit(&stream->tail->next, chunk, memory_order_seq_cst);
+    stream->tail = chunk;
+    stream->at = 0;
+    set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
+    return true;
+}
+
+/* ---- the worker ---- */
+
+uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
+{
+    if (stream->read == HWT_CHUNK_RECORDS) {
+        /* Acquire: the chunk. Seq_cst: see below. */
+        struct hwt_chunk *read = stream->head;
+        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_seq_cst);
+        if (!next)
+            return 0;
+        stream->head = next;
+        stream->read = 0;
+        atomic_fetch_add_explicit(&stream->chunks_read, 1, memory_order_relaxed);
+        hwt_a_fork_may_come();
+        give_back(stream, read);
+    }
+    *ret_records = &stream->head->records[stream->read];
+    /* Acquire: the records. Seq_cst: after the worker has closed the gate, or taken the stream off
+     * its list. */
+    return atomic_load_explicit(&stream->head->used, memory_order_seq_cst) - stream->read;
+}
+
+bool hwt_stream_is_used(const struct hwt_stream *stream)
+{
+    /* Seq_cst, both: as in hwt_stream_peek(). */
+    if (stream->read == HWT_CHUNK_RECORDS)
+        return atomic_load_explicit(&stream->head->next, memory_order_seq_cst) != NULL;
+    return atomic_load_explicit(&stream->head->used, memory_order_seq_cst) != stream->read;
+}
+
+size_t hwt_stream_bytes(const struct hwt_stream *stream)
+{
+    const struct hwt_chunk *spare = atomic_load_explicit(&stream->spare, memory_order_relaxed);
+    return (hwt_stream_backlog(stream) + (spare ? SPARE_MAX / 2 : 0)) * sizeof(struct hwt_chunk);
+}

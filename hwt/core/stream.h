@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_STREAM_H
+#define HWT_STREAM_H
+
+/*
+ * A stream of records from one producer thread to the worker: in chunks, read in order.
+ *
+ * A record is a hint: "look at this timeout". What is true stands in the entry alone. So a record
+ * that is out of date does no harm, one may be left out if its timeout is not what it says any
+ * more, and the same one may come twice.
+ *
+ *     deadline    pending: file it for that instant; cancelled: one of HWT_RECORD_...
+ *     id          of the entry
+ *     generation  the low 32 bits; see HWT_RENEWAL
+ *
+ * GROUND RULES
+ *
+ *   tail, at, compact_at              the producer
+ *   head, read                        who has `claimed`: the worker to read, the producer to compact
+ *   a record                          the producer, before `used` of its chunk counts it
+ *   used                              the producer; release: the records before it. Also after a
+ *                                     compaction, when nobody reads
+ *   next                              the producer; release: the chunk; seq_cst as `used`
+ *   chunks, chunks_read               the producer, seq_cst; who has `claimed`, relaxed: their
+ *                                     difference is how much one reading is for
+ *   claimed                           exchange, acquire; cleared with release: head and read pass
+ *                                     from one to the other
+ *   spare                             a stack of empty chunks on their way back: who has `claimed`
+ *                                     pushes (release), the producer takes all (acquire); `used` of
+ *                                     each says how deep it lies
+ *   own_spare                         the producer
+ *   listed                            set by the producer, who then pushes the stream on its queue;
+ *                                     cleared by the worker, whose list it then leaves
+ *
+ * Nobody waits for `claimed`. A worker that finds it taken comes back later; a producer does
+ * without compaction.
+ *
+ * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
+ * what has not been read, leaves out what is out of date and moves the rest together. So the
+ * records that wait are bounded by what is pending. It is done when the backlog is twice what the
+ * last one left.
+ *
+ * THE LOOK AT `listed` and at the gate comes after the record is published, and the worker looks at
+ * the records after it has changed those: one of the two sees the other. That wants a full barrier
+ * on both sides; see gate.h for how the producer does without.
+ */
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hwt/base/queue.h"
+
+#define HWT_CHUNK_RECORDS 62
+
+enum { HWT_RECORD_CANCELLED, HWT_RECORD_UNTOLD, HWT_RECORD_RENEW };
+
+struct hwt_record {
+    uint64_t deadline;
+    uint32_t id;
+    uint32_t generation;
+};
+
+struct hwt_chunk {
+    _Atomic(struct hwt_chunk *) next;
+    _Atomic uint32_t used;
+    struct hwt_record records[HWT_CHUNK_RECORDS];
+};
+
+struct hwt_stream {
+    /* the producer */
+    struct hwt_chunk *tail;
+    uint32_t at; /* the next record in it */
+    _Atomic uint32_t chunks;
+    uint32_t compact_at; /* chunks */
+    struct hwt_chunk *own_spare;
+    _Atomic bool listed;
+    _Atomic(struct hwt_chunk *) spare;
+    hwt_queue_node node;
+    /* who has claimed it */
+    _Alignas(64) _Atomic bool claimed;
+    uint32_t read; /* the next record in head */
+    struct hwt_chunk *head;
+    _Atomic uint32_t chunks_read;
+    struct hwt_stream *next_listed; /* the worker's list */
+    uint64_t left;                  /* the worker's: records that this reading is to read yet */
+};
+
+/* -ENOMEM: nothing to destroy. */
+int hwt_stream_init(struct hwt_stream *stream);
+void hwt_stream_destroy(struct hwt_stream *stream);
+
+/* Whether an unread record must stay; and how many can be worth staying, for there are no more
+ * entries. */
+typedef bool (*hwt_stream_stays)(const void *data, const struct hwt_record *record);
+
+struct hwt_stream_filter {
+    hwt_stream_stays stays;
+    const void *data;
+    uint64_t most;
+};
+
+/*
+ * Producer: begins the next chunk when `at` has reached the end of one. False: no memory; or there
+ * were so many records of so few entries that all have been left out. The worker must look at the
+ * entries.
+ */
+bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
+
+static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
+{
+    return stream->at == HWT_CHUNK_RECORDS;
+}
+
+/* Producer: appends a record, for which there is room. */
+static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
+{
+    stream->tail->records[stream->at++] = record;
+    HWT_MEET(APPEND);
+    /* Release: the record. What is loaded next stays behind it in the program's order, see gate.h. */
+    atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
+    atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* How many chunks are not read, about. */
+static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
+{
+    /* Acquire: `chunks` is not older, and so not less. A compaction makes it less, but then the two
+     * are of one thread. */
+    uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_acquire);
+    /* Seq_cst: after the worker has closed the gate; see hwt_stream_peek(). */
+    uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_seq_cst);
+    return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
+}
+
+/* Worker. False: the producer compacts. */
+static inline bool hwt_stream_claim(struct hwt_stream *stream)
+{
+    HWT_MEET(CLAIM);
+    return !atomic_exchange_explicit(&stream->claimed, true, memory_order_acquire);
+}
+
+static inline void hwt_stream_release(struct hwt_stream *stream)
+{
+    HWT_MEET(RELEASE);
+    atomic_store_explicit(&stream->claimed, false, memory_order_release);
+}
+
+/* Worker, who has claimed it: how many records it can read now where they are, from *ret_records
+ * on; 0: none. After it has read them, it says so. */
+uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records);
+
+static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
+{
+    stream->read += n;
+}
+
+/* Worker, or who keeps it from being one: whether anything is unread, or was a moment ago. */
+bool hwt_stream_is_used(const struct hwt_stream *stream);
+
+/* How many bytes its chunks take, about. */
+size_t hwt_stream_bytes(const struct hwt_stream *stream);
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Running tasks, on the worker or on the executor. See task.h. */
+
+#include "hwt/core/task.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hwt/base/probes.h"
+
+/* Innermost first: a task may drive another timer. */
+static HWT_THREAD_LOCAL struct hwt_frame *frames;
+
+void hwt_frame_enter(struct hwt_frame *frame)
+{
+    frame->outer = frames;
+    frames = frame;
+}
+
+void hwt_frame_leave(const struct hwt_frame *frame)
+{
+    frames = frame->outer;
+}
+
+bool hwt_in_callback(const struct hwt_shared *shared)
+{
+    for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
+        if (frame->shared == shared)
+            return true;
+    }
+    return false;
+}
+
+struct hwt_frame *hwt_own_task(hwt_timeout timeout)
+{
+    for (struct hwt_frame *frame = frames; frame; frame = frame->outer) {
+        if (frame->entry && frame->entry == timeout.entry &&
+            frame->generation == timeout.generation)
+            return frame;
+    }
+    return NULL;
+}
+
+void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry)
+{
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_pool_give(&shared->pool, &lane->cache, entry, hwt_entry_id(entry));
+    hwt_shared_leave(shared, lane);
+}
+
+/* ---- running ---- */
+
+/* A callback that does not come back to its caller (an exception, longjmp, pthread_exit) leaves
+ * locks and states as they are, and others waiting for ever. */
+static void does_not_return(void)
+{
+    (void)fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
+                "pthread_cancel)\n",
+                stderr);
+    abort();
+}
+
+static void must_return(volatile bool *returned)
+{
+    if (!*returned)
+        does_not_return();
+}
+
+void hwt_frames_check(const struct hwt_shared *shared)
+{
+    /* What this thread is inside of is further up its stack. */
+    for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
+        if (frame->shared == shared && (uintptr_t)frame < (uintptr_t)__builtin_frame_address(0))
+            does_not_return();
+    }
+}
+
+static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,
+                 struct hwt_frame *frame)
+{
+    __attribute__((cleanup(must_return))) volatile bool returned = false;
+    hwt_frame_enter(frame);
+    function(timeout, arg);
+    hwt_frame_leave(frame);
+    returned = true;
+}
+
+static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation)
+{
+    struct hwt_frame frame = { .shared = shared };
+    HWT_MEET(TELL_CANCELLED);
+    call(hwt_entry_task(entry)->cancelled, (hwt_timeout){ entry, generation }, hwt_entry_arg(entry),
+         &frame);
+}
+
+/* RUNNING to what comes after. True: PENDING, for *ret_deadline. */
+static bool finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
+{
+    const uint64_t bits = HWT_REARMED | HWT_BARRED | HWT_WAITED;
+    uint64_t state, deadline;
+    unsigned phase;
+    HWT_MEET(FINISH);
+    do {
+        state = hwt_entry_state(entry);
+        deadline = hwt_entry_deadline(entry);
+        phase = !(state & HWT_REARMED) ? HWT_PHASE_EXPIRED
+                : state & HWT_BARRED   ? HWT_PHASE_CANCELLED
+                                       : HWT_PHASE_PENDING;
+    } while (phase == HWT_PHASE_PENDING
+                 ? !hwt_exchange_both(shared, entry, state, deadline,
+                                      hwt_with_phase(state & ~bits, phase), deadline)
+                 : !hwt_exchange(shared, entry, state, hwt_with_phase(state & ~bits, phase)));
+    HWT_MEET(RETURNED);
+    if (state & HWT_WAITED)
+        hwt_task_returned(shared);
+    *ret_deadline = deadline;
+    if (phase == HWT_PHASE_PENDING)
+        return true;
+    if (phase == HWT_PHASE_CANCELLED && hwt_entry_tells(entry))
+        tell(shared, entry, hwt_generation(state));
+    hwt_task_free(shared, entry);
+    return false;
+}
+
+bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                  uint64_t deadline, bool *ret_ran, uint64_t *ret_deadline)
+{
+    uint64_t running = hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
+    HWT_MEET(BEGIN);
+    *ret_ran = hwt_exchange_both(shared, entry, state, deadline, running, deadline);
+    if (!*ret_ran)
+        return false;
+    struct hwt_frame frame = {
+        .shared = shared,
+        .entry = entry,
+        .generation = hwt_generation(state),
+        .deadline = deadline,
+    };
+    uint64_t lateness = hwt_saturating_sub(hwt_time_reached(&shared->time), deadline);
+    hwt_stats_run(&shared->stats, lateness);
+    HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
+    hwt_unreserve(shared);
+    HWT_MEET(RUN);
+    call(hwt_entry_task(entry)->run, (hwt_timeout){ entry, frame.generation }, hwt_entry_arg(entry),
+         &frame);
+    HWT_MEET(RAN);
+    return finish(shared, entry, ret_deadline);
+}
+
+void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation)
+{
+    uint64_t state = hwt_entry_state(entry);
+    if (hwt_generation(state) != generation || hwt_phase(state) != HWT_PHASE_UNTOLD)
+        return;
+    HWT_MEET(TELL);
+    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+        return;
+    if (hwt_entry_tells(entry))
+        tell(shared, entry, generation);
+    hwt_task_free(shared, entry);
+}
+
+/* ---- the executor ---- */
+
+/* PENDING, and for the worker to look at again. If that is out of date by now: it is a hint. */
+static void say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                      uint64_t deadline)
+{
+    HWT_MEET(AGAIN);
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(entry), hwt_generation(state));
+    hwt_shared_leave(shared, lane);
+}
+
+/* The entry says what there is to do for who was handed it. */
+static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
+{
+    for (;;) {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        bool ran;
+        if (hwt_phase(state) == HWT_PHASE_UNTOLD)
+            hwt_task_tell(shared, entry, hwt_generation(state));
+        if (hwt_phase(state) != HWT_PHASE_PENDING || !(state & HWT_HANDED))
+            return;
+        HWT_MEET(TAKE_UP);
+        if (deadline > hwt_time_reached(&shared->time)) {
+            /* With the deadline: one that it is moved to from here on has a record of its own. */
+            if (!hwt_exchange_both(shared, entry, state, deadline, state & ~(uint64_t)HWT_HANDED,
+                                   deadline))
+                continue;
+            say_again(shared, entry, state, deadline);
+            return;
+        }
+        if (hwt_task_run(shared, entry, state, deadline, &ran, &deadline))
+            say_again(shared, entry, state, deadline);
+        if (ran)
+            return;
+    }
+}
+
+/*
+ * The count goes down under the mutex: stop, which waits for 0 under it, may free the timer
+ * as soon as it has been unlocked.
+ */
+static void hand_back(struct hwt_shared *shared)
+{
+    HWT_MEET(HAND_BACK);
+    pthread_mutex_lock(&shared->runs);
+    if (--shared->submitted == 0)
+        pthread_cond_broadcast(&shared->returned);
+    pthread_mutex_unlock(&shared->runs);
+}
+
+static void work(void *arg)
+{
+    struct hwt_entry *entry = arg;
+    struct hwt_shared *shared = hwt_shared_of(entry);
+    take_up(shared, entry);
+    hand_back(shared);
+}
+
+void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
+{
+    pthread_mutex_lock(&shared->runs);
+    shared->submitted++;
+    pthread_mutex_unlock(&shared->runs);
+    HWT_MEET(HAND_OVER);
+    /* A stop from inside the executor would wait for this very call. */
+    struct hwt_frame frame = { .shared = shared };
+    hwt_frame_enter(&frame);
+    int refused = shared->executor(shared->executor_data, work, entry);
+    hwt_frame_leave(&frame);
+    if (refused)
+        work(entry);
+}
+
+bool hwt_task_none_submitted(struct hwt_shared *shared)
+{
+    pthread_mutex_lock(&shared->runs);
+    bool none = shared->submitted == 0;
+    pthread_mutex_unlock(&shared->runs);
+    return none;
+}
+
+void hwt_task_wait_all(struct hwt_shared *shared)
+{
+    pthread_mutex_lock(&shared->runs);
+    while (shared->submitted > 0)
+        pthread_cond_wait(&shared->returned, &shared->runs);
+    pthread_mutex_unlock(&shared->runs);
+}
+
+/* ---- waiting for a task's return ---- */
+
+void hwt_task_returned(struct hwt_shared *shared)
+{
+    /* The state has changed already: who looks at it under the mutex, before or after
+     * this, does not wait. */
+    pthread_mutex_lock(&shared->runs);
+    pthread_cond_broadcast(&shared->returned);
+    pthread_mutex_unlock(&shared->runs);
+}
+
+void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
+{
+    HWT_MEET(WAIT);
+    pthread_mutex_lock(&shared->runs);
+    for (;;) {
+        uint64_t state = hwt_entry_state(timeout.entry);
+        unsigned phase = hwt_phase(state);
+        if (hwt_generation(state) != timeout.generation ||
+            (phase != HWT_PHASE_RUNNING && phase != HWT_PHASE_VISITED))
+            break;
+        pthread_cond_wait(&shared->returned, &shared->runs);
+    }
+    pthread_mutex_unlock(&shared->runs);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_TASK_H
+#define HWT_TASK_H
+
+/* Running tasks, on the worker or the executor, and telling of cancels. */
+
+#include "hwt/core/shared.h"
+
+/* A callback that this thread is inside of, and the one that it is inside of. */
+struct hwt_frame {
+    const struct hwt_shared *shared;
+    struct hwt_entry *entry; /* NULL: `cancelled`, the executor, or a visitor of all */
+    uint64_t generation;
+    uint64_t deadline; /* of this run */
+    uint64_t missed;   /* periods that its repeat left out */
+    struct hwt_frame *outer;
+};
+
+void hwt_frame_enter(struct hwt_frame *frame);
+void hwt_frame_leave(const struct hwt_frame *frame);
+
+/* Whether this thread is inside a callback of the timer. */
+bool hwt_in_callback(const struct hwt_shared *shared);
+
+/* Aborts, with a message, if a callback of the timer that this thread was inside of has been left
+ * by longjmp(): it would seem to be inside of it for ever. */
+void hwt_frames_check(const struct hwt_shared *shared);
+
+/* The run of this very timeout that this thread is inside of, or NULL. */
+struct hwt_frame *hwt_own_task(hwt_timeout timeout);
+
+/* Runs the task of an entry that was PENDING with this state and deadline, if it still is. True:
+ * it is PENDING again, and the caller sees to it that it is looked at for *ret_deadline. */
+bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                  uint64_t deadline, bool *ret_ran, uint64_t *ret_deadline);
+
+/* Tells that an UNTOLD timeout of this generation will never run, if nobody has, and frees it. */
+void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation);
+
+/* Has the executor look at an entry: run it, or tell it. Where that refuses, does it here. */
+void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry);
+
+/* The entry's timeout has ended: it is free. */
+void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry);
+
+/* Wakes those who wait for a task's return. */
+void hwt_task_returned(struct hwt_shared *shared);
+
+/* Waits until `timeout` is neither running nor being visited. */
+void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout);
+
+/* Waits until the executor has nothing of this timer's any more. */
+void hwt_task_wait_all(struct hwt_shared *shared);
+
+/* Whether it has nothing now. */
+bool hwt_task_none_submitted(struct hwt_shared *shared);
+
+#endif

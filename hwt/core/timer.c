@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Life of a timer: create, start, new timeouts, destroy. */
+
+#include "hwt/core/timer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hwt/base/probes.h"
+#include "hwt/core/options.h"
+#include "hwt/core/task.h"
+
+/* ---- create ---- */
+
+static void freeze_options(hwt_timer *timer, const hwt_options *options)
+{
+    struct hwt_shared *shared = &timer->shared;
+    shared->time.clock = options->clock;
+    shared->time.clock_data = options->clock_data;
+    shared->time.clock_id = options->clock_id;
+    uint64_t start = hwt_time_now(&shared->time);
+    atomic_init(&shared->time.told, start);
+    shared->ticks = hwt_ticks_init(start, options->tick_duration);
+    shared->max_pending = options->max_pending;
+    shared->executor = options->executor;
+    shared->executor_data = options->executor_data;
+    shared->one_thread = options->flags & HWT_ONE_THREAD;
+    shared->stats.shared = options->executor != NULL;
+    atomic_init(&shared->unusual, HWT_HALTED_UNSTARTED |
+                                      (shared->one_thread ? HWT_ONE_THREADED : 0) |
+                                      (shared->max_pending > 0 ? HWT_LIMITED : 0));
+    timer->flags = options->flags;
+    timer->worker_cpu = options->worker_cpu;
+    if (options->worker_name)
+        strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
+}
+
+/* Everything that can fail, in order; what was done is undone. */
+static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
+{
+    struct hwt_shared *shared = &timer->shared;
+    bool fences = !shared->one_thread && hwt_gate_needs_fences();
+    if (fences)
+        atomic_fetch_or_explicit(&shared->unusual, HWT_FENCED, memory_order_relaxed);
+    /* With one thread there is nobody to be made to pass a barrier. */
+    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual,
+                  shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
+    hwt_pool_init(&shared->pool, timer);
+    int r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate);
+    if (r < 0)
+        return r;
+    r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
+    if (r < 0)
+        goto destroy_lanes;
+    /* A futex knows the monotonic clock only. */
+    if (!(timer->flags & HWT_NO_WORKER) && shared->time.clock_id != CLOCK_MONOTONIC) {
+        r = hwt_gate_open_fd(&shared->gate, false);
+        if (r < 0)
+            goto destroy_worker;
+    }
+    return 0;
+
+destroy_worker:
+    hwt_worker_destroy(&timer->worker);
+destroy_lanes:
+    hwt_lanes_destroy(&shared->lanes);
+    return r;
+}
+
+int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
+{
+    hwt_options known;
+    if (!ret_timer || hwt_options_read(options, &known) < 0)
+        return -EINVAL;
+    hwt_timer *timer = aligned_alloc(64, (sizeof(*timer) + 63) / 64 * 64);
+    if (!timer)
+        return -ENOMEM;
+    memset(timer, 0, sizeof(*timer));
+    freeze_options(timer, &known);
+    int r = set_up(timer, known.ticks_per_wheel);
+    if (r < 0) {
+        free(timer);
+        return r;
+    }
+    pthread_mutex_init(&timer->control, NULL);
+    pthread_mutex_init(&timer->driving, NULL);
+    pthread_mutex_init(&timer->shared.runs, NULL);
+    pthread_cond_init(&timer->shared.returned, NULL);
+    hwt_fork_add(timer);
+    *ret_timer = timer;
+    return 0;
+}
+
+/* ---- start ---- */
+
+int hwt_timer_start(hwt_timer *timer)
+{
+    const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED | HWT_HALTED_ENDING;
+    if (!timer)
+        return -EINVAL;
+    if (hwt_halted_by(timer, over))
+        return -ESHUTDOWN;
+    if (!hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
+        return 0;
+
+    int r = 0;
+    HWT_MEET(START);
+    pthread_mutex_lock(&timer->control);
+    if (hwt_halted_by(timer, over))
+        r = -ESHUTDOWN;
+    else if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED) && !(timer->flags & HWT_NO_WORKER))
+        r = hwt_worker_thread_create(timer);
+    if (r == 0)
+        hwt_unhalt(timer, HWT_HALTED_UNSTARTED);
+    pthread_mutex_unlock(&timer->control);
+    return r;
+}
+
+/* ---- new timeouts ---- */
+
+static bool is_renewal(uint64_t state)
+{
+    return (hwt_generation(state) + 1) % HWT_RENEWAL == 0;
+}
+
+/* An entry that has served its time goes by the worker before it is used again. */
+static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_free free_one)
+{
+    uint64_t state = hwt_entry_state(free_one.entry);
+    if (shared->one_thread || !is_renewal(state))
+        return false;
+    state = hwt_with_phase(state + ((uint64_t)1 << HWT_GENERATION_SHIFT), HWT_PHASE_CANCELLED);
+    atomic_store_explicit(&free_one.entry->word.first, state, memory_order_release);
+    /* Where there is no memory to say so it is never used again. */
+    (void)hwt_lane_say_cancelled(&shared->lanes, lane, HWT_RECORD_RENEW, free_one.id,
+                                 hwt_generation(state));
+    return true;
+}
+
+/*
+ * After the timeout was published: whether stop has begun. Stop sets `halted`, makes all threads
+ * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
+ * Then the exchange says who ends it. True: the adder, who refuses it.
+ */
+static bool withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_free free_one,
+                     uint64_t state)
+{
+    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_seq_cst);
+    if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
+        return false;
+    HWT_MEET(WITHDRAW);
+    if (!hwt_exchange(shared, free_one.entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+        return false;
+    hwt_lane_count(&lane->added, UINT64_MAX);
+    hwt_pool_give(&shared->pool, &lane->cache, free_one.entry, free_one.id);
+    return true;
+}
+
+/* The timeout is published, and the worker to be told where it must. */
+static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_free free_one,
+                    uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    HWT_MEET(SAID);
+    if (hwt_gate_asks(&shared->gate, deadline))
+        hwt_gate_wake(&shared->gate);
+    HWT_MEET(ADD_CHECK);
+    if (!shared->one_thread && withdraw(shared, lane, free_one, state))
+        return -ESHUTDOWN;
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
+    return 0;
+}
+
+static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_task *task, void *arg,
+                          uint64_t deadline, hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_free free_one;
+    do {
+        free_one = hwt_pool_take(&shared->pool, &lane->cache);
+        if (!free_one.entry)
+            return -ENOMEM;
+    } while (renew(shared, lane, free_one));
+    hwt_lane_count(&lane->added, 1);
+    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
+    HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
+    HWT_MEET(ADD_SAY);
+    if (shared->one_thread)
+        hwt_worker_file(&timer->worker, free_one.id, hwt_generation(state), deadline);
+    else if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, free_one.id,
+                                   hwt_generation(state)))
+        hwt_shared_overlook(shared);
+    return announce(timer, lane, free_one, state, deadline, ret_timeout);
+}
+
+/* Whatever there is to mind. */
+__attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const hwt_task *task,
+                                                        void *arg, uint64_t deadline,
+                                                        hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    int r = hwt_timer_start(timer);
+    if (r == -ESHUTDOWN || r == -EINVAL)
+        return r;
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    if (r == 0 && shared->max_pending > 0 && !hwt_reserve(shared))
+        r = -ENOBUFS;
+    if (r == 0) {
+        r = accept_timeout(timer, lane, task, arg, deadline, ret_timeout);
+        if (r < 0)
+            hwt_unreserve(shared);
+    }
+    if (r < 0 && r != -ESHUTDOWN)
+        hwt_lane_count(&lane->rejected, 1);
+    hwt_shared_leave(shared, lane);
+    return r;
+}
+
+/* The same for one thread, where there is nothing else to mind. */
+__attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const hwt_task *task,
+                                                       void *arg, uint64_t deadline,
+                                                       hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_lane *lane = shared->lanes.shared;
+    struct hwt_free free_one = hwt_pool_take(&shared->pool, &lane->cache);
+    if (!free_one.entry) {
+        hwt_lane_count(&lane->rejected, 1);
+        return -ENOMEM;
+    }
+    hwt_lane_count(&lane->added, 1);
+    uint64_t generation = hwt_generation(hwt_entry_begin(free_one.entry, task, arg, deadline));
+    HWT_PROBE4(add, timer, free_one.entry, generation, deadline);
+    hwt_worker_file(&timer->worker, free_one.id, generation, deadline);
+    if (hwt_gate_asks(&shared->gate, deadline))
+        hwt_gate_wake(&shared->gate);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ free_one.entry, generation };
+    return 0;
+}
+
+/* The same, where there is nothing to mind: most timeouts take this way. */
+static inline int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                              hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    /* Acquire: what starting has made. */
+    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_acquire);
+    if (unusual == HWT_ONE_THREADED)
+        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
+    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) ||
+        __builtin_expect(lane->cache.count == 0, 0) ||
+        __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    struct hwt_free free_one = lane->cache.items[lane->cache.count - 1];
+    if (__builtin_expect(is_renewal(hwt_entry_state(free_one.entry)), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    lane->cache.count--;
+    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
+    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
+    HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
+    HWT_MEET(ADD_SAY);
+    hwt_stream_append(&lane->pending,
+                      (struct hwt_record){ deadline, free_one.id, (uint32_t)(state >> 8) });
+    hwt_streams_list(&shared->lanes.pending, &lane->pending);
+    /* Seq_cst, both: after the append. */
+    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
+        return announce(timer, lane, free_one, state, deadline, ret_timeout);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
+    return 0;
+}
+
+int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                             hwt_timeout *ret_timeout)
+{
+    if (!timer || !task || !task->run)
+        return -EINVAL;
+    return new_timeout(timer, task, arg, deadline, ret_timeout);
+}
+
+int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
+                          hwt_timeout *ret_timeout)
+{
+    if (!timer || !task || !task->run)
+        return -EINVAL;
+    uint64_t deadline = hwt_saturating_add(hwt_time_now(&timer->shared.time), delay);
+    return new_timeout(timer, task, arg, deadline, ret_timeout);
+}
+
+/* ---- destroy ---- */
+
+void hwt_timer_destroy(hwt_timer *timer)
+{
+    if (!timer || hwt_in_callback(&timer->shared))
+        return;
+    hwt_fork_remove(timer);
+    /* In the child of a fork() there is no worker to stop, and any mutex may be held. */
+    if (!hwt_halted_by(timer, HWT_HALTED_FORKED)) {
+        hwt_timer_stop(timer, NULL, NULL);
+        pthread_cond_destroy(&timer->shared.returned);
+        pthread_mutex_destroy(&timer->shared.runs);
+        pthread_mutex_destroy(&timer->driving);
+        pthread_mutex_destroy(&timer->control);
+        pthread_mutex_destroy(&timer->shared.lanes.shared_lock);
+    }
+    hwt_gate_destroy(&timer->shared.gate);
+    hwt_worker_destroy(&timer->worker);
+    hwt_lanes_destroy(&timer->shared.lanes);
+    hwt_pool_destroy(&timer->shared.pool);
+    free(timer);
+}
+
+uint64_t hwt_timer_now(const hwt_timer *timer)
+{
+    return timer ? hwt_time_now(&timer->shared.time) : 0;
+}
+
+const char *hwt_version(void)
+{
+    return HWT_VERSION;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_TIMER_H
+#define HWT_TIMER_H
+
+/* The timer's whole. */
+
+#include <sys/types.h>
+
+#include "hwt/core/shared.h"
+#include "hwt/core/worker.h"
+
+struct hwt_request;
+
+struct hwt_timer {
+    struct hwt_shared shared; /* first: see there */
+
+    /* The worker: its thread, or who calls hwt_timer_advance() and its like. */
+    _Alignas(64) struct hwt_worker worker;
+    uint64_t
+        parked_until; /* with a descriptor that a loop watches: what it is set to; 0: nothing */
+
+    /* Frozen after create. */
+    uint32_t flags;
+    int worker_cpu;
+    char worker_name[16];
+
+    /* Under `control`: start, stop, dumps and descriptors, one at a time. */
+    pthread_mutex_t control;
+    pthread_t thread;
+    bool thread_runs;
+    bool stopped;
+    pthread_mutex_t driving; /* HWT_NO_WORKER: held by who drives */
+
+    /* Set under `control`, cleared by the worker under `runs`; see request.h. */
+    _Atomic(struct hwt_request *) request;
+
+    /* Under the lock of all timers: see fork.c. */
+    struct hwt_timer *next, **previous;
+};
+
+static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
+{
+    /* Relaxed: an early answer; who must know looks again, see there. */
+    return atomic_load_explicit(&timer->shared.unusual, memory_order_relaxed) & reasons;
+}
+
+/* Begins or ends reasons for not accepting timeouts. Under `control`. */
+static inline void hwt_halt(hwt_timer *timer, uint32_t reasons)
+{
+    /* Seq_cst: before the barrier of stop. */
+    atomic_fetch_or_explicit(&timer->shared.unusual, reasons, memory_order_seq_cst);
+}
+
+static inline void hwt_unhalt(hwt_timer *timer, uint32_t reasons)
+{
+    /* Release: what starting has made. */
+    atomic_fetch_and_explicit(&timer->shared.unusual, ~reasons, memory_order_release);
+}
+
+/* HWT_NO_WORKER. False: not to be driven now. Else, hwt_timer_leave() must follow. */
+bool hwt_timer_enter(hwt_timer *timer);
+void hwt_timer_leave(hwt_timer *timer);
+
+/* The worker's thread. */
+int hwt_worker_thread_create(hwt_timer *timer);
+
+/* A timer is known to fork(), or is not any more. */
+void hwt_fork_add(hwt_timer *timer);
+void hwt_fork_remove(hwt_timer *timer);
+
+#endif

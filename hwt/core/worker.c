@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A pass of the worker: read the streams, run what is due, and what comes before a sleep.
+ *
+ * The ticks that are over are handled when all that was there is filed, so that what was added
+ * before the pass runs in the order of its ticks, however much it is.
+ */
+
+#include "hwt/core/worker.h"
+
+#include "hwt/base/probes.h"
+#include "hwt/core/task.h"
+
+#define QUIET_PASSES 8
+
+int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
+{
+    worker->shared = shared;
+    int r = hwt_wheel_init(&worker->wheel, &shared->pool.directory, shared->ticks, ticks_per_wheel);
+    if (r == 0)
+        hwt_worker_publish_bytes(worker);
+    return r;
+}
+
+void hwt_worker_destroy(struct hwt_worker *worker)
+{
+    hwt_wheel_destroy(&worker->wheel);
+}
+
+void hwt_worker_publish_bytes(struct hwt_worker *worker)
+{
+    atomic_store_explicit(&worker->shared->stats.wheel_bytes, worker->wheel.bytes,
+                          memory_order_relaxed);
+}
+
+/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; who sleeps looks
+ * again, see hwt_worker_park(). */
+static bool stopping(const struct hwt_worker *worker)
+{
+    return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
+           (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
+}
+
+/* ---- running ---- */
+
+static void run_again(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t generation,
+                      uint64_t deadline)
+{
+    struct hwt_shared *shared = worker->shared;
+    uint32_t id = hwt_entry_id(entry);
+    HWT_MEET(AGAIN);
+    if (shared->one_thread) {
+        hwt_worker_file(worker, id, generation, deadline);
+        return;
+    }
+    /* By the stream, behind what its task has added. */
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_shared_say_pending(shared, lane, deadline, id, generation);
+    hwt_shared_leave(shared, lane);
+}
+
+/* An id that was taken from its bucket; its timeout is due if its deadline is before `horizon`. */
+static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
+{
+    struct hwt_shared *shared = worker->shared;
+    const struct hwt_place *place = hwt_directory_place(worker->wheel.directory, id);
+    struct hwt_entry *entry = hwt_pool_entry(&shared->pool, id);
+    bool ran;
+    do {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK);
+        if (place->bucket != 0 || hwt_phase(state) != HWT_PHASE_PENDING || state & HWT_HANDED ||
+            hwt_worker_since_floor(worker, id, (uint32_t)hwt_generation(state)) !=
+                place->generation)
+            return;
+        if (deadline >= horizon) {
+            hwt_worker_file_for(worker, id, (uint32_t)hwt_generation(state),
+                                hwt_ticks_at(&worker->wheel.ticks, deadline), 0);
+            return;
+        }
+        if (shared->executor) {
+            ran = hwt_exchange_both(shared, entry, state, deadline, state | HWT_HANDED, deadline);
+            if (ran)
+                hwt_task_submit(shared, entry);
+            worker->runs += ran;
+            continue;
+        }
+        if (hwt_task_run(shared, entry, state, deadline, &ran, &deadline))
+            run_again(worker, entry, hwt_generation(state), deadline);
+        worker->runs += ran;
+    } while (!ran);
+}
+
+static void prefetch_entry(const struct hwt_worker *worker, uint32_t id)
+{
+    __builtin_prefetch(hwt_pool_entry(&worker->shared->pool, id), 1);
+}
+
+static size_t take(struct hwt_worker *worker, uint32_t *batch, bool *ret_far)
+{
+    uint64_t left = worker->most - worker->runs;
+    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, batch,
+                              left < HWT_BATCH ? (size_t)left : HWT_BATCH, ret_far);
+    for (size_t i = 0; i < n; i++)
+        prefetch_entry(worker, batch[i]);
+    uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
+    if (next != HWT_ID_NONE)
+        prefetch_entry(worker, next);
+    return n;
+}
+
+/* Files what has come nearer: not before its age begins, so not later than it was. */
+static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        look(worker, batch[i], 0);
+}
+
+static void expire(struct hwt_worker *worker)
+{
+    uint32_t batch[HWT_BATCH];
+    bool far;
+    size_t n;
+    while (!stopping(worker) && worker->runs < worker->most &&
+           (n = take(worker, batch, &far)) > 0) {
+        if (far) {
+            bring_near(worker, batch, n);
+            continue;
+        }
+        /* The end of this tick, not of the last: what was pushed back to a later one, though
+         * that is over too, takes its turn there. */
+        uint64_t horizon = hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
+        for (size_t i = 0; i < n && !stopping(worker); i++)
+            look(worker, batch[i], horizon);
+        hwt_worker_keep_up(worker, n);
+    }
+}
+
+/* What is due and could not be filed runs without regard to its turn. */
+static void expire_unfiled(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    struct hwt_entry *entry;
+    uint32_t number = 0, place = 0;
+    uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
+    if (!atomic_load_explicit(&shared->overlooked, memory_order_relaxed))
+        return;
+    while (!stopping(worker) && worker->runs < worker->most &&
+           (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
+        if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
+            hwt_entry_deadline(entry) < horizon)
+            look(worker, hwt_entry_id(entry), horizon);
+    }
+}
+
+static void leave_wheel(void *worker, uint32_t id)
+{
+    hwt_worker_leave(worker, id);
+}
+
+/* After a peak. What the executor has may be of a slab that is free otherwise. */
+static void trim(struct hwt_worker *worker, uint32_t patience)
+{
+    struct hwt_shared *shared = worker->shared;
+    if (hwt_pool_is_worth_a_trim(&shared->pool, patience) && hwt_task_none_submitted(shared))
+        hwt_pool_trim(&shared->pool, leave_wheel, worker);
+}
+
+/* A timer that has work in each tick never sleeps long: it gives memory back when there was little
+ * work for some passes. */
+static void give_back(struct hwt_worker *worker)
+{
+    bool quiet = worker->runs <= HWT_BATCH && hwt_pool_is_worth_a_trim(&worker->shared->pool, 2);
+    worker->quiet = quiet ? worker->quiet + 1 : 0;
+    if (worker->quiet > QUIET_PASSES)
+        trim(worker, 2);
+}
+
+uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
+{
+    struct hwt_time *time = &worker->shared->time;
+    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
+    if (now < told)
+        now = told;
+    atomic_store_explicit(&time->told, now, memory_order_relaxed);
+    worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
+    worker->runs = 0;
+    worker->most = most;
+    worker->told = worker->again = false;
+    hwt_worker_read(worker);
+    worker->expires = true;
+    expire_unfiled(worker);
+    expire(worker);
+    expire_unfiled(worker); /* what was pushed back within the ticks that are over */
+    worker->expires = false;
+    /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
+     * that is over comes behind what its tasks have filed. */
+    worker->floor = worker->runs < worker->most ? 0 : hwt_worker_next_floor(worker);
+    if (worker->shared->one_thread)
+        hwt_worker_read_own(worker);
+    give_back(worker);
+    hwt_worker_publish_bytes(worker);
+    return worker->runs;
+}
+
+/* ---- before a sleep ---- */
+
+/* The next tick with work. */
+static uint64_t next_tick(struct hwt_worker *worker)
+{
+    struct hwt_wheel *wheel = &worker->wheel;
+    /* What could not be read or filed is looked at again in a tick. */
+    if (worker->again || atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
+        return wheel->tick;
+    return hwt_wheel_next(wheel);
+}
+
+uint64_t hwt_worker_next(struct hwt_worker *worker)
+{
+    worker->again = false;
+    hwt_worker_read(worker);
+    uint64_t next = next_tick(worker);
+    hwt_worker_publish_bytes(worker);
+    return hwt_ticks_end(&worker->wheel.ticks, next);
+}
+
+/* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
+ * more. Returns the next tick after that. */
+static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
+{
+    struct hwt_shared *shared = worker->shared;
+    hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
+    struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
+    struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
+    hwt_gate_barrier(&shared->gate);
+    HWT_MEET(PARK_C);
+    hwt_worker_read_dismissed(worker, pending, false);
+    hwt_worker_read_dismissed(worker, cancelled, true);
+    hwt_worker_read(worker);
+    uint64_t after = next_tick(worker);
+    return after < next ? after : next; /* no longer than the gate says */
+}
+
+uint64_t hwt_worker_park(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    const struct hwt_ticks *ticks = &worker->wheel.ticks;
+    HWT_MEET(PARK);
+    worker->again = false;
+    hwt_worker_read(worker);
+    uint64_t next = next_tick(worker);
+    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
+    if (worker->told)
+        next = worker->wheel.tick;
+    if (next > worker->wheel.tick) {
+        trim(worker, 1);
+        next = close_for(worker, next);
+    } else {
+        hwt_gate_close(&shared->gate, HWT_GATE_OPEN);
+    }
+    worker->told = false;
+    hwt_worker_publish_bytes(worker);
+    HWT_MEET(PARK_CHECK);
+    /* Seq_cst: stop sets the flag, then looks at the gate. */
+    if (atomic_load_explicit(&shared->unusual, memory_order_seq_cst) & HWT_HALTED_STOPPING)
+        return 0;
+    uint64_t until = hwt_ticks_end(ticks, next);
+    HWT_PROBE2(park, shared, until);
+    return until;
+}

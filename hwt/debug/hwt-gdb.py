@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""For gdb: prints a timer of hwt, in a running program or in a core dump.
+
+    (gdb) source /usr/local/share/hwt/hwt-gdb.py
+    (gdb) hwt-timer EXPRESSION [COUNT]
+
+EXPRESSION is an hwt_timer *, COUNT how many of the next timeouts to show: 10. The library must have
+been built with debug information, and not been stripped.
+"""
+import time
+
+import gdb
+
+# As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/pool.h and hwt/store/directory.h.
+PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited", "?"]
+PENDING, RUNNING = 1, 2
+PHASE_MASK, REARMED, BARRED = 7, 1 << 4, 1 << 5
+SLAB_SIZE, SLAB_COLOURS, SLAB_STEP_ENTRIES = 65536, 64, 4
+DIRECTORY_BITS = 6
+TASK_FLAGS = 1  # in entry->task, beside the pointer
+
+HALTED = ["worker not started", "stopped", "ending", "the parent's, in a child of fork()"]
+NEVER = 2**64 - 1
+
+
+def number(value):
+    """Of an integer, a pointer or an atomic one."""
+    return int(value.cast(gdb.lookup_type("unsigned long")))
+
+
+def clock_now(shared):
+    """Of this machine's clock, or what the last pass took for now."""
+    told = number(shared["time"]["told"])
+    core = gdb.execute("info inferiors", to_string=True).count("process ") == 0
+    if core or number(shared["time"]["clock"]) != 0:
+        return told
+    return max(told, time.clock_gettime_ns(int(shared["time"]["clock_id"])))
+
+
+def slabs(pool):
+    """The address of each slab that is mapped."""
+    for n in range(number(pool["slabs"])):
+        shifted = n + (1 << DIRECTORY_BITS)
+        power = shifted.bit_length() - 1
+        page = pool["directory"]["pages"][power - DIRECTORY_BITS]
+        if number(page) == 0:
+            continue
+        slot_type = gdb.lookup_type("struct hwt_slot").pointer()
+        slot = (gdb.Value(number(page)).cast(slot_type) + (shifted - (1 << power))).dereference()
+        if number(slot["base"]) != 0:
+            yield number(slot["base"])
+
+
+def entries(pool):
+    """Each entry that was ever used, with its place in the wheel."""
+    entry_type = gdb.lookup_type("struct hwt_entry")
+    place_type = gdb.lookup_type("struct hwt_place")
+    head_size = gdb.lookup_type("struct hwt_slab").sizeof
+    count = (SLAB_SIZE - head_size) // (entry_type.sizeof + place_type.sizeof)
+    for base in slabs(pool):
+        head = base // SLAB_SIZE % SLAB_COLOURS * SLAB_STEP_ENTRIES * entry_type.sizeof
+        places = base + number(pool["directory"]["places"])
+        for i in range(count):
+            offset = i * entry_type.sizeof
+            address = base + offset + (0 if offset < head else head_size)
+            entry = gdb.Value(address).cast(entry_type.pointer()).dereference()
+            if number(entry["word"]["first"]) & PHASE_MASK:
+                place = gdb.Value(places + i * place_type.sizeof).cast(place_type.pointer())
+                yield entry, place.dereference()
+
+
+def is_pending(state):
+    return (state & PHASE_MASK == PENDING or
+            (state & PHASE_MASK == RUNNING and state & REARMED and not state & BARRED))
+
+
+def task_name(entry):
+    task = number(entry["task"]) & ~TASK_FLAGS
+    run = gdb.Value(task).cast(gdb.lookup_type("hwt_task").pointer())["run"]
+    return run.format_string(address=False, symbols=True).strip("<>")
+
+
+class HwtTimer(gdb.Command):
+    """hwt-timer EXPRESSION [COUNT]: prints an hwt_timer and its next timeouts."""
+
+    def __init__(self):
+        super().__init__("hwt-timer", gdb.COMMAND_DATA, gdb.COMPLETE_EXPRESSION)
+
+    def invoke(self, argument, from_tty):
+        expression, count = argument.strip(), 10
+        words = expression.rsplit(None, 1)
+        if len(words) == 2 and words[1].isdigit():
+            expression, count = words[0], int(words[1])
+        if not expression:
+            raise gdb.GdbError("hwt-timer: which timer? See: help hwt-timer")
+        try:
+            timer_type = gdb.lookup_type("struct hwt_timer")
+            timer_type.fields()[0]
+        except (gdb.error, IndexError):
+            raise gdb.GdbError("hwt-timer: libhwt has no debug information") from None
+        address = number(gdb.parse_and_eval(expression))
+        if address == 0:
+            raise gdb.GdbError("hwt-timer: the timer is NULL")
+        self.show(gdb.Value(address).cast(timer_type.pointer()).dereference(), count)
+
+    def show(self, timer, count):
+        shared = timer["shared"]
+        ticks, wheel = shared["ticks"], timer["worker"]["wheel"]
+        now = clock_now(shared)
+        unusual = number(shared["unusual"])
+        said = [HALTED[i] for i in range(len(HALTED)) if unusual & 1 << i] or ["runs"]
+        duration = number(ticks["duration"])
+        print(f"{', '.join(said)}; ticks of {duration / 1e9:g} s, "
+              f"{number(wheel['tick'])} handled, {(now - number(ticks['start'])) / 1e9:.3f} s old")
+        self.show_entries(shared, now, count)
+        wake = number(shared["gate"]["wake_before"])
+        if wake == NEVER:
+            print("the worker sleeps until it is woken")
+        elif wake:
+            print(f"the worker sleeps for another {max(0, wake - now) / 1e9:.3f} s")
+
+    def show_entries(self, shared, now, count):
+        phases, pending, buckets = {}, [], {}
+        for entry, place in entries(shared["pool"]):
+            state = number(entry["word"]["first"])
+            name = PHASES[state & PHASE_MASK]
+            phases[name] = phases.get(name, 0) + 1
+            if is_pending(state):
+                pending.append((number(entry["word"]["second"]), number(entry.address), entry))
+            bucket = number(place["bucket"])
+            if bucket:
+                buckets[bucket] = buckets.get(bucket, 0) + 1
+        print(", ".join(f"{n} {name}" for name, n in sorted(phases.items())) or "no timeout yet")
+        print(f"{sum(buckets.values())} filed in {len(buckets)} buckets, "
+              f"{max(buckets.values(), default=0)} at most in one")
+        for deadline, _, entry in sorted(pending, key=lambda item: item[:2])[:count]:
+            when = "never" if deadline == NEVER else f"in {(deadline - now) / 1e9:.3f} s"
+            print(f"  {when}: {task_name(entry)}, arg {number(entry['arg']):#x}")
+        if len(pending) > count:
+            print(f"  and {len(pending) - count} more")
+
+
+HwtTimer()

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_DELAY_H
+#define HWT_DELAY_H
+
+/*
+ * hwt-delay: a durable store of delayed messages, kept on a wheel of files.
+ *
+ * OVERVIEW
+ *
+ * A message has a due time, an id and a payload. It is put into a store, which is a directory;
+ * it is taken once its time has come, and done with once it has been dealt with. In between it
+ * survives the end of the process and of the machine. Any number may be pending: memory is
+ * bounded by an option.
+ *
+ * A put goes to a log, with one flush of the disk for all callers that wait at that moment.
+ * What is still pending when the log is full is appended to files, each for a stretch of time.
+ * A file is read when its time comes, and deleted as a whole when its time has passed.
+ *
+ * USAGE
+ *
+ *     hwt_delay *store;
+ *     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+ *     options.flags = HWT_DELAY_CREATE;
+ *     int r = hwt_delay_open("/var/lib/shop/delays", &options, &store);
+ *
+ *     hwt_delay_message message = { .due = hwt_delay_now(store) + HWT_SEC(3600),
+ *                                   .id = "order-17", .id_size = 8,
+ *                                   .payload = "remind", .payload_size = 6 };
+ *     r = hwt_delay_put(store, &message, 1);           // 0: it is on the disk
+ *
+ *     const hwt_delay_message *taken;
+ *     int64_t n = hwt_delay_take(store, 100, HWT_SEC(10), &taken);
+ *     for (int64_t i = 0; i < n; i++) {
+ *         handle(&taken[i]);
+ *         hwt_delay_done(store, &taken[i].lease, 1);   // 1: it will not come again
+ *     }
+ *     hwt_delay_free(taken);
+ *     hwt_delay_close(store);
+ *
+ * PROMISES
+ *
+ * 1. A put that returned 0 is on the disk, whole, as far as the device keeps its word about
+ *    flushing. A batch is there as a whole or not at all.
+ * 2. A message is handed over at least once and never early: never while the clock is before its
+ *    due time. Messages come in the order of their due times, and then of their puts. One that
+ *    is not done when its lease ends is handed over again, and so is one that was not done when
+ *    the process ended; no other comes twice.
+ * 3. A cancel that returned 0: the message is never handed over from then on.
+ * 4. A message is identified by its due time and its id together. Putting the same again replaces
+ *    it, so a producer that does not know whether its put arrived may repeat it.
+ * 5. Memory stays within options.memory, about, for any number pending.
+ * 6. Opening reads a checkpoint and the log, and nothing that grows with the number pending.
+ * 7. A failed flush makes every further call -EIO until the store is opened anew. Bytes that do not
+ *    have their checksum are -EBADMSG, until somebody asks for HWT_DELAY_SALVAGE. On a full disk
+ *    puts are -ENOSPC, and take, done and cancel go on.
+ * 8. The clock may be set back and forth. See hwt_delay_accept_clock().
+ *
+ * CONVENTIONS
+ *
+ * Those of hwt.h. Instants are nanoseconds since 1970 by CLOCK_REALTIME, durations are nanoseconds.
+ *
+ * One process owns a store and may use it from any number of threads: any thread may call any
+ * function at any time, but hwt_delay_close(), which is the last. After fork() the child may not
+ * use the store. Others may look at it with HWT_DELAY_READ_ONLY.
+ *
+ * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
+ * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with
+ * HWT_DELAY_READ_ONLY; -ENOMEM: nothing was done.
+ */
+
+#include <hwt/hwt.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct hwt_delay hwt_delay;
+
+/* Ids are of 1 to so many bytes, any bytes. */
+#define HWT_DELAY_ID_MAX 255
+
+/* hwt_delay_options.flags */
+#define HWT_DELAY_CREATE UINT32_C(1) /* make the store where there is none */
+#define HWT_DELAY_READ_ONLY                                                                        \
+    UINT32_C(2)                       /* look, as of the moment of opening; see hwt_delay_visit() */
+#define HWT_DELAY_SALVAGE UINT32_C(4) /* put aside what is damaged, deliver the rest */
+
+typedef struct hwt_delay_options {
+    size_t size;           /* set by HWT_DELAY_OPTIONS_INIT */
+    uint32_t flags;        /* see above */
+    uint32_t payload_max;  /* a longer payload: -EMSGSIZE; default 1 MiB, up to 16 MiB */
+    uint64_t lease;        /* ns from take to done; default HWT_SEC(60) */
+    uint64_t leased_max;   /* so many leased at a time; default 65536 */
+    uint64_t memory;       /* bytes for messages; default 128 MiB, at least 1 MiB. While
+                              messages are pending, up to a quarter of it is set aside on the disk */
+    uint64_t segment_size; /* half of what the log and the reserve for a full disk take; only at
+                              creation; default 64 MiB, at least 64 KiB */
+    uint64_t clock_leap;   /* a longer leap forward holds deliveries; default HWT_MIN(60) */
+} hwt_delay_options;
+
+#define HWT_DELAY_OPTIONS_INIT                                                                     \
+    {                                                                                              \
+        sizeof(hwt_delay_options), 0, UINT32_C(1) << 20, HWT_SEC(60), UINT64_C(65536),             \
+            UINT64_C(128) << 20, UINT64_C(64) << 20, HWT_MIN(60)                                   \
+    }
+
+/* The same as HWT_DELAY_OPTIONS_INIT, for languages that have no macros. */
+HWT_PUBLIC void hwt_delay_options_init(hwt_delay_options *ret_options);
+
+/* A message, as it is put and as it is taken. */
+typedef struct hwt_delay_message {
+    uint64_t due;   /* any but HWT_NEVER; in the past: next */
+    const void *id; /* 1 to HWT_DELAY_ID_MAX bytes */
+    size_t id_size;
+    const void *payload; /* may be NULL if payload_size is 0 */
+    size_t payload_size;
+    uint64_t lease;   /* taken: what hwt_delay_done() wants; not looked at by put */
+    uint32_t retries; /* taken: how often hwt_delay_retry() put it back; not looked at by put */
+    uint32_t expired; /* taken: how many leases on it have ended since the store was opened */
+} hwt_delay_message;
+
+/*
+ * ---- The store ----
+ */
+
+/*
+ * Opens the store in a directory; NULL options are the defaults. With HWT_DELAY_CREATE, the
+ * directory is made too, but not what is above it. A few background threads begin here.
+ *
+ * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
+ *   below eight times payload_max, or memory below 32 times that
+ * -ENOENT: no store is there; with HWT_DELAY_CREATE: nor is the directory above it
+ * -ENOTEMPTY: HWT_DELAY_CREATE, and the directory has other things in it
+ * -ENOTDIR, -EACCES, -EROFS, -ENOSPC, -EMFILE, -ENFILE, -EAGAIN (no thread), -ENOMEM
+ * -EBUSY: another process, or this one, owns it
+ * -ENOTSUP: it was made by a later release
+ * -EBADMSG: it is damaged; see HWT_DELAY_SALVAGE
+ * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has changed too much meanwhile: open it again
+ */
+HWT_PUBLIC int hwt_delay_open(const char *directory, const hwt_delay_options *options,
+                              hwt_delay **ret_store);
+
+/*
+ * Waits until what was put is durable, calls the callbacks that are still to be called, and closes
+ * the store. Messages that are leased will be handed over again. No other call may be under way
+ * or follow. NULL is fine. Nothing is lost if it is never called. Not from a callback.
+ */
+HWT_PUBLIC void hwt_delay_close(hwt_delay *store);
+
+/* The store's clock: nanoseconds since 1970. 0 for NULL. */
+HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
+
+/*
+ * ---- Producers ----
+ */
+
+/*
+ * Puts messages, from an array: all or none. Returns when they are on the disk. One that has
+ * the due time and id of a pending one replaces it; of two in one batch the last one counts. Putting
+ * what is leased makes it pending anew beside the lease; the one that is leased then does not
+ * come back when its lease ends.
+ *
+ * May block while the disk is behind, so that memory stays bounded.
+ *
+ * -EINVAL: a count of 0, an id of 0 or more than HWT_DELAY_ID_MAX bytes, a due time of
+ *   HWT_NEVER, a NULL id or payload
+ * -EMSGSIZE: a payload over options.payload_max, or a batch over a quarter of a segment
+ * -ENOSPC: the disk is full. Nothing was put. Goes away by itself when there is room again.
+ * -EIO: it is not known whether the messages will be there when the store is opened again
+ */
+HWT_PUBLIC int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t count);
+
+/*
+ * Told once for each hwt_delay_put_async() that returned 0: result is 0 when its messages are on
+ * the disk, or -EIO. Called on a thread of the library, or on one that is in a call of another
+ * message; it should be short, and may not call functions that wait for the disk or for messages.
+ */
+typedef void (*hwt_delay_durable)(int result, void *arg);
+
+/*
+ * The same, without waiting for the disk: `durable` is called when it is done, maybe before this
+ * returns. The messages have been copied when this returns. Calls of one thread become durable in
+ * their order. On failure `durable` is not called.
+ *
+ * As hwt_delay_put(); -EINVAL also: no function
+ */
+HWT_PUBLIC int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *messages,
+                                   size_t count, hwt_delay_durable durable, void *arg);
+
+/*
+ * Cancels a message. 0: it will never be handed over from now on, nor after a crash. For a time
+ * still to come it is not looked up whether there is such a message: 0 even if there is none.
+ *
+ * -ENOENT: its time has come, and there is none: it is done, or was never put
+ * -EBUSY: it is leased
+ * -EINVAL: an id or due time that no message can have
+ * -ENOSPC: the disk is full, and the room reserved for cancels is used up
+ */
+HWT_PUBLIC int hwt_delay_cancel(hwt_delay *store, uint64_t due, const void *id, size_t id_size);
+
+/*
+ * Cancels the message (due, id) and puts another, in one step: both happen or none. What
+ * hwt_delay_cancel() returns as a failure is returned here, and then nothing was put.
+ *
+ * As hwt_delay_cancel() and hwt_delay_put()
+ */
+HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id, size_t id_size,
+                                 const hwt_delay_message *message);
+
+/*
+ * ---- Consumers ----
+ */
+
+/*
+ * Takes up to `max` messages that are due, each with a lease of options.lease, and returns how
+ * many; 0: none became due within `wait` nanoseconds (0: do not wait; HWT_NEVER: for ever). The
+ * messages are one allocation, which hwt_delay_free() ends; their bytes stay until then,
+ * whatever happens to the leases. With 0 or an error *ret_messages is left alone.
+ *
+ * Any number of threads may take; a message goes to one of them.
+ *
+ * -EINVAL: a max of 0
+ * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory
+ * -ETIME: the clock has leapt forward; see hwt_delay_accept_clock()
+ * -EBADMSG: a file that is to be read is damaged: nothing of its time is handed over; see
+ *   HWT_DELAY_SALVAGE
+ * -ECANCELED: hwt_delay_wake() was called while this waited
+ */
+HWT_PUBLIC int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,
+                                  const hwt_delay_message **ret_messages);
+
+/* Frees what hwt_delay_take() returned. NULL is fine. */
+HWT_PUBLIC void hwt_delay_free(const hwt_delay_message *messages);
+
+/* Makes every hwt_delay_take() that waits now return, with -ECANCELED if it has nothing. */
+HWT_PUBLIC int hwt_delay_wake(hwt_delay *store);
+
+/*
+ * Ends leases, from an array: the messages were dealt with and never come again. Returns when that
+ * is on the disk: how many of the leases were still held. A lease that is over (done already, or
+ * it has ended, and the message may be with another consumer) is not counted and not a failure.
+ *
+ * -EINVAL: no leases; -ENOSPC: as hwt_delay_cancel()
+ */
+HWT_PUBLIC int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count);
+
+/*
+ * Puts a leased message back for later, in one step: it is done with at its old time, and put at
+ * the new one. From now on it is identified by the new due time and its id.
+ *
+ * -ENOENT: the lease is over; -EINVAL: a due time of HWT_NEVER; -ENOSPC
+ */
+HWT_PUBLIC int hwt_delay_retry(hwt_delay *store, uint64_t lease, uint64_t due);
+
+/*
+ * Makes a lease end `duration` nanoseconds from now; 0: at once, so that the message is handed
+ * over again. Writes nothing.
+ *
+ * -ENOENT: the lease is over
+ */
+HWT_PUBLIC int hwt_delay_extend(hwt_delay *store, uint64_t lease, uint64_t duration);
+
+/*
+ * A descriptor for poll, epoll and their like: readable when hwt_delay_take() is worth a call,
+ * be it for nothing. Call hwt_delay_take() with a wait of 0 until it returns 0: that makes it
+ * unreadable. Only to be watched, level-triggered, and not to be read from; it belongs to the
+ * store, is the same at each call, and is closed by hwt_delay_close().
+ *
+ * -EINVAL
+ */
+HWT_PUBLIC int hwt_delay_fd(hwt_delay *store);
+
+/*
+ * The earliest instant at which something can be due, an ended lease included; HWT_NEVER: nothing
+ * is pending. Nothing is due before it, and at it there may be nothing, where what was there has
+ * been cancelled.
+ */
+HWT_PUBLIC uint64_t hwt_delay_next(hwt_delay *store);
+
+/*
+ * The clock is CLOCK_REALTIME. Where it is set back, messages wait for it, and none that was done
+ * comes again. Where it leaps forward against CLOCK_BOOTTIME by more than options.clock_leap, take
+ * returns -ETIME, and nothing is handed over, until the clock is right again or this is called:
+ * the time that it shows now is the time.
+ */
+HWT_PUBLIC int hwt_delay_accept_clock(hwt_delay *store);
+
+/*
+ * ---- Seeing inside ----
+ */
+
+/*
+ * Calls `visitor` with the pending messages whose due time is at least `from` and below `to`, in
+ * order, the leased ones (lease is not 0) included, until it returns something else than 0,
+ * which is then returned. Needs no memory beyond options.memory. What others do meanwhile may or
+ * may not be seen. The visitor may not call functions of this store.
+ *
+ * 0: all were visited; -EBADMSG; -ESTALE: the store was opened with HWT_DELAY_READ_ONLY, and its
+ * owner has deleted what was to be read: open it again
+ */
+HWT_PUBLIC int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
+                               int (*visitor)(const hwt_delay_message *message, void *data),
+                               void *data);
+
+typedef struct hwt_delay_stats {
+    size_t size;             /* set by HWT_DELAY_STATS_INIT */
+    uint64_t pending;        /* not done and not cancelled, leased ones included; see below */
+    uint64_t leased;         /* leased now */
+    uint64_t put;            /* messages put since the store was opened, as all that follow */
+    uint64_t cancelled;      /* cancels that returned 0 */
+    uint64_t taken;          /* messages handed over */
+    uint64_t done;           /* leases ended by done or retry */
+    uint64_t retried;        /* of those, by retry */
+    uint64_t expired;        /* leases that ended by themselves: these come twice */
+    uint64_t rejected;       /* messages refused with -ENOSPC */
+    uint64_t commits;        /* writes of the log */
+    uint64_t syncs;          /* flushes of files and directories */
+    uint64_t log_bytes;      /* bytes written to the log */
+    uint64_t slot_bytes;     /* bytes written to slots and checkpoints */
+    uint64_t checkpoints;    /* checkpoints written */
+    uint64_t replayed;       /* records that opening read from the log */
+    uint64_t cut;            /* bytes of an unfinished write that opening cut from the log */
+    uint64_t salvaged;       /* damaged blocks put aside */
+    uint64_t salvaged_bytes; /* and their bytes */
+    uint64_t clock_leaps;    /* leaps of the clock that held deliveries */
+    uint64_t memory;         /* bytes held for messages */
+    uint64_t disk;           /* bytes of all files of the store */
+    uint64_t files;          /* slot files */
+    uint64_t hand;           /* the latest instant the store has seen; it never goes back */
+    uint64_t next;           /* as hwt_delay_next() */
+    uint32_t held;           /* 1: the clock has leapt, and nothing is handed over */
+    uint32_t full;           /* 1: the disk is full, puts are refused */
+    uint32_t poisoned;       /* 1: a flush has failed */
+    uint32_t not_durable; /* 1: the file system is in memory (tmpfs): nothing survives power loss */
+    uint64_t lateness_max; /* ns from due time (or put, if that was later) to take */
+    uint64_t lateness[64]; /* [i]: messages late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
+    uint64_t lateness_sum; /* ns, over all; modulo 2^64 */
+} hwt_delay_stats;
+
+#define HWT_DELAY_STATS_INIT                                                                       \
+    {                                                                                              \
+        sizeof(hwt_delay_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+            0, 0, 0, 0, 0, 0, 0, { 0 }, 0                                                          \
+    }
+
+/*
+ * Reads the counters. `pending` is exact for what is in memory; a message that was put twice or
+ * cancelled without being there is put right when its time comes. stats->size says how much the
+ * caller knows. -EINVAL: NULL, or a size below the first release's.
+ */
+HWT_PUBLIC int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats);
+
+/*
+ * Writes the stats of one store as a page in Prometheus' text exposition format, version 0.0.4.
+ * With a name, the samples have the label store="name", escaped as need be. The metrics are
+ * hwt_delay_... The buffer and the result are as for hwt_stats_prometheus().
+ */
+HWT_PUBLIC int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats, const char *name,
+                                              char *buffer, size_t size);
+
+/*
+ * Writes what the store consists of as a text for a human, which may change with each release: the
+ * checkpoint, the log, and each slot file with its stretch of time, its length and how far it has
+ * been handed over. The buffer and the result are as for hwt_stats_prometheus().
+ */
+HWT_PUBLIC int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size);
+
+/* Something that hwt_delay_check() found, or that salvage put aside. */
+typedef struct hwt_delay_damage {
+    const char *file;   /* its name in the directory */
+    uint64_t offset;    /* where in the file, in bytes */
+    uint64_t length;    /* how many bytes cannot be used */
+    const char *reason; /* for a human */
+} hwt_delay_damage;
+
+/*
+ * Reads everything and looks at every checksum. Calls `found`, which may be NULL, for each damage.
+ * Returns how many there are. What the store does goes on meanwhile. -ESTALE: as
+ * hwt_delay_visit()
+ */
+HWT_PUBLIC int64_t hwt_delay_check(hwt_delay *store,
+                                   void (*found)(const hwt_delay_damage *damage, void *data),
+                                   void *data);
+
+/*
+ * Moves what is in the log to the slots now, rather than when the log is full. Returns when that is
+ * on the disk. For tests and before a backup of the directory; nobody else needs it.
+ */
+HWT_PUBLIC int hwt_delay_checkpoint(hwt_delay *store);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Checking: every checksum of every file.
+ *
+ * Slots are read up to the length that counts, without the lock; one that has been deleted
+ * meanwhile was done with. While the log is read no checkpoint is made, so none of its frames from
+ * the checkpoint up to the last durable one is written over.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+struct check {
+    hwt_delay *store;
+    void (*found)(const hwt_delay_damage *damage, void *data);
+    void *data;
+    int64_t count;
+};
+
+static void tell(struct check *check, const char *file, uint64_t offset, uint64_t length,
+                 const char *reason)
+{
+    const hwt_delay_damage damage = { file, offset, length, reason };
+    check->count++;
+    if (check->found)
+        check->found(&damage, check->data);
+}
+
+/* ---- slots ---- */
+
+static int check_records(const struct hwt_delay_slot *slot, const struct hwt_delay_block *block)
+{
+    const unsigned char *at = block->at;
+    for (uint32_t i = 0; i < block->count; i++) {
+        struct hwt_delay_record *record;
+        int r = hwt_delay_decode(&at, block->end, &record);
+        if (r < 0)
+            return r;
+        bool here = record->key.due >> slot->shift == slot->index;
+        hwt_delay_record_unref(record);
+        if (!here)
+            return -EBADMSG;
+    }
+    return at == block->end ? 0 : -EBADMSG;
+}
+
+static int check_run(struct check *check, struct hwt_delay_slot *slot, const char *name, int file,
+                     const struct hwt_delay_run *run)
+{
+    struct hwt_delay_block block = { 0 };
+    uint64_t offset = run->next;
+    int r = 0;
+    while (offset < run->end && r == 0) {
+        r = hwt_delay_slot_block(check->store, slot, file, offset, run->end, &block);
+        if (r == 0)
+            r = check_records(slot, &block);
+        if (r == 0)
+            offset = block.behind;
+    }
+    free(block.bytes);
+    if (r != -EBADMSG)
+        return r;
+    tell(check, name, offset, run->end - offset, "a block that does not have its checksum");
+    return 0;
+}
+
+static int check_slot(struct check *check, struct hwt_delay_slot *slot)
+{
+    hwt_delay *store = check->store;
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    int file = hwt_delay_open_file(store, name, O_RDONLY);
+    if (file == -ENOENT)
+        return store->read_only ? -ESTALE : 0;
+    if (file < 0)
+        return file;
+    struct hwt_delay_reader *reader = &slot->reader;
+    int r = hwt_delay_slot_index(store, file, reader, slot->length);
+    if (r == -EBADMSG) {
+        tell(check, name, reader->indexed, slot->length - reader->indexed,
+             "the head of a run does not have its checksum");
+        r = 0;
+    }
+    for (size_t i = 0; i < reader->count && r == 0; i++)
+        r = check_run(check, slot, name, file, &reader->runs[i]);
+    hwt_delay_close_file(store, file);
+    return r;
+}
+
+static int copy_slots(hwt_delay *store, struct hwt_delay_slot **ret_slots, size_t *ret_count)
+{
+    pthread_mutex_lock(&store->lock);
+    size_t count = store->slot_count;
+    struct hwt_delay_slot *slots = calloc(count + 1, sizeof(*slots));
+    for (size_t i = 0; slots && i < count; i++) {
+        slots[i] = *store->slots[i];
+        slots[i].reader = (struct hwt_delay_reader){ 0 };
+    }
+    pthread_mutex_unlock(&store->lock);
+    *ret_slots = slots;
+    *ret_count = count;
+    return slots ? 0 : -ENOMEM;
+}
+
+static int check_slots(struct check *check)
+{
+    struct hwt_delay_slot *slots;
+    size_t count;
+    int r = copy_slots(check->store, &slots, &count);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < count; i++) {
+        if (r == 0)
+            r = check_slot(check, &slots[i]);
+        free(slots[i].reader.runs);
+    }
+    free(slots);
+    return r;
+}
+
+/* ---- the log and the checkpoint ---- */
+
+/* A frame at its place, read into memory of this call's own. */
+static int check_frame(struct check *check, unsigned segment, uint64_t offset, uint64_t sequence,
+                       struct hwt_delay_frame *ret_frame, unsigned char *bytes)
+{
+    int r = hwt_delay_frame_read(check->store, segment, offset, bytes, ret_frame);
+    return r < 0 ? r : ret_frame->sequence == sequence ? 0 : -EBADMSG;
+}
+
+static int check_frames(struct check *check, uint64_t behind, unsigned char *bytes)
+{
+    const struct hwt_delay_log *log = &check->store->log;
+    static const char *const names[] = { "log.0", "log.1" };
+    unsigned segment = log->kept_segment;
+    uint64_t offset = log->kept_offset, sequence = log->kept_sequence;
+    while (sequence < behind) {
+        struct hwt_delay_frame frame;
+        int r = check_frame(check, segment, offset, sequence, &frame, bytes);
+        if (r == -EBADMSG) {
+            r = check_frame(check, segment ^ 1, HWT_DELAY_SEGMENT_FRAMES, sequence, &frame, bytes);
+            if (r == -EBADMSG) {
+                tell(check, names[segment], offset, check->store->options.segment_size - offset,
+                     "a frame that does not have its checksum");
+                return 0;
+            }
+        }
+        if (r < 0)
+            return r;
+        segment = frame.segment;
+        offset = frame.offset + frame.size;
+        sequence = frame.sequence + frame.count;
+    }
+    return 0;
+}
+
+static int check_log(struct check *check)
+{
+    hwt_delay *store = check->store;
+    unsigned char *bytes = malloc(store->log.frame_max);
+    if (!bytes)
+        return -ENOMEM;
+    pthread_mutex_lock(&store->lock);
+    while (store->checkpointing)
+        pthread_cond_wait(&store->changed, &store->lock);
+    store->checkpointing = true;
+    uint64_t behind = store->log.durable_sequence;
+    pthread_mutex_unlock(&store->lock);
+    int r = check_frames(check, behind, bytes);
+    unsigned char *checkpoint;
+    uint64_t size;
+    if (r == 0)
+        r = hwt_delay_checkpoint_read(store, &checkpoint, &size);
+    if (r == 0)
+        free(checkpoint);
+    if (r == -EBADMSG) {
+        tell(check, "checkpoint", 0, 0, "it does not have its checksum");
+        r = 0;
+    }
+    pthread_mutex_lock(&store->lock);
+    store->checkpointing = false;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+    free(bytes);
+    return r;
+}
+
+int64_t hwt_delay_check(hwt_delay *store, void (*found)(const hwt_delay_damage *damage, void *data),
+                        void *data)
+{
+    if (!store)
+        return -EINVAL;
+    struct check check = { .store = store, .found = found, .data = data };
+    int r = check_log(&check);
+    if (r == 0)
+        r = check_slots(&check);
+    return r < 0 ? r : check.count;
+}

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The files that every store has: making them, and reading their heads.
+ *
+ * On the disk: log.0, log.1 and `checkpoint` with their names, before the head of `store`. So a
+ * `store` without a head is one whose making did not end, and is made again.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "hwt/delay/store.h"
+
+static const char *const segment_names[] = { "log.0", "log.1" };
+
+static uint32_t choose_key(hwt_delay *store)
+{
+    /* It need only differ from that of other stores whose bytes may get in here. */
+    uint64_t seed = store->system.realtime(store->system.data) * UINT64_C(0x9e3779b97f4a7c15) ^
+                    store->system.boottime(store->system.data);
+    return (uint32_t)(seed >> 32) ^ (uint32_t)seed;
+}
+
+static void encode_segment(const hwt_delay *store, unsigned index, unsigned char *head)
+{
+    hwt_delay_set64(head + HWT_DELAY_SEGMENT_MAGIC, HWT_DELAY_MAGIC_SEGMENT);
+    hwt_delay_set32(head + HWT_DELAY_SEGMENT_VERSION, HWT_DELAY_VERSION);
+    hwt_delay_set32(head + HWT_DELAY_SEGMENT_INDEX, index);
+    hwt_delay_set32(head + HWT_DELAY_SEGMENT_KEY, store->key);
+    hwt_delay_set64(head + HWT_DELAY_SEGMENT_LENGTH, store->options.segment_size);
+    hwt_delay_set32(head + HWT_DELAY_SEGMENT_CRC,
+                    hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_INDEX,
+                                  HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_INDEX));
+}
+
+/* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
+static int fill(hwt_delay *store, int file, uint64_t offset)
+{
+    static const unsigned char zeros[65536];
+    uint64_t size = store->options.segment_size;
+    int r = 0;
+    while (offset < size && r == 0) {
+        size_t part = size - offset < sizeof(zeros) ? (size_t)(size - offset) : sizeof(zeros);
+        r = hwt_delay_write_all(store, file, zeros, part, offset);
+        offset += part;
+    }
+    return r < 0 ? r : hwt_delay_sync(store, file);
+}
+
+static int make_segment(hwt_delay *store, unsigned index)
+{
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE] = { 0 };
+    int file = hwt_delay_open_file(store, segment_names[index], O_RDWR | O_CREAT | O_TRUNC);
+    if (file < 0)
+        return file;
+    encode_segment(store, index, head);
+    int r = hwt_delay_write_all(store, file, head, sizeof(head), 0);
+    if (r == 0)
+        r = fill(store, file, sizeof(head));
+    hwt_delay_close_file(store, file);
+    return r;
+}
+
+static void encode_store(const hwt_delay *store, unsigned char *head)
+{
+    memset(head, 0, HWT_DELAY_STORE_SIZE);
+    hwt_delay_set64(head + HWT_DELAY_STORE_MAGIC, HWT_DELAY_MAGIC_STORE);
+    hwt_delay_set32(head + HWT_DELAY_STORE_VERSION, HWT_DELAY_VERSION);
+    hwt_delay_set32(head + HWT_DELAY_STORE_KEY, store->key);
+    hwt_delay_set64(head + HWT_DELAY_STORE_SEGMENT_SIZE, store->options.segment_size);
+    hwt_delay_set32(
+        head + HWT_DELAY_STORE_CRC,
+        hwt_delay_crc(0, head + HWT_DELAY_STORE_KEY, HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_KEY));
+}
+
+/* Its head, and the names of all files. */
+int hwt_delay_store_write(hwt_delay *store)
+{
+    unsigned char head[HWT_DELAY_STORE_SIZE];
+    encode_store(store, head);
+    int r = hwt_delay_write_all(store, store->store_file, head, sizeof(head), 0);
+    if (r == 0)
+        r = hwt_delay_sync(store, store->store_file);
+    return r < 0 ? r : hwt_delay_sync_directory(store);
+}
+
+/* ---- may it be made? ---- */
+
+struct others {
+    bool any, slots;
+};
+
+static void note_other(const char *name, void *arg)
+{
+    struct others *others = arg;
+    static const char *const own[] = { "store",      "log.0",           "log.1",
+                                       "checkpoint", "checkpoint.next", "reserve" };
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
+        if (strcmp(name, own[i]) == 0)
+            return;
+    }
+    if (strncmp(name, "slot-", 5) == 0)
+        others->slots = true;
+    others->any = true;
+}
+
+/* Has the log been written to? Then a `store` without a head is damage. */
+static int log_is_used(hwt_delay *store)
+{
+    unsigned char magic[4] = { 0 };
+    int file = hwt_delay_open_file(store, segment_names[0], O_RDONLY);
+    if (file < 0)
+        return file == -ENOENT ? 0 : file;
+    int64_t n = hwt_delay_read_all(store, file, magic, sizeof(magic), HWT_DELAY_SEGMENT_FRAMES);
+    hwt_delay_close_file(store, file);
+    if (n < 0)
+        return (int)n;
+    return hwt_delay_get32(magic) == HWT_DELAY_MAGIC_FRAME;
+}
+
+static int may_be_made(hwt_delay *store)
+{
+    struct others others = { 0 };
+    int r = store->system.list(store->system.data, store->directory, note_other, &others);
+    if (r < 0)
+        return r;
+    if (others.slots)
+        return -EBADMSG;
+    if (others.any)
+        return -ENOTEMPTY;
+    r = log_is_used(store);
+    return r == 1 ? -EBADMSG : r;
+}
+
+static int make_store(hwt_delay *store)
+{
+    int r = may_be_made(store);
+    /* The log's two segments and the reserve are as long as two segments of the options. */
+    store->options.segment_size = store->options.segment_size / 3 * 2 / 4096 * 4096;
+    store->key = choose_key(store);
+    for (unsigned i = 0; i < 2 && r == 0; i++)
+        r = make_segment(store, i);
+    if (r == 0)
+        r = hwt_delay_checkpoint_first(store);
+    if (r == 0)
+        r = hwt_delay_sync_directory(store);
+    return r < 0 ? r : hwt_delay_store_write(store);
+}
+
+/* ---- reading ---- */
+
+/* 1: there is no head. */
+static int read_store(hwt_delay *store)
+{
+    unsigned char head[HWT_DELAY_STORE_SIZE] = { 0 };
+    static const unsigned char none[HWT_DELAY_STORE_SIZE];
+    int64_t n = hwt_delay_read_all(store, store->store_file, head, sizeof(head), 0);
+    if (n < 0)
+        return (int)n;
+    if (memcmp(head, none, sizeof(head)) == 0)
+        return 1;
+    if (n < (int64_t)sizeof(head) ||
+        hwt_delay_get64(head + HWT_DELAY_STORE_MAGIC) != HWT_DELAY_MAGIC_STORE ||
+        hwt_delay_get32(head + HWT_DELAY_STORE_CRC) !=
+            hwt_delay_crc(0, head + HWT_DELAY_STORE_KEY,
+                          HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_KEY))
+        return -EBADMSG;
+    if (hwt_delay_get32(head + HWT_DELAY_STORE_VERSION) != HWT_DELAY_VERSION)
+        return -ENOTSUP;
+    store->key = hwt_delay_get32(head + HWT_DELAY_STORE_KEY);
+    store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_STORE_SEGMENT_SIZE);
+    return 0;
+}
+
+static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
+{
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE];
+    int64_t n = hwt_delay_read_all(store, file, head, sizeof(head), 0);
+    if (n < 0)
+        return (int)n;
+    if (n < (int64_t)sizeof(head) ||
+        hwt_delay_get64(head + HWT_DELAY_SEGMENT_MAGIC) != HWT_DELAY_MAGIC_SEGMENT ||
+        hwt_delay_get32(head + HWT_DELAY_SEGMENT_INDEX) != index ||
+        hwt_delay_get32(head + HWT_DELAY_SEGMENT_CRC) !=
+            hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_INDEX,
+                          HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_INDEX))
+        return -EBADMSG;
+    if (hwt_delay_get32(head + HWT_DELAY_SEGMENT_VERSION) != HWT_DELAY_VERSION)
+        return -ENOTSUP;
+    if (take) {
+        store->key = hwt_delay_get32(head + HWT_DELAY_SEGMENT_KEY);
+        store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
+    }
+    bool same = store->key == hwt_delay_get32(head + HWT_DELAY_SEGMENT_KEY) &&
+                store->options.segment_size == hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
+    return same ? 0 : -EBADMSG;
+}
+
+/* A head of `store` that is damaged is made up from those of the log. */
+static int salvage_store(hwt_delay *store)
+{
+    int r = -EBADMSG;
+    for (unsigned i = 0; i < 2 && r == -EBADMSG; i++)
+        r = read_segment(store, i, store->log.files[i], true);
+    if (r == 0)
+        r = hwt_delay_put_aside(store, store->store_file, 0, HWT_DELAY_STORE_SIZE);
+    return r < 0 ? r : hwt_delay_store_write(store);
+}
+
+/* A segment whose head is damaged can be read all the same: what counts is each frame's checksum. */
+static int mend_head(hwt_delay *store, unsigned index)
+{
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE] = { 0 };
+    int file = store->log.files[index];
+    encode_segment(store, index, head);
+    int r = hwt_delay_put_aside(store, file, 0, sizeof(head));
+    return r < 0 ? r : hwt_delay_write_all(store, file, head, sizeof(head), 0);
+}
+
+/* One that was cut gets its length again. */
+static int check_length(hwt_delay *store, unsigned index)
+{
+    int file = store->log.files[index];
+    int64_t size = store->system.size(store->system.data, file);
+    if (size < 0)
+        return (int)size;
+    uint64_t wanted = store->options.segment_size;
+    if ((uint64_t)size == wanted)
+        return 0;
+    if (!store->salvage)
+        return -EBADMSG;
+    store->salvaged++;
+    store->salvaged_bytes += (uint64_t)size < wanted ? wanted - (uint64_t)size : 0;
+    return (uint64_t)size < wanted ? fill(store, file, (uint64_t)size)
+                                   : store->system.truncate(store->system.data, file, wanted);
+}
+
+static int read_segments(hwt_delay *store)
+{
+    int r = 0;
+    for (unsigned i = 0; i < 2 && r == 0; i++) {
+        r = check_length(store, i);
+        if (r == 0)
+            r = read_segment(store, i, store->log.files[i], false);
+        if (r == -EBADMSG && store->salvage)
+            r = mend_head(store, i);
+    }
+    return r;
+}
+
+/* `mend`: one that is gone is made anew. */
+static int open_segments(hwt_delay *store, bool mend)
+{
+    int flags = store->read_only ? O_RDONLY : O_RDWR;
+    for (unsigned i = 0; i < 2; i++) {
+        int file = hwt_delay_open_file(store, segment_names[i], flags);
+        if (file == -ENOENT && mend) {
+            int r = make_segment(store, i);
+            if (r < 0)
+                return r;
+            store->salvaged++;
+            store->salvaged_bytes += store->options.segment_size;
+            file = hwt_delay_open_file(store, segment_names[i], flags);
+        }
+        if (file < 0)
+            return file == -ENOENT ? -EBADMSG : file;
+        store->log.files[i] = file;
+    }
+    return 0;
+}
+
+/* Opens `store` and the log, and makes them where that is wanted. */
+int hwt_delay_open_files(hwt_delay *store)
+{
+    bool create = (store->options.flags & HWT_DELAY_CREATE) != 0;
+    int flags = (store->read_only ? O_RDONLY : O_RDWR) | (create ? O_CREAT : 0);
+    if (create) {
+        struct others others = { 0 };
+        int listed = store->system.list(store->system.data, store->directory, note_other, &others);
+        int there = hwt_delay_open_file(store, "store", O_RDONLY);
+        hwt_delay_close_file(store, there);
+        if (there == -ENOENT && (listed < 0 || others.any))
+            return listed < 0 ? listed : others.slots ? -EBADMSG : -ENOTEMPTY;
+    }
+    store->store_file = hwt_delay_open_file(store, "store", flags);
+    if (store->store_file < 0)
+        return store->store_file;
+    int r = store->read_only ? 0 : store->system.lock(store->system.data, store->store_file);
+    if (r == 0)
+        r = read_store(store);
+    if (r == 1)
+        r = create ? make_store(store) : -ENOENT;
+    bool damaged = r == -EBADMSG && store->salvage;
+    if (r == 0 || damaged)
+        r = open_segments(store, store->salvage && !damaged);
+    if (r == 0 && damaged)
+        r = salvage_store(store);
+    return r < 0 ? r : read_segments(store);
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Whole reads and writes over the seam. See system.h. */
+
+#include <errno.h>
+
+#include "hwt/delay/store.h"
+
+int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t size, uint64_t offset)
+{
+    const unsigned char *at = bytes;
+    while (size > 0) {
+        int64_t n = store->system.write(store->system.data, file, at, size, offset);
+        if (n == -EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? (int)n : -EIO;
+        at += n;
+        size -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return 0;
+}
+
+int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size, uint64_t offset)
+{
+    unsigned char *at = bytes;
+    size_t done = 0;
+    while (done < size) {
+        int64_t n =
+            store->system.read(store->system.data, file, at + done, size - done, offset + done);
+        if (n == -EINTR)
+            continue;
+        if (n < 0)
+            return n;
+        if (n == 0)
+            break;
+        done += (size_t)n;
+    }
+    return (int64_t)done;
+}
+
+int64_t hwt_delay_search(hwt_delay *store, int file, uint32_t magic, uint64_t from, uint64_t end)
+{
+    unsigned char bytes[65536];
+    while (from + sizeof(magic) <= end) {
+        size_t size = end - from < sizeof(bytes) ? (size_t)(end - from) : sizeof(bytes);
+        int64_t n = hwt_delay_read_all(store, file, bytes, size, from);
+        if (n < 0)
+            return n;
+        if (n < (int64_t)sizeof(magic))
+            break;
+        for (int64_t i = 0; i + (int64_t)sizeof(magic) <= n; i++) {
+            if (hwt_delay_get32(bytes + i) == magic)
+                return (int64_t)from + i;
+        }
+        from += (uint64_t)n - (sizeof(magic) - 1);
+    }
+    return (int64_t)end;
+}
+
+/* Counted without the lock: it is a count for humans, and this is called from several threads. */
+static void count_sync(hwt_delay *store)
+{
+    atomic_fetch_add_explicit(&store->syncs, 1, memory_order_relaxed);
+}
+
+/* Not repeated after -EINTR: what a second one says is not known. */
+int hwt_delay_sync(hwt_delay *store, int file)
+{
+    count_sync(store);
+    return store->system.sync(store->system.data, file);
+}
+
+int hwt_delay_sync_directory(hwt_delay *store)
+{
+    count_sync(store);
+    return store->system.sync_directory(store->system.data, store->directory);
+}
+
+int hwt_delay_open_file(hwt_delay *store, const char *name, int flags)
+{
+    int file;
+    do
+        file = store->system.open(store->system.data, store->directory, name, flags);
+    while (file == -EINTR);
+    return file;
+}
+
+void hwt_delay_close_file(hwt_delay *store, int file)
+{
+    if (file >= 0)
+        store->system.close(store->system.data, file);
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Reading what is due in a stretch of time out of several slots, each of several sorted runs, with
+ * bounded memory.
+ *
+ * Run after run is read, from where the last reading of it ended; what is in the stretch is kept, by
+ * key. Where that gets more than the budget, the highest are dropped, and the stretch ends there:
+ * the rest of the reading stops earlier. So each stretch is as long as its memory allows, and a
+ * block is read once, or twice where a stretch ends in it.
+ *
+ * A stretch ends between two due times, so that records of one identity are together. Where
+ * a single instant has more than the budget it is cut at a sequence, and a second reading
+ * looks for what replaces or erases the records of the first part.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+/* A block that was read: the run may go on behind it once all of it is before the stretch's end. */
+struct mark {
+    struct hwt_delay_run *run;
+    uint64_t behind;
+    struct hwt_delay_key last;
+};
+
+struct gather {
+    hwt_delay *store;
+    struct hwt_delay_key from, to;
+    uint64_t budget;
+    struct hwt_delay_gathered *gathered;
+    struct hwt_delay_identities identities; /* only while looking for replacements */
+    bool replacements;
+    struct mark *marks;
+    size_t count, room;
+    struct hwt_delay_block block;
+};
+
+static struct hwt_delay_record *highest(const struct gather *gather)
+{
+    return RB_MAX(hwt_delay_keys, &gather->gathered->keys);
+}
+
+static void drop(struct gather *gather, struct hwt_delay_record *record)
+{
+    RB_REMOVE(hwt_delay_keys, &gather->gathered->keys, record);
+    gather->gathered->bytes -= hwt_delay_record_bytes(record);
+    hwt_delay_record_unref(record);
+}
+
+static void end_at(struct gather *gather, struct hwt_delay_key to)
+{
+    struct hwt_delay_record *record;
+    gather->to = to;
+    while ((record = highest(gather)) && hwt_delay_compare(record->key, to) >= 0)
+        drop(gather, record);
+}
+
+static void keep(struct gather *gather, struct hwt_delay_record *record)
+{
+    struct hwt_delay_gathered *gathered = gather->gathered;
+    if (RB_INSERT(hwt_delay_keys, &gathered->keys, record)) { /* a copy of what is there */
+        hwt_delay_record_unref(record);
+        return;
+    }
+    gathered->bytes += hwt_delay_record_bytes(record);
+    while (gathered->bytes > gather->budget &&
+           highest(gather) != RB_MIN(hwt_delay_keys, &gathered->keys) &&
+           hwt_delay_compare(highest(gather)->key, RB_MIN(hwt_delay_keys, &gathered->keys)->key) >
+               0)
+        end_at(gather, highest(gather)->key);
+}
+
+/* Behind the cut: `shadows` marks what is no longer pending because of this record. */
+static void look_for_replaced(struct gather *gather, struct hwt_delay_record *record)
+{
+    struct hwt_delay_record *old =
+        hwt_delay_find(&gather->identities, record->key.due, record->bytes, record->id_size);
+    if (old && old->key.sequence <= record->key.sequence)
+        old->shadows = true;
+    hwt_delay_record_unref(record);
+}
+
+static int add_mark(struct gather *gather, struct hwt_delay_run *run, uint64_t behind,
+                    struct hwt_delay_key last)
+{
+    if (gather->replacements || run->rough)
+        return 0;
+    if (gather->count == gather->room) {
+        size_t room = gather->room ? 2 * gather->room : 256;
+        struct mark *marks = realloc(gather->marks, room * sizeof(*marks));
+        if (!marks)
+            return -ENOMEM;
+        gather->marks = marks;
+        gather->room = room;
+    }
+    gather->marks[gather->count++] = (struct mark){ run, behind, last };
+    return 0;
+}
+
+static struct hwt_delay_key key_at(const unsigned char *at)
+{
+    return (struct hwt_delay_key){ hwt_delay_get64(at + HWT_DELAY_RECORD_DUE),
+                                   hwt_delay_get64(at + HWT_DELAY_RECORD_SEQUENCE) };
+}
+
+static size_t size_at(const unsigned char *at)
+{
+    return HWT_DELAY_RECORD_SIZE + at[HWT_DELAY_RECORD_ID_SIZE] +
+           (size_t)hwt_delay_get32(at + HWT_DELAY_RECORD_PAYLOAD_SIZE);
+}
+
+/* Takes the records of the block that was read. *ret_last is the key of the last one looked at. */
+static int take_block(struct gather *gather, const struct hwt_delay_slot *slot,
+                      struct hwt_delay_key *ret_last)
+{
+    const unsigned char *at = gather->block.at, *end = gather->block.end;
+    for (uint32_t i = 0; i < gather->block.count; i++) {
+        if ((size_t)(end - at) < HWT_DELAY_RECORD_SIZE)
+            return -EBADMSG;
+        struct hwt_delay_key key = key_at(at);
+        *ret_last = key;
+        if (hwt_delay_compare(key, gather->to) >= 0)
+            return 0;
+        if (hwt_delay_compare(key, gather->from) < 0 ||
+            hwt_delay_compare(key, slot->reader.position) < 0) {
+            if (size_at(at) > (size_t)(end - at))
+                return -EBADMSG;
+            at += size_at(at);
+            continue;
+        }
+        struct hwt_delay_record *record;
+        int r = hwt_delay_decode(&at, end, &record);
+        if (r < 0)
+            return r;
+        if (gather->replacements)
+            look_for_replaced(gather, record);
+        else
+            keep(gather, record);
+    }
+    return 0;
+}
+
+/* Where the next block is that can be read; what is before it is put aside. */
+static int skip_damage(struct gather *gather, struct hwt_delay_slot *slot, int file,
+                       uint64_t *offset, uint64_t end)
+{
+    hwt_delay *store = gather->store;
+    uint64_t next = *offset;
+    int found;
+    do {
+        int64_t at = hwt_delay_search(store, file, HWT_DELAY_MAGIC_BLOCK, next + 1, end);
+        if (at < 0)
+            return (int)at;
+        next = (uint64_t)at;
+        found = next < end ? hwt_delay_slot_block(store, slot, file, next, end, &gather->block) : 0;
+    } while (found == -EBADMSG);
+    if (found < 0)
+        return found;
+    if (*offset >= slot->salvaged) {
+        int r = hwt_delay_put_aside(store, file, *offset, next - *offset);
+        if (r < 0)
+            return r;
+        slot->salvaged = next;
+    }
+    *offset = next;
+    return 0;
+}
+
+static bool run_is_needed(const struct gather *gather, const struct hwt_delay_slot *slot,
+                          const struct hwt_delay_run *run)
+{
+    return run->next < run->end && hwt_delay_compare(run->first, gather->to) < 0 &&
+           hwt_delay_compare(run->last, gather->from) >= 0 &&
+           hwt_delay_compare(run->last, slot->reader.position) >= 0;
+}
+
+static int read_run(struct gather *gather, struct hwt_delay_slot *slot, int file,
+                    struct hwt_delay_run *run)
+{
+    uint64_t offset = run->next;
+    while (offset < run->end) {
+        int r = hwt_delay_slot_block(gather->store, slot, file, offset, run->end, &gather->block);
+        if (r == -EBADMSG && gather->store->salvage) {
+            r = skip_damage(gather, slot, file, &offset, run->end);
+            if (r < 0)
+                return r;
+            continue;
+        }
+        struct hwt_delay_key last = run->first;
+        if (r == 0)
+            r = take_block(gather, slot, &last);
+        if (r == 0)
+            r = add_mark(gather, run, gather->block.behind, last);
+        if (r < 0)
+            return r;
+        if (hwt_delay_compare(last, gather->to) >= 0 && !run->rough)
+            return 0;
+        offset = gather->block.behind;
+    }
+    return 0;
+}
+
+static int read_slot(struct gather *gather, struct hwt_delay_slot *slot)
+{
+    struct hwt_delay_reader *reader = &slot->reader;
+    bool needed = reader->indexed < slot->length;
+    for (size_t i = 0; i < reader->count && !needed; i++)
+        needed = run_is_needed(gather, slot, &reader->runs[i]);
+    if (!needed)
+        return 0;
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    int file = hwt_delay_open_file(gather->store, name, O_RDONLY);
+    if (file < 0)
+        return file == -ENOENT ? gather->store->read_only ? -ESTALE : -EBADMSG : file;
+    int r = hwt_delay_slot_index(gather->store, file, reader, slot->length);
+    for (size_t i = 0; i < reader->count && r == 0; i++) {
+        if (run_is_needed(gather, slot, &reader->runs[i]))
+            r = read_run(gather, slot, file, &reader->runs[i]);
+    }
+    hwt_delay_close_file(gather->store, file);
+    return r;
+}
+
+static int read_slots(struct gather *gather, struct hwt_delay_slot **slots, size_t count)
+{
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = read_slot(gather, slots[i]);
+    return r;
+}
+
+/* A single instant is over the budget: looks at the rest of it. */
+static int read_replacements(struct gather *gather, struct hwt_delay_slot **slots, size_t count)
+{
+    struct hwt_delay_key cut = gather->to, from = gather->from;
+    struct hwt_delay_record *record;
+    RB_FOREACH(record, hwt_delay_keys, &gather->gathered->keys)
+    {
+        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &gather->identities, record);
+        if (old) {
+            old->shadows = true;
+            RB_REMOVE(hwt_delay_identities, &gather->identities, old);
+            RB_INSERT(hwt_delay_identities, &gather->identities, record);
+        }
+    }
+    gather->replacements = true;
+    gather->from = cut;
+    gather->to = (struct hwt_delay_key){ cut.due + 1, 0 };
+    int r = read_slots(gather, slots, count);
+    gather->to = cut;
+    gather->from = from;
+    return r;
+}
+
+/* Moves the runs on to where the next stretch begins. */
+static void move_on(struct gather *gather, bool cut)
+{
+    for (size_t i = 0; i < gather->count; i++) {
+        struct mark *mark = &gather->marks[i];
+        bool whole = hwt_delay_compare(mark->last, gather->to) < 0;
+        if (whole)
+            mark->run->next = mark->behind;
+        /* Where reading stopped at the end of the stretch, the block's last is behind that end. */
+        mark->run->first = whole || cut ? gather->to : mark->last;
+    }
+}
+
+/*
+ * Gathers what the slots have from `from` to *to, which comes down to where memory ended. -EBADMSG,
+ * -ESTALE, -EIO, -ENOMEM.
+ */
+int hwt_delay_gather(hwt_delay *store, struct hwt_delay_slot **slots, size_t count,
+                     struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,
+                     struct hwt_delay_gathered *ret_gathered)
+{
+    struct gather gather = {
+        .store = store,
+        .from = from,
+        .to = *to,
+        .budget = budget,
+        .gathered = ret_gathered,
+    };
+    RB_INIT(&ret_gathered->keys);
+    ret_gathered->bytes = 0;
+    int r = read_slots(&gather, slots, count);
+    bool cut = r == 0 && hwt_delay_compare(gather.to, *to) < 0;
+    if (cut) {
+        struct hwt_delay_record *lowest = RB_MIN(hwt_delay_keys, &ret_gathered->keys);
+        if (lowest->key.due < gather.to.due)
+            end_at(&gather, (struct hwt_delay_key){ gather.to.due, 0 });
+        else
+            r = read_replacements(&gather, slots, count);
+    }
+    if (r == 0) {
+        move_on(&gather, cut);
+        *to = gather.to;
+    }
+    free(gather.marks);
+    free(gather.block.bytes);
+    if (r < 0)
+        hwt_delay_gathered_free(ret_gathered);
+    return r;
+}
+
+void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered)
+{
+    struct hwt_delay_record *record;
+    while ((record = RB_MIN(hwt_delay_keys, &gathered->keys))) {
+        RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
+        hwt_delay_record_unref(record);
+    }
+    gathered->bytes = 0;
+}

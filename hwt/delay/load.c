@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Loading: what is due soon comes from the slots into the table, and `loaded` moves up.
+ *
+ * The slots are read without the lock. Meanwhile `loading` is set, so that no slot changes its length
+ * and no other thread reads; puts and cancels go on, and stay in the table, so that all is
+ * there when the two are brought together under the lock. A slot is sealed before it is read.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "hwt/delay/store.h"
+
+/* An eighth of the memory is for what was loaded. */
+static uint64_t budget_of(const hwt_delay *store)
+{
+    return store->options.memory / 8;
+}
+
+/* The slots that may have something between; sealed. A copy of the pointers, for use unlocked. */
+static int choose(hwt_delay *store, uint64_t from, uint64_t to, struct hwt_delay_slot ***ret_slots,
+                  size_t *ret_count)
+{
+    struct hwt_delay_slot **slots = malloc((store->slot_count + 1) * sizeof(*slots));
+    if (!slots)
+        return -ENOMEM;
+    size_t count = 0;
+    for (size_t i = 0; i < store->slot_count; i++) {
+        struct hwt_delay_slot *slot = store->slots[i];
+        if (hwt_delay_slot_last(slot) < from || hwt_delay_slot_start(slot) >= to)
+            continue;
+        slot->sealed = true;
+        slot->reader.position = slot->position;
+        slots[count++] = slot;
+    }
+    *ret_slots = slots;
+    *ret_count = count;
+    return 0;
+}
+
+/* One out of a slot that does not count: see table.c on `pending`. */
+static void discard(hwt_delay *store, struct hwt_delay_record *record, bool counted)
+{
+    if (counted && record->kind == HWT_DELAY_PUT && store->pending > 0)
+        store->pending--;
+    hwt_delay_record_unref(record);
+}
+
+/* Whether what is in memory already says more than a record out of a slot. */
+static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
+                   struct hwt_delay_record *there, bool *ret_same)
+{
+    const struct hwt_delay_record *leased =
+        hwt_delay_find(&store->leased, record->key.due, record->bytes, record->id_size);
+    *ret_same = false;
+    if (leased && leased->key.sequence >= record->key.sequence) {
+        *ret_same = leased->key.sequence == record->key.sequence;
+        return true;
+    }
+    if (!there)
+        return false;
+    if (there->key.sequence == record->key.sequence && there->kind == record->kind) {
+        *ret_same = true;
+        return true;
+    }
+    return there->key.sequence > record->key.sequence ||
+           (there->key.sequence == record->key.sequence && there->kind == HWT_DELAY_ERASE);
+}
+
+/* Brings one record out of a slot into the table. */
+static void merge(hwt_delay *store, struct hwt_delay_record *record)
+{
+    bool counted = hwt_delay_compare(record->key, store->resolved) >= 0, same;
+    struct hwt_delay_record *there =
+        hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
+    if (record->shadows) { /* replaced by what is behind the cut */
+        discard(store, record, counted);
+        return;
+    }
+    if (is_old(store, record, there, &same)) {
+        /* The message that an erase was counted for. */
+        if (there && there->kind == HWT_DELAY_ERASE && !there->shadows && counted)
+            store->pending += there->retries;
+        if (there)
+            there->shadows = true;
+        discard(store, record, counted && !same);
+        return;
+    }
+    if (there) {
+        if (counted && there->kind == HWT_DELAY_PUT && store->pending > 0)
+            store->pending--;
+        hwt_delay_remove(store, there);
+    }
+    if (record->kind == HWT_DELAY_PUT) {
+        hwt_delay_insert(store, record, HWT_DELAY_FILED);
+    } else {
+        if (counted)
+            store->pending += record->retries;
+        hwt_delay_record_unref(record);
+    }
+}
+
+/* Lets others have the lock now and then: until `loaded` moves, what is merged cannot be taken. */
+static void merge_all(hwt_delay *store, struct hwt_delay_gathered *gathered)
+{
+    struct hwt_delay_record *record;
+    for (size_t i = 1; (record = RB_MIN(hwt_delay_keys, &gathered->keys)); i++) {
+        RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
+        merge(store, record);
+        if (i % HWT_DELAY_CHUNK == 0)
+            hwt_delay_yield(store);
+    }
+}
+
+/* `loading` is set. */
+static int load(hwt_delay *store, uint64_t due)
+{
+    struct hwt_delay_key from = store->loaded, to = { due, 0 };
+    struct hwt_delay_slot **slots;
+    size_t count;
+    int r = choose(store, from.due, due, &slots, &count);
+    if (r < 0)
+        return r;
+    uint64_t filed = store->bytes[HWT_DELAY_FILED], most = budget_of(store);
+    struct hwt_delay_gathered gathered;
+    pthread_mutex_unlock(&store->lock);
+    r = hwt_delay_gather(store, slots, count, from, &to, most > filed ? most - filed : 1,
+                         &gathered);
+    pthread_mutex_lock(&store->lock);
+    if (r == 0) {
+        merge_all(store, &gathered);
+        store->loaded = to;
+        if (hwt_delay_compare(store->resolved, to) < 0)
+            store->resolved = to;
+        for (size_t i = 0; i < count; i++)
+            hwt_delay_slot_bounds(slots[i], to);
+    }
+    free(slots);
+    return r;
+}
+
+/*
+ * Moves `loaded` up to a due time, or as far as memory allows. Lets go of the lock meanwhile, and
+ * waits for others that load. -EBADMSG, -EIO, -ENOMEM, ...
+ */
+int hwt_delay_load(hwt_delay *store, uint64_t due)
+{
+    while (store->loading)
+        pthread_cond_wait(&store->changed, &store->lock);
+    if (store->loaded.due >= due)
+        return 0;
+    store->loading = true;
+    int r = load(store, due);
+    store->loading = false;
+    store->damaged = r == -EBADMSG ? r : 0;
+    pthread_cond_broadcast(&store->changed);
+    return r;
+}
+
+/*
+ * Puts back into the slots what is due last, where a checkpoint has left more in the table than
+ * an eighth of the memory. Nobody loads.
+ */
+void hwt_delay_evict(hwt_delay *store)
+{
+    uint64_t most = budget_of(store);
+    if (store->bytes[HWT_DELAY_FILED] <= most + most / 4)
+        return;
+    struct hwt_delay_record *record = hwt_delay_from(store, store->loaded);
+    record = record ? RB_PREV(hwt_delay_keys, &store->keys, record)
+                    : RB_MAX(hwt_delay_keys, &store->keys);
+    while (record && store->bytes[HWT_DELAY_FILED] > most) {
+        struct hwt_delay_record *before = RB_PREV(hwt_delay_keys, &store->keys, record);
+        if (record->state == HWT_DELAY_FILED) {
+            store->loaded = record->key;
+            hwt_delay_remove(store, record);
+        }
+        record = before;
+    }
+    for (size_t i = 0; i < store->slot_count; i++) {
+        struct hwt_delay_slot *slot = store->slots[i];
+        if (hwt_delay_slot_last(slot) < store->loaded.due)
+            continue;
+        slot->reader.count = 0;
+        slot->reader.indexed = 0;
+        hwt_delay_slot_bounds(slot, store->loaded);
+    }
+}
+
+/* When the next stretch should be loaded: half a horizon at a time, and only where there is something. */
+static uint64_t load_at(const hwt_delay *store)
+{
+    uint64_t next = hwt_delay_wheel_next(store), loaded = store->loaded.due;
+    if (next == HWT_NEVER || store->held || store->poisoned || store->damaged != 0)
+        return HWT_NEVER;
+    next = next > HWT_DELAY_HORIZON ? next - HWT_DELAY_HORIZON : 0;
+    loaded = loaded > HWT_DELAY_HORIZON / 2 ? loaded - HWT_DELAY_HORIZON / 2 : 0;
+    return next > loaded ? next : loaded;
+}
+
+/* Until an instant, or until there is memory; at most a second, as the clock may be set. */
+static void sleep_until(hwt_delay *store, uint64_t at, uint64_t now)
+{
+    if (at == HWT_NEVER && !store->held) {
+        pthread_cond_wait(&store->loader_wake, &store->lock);
+        return;
+    }
+    uint64_t ns = at > now ? at - now : HWT_SEC(1);
+    ns = ns > HWT_SEC(1) ? HWT_SEC(1) : ns;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += (uint64_t)until.tv_nsec;
+    until.tv_sec += (time_t)(ns / HWT_SEC(1));
+    until.tv_nsec = (long)(ns % HWT_SEC(1));
+    pthread_cond_timedwait(&store->loader_wake, &store->lock, &until);
+}
+
+/* The thread that loads ahead, so that take does not wait for the disk. */
+void *hwt_delay_loader(void *arg)
+{
+    hwt_delay *store = arg;
+    pthread_mutex_lock(&store->lock);
+    while (!store->closing) {
+        uint64_t now = hwt_delay_clock(store), at = load_at(store);
+        bool room = store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
+        if (at <= now && room && hwt_delay_load(store, hwt_delay_horizon(now)) == 0)
+            hwt_delay_wake_arm(store);
+        else
+            sleep_until(store, at, now);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return NULL;
+}

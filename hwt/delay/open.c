@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Opening and closing a store. */
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+#define FLAGS (HWT_DELAY_CREATE | HWT_DELAY_READ_ONLY | HWT_DELAY_SALVAGE)
+
+void hwt_delay_options_init(hwt_delay_options *ret_options)
+{
+    if (ret_options)
+        *ret_options = (hwt_delay_options)HWT_DELAY_OPTIONS_INIT;
+}
+
+/* What this build does not know must be zero; what the caller does not know is the default. */
+static int copy_options(const hwt_delay_options *options, hwt_delay_options *ret_options)
+{
+    hwt_delay_options_init(ret_options);
+    if (!options)
+        return 0;
+    if (options->size < sizeof(*options))
+        return -EINVAL;
+    const unsigned char *bytes = (const unsigned char *)options;
+    for (size_t i = sizeof(*options); i < options->size; i++) {
+        if (bytes[i] != 0)
+            return -EINVAL;
+    }
+    *ret_options = *options;
+    return 0;
+}
+
+static int check_options(const hwt_delay_options *options)
+{
+    bool in_range =
+        (options->flags & ~FLAGS) == 0 &&
+        (!(options->flags & HWT_DELAY_READ_ONLY) || options->flags == HWT_DELAY_READ_ONLY) &&
+        options->payload_max <= UINT32_C(16) << 20 && options->lease > 0 &&
+        options->leased_max > 0 && options->memory >= UINT64_C(1) << 20 &&
+        options->memory / 32 >= options->payload_max &&
+        options->segment_size >= UINT64_C(64) << 10 && options->segment_size <= UINT64_C(4) << 30 &&
+        options->segment_size / 8 >= options->payload_max && options->clock_leap > 0;
+    return in_range ? 0 : -EINVAL;
+}
+
+static int make_tables(hwt_delay *store)
+{
+    RB_INIT(&store->keys);
+    RB_INIT(&store->identities);
+    RB_INIT(&store->leased);
+    RB_INIT(&store->tokens);
+    RB_INIT(&store->ends);
+    TAILQ_INIT(&store->fresh);
+    STAILQ_INIT(&store->log.notices);
+    store->next_token = 1;
+    store->next_number = 1;
+    store->directory = store->store_file = store->log.files[0] = store->log.files[1] = -1;
+    store->event = -1;
+    store->alarm_at = HWT_NEVER;
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_t *conds[] = { &store->changed,        &store->takers,
+                                &store->loader_wake,    &store->checkpointer_wake,
+                                &store->committer_wake, &store->log.durable[0],
+                                &store->log.durable[1] };
+    for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
+        pthread_cond_init(conds[i], &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    return -pthread_mutex_init(&store->lock, NULL);
+}
+
+static int make_frames(hwt_delay *store)
+{
+    struct hwt_delay_log *log = &store->log;
+    if (store->options.segment_size < UINT64_C(32) << 10 ||
+        store->options.segment_size > UINT64_C(4) << 30)
+        return -EBADMSG;
+    log->frame_max = (size_t)(store->options.segment_size / 8 * 3);
+    log->gathered_frame = 1;
+    log->gathered = malloc(log->frame_max);
+    log->writing_bytes = malloc(log->frame_max);
+    return log->gathered && log->writing_bytes ? 0 : -ENOMEM;
+}
+
+static int open_directory(hwt_delay *store, const char *path)
+{
+    const struct hwt_delay_system *system = &store->system;
+    int directory = system->open_directory(system->data, path);
+    if (directory == -ENOENT && (store->options.flags & HWT_DELAY_CREATE)) {
+        int r = system->make_directory(system->data, path);
+        if (r < 0 && r != -EEXIST)
+            return r;
+        directory = system->open_directory(system->data, path);
+    }
+    if (directory < 0)
+        return directory;
+    store->directory = directory;
+    int in_memory = system->in_memory(system->data, directory);
+    store->not_durable = in_memory == 1;
+    return in_memory < 0 ? in_memory : 0;
+}
+
+/* The threads that do what callers need not wait for. */
+static int start_threads(hwt_delay *store)
+{
+    static void *(*const mains[])(void *) = { hwt_delay_loader, hwt_delay_checkpointer,
+                                              hwt_delay_committer };
+    pthread_t *const threads[] = { &store->loader, &store->checkpointer, &store->committer };
+    int r = hwt_delay_wake_start(store);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    for (; r == 0 && store->threads < 3; store->threads++) {
+        r = -pthread_create(threads[store->threads], NULL, mains[store->threads], store);
+        if (r < 0)
+            break;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return r;
+}
+
+static void stop_threads(hwt_delay *store)
+{
+    const pthread_t threads[] = { store->loader, store->checkpointer, store->committer };
+    pthread_mutex_lock(&store->lock);
+    store->closing = true;
+    pthread_cond_broadcast(&store->loader_wake);
+    pthread_cond_broadcast(&store->checkpointer_wake);
+    pthread_cond_broadcast(&store->committer_wake);
+    pthread_mutex_unlock(&store->lock);
+    for (unsigned i = 0; i < store->threads; i++)
+        pthread_join(threads[i], NULL);
+    hwt_delay_wake_stop(store);
+}
+
+static void free_records(hwt_delay *store)
+{
+    struct hwt_delay_lease *lease;
+    struct hwt_delay_record *record;
+    while ((lease = RB_MIN(hwt_delay_tokens, &store->tokens))) {
+        record = hwt_delay_lease_end(store, lease);
+        if (record)
+            hwt_delay_record_unref(record);
+    }
+    while ((record = RB_MIN(hwt_delay_keys, &store->keys)))
+        hwt_delay_remove(store, record);
+}
+
+static void free_store(hwt_delay *store)
+{
+    free_records(store);
+    for (size_t i = 0; i < store->slot_count; i++)
+        hwt_delay_slot_free(store->slots[i]);
+    for (size_t i = 0; i < store->finished_count; i++)
+        hwt_delay_slot_free(store->finished[i]);
+    free(store->slots);
+    free(store->finished);
+    free(store->log.gathered);
+    free(store->log.writing_bytes);
+    const int files[] = { store->log.files[0], store->log.files[1], store->store_file,
+                          store->directory };
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        hwt_delay_close_file(store, files[i]);
+    pthread_cond_t *conds[] = { &store->changed,        &store->takers,
+                                &store->loader_wake,    &store->checkpointer_wake,
+                                &store->committer_wake, &store->log.durable[0],
+                                &store->log.durable[1] };
+    for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
+        pthread_cond_destroy(conds[i]);
+    pthread_mutex_destroy(&store->lock);
+    free(store);
+}
+
+static int open_store(hwt_delay *store, const char *directory)
+{
+    int r = open_directory(store, directory);
+    if (r == 0)
+        r = hwt_delay_open_files(store);
+    if (r == 0)
+        r = make_frames(store);
+    if (r == 0)
+        r = hwt_delay_recover(store);
+    if (r == 0) {
+        hwt_delay_clock(store);
+        store->full = !store->read_only && !hwt_delay_reserve_take(store);
+        if (store->salvage)
+            r = hwt_delay_checkpoint(store); /* whole again */
+        if (r == 0 && !store->alone && !store->read_only)
+            r = start_threads(store);
+    }
+    return r;
+}
+
+static int open_once(const char *directory, const hwt_delay_options *options,
+                     const struct hwt_delay_system *system, bool alone, hwt_delay **ret_store)
+{
+    hwt_delay *store = calloc(1, sizeof(*store));
+    if (!store)
+        return -ENOMEM;
+    store->system = *system;
+    store->options = *options;
+    store->alone = alone;
+    store->read_only = (options->flags & HWT_DELAY_READ_ONLY) != 0;
+    store->salvage = (options->flags & HWT_DELAY_SALVAGE) != 0;
+    int r = make_tables(store);
+    if (r == 0)
+        r = open_store(store, directory);
+    if (r < 0) {
+        if (store->threads > 0 || store->timer)
+            stop_threads(store);
+        free_store(store);
+        return r;
+    }
+    *ret_store = store;
+    return 0;
+}
+
+int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
+                      const struct hwt_delay_system *system, bool alone, hwt_delay **ret_store)
+{
+    hwt_delay_options own;
+    if (!directory || !ret_store)
+        return -EINVAL;
+    int r = copy_options(options, &own);
+    if (r == 0)
+        r = check_options(&own);
+    if (r < 0)
+        return r;
+    r = open_once(directory, &own, system, alone, ret_store);
+    /* An owner may have changed the files between two readings: what stays is damage. */
+    for (int i = 0; i < 4 && (own.flags & HWT_DELAY_READ_ONLY) && (r == -EBADMSG || r == -ESTALE);
+         i++)
+        r = open_once(directory, &own, system, alone, ret_store);
+    return r;
+}
+
+int hwt_delay_open(const char *directory, const hwt_delay_options *options, hwt_delay **ret_store)
+{
+    return hwt_delay_open_on(directory, options, &hwt_delay_real_system, false, ret_store);
+}
+
+/* Nothing else is under way. */
+void hwt_delay_close(hwt_delay *store)
+{
+    if (!store)
+        return;
+    pthread_mutex_lock(&store->lock);
+    if (store->log.count > 0 || !STAILQ_EMPTY(&store->log.notices) || store->log.writing)
+        hwt_delay_log_wait(store, store->log.gathered_frame - (store->log.count == 0));
+    while (store->log.writing)
+        pthread_cond_wait(&store->changed, &store->lock);
+    if (store->poisoned)
+        hwt_delay_log_lead(store);
+    if (store->passed_bytes > 0)
+        hwt_delay_checkpoint_make(store);
+    pthread_mutex_unlock(&store->lock);
+    stop_threads(store);
+    free_store(store);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The checkpoint as a file. Written under another name, flushed, renamed, and the directory flushed: a
+ * reader finds this one or the one before it, whole. See checkpoint.c for what has to be on the
+ * disk before.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+#define ROOM_MIN UINT64_C(65536)
+
+static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
+{
+    memset(at, 0, HWT_DELAY_FILE_SIZE);
+    hwt_delay_set64(at + HWT_DELAY_FILE_NUMBER, slot->number);
+    hwt_delay_set64(at + HWT_DELAY_FILE_INDEX, slot->index);
+    hwt_delay_set64(at + HWT_DELAY_FILE_LENGTH, slot->new_length);
+    hwt_delay_set64(at + HWT_DELAY_FILE_COUNT, slot->new_count);
+    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION, slot->noted.due);
+    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION + 8, slot->noted.sequence);
+    hwt_delay_set32(at + HWT_DELAY_FILE_SHIFT, slot->shift);
+    hwt_delay_set32(at + HWT_DELAY_FILE_SEALED, slot->sealed);
+}
+
+static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots)
+{
+    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    memset(head, 0, HWT_DELAY_CHECKPOINT_SIZE);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_MAGIC, HWT_DELAY_MAGIC_CHECKPOINT);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_VERSION, HWT_DELAY_VERSION);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LENGTH, size - HWT_DELAY_CHECKPOINT_SIZE);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_SEQUENCE, snapshot->sequence);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SEGMENT, snapshot->segment);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_FILES, (uint32_t)slots);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_POSITION, snapshot->offset);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LEASED, snapshot->leased_count);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_PENDING,
+                    snapshot->pending > snapshot->leased_count
+                        ? snapshot->pending - snapshot->leased_count
+                        : 0);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, store->next_number);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED, snapshot->resolved.due);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8, snapshot->resolved.sequence);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_CRC,
+                    hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_LENGTH,
+                                  size - HWT_DELAY_CHECKPOINT_LENGTH));
+}
+
+/* The bytes of a checkpoint; takes the lock for the list of slots. */
+static unsigned char *encode(hwt_delay *store, size_t *ret_size)
+{
+    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    size_t size = HWT_DELAY_CHECKPOINT_SIZE;
+    for (size_t i = 0; i < snapshot->leased_count; i++)
+        size += hwt_delay_encoded_size(snapshot->leased[i]);
+    pthread_mutex_lock(&store->lock);
+    size_t slots = 0;
+    unsigned char *bytes = malloc(size + store->slot_count * HWT_DELAY_FILE_SIZE);
+    unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
+    for (size_t i = 0; bytes && i < store->slot_count; i++) {
+        if (store->slots[i]->new_length == 0)
+            continue;
+        encode_slot(store->slots[i], at);
+        at += HWT_DELAY_FILE_SIZE;
+        slots++;
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (!bytes)
+        return NULL;
+    for (size_t i = 0; i < snapshot->leased_count; i++) {
+        hwt_delay_encode(snapshot->leased[i], at);
+        at += hwt_delay_encoded_size(snapshot->leased[i]);
+    }
+    *ret_size = (size_t)(at - bytes);
+    encode_head(store, bytes, *ret_size, slots);
+    return bytes;
+}
+
+/*
+ * Room for the checkpoint after this one, with twice the slots, and as much leased as may be and the
+ * slots have; at least for one like this. So on a full disk each of the two files is as long as it
+ * will ever be, and the next one needs what the old one leaves. What is leased out of the log has
+ * room in the reserve. That there is no room shows when it is needed.
+ */
+static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_t size)
+{
+    int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
+    if (file < 0)
+        return;
+    uint64_t slots = hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES), leased = size;
+    const unsigned char *at = bytes + HWT_DELAY_CHECKPOINT_SIZE;
+    for (uint64_t i = 0; i < slots; i++)
+        leased += hwt_delay_get64(at + i * HWT_DELAY_FILE_SIZE + HWT_DELAY_FILE_LENGTH);
+    if (leased > hwt_delay_leased_bytes_max(store))
+        leased = hwt_delay_leased_bytes_max(store);
+    uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE;
+    room = (room < ROOM_MIN ? ROOM_MIN : room) + leased;
+    if (store->system.allocate(store->system.data, file, room) < 0)
+        store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
+    hwt_delay_close_file(store, file);
+}
+
+/* -EIO: it is not known which of the two checkpoints the disk has. */
+int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size)
+{
+    int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
+    int r = file < 0 ? file : hwt_delay_write_all(store, file, bytes, size, 0);
+    /* An empty store gives the room back. */
+    if (r == 0 && hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES) == 0)
+        r = store->system.truncate(store->system.data, file, size);
+    if (r == 0 && hwt_delay_sync(store, file) < 0)
+        r = -EIO;
+    hwt_delay_close_file(store, file);
+    if (r < 0)
+        return r;
+    r = store->system.rename(store->system.data, store->directory, "checkpoint.next", "checkpoint");
+    if (r < 0 || hwt_delay_sync_directory(store) < 0)
+        return -EIO;
+    atomic_fetch_add_explicit(&store->slot_bytes, size, memory_order_relaxed);
+    set_room_aside(store, bytes, size);
+    return 0;
+}
+
+/* Writes the snapshot's checkpoint. */
+int hwt_delay_publish(hwt_delay *store)
+{
+    size_t size;
+    unsigned char *bytes = encode(store, &size);
+    if (!bytes)
+        return -ENOMEM;
+    int r = hwt_delay_checkpoint_write(store, bytes, size);
+    free(bytes);
+    return r;
+}
+
+/* That of a new store. */
+int hwt_delay_checkpoint_first(hwt_delay *store)
+{
+    store->snapshot.sequence = 1;
+    store->snapshot.offset = HWT_DELAY_SEGMENT_FRAMES;
+    int r = hwt_delay_publish(store);
+    store->snapshot = (struct hwt_delay_snapshot){ 0 };
+    return r;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Producers: put, cancel, replace.
+ *
+ * Each first has room in the log, then decides and changes the table under the lock without letting go
+ * of it, and then waits for its frame. So what the table says is what the log will say, and others
+ * see it at once; nobody is handed a message that is not durable yet (take.c).
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+static bool is_identity(uint64_t due, const void *id, size_t id_size)
+{
+    return due != HWT_NEVER && id && id_size > 0 && id_size <= HWT_DELAY_ID_MAX;
+}
+
+static int check_messages(const hwt_delay *store, const hwt_delay_message *messages, size_t count)
+{
+    if (!store || !messages || count == 0)
+        return -EINVAL;
+    if (store->read_only)
+        return -EROFS;
+    bool too_long = false;
+    for (size_t i = 0; i < count; i++) {
+        const hwt_delay_message *message = &messages[i];
+        if (!is_identity(message->due, message->id, message->id_size) ||
+            (message->payload_size > 0 && !message->payload))
+            return -EINVAL;
+        too_long = too_long || message->payload_size > store->options.payload_max;
+    }
+    return too_long ? -EMSGSIZE : 0;
+}
+
+static void free_batch(struct hwt_delay_record **records, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hwt_delay_record_unref(records[i]);
+    free(records);
+}
+
+/* Records of a batch, made without the lock. */
+static int make_batch(const hwt_delay_message *messages, size_t count,
+                      struct hwt_delay_record ***ret_records)
+{
+    if (count > SIZE_MAX / sizeof(struct hwt_delay_record *))
+        return -EMSGSIZE;
+    struct hwt_delay_record **records = malloc(count * sizeof(struct hwt_delay_record *));
+    if (!records)
+        return -ENOMEM;
+    for (size_t i = 0; i < count; i++) {
+        hwt_delay_message message = messages[i];
+        message.retries = 0;
+        records[i] = hwt_delay_record_new(HWT_DELAY_PUT, &message);
+        if (!records[i]) {
+            free_batch(records, i);
+            return -ENOMEM;
+        }
+    }
+    *ret_records = records;
+    return 0;
+}
+
+/* Their bytes in the log; *ret_memory those in memory. */
+static size_t size_batch(struct hwt_delay_record **records, size_t count, size_t *ret_memory)
+{
+    size_t size = 0, memory = 0;
+    for (size_t i = 0; i < count; i++) {
+        size += hwt_delay_encoded_size(records[i]);
+        memory += hwt_delay_record_bytes(records[i]);
+    }
+    *ret_memory = memory;
+    return size;
+}
+
+/* For the memory, the log, or to delete slots: those of a whole segment's length, or the last ones. */
+static bool checkpoint_is_due(const hwt_delay *store)
+{
+    uint64_t segment = store->options.segment_size;
+    return store->bytes[HWT_DELAY_FRESH] + store->erased_bytes >= store->options.memory / 4 ||
+           store->log.kept_bytes >= segment / 2 || store->passed_bytes >= segment ||
+           (store->passed_bytes > 0 && store->pending == 0);
+}
+
+/* Called where the log has grown, or something is done. */
+void hwt_delay_look_at_log(hwt_delay *store)
+{
+    if (store->checkpointing || store->wanted || store->stuck || !checkpoint_is_due(store))
+        return;
+    if (store->alone)
+        hwt_delay_checkpoint_make(store);
+    else
+        hwt_delay_checkpoint_want(store);
+}
+
+/* Room was reserved, and the lock was held since. */
+static uint64_t put_batch(hwt_delay *store, struct hwt_delay_record **records, size_t count)
+{
+    uint64_t frame = 0, now = store->system.realtime(store->system.data);
+    for (size_t i = 0; i < count; i++) {
+        records[i]->arrived = now;
+        frame = hwt_delay_log_add(store, records[i], true);
+        hwt_delay_apply_put(store, records[i]);
+    }
+    store->stats.put += count;
+    return frame;
+}
+
+static int note_rejected(hwt_delay *store, size_t count, int r)
+{
+    if (r == -ENOSPC)
+        store->stats.rejected += count;
+    return r;
+}
+
+static int reserve_batch(hwt_delay *store, struct hwt_delay_record **records, size_t count)
+{
+    size_t memory, size = size_batch(records, count, &memory);
+    if (size > store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8)
+        return -EMSGSIZE;
+    return note_rejected(store, count, hwt_delay_log_reserve(store, size, memory, true));
+}
+
+int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t count)
+{
+    struct hwt_delay_record **records;
+    int r = check_messages(store, messages, count);
+    if (r == 0)
+        r = make_batch(messages, count, &records);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&store->lock);
+    r = reserve_batch(store, records, count);
+    if (r < 0) {
+        pthread_mutex_unlock(&store->lock);
+        free_batch(records, count);
+        return r;
+    }
+    r = hwt_delay_log_wait(store, put_batch(store, records, count));
+    hwt_delay_look_at_log(store);
+    pthread_mutex_unlock(&store->lock);
+    free(records);
+    return r;
+}
+
+int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *messages, size_t count,
+                        hwt_delay_durable durable, void *arg)
+{
+    struct hwt_delay_record **records;
+    int r = durable ? check_messages(store, messages, count) : -EINVAL;
+    if (r < 0)
+        return r;
+    struct hwt_delay_notice *notice = malloc(sizeof(*notice));
+    if (!notice)
+        return -ENOMEM;
+    *notice = (struct hwt_delay_notice){ .durable = durable, .arg = arg };
+    r = make_batch(messages, count, &records);
+    if (r < 0) {
+        free(notice);
+        return r;
+    }
+    pthread_mutex_lock(&store->lock);
+    r = reserve_batch(store, records, count);
+    if (r == 0) {
+        uint64_t frame = put_batch(store, records, count);
+        STAILQ_INSERT_TAIL(&store->log.notices, notice, link);
+        if (store->alone)
+            hwt_delay_log_wait(store, frame);
+        else
+            pthread_cond_signal(&store->committer_wake);
+        hwt_delay_look_at_log(store);
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (r < 0) {
+        free_batch(records, count);
+        free(notice);
+        return r;
+    }
+    free(records);
+    return 0;
+}
+
+/* The thread that writes what nobody waits for. */
+void *hwt_delay_committer(void *arg)
+{
+    hwt_delay *store = arg;
+    pthread_mutex_lock(&store->lock);
+    while (!store->closing) {
+        if (STAILQ_EMPTY(&store->log.notices))
+            pthread_cond_wait(&store->committer_wake, &store->lock);
+        else if (!store->log.writing)
+            hwt_delay_log_lead(store);
+        else
+            pthread_cond_wait(&store->changed, &store->lock);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return NULL;
+}
+
+/* 0: there is, or may be, such a message. -EBUSY, -ENOENT */
+static int look_for(hwt_delay *store, uint64_t due, const void *id, size_t id_size)
+{
+    if (hwt_delay_find(&store->leased, due, id, id_size))
+        return -EBUSY;
+    const struct hwt_delay_record *there = hwt_delay_find(&store->identities, due, id, id_size);
+    if (there && there->kind == HWT_DELAY_PUT)
+        return 0;
+    /* An erase that opening read from the log may be of an older message than what a slot has. */
+    if (there && there->key.sequence >= store->log.kept_sequence)
+        return -ENOENT;
+    return due >= store->loaded.due && hwt_delay_wheel_covers(store, due) ? 0 : -ENOENT;
+}
+
+/* Cancels, and puts `record` if there is one. *ret_frame brings it to the disk. */
+static int cancel(hwt_delay *store, struct hwt_delay_record *erase, struct hwt_delay_record *record,
+                  uint64_t *ret_frame)
+{
+    size_t size = hwt_delay_encoded_size(erase), memory = 0;
+    if (record) {
+        size += hwt_delay_encoded_size(record);
+        memory = hwt_delay_record_bytes(record);
+    }
+    int r = hwt_delay_log_reserve(store, size, memory, record != NULL);
+    if (r < 0)
+        return record ? note_rejected(store, 1, r) : r;
+    hwt_delay_leases_expire(store);
+    r = look_for(store, erase->key.due, erase->bytes, erase->id_size);
+    if (r < 0)
+        return r;
+    *ret_frame = hwt_delay_log_add(store, erase, true);
+    hwt_delay_apply_erase(store, erase);
+    if (record)
+        *ret_frame = put_batch(store, &record, 1);
+    store->stats.cancelled++;
+    return 0;
+}
+
+static int cancel_and_put(hwt_delay *store, uint64_t due, const void *id, size_t id_size,
+                          struct hwt_delay_record *record)
+{
+    const hwt_delay_message message = { .due = due, .id = id, .id_size = id_size };
+    struct hwt_delay_record *erase = hwt_delay_record_new(HWT_DELAY_ERASE, &message);
+    uint64_t frame;
+    int r = erase ? 0 : -ENOMEM;
+    pthread_mutex_lock(&store->lock);
+    if (r == 0)
+        r = cancel(store, erase, record, &frame);
+    if (r == 0) { /* the table has both */
+        r = hwt_delay_log_wait(store, frame);
+        hwt_delay_look_at_log(store);
+        pthread_mutex_unlock(&store->lock);
+        return r;
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (erase)
+        hwt_delay_record_unref(erase);
+    if (record)
+        hwt_delay_record_unref(record);
+    return r;
+}
+
+int hwt_delay_cancel(hwt_delay *store, uint64_t due, const void *id, size_t id_size)
+{
+    if (!store || !is_identity(due, id, id_size))
+        return -EINVAL;
+    if (store->read_only)
+        return -EROFS;
+    return cancel_and_put(store, due, id, id_size, NULL);
+}
+
+int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id, size_t id_size,
+                      const hwt_delay_message *message)
+{
+    int r = check_messages(store, message, 1);
+    if (r == 0 && !is_identity(due, id, id_size))
+        r = -EINVAL;
+    if (r < 0)
+        return r;
+    struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, message);
+    if (!record)
+        return -ENOMEM;
+    record->retries = 0;
+    return cancel_and_put(store, due, id, id_size, record);
+}

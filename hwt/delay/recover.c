@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Opening: the checkpoint gives the slots and what was leased; the log from there on is read into
+ * the table. Nothing is loaded then, so every record that changes something in a slot stays in
+ * the table until a checkpoint brings it to a slot too.
+ *
+ * The log ends where no frame has the sequence that is next, at its place or at the beginning of
+ * the other segment. A whole frame with this or a higher sequence anywhere else means that something
+ * in between is damaged: an unfinished write is always the last one.
+ *
+ * What was read may be in the kernel's memory only: after a kill, and after a flush that failed, which
+ * leaves pages that are clean and not on the disk. So before anything is built on it, what the
+ * last process may not have known to be on the disk is written once more and flushed: the last frame
+ * (the one before it was flushed before it was written), the checkpoint, the head of `store`. What a
+ * checkpoint names was on the disk before the checkpoint got its name.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+/* ---- the checkpoint ---- */
+
+static int read_slot_entry(hwt_delay *store, const unsigned char *at)
+{
+    struct hwt_delay_slot *slot = calloc(1, sizeof(*slot));
+    if (!slot)
+        return -ENOMEM;
+    slot->number = hwt_delay_get64(at + HWT_DELAY_FILE_NUMBER);
+    slot->index = hwt_delay_get64(at + HWT_DELAY_FILE_INDEX);
+    slot->length = hwt_delay_get64(at + HWT_DELAY_FILE_LENGTH);
+    slot->count = hwt_delay_get64(at + HWT_DELAY_FILE_COUNT);
+    slot->position.due = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION);
+    slot->position.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION + 8);
+    slot->shift = hwt_delay_get32(at + HWT_DELAY_FILE_SHIFT);
+    slot->sealed = hwt_delay_get32(at + HWT_DELAY_FILE_SEALED) != 0;
+    slot->made = true;
+    bool sane = slot->shift < 64 && slot->index <= UINT64_MAX >> slot->shift;
+    int r = sane ? hwt_delay_wheel_add(store, slot) : -EBADMSG;
+    if (r < 0)
+        free(slot);
+    else
+        hwt_delay_slot_bounds(slot, store->loaded);
+    return r;
+}
+
+static int read_leased(hwt_delay *store, const unsigned char *at, const unsigned char *end,
+                       uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        struct hwt_delay_record *record;
+        int r = hwt_delay_decode(&at, end, &record);
+        if (r < 0)
+            return r;
+        if (record->kind == HWT_DELAY_PUT)
+            hwt_delay_apply_put(store, record);
+        else
+            hwt_delay_record_unref(record);
+    }
+    return at == end ? 0 : -EBADMSG;
+}
+
+static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t size)
+{
+    const unsigned char *at = head + HWT_DELAY_CHECKPOINT_SIZE, *end = head + size;
+    uint32_t slots = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_FILES);
+    if (slots > (size_t)(end - at) / HWT_DELAY_FILE_SIZE)
+        return -EBADMSG;
+    struct hwt_delay_log *log = &store->log;
+    log->kept_sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE);
+    log->kept_segment = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SEGMENT) & 1;
+    log->kept_offset = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION);
+    store->hand = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_HAND);
+    store->pending = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_PENDING);
+    store->next_number = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_NUMBER);
+    store->resolved.due = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RESOLVED);
+    store->resolved.sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8);
+    for (uint32_t i = 0; i < slots; i++) {
+        int r = read_slot_entry(store, at);
+        if (r < 0)
+            return r;
+        at += HWT_DELAY_FILE_SIZE;
+    }
+    return read_leased(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LEASED));
+}
+
+/* Is this a whole checkpoint? Its size, or an error. */
+static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t size)
+{
+    if (size < HWT_DELAY_CHECKPOINT_SIZE ||
+        hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_MAGIC) != HWT_DELAY_MAGIC_CHECKPOINT)
+        return -EBADMSG;
+    uint64_t length = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LENGTH);
+    if (length > size - HWT_DELAY_CHECKPOINT_SIZE)
+        return -EBADMSG;
+    uint64_t whole = HWT_DELAY_CHECKPOINT_SIZE + length;
+    if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_CRC) !=
+        hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_LENGTH,
+                      (size_t)whole - HWT_DELAY_CHECKPOINT_LENGTH))
+        return -EBADMSG;
+    if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_VERSION) != HWT_DELAY_VERSION)
+        return -ENOTSUP;
+    return (int64_t)whole;
+}
+
+/* How many bytes of the file can count: the rest is room that was set aside. Or an error. */
+static int64_t size_to_read(hwt_delay *store, int file)
+{
+    unsigned char head[HWT_DELAY_CHECKPOINT_SIZE] = { 0 };
+    int64_t size = store->system.size(store->system.data, file);
+    int64_t n = size < 0 ? size : hwt_delay_read_all(store, file, head, sizeof(head), 0);
+    if (n < (int64_t)sizeof(head))
+        return n;
+    uint64_t length = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LENGTH);
+    return length < (uint64_t)size - sizeof(head) ? (int64_t)(sizeof(head) + length) : size;
+}
+
+/* The bytes of the checkpoint, verified; the caller frees them. */
+int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size)
+{
+    int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);
+    if (file < 0)
+        return file == -ENOENT ? -EBADMSG : file;
+    int64_t size = size_to_read(store, file);
+    unsigned char *bytes = size < 0 ? NULL : malloc((size_t)size + 1);
+    int64_t n = size;
+    if (size >= 0)
+        n = bytes ? hwt_delay_read_all(store, file, bytes, (size_t)size, 0) : -ENOMEM;
+    hwt_delay_close_file(store, file);
+    if (n >= 0)
+        n = verify(store, bytes, (size_t)n);
+    if (n < 0) {
+        free(bytes);
+        return (int)n;
+    }
+    *ret_bytes = bytes;
+    *ret_size = (uint64_t)n;
+    return 0;
+}
+
+/* Writes the checkpoint that was read once more. Where there is no room it is flushed as it is. */
+static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, size_t size)
+{
+    int r = hwt_delay_checkpoint_write(store, bytes, size);
+    if (r != -ENOSPC && r != -EDQUOT)
+        return r;
+    int file = hwt_delay_open_file(store, "checkpoint", O_RDWR);
+    r = file < 0 ? file : hwt_delay_sync(store, file);
+    hwt_delay_close_file(store, file);
+    return r < 0 ? r : hwt_delay_sync_directory(store);
+}
+
+static int read_checkpoint(hwt_delay *store)
+{
+    unsigned char *bytes;
+    uint64_t size;
+    int r = hwt_delay_checkpoint_read(store, &bytes, &size);
+    if (r == -EBADMSG && store->salvage)
+        return hwt_delay_rebuild(store);
+    if (r < 0)
+        return r;
+    r = take_checkpoint(store, bytes, size);
+    if (r == 0 && !store->read_only)
+        r = write_checkpoint_anew(store, bytes, (size_t)size);
+    free(bytes);
+    return r;
+}
+
+/* ---- slots ---- */
+
+struct leftovers {
+    hwt_delay *store;
+    char (*names)[HWT_DELAY_NAME_MAX];
+    size_t count, room;
+    int error;
+};
+
+static bool is_named(const hwt_delay *store, const char *name)
+{
+    char known[HWT_DELAY_NAME_MAX];
+    for (size_t i = 0; i < store->slot_count; i++) {
+        hwt_delay_slot_name(store->slots[i], known);
+        if (strcmp(known, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void note_leftover(const char *name, void *arg)
+{
+    struct leftovers *leftovers = arg;
+    size_t length = strlen(name);
+    if (strncmp(name, "slot-", 5) != 0 || length >= HWT_DELAY_NAME_MAX ||
+        is_named(leftovers->store, name))
+        return;
+    if (leftovers->count == leftovers->room) {
+        size_t room = leftovers->room ? 2 * leftovers->room : 16;
+        void *names = realloc(leftovers->names, room * sizeof(*leftovers->names));
+        if (!names) {
+            leftovers->error = -ENOMEM;
+            return;
+        }
+        leftovers->names = names;
+        leftovers->room = room;
+    }
+    memcpy(leftovers->names[leftovers->count++], name, length + 1);
+}
+
+/* Slots of a checkpoint that did not end, or that were to be deleted. */
+static int delete_leftovers(hwt_delay *store)
+{
+    struct leftovers leftovers = { .store = store };
+    int r = store->system.list(store->system.data, store->directory, note_leftover, &leftovers);
+    if (r >= 0)
+        r = leftovers.error;
+    for (size_t i = 0; i < leftovers.count && r == 0; i++) {
+        r = store->system.unlink(store->system.data, store->directory, leftovers.names[i]);
+        r = r == -ENOENT ? 0 : r;
+    }
+    free(leftovers.names);
+    return r;
+}
+
+/* Is all of it there that counts? */
+static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
+{
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    int file = hwt_delay_open_file(store, name, O_RDONLY);
+    if (file < 0)
+        return file == -ENOENT ? store->read_only ? -ESTALE : -EBADMSG : file;
+    int64_t size = store->system.size(store->system.data, file);
+    hwt_delay_close_file(store, file);
+    if (size < 0)
+        return (int)size;
+    if ((uint64_t)size >= slot->length)
+        return 0;
+    if (!store->salvage)
+        return -EBADMSG;
+    store->salvaged++;
+    store->salvaged_bytes += slot->length - (uint64_t)size;
+    slot->length = (uint64_t)size;
+    slot->sealed = true; /* its last run claims what would be appended */
+    return 0;
+}
+
+static int look_at_slots(hwt_delay *store)
+{
+    for (size_t i = 0; i < store->slot_count;) {
+        struct hwt_delay_slot *slot = store->slots[i];
+        int r = look_at(store, slot);
+        if (r == -EBADMSG && store->salvage) {
+            store->salvaged++;
+            store->salvaged_bytes += slot->length;
+            hwt_delay_wheel_remove(store, slot);
+            hwt_delay_slot_free(slot);
+            continue;
+        }
+        if (r < 0)
+            return r;
+        i++;
+    }
+    return 0;
+}
+
+/* ---- the log ---- */
+
+static int apply(hwt_delay *store, struct hwt_delay_record *record, uint64_t sequence)
+{
+    store->stats.replayed++;
+    if (record->kind == HWT_DELAY_ERASE) {
+        store->erased_bytes += hwt_delay_record_bytes(record);
+        hwt_delay_apply_erase(store, record);
+        return 0;
+    }
+    if (record->key.sequence != sequence) {
+        hwt_delay_record_unref(record);
+        return -EBADMSG;
+    }
+    hwt_delay_apply_put(store, record);
+    return 0;
+}
+
+static int apply_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
+{
+    const unsigned char *at = store->log.gathered + HWT_DELAY_FRAME_SIZE;
+    const unsigned char *end = at + frame->length;
+    for (uint32_t i = 0; i < frame->count; i++) {
+        struct hwt_delay_record *record;
+        int r = hwt_delay_decode(&at, end, &record);
+        if (r == 0)
+            r = apply(store, record, frame->sequence + i);
+        if (r < 0)
+            return r;
+    }
+    if (at != end)
+        return -EBADMSG;
+    if (frame->hand > store->hand)
+        store->hand = frame->hand;
+    return 0;
+}
+
+/* The next frame: at its place, or at the beginning of the other segment. */
+static int next_frame(hwt_delay *store, struct hwt_delay_frame *frame)
+{
+    struct hwt_delay_log *log = &store->log;
+    int r = hwt_delay_frame_read(store, log->segment, log->offset, log->gathered, frame);
+    if (r == 0 && frame->sequence == log->next_sequence)
+        return 0;
+    if (r < 0 && r != -EBADMSG)
+        return r;
+    r = hwt_delay_frame_read(store, log->segment ^ 1, HWT_DELAY_SEGMENT_FRAMES, log->gathered,
+                             frame);
+    if (r == 0 && frame->sequence == log->next_sequence) {
+        log->segment ^= 1;
+        log->offset = HWT_DELAY_SEGMENT_FRAMES;
+        return 0;
+    }
+    return r < 0 ? r : -EBADMSG;
+}
+
+/* How much of a write that did not end is at the end of the log. */
+static void note_cut(hwt_delay *store)
+{
+    const struct hwt_delay_log *log = &store->log;
+    unsigned char head[HWT_DELAY_FRAME_SIZE];
+    int64_t n =
+        hwt_delay_read_all(store, log->files[log->segment], head, sizeof(head), log->offset);
+    if (n == (int64_t)sizeof(head) &&
+        hwt_delay_get32(head + HWT_DELAY_FRAME_MAGIC) == HWT_DELAY_MAGIC_FRAME &&
+        hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) == log->next_sequence)
+        store->stats.cut += HWT_DELAY_FRAME_SIZE + hwt_delay_get32(head + HWT_DELAY_FRAME_LENGTH);
+}
+
+/* There is no next frame. 1: it was an unfinished write, if anything; 0: salvage goes on behind. */
+static int end_of_log(hwt_delay *store)
+{
+    struct hwt_delay_log *log = &store->log;
+    struct hwt_delay_frame later = { 0 };
+    int r = hwt_delay_frame_later(store, log->next_sequence, &later);
+    if (r < 0)
+        return r;
+    if (r == 0) {
+        note_cut(store);
+        return 1;
+    }
+    if (!store->salvage)
+        return -EBADMSG;
+    uint64_t behind = later.segment == log->segment && later.offset > log->offset
+                          ? later.offset
+                          : store->options.segment_size;
+    r = hwt_delay_put_aside(store, log->files[log->segment], log->offset, behind - log->offset);
+    log->segment = later.segment;
+    log->offset = later.offset;
+    log->next_sequence = later.sequence;
+    return r;
+}
+
+static int replay(hwt_delay *store, struct hwt_delay_frame *last)
+{
+    struct hwt_delay_log *log = &store->log;
+    log->segment = log->kept_segment;
+    log->offset = log->kept_offset;
+    log->next_sequence = log->kept_sequence;
+    for (;;) {
+        struct hwt_delay_frame frame;
+        int r = next_frame(store, &frame);
+        if (r == -EBADMSG) {
+            r = end_of_log(store);
+            if (r == 1)
+                break;
+            if (r == 0)
+                continue;
+        }
+        if (r == 0)
+            r = apply_frame(store, &frame);
+        if (r < 0)
+            return r;
+        log->next_sequence = frame.sequence + frame.count;
+        log->offset += frame.size;
+        log->kept_bytes += frame.size;
+        *last = frame;
+    }
+    log->durable_sequence = log->next_sequence;
+    return 0;
+}
+
+/* The same bytes: if this is torn they are what they were. */
+static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
+{
+    struct hwt_delay_frame frame;
+    unsigned char *bytes = store->log.gathered;
+    int file = store->log.files[last->segment];
+    int r = last->count == 0
+                ? 0
+                : hwt_delay_frame_read(store, last->segment, last->offset, bytes, &frame);
+    if (r == 0 && last->count > 0)
+        r = hwt_delay_write_all(store, file, bytes, HWT_DELAY_FRAME_SIZE + (size_t)frame.length,
+                                last->offset);
+    for (unsigned i = 0; i < 2 && r == 0; i++)
+        r = hwt_delay_sync(store, store->log.files[i]);
+    return r < 0 ? r : hwt_delay_store_write(store);
+}
+
+int hwt_delay_recover(hwt_delay *store)
+{
+    struct hwt_delay_frame last = { 0 };
+    int r = read_checkpoint(store);
+    if (r == 0)
+        r = look_at_slots(store);
+    if (r == 0 && !store->read_only)
+        r = delete_leftovers(store);
+    if (r == 0)
+        r = replay(store, &last);
+    return r < 0 || store->read_only ? r : write_anew(store, &last);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Salvage: what is damaged is put aside in a file of its own, and the rest is used.
+ *
+ * A checkpoint that is damaged is made up anew out of the slots that are there: then it is not
+ * known how far each has been handed over, so messages come twice, and those that were leased
+ * and are in no slot and no frame of the log are lost.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+static int copy(hwt_delay *store, int from, int to, uint64_t offset, uint64_t length)
+{
+    unsigned char bytes[16384];
+    for (uint64_t done = 0; done < length;) {
+        size_t size = length - done < sizeof(bytes) ? (size_t)(length - done) : sizeof(bytes);
+        int64_t n = hwt_delay_read_all(store, from, bytes, size, offset + done);
+        if (n <= 0)
+            return (int)n;
+        int r = hwt_delay_write_all(store, to, bytes, (size_t)n, done);
+        if (r < 0)
+            return r;
+        done += (uint64_t)n;
+    }
+    return hwt_delay_sync(store, to);
+}
+
+/* Copies bytes of a file to a new one, and counts them. */
+int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length)
+{
+    uint64_t number = 1 + atomic_fetch_add_explicit(&store->salvaged, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->salvaged_bytes, length, memory_order_relaxed);
+    int copied = -EEXIST;
+    for (; copied == -EEXIST; number++) {
+        char name[HWT_DELAY_NAME_MAX];
+        snprintf(name, sizeof(name), "salvage-%" PRIu64, number);
+        copied = hwt_delay_open_file(store, name, O_RDWR | O_CREAT | O_EXCL);
+    }
+    if (copied < 0)
+        return copied;
+    int r = copy(store, file, copied, offset, length);
+    hwt_delay_close_file(store, copied);
+    return r < 0 ? r : hwt_delay_sync_directory(store);
+}
+
+struct found {
+    hwt_delay *store;
+    int error;
+};
+
+static void add_slot(const char *name, void *arg)
+{
+    struct found *found = arg;
+    unsigned shift;
+    uint64_t index, number;
+    if (found->error < 0 ||
+        sscanf(name, "slot-%u-%" SCNx64 "-%" SCNx64, &shift, &index, &number) != 3 || shift > 63 ||
+        index > UINT64_MAX >> shift)
+        return;
+    struct hwt_delay_slot *slot = calloc(1, sizeof(*slot));
+    if (!slot || hwt_delay_wheel_add(found->store, slot) < 0) {
+        free(slot);
+        found->error = -ENOMEM;
+        return;
+    }
+    slot->number = number;
+    slot->index = index;
+    slot->shift = shift;
+    slot->sealed = true;
+    slot->made = true;
+    if (number >= found->store->next_number)
+        found->store->next_number = number + 1;
+}
+
+static int measure(hwt_delay *store, struct hwt_delay_slot *slot)
+{
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    int file = hwt_delay_open_file(store, name, O_RDONLY);
+    if (file < 0)
+        return file;
+    int64_t size = store->system.size(store->system.data, file);
+    hwt_delay_close_file(store, file);
+    if (size < 0)
+        return (int)size;
+    slot->length = (uint64_t)size;
+    hwt_delay_slot_bounds(slot, store->loaded);
+    return 0;
+}
+
+static int put_checkpoint_aside(hwt_delay *store)
+{
+    int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);
+    if (file < 0)
+        return file == -ENOENT ? 0 : file;
+    int64_t size = store->system.size(store->system.data, file);
+    int r = size < 0 ? (int)size : hwt_delay_put_aside(store, file, 0, (uint64_t)size);
+    hwt_delay_close_file(store, file);
+    return r;
+}
+
+/* In the place of a damaged checkpoint: every slot, and the log from its oldest frame on. */
+int hwt_delay_rebuild(hwt_delay *store)
+{
+    struct found found = { .store = store };
+    int r = put_checkpoint_aside(store);
+    if (r == 0)
+        r = store->system.list(store->system.data, store->directory, add_slot, &found);
+    if (r >= 0)
+        r = found.error;
+    for (size_t i = 0; i < store->slot_count && r == 0; i++)
+        r = measure(store, store->slots[i]);
+    /* Without a frame: a sequence above all that the slots can have. */
+    struct hwt_delay_frame oldest = {
+        .offset = HWT_DELAY_SEGMENT_FRAMES,
+        .sequence = store->slot_count > 0 ? UINT64_C(1) << 62 : 1,
+    };
+    if (r == 0)
+        r = hwt_delay_frame_later(store, 0, &oldest);
+    store->log.kept_segment = oldest.segment;
+    store->log.kept_offset = oldest.offset;
+    store->log.kept_sequence = oldest.sequence;
+    return r < 0 ? r : 0;
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Slots: files of records that are due in one stretch of time. See wheel.c for which.
+ *
+ * A slot is appended to by checkpoints, one run each, and deleted as a whole. What is behind the
+ * length that the checkpoint on the disk gives does not count, and is written over by the next.
+ *
+ * On the disk: the run before the checkpoint that gives the new length; a checkpoint that does
+ * not name the slot any more before the file is deleted.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+#define WRITE_SIZE ((size_t)256 << 10)
+
+void hwt_delay_slot_name(const struct hwt_delay_slot *slot, char name[HWT_DELAY_NAME_MAX])
+{
+    snprintf(name, HWT_DELAY_NAME_MAX, "slot-%u-%" PRIx64 "-%" PRIx64, slot->shift, slot->index,
+             slot->number);
+}
+
+/* Bytes on their way to a file. */
+struct writer {
+    hwt_delay *store;
+    int file;
+    uint64_t offset; /* of bytes[0] in the file */
+    size_t length, room;
+    unsigned char *bytes;
+};
+
+static int flush(struct writer *writer)
+{
+    int r = hwt_delay_write_all(writer->store, writer->file, writer->bytes, writer->length,
+                                writer->offset);
+    writer->offset += writer->length;
+    writer->length = 0;
+    return r;
+}
+
+/* Room for `size` more bytes in memory. */
+static int make_room(struct writer *writer, size_t size)
+{
+    if (writer->length + size <= writer->room)
+        return 0;
+    int r = flush(writer);
+    if (r < 0 || size <= writer->room)
+        return r;
+    unsigned char *bytes = realloc(writer->bytes, size);
+    if (!bytes)
+        return -ENOMEM;
+    writer->bytes = bytes;
+    writer->room = size;
+    return 0;
+}
+
+/* How many records from the first on make a block, and of what size. */
+static size_t block_of(struct hwt_delay_record **records, size_t count, size_t *ret_size)
+{
+    size_t n = 1, size = hwt_delay_encoded_size(records[0]);
+    while (n < count) {
+        size_t more = hwt_delay_encoded_size(records[n]);
+        if (size + more > HWT_DELAY_BLOCK_RECORDS)
+            break;
+        size += more;
+        n++;
+    }
+    *ret_size = size;
+    return n;
+}
+
+static void write_block(struct writer *writer, uint64_t number, struct hwt_delay_record **records,
+                        size_t count, size_t size)
+{
+    unsigned char *head = writer->bytes + writer->length, *at = head + HWT_DELAY_BLOCK_SIZE;
+    memset(head, 0, HWT_DELAY_BLOCK_SIZE);
+    hwt_delay_set32(head + HWT_DELAY_BLOCK_MAGIC, HWT_DELAY_MAGIC_BLOCK);
+    hwt_delay_set32(head + HWT_DELAY_BLOCK_LENGTH, (uint32_t)size);
+    hwt_delay_set32(head + HWT_DELAY_BLOCK_COUNT, (uint32_t)count);
+    hwt_delay_set64(head + HWT_DELAY_BLOCK_OFFSET, writer->offset + writer->length);
+    hwt_delay_set64(head + HWT_DELAY_BLOCK_NUMBER, number);
+    for (size_t i = 0; i < count; i++) {
+        hwt_delay_encode(records[i], at);
+        at += hwt_delay_encoded_size(records[i]);
+    }
+    hwt_delay_set32(head + HWT_DELAY_BLOCK_CRC,
+                    hwt_delay_crc(writer->store->key, head + HWT_DELAY_BLOCK_LENGTH,
+                                  HWT_DELAY_BLOCK_SIZE - HWT_DELAY_BLOCK_LENGTH + size));
+    writer->length += HWT_DELAY_BLOCK_SIZE + size;
+}
+
+static int write_blocks(struct writer *writer, uint64_t number, struct hwt_delay_record **records,
+                        size_t count)
+{
+    int r = 0;
+    for (size_t i = 0; i < count && r == 0;) {
+        size_t size, n = block_of(records + i, count - i, &size);
+        r = make_room(writer, HWT_DELAY_BLOCK_SIZE + size);
+        if (r == 0)
+            write_block(writer, number, records + i, n, size);
+        i += n;
+    }
+    return r < 0 ? r : flush(writer);
+}
+
+static uint64_t run_length(struct hwt_delay_record **records, size_t count)
+{
+    uint64_t length = 0;
+    for (size_t i = 0; i < count;) {
+        size_t size;
+        i += block_of(records + i, count - i, &size);
+        length += HWT_DELAY_BLOCK_SIZE + size;
+    }
+    return length;
+}
+
+static void set_key(unsigned char *at, struct hwt_delay_key key)
+{
+    hwt_delay_set64(at, key.due);
+    hwt_delay_set64(at + 8, key.sequence);
+}
+
+static struct hwt_delay_key get_key(const unsigned char *at)
+{
+    return (struct hwt_delay_key){ hwt_delay_get64(at), hwt_delay_get64(at + 8) };
+}
+
+static void write_run_head(struct writer *writer, struct hwt_delay_record **records, size_t count)
+{
+    unsigned char *head = writer->bytes;
+    uint64_t erases = 0;
+    for (size_t i = 0; i < count; i++)
+        erases += records[i]->kind == HWT_DELAY_ERASE;
+    memset(head, 0, HWT_DELAY_RUN_SIZE);
+    hwt_delay_set32(head + HWT_DELAY_RUN_MAGIC, HWT_DELAY_MAGIC_RUN);
+    hwt_delay_set64(head + HWT_DELAY_RUN_LENGTH, run_length(records, count));
+    hwt_delay_set64(head + HWT_DELAY_RUN_COUNT, count);
+    set_key(head + HWT_DELAY_RUN_FIRST, records[0]->key);
+    set_key(head + HWT_DELAY_RUN_LAST, records[count - 1]->key);
+    hwt_delay_set64(head + HWT_DELAY_RUN_ERASES, erases);
+    hwt_delay_set32(head + HWT_DELAY_RUN_CRC,
+                    hwt_delay_crc(writer->store->key, head + HWT_DELAY_RUN_LENGTH,
+                                  HWT_DELAY_RUN_SIZE - HWT_DELAY_RUN_LENGTH));
+    writer->length = HWT_DELAY_RUN_SIZE;
+}
+
+/*
+ * Appends a run and flushes the file; the caller flushes the directory where the slot is new.
+ * Sets new_length and new_count, which count once the checkpoint is on the disk.
+ */
+int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
+                          struct hwt_delay_record **records, size_t count)
+{
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    int file = hwt_delay_open_file(store, name, O_RDWR | (slot->length > 0 ? 0 : O_CREAT));
+    if (file < 0)
+        return file;
+    slot->made = true;
+    struct writer writer = { store, file, slot->length, 0, WRITE_SIZE, malloc(WRITE_SIZE) };
+    int r = -ENOMEM;
+    if (writer.bytes) {
+        write_run_head(&writer, records, count);
+        r = write_blocks(&writer, slot->number, records, count);
+    }
+    if (r == 0) {
+        r = hwt_delay_sync(store, file);
+        /* Not even a full disk: the kernel has dropped what it could not write. */
+        r = r < 0 ? -EIO : 0;
+    }
+    free(writer.bytes);
+    hwt_delay_close_file(store, file);
+    if (r == 0) {
+        atomic_fetch_add_explicit(&store->slot_bytes, writer.offset - slot->length,
+                                  memory_order_relaxed);
+        slot->new_length = writer.offset;
+        slot->new_count = slot->count + count;
+    }
+    return r;
+}
+
+static int add_run(struct hwt_delay_reader *reader, const struct hwt_delay_run *run)
+{
+    if (reader->count == reader->room) {
+        size_t room = reader->room ? 2 * reader->room : 8;
+        struct hwt_delay_run *runs = realloc(reader->runs, room * sizeof(*runs));
+        if (!runs)
+            return -ENOMEM;
+        reader->runs = runs;
+        reader->room = room;
+    }
+    reader->runs[reader->count++] = *run;
+    return 0;
+}
+
+/* Reads the head of a run; -EBADMSG: there is none. */
+static int read_run_head(hwt_delay *store, int file, uint64_t offset, uint64_t length,
+                         struct hwt_delay_run *ret_run)
+{
+    unsigned char head[HWT_DELAY_RUN_SIZE];
+    if (length - offset < sizeof(head))
+        return -EBADMSG;
+    int64_t n = hwt_delay_read_all(store, file, head, sizeof(head), offset);
+    if (n < 0)
+        return (int)n;
+    uint64_t blocks = hwt_delay_get64(head + HWT_DELAY_RUN_LENGTH);
+    if (n < (int64_t)sizeof(head) ||
+        hwt_delay_get32(head + HWT_DELAY_RUN_MAGIC) != HWT_DELAY_MAGIC_RUN ||
+        hwt_delay_get32(head + HWT_DELAY_RUN_CRC) !=
+            hwt_delay_crc(store->key, head + HWT_DELAY_RUN_LENGTH,
+                          HWT_DELAY_RUN_SIZE - HWT_DELAY_RUN_LENGTH) ||
+        blocks > length - offset - sizeof(head))
+        return -EBADMSG;
+    *ret_run = (struct hwt_delay_run){
+        .next = offset + sizeof(head),
+        .end = offset + sizeof(head) + blocks,
+        .first = get_key(head + HWT_DELAY_RUN_FIRST),
+        .last = get_key(head + HWT_DELAY_RUN_LAST),
+    };
+    return 0;
+}
+
+/* What is up to the next run whose head is whole: its blocks are looked for one by one. */
+static int rough_run(hwt_delay *store, int file, uint64_t offset, uint64_t length,
+                     struct hwt_delay_run *ret_run)
+{
+    struct hwt_delay_run run;
+    uint64_t next = offset;
+    int r;
+    do {
+        int64_t at = hwt_delay_search(store, file, HWT_DELAY_MAGIC_RUN, next + 1, length);
+        if (at < 0)
+            return (int)at;
+        next = (uint64_t)at;
+        r = next < length ? read_run_head(store, file, next, length, &run) : 0;
+    } while (r == -EBADMSG);
+    if (r < 0)
+        return r;
+    *ret_run = (struct hwt_delay_run){
+        .next = offset,
+        .end = next,
+        .last = { UINT64_MAX, UINT64_MAX },
+        .rough = true,
+    };
+    return 0;
+}
+
+/* Finds the runs between what is indexed already and `length`. */
+int hwt_delay_slot_index(hwt_delay *store, int file, struct hwt_delay_reader *reader,
+                         uint64_t length)
+{
+    while (reader->indexed < length) {
+        struct hwt_delay_run run;
+        int r = read_run_head(store, file, reader->indexed, length, &run);
+        if (r == -EBADMSG && store->salvage)
+            r = rough_run(store, file, reader->indexed, length, &run);
+        if (r == 0)
+            r = add_run(reader, &run);
+        if (r < 0)
+            return r;
+        reader->indexed = run.end;
+    }
+    return 0;
+}
+
+static int block_room(struct hwt_delay_block *block, size_t size)
+{
+    if (size <= block->room)
+        return 0;
+    unsigned char *bytes = realloc(block->bytes, size);
+    if (!bytes)
+        return -ENOMEM;
+    block->bytes = bytes;
+    block->room = size;
+    return 0;
+}
+
+int hwt_delay_slot_block(hwt_delay *store, struct hwt_delay_slot *slot, int file, uint64_t offset,
+                         uint64_t end, struct hwt_delay_block *block)
+{
+    const size_t usual = HWT_DELAY_BLOCK_SIZE + HWT_DELAY_BLOCK_RECORDS;
+    int r = block_room(block, usual);
+    if (r < 0)
+        return r;
+    size_t size = end - offset < usual ? (size_t)(end - offset) : usual;
+    int64_t n = hwt_delay_read_all(store, file, block->bytes, size, offset);
+    if (n < 0)
+        return (int)n;
+    const unsigned char *head = block->bytes;
+    if (n < HWT_DELAY_BLOCK_SIZE ||
+        hwt_delay_get32(head + HWT_DELAY_BLOCK_MAGIC) != HWT_DELAY_MAGIC_BLOCK ||
+        hwt_delay_get64(head + HWT_DELAY_BLOCK_OFFSET) != offset ||
+        hwt_delay_get64(head + HWT_DELAY_BLOCK_NUMBER) != slot->number)
+        return -EBADMSG;
+    uint64_t whole =
+        (uint64_t)hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH) + HWT_DELAY_BLOCK_SIZE;
+    if (whole > end - offset)
+        return -EBADMSG;
+    if (whole > (uint64_t)n) { /* a single long record */
+        r = block_room(block, whole);
+        if (r < 0)
+            return r;
+        n = hwt_delay_read_all(store, file, block->bytes, whole, offset);
+        if (n < 0)
+            return (int)n;
+        head = block->bytes;
+    }
+    if (whole > (uint64_t)n || hwt_delay_get32(head + HWT_DELAY_BLOCK_CRC) !=
+                                   hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_LENGTH,
+                                                 (size_t)whole - HWT_DELAY_BLOCK_LENGTH))
+        return -EBADMSG;
+    block->at = head + HWT_DELAY_BLOCK_SIZE;
+    block->end = head + whole;
+    block->count = hwt_delay_get32(head + HWT_DELAY_BLOCK_COUNT);
+    block->behind = offset + whole;
+    return 0;
+}

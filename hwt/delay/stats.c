@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Counters, and a text of what the store consists of. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "hwt/delay/store.h"
+#include "hwt/delay/text.h"
+
+static uint64_t bytes_of(const hwt_delay *store)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < HWT_DELAY_STATES; i++)
+        bytes += store->bytes[i];
+    return bytes;
+}
+
+static uint64_t disk_of(const hwt_delay *store)
+{
+    uint64_t bytes = (store->full ? 2 : 3) * store->options.segment_size + HWT_DELAY_STORE_SIZE;
+    for (size_t i = 0; i < store->slot_count; i++)
+        bytes += store->slots[i]->length;
+    for (size_t i = 0; i < store->finished_count; i++)
+        bytes += store->finished[i]->length;
+    return bytes;
+}
+
+static void fill(hwt_delay *store, hwt_delay_stats *stats)
+{
+    /* Relaxed: counts for humans, which order nothing. */
+    *stats = store->stats;
+    stats->syncs = atomic_load_explicit(&store->syncs, memory_order_relaxed);
+    stats->slot_bytes = atomic_load_explicit(&store->slot_bytes, memory_order_relaxed);
+    stats->salvaged = atomic_load_explicit(&store->salvaged, memory_order_relaxed);
+    stats->salvaged_bytes = atomic_load_explicit(&store->salvaged_bytes, memory_order_relaxed);
+    stats->pending = store->pending;
+    stats->leased = store->leased_count;
+    stats->memory = bytes_of(store);
+    stats->disk = disk_of(store);
+    stats->files = store->slot_count;
+    stats->hand = store->hand;
+    stats->next = hwt_delay_next_locked(store);
+    stats->held = store->held;
+    stats->full = store->full;
+    stats->poisoned = store->poisoned;
+    stats->not_durable = store->not_durable;
+}
+
+int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats)
+{
+    if (!store || !ret_stats || ret_stats->size < sizeof(hwt_delay_stats))
+        return -EINVAL;
+    size_t size = ret_stats->size;
+    hwt_delay_stats stats;
+    pthread_mutex_lock(&store->lock);
+    if (!store->read_only)
+        hwt_delay_clock(store);
+    fill(store, &stats);
+    pthread_mutex_unlock(&store->lock);
+    memset(ret_stats, 0, size);
+    *ret_stats = stats;
+    ret_stats->size = size;
+    return 0;
+}
+
+static void add_slot(struct hwt_delay_text *text, const struct hwt_delay_slot *slot)
+{
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    hwt_delay_text_add(
+        text,
+        "%s: due from %" PRIu64 ".%09" PRIu64 " for %" PRIu64 " s, %" PRIu64 " bytes, %" PRIu64
+        " records, dealt with before %" PRIu64 ".%09" PRIu64 " #%" PRIu64 "%s\n",
+        name, hwt_delay_slot_start(slot) / HWT_SEC(1), hwt_delay_slot_start(slot) % HWT_SEC(1),
+        (UINT64_C(1) << slot->shift) / HWT_SEC(1), slot->length, slot->count,
+        slot->position.due / HWT_SEC(1), slot->position.due % HWT_SEC(1), slot->position.sequence,
+        slot->sealed ? ", sealed" : "");
+}
+
+int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
+{
+    struct hwt_delay_text text;
+    if (!store || hwt_delay_text_init(&text, buffer, size) < 0)
+        return -EINVAL;
+    pthread_mutex_lock(&store->lock);
+    const struct hwt_delay_log *log = &store->log;
+    hwt_delay_text_add(&text, "store: version %d, key %08" PRIx32 "\n", HWT_DELAY_VERSION,
+                       store->key);
+    hwt_delay_text_add(&text,
+                       "checkpoint: log counts from record %" PRIu64 " in log.%u at %" PRIu64 "\n",
+                       log->kept_sequence, log->kept_segment, log->kept_offset);
+    hwt_delay_text_add(&text,
+                       "log: next record %" PRIu64 " in log.%u at %" PRIu64 " of %" PRIu64 "\n",
+                       log->next_sequence, log->segment, log->offset, store->options.segment_size);
+    hwt_delay_text_add(&text,
+                       "memory: %zu records in the log alone, loaded up to %" PRIu64 ".%09" PRIu64
+                       ", %" PRIu64 " leased\n",
+                       store->fresh_count, store->loaded.due / HWT_SEC(1),
+                       store->loaded.due % HWT_SEC(1), store->leased_count);
+    hwt_delay_text_add(&text, "slots: %zu\n", store->slot_count);
+    for (size_t i = 0; i < store->slot_count; i++)
+        add_slot(&text, store->slots[i]);
+    pthread_mutex_unlock(&store->lock);
+    return (int64_t)text.length;
+}

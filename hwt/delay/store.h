@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_DELAY_STORE_H
+#define HWT_DELAY_STORE_H
+
+/*
+ * What a store is in memory.
+ *
+ * THE IDEA
+ *
+ * The table holds records: messages (puts) and erases, by key = (due, sequence) and by
+ * identity = (due, id). It is complete below `loaded`: whatever is pending with a lower key is in the
+ * table or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves `loaded` up;
+ * eviction (checkpoint.c) moves it down.
+ *
+ * A record is FRESH while it is in the log alone, FLUSHING while a checkpoint writes it to its
+ * slot, and FILED when the checkpoint is on the disk. What is FILED stays in the table below
+ * `loaded` only. What is LEASED is out of the table, and whole in each checkpoint.
+ *
+ * Of all records with one identity that one counts which has the highest sequence; an erase wins
+ * against a put of the same sequence. So a message in a slot that nobody can see from memory is
+ * cancelled or replaced by a record with the same due time, which is read together with it.
+ *
+ * A slot's position: what has a lower key in this slot has been dealt with: handed over, replaced
+ * or erased. Messages leave the table in the order of their keys, so the lowest key left,
+ * or `loaded`, is the position of all slots that are there at this moment (hwt_delay_settle()).
+ * What is put later with a lower key gets into another slot, whose position begins at 0: a slot
+ * from which loading has read once is sealed.
+ *
+ * WHO MAY TOUCH WHAT
+ *
+ * `lock` guards everything here, but for: what is set at opening and does not change (marked
+ * "frozen"); log.writing_bytes and the log's files, which belong to the leader; a slot's reader, which
+ * belongs to whoever set `loading`; the slots' files, which are written by whoever set
+ * `checkpointing`. The bytes of a record do not change once it is in the table. No file is
+ * read or written under the lock, but when the store is alone or is being opened.
+ */
+
+#include <bsd/sys/queue.h>
+#include <bsd/sys/tree.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "hwt/delay/format.h"
+#include "hwt/delay/system.h"
+
+struct hwt_delay_key {
+    uint64_t due, sequence;
+};
+
+static inline int hwt_delay_compare(struct hwt_delay_key a, struct hwt_delay_key b)
+{
+    if (a.due != b.due)
+        return a.due < b.due ? -1 : 1;
+    return (a.sequence > b.sequence) - (a.sequence < b.sequence);
+}
+
+enum hwt_delay_state {
+    HWT_DELAY_FRESH,
+    HWT_DELAY_FLUSHING,
+    HWT_DELAY_FILED,
+    HWT_DELAY_LEASED,
+    HWT_DELAY_NOWHERE, /* not in the table: being made, or removed and held by a reference */
+    HWT_DELAY_STATES
+};
+
+struct hwt_delay_record {
+    RB_ENTRY(hwt_delay_record) by_key;
+    RB_ENTRY(hwt_delay_record) by_identity; /* in the table, or among the leased */
+    union {
+        TAILQ_ENTRY(hwt_delay_record) fresh_link; /* while FRESH */
+        struct hwt_delay_lease *lease;            /* while LEASED */
+    };
+    struct hwt_delay_key key;
+    uint64_t arrived; /* when it was put, by the store's clock; 0: before it was opened */
+    uint32_t refs;
+    uint32_t expired;
+    uint32_t payload_size;
+    uint16_t retries; /* of an erase: 1 if it was taken off `pending` for a message in a slot */
+    uint8_t kind;
+    uint8_t id_size;
+    uint8_t state;
+    bool
+        shadows; /* below `loaded`: a slot may have an older one with this identity; of an erase: it
+                     has met one */
+    unsigned char bytes[]; /* id, payload */
+};
+
+RB_HEAD(hwt_delay_keys, hwt_delay_record);
+RB_HEAD(hwt_delay_identities, hwt_delay_record);
+TAILQ_HEAD(hwt_delay_fresh, hwt_delay_record);
+
+/* A run of a slot, as it is being read. */
+struct hwt_delay_run {
+    uint64_t next; /* the first block that was not wholly read */
+    uint64_t end;
+    struct hwt_delay_key first; /* no record from `next` on is lower */
+    struct hwt_delay_key last;
+    bool rough; /* its head was damaged: there may be any records in it, in any order */
+};
+
+/* See slot.c. */
+struct hwt_delay_reader {
+    struct hwt_delay_run *runs;
+    size_t count, room;
+    uint64_t indexed;              /* the runs are those up to this offset */
+    struct hwt_delay_key position; /* the slot's, when reading began */
+};
+
+struct hwt_delay_slot {
+    uint64_t number;
+    uint64_t index;
+    unsigned shift;
+    bool sealed;
+    bool made;         /* its file is there */
+    uint64_t length;   /* of the file, as far as it counts */
+    uint64_t count;    /* records */
+    uint64_t salvaged; /* damage before this offset has been put aside */
+    struct hwt_delay_key position;
+    uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
+    uint64_t highest;               /* no due time is higher */
+    struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
+    uint64_t new_length, new_count; /* after that checkpoint; 0: the same */
+    struct hwt_delay_reader reader;
+};
+
+struct hwt_delay_lease {
+    RB_ENTRY(hwt_delay_lease) by_token;
+    RB_ENTRY(hwt_delay_lease) by_end;
+    uint64_t token;
+    uint64_t end;    /* by the boottime clock */
+    bool superseded; /* something newer was put in its place */
+    struct hwt_delay_record *record;
+};
+
+RB_HEAD(hwt_delay_tokens, hwt_delay_lease);
+RB_HEAD(hwt_delay_ends, hwt_delay_lease);
+
+struct hwt_delay_notice {
+    STAILQ_ENTRY(hwt_delay_notice) link;
+    hwt_delay_durable durable;
+    void *arg;
+};
+
+STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
+
+struct hwt_delay_log {
+    int files[2];     /* frozen */
+    size_t frame_max; /* frozen: with head and padding */
+    unsigned segment; /* where the frame that is being gathered would begin */
+    uint64_t offset;
+    unsigned kept_segment; /* where the log begins that the checkpoint on the disk needs */
+    uint64_t kept_offset;
+    uint64_t kept_sequence;
+    uint64_t kept_bytes; /* about: of frames from there on */
+    uint64_t next_sequence;
+    uint64_t durable_sequence;               /* lower ones are on the disk */
+    uint64_t gathered_frame;                 /* number of the frame that is being gathered */
+    uint64_t durable_frame;                  /* number of the last one on the disk */
+    unsigned char *gathered, *writing_bytes; /* of frame_max bytes each */
+    size_t length;                           /* of the gathered records */
+    uint32_t count;
+    bool writing;
+    struct hwt_delay_notices notices;
+    pthread_cond_t durable[2]; /* by the frame's number modulo 2 */
+};
+
+/* What a checkpoint writes: the state at one instant, between two frames. See checkpoint.c. */
+struct hwt_delay_snapshot {
+    struct hwt_delay_record **records; /* FLUSHING */
+    size_t count;
+    struct hwt_delay_record **leased;
+    size_t leased_count;
+    uint64_t sequence, offset, frame;
+    unsigned segment;
+    uint64_t hand, now, pending, erased_bytes, kept_bytes;
+    struct hwt_delay_key resolved;
+    int error;
+};
+
+struct hwt_delay {
+    struct hwt_delay_system system;              /* frozen */
+    bool alone, read_only, salvage, not_durable; /* frozen */
+    hwt_delay_options options;                   /* frozen */
+    uint32_t key;                                /* frozen */
+    int directory, store_file;                   /* frozen */
+    pthread_mutex_t lock;
+
+    struct hwt_delay_keys keys;
+    struct hwt_delay_identities identities;
+    struct hwt_delay_fresh fresh;
+    size_t fresh_count;
+    uint64_t bytes[HWT_DELAY_STATES]; /* of the records in each state */
+    uint64_t erased_bytes; /* what erases in the log would take in memory after a crash */
+    uint64_t pending;
+    struct hwt_delay_key loaded;
+    struct hwt_delay_key resolved; /* the highest that `loaded` has been */
+    struct hwt_delay_key passed;   /* the highest position there was since the last snapshot */
+
+    struct hwt_delay_tokens tokens;
+    struct hwt_delay_ends ends;
+    struct hwt_delay_identities leased;
+    uint64_t leased_count;
+    uint64_t next_token;
+
+    struct hwt_delay_log log;
+
+    struct hwt_delay_slot **slots;
+    size_t slot_count, slot_room;
+    uint64_t passed_bytes;            /* of slots that the next checkpoint will delete */
+    struct hwt_delay_slot **finished; /* no longer in the table; deleted by the next checkpoint */
+    size_t finished_count;
+    uint64_t next_number;
+
+    bool loading;       /* a thread reads slots */
+    bool checkpointing; /* a thread makes a checkpoint */
+    bool wanted;        /* a checkpoint is wanted */
+    bool snapshot_wanted;
+    bool full;  /* there is no reserve: puts are refused */
+    bool stuck; /* not even a checkpoint found room */
+    bool poisoned, closing;
+    int damaged; /* what loading failed with: -EBADMSG or -EIO; 0 */
+    struct hwt_delay_snapshot snapshot;
+    pthread_cond_t changed; /* loading, checkpointing, room in the log or in memory */
+
+    uint64_t hand;
+    uint64_t offset_max; /* of realtime against boottime, the largest that was accepted */
+    bool offset_known, held;
+
+    unsigned threads; /* that run */
+    pthread_t loader, checkpointer, committer;
+    pthread_cond_t loader_wake, checkpointer_wake, committer_wake, takers;
+    hwt_timer *timer;
+    hwt_timeout alarm;
+    uint64_t alarm_at; /* the instant the alarm is set to; HWT_NEVER: none */
+    int event;         /* -1: none */
+    bool event_set;
+    uint64_t waiting; /* threads in take that sleep */
+    uint64_t wakes;   /* calls of hwt_delay_wake() */
+
+    hwt_delay_stats
+        stats; /* the counters in it, but for these, which are counted without the lock */
+    _Atomic uint64_t syncs, slot_bytes, salvaged, salvaged_bytes;
+};
+
+/* Long work under the lock lets go of it after so many records. */
+#define HWT_DELAY_CHUNK 512
+
+static inline void hwt_delay_yield(hwt_delay *store)
+{
+    pthread_mutex_unlock(&store->lock);
+    sched_yield();
+    pthread_mutex_lock(&store->lock);
+}
+
+/* So much may be leased at a time, in memory; in a checkpoint it is less. */
+static inline uint64_t hwt_delay_leased_bytes_max(const hwt_delay *store)
+{
+    return store->options.memory / 8;
+}
+
+/* ---- table.c ---- */
+
+struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);
+size_t hwt_delay_record_bytes(const struct hwt_delay_record *record); /* in memory */
+void hwt_delay_record_unref(struct hwt_delay_record *record);
+int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b);
+RB_PROTOTYPE(hwt_delay_keys, hwt_delay_record, by_key, )
+RB_PROTOTYPE(hwt_delay_identities, hwt_delay_record, by_identity, )
+
+struct hwt_delay_record *hwt_delay_find(struct hwt_delay_identities *identities, uint64_t due,
+                                        const void *id, size_t id_size);
+void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record,
+                      enum hwt_delay_state state);
+void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
+                         enum hwt_delay_state state);
+void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase);
+void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase);
+struct hwt_delay_key hwt_delay_settle(hwt_delay *store);
+/* The lowest record in the table that is at or above a key. */
+struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);
+
+/* ---- record.c ---- */
+
+size_t hwt_delay_encoded_size(const struct hwt_delay_record *record);
+void hwt_delay_encode(const struct hwt_delay_record *record, unsigned char *at);
+/* Reads one at *ret_at, which it moves on; -EBADMSG, -ENOMEM. */
+int hwt_delay_decode(const unsigned char **at, const unsigned char *end,
+                     struct hwt_delay_record **ret_record);
+
+/* ---- files.c: whole reads and writes over the seam ---- */
+
+int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t size,
+                        uint64_t offset);
+/* How many bytes were read: fewer only at the end of the file. */
+int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size, uint64_t offset);
+/* The next offset from `from` on at which there is this number, or `end`. */
+int64_t hwt_delay_search(hwt_delay *store, int file, uint32_t magic, uint64_t from, uint64_t end);
+int hwt_delay_sync(hwt_delay *store, int file);
+int hwt_delay_sync_directory(hwt_delay *store);
+int hwt_delay_open_file(hwt_delay *store, const char *name, int flags);
+void hwt_delay_close_file(hwt_delay *store, int file);
+
+/* ---- log.c ---- */
+
+int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put);
+uint64_t hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record, bool own_sequence);
+int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
+void hwt_delay_log_lead(hwt_delay *store);
+void hwt_delay_poison(hwt_delay *store);
+
+/* ---- frame.c ---- */
+
+struct hwt_delay_frame {
+    unsigned segment;
+    uint64_t offset, size; /* in the segment, with head and padding */
+    uint32_t length, count;
+    uint64_t sequence, hand;
+};
+
+int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *bytes,
+                         struct hwt_delay_frame *ret_frame);
+int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame);
+
+/* ---- slot.c ---- */
+
+#define HWT_DELAY_NAME_MAX 64
+void hwt_delay_slot_name(const struct hwt_delay_slot *slot, char name[HWT_DELAY_NAME_MAX]);
+int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
+                          struct hwt_delay_record **records, size_t count);
+int hwt_delay_slot_index(hwt_delay *store, int file, struct hwt_delay_reader *reader,
+                         uint64_t length);
+/* Reads the block at `offset` into a buffer that grows; the offset behind it, or an error. */
+struct hwt_delay_block {
+    unsigned char *bytes;
+    size_t room;
+    const unsigned char *at, *end; /* its records */
+    uint32_t count;
+    uint64_t behind; /* the offset behind the block */
+};
+int hwt_delay_slot_block(hwt_delay *store, struct hwt_delay_slot *slot, int file, uint64_t offset,
+                         uint64_t end, struct hwt_delay_block *block);
+
+/* ---- wheel.c ---- */
+
+unsigned hwt_delay_wheel_shift(uint64_t due, uint64_t now);
+uint64_t hwt_delay_slot_start(const struct hwt_delay_slot *slot);
+uint64_t hwt_delay_slot_last(const struct hwt_delay_slot *slot); /* the last instant in it */
+struct hwt_delay_slot *hwt_delay_wheel_find(hwt_delay *store, unsigned shift, uint64_t index);
+int hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot);
+void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot);
+bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due);
+void hwt_delay_slot_free(struct hwt_delay_slot *slot);
+void hwt_delay_slot_bounds(struct hwt_delay_slot *slot, struct hwt_delay_key loaded);
+uint64_t hwt_delay_wheel_next(const hwt_delay *store); /* no slot has anything before */
+
+/* ---- gather.c ---- */
+
+/* Records out of slots, by key; an erase behind a put of the same key. */
+struct hwt_delay_gathered {
+    struct hwt_delay_keys keys;
+    uint64_t bytes;
+};
+int hwt_delay_gather(hwt_delay *store, struct hwt_delay_slot **slots, size_t count,
+                     struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,
+                     struct hwt_delay_gathered *ret_gathered);
+void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
+
+/* ---- load.c ---- */
+
+#define HWT_DELAY_HORIZON HWT_SEC(2)
+
+/* Up to where is loaded at an instant. */
+static inline uint64_t hwt_delay_horizon(uint64_t now)
+{
+    return now > HWT_NEVER - HWT_DELAY_HORIZON ? HWT_NEVER : now + HWT_DELAY_HORIZON;
+}
+
+int hwt_delay_load(hwt_delay *store, uint64_t due);
+void hwt_delay_evict(hwt_delay *store);
+void *hwt_delay_loader(void *store);
+
+/* ---- snapshot.c ---- */
+
+void hwt_delay_snapshot_take(hwt_delay *store);
+int hwt_delay_snapshot_get(hwt_delay *store);
+void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot);
+
+/* ---- publish.c ---- */
+
+int hwt_delay_publish(hwt_delay *store);
+int hwt_delay_checkpoint_first(hwt_delay *store);
+int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size);
+
+/* ---- checkpoint.c ---- */
+
+int hwt_delay_checkpoint_make(hwt_delay *store);
+void hwt_delay_checkpoint_want(hwt_delay *store);
+bool hwt_delay_reserve_take(hwt_delay *store);
+void *hwt_delay_checkpointer(void *store);
+
+/* ---- create.c ---- */
+
+int hwt_delay_open_files(hwt_delay *store);
+int hwt_delay_store_write(hwt_delay *store);
+
+/* ---- put.c ---- */
+
+void hwt_delay_look_at_log(hwt_delay *store);
+void *hwt_delay_committer(void *store);
+
+/* ---- recover.c ---- */
+
+int hwt_delay_recover(hwt_delay *store);
+int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size);
+
+/* ---- leases.c ---- */
+
+struct hwt_delay_lease *hwt_delay_lease_find(hwt_delay *store, uint64_t token);
+void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
+                         struct hwt_delay_record *record, uint64_t end);
+struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease);
+void hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record);
+void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);
+void hwt_delay_leases_expire(hwt_delay *store);
+RB_PROTOTYPE(hwt_delay_tokens, hwt_delay_lease, by_token, )
+RB_PROTOTYPE(hwt_delay_ends, hwt_delay_lease, by_end, )
+
+/* ---- clock.c ---- */
+
+uint64_t hwt_delay_clock(hwt_delay *store); /* realtime; notes leaps */
+uint64_t hwt_delay_boottime(const hwt_delay *store);
+
+/* ---- wake.c ---- */
+
+int hwt_delay_wake_start(hwt_delay *store);
+void hwt_delay_wake_stop(hwt_delay *store);
+bool hwt_delay_wake_arm(hwt_delay *store);
+void hwt_delay_wake_now(hwt_delay *store);
+void hwt_delay_wake_clear(hwt_delay *store);
+uint64_t hwt_delay_next_locked(hwt_delay *store);
+
+/* ---- salvage.c ---- */
+
+int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length);
+int hwt_delay_rebuild(hwt_delay *store);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The real system: Linux. See system.h. */
+
+#include "hwt/delay/system.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+static int error_of(int result)
+{
+    return result < 0 ? -errno : result;
+}
+
+/* Makes the name of `path` in the directory above it last. */
+static int sync_above(const char *path)
+{
+    int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (directory < 0)
+        return -errno;
+    int above = openat(directory, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = above < 0 ? -errno : error_of(fsync(above));
+    if (above >= 0)
+        close(above);
+    close(directory);
+    return r;
+}
+
+static int make_directory(void *data, const char *path)
+{
+    (void)data;
+    if (mkdir(path, 0777) < 0)
+        return -errno;
+    return sync_above(path);
+}
+
+static int open_directory(void *data, const char *path)
+{
+    (void)data;
+    return error_of(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+static int open_file(void *data, int directory, const char *name, int flags)
+{
+    (void)data;
+    return error_of(openat(directory, name, flags | O_CLOEXEC, 0666));
+}
+
+static void close_file(void *data, int file)
+{
+    (void)data;
+    close(file);
+}
+
+static int64_t read_file(void *data, int file, void *buffer, size_t size, uint64_t offset)
+{
+    (void)data;
+    ssize_t n = pread(file, buffer, size, (off_t)offset);
+    return n < 0 ? -errno : n;
+}
+
+static int64_t write_file(void *data, int file, const void *buffer, size_t size, uint64_t offset)
+{
+    (void)data;
+    ssize_t n = pwrite(file, buffer, size, (off_t)offset);
+    return n < 0 ? -errno : n;
+}
+
+static int sync_file(void *data, int file)
+{
+    (void)data;
+    return error_of(fdatasync(file));
+}
+
+static int sync_directory(void *data, int directory)
+{
+    (void)data;
+    return error_of(fsync(directory));
+}
+
+static int truncate_file(void *data, int file, uint64_t size)
+{
+    (void)data;
+    return error_of(ftruncate(file, (off_t)size));
+}
+
+/* Where the file system cannot set room aside, that is no reason to fail. */
+static int allocate(void *data, int file, uint64_t size)
+{
+    (void)data;
+    if (fallocate(file, 0, 0, (off_t)size) == 0 || errno == EOPNOTSUPP || errno == ENOSYS)
+        return 0;
+    return -errno;
+}
+
+static int64_t size_of(void *data, int file)
+{
+    (void)data;
+    struct stat status;
+    return fstat(file, &status) < 0 ? -errno : status.st_size;
+}
+
+static int rename_file(void *data, int directory, const char *from, const char *to)
+{
+    (void)data;
+    return error_of(renameat(directory, from, directory, to));
+}
+
+static int unlink_file(void *data, int directory, const char *name)
+{
+    (void)data;
+    return error_of(unlinkat(directory, name, 0));
+}
+
+static int list(void *data, int directory, void (*found)(const char *name, void *arg), void *arg)
+{
+    (void)data;
+    int own = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *stream = own < 0 ? NULL : fdopendir(own);
+    if (!stream) {
+        int r = -errno;
+        if (own >= 0)
+            close(own);
+        return r;
+    }
+    int r;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(stream);
+        if (!entry) {
+            r = -errno;
+            break;
+        }
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            found(entry->d_name, arg);
+    }
+    closedir(stream);
+    return r;
+}
+
+static int lock(void *data, int file)
+{
+    (void)data;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    return errno == EWOULDBLOCK ? -EBUSY : -errno;
+}
+
+static int in_memory(void *data, int directory)
+{
+    (void)data;
+    struct statfs status;
+    if (fstatfs(directory, &status) < 0)
+        return -errno;
+    return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
+}
+
+static uint64_t read_clock(clockid_t id)
+{
+    struct timespec now;
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static uint64_t realtime(void *data)
+{
+    (void)data;
+    return read_clock(CLOCK_REALTIME);
+}
+
+static uint64_t boottime(void *data)
+{
+    (void)data;
+    return read_clock(CLOCK_BOOTTIME);
+}
+
+const struct hwt_delay_system hwt_delay_real_system = {
+    .make_directory = make_directory,
+    .open_directory = open_directory,
+    .open = open_file,
+    .close = close_file,
+    .read = read_file,
+    .write = write_file,
+    .sync = sync_file,
+    .sync_directory = sync_directory,
+    .truncate = truncate_file,
+    .allocate = allocate,
+    .size = size_of,
+    .rename = rename_file,
+    .unlink = unlink_file,
+    .list = list,
+    .lock = lock,
+    .in_memory = in_memory,
+    .realtime = realtime,
+    .boottime = boottime,
+};

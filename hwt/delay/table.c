@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The table: records in memory, by key and by identity. See store.h.
+ *
+ * `pending` counts each put from then on until it is known to be done, replaced or erased.
+ * A cancel of what is not in memory counts down at once, for the message that may be in a slot; its
+ * erase then has retries = 1. When loading drops the message it counts down, and up for the
+ * erase, so that it comes out right in the end (load.c).
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
+{
+    int order = hwt_delay_compare(a->key, b->key);
+    /* A message that is done has an erase of the same key, which comes behind it. */
+    return order != 0 ? order : (a->kind > b->kind) - (a->kind < b->kind);
+}
+
+static int bytes_compare(uint64_t due, const void *id, size_t id_size,
+                         const struct hwt_delay_record *record)
+{
+    if (due != record->key.due)
+        return due < record->key.due ? -1 : 1;
+    if (id_size != record->id_size)
+        return id_size < record->id_size ? -1 : 1;
+    return memcmp(id, record->bytes, id_size);
+}
+
+int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
+{
+    return bytes_compare(a->key.due, a->bytes, a->id_size, b);
+}
+
+RB_GENERATE(hwt_delay_keys, hwt_delay_record, by_key, key_compare)
+RB_GENERATE(hwt_delay_identities, hwt_delay_record, by_identity, hwt_delay_identity_compare)
+
+struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message)
+{
+    size_t size = message->id_size + message->payload_size;
+    struct hwt_delay_record *record = malloc(sizeof(*record) + size);
+    if (!record)
+        return NULL;
+    *record = (struct hwt_delay_record){
+        .key.due = message->due,
+        .refs = 1,
+        .payload_size = (uint32_t)message->payload_size,
+        .retries = (uint16_t)(message->retries < UINT16_MAX ? message->retries : UINT16_MAX),
+        .kind = kind,
+        .id_size = (uint8_t)message->id_size,
+        .state = HWT_DELAY_NOWHERE,
+    };
+    memcpy(record->bytes, message->id, message->id_size);
+    if (message->payload_size > 0)
+        memcpy(record->bytes + message->id_size, message->payload, message->payload_size);
+    return record;
+}
+
+/* With what malloc() adds. */
+size_t hwt_delay_record_bytes(const struct hwt_delay_record *record)
+{
+    return sizeof(*record) + record->id_size + record->payload_size + 16;
+}
+
+void hwt_delay_record_unref(struct hwt_delay_record *record)
+{
+    if (--record->refs == 0)
+        free(record);
+}
+
+struct hwt_delay_record *hwt_delay_find(struct hwt_delay_identities *identities, uint64_t due,
+                                        const void *id, size_t id_size)
+{
+    struct hwt_delay_record *record = RB_ROOT(identities);
+    while (record) {
+        int order = bytes_compare(due, id, id_size, record);
+        if (order == 0)
+            return record;
+        record = order < 0 ? RB_LEFT(record, by_identity) : RB_RIGHT(record, by_identity);
+    }
+    return NULL;
+}
+
+struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key)
+{
+    struct hwt_delay_record *record = RB_ROOT(&store->keys), *found = NULL;
+    while (record) {
+        if (hwt_delay_compare(record->key, key) >= 0) {
+            found = record;
+            record = RB_LEFT(record, by_key);
+        } else {
+            record = RB_RIGHT(record, by_key);
+        }
+    }
+    return found;
+}
+
+void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
+                         enum hwt_delay_state state)
+{
+    size_t bytes = hwt_delay_record_bytes(record);
+    if (record->state == HWT_DELAY_FRESH) {
+        TAILQ_REMOVE(&store->fresh, record, fresh_link);
+        store->fresh_count--;
+    }
+    store->bytes[record->state] -= bytes;
+    record->state = state;
+    store->bytes[state] += bytes;
+    if (state == HWT_DELAY_FRESH) {
+        TAILQ_INSERT_TAIL(&store->fresh, record, fresh_link);
+        store->fresh_count++;
+    }
+}
+
+/* Takes over the caller's reference. */
+void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hwt_delay_state state)
+{
+    store->bytes[HWT_DELAY_NOWHERE] += hwt_delay_record_bytes(record);
+    hwt_delay_set_state(store, record, state);
+    RB_INSERT(hwt_delay_keys, &store->keys, record);
+    RB_INSERT(hwt_delay_identities, &store->identities, record);
+}
+
+/* Gives the reference back to the caller. */
+static void take_out(hwt_delay *store, struct hwt_delay_record *record)
+{
+    RB_REMOVE(hwt_delay_keys, &store->keys, record);
+    RB_REMOVE(hwt_delay_identities, &store->identities, record);
+    hwt_delay_set_state(store, record, HWT_DELAY_NOWHERE);
+    store->bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
+}
+
+void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record)
+{
+    take_out(store, record);
+    hwt_delay_record_unref(record);
+}
+
+static void count_down(hwt_delay *store)
+{
+    if (store->pending > 0)
+        store->pending--;
+}
+
+/* Something with the identity may be in a slot that was not read, or is not passed yet. */
+static bool leaves_something(const hwt_delay *store, const struct hwt_delay_record *old)
+{
+    return hwt_delay_compare(old->key, store->loaded) >= 0 || old->shadows ||
+           old->kind == HWT_DELAY_ERASE || old->state != HWT_DELAY_FRESH;
+}
+
+/* Puts a record, which has its sequence, in the place of what has its identity. */
+void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
+{
+    struct hwt_delay_record *old =
+        hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
+    if (old && old->key.sequence >= record->key.sequence) { /* the log is read once more */
+        hwt_delay_record_unref(record);
+        return;
+    }
+    if (old) {
+        record->shadows = leaves_something(store, old);
+        if (old->kind == HWT_DELAY_PUT)
+            count_down(store);
+        else
+            store->pending += old->shadows ? 0 : old->retries;
+        hwt_delay_remove(store, old);
+    }
+    hwt_delay_lease_supersede(store, record);
+    hwt_delay_insert(store, record, HWT_DELAY_FRESH);
+    store->pending++;
+}
+
+/* Erases what has the identity, up to the erase's sequence; the erase stays where it has to. */
+void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase)
+{
+    struct hwt_delay_record *old =
+        hwt_delay_find(&store->identities, erase->key.due, erase->bytes, erase->id_size);
+    bool needed = !old || leaves_something(store, old);
+    if (old && old->key.sequence > erase->key.sequence)
+        needed = false;
+    else if (old) {
+        if (old->kind == HWT_DELAY_PUT)
+            count_down(store);
+        else
+            erase->retries = old->shadows ? 0 : old->retries;
+        hwt_delay_remove(store, old);
+    } else {
+        erase->retries = store->pending > 0;
+        count_down(store);
+    }
+    if (needed)
+        hwt_delay_insert(store, erase, HWT_DELAY_FRESH);
+    else
+        hwt_delay_record_unref(erase);
+}
+
+/* An erase whose time has come: if it was counted for a message, there was none. */
+void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase)
+{
+    store->pending += erase->shadows ? 0 : erase->retries;
+    hwt_delay_remove(store, erase);
+}
+
+/*
+ * Moves the positions of the slots up to what is left, and drops erases that have done their work.
+ * Called before anything can get in below, that is under the lock that takes messages out.
+ */
+struct hwt_delay_key hwt_delay_settle(hwt_delay *store)
+{
+    struct hwt_delay_record *first;
+    while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
+           hwt_delay_compare(first->key, store->loaded) < 0)
+        hwt_delay_drop_erase(store, first);
+    struct hwt_delay_key left = store->loaded;
+    if (first && hwt_delay_compare(first->key, left) < 0)
+        left = first->key;
+    if (hwt_delay_compare(store->passed, left) < 0)
+        store->passed = left;
+    store->passed_bytes = 0;
+    for (size_t i = 0; i < store->slot_count; i++) {
+        struct hwt_delay_slot *slot = store->slots[i];
+        if (slot->sealed && hwt_delay_compare(slot->position, left) < 0)
+            slot->position = left;
+        if (slot->sealed && slot->highest < left.due)
+            store->passed_bytes += slot->length;
+    }
+    return left;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Looking at what is pending, in stretches of time that fit into memory.
+ *
+ * Below `loaded` the table has everything. Above, the slots are read as for loading, but by readers
+ * of this call's own, and `loading` is set meanwhile: until the stretch has been brought together
+ * with the table, nothing may leave the table for a slot. The visitor is called without
+ * the lock, on references.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+#define STRETCH 4096
+
+struct seen {
+    struct hwt_delay_record *record;
+    uint64_t lease;
+};
+
+struct view {
+    hwt_delay *store;
+    struct hwt_delay_key from, to; /* of this stretch */
+    struct seen *seen;
+    size_t count, room;
+};
+
+/* With the lock. */
+static int add(struct view *view, struct hwt_delay_record *record, uint64_t lease)
+{
+    if (view->count == view->room) {
+        size_t room = view->room ? 2 * view->room : 256;
+        struct seen *seen = realloc(view->seen, room * sizeof(*seen));
+        if (!seen)
+            return -ENOMEM;
+        view->seen = seen;
+        view->room = room;
+    }
+    record->refs++;
+    view->seen[view->count++] = (struct seen){ record, lease };
+    return 0;
+}
+
+static void drop_all(struct view *view)
+{
+    for (size_t i = 0; i < view->count; i++)
+        hwt_delay_record_unref(view->seen[i].record);
+    view->count = 0;
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct seen *x = a, *y = b;
+    return hwt_delay_compare(x->record->key, y->record->key);
+}
+
+static int add_leased(struct view *view)
+{
+    struct hwt_delay_lease *lease;
+    RB_FOREACH(lease, hwt_delay_tokens, &view->store->tokens)
+    {
+        struct hwt_delay_record *record = lease->record;
+        if (lease->superseded || hwt_delay_compare(record->key, view->from) < 0 ||
+            hwt_delay_compare(record->key, view->to) >= 0)
+            continue;
+        int r = add(view, record, lease->token);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Messages of the table up to the end of the stretch, or up to `most`: then it ends there. */
+static int add_table(struct view *view, size_t most)
+{
+    hwt_delay *store = view->store;
+    struct hwt_delay_record *record = hwt_delay_from(store, view->from);
+    for (; record && hwt_delay_compare(record->key, view->to) < 0;
+         record = RB_NEXT(hwt_delay_keys, &store->keys, record)) {
+        if (view->count >= most) {
+            view->to = record->key;
+            break;
+        }
+        int r = record->kind == HWT_DELAY_PUT ? add(view, record, 0) : 0;
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* ---- slots ---- */
+
+static void free_copies(struct hwt_delay_slot **copies, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        hwt_delay_slot_free(copies[i]);
+    free(copies);
+}
+
+static int copy_slots(const struct view *view, struct hwt_delay_slot ***ret_copies,
+                      size_t *ret_count)
+{
+    const hwt_delay *store = view->store;
+    struct hwt_delay_slot **copies = malloc((store->slot_count + 1) * sizeof(*copies));
+    size_t count = 0;
+    for (size_t i = 0; copies && i < store->slot_count; i++) {
+        const struct hwt_delay_slot *slot = store->slots[i];
+        if (hwt_delay_slot_last(slot) < view->from.due || hwt_delay_slot_start(slot) > view->to.due)
+            continue;
+        copies[count] = malloc(sizeof(*slot));
+        if (!copies[count]) {
+            free_copies(copies, count);
+            return -ENOMEM;
+        }
+        *copies[count] = *slot;
+        copies[count]->reader = (struct hwt_delay_reader){ .position = slot->position };
+        count++;
+    }
+    *ret_copies = copies;
+    *ret_count = count;
+    return copies ? 0 : -ENOMEM;
+}
+
+/* Does the table, or a lease, have this record or a newer one? */
+static bool is_old(hwt_delay *store, const struct hwt_delay_record *record)
+{
+    const struct hwt_delay_record *there =
+        hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
+    if (there && there->key.sequence >= record->key.sequence)
+        return true;
+    there = hwt_delay_find(&store->leased, record->key.due, record->bytes, record->id_size);
+    return there && there->key.sequence >= record->key.sequence;
+}
+
+/* Marks by `shadows` what a later one of the stretch replaces or erases. */
+static void mark_replaced(struct hwt_delay_gathered *gathered)
+{
+    struct hwt_delay_identities identities = RB_INITIALIZER(&identities);
+    struct hwt_delay_record *record;
+    RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
+    {
+        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &identities, record);
+        if (!old)
+            continue;
+        old->shadows = true;
+        RB_REMOVE(hwt_delay_identities, &identities, old);
+        RB_INSERT(hwt_delay_identities, &identities, record);
+    }
+}
+
+/* `loading` is set. */
+static int add_slots(struct view *view)
+{
+    hwt_delay *store = view->store;
+    struct hwt_delay_slot **copies;
+    size_t count;
+    int r = copy_slots(view, &copies, &count);
+    if (r < 0)
+        return r;
+    struct hwt_delay_gathered gathered;
+    pthread_mutex_unlock(&store->lock);
+    r = hwt_delay_gather(store, copies, count, view->from, &view->to, store->options.memory / 8,
+                         &gathered);
+    free_copies(copies, count);
+    if (r == 0)
+        mark_replaced(&gathered);
+    pthread_mutex_lock(&store->lock);
+    if (r < 0)
+        return r;
+    struct hwt_delay_record *record;
+    RB_FOREACH(record, hwt_delay_keys, &gathered.keys)
+    {
+        if (record->kind == HWT_DELAY_PUT && !record->shadows && !is_old(store, record) && r == 0)
+            r = add(view, record, 0);
+    }
+    hwt_delay_gathered_free(&gathered);
+    return r;
+}
+
+/* ---- stretches ---- */
+
+/* What is pending in a stretch, which may end before `to`. */
+static int look(struct view *view, struct hwt_delay_key to)
+{
+    hwt_delay *store = view->store;
+    int r = 0;
+    while (store->loading)
+        pthread_cond_wait(&store->changed, &store->lock);
+    view->to = to;
+    if (hwt_delay_compare(view->from, store->loaded) < 0) {
+        if (hwt_delay_compare(store->loaded, to) < 0)
+            view->to = store->loaded;
+        r = add_table(view, STRETCH);
+    } else {
+        store->loading = true;
+        r = add_slots(view);
+        store->loading = false;
+        pthread_cond_broadcast(&store->changed);
+        if (r == 0)
+            r = add_table(view, SIZE_MAX);
+    }
+    if (r == 0)
+        r = add_leased(view);
+    if (view->count > 0)
+        qsort(view->seen, view->count, sizeof(*view->seen), by_key);
+    return r;
+}
+
+static int show(const struct view *view,
+                int (*visitor)(const hwt_delay_message *message, void *data), void *data)
+{
+    int r = 0;
+    for (size_t i = 0; i < view->count && r == 0; i++) {
+        const struct hwt_delay_record *record = view->seen[i].record;
+        const hwt_delay_message message = {
+            .due = record->key.due,
+            .id = record->bytes,
+            .id_size = record->id_size,
+            .payload = record->bytes + record->id_size,
+            .payload_size = record->payload_size,
+            .lease = view->seen[i].lease,
+            .retries = record->retries,
+            .expired = record->expired,
+        };
+        r = visitor(&message, data);
+    }
+    return r;
+}
+
+int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
+                    int (*visitor)(const hwt_delay_message *message, void *data), void *data)
+{
+    if (!store || !visitor)
+        return -EINVAL;
+    struct view view = { .store = store, .from = { from, 0 } };
+    const struct hwt_delay_key end = { to, 0 };
+    int r = 0;
+    pthread_mutex_lock(&store->lock);
+    while (r == 0 && hwt_delay_compare(view.from, end) < 0) {
+        r = look(&view, end);
+        pthread_mutex_unlock(&store->lock);
+        if (r == 0)
+            r = show(&view, visitor, data);
+        pthread_mutex_lock(&store->lock);
+        drop_all(&view);
+        view.from = view.to;
+    }
+    pthread_mutex_unlock(&store->lock);
+    free(view.seen);
+    return r;
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What is pending, for a human. */
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "hwt/base/text.h"
+#include "hwt/core/request.h"
+#include "hwt/core/task.h"
+
+/* ---- the text ---- */
+
+static const char *state_of(const hwt_timer *timer)
+{
+    if (hwt_halted_by(timer, HWT_HALTED_FORKED))
+        return "the parent's: this is a child of fork()";
+    if (hwt_halted_by(timer, HWT_HALTED_STOPPING))
+        return "stopped";
+    if (timer->flags & HWT_NO_WORKER)
+        return "no worker";
+    return hwt_halted_by(timer, HWT_HALTED_UNSTARTED) ? "worker not started" : "worker runs";
+}
+
+static void add_head(struct hwt_text *text, const hwt_timer *timer, uint64_t now)
+{
+    const struct hwt_ticks *ticks = &timer->shared.ticks;
+    hwt_text_add(text, "%s, tick %" PRIu64 " of ", state_of(timer), hwt_ticks_at(ticks, now));
+    hwt_text_add_seconds(text, ticks->duration);
+    hwt_text_add(text, " s, ");
+    hwt_text_add_seconds(text, hwt_saturating_sub(now, ticks->start));
+    hwt_text_add(text, " s after the start\n");
+}
+
+static void add_totals(struct hwt_text *text, hwt_timer *timer)
+{
+    struct hwt_wheel *wheel = &timer->worker.wheel;
+    struct hwt_wheel_view view;
+    uint64_t filed = 0, buckets = 0;
+    for (uint32_t from = 0; hwt_wheel_look(wheel, from, &view); from = view.bucket + 1) {
+        filed += view.count;
+        buckets++;
+    }
+    hwt_worker_publish_bytes(&timer->worker); /* a look may have closed holes */
+    hwt_stats stats = HWT_STATS_INIT;
+    hwt_timer_stats(timer, &stats);
+    hwt_text_add(text,
+                 "%" PRIu64 " pending, %" PRIu64 " filed in %" PRIu64 " buckets, %" PRIu64
+                 " bytes held\n",
+                 stats.pending, filed, buckets, stats.memory);
+}
+
+static void add_queues(struct hwt_text *text, hwt_timer *timer)
+{
+    struct hwt_shared *shared = &timer->shared;
+    uint32_t pending = 0, cancelled = 0, count = hwt_lanes_count(&shared->lanes);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hwt_lane *lane = hwt_lane_at(&shared->lanes, i);
+        pending += lane && hwt_stream_is_used(&lane->pending);
+        cancelled += lane && hwt_stream_is_used(&lane->cancelled);
+    }
+    pthread_mutex_lock(&shared->runs);
+    uint64_t submitted = shared->submitted;
+    pthread_mutex_unlock(&shared->runs);
+    hwt_text_add(text,
+                 "queues in use: %" PRIu32 " pending, %" PRIu32
+                 " cancelled; on the executor: %" PRIu64 "\n",
+                 pending, cancelled, submitted);
+}
+
+/* When a tick with work can be handled, seen from now. */
+static void add_tick(struct hwt_text *text, const struct hwt_wheel *wheel, uint64_t tick,
+                     uint64_t now)
+{
+    if (tick == HWT_NEVER) {
+        hwt_text_add(text, "never\n");
+        return;
+    }
+    uint64_t end = hwt_ticks_end(&wheel->ticks, tick);
+    hwt_text_add(text, "tick %" PRIu64 ", in ", tick);
+    hwt_text_add_seconds(text, end > now ? end - now : 0);
+    hwt_text_add(text, " s\n");
+}
+
+/* The worker's, or that of the one that keeps it from being one. */
+static void write_dump(hwt_timer *timer, void *data)
+{
+    struct hwt_text *text = data;
+    struct hwt_wheel *wheel = &timer->worker.wheel;
+    uint64_t now = hwt_time_reached(&timer->shared.time);
+    add_head(text, timer, now);
+    add_totals(text, timer);
+    add_queues(text, timer);
+    hwt_text_add(text, "next wake: ");
+    add_tick(text, wheel, hwt_wheel_next(wheel), now);
+    struct hwt_wheel_view view;
+    for (uint32_t from = 0; hwt_wheel_look(wheel, from, &view); from = view.bucket + 1) {
+        hwt_text_add(text, "bucket %" PRIu32 ": %" PRIu64 ", next: ", view.bucket, view.count);
+        add_tick(text, wheel, view.next, now);
+    }
+}
+
+int64_t hwt_timer_dump(hwt_timer *timer, char *buffer, size_t size)
+{
+    struct hwt_text text;
+    if (!timer || hwt_text_init(&text, buffer, size) < 0)
+        return -EINVAL;
+    if (hwt_halted_by(timer, HWT_HALTED_FORKED)) {
+        add_head(&text, timer, hwt_time_now(&timer->shared.time));
+    } else if (!hwt_in_callback(&timer->shared)) {
+        hwt_request(timer, write_dump, &text);
+    } else {
+        /* Without an executor this is the worker, in the midst of a pass; else it may not be. */
+        if (timer->shared.executor)
+            return -EDEADLK;
+        write_dump(timer, &text);
+    }
+    return (int64_t)text.length;
+}

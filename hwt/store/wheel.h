@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_WHEEL_H
+#define HWT_WHEEL_H
+
+/*
+ * The seam between the worker and a store of timeouts: file one, drop one, what is due next, take
+ * what is due. wheel.c is the hashed wheel; another store of the same functions can be linked in
+ * its place. It knows timeouts by their ids, and keeps their places; see directory.h. Worker only:
+ * no atomics, no clock, no lock; time comes in as an argument.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "hwt/store/directory.h"
+
+struct hwt_store; /* the data structure itself */
+
+/* How instants and ticks belong together. Frozen: any thread may read it. */
+struct hwt_ticks {
+    uint64_t start;      /* the instant at which tick 0 begins */
+    uint64_t duration;   /* 8 at least: there are fewer than 2^61 ticks */
+    uint64_t reciprocal; /* 2^64 / duration, rounded down */
+    uint64_t last;       /* this tick and later ones end past UINT64_MAX: never */
+};
+
+struct hwt_wheel {
+    struct hwt_ticks ticks;
+    const struct hwt_directory *directory;
+    uint64_t tick; /* the next tick to handle: all before it have been */
+    size_t bytes;  /* memory held */
+    struct hwt_store *store;
+};
+
+static inline struct hwt_ticks hwt_ticks_init(uint64_t start, uint64_t duration)
+{
+    return (struct hwt_ticks){ start, duration, UINT64_MAX / duration,
+                               (UINT64_MAX - start) / duration };
+}
+
+static inline uint64_t hwt_ticks_divide(const struct hwt_ticks *ticks, uint64_t nanoseconds)
+{
+#ifdef __SIZEOF_INT128__
+    /* Multiplied instead: the product is at most one too small. */
+    __extension__ typedef unsigned __int128 wide;
+    uint64_t quotient = (uint64_t)((wide)nanoseconds * ticks->reciprocal >> 64);
+    return quotient + (nanoseconds - quotient * ticks->duration >= ticks->duration);
+#else
+    return nanoseconds / ticks->duration;
+#endif
+}
+
+/* How many ticks are over at `now`: those before the result can be handled. */
+static inline uint64_t hwt_ticks_at(const struct hwt_ticks *ticks, uint64_t now)
+{
+    return now < ticks->start ? 0 : hwt_ticks_divide(ticks, now - ticks->start);
+}
+
+/* The instant at which the tick begins, at most UINT64_MAX. */
+static inline uint64_t hwt_ticks_instant(const struct hwt_ticks *ticks, uint64_t tick)
+{
+    if (tick > ticks->last)
+        return UINT64_MAX;
+    return ticks->start + tick * ticks->duration;
+}
+
+/* The instant at which the tick can be handled. */
+static inline uint64_t hwt_ticks_end(const struct hwt_ticks *ticks, uint64_t tick)
+{
+    return tick == UINT64_MAX ? UINT64_MAX : hwt_ticks_instant(ticks, tick + 1);
+}
+
+/* 0 or -ENOMEM. ticks_per_wheel is a power of two. */
+int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
+                   struct hwt_ticks ticks, uint32_t ticks_per_wheel);
+void hwt_wheel_destroy(struct hwt_wheel *wheel);
+
+/* Forgets all that is filed, whatever the places say: nothing is filed after that. */
+void hwt_wheel_clear(struct hwt_wheel *wheel);
+
+/* Files an id that is nowhere for a tick; one that has passed counts as the current one. -ENOMEM:
+ * nothing has changed. */
+int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick);
+
+/* Takes an id out of the place it was filed in. */
+void hwt_wheel_drop(struct hwt_wheel *wheel, uint32_t id);
+
+/* Whether it was filed for a tick after this one, or in a way that cannot be told from that. */
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, uint32_t id, uint64_t tick);
+
+/* The next tick with something to take, UINT64_MAX: none. */
+uint64_t hwt_wheel_next(struct hwt_wheel *wheel);
+
+/*
+ * Takes up to `max` ids of the soonest tick before `limit` that has any, in the order in which
+ * they were filed, and returns how many; 0: all ticks before `limit` are handled. Costs nothing
+ * for ticks without timeouts. *ret_far: these are not due, but come nearer: the caller files
+ * each again for its tick before it takes more.
+ */
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
+                      bool *ret_far);
+
+/* The id that is likely to be taken next, HWT_ID_NONE: none before `limit`. */
+uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit);
+
+/* A part of the store that holds timeouts, for hwt_timer_dump(). */
+struct hwt_wheel_view {
+    uint32_t bucket;
+    uint64_t count;
+    uint64_t next; /* the tick at which it has something to take; UINT64_MAX: never */
+};
+
+/* The first such part from number `from` on. False: there is none. */
+bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view);
+
+/* Whether the store is in order. For tests. */
+bool hwt_wheel_check(const struct hwt_wheel *wheel);
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One path of the library after the other, many times over, on a set clock and without a
+ * worker, with a dump of Callgrind's counts between them: instructions are the same on a busy
+ * machine and on a quiet one. Run by perf/instructions.sh; prints each path's name and how many
+ * operations went into its count, in the order of the dumps.
+ */
+
+#include <hwt/hwt.h>
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <valgrind/callgrind.h>
+
+#define TIMEOUTS 100000
+
+static uint64_t set_clock;
+static hwt_timeout timeouts[TIMEOUTS];
+
+static uint64_t read_set_clock(void *data)
+{
+    (void)data;
+    return set_clock;
+}
+
+static void do_nothing(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+static const hwt_task task = { .run = do_nothing };
+
+static void begin(void)
+{
+    CALLGRIND_ZERO_STATS;
+}
+
+static void end(const char *path, uint64_t operations)
+{
+    CALLGRIND_DUMP_STATS_AT(path);
+    printf("%s %" PRIu64 "\n", path, operations);
+}
+
+/* NULL: this library does not know the flags. */
+static hwt_timer *create(uint32_t flags)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    hwt_timer *timer;
+
+    options.tick_duration = HWT_MS(1);
+    options.flags = HWT_NO_WORKER | flags;
+    options.clock = read_set_clock;
+    int r = hwt_timer_create(&options, &timer);
+    if (r < 0) {
+        fprintf(stderr, "instructions: cannot create a timer: error %d\n", -r);
+        exit(1);
+    }
+    return timer;
+}
+
+/* Spread over 30 wheels, 64 timeouts or so a tick apart from their neighbours in time. */
+static uint64_t deadline_of(uint64_t base, uint64_t i)
+{
+    return base + HWT_MS(1) + i * UINT64_C(7919) % TIMEOUTS * HWT_US(150);
+}
+
+static void add_all(hwt_timer *timer, uint64_t base)
+{
+    for (uint64_t i = 0; i < TIMEOUTS; i++) {
+        if (hwt_timer_new_timeout_at(timer, &task, NULL, deadline_of(base, i), &timeouts[i]) < 0)
+            abort();
+    }
+}
+
+static void cancel_all(void)
+{
+    for (uint64_t i = 0; i < TIMEOUTS; i++)
+        hwt_timeout_cancel(timeouts[i]);
+}
+
+static void push_back_all(uint64_t base)
+{
+    for (uint64_t i = 0; i < TIMEOUTS; i++)
+        hwt_timeout_reschedule_at(timeouts[i], deadline_of(base, i));
+}
+
+/* The pool and the buckets get their size. */
+static void warm_up(hwt_timer *timer)
+{
+    add_all(timer, HWT_SEC(60));
+    hwt_timer_advance(timer, HWT_MS(1));
+    cancel_all();
+    hwt_timer_advance(timer, HWT_MS(2));
+}
+
+static void measure_life(hwt_timer *timer)
+{
+    begin();
+    add_all(timer, HWT_SEC(60));
+    end("add", TIMEOUTS);
+    hwt_timer_advance(timer, HWT_MS(3));
+    end("drain", TIMEOUTS);
+    push_back_all(HWT_SEC(120));
+    end("reschedule", TIMEOUTS);
+    hwt_timer_advance(timer, HWT_SEC(90)); /* every old tick comes: all are filed anew */
+    end("refile", TIMEOUTS);
+    cancel_all();
+    end("cancel", TIMEOUTS);
+    hwt_timer_advance(timer, HWT_SEC(91));
+    end("reap", TIMEOUTS);
+
+    add_all(timer, HWT_SEC(120));
+    cancel_all();
+    end("add_cancel", TIMEOUTS);
+    hwt_timer_advance(timer, HWT_SEC(92));
+    end("drain_cancelled", TIMEOUTS);
+}
+
+static void measure_ticks(hwt_timer *timer)
+{
+    add_all(timer, HWT_SEC(120));
+    hwt_timer_advance(timer, HWT_SEC(93));
+    begin();
+    uint64_t runs = hwt_timer_advance(timer, HWT_SEC(200));
+    end("fire", runs);
+
+    /* 100 due among 100000 of later rounds, in the one bucket of tick 0. */
+    for (uint64_t i = 0; i < TIMEOUTS; i++)
+        hwt_timer_new_timeout_at(timer, &task, NULL, HWT_SEC(300) + (1 + i % 1000) * HWT_MS(512),
+                                 &timeouts[i]);
+    hwt_timer_advance(timer, HWT_SEC(300));
+    begin();
+    hwt_timer_advance(timer, HWT_SEC(300) + HWT_MS(514));
+    end("sweep", TIMEOUTS);
+}
+
+/* Nothing is queued: filing is part of adding, discarding of cancelling. */
+static void measure_one_thread(hwt_timer *timer)
+{
+    begin();
+    add_all(timer, HWT_SEC(60));
+    end("one_add", TIMEOUTS);
+    push_back_all(HWT_SEC(120));
+    end("one_reschedule", TIMEOUTS);
+    cancel_all();
+    end("one_cancel", TIMEOUTS);
+    add_all(timer, HWT_SEC(120));
+    begin();
+    uint64_t runs = hwt_timer_advance(timer, HWT_SEC(200));
+    end("one_fire", runs);
+}
+
+/* One locked operation each: if no such number is found, the counting itself does not work. */
+static void measure_control(void)
+{
+    static _Atomic uint64_t word;
+
+    begin();
+    for (uint64_t i = 0; i < TIMEOUTS; i++)
+        atomic_fetch_add_explicit(&word, 1, memory_order_relaxed);
+    end("control", TIMEOUTS);
+}
+
+int main(void)
+{
+    measure_control();
+    hwt_timer *timer = create(0);
+    warm_up(timer);
+    measure_life(timer);
+    measure_ticks(timer);
+    hwt_timer_destroy(timer);
+
+    set_clock = 0;
+    timer = create(HWT_ONE_THREAD);
+    warm_up(timer);
+    measure_one_thread(timer);
+    hwt_timer_destroy(timer);
+    return 0;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A callback that does not return (pthread_exit, a cancelled thread, longjmp past the library) is
+ * forbidden, and it is not a silent hang: the program is aborted with a message that
+ * names hwt, at once where the worker ends, else at the next call that drives the timer. Where the
+ * library keeps such a thing from happening, the timer goes on as ever.
+ */
+
+#include <setjmp.h>
+
+#include "children.h"
+
+/* ---- what a callback does instead of returning ---- */
+
+static void leave_thread(hwt_timeout timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+    pthread_exit(NULL);
+}
+
+static void cancel_own_thread(hwt_timeout timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+    pthread_cancel(pthread_self());
+    pthread_testcancel();
+}
+
+static pthread_t worker;
+static shared_count worker_known;
+
+static void tell_thread(hwt_timeout timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+    worker = pthread_self();
+    worker_known = 1;
+}
+
+static jmp_buf outside;
+
+static void jump(hwt_timeout timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+    longjmp(outside, 1);
+}
+
+/* ---- how the program ends ---- */
+
+/* Aborted, and told why. */
+static void expect_abort(const char *what, void (*work)(void *), void *arg, bool may_go_on)
+{
+    child_end end = run_child(work, arg);
+    if (may_go_on && WIFEXITED(end.status) && WEXITSTATUS(end.status) == EXIT_SUCCESS)
+        return;
+    if (!WIFSIGNALED(end.status) || WTERMSIG(end.status) != SIGABRT || !strstr(end.said, "hwt"))
+        ck_abort_msg("%s: %s. It said: \"%s\"", what, child_words(&end), end.said);
+}
+
+/* Whether the timer still runs what is due. */
+static void expect_to_go_on(hwt_timer *timer)
+{
+    ends e = { 0 };
+    child_must(hwt_timer_new_timeout(timer, &counting, &e, 0, NULL) == 0);
+    child_must(await_within(HWT_SEC(10), &e.runs, 1));
+    hwt_timer_destroy(timer);
+}
+
+static hwt_timer *child_timer(uint32_t flags)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    hwt_timer *timer = NULL;
+    options.flags = flags;
+    options.tick_duration = HWT_MS(1);
+    child_must(hwt_timer_create(&options, &timer) == 0);
+    return timer;
+}
+
+/* ---- on the worker ---- */
+
+static void run_on_worker(void *task)
+{
+    hwt_timer *timer = child_timer(0);
+    child_must(hwt_timer_new_timeout(timer, task, NULL, 0, NULL) == 0);
+    usleep(20000);
+    expect_to_go_on(timer);
+}
+
+static void cancel_on_worker(void *task)
+{
+    hwt_timer *timer = child_timer(0);
+    hwt_timeout timeout;
+    child_must(hwt_timer_new_timeout(timer, task, NULL, HWT_SEC(3600), &timeout) == 0);
+    child_must(hwt_timeout_cancel(timeout));
+    usleep(20000);
+    expect_to_go_on(timer);
+}
+
+static hwt_task leaving = { leave_thread, leave_thread };
+static hwt_task cancelling = { cancel_own_thread, cancel_own_thread };
+static hwt_task telling = { tell_thread, NULL };
+static hwt_task jumping = { jump, jump };
+
+START_TEST(a_task_that_ends_the_worker_is_not_silent)
+{
+    expect_abort("pthread_exit in a task", run_on_worker, &leaving, false);
+}
+END_TEST
+
+START_TEST(a_cancelled_that_ends_the_worker_is_not_silent)
+{
+    expect_abort("pthread_exit in `cancelled`", cancel_on_worker, &leaving, false);
+}
+END_TEST
+
+/* The worker may as well not take part in the cancelling of threads. */
+START_TEST(a_task_that_cancels_its_thread_is_not_silent)
+{
+    expect_abort("pthread_cancel in a task", run_on_worker, &cancelling, true);
+    expect_abort("pthread_cancel in `cancelled`", cancel_on_worker, &cancelling, true);
+}
+END_TEST
+
+static void cancel_worker_that_sleeps(void *arg)
+{
+    (void)arg;
+    hwt_timer *timer = child_timer(0);
+    child_must(hwt_timer_new_timeout(timer, &telling, NULL, 0, NULL) == 0);
+    child_must(await_count(&worker_known, 1));
+    usleep(20000);
+    pthread_cancel(worker);
+    usleep(20000);
+    expect_to_go_on(timer);
+}
+
+START_TEST(a_worker_that_is_cancelled_while_it_sleeps_is_not_silent)
+{
+    expect_abort("pthread_cancel of the worker", cancel_worker_that_sleeps, NULL, true);
+}
+END_TEST
+
+/* ---- in a call that drives the timer ---- */
+
+static void jump_out_of_dispatch(void *call)
+{
+    hwt_timer *timer = child_timer(HWT_NO_WORKER);
+    hwt_timeout timeout;
+    child_must(hwt_timer_new_timeout(timer, &jumping, NULL, 0, &timeout) == 0);
+    if (*(const int *)call == 1)
+        hwt_timeout_cancel(timeout);
+    usleep(3000);
+    if (setjmp(outside) == 0) {
+        for (int i = 0; i < 1000; i++, usleep(1000))
+            hwt_timer_dispatch(timer);
+        child_must(!"it jumped");
+    }
+    hwt_timer_dispatch(timer);
+    child_must(!"dispatch returned");
+}
+
+START_TEST(a_jump_out_of_dispatch_is_not_silent)
+{
+    int call = _i;
+    expect_abort(_i ? "longjmp from `cancelled`" : "longjmp from a task", jump_out_of_dispatch,
+                 &call, false);
+}
+END_TEST
+
+static void *dispatch_once(void *timer)
+{
+    hwt_timer_dispatch(timer);
+    return NULL;
+}
+
+/* The thread that dispatched is gone: another one would wait for it for ever. */
+static void leave_dispatch(void *arg)
+{
+    pthread_t thread;
+    (void)arg;
+    hwt_timer *timer = child_timer(HWT_NO_WORKER);
+    child_must(hwt_timer_new_timeout(timer, &leaving, NULL, 0, NULL) == 0);
+    usleep(3000);
+    child_must(pthread_create(&thread, NULL, dispatch_once, timer) == 0);
+    pthread_join(thread, NULL);
+    hwt_timer_dispatch(timer);
+    child_must(!"dispatch returned");
+}
+
+START_TEST(a_thread_that_ends_in_dispatch_is_not_silent)
+{
+    expect_abort("pthread_exit in dispatch", leave_dispatch, NULL, false);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("api: callbacks that do not return");
+    TCase *on_worker = add_case(suite, "worker");
+    tcase_add_test(on_worker, a_task_that_ends_the_worker_is_not_silent);
+    tcase_add_test(on_worker, a_cancelled_that_ends_the_worker_is_not_silent);
+    tcase_add_test(on_worker, a_task_that_cancels_its_thread_is_not_silent);
+    tcase_add_test(on_worker, a_worker_that_is_cancelled_while_it_sleeps_is_not_silent);
+    TCase *driven = add_case(suite, "dispatch");
+    tcase_add_loop_test(driven, a_jump_out_of_dispatch_is_not_silent, 0, 2);
+    tcase_add_test(driven, a_thread_that_ends_in_dispatch_is_not_silent);
+    return run_suite(suite);
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_TESTS_DELAY_RUN_H
+#define HWT_TESTS_DELAY_RUN_H
+
+/* A program that runs: shared by run.c (the calls), life.c (opening, dying) and image.c. */
+
+#include "check_main.h"
+#include "tests/delay/program.h"
+
+enum { RUN_LEASES_MAX = 64, RUN_SEGMENT = 65536, RUN_OLD_MAX = 16, RUN_MEMORY = 1 << 20 };
+
+#define RUN_START UINT64_C(1800000000000000000) /* 2027 */
+
+struct run {
+    const struct program *program;
+    struct result *result;
+    bool say;
+
+    struct disk *disk;
+    struct process process;
+    hwt_delay *store;
+    bool opened; /* it was, once: the store has been made */
+    uint64_t realtime, boottime;
+    uint64_t offset_low, offset_high; /* realtime - boottime since the clock was last accepted */
+    uint64_t random;                  /* of the operation that runs */
+    uint64_t luck;                    /* of its crashes */
+
+    /* Before the call that runs, and after it: the same between calls. */
+    struct oracle before, after;
+    bool partly; /* the call may have been made in part: see struct listing */
+
+    uint64_t calls_made; /* of the seam, by earlier processes */
+    bool excused;        /* the last call failed since its process died, or a fault was made */
+
+    uint64_t old[RUN_OLD_MAX]; /* leases that are over */
+    unsigned old_count;
+    hwt_delay_stats expected; /* some of the counters, since the store was opened */
+};
+
+/* Says that something is wrong, the first time. */
+void wrong(struct run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+void said(const struct run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static inline uint64_t draw(struct run *run, uint64_t below)
+{
+    return test_random(&run->random) % below;
+}
+
+/* The options of every store here; the clocks' leap is the default. */
+void run_options(hwt_delay_options *ret_options);
+
+/* ---- image.c ---- */
+
+/* Looks at what a crash now would leave. */
+void image_check(struct run *run);
+/* process.changed */
+void image_changed(void *run, enum disk_call call, const char *name);
+
+/* ---- life.c ---- */
+
+void life_open(struct run *run);
+void life_close(struct run *run);
+/* Opens it anew after an end that was none of its own; what is found is what counts now. */
+void life_again(struct run *run, bool power_failed);
+/* A call answered with that: true if the call was made, and the store goes on. */
+bool life_answer(struct run *run, const char *call, int64_t answer);
+/* Whether a failure is one that the system may be the reason of. */
+bool life_may(const struct run *run, int64_t answer);
+
+/* ---- calls.c ---- */
+
+void call_make(struct run *run, const struct operation *operation);
+/* A time that is past, near or far. */
+uint64_t call_draw_due(struct run *run);
+
+/* ---- looks.c ---- */
+
+void look_visit(struct run *run);
+/* next, stats, check */
+void look_around(struct run *run);
+/* Arguments that are refused. */
+void look_nonsense(struct run *run);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Races of the store's threads, forced: a call of the system is held until another has come. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "hwt/delay/system.h"
+#include "kit.h"
+
+static struct hwt_delay_system held_system;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool hold, reading, may_go; /* a read of a slot */
+static int slot_file = -1;
+static bool slot_written;
+
+static int open_file(void *data, int directory, const char *name, int flags)
+{
+    int file = hwt_delay_real_system.open(data, directory, name, flags);
+    pthread_mutex_lock(&lock);
+    if (file == slot_file)
+        slot_file = -1; /* that one was closed: the number is another file's now */
+    if (strncmp(name, "slot-", 5) == 0 && !(flags & O_CREAT))
+        slot_file = file;
+    if (strncmp(name, "slot-", 5) == 0 && flags & O_CREAT) {
+        slot_written = true;
+        pthread_cond_broadcast(&changed);
+    }
+    pthread_mutex_unlock(&lock);
+    return file;
+}
+
+static int64_t read_file(void *data, int file, void *buffer, size_t size, uint64_t offset)
+{
+    pthread_mutex_lock(&lock);
+    if (hold && file == slot_file) {
+        hold = false;
+        reading = true;
+        pthread_cond_broadcast(&changed);
+        while (!may_go)
+            pthread_cond_wait(&changed, &lock);
+    }
+    pthread_mutex_unlock(&lock);
+    return hwt_delay_real_system.read(data, file, buffer, size, offset);
+}
+
+static char directory[64];
+
+static void begin(void)
+{
+    strcpy(directory, "/tmp/hwt-delay-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(directory));
+    held_system = hwt_delay_real_system;
+    held_system.open = open_file;
+    held_system.read = read_file;
+}
+
+static void end(void)
+{
+    char command[128];
+    snprintf(command, sizeof(command), "rm -rf %s", directory);
+    ck_assert_int_eq(system(command), 0);
+}
+
+static hwt_delay *open_store(void)
+{
+    hwt_delay *store;
+    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+    options.flags = HWT_DELAY_CREATE;
+    options.payload_max = 8192;
+    options.segment_size = 1 << 17;
+    options.memory = 1 << 20;
+    ck_assert_int_eq(hwt_delay_open_on(directory, &options, &held_system, false, &store), 0);
+    return store;
+}
+
+static void put(hwt_delay *store, uint64_t due, char id)
+{
+    const hwt_delay_message message = { .due = due, .id = &id, .id_size = 1 };
+    ck_assert_int_eq(hwt_delay_put(store, &message, 1), 0);
+}
+
+static void *make_checkpoint(void *store)
+{
+    ck_assert_int_eq(hwt_delay_checkpoint(store), 0);
+    return NULL;
+}
+
+static void take_and_finish(hwt_delay *store)
+{
+    const hwt_delay_message *taken;
+    ck_assert_int_eq(hwt_delay_take(store, 1, HWT_SEC(10), &taken), 1);
+    ck_assert_int_eq(hwt_delay_done(store, &taken->lease, 1), 1);
+    hwt_delay_free(taken);
+}
+
+static int count_one(const hwt_delay_message *message, void *count)
+{
+    (void)message;
+    ++*(unsigned *)count;
+    return 0;
+}
+
+/*
+ * A slot is made by a checkpoint while a thread that loads passes the time of the slot. Its
+ * messages are taken out of memory and done with. They do not come back out of the slot.
+ */
+START_TEST(test_a_slot_made_while_loading)
+{
+    hwt_delay *store = open_store();
+    uint64_t now = hwt_delay_now(store);
+    struct timespec until;
+    unsigned count = 0;
+    put(store, now - HWT_SEC(20), 'a');
+    ck_assert_int_eq(hwt_delay_checkpoint(store), 0);
+    hwt_delay_close(store);
+
+    pthread_mutex_lock(&lock);
+    hold = true;
+    slot_written = false;
+    pthread_mutex_unlock(&lock);
+    store = open_store(); /* its loader reads the slot of 'a' */
+    pthread_mutex_lock(&lock);
+    while (!reading)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    put(store, now - HWT_SEC(10), 'b');
+    pthread_t thread = spawn(make_checkpoint, store);
+    /* Until the slot of 'b' is made; or it waits for the loader, and this goes on. */
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    pthread_mutex_lock(&lock);
+    while (!slot_written && pthread_cond_timedwait(&changed, &lock, &until) != ETIMEDOUT)
+        ;
+    may_go = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    join(thread);
+
+    take_and_finish(store);
+    take_and_finish(store);
+    ck_assert_int_eq(hwt_delay_checkpoint(store), 0);
+    hwt_delay_close(store);
+    store = open_store();
+    ck_assert_int_eq(hwt_delay_visit(store, 0, HWT_NEVER, count_one, &count), 0);
+    ck_assert_uint_eq(count, 0);
+    hwt_delay_close(store);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("delay_races");
+    TCase *tcase = tcase_create("races");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, begin, end);
+    tcase_add_test(tcase, test_a_slot_made_while_loading);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}

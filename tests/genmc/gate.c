@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The gate, on hwt/core/gate.[ch], lane.[ch] and stream.[ch] as they are: the worker parks while a
+ * producer appends a record that is due before the worker wakes, or, with -DSTOPS or -DASKS, another
+ * thread sets its flag. Their two lines, and the worker's looks, are copied from timer.h, request.c,
+ * worker.c and loop.c.
+ *
+ *     -DFENCES    the producer makes its own barrier
+ *     -DAT=n      membarrier: while the worker is in it, the producer passes a full barrier: 0:
+ *                 before its record, 1: between the record and the look, 2: after the look
+ *     -DFLAG=order, -DLOOK=order
+ *                 weaker orders for the flag and the looks at it
+ *     -DLISTED    the stream is on the worker's list, which it takes it off before
+ *
+ * Verified: if the worker has seen nothing, whoever had something to say has cleared `asleep`; and
+ * then a futex does not sleep, or is woken. With -DLISTED: or the stream is on the queue.
+ */
+
+#include <assert.h>
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+
+/* They are not called, but to wake. */
+#define syscall(...) 0
+#define nanosleep(...) 0
+
+#include "hwt/core/gate.c"
+#include "hwt/core/lane.c"
+#include "hwt/core/stream.c"
+#include "membarrier.h"
+
+#ifndef FLAG
+#define FLAG seq_cst
+#endif
+#ifndef LOOK
+#define LOOK seq_cst
+#endif
+#define ORDER_(order) memory_order_##order
+#define ORDER(order) ORDER_(order)
+
+#define STOPPING 2
+#define FENCED 64
+
+HWT_THREAD_LOCAL uint32_t hwt_thread_number;
+
+static _Atomic uint32_t unusual;
+static struct hwt_gate gate;
+static struct hwt_lanes lanes;
+static struct hwt_stream stream;
+static _Atomic bool request;
+
+uint32_t hwt_thread_take_number(void)
+{
+    return HWT_THREAD_NONE;
+}
+
+static bool stays(const void *data, const struct hwt_record *record)
+{
+    (void)data;
+    (void)record;
+    return true;
+}
+
+static void *other(void *arg)
+{
+    (void)arg;
+#if defined(STOPS)
+    atomic_fetch_or_explicit(&unusual, STOPPING, ORDER(FLAG)); /* hwt_halt() */
+    hwt_gate_wake(&gate);
+#elif defined(ASKS)
+    atomic_store_explicit(&request, true, ORDER(FLAG)); /* ask() */
+    hwt_gate_wake(&gate);
+#else
+    struct hwt_record record = { 5, 1, 1 };
+    interrupted(0);
+#ifdef AT
+    /* hwt_lane_say() with the barrier in the middle. */
+    hwt_stream_append(&stream, record);
+    interrupted(1);
+    hwt_streams_list(&lanes.pending, &stream);
+#else
+    hwt_lane_say(&lanes, &lanes.pending, &stream, record, stays);
+#endif
+#ifndef LISTED
+    if (hwt_gate_asks(&gate, record.deadline))
+        hwt_gate_wake(&gate);
+#endif
+    interrupted(2);
+#endif
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t thread;
+    hwt_stream_init(&stream);
+    atomic_init(&stream.listed, true);
+    hwt_queue_init(&lanes.pending.head, &lanes.pending.tail);
+    lanes.gate = &gate;
+    lanes.pending.listed = &stream;
+    hwt_gate_init(&gate, CLOCK_MONOTONIC, &unusual, FENCED);
+#ifdef FENCES
+    atomic_init(&unusual, FENCED);
+#endif
+    pthread_create(&thread, NULL, other, NULL);
+
+    hwt_gate_close(&gate, 10);
+#ifdef LISTED
+    hwt_streams_dismiss(&lanes.pending);
+#endif
+    all_pass_a_barrier();
+    bool seen = hwt_stream_is_used(&stream);
+    /* hwt_worker_park(), run_worker() */
+    seen = seen || atomic_load_explicit(&unusual, ORDER(LOOK)) & STOPPING;
+    seen = seen || atomic_load_explicit(&request, ORDER(LOOK));
+
+    pthread_join(thread, NULL);
+#ifdef LISTED
+    if (!seen)
+        assert(hwt_queue_pop(&lanes.pending.head, &lanes.pending.tail) == &stream.node);
+#else
+    if (!seen)
+        assert(!atomic_load_explicit(&gate.asleep, memory_order_relaxed));
+#endif
+    return 0;
+}

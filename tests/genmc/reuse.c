@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * An old handle is asked while its entry is cancelled, lies in the pool, and serves another timeout:
+ * on hwt/core/entry.h, pool.c and hwt/base/word.c as they are; what hwt_timeout_get() does is
+ * copied from timeout.c.
+ *
+ * Verified: what is told belongs to the handle's own timeout.
+ */
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "hwt/base/word.c"
+#include "hwt/core/pool.c"
+
+static struct hwt_entry entry;
+static int first, second;
+
+static void run(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+static const hwt_task task_1 = { .run = run }, task_2 = { .run = run };
+
+static void *use_again(void *arg)
+{
+    (void)arg;
+    uint64_t state = hwt_entry_state(&entry);
+    hwt_word_exchange_first(&entry.word, state, hwt_with_phase(state, HWT_PHASE_CANCELLED));
+#ifndef AT_ONCE
+    link(&entry, 7, NULL);
+    set_next_batch(&entry, 8);
+#endif
+    hwt_entry_begin(&entry, &task_2, &second, 12);
+    return NULL;
+}
+
+static bool is_pending(void)
+{
+    uint64_t state = hwt_entry_state(&entry);
+    return hwt_generation(state) == 1 && hwt_state_pending(state);
+}
+
+int main(void)
+{
+    pthread_t thread;
+    hwt_entry_begin(&entry, &task_1, &first, 11);
+    pthread_create(&thread, NULL, use_again, NULL);
+    if (is_pending()) {
+        uint64_t deadline = hwt_entry_deadline(&entry);
+        const hwt_task *task = hwt_entry_task(&entry);
+        void *arg = hwt_entry_arg(&entry);
+        if (is_pending())
+            assert(deadline == 11 && task == &task_1 && arg == &first);
+    }
+    pthread_join(thread, NULL);
+    return 0;
+}

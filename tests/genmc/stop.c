@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Stop beside a thread that adds: on hwt/core/entry.h, lane.h, stream.[ch] and hwt/base/word.c as
+ * they are; what hwt_halt(), end_one() and read_counts() do, and withdraw(), is copied from
+ * timer.h, stop.c and timer.c.
+ *
+ *     -DFENCES, -DAT=n, -DFLAG=order, -DLOOK=order    as in gate.c
+ *
+ * Verified: the timeout is refused by its adder or ended by stop, never both and never neither; and
+ * stop sees what the adder wrote.
+ */
+
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+
+#include "hwt/base/word.c"
+#include "hwt/core/lane.h"
+#include "hwt/core/stream.c"
+#include "membarrier.h"
+
+#ifndef FLAG
+#define FLAG seq_cst
+#endif
+#ifndef LOOK
+#define LOOK seq_cst
+#endif
+#define ORDER_(order) memory_order_##order
+#define ORDER(order) ORDER_(order)
+
+#define STOPPING 2
+#define FENCED 64
+
+static _Atomic uint32_t unusual;
+static struct hwt_gate gate;
+static struct hwt_lanes lanes;
+static struct hwt_stream stream;
+static struct hwt_entry entry;
+static int here, refused, ended;
+
+static void run(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+}
+
+static const hwt_task task = { .run = run };
+
+static bool end(uint64_t state)
+{
+    return hwt_word_exchange_first(&entry.word, state, hwt_with_phase(state, HWT_PHASE_CANCELLED));
+}
+
+static bool stays(const void *data, const struct hwt_record *record)
+{
+    (void)data;
+    (void)record;
+    return true;
+}
+
+static void *add(void *arg)
+{
+    (void)arg;
+    interrupted(0);
+    uint64_t state = hwt_entry_begin(&entry, &task, &here, 5);
+    struct hwt_record record = { 5, 1, 1 };
+#ifdef FENCES
+    hwt_lane_say(&lanes, &lanes.pending, &stream, record, stays);
+#else
+    hwt_stream_append(&stream, record);
+#endif
+    interrupted(1);
+    if (atomic_load_explicit(&unusual, ORDER(LOOK)) & STOPPING)
+        refused = end(state);
+    interrupted(2);
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t adder;
+    const struct hwt_record *records;
+    hwt_stream_init(&stream);
+    atomic_init(&stream.listed, true);
+    lanes.gate = &gate;
+    gate.flags = &unusual;
+    gate.fences = FENCED;
+#ifdef FENCES
+    atomic_init(&unusual, FENCED);
+#endif
+    pthread_create(&adder, NULL, add, NULL);
+
+    atomic_fetch_or_explicit(&unusual, STOPPING, ORDER(FLAG));
+    all_pass_a_barrier();
+    uint32_t n = hwt_stream_peek(&stream, &records);
+    hwt_stream_advance(&stream, n);
+    uint64_t state = hwt_entry_state(&entry);
+    if (hwt_phase(state) == HWT_PHASE_PENDING) {
+        assert(hwt_entry_arg(&entry) == &here && hwt_entry_task(&entry) == &task);
+        assert(hwt_entry_deadline(&entry) == 5);
+        ended = end(state);
+    }
+
+    pthread_join(adder, NULL);
+    assert(refused + ended == 1);
+    return 0;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The pool: taking against taking and giving back, two that give back, two that grow it, and one
+ * that gives slabs back to the system. */
+
+#include "stage.h"
+
+static struct hwt_pool *pool;
+
+static void open_pool(void)
+{
+    stage_open();
+    pool = &timer->shared.pool;
+}
+
+static void fill(struct actor *actor)
+{
+    must(hwt_pool_fill(pool, actor->arg));
+}
+
+static void spill(struct actor *actor)
+{
+    hwt_pool_spill(pool, actor->arg);
+}
+
+static void fill_here(struct hwt_cache *cache)
+{
+    must(hwt_pool_fill(pool, cache));
+}
+
+static void spill_all(struct hwt_cache *cache)
+{
+    while (cache->count > 0)
+        hwt_pool_spill(pool, cache);
+}
+
+static bool have_common(const struct hwt_cache *a, const struct hwt_cache *b)
+{
+    for (uint32_t i = 0; i < a->count; i++) {
+        for (uint32_t k = 0; k < b->count; k++) {
+            if (a->items[i].entry == b->items[k].entry)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* So that there are batches. */
+static void make_batches(void)
+{
+    struct hwt_cache cache = { 0 };
+    fill_here(&cache);
+    spill_all(&cache);
+}
+
+/* ---- batches ---- */
+
+/*
+ *     taker                           others
+ *     has read that B comes after A:
+ *     BATCH_POP
+ *                                     take A, take B, give A back: A is the top
+ *                                     again, and C comes after it
+ *     the tag is another: begins anew
+ */
+START_TEST(what_was_taken_and_given_back_meanwhile_is_looked_at_anew)
+{
+    struct actor taker;
+    struct hwt_cache taken = { 0 }, a = { 0 }, b = { 0 }, c = { 0 };
+    make_batches();
+    taker.arg = &taken;
+    actor_begin(&taker, fill);
+    actor_go_to(&taker, "BATCH_POP");
+    fill_here(&a);
+    fill_here(&b);
+    if (_i)
+        fill_here(&c);
+    uint32_t top = a.items[0].id;
+    hwt_pool_spill(pool, &a); /* in the other order */
+    fill_here(&a);
+    hwt_pool_spill(pool, &a);
+    ck_assert_uint_eq((uint32_t)atomic_load(&pool->batches), top);
+    actor_end(&taker);
+    ck_assert(!have_common(&taken, &b) && !have_common(&taken, &c));
+    struct hwt_cache more = { 0 };
+    fill_here(&more);
+    ck_assert(!have_common(&more, &b) && !have_common(&more, &c) && !have_common(&more, &taken));
+    spill_all(&more);
+    spill_all(&taken);
+    spill_all(&b);
+    spill_all(&c);
+}
+END_TEST
+
+/*
+ *     taker                           another
+ *     has seen A, the top: BATCH_POP
+ *                                     takes A, and uses it
+ *     its exchange fails: what it read
+ *     was a deadline
+ */
+START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
+{
+    struct actor taker;
+    struct hwt_cache taken = { 0 }, a = { 0 };
+    make_batches();
+    taker.arg = &taken;
+    actor_begin(&taker, fill);
+    actor_go_to(&taker, "BATCH_POP");
+    fill_here(&a);
+    for (uint32_t i = 0; i < a.count; i++)
+        (void)hwt_entry_begin(a.items[i].entry, &silent, &beside, UINT64_MAX / 3);
+    actor_end(&taker);
+    ck_assert(!have_common(&taken, &a));
+    for (uint32_t i = 0; i < a.count; i++)
+        atomic_store(&a.items[i].entry->word.first,
+                     (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
+    spill_all(&taken);
+    spill_all(&a);
+}
+END_TEST
+
+/*
+ *     giver                           another
+ *     has seen the top, BATCH_PUSH
+ *                                     gives one back, or takes one
+ *     its exchange fails: its own
+ *     comes before what is there now
+ */
+START_TEST(of_two_that_give_back_neither_loses_the_others)
+{
+    struct actor giver;
+    struct hwt_cache a = { 0 }, b = { 0 };
+    make_batches();
+    fill_here(&a);
+    if (!_i)
+        fill_here(&b);
+    giver.arg = &a;
+    actor_begin(&giver, spill);
+    actor_go_to(&giver, "BATCH_PUSH");
+    if (_i)
+        fill_here(&b);
+    spill_all(&b);
+    actor_end(&giver);
+    expect_all_free();
+}
+END_TEST
+
+/* ---- two that grow it at once ---- */
+
+static void expect_ids(const struct hwt_cache *cache)
+{
+    for (uint32_t i = 0; i < cache->count; i++) {
+        ck_assert_ptr_eq(hwt_pool_entry(pool, cache->items[i].id), cache->items[i].entry);
+        ck_assert_uint_eq(hwt_entry_id(cache->items[i].entry), cache->items[i].id);
+    }
+}
+
+static void expect_nothing_common(struct hwt_cache *a, struct hwt_cache *b)
+{
+    ck_assert(a->count > 0 && b->count > 0 && !have_common(a, b));
+    expect_ids(a);
+    expect_ids(b);
+    spill_all(a);
+    spill_all(b);
+}
+
+/*
+ *     first                           second
+ *     a page for the directory of
+ *     slabs: DIRECTORY; or has seen
+ *     which numbers are given: NUMBERS
+ *                                     another page, and it is there first; takes
+ *                                     the number
+ *     its exchange fails: enters its
+ *     slab in the page that is there
+ */
+START_TEST(of_two_that_grow_the_pool_each_has_its_own_numbers)
+{
+    static const char *const points[] = { "DIRECTORY", "NUMBERS", "EMPTY_PUSH" };
+    struct actor first;
+    struct hwt_cache a = { 0 }, b = { 0 };
+    first.arg = &a;
+    actor_begin(&first, fill);
+    actor_go_to(&first, points[_i]);
+    fill_here(&b);
+    actor_end(&first);
+    ck_assert_uint_eq(atomic_load(&pool->slabs), 2);
+    expect_nothing_common(&a, &b);
+    uint64_t bytes = atomic_load(&pool->bytes);
+    ck_assert_uint_eq(bytes % HWT_SLAB_SIZE, sizeof(struct hwt_slot) << HWT_DIRECTORY_BITS);
+}
+END_TEST
+
+enum { SLABS = 16 };
+
+static struct hwt_cache *used;
+static size_t used_count;
+
+/* All of so many slabs, one at a time; the next region has two. */
+static void use_up(void)
+{
+    used = calloc(HWT_SLAB_ENTRIES * SLABS, sizeof(*used));
+    for (used_count = 0;
+         atomic_load(&pool->slabs) < SLABS || (uint32_t)atomic_load(&pool->batches) != HWT_ID_NONE;
+         used_count++)
+        fill_here(&used[used_count]);
+}
+
+static void give_all_back(void)
+{
+    for (size_t i = 0; i < used_count; i++)
+        spill_all(&used[i]);
+    free(used);
+}
+
+/*
+ *     first                           second
+ *     of two slabs that it has mapped
+ *     one is to be entered, or has
+ *     seen the top of those that are
+ *     empty: EMPTY_PUSH, EMPTY_POP
+ *                                     the same; and takes one
+ *     its exchange fails
+ */
+START_TEST(of_two_that_take_an_empty_slab_each_has_its_own)
+{
+    struct actor first;
+    struct hwt_cache a = { 0 }, b = { 0 };
+    use_up();
+    first.arg = &a;
+    actor_begin(&first, fill);
+    actor_go_to(&first, _i ? "EMPTY_POP" : "EMPTY_PUSH");
+    fill_here(&b);
+    actor_end(&first);
+    expect_nothing_common(&a, &b);
+    give_all_back();
+    expect_all_free();
+}
+END_TEST
+
+/* ---- slabs that are given back to the system ---- */
+
+enum { MANY = 20 * HWT_SLAB_ENTRIES };
+
+static hwt_timeout *many;
+
+/* All have been in use at once, and are free. */
+static void use_many(void)
+{
+    many = calloc(MANY, sizeof(*many));
+    for (size_t i = 0; i < MANY; i++)
+        many[i] = add_with(&silent, &beside, AT(10));
+    drive(0);
+    for (size_t i = 0; i < MANY; i++)
+        must(hwt_timeout_cancel(many[i]));
+}
+
+static uint64_t slabs_held(void)
+{
+    return atomic_load(&pool->bytes) / HWT_SLAB_SIZE;
+}
+
+/*
+ *     driver                          adder, canceller
+ *     about to sleep for long, gives
+ *     slabs back: TRIM, BATCH_POP,
+ *     EMPTY
+ *                                     take some, or give some back; ask, cancel
+ *                                     and move by old handles
+ *     ends
+ */
+START_TEST(what_is_taken_and_given_during_a_trim_is_counted_once)
+{
+    static const char *const trimming[] = { "TRIM", "BATCH_POP", "BATCH_PUSH", "EMPTY",
+                                            "EMPTY_PUSH" };
+    struct actor driver;
+    struct hwt_cache kept = { 0 }, taken = { 0 };
+    use_many();
+    fill_here(&kept);
+    act_drive(&driver, 1);
+    actor_go_to(&driver, trimming[_i / 2]);
+    if (_i % 2)
+        fill_here(&taken);
+    for (size_t i = 0; i < MANY; i++) {
+        must(!hwt_timeout_cancel(many[i]));
+        must(!hwt_timeout_reschedule_at(many[i], AT(1)));
+        must(hwt_timeout_state(many[i]) != HWT_PENDING);
+    }
+    if (_i % 2 == 0)
+        spill_all(&kept);
+    actor_end(&driver);
+    spill_all(&kept);
+    spill_all(&taken);
+    ck_assert_uint_le(slabs_held(), 6);
+    expect_all_free();
+    for (size_t i = 0; i < MANY; i++)
+        must(!hwt_timeout_cancel(many[i]) && hwt_timeout_state(many[i]) != HWT_PENDING);
+    free(many);
+}
+END_TEST
+
+static void cancel_last(struct actor *actor)
+{
+    actor->answer = hwt_timeout_cancel(many[MANY - 1]);
+}
+
+static void move_last(struct actor *actor)
+{
+    actor->answer = hwt_timeout_reschedule_at(many[MANY - 1], AT(5));
+}
+
+/*
+ *     canceller, mover                driver                      adder
+ *     has seen it PENDING: CANCEL,
+ *     MOVE
+ *                                     it was cancelled; gives its
+ *                                     slab back
+ *                                                                 takes all entries: another
+ *                                                                 use of this one
+ *     its exchange fails: the floor
+ *     of the slab is above it
+ */
+START_TEST(a_stale_handle_does_nothing_to_a_slab_that_is_used_again)
+{
+    struct actor stale;
+    use_many();
+    many[MANY - 1] = add_with(&silent, &beside, AT(10));
+    actor_begin(&stale, _i % 2 ? cancel_last : move_last);
+    actor_go_to(&stale, _i % 2 ? "CANCEL" : "MOVE");
+    ck_assert(hwt_timeout_cancel(many[MANY - 1]));
+    struct hwt_lane *lane = hwt_lane_enter(&timer->shared.lanes);
+    spill_all(&lane->cache);
+    drive(1);
+    ck_assert_uint_eq(slabs_held(), 0);
+    ck_assert_int_eq(hwt_timeout_state(many[MANY - 1]), HWT_GONE);
+    hwt_timeout *again = calloc(MANY, sizeof(*again));
+    for (size_t i = 0; _i / 2 && i < MANY; i++)
+        again[i] = add_with(&silent, &beside, AT(10));
+    ck_assert(!actor_end(&stale));
+    for (size_t i = 0; _i / 2 && i < MANY; i++)
+        must(hwt_timeout_state(again[i]) == HWT_PENDING && deadline_of(again[i]) == AT(10));
+    for (size_t i = 0; i < MANY; i++)
+        must(!hwt_timeout_cancel(many[i]));
+    drive(11);
+    ck_assert_uint_eq(beside.runs, _i / 2 ? MANY : 0);
+    free(again);
+    free(many);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("schedules: pool");
+    TCase *batches = stage_case(suite, "batches", open_pool, stage_close);
+    tcase_add_loop_test(batches, what_was_taken_and_given_back_meanwhile_is_looked_at_anew, 0, 2);
+    tcase_add_test(batches, what_is_in_use_by_now_is_not_taken_for_a_next);
+    tcase_add_loop_test(batches, of_two_that_give_back_neither_loses_the_others, 0, 2);
+    TCase *growth = stage_case(suite, "growth", open_pool, stage_close);
+    tcase_add_loop_test(growth, of_two_that_grow_the_pool_each_has_its_own_numbers, 0, 3);
+    tcase_add_loop_test(growth, of_two_that_take_an_empty_slab_each_has_its_own, 0, 2);
+    TCase *trim = stage_case(suite, "trim", open_pool, stage_close);
+    tcase_add_loop_test(trim, what_is_taken_and_given_during_a_trim_is_counted_once, 0, 10);
+    tcase_add_loop_test(trim, a_stale_handle_does_nothing_to_a_slab_that_is_used_again, 0, 4);
+    return run_suite(suite);
+}

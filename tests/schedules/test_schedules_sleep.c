@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Parking against adding, cancelling, moving and stopping: no wake-up is lost between choosing to
+ * sleep and sleeping. The letters and numbers are those of gate.h. */
+
+#include "stage.h"
+
+#define MINUTE(n) AT(HWT_MIN(n) / TICK)
+
+/* Where who drives may be on its way into a sleep. */
+static const char *const parking[] = { "PARK_A",     "PARK_B", "DISMISS", "PARK_C",
+                                       "PARK_CHECK", "SET_FD", "LEAVE" };
+
+enum { PARKING = sizeof(parking) / sizeof(*parking) };
+
+/* It is to sleep for half an hour: what is due later does not wake it, but is there to be read. */
+static void add_beside(void)
+{
+    add_with(&silent, &beside, MINUTE(30));
+    drive(0);
+    drive(1); /* not only for a tick, as after a cancel */
+    add_with(&silent, &beside, MINUTE(40));
+    ck_assert_uint_gt(told_in(), HWT_MIN(20));
+}
+
+/* Who watches the descriptor comes in time for what is due in ten minutes, as if it were asleep
+ * already when that was said. */
+static void expect_told_in_time(void)
+{
+    ck_assert_uint_le(told_in(), HWT_MIN(10) + TICK);
+    drive(2);
+    ck_assert_uint_le(told_in(), HWT_MIN(10) + TICK);
+    drive(HWT_MIN(10) / TICK + 1);
+    expect_fate(1, 0);
+}
+
+/* ---- between choosing to sleep and sleeping ---- */
+
+/*
+ *     driver                          another
+ *     on its way into a sleep of half
+ *     an hour: A to D
+ *                                     adds what is due in ten minutes, or moves
+ *                                     it there
+ *     sleeps ten minutes at most
+ */
+START_TEST(what_is_added_before_the_sleep_ends_it_in_time)
+{
+    struct actor driver;
+    add_beside();
+    act_drive(&driver, 1);
+    actor_go_to(&driver, parking[_i]);
+    add_unread(MINUTE(10));
+    actor_end(&driver);
+    expect_told_in_time();
+}
+END_TEST
+
+START_TEST(what_is_moved_earlier_before_the_sleep_ends_it_in_time)
+{
+    struct actor driver;
+    hwt_timeout timeout = add_unread(MINUTE(60));
+    if (_i / PARKING)
+        add_beside();
+    else
+        ck_assert_uint_eq(drive(0), 0);
+    add_with(&silent, &beside, MINUTE(70));
+    act_drive(&driver, 1);
+    actor_go_to(&driver, parking[_i % PARKING]);
+    must(hwt_timeout_reschedule_at(timeout, MINUTE(10)));
+    actor_end(&driver);
+    expect_told_in_time();
+}
+END_TEST
+
+static void expect_told_within_a_tick(void)
+{
+    if (fate.cancelled == 0)
+        ck_assert_uint_le(told_in(), TICK);
+    drive(2);
+    expect_fate(0, 1);
+}
+
+/* Its memory is due back within a tick. */
+START_TEST(what_is_cancelled_before_the_sleep_ends_it_within_a_tick)
+{
+    struct actor driver;
+    hwt_timeout timeout = add_unread(MINUTE(60));
+    if (_i / PARKING)
+        add_beside();
+    else
+        ck_assert_uint_eq(drive(0), 0);
+    add_with(&silent, &beside, MINUTE(70));
+    act_drive(&driver, 1);
+    actor_go_to(&driver, parking[_i % PARKING]);
+    ck_assert(hwt_timeout_cancel(timeout));
+    actor_end(&driver);
+    expect_told_within_a_tick();
+}
+END_TEST
+
+/*
+ *     adder                           driver
+ *     is to push, to look at the
+ *     gate, to open it (3), to set
+ *     the descriptor (4)
+ *                                     parks; or is on its way, A to D, and goes
+ *                                     on when the adder has ended, or before
+ *     ends
+ */
+START_TEST(an_adder_that_is_late_at_any_step_ends_the_sleep)
+{
+    static const char *const adding[] = { "ADD_SAY", "APPEND", "APPENDED",   "LIST",  "PUSH",
+                                          "SAID",    "WAKE_3", "WAKE_CLEAR", "WAKE_4" };
+    for (int i = 0; i < 9; i++) {
+        struct actor adder, driver;
+        memset(&fate, 0, sizeof(fate));
+        stage_open();
+        add_beside();
+        act_add(&adder, timer, &counting, &fate, MINUTE(10));
+        actor_go_to(&adder, adding[i]);
+        act_drive(&driver, 1);
+        if (_i / 2 < PARKING)
+            actor_go_to(&driver, parking[_i / 2]);
+        if (_i % 2)
+            actor_end(&driver);
+        ck_assert_int_eq(actor_end(&adder), 0);
+        if (_i % 2 == 0)
+            actor_end(&driver);
+        expect_told_in_time();
+        stage_close();
+    }
+}
+END_TEST
+
+/*
+ *     canceller                       driver
+ *     is to cancel, to push, to look
+ *     at the gate, to open it (3), to
+ *     set the descriptor (4)
+ *                                     parks for half an hour
+ *     ends
+ *                                     discards it within a tick, if it has not yet
+ */
+START_TEST(a_canceller_that_is_late_at_any_step_ends_the_sleep)
+{
+    static const char *const cancelling[] = { "CANCEL", "CANCEL_SAY", "APPEND", "LIST",
+                                              "SAID",   "WAKE_3",     "WAKE_4" };
+    struct actor canceller;
+    hwt_timeout timeout = add_unread(MINUTE(60));
+    add_beside();
+    act_cancel(&canceller, timeout);
+    actor_go_to(&canceller, cancelling[_i]);
+    drive(1);
+    drive(1);
+    ck_assert(actor_end(&canceller));
+    expect_told_within_a_tick();
+}
+END_TEST
+
+/* The same as with the adder, with the driver on its way first: the adder comes to a gate that is
+ * being closed. */
+START_TEST(a_driver_that_is_late_at_any_step_does_not_sleep_on)
+{
+    static const char *const adding[] = { "ADD_SAY", "APPEND", "APPENDED" };
+    for (int i = 0; i < 3; i++) {
+        struct actor adder, driver;
+        memset(&fate, 0, sizeof(fate));
+        stage_open();
+        add_beside();
+        act_drive(&driver, 1);
+        actor_go_to(&driver, parking[_i / 2]);
+        act_add(&adder, timer, &counting, &fate, MINUTE(10));
+        actor_go_to(&adder, adding[i]);
+        if (_i / 2 > 0) /* the gate is closed */
+            actor_go_to(&adder, _i % 2 ? "WAKE_3" : "WAKE_4");
+        actor_end(&driver);
+        ck_assert_int_eq(actor_end(&adder), 0);
+        expect_told_in_time();
+        stage_close();
+    }
+}
+END_TEST
+
+/*
+ *     adder                           driver
+ *     has opened the gate or not, has
+ *     not set the descriptor: WAKE_3,
+ *     WAKE_CLEAR, WAKE_4
+ *                                     reads it; parks once more, for what is due
+ *                                     in ten minutes
+ *     goes on
+ *                                     comes for nothing, or when it is due; and
+ *                                     is woken by the next one in any case
+ */
+START_TEST(who_wakes_what_has_parked_again_takes_no_wake_up_away)
+{
+    static const char *const waking[] = { "WAKE_3", "WAKE_CLEAR", "WAKE_4" };
+    struct actor adder, driver;
+    add_beside();
+    act_add(&adder, timer, &counting, &fate, MINUTE(10));
+    actor_go_to(&adder, waking[_i % 3]);
+    act_drive(&driver, 1);
+    if (_i / 3 < PARKING)
+        actor_go_to(&driver, parking[_i / 3]);
+    else
+        actor_end(&driver);
+    ck_assert_int_eq(actor_end(&adder), 0);
+    hwt_timeout soon = add_with(&silent, &beside, MINUTE(5));
+    if (_i / 3 < PARKING)
+        actor_end(&driver);
+    ck_assert_uint_le(told_in(), HWT_MIN(5) + TICK);
+    drive(2);
+    ck_assert_uint_le(told_in(), HWT_MIN(5) + TICK);
+    ck_assert(hwt_timeout_cancel(soon));
+    drive(3);
+    expect_told_in_time();
+}
+END_TEST
+
+/*
+ *     adder                           stop
+ *     WAKE_3, WAKE_CLEAR, WAKE_4, or
+ *     WAKE_QUIET
+ *                                     ends; or QUIET
+ *     sets the descriptor to now;
+ *     sees that it is to be quiet
+ *                                     ends
+ */
+START_TEST(who_wakes_late_does_not_make_a_stopped_timers_descriptor_readable)
+{
+    static const char *const waking[] = { "WAKE_3", "WAKE_CLEAR", "WAKE_4", "WAKE_QUIET" };
+    struct actor adder, stopper;
+    add_beside();
+    act_add(&adder, timer, &counting, &fate, MINUTE(10));
+    actor_go_to(&adder, waking[_i % 4]);
+    act_stop(&stopper, timer);
+    if (_i / 4)
+        actor_go_to(&stopper, "QUIET");
+    else
+        ck_assert_int_eq(actor_end(&stopper), 3);
+    (void)actor_end(&adder);
+    if (_i / 4)
+        ck_assert_int_eq(actor_end(&stopper), 3);
+    ck_assert(!readable(atomic_load(&timer->shared.gate.fd), 20));
+    ck_assert_uint_eq(fate.visited, 1);
+    stage_close_stopped();
+}
+END_TEST
+
+/* ---- a worker ---- */
+
+static const char *const on_its_way[] = { "WORKER",     "PARK",  "PARK_A", "PARK_B", "PARK_C",
+                                          "PARK_CHECK", "SLEEP", "PARK_D", "AWAKE" };
+
+enum { ON_ITS_WAY = sizeof(on_its_way) / sizeof(*on_its_way) };
+
+/* It stands at the point, on its way into a sleep for an hour, or out of one. */
+static void act_worker_at(struct actor *worker, const char *point)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = HWT_MS(1);
+    timer = create(&options);
+    act_worker(worker, timer);
+    must(hwt_timer_new_timeout(timer, &counting, &beside, HWT_MIN(60), NULL) == 0);
+    if (strcmp(point, "AWAKE") == 0) {
+        actor_go_to(worker, "SLEEP");
+        must(hwt_timer_new_timeout(timer, &counting, &beside, HWT_MIN(50), NULL) == 0);
+    }
+    if (strcmp(point, "WORKER") != 0)
+        actor_go_to(worker, point);
+}
+
+/*
+ *     worker                          adder
+ *     on its way into a sleep for an
+ *     hour
+ *                                     adds what is due at once
+ *     runs it
+ */
+START_TEST(a_worker_on_its_way_into_a_sleep_runs_what_is_added)
+{
+    struct actor worker;
+    act_worker_at(&worker, on_its_way[_i]);
+    must(hwt_timer_new_timeout(timer, &counting, &fate, 0, NULL) == 0);
+    actor_let_go(&worker);
+    ck_assert(await_count(&fate.runs, 1));
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+START_TEST(a_worker_that_is_woken_late_runs_what_was_added)
+{
+    static const char *const adding[] = { "SAID", "WAKE_3", "WAKE_CLEAR", "WAKE_4" };
+    struct actor worker, adder;
+    act_worker_at(&worker, "SLEEP");
+    act_add(&adder, timer, &counting, &fate, hwt_timer_now(timer));
+    actor_go_to(&adder, adding[_i]);
+    actor_let_go(&worker);
+    give_others_a_chance();
+    ck_assert_int_eq(actor_end(&adder), 0);
+    ck_assert(await_count(&fate.runs, 1));
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+/*
+ *     worker                          stop
+ *     on its way into a sleep for an
+ *     hour
+ *                                     sets the flag; looks at the gate; waits for
+ *                                     the worker: STOP, STOP_WAKE, WAKE_CLEAR, or further
+ *     goes on, perhaps into its sleep
+ *                                     goes on
+ *     ends
+ */
+START_TEST(a_worker_on_its_way_into_a_sleep_sees_stop)
+{
+    static const char *const stopping[] = { "STOP", "STOP_WAKE", "WAKE_CLEAR" };
+    struct actor worker, stopper;
+    act_worker_at(&worker, on_its_way[_i / 4]);
+    act_stop(&stopper, timer);
+    actor_go_to(&stopper, stopping[_i % 4 < 3 ? _i % 4 : 2]);
+    if (_i % 4 == 3) {
+        actor_let_go(&stopper);
+        give_others_a_chance();
+    }
+    actor_let_go(&worker);
+    give_others_a_chance();
+    int64_t left = actor_end(&stopper);
+    ck_assert_uint_eq((uint64_t)left, beside.visited);
+    ck_assert_uint_ge(beside.visited, 1);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+static void dump(struct actor *asker)
+{
+    asker->answer = hwt_timer_dump(timer, NULL, 0);
+}
+
+/*
+ *     worker                          asker
+ *     on its way into a sleep for an
+ *     hour
+ *                                     asks for a dump: REQUEST_WAKE, or waits
+ *     goes on, perhaps into its sleep
+ *                                     looks at the gate
+ *     answers
+ */
+START_TEST(a_worker_on_its_way_into_a_sleep_writes_a_dump)
+{
+    struct actor worker, asker;
+    act_worker_at(&worker, on_its_way[_i / 2]);
+    actor_begin(&asker, dump);
+    actor_go_to(&asker, "REQUEST_WAKE");
+    if (_i % 2)
+        actor_let_go(&asker);
+    actor_let_go(&worker);
+    give_others_a_chance();
+    ck_assert_int_gt(actor_end(&asker), 0);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("schedules: sleep");
+    TCase *park = stage_case(suite, "park", stage_open, stage_close);
+    tcase_add_loop_test(park, what_is_added_before_the_sleep_ends_it_in_time, 0, PARKING);
+    tcase_add_loop_test(park, what_is_moved_earlier_before_the_sleep_ends_it_in_time, 0,
+                        2 * PARKING);
+    tcase_add_loop_test(park, what_is_cancelled_before_the_sleep_ends_it_within_a_tick, 0,
+                        2 * PARKING);
+    tcase_add_loop_test(park, a_canceller_that_is_late_at_any_step_ends_the_sleep, 0, 7);
+    tcase_add_loop_test(park, who_wakes_what_has_parked_again_takes_no_wake_up_away, 0,
+                        3 * (PARKING + 1));
+    TCase *stopped = stage_case(suite, "stopped", stage_open, NULL);
+    tcase_add_loop_test(stopped, who_wakes_late_does_not_make_a_stopped_timers_descriptor_readable,
+                        0, 8);
+    TCase *late = stage_case(suite, "late", NULL, NULL);
+    tcase_add_loop_test(late, an_adder_that_is_late_at_any_step_ends_the_sleep, 0,
+                        2 * (PARKING + 1));
+    tcase_add_loop_test(late, a_driver_that_is_late_at_any_step_does_not_sleep_on, 0, 2 * PARKING);
+    TCase *worker = stage_case(suite, "worker", NULL, NULL);
+    tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_runs_what_is_added, 0, ON_ITS_WAY);
+    tcase_add_loop_test(worker, a_worker_that_is_woken_late_runs_what_was_added, 0, 4);
+    tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_sees_stop, 0, 4 * ON_ITS_WAY);
+    tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_writes_a_dump, 0, 2 * ON_ITS_WAY);
+    return run_suite(suite);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_TESTS_PLACES_FIXTURE_H
+#define HWT_TESTS_PLACES_FIXTURE_H
+
+/*
+ * Ids for a store, and their places, without a pool: slabs that have nothing else, and whose
+ * numbers are not all on one page of the directory.
+ */
+
+#include "hwt/store/directory.h"
+#include "unit.h"
+
+enum { PLACES_A_SLAB = 1000, PLACES_STEP = 31, PLACES_SLABS = 8, PLACES_PAGES = 3 };
+
+struct places {
+    struct hwt_directory directory;
+    char *slabs[PLACES_SLABS];
+};
+
+/* The id of the i-th, and which one it is. */
+static inline uint32_t places_id(uint32_t i)
+{
+    return i / PLACES_A_SLAB * PLACES_STEP << HWT_ID_BITS | i % PLACES_A_SLAB;
+}
+
+static inline uint32_t places_number(uint32_t id)
+{
+    return (id >> HWT_ID_BITS) / PLACES_STEP * PLACES_A_SLAB +
+           (id & (((uint32_t)1 << HWT_ID_BITS) - 1));
+}
+
+static inline void places_open(struct places *places, uint32_t count)
+{
+    memset(places, 0, sizeof(*places));
+    must(count <= PLACES_A_SLAB * PLACES_SLABS);
+    for (unsigned page = 0; page < PLACES_PAGES; page++) {
+        void *slots = calloc((size_t)1 << (HWT_DIRECTORY_BITS + page), sizeof(struct hwt_slot));
+        must(slots);
+        atomic_init(&places->directory.pages[page], slots);
+    }
+    for (uint32_t slab = 0; slab * PLACES_A_SLAB < count; slab++) {
+        struct hwt_slot *slot = hwt_directory_slot(&places->directory, slab * PLACES_STEP);
+        places->slabs[slab] = calloc(PLACES_A_SLAB, sizeof(struct hwt_place));
+        must(places->slabs[slab]);
+        atomic_init(&slot->base, places->slabs[slab]);
+    }
+}
+
+static inline void places_close(struct places *places)
+{
+    for (unsigned page = 0; page < PLACES_PAGES; page++)
+        free(atomic_load(&places->directory.pages[page]));
+    for (unsigned slab = 0; slab < PLACES_SLABS; slab++)
+        free(places->slabs[slab]);
+}
+
+static inline struct hwt_place *place_of(const struct places *places, uint32_t i)
+{
+    return hwt_directory_place(&places->directory, places_id(i));
+}
+
+#endif

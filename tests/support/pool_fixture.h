@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_TESTS_POOL_FIXTURE_H
+#define HWT_TESTS_POOL_FIXTURE_H
+
+/*
+ * A pool without a timer. pool.c is included, so that what it asks of the system can be refused;
+ * the linker then leaves out the library's own.
+ */
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+static _Atomic bool refuse_memory, refuse_advice;
+
+static inline void *may_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
+{
+    return refuse_memory ? MAP_FAILED : mmap(at, size, protection, flags, fd, offset);
+}
+
+static inline void *may_calloc(size_t count, size_t size)
+{
+    return refuse_memory ? NULL : calloc(count, size);
+}
+
+static inline int may_madvise(void *at, size_t size, int advice)
+{
+    return refuse_advice ? -1 : madvise(at, size, advice);
+}
+
+#define mmap may_mmap
+#define calloc may_calloc
+#define madvise may_madvise
+#define link link_entries /* <unistd.h> has one */
+#include "hwt/core/pool.c"
+#undef mmap
+#undef calloc
+#undef madvise
+#undef link
+
+#include "unit.h"
+
+enum { SLAB = HWT_SLAB_ENTRIES };
+
+static struct hwt_pool pool;
+static struct hwt_cache cache;
+static char owner; /* its address is the timer's */
+
+static inline void open_pool(void)
+{
+    memset(&pool, 0, sizeof(pool));
+    memset(&cache, 0, sizeof(cache));
+    refuse_memory = refuse_advice = false;
+    hwt_pool_init(&pool, (hwt_timer *)(void *)&owner);
+}
+
+static inline void close_pool(void)
+{
+    hwt_pool_destroy(&pool);
+}
+
+static inline struct hwt_free take_one(void)
+{
+    struct hwt_free one = hwt_pool_take(&pool, &cache);
+    must(one.entry);
+    return one;
+}
+
+static inline void take_many(struct hwt_free *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        all[i] = take_one();
+}
+
+static inline void give_many(const struct hwt_free *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        hwt_pool_give(&pool, &cache, all[i].entry, all[i].id);
+}
+
+/* A timeout's life in it. Returns its state while it was pending. */
+static inline uint64_t use(struct hwt_free one)
+{
+    static const hwt_task task = { 0 };
+    uint64_t state = hwt_entry_begin(one.entry, &task, &owner, 1);
+    must(hwt_word_exchange_first(&one.entry->word, state, hwt_with_phase(state, HWT_PHASE_EXPIRED)));
+    return state;
+}
+
+/* How many entries are in the pool's batches: takes them all out, and puts them back. */
+static inline uint32_t count_batches(void)
+{
+    static struct hwt_cache all[2000];
+    uint32_t batches = 0, count = 0;
+    struct hwt_entry *entry;
+    while ((entry = pop_batch(&pool)) != NULL) {
+        struct hwt_cache *one = &all[batches++];
+        must(batches < 2000);
+        for (one->count = 0; entry; entry = next_of(entry))
+            one->items[one->count++] = (struct hwt_free){ entry, id_of(entry) };
+        atomic_fetch_sub(&pool.free, one->count);
+        count += one->count;
+    }
+    while (batches > 0)
+        hwt_pool_spill(&pool, &all[--batches]);
+    return count;
+}
+
+#endif

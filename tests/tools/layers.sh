@@ -1,0 +1,124 @@
+#!/bin/sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# Looks for includes in hwt/ that point upward.
+#
+#     sh tests/tools/layers.sh
+#
+# - The folders, from below: base, store, core, report. What is in one includes what is in it or
+#   below. net and delay stand on the public headers and on base, and know nothing of the others.
+# - The public headers include public headers only, and are all that is in hwt/ itself. hwt.h may be
+#   included everywhere; the others only by the folders above that have them to serve.
+# - Within a folder: no header leads back to itself, and no room's source includes a header that leads
+#   to the room's own, for that one is above it.
+#
+# The exit status is 0, 1 if there is something that points upward, 2 for misuse.
+
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+
+case $#,${1-} in
+0,) ;;
+*,--help)
+    sed -n '4,16s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+*)
+    echo 'tests/tools/layers.sh: takes no argument; see --help' >&2
+    exit 2
+    ;;
+esac
+
+cd "$root"
+# shellcheck disable=SC2016 # it is awk's
+find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
+    BEGIN {
+        split("base store core report", order, " ")
+        for (i in order)
+            rank[order[i]] = i
+        # Whom a public header other than hwt.h is for.
+        serves["hwt/heartbeat.h"] = serves["hwt/retry.h"] = "net"
+        serves["hwt/delay.h"] = "delay"
+    }
+
+    function complain(text) {
+        print text
+        failed = 1
+    }
+
+    function below(t, f) {
+        return t in rank && f in rank && rank[t] + 0 < rank[f] + 0
+    }
+
+    function folder(file,    parts) {
+        return split(file, parts, "/") > 2 ? parts[2] : ""
+    }
+
+    # What file includes, and what that includes, marked in reached.
+    function reach(file,    list, n, i) {
+        n = split(includes[file], list, " ")
+        for (i = 1; i <= n; i++) {
+            if (list[i] in reached)
+                continue
+            reached[list[i]] = 1
+            reach(list[i])
+        }
+    }
+
+    function check_include(from, to,    f, t) {
+        f = folder(from)
+        t = folder(to)
+        if (!(to in exists))
+            complain(from ": includes " to ", which is not there")
+        else if (t == "" && (to == "hwt/hwt.h" || f == "" || f == serves[to]))
+            return
+        else if (t == "" || f == "" || (f != t && !below(t, f) && (t != "base" || f in rank)))
+            complain(from ": may not include " to)
+    }
+
+    function check_file(file,    own, list, n, i) {
+        if (folder(file) == "" && file !~ /\.h$/)
+            complain(file ": only public headers are in hwt/ itself")
+        else if (folder(file) != "" && !(folder(file) in rank) && folder(file) !~ /^(net|delay)$/)
+            complain(file ": this folder has no place among the others")
+        delete reached
+        if (file ~ /\.h$/) {
+            reach(file)
+            if (file in reached)
+                complain(file ": leads back to itself")
+            return
+        }
+        own = substr(file, 1, length(file) - 1) "h"
+        n = split(includes[file], list, " ")
+        for (i = 1; i <= n; i++) {
+            delete reached
+            reach(list[i])
+            if (list[i] != own && own in reached)
+                complain(file ": includes " list[i] ", which is above it: it leads to " own)
+        }
+    }
+
+    FNR == 1 { exists[FILENAME] = 1 }
+    /^ *# *include *[<"]hwt\// {
+        name = $0
+        sub(/^[^<"]*[<"]/, "", name)
+        sub(/[>"].*/, "", name)
+        includes[FILENAME] = includes[FILENAME] " " name
+    }
+    /^ *# *include *"/ && !/"hwt\// { complain(FILENAME ": a path begins with hwt/: " $0) }
+
+    END {
+        for (file in exists) {
+            n = split(includes[file], list, " ")
+            for (i = 1; i <= n; i++)
+                check_include(file, list[i])
+            check_file(file)
+        }
+        exit failed
+    }
+' >"${TMPDIR:-/tmp}/layers.$$" && failed=0 || failed=1
+LC_ALL=C sort "${TMPDIR:-/tmp}/layers.$$"
+rm -f "${TMPDIR:-/tmp}/layers.$$"
+[ "$failed" -ne 0 ] || echo 'nothing points upward'
+exit "$failed"

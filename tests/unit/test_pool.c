@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Slabs, caches and batches; what goes back to the system, and what must hold when it does. */
+
+#include "pool_fixture.h"
+
+enum { MANY = 12 * SLAB };
+
+static struct hwt_free all[MANY];
+
+static uint64_t page_bytes(void)
+{
+    return ((uint64_t)1 << HWT_DIRECTORY_BITS) * sizeof(struct hwt_slot);
+}
+
+START_TEST(a_new_pool_holds_nothing)
+{
+    uint32_t number = 0, place = 0;
+    ck_assert_uint_eq(pool.bytes, 0);
+    ck_assert_uint_eq(pool.slabs, 0);
+    ck_assert_uint_eq(pool.free, 0);
+    ck_assert_ptr_null(hwt_pool_walk(&pool, &number, &place));
+}
+END_TEST
+
+START_TEST(an_entry_its_id_its_timer_and_its_place_belong_together)
+{
+    take_many(all, 3 * SLAB);
+    for (uint32_t i = 0; i < 3 * SLAB; i++) {
+        struct hwt_entry *entry = all[i].entry;
+        must(hwt_pool_entry(&pool, all[i].id) == entry);
+        must(hwt_entry_id(entry) == all[i].id);
+        must(hwt_timer_of(entry) == (hwt_timer *)(void *)&owner);
+        must(hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW);
+        must((uintptr_t)entry % 16 == 0);
+    }
+}
+END_TEST
+
+/* All that a slab has, written over: no two of them share a byte, and the head is still right. */
+START_TEST(heads_entries_and_places_of_a_slab_are_apart)
+{
+    take_many(all, 3 * SLAB);
+    for (uint32_t i = 0; i < 3 * SLAB; i++) {
+        memset(all[i].entry, (int)(i % 251), sizeof(struct hwt_entry));
+        memset(hwt_directory_place(&pool.directory, all[i].id), (int)(i % 241),
+               sizeof(struct hwt_place));
+    }
+    for (uint32_t i = 0; i < 3 * SLAB; i++) {
+        const unsigned char *entry = (const unsigned char *)all[i].entry;
+        const struct hwt_place *at = hwt_directory_place(&pool.directory, all[i].id);
+        const unsigned char *place = (const unsigned char *)at;
+        for (size_t k = 0; k < sizeof(struct hwt_entry); k++)
+            must(entry[k] == i % 251);
+        for (size_t k = 0; k < sizeof(struct hwt_place); k++)
+            must(place[k] == i % 241);
+        must(hwt_entry_id(all[i].entry) == all[i].id);
+        must(hwt_slab_base(place) == hwt_slab_base(entry));
+    }
+}
+END_TEST
+
+START_TEST(each_entry_of_a_slab_is_given_out_once)
+{
+    static bool seen[SLAB];
+    memset(seen, 0, sizeof(seen));
+    for (uint32_t i = 0; i < SLAB; i++) {
+        uint32_t id = take_one().id;
+        must(id >> HWT_ID_BITS == 0 && id < SLAB && !seen[id]);
+        seen[id] = true;
+    }
+    ck_assert_uint_eq(pool.slabs, 1);
+    ck_assert_uint_eq(cache.count, 0);
+    ck_assert_uint_eq(pool.free, 0);
+    ck_assert_uint_eq(pool.bytes, page_bytes() + HWT_SLAB_SIZE);
+    ck_assert_uint_eq(take_one().id >> HWT_ID_BITS, 1);
+    ck_assert_uint_eq(pool.bytes, page_bytes() + 2 * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(pool.free + cache.count, SLAB - 1);
+    ck_assert_uint_eq(count_batches(), pool.free);
+}
+END_TEST
+
+START_TEST(the_last_given_is_the_first_taken)
+{
+    take_many(all, 10);
+    give_many(all, 10);
+    for (int i = 9; i >= 0; i--)
+        must(take_one().entry == all[i].entry);
+}
+END_TEST
+
+START_TEST(a_full_cache_spills_its_oldest)
+{
+    take_many(all, HWT_CACHE_MAX + 1);
+    cache.count = 0; /* what is over of the last batch stays away */
+    uint32_t before = pool.free;
+    give_many(all, HWT_CACHE_MAX);
+    ck_assert_uint_eq(pool.free, before);
+    give_many(all + HWT_CACHE_MAX, 1);
+    ck_assert_uint_eq(pool.free, before + HWT_CACHE_BATCH);
+    ck_assert_uint_eq(cache.count, HWT_CACHE_MAX - HWT_CACHE_BATCH + 1);
+    for (uint32_t i = HWT_CACHE_MAX + 1; i-- > HWT_CACHE_BATCH;)
+        must(take_one().entry == all[i].entry);
+    for (uint32_t i = 0; i < HWT_CACHE_BATCH; i++)
+        must(take_one().entry == all[i].entry);
+}
+END_TEST
+
+START_TEST(a_short_cache_spills_what_it_has)
+{
+    hwt_pool_spill(&pool, &cache);
+    ck_assert_uint_eq(pool.free, 0);
+    take_many(all, HWT_CACHE_BATCH);
+    give_many(all, 3);
+    uint32_t before = pool.free;
+    hwt_pool_spill(&pool, &cache);
+    ck_assert_uint_eq(cache.count, 0);
+    ck_assert_uint_eq(pool.free, before + 3);
+    ck_assert_uint_eq(count_batches(), before + 3);
+    for (int i = 2; i >= 0; i--)
+        must(take_one().entry == all[i].entry);
+}
+END_TEST
+
+/* An eighth of what there is, up to 2 MiB; and numbers without a gap. */
+START_TEST(slabs_are_mapped_in_regions_that_grow)
+{
+    enum { SLABS = 600 };
+    for (uint32_t i = 0; i < SLABS * SLAB; i++)
+        (void)take_one();
+    uint32_t most = 0;
+    for (uint32_t number = 0; number < pool.slabs;) {
+        const struct hwt_slot *slot = hwt_directory_slot(&pool.directory, number);
+        uint32_t n = number / 8 < 1 ? 1 : number / 8 > 32 ? 32 : number / 8;
+        ck_assert_uint_eq(slot->region, n);
+        most = n > most ? n : most;
+        for (uint32_t i = 0; i < n; i++) {
+            char *base = hwt_directory_slot(&pool.directory, number + i)->base;
+            must(base == slot->base + i * HWT_SLAB_SIZE && (uintptr_t)base % HWT_SLAB_SIZE == 0);
+        }
+        must(n < 32 || (uintptr_t)slot->base % (32 * HWT_SLAB_SIZE) == 0);
+        number += n;
+    }
+    ck_assert_uint_eq(most, 32);
+    ck_assert_uint_ge(pool.slabs, SLABS);
+    /* Pages of 64, 128, 256 and 512 slots; slabs that nobody has used are no memory yet. */
+    ck_assert_uint_eq(pool.bytes, 15 * page_bytes() + SLABS * HWT_SLAB_SIZE);
+}
+END_TEST
+
+START_TEST(a_walk_meets_all_that_were_ever_used_and_no_other)
+{
+    uint32_t number = 0, place = 0, n = 0;
+    take_many(all, 3 * SLAB);
+    for (uint32_t i = 0; i < 3 * SLAB; i += 7)
+        use(all[i]);
+    struct hwt_entry *entry, *last = NULL;
+    while ((entry = hwt_pool_walk(&pool, &number, &place)) != NULL) {
+        must(hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_EXPIRED);
+        must(!last || hwt_entry_id(entry) > hwt_entry_id(last));
+        last = entry;
+        n++;
+    }
+    ck_assert_uint_eq(n, (3 * SLAB + 6) / 7);
+    ck_assert_ptr_null(hwt_pool_walk(&pool, &number, &place));
+}
+END_TEST
+
+/* ---- back to the system ---- */
+
+static uint32_t left[MANY], left_count;
+
+static void leave(void *data, uint32_t id)
+{
+    must(data == &pool);
+    must(hwt_entry_state(hwt_pool_entry(&pool, id)) != 0); /* it is there still */
+    left[left_count++] = id;
+}
+
+static uint32_t trim(void)
+{
+    left_count = 0;
+    if (hwt_pool_is_worth_a_trim(&pool, 1))
+        hwt_pool_trim(&pool, leave, &pool);
+    ck_assert_uint_eq(count_batches(), pool.free);
+    return left_count;
+}
+
+static void spill_cache(void)
+{
+    while (cache.count > 0)
+        hwt_pool_spill(&pool, &cache);
+}
+
+static uint64_t states[MANY];
+
+/* All are used, and in the pool again. */
+static void use_many(void)
+{
+    take_many(all, MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        states[i] = use(all[i]);
+    give_many(all, MANY);
+    spill_cache();
+}
+
+START_TEST(all_that_is_free_goes_back)
+{
+    use_many();
+    uint32_t slabs = pool.slabs;
+    ck_assert_uint_eq(pool.free, MANY);
+    ck_assert_uint_eq(trim(), MANY);
+    ck_assert_uint_eq(pool.bytes, page_bytes());
+    ck_assert_uint_eq(pool.free, 0);
+    ck_assert_uint_eq(trim(), 0);
+    take_many(all, MANY);
+    ck_assert_uint_eq(pool.slabs, slabs); /* no new ones */
+    ck_assert_uint_eq(pool.bytes, page_bytes() + MANY / SLAB * HWT_SLAB_SIZE);
+}
+END_TEST
+
+START_TEST(a_generation_that_was_never_comes_back)
+{
+    for (int round = 0; round < 5; round++) {
+        take_many(all, MANY);
+        for (uint32_t i = 0; i < MANY; i++) {
+            uint64_t state = 0;
+            for (uint32_t times = 0; times <= i % 5; times++)
+                state = use(all[i]);
+            uint64_t *its = &states[(all[i].id >> HWT_ID_BITS) * SLAB +
+                                    (all[i].id & (((uint32_t)1 << HWT_ID_BITS) - 1))];
+            must(round == 0 || hwt_generation(state) > hwt_generation(*its));
+            *its = state;
+        }
+        give_many(all, MANY);
+        spill_cache();
+        if (round % 2) /* where the kernel refuses, the memory is cleared by hand */
+            refuse_advice = !refuse_advice;
+        ck_assert_uint_eq(trim(), MANY);
+        for (uint32_t i = 0; i < MANY; i++) {
+            must(hwt_entry_state(all[i].entry) == 0);
+            must(hwt_timer_of(all[i].entry) == NULL);
+            must(hwt_directory_place(&pool.directory, all[i].id)->bucket == 0);
+        }
+    }
+}
+END_TEST
+
+START_TEST(a_walk_meets_nothing_of_an_empty_slab)
+{
+    uint32_t number = 0, place = 0;
+    use_many();
+    trim();
+    ck_assert_ptr_null(hwt_pool_walk(&pool, &number, &place));
+    (void)take_one(); /* its slab has a floor, but nothing that was used since */
+    number = place = 0;
+    ck_assert_ptr_null(hwt_pool_walk(&pool, &number, &place));
+}
+END_TEST
+
+START_TEST(a_slab_of_which_one_is_taken_stays)
+{
+    take_many(all, MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        use(all[i]);
+    struct hwt_free kept = all[MANY / 2];
+    uint64_t state = hwt_entry_state(kept.entry);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (i != MANY / 2)
+            give_many(&all[i], 1);
+    }
+    spill_cache();
+    ck_assert_uint_eq(trim(), MANY - SLAB);
+    for (uint32_t i = 0; i < left_count; i++)
+        must(left[i] >> HWT_ID_BITS != kept.id >> HWT_ID_BITS);
+    ck_assert_uint_eq(pool.free, SLAB - 1);
+    ck_assert_uint_eq(pool.bytes, page_bytes() + HWT_SLAB_SIZE);
+    must(hwt_entry_state(kept.entry) == state && hwt_entry_id(kept.entry) == kept.id);
+    give_many(&kept, 1);
+    for (uint32_t i = 0; i < SLAB; i++) /* these first, and each once */
+        all[i] = take_one();
+    for (uint32_t i = 0; i < SLAB; i++) {
+        must(all[i].id >> HWT_ID_BITS == kept.id >> HWT_ID_BITS);
+        must(hwt_phase(hwt_entry_state(all[i].entry)) == HWT_PHASE_EXPIRED);
+        atomic_store(&all[i].entry->word.first, 0);
+    }
+}
+END_TEST
+
+START_TEST(few_free_ones_are_not_looked_through)
+{
+    take_many(all, MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        use(all[i]);
+    give_many(all, 8 * SLAB - 1);
+    spill_cache();
+    ck_assert_uint_eq(trim(), 0);
+    give_many(all + 8 * SLAB - 1, 1);
+    spill_cache();
+    ck_assert(!hwt_pool_is_worth_a_trim(&pool, 2)); /* one who would rather wait */
+    ck_assert_uint_eq(trim(), 8 * SLAB);
+}
+END_TEST
+
+/* One of each slab is taken: a look has shown that there is nothing to give back. */
+START_TEST(after_a_trim_in_vain_the_next_waits_for_twice_as_many)
+{
+    take_many(all, MANY);
+    for (uint32_t i = 0; i < MANY; i++) {
+        use(all[i]);
+        if (i % SLAB != 5)
+            give_many(&all[i], 1);
+    }
+    spill_cache();
+    ck_assert_uint_eq(trim(), 0);
+    ck_assert_uint_eq(pool.free, MANY - MANY / SLAB);
+    ck_assert_uint_ge(pool.trim_at, 2 * pool.free);
+    for (uint32_t i = 5; i < MANY; i += SLAB)
+        give_many(&all[i], 1);
+    spill_cache();
+    ck_assert_uint_eq(trim(), 0); /* another time */
+    pool.trim_at = 0;
+    ck_assert_uint_eq(trim(), MANY);
+}
+END_TEST
+
+/* ---- want of memory ---- */
+
+START_TEST(without_memory_nothing_is_taken_and_nothing_is_lost)
+{
+    refuse_memory = true;
+    ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
+    ck_assert_uint_eq(pool.bytes, 0);
+    refuse_memory = false;
+    take_many(all, SLAB);
+    refuse_memory = true;
+    for (int i = 0; i < 3; i++)
+        ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
+    ck_assert_uint_eq(pool.slabs, 1);
+    give_many(all, 3);
+    take_many(all, 3);
+    ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
+    refuse_memory = false;
+    (void)take_one();
+}
+END_TEST
+
+START_TEST(without_memory_a_trim_changes_nothing)
+{
+    use_many();
+    uint64_t bytes = pool.bytes;
+    refuse_memory = true;
+    ck_assert_uint_eq(trim(), 0);
+    ck_assert_uint_eq(pool.free, MANY);
+    ck_assert_uint_eq(pool.bytes, bytes);
+    refuse_memory = false;
+    ck_assert_uint_eq(trim(), MANY);
+}
+END_TEST
+
+START_TEST(when_the_ids_are_used_up_nothing_more_is_taken)
+{
+    enum { LAST = 40 };
+    pool.slabs = HWT_SLABS_MAX - LAST;
+    uint32_t n = 0;
+    struct hwt_free one;
+    while ((one = hwt_pool_take(&pool, &cache)).entry) {
+        must(one.id != HWT_ID_NONE && one.id >> HWT_ID_BITS < HWT_SLABS_MAX);
+        must(hwt_pool_entry(&pool, one.id) == one.entry);
+        must(hwt_entry_id(one.entry) == one.id);
+        n++;
+    }
+    ck_assert_uint_eq(n, 32 * SLAB); /* a region more would be too many */
+    ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
+    hwt_pool_give(&pool, &cache, hwt_pool_entry(&pool, (HWT_SLABS_MAX - LAST) << HWT_ID_BITS),
+                  (HWT_SLABS_MAX - LAST) << HWT_ID_BITS);
+    (void)take_one();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pool");
+    TCase *slabs = unit_case(suite, "slabs", open_pool, close_pool);
+    tcase_add_test(slabs, a_new_pool_holds_nothing);
+    tcase_add_test(slabs, an_entry_its_id_its_timer_and_its_place_belong_together);
+    tcase_add_test(slabs, heads_entries_and_places_of_a_slab_are_apart);
+    tcase_add_test(slabs, each_entry_of_a_slab_is_given_out_once);
+    tcase_add_test(slabs, slabs_are_mapped_in_regions_that_grow);
+    tcase_add_test(slabs, a_walk_meets_all_that_were_ever_used_and_no_other);
+    TCase *caches = unit_case(suite, "caches", open_pool, close_pool);
+    tcase_add_test(caches, the_last_given_is_the_first_taken);
+    tcase_add_test(caches, a_full_cache_spills_its_oldest);
+    tcase_add_test(caches, a_short_cache_spills_what_it_has);
+    TCase *trims = unit_case(suite, "trim", open_pool, close_pool);
+    tcase_add_test(trims, all_that_is_free_goes_back);
+    tcase_add_test(trims, a_generation_that_was_never_comes_back);
+    tcase_add_test(trims, a_walk_meets_nothing_of_an_empty_slab);
+    tcase_add_test(trims, a_slab_of_which_one_is_taken_stays);
+    tcase_add_test(trims, few_free_ones_are_not_looked_through);
+    tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_twice_as_many);
+    TCase *want = unit_case(suite, "want", open_pool, close_pool);
+    tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
+    tcase_add_test(want, without_memory_a_trim_changes_nothing);
+    tcase_add_test(want, when_the_ids_are_used_up_nothing_more_is_taken);
+    return run_suite(suite);
+}
