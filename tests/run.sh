@@ -19,7 +19,7 @@ Installs what is missing, builds hwt in build/, and runs its tests.
 
     --sanitize address    with AddressSanitizer and UndefinedBehaviorSanitizer
     --sanitize thread     with ThreadSanitizer
-    --memcheck            under Valgrind's memcheck, without stress, schedules and consumer
+    --memcheck            under Valgrind's memcheck, without stress, schedules, consumer, long
     --cc gcc|clang        with this compiler (default: $CC, or cc)
     --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer,
                           delay
