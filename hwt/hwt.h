@@ -446,19 +446,18 @@ HWT_PUBLIC uint64_t hwt_timer_dispatch(hwt_timer *timer);
 /*
  * The instant of the next tick at which something is due or must be moved (a timeout
  * that was pushed back is moved when its old tick comes); HWT_NEVER: none. Files what
- * was added and discards what was cancelled, whose `cancelled` is called here. What other
- * threads do afterwards makes it old, and only the descriptor below tells that. For poll()'s
- * milliseconds, round up.
+ * was added, and calls `cancelled` of what was cancelled. What other threads do afterwards
+ * makes it old, and only the descriptor below tells that. For poll()'s milliseconds, round up.
  */
 HWT_PUBLIC uint64_t hwt_timer_next_tick(hwt_timer *timer);
 
 /*
  * A descriptor for poll, epoll and their like: readable when hwt_timer_dispatch() has
- * work, be it only to discard or to move a timeout, so that it may run nothing. Only to be
- * watched, level-triggered, and not to be read from; it belongs to the timer, is the same at
- * each call, and closed by hwt_timer_destroy(): take it out of the loop before that. Once the
- * timer is stopped it is not readable again. With a clock function it goes by the distance to
- * the next tick at the last call of this group.
+ * work, be it only to find that a timeout was cancelled or pushed back, so that it may run
+ * nothing. Only to be watched, level-triggered, and not to be read from; it belongs to the
+ * timer, is the same at each call, and closed by hwt_timer_destroy(): take it out of the loop
+ * before that. Once the timer is stopped it is not readable again. With a clock function it goes
+ * by the distance to the next tick at the last call of this group.
  *
  * -EINVAL (also: the timer has a worker); -EMFILE, -ENFILE, -ENOMEM; -ESHUTDOWN (also: called
  * from a task, and there is none yet)
@@ -525,13 +524,13 @@ HWT_PUBLIC int64_t hwt_stats_prometheus(const hwt_stats *stats, const char *cons
 
 /*
  * Writes what is pending as a text for a human, which may change with each release: the state
- * of the worker, how many timeouts there are, how many of them are filed in the wheel (those
- * that were cancelled are until they are discarded, within a tick) or wait in queues, the next
- * wake-up, and for each bucket that is in use how many are in it and its next tick.
+ * of the worker, how many timeouts there are, how many of them are filed in the wheel or wait
+ * in queues, the next wake-up, and for each bucket that is in use how many are in it and its
+ * next tick.
  *
  * The buffer and the result are as for hwt_stats_prometheus(). The worker itself writes it
- * between two passes, which takes time in proportion to the buckets in use: this blocks as
- * long as a task runs. Do not hold a lock across it that a task takes, nor let tasks of two timers
+ * between two passes, which takes time in proportion to what is filed: this blocks as long as
+ * a task runs. Do not hold a lock across it that a task takes, nor let tasks of two timers
  * dump each other's. Without a worker, it waits for the call that drives the timer. From a
  * callback it is written at once, without the timeouts that the worker has in hand in that moment.
  *

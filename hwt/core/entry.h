@@ -152,11 +152,11 @@ static inline void *hwt_entry_arg(const struct hwt_entry *entry)
     return atomic_load_explicit(&entry->arg, memory_order_acquire);
 }
 
-/* Adder, of a free entry: the next timeout in it. Returns its state, PENDING. */
-static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *task, void *arg,
-                                       uint64_t deadline)
+/* Adder, of a free entry whose state is `before`: the next timeout in it. Returns its state,
+ * PENDING. */
+static inline uint64_t hwt_entry_begin_after(struct hwt_entry *entry, uint64_t before,
+                                             const hwt_task *task, void *arg, uint64_t deadline)
 {
-    uint64_t before = atomic_load_explicit(&entry->word.first, memory_order_relaxed);
     uint64_t state = (hwt_generation(before) + 1) << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING;
     atomic_store_explicit(&entry->task, (uintptr_t)task | (task->cancelled != NULL),
                           memory_order_release);
@@ -164,6 +164,12 @@ static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *
     atomic_store_explicit(&entry->word.second, deadline, memory_order_release);
     atomic_store_explicit(&entry->word.first, state, memory_order_release);
     return state;
+}
+
+static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *task, void *arg,
+                                       uint64_t deadline)
+{
+    return hwt_entry_begin_after(entry, hwt_entry_state(entry), task, arg, deadline);
 }
 
 #endif

@@ -4,72 +4,103 @@
 
 #include "hwt/core/worker.h"
 
-uint32_t hwt_worker_since_floor(const struct hwt_worker *worker, uint32_t id, uint32_t generation)
+#define HEAP_MAX 8192 /* hints, besides half as many as are pending */
+#define SWEEP_RATIO 4 /* at least a third of what heaps up is thrown away */
+
+void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
 {
-    const struct hwt_slot *slot =
-        hwt_directory_slot(&worker->shared->pool.directory, id >> HWT_ID_BITS);
-    return generation - (uint32_t)slot->floor;
+    place->where = 0;
+    atomic_store_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
 }
 
-void hwt_worker_leave(struct hwt_worker *worker, uint32_t id)
-{
-    if (hwt_directory_place(worker->wheel.directory, id)->bucket != 0)
-        hwt_wheel_drop(&worker->wheel, id);
-}
-
-/* Of one that was taken from its bucket, or cancelled, since: whether it is to be filed again, and
- * then for which tick. Should it be moved to earlier from here on, there is a record of that. */
+/* Of one that was filed before: whether it is pending, and then for which tick. Should it be moved to
+ * earlier from here on, there is a record of that. */
 static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation,
                        uint64_t *ret_tick)
 {
-    const struct hwt_pool *pool = &worker->shared->pool;
-    const struct hwt_record record = { 0, id, generation };
-    if (!hwt_pending_stays(pool, &record))
-        return false;
-    *ret_tick = hwt_ticks_at(&worker->wheel.ticks, hwt_entry_deadline(hwt_pool_entry(pool, id)));
-    return true;
+    const struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, id);
+    /* The deadline first: one that was earlier has a record of its own. */
+    uint64_t deadline = hwt_entry_deadline(entry);
+    uint64_t state = hwt_entry_state(entry);
+    uint32_t its = (uint32_t)hwt_generation(state);
+    (void)hwt_worker_place(worker, id, &its);
+    *ret_tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
+    return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) && its == generation;
 }
 
-/* For a tick, or the one at which the hand is. */
-void hwt_worker_file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick,
-                         uint64_t floor)
+void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, uint32_t id,
+                           uint32_t generation)
 {
     struct hwt_wheel *wheel = &worker->wheel;
-    struct hwt_place *place = hwt_directory_place(wheel->directory, id);
-    uint32_t its = hwt_worker_since_floor(worker, id, generation);
-    int32_t newer = (int32_t)(its - place->generation);
-    if (newer < 0)
+    uint64_t tick;
+    if (generation != place->generation || !is_pending(worker, id, generation, &tick))
         return;
-    if (newer == 0 && (place->bucket != 0 ? !hwt_wheel_is_after(wheel, id, tick)
-                                          : !is_pending(worker, id, generation, &tick)))
+    tick = tick < worker->floor ? worker->floor : tick;
+    tick = tick < wheel->tick ? wheel->tick : tick;
+    if (place->where != 0 && !hwt_wheel_is_after(wheel, place, tick))
         return;
-    tick = tick < floor ? floor : tick;
-    hwt_worker_leave(worker, id);
-    place->generation = its;
-    if (hwt_wheel_file(wheel, id, tick) < 0)
-        atomic_store_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
+    if (hwt_wheel_file_at(wheel, place, id, tick) < 0)
+        hwt_worker_overlook(worker, place);
 }
 
-void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation, uint64_t deadline)
+void hwt_worker_file_later(const struct hwt_worker *worker, uint32_t id, uint64_t generation,
+                           uint64_t deadline)
 {
     struct hwt_shared *shared = worker->shared;
-    struct hwt_stream *own = &shared->lanes.shared->pending;
-    if (!worker->expires)
-        hwt_worker_file_for(worker, id, (uint32_t)generation,
-                            hwt_ticks_at(&worker->wheel.ticks, deadline), worker->floor);
-    /* A task's: for the next pass, though the hand may be at a tick of long ago. */
-    else if (!hwt_lane_note(&shared->lanes, own,
-                            (struct hwt_record){ deadline, id, (uint32_t)generation },
-                            hwt_pending_stays))
+    const struct hwt_record record = { deadline, id, (uint32_t)generation };
+    if (!hwt_lane_note(&shared->lanes, &shared->lanes.shared->pending, record, hwt_pending_stays))
         atomic_store_explicit(&shared->overlooked, true, memory_order_relaxed);
 }
 
-void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation)
+void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation)
 {
-    struct hwt_place *place = hwt_directory_place(worker->wheel.directory, id);
-    uint32_t its = hwt_worker_since_floor(worker, id, (uint32_t)generation);
-    if ((int32_t)(its - place->generation) >= 0) {
-        hwt_worker_leave(worker, id);
-        place->generation = its;
+    struct hwt_place *place = hwt_worker_place(worker, id, &generation);
+    if ((int32_t)(generation - place->generation) > 0)
+        *place = (struct hwt_place){ generation, 0 };
+}
+
+/* ---- what is not wanted any more ---- */
+
+bool hwt_worker_wants(const void *worker, uint32_t id, uint32_t generation)
+{
+    const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
+    const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, id >> HWT_ID_BITS);
+    uint64_t state = hwt_entry_state(hwt_pool_entry(pool, id));
+    return hwt_phase(state) == HWT_PHASE_PENDING &&
+           (uint32_t)(hwt_generation(state) - slot->floor) == generation;
+}
+
+/* About: others count on meanwhile. */
+static uint64_t count_pending(const struct hwt_shared *shared)
+{
+    const struct hwt_run_stats *runs = &shared->stats;
+    uint64_t begun = atomic_load_explicit(&runs->rearmed, memory_order_relaxed), ended = 0;
+    uint32_t lanes = hwt_lanes_count(&shared->lanes);
+    for (unsigned i = 0; i < 64; i++)
+        ended += atomic_load_explicit(&runs->lateness[i], memory_order_relaxed);
+    for (uint32_t i = 0; i < lanes; i++) {
+        const struct hwt_lane *lane = hwt_lane_at(&shared->lanes, i);
+        if (!lane)
+            continue;
+        ended += atomic_load_explicit(&lane->cancelled_count, memory_order_relaxed);
+        begun += atomic_load_explicit(&lane->added, memory_order_relaxed);
     }
+    return begun > ended ? begun - ended : 0;
+}
+
+/* As long as entries are used again, what they were used for before does not count any more, and that
+ * is seen without a look at them. */
+bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed)
+{
+    struct hwt_wheel *wheel = &worker->wheel;
+    uint64_t pending = count_pending(worker->shared);
+    uint64_t most = pending + pending / 2 + HWT_HEAP_MAX;
+    if (wheel->hints > most) {
+        uint64_t looks = filed * SWEEP_RATIO, enough = most - most / 8;
+        uint64_t thrown = hwt_wheel_sweep(wheel, looks, enough, worker->sweep_asks);
+        worker->sweep_asks = wheel->hints > enough && thrown < looks / SWEEP_RATIO;
+    }
+    bool too_many = wheel->hints > most;
+    worker->sweep_at = too_many ? wheel->hints + HWT_SWEEP_EVERY : most;
+    return too_many;
 }

@@ -9,7 +9,7 @@
  * has
  *
  *   pending    stream of what was added, moved earlier or re-armed; the worker files it
- *   cancelled  stream of what was cancelled; the worker takes it out of its bucket
+ *   cancelled  stream of what was cancelled and is to be told; the worker calls `cancelled`
  *   cache      free entries
  *   counters   of what its threads did; read by any
  *
@@ -110,8 +110,7 @@ void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream);
 
 static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stream *stream)
 {
-    /* Seq_cst: after the append; see stream.h. */
-    if (__builtin_expect(!atomic_load_explicit(&stream->listed, memory_order_seq_cst), 0))
+    if (__builtin_expect(!hwt_stream_is_listed(stream), 0))
         hwt_streams_push(streams, stream);
 }
 
@@ -158,10 +157,9 @@ static inline bool hwt_lane_say_pending(struct hwt_lanes *lanes, struct hwt_lane
 }
 
 static inline bool hwt_lane_say_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
-                                          uint64_t kind, uint32_t id, uint64_t generation)
+                                          struct hwt_record record)
 {
-    return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled,
-                        (struct hwt_record){ kind, id, (uint32_t)generation }, hwt_cancelled_stays);
+    return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled, record, hwt_cancelled_stays);
 }
 
 /* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a

@@ -10,7 +10,8 @@
 
 #include "hwt/base/meet.h"
 
-#define REGION_SLABS_MAX 32 /* 2 MiB */
+#define REGION_SLABS_MAX 32            /* 2 MiB */
+#define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
 #define TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
@@ -307,8 +308,7 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
     if (n > 0)
         push_batch(pool, first, n);
     cache->count -= n;
-    for (uint32_t i = 0; i < cache->count; i++)
-        cache->items[i] = cache->items[i + n];
+    memmove(cache->items, cache->items + n, cache->count * sizeof(*cache->items));
 }
 
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *place)
@@ -333,72 +333,117 @@ struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, u
 
 /* ---- after a peak ---- */
 
-struct trim {
-    struct hwt_pool *pool;
-    struct hwt_entry *all; /* in one chain */
-    uint32_t slabs;
-    uint16_t *counts;
+/* Of a slab: its entries that are in the pool. */
+struct hwt_census {
+    struct hwt_entry *first; /* of a chain */
+    uint32_t count;
+    uint64_t oldest, newest; /* generations */
+    bool may_go;
 };
 
-static bool is_whole(const struct trim *trim, uint32_t id)
+static bool all_have_ended(uintptr_t base)
 {
-    return id >> HWT_ID_BITS < trim->slabs && trim->counts[id >> HWT_ID_BITS] == HWT_SLAB_ENTRIES;
-}
-
-/* Takes all batches out of the pool, counts, and returns how many entries that are. */
-static uint32_t take_all(struct trim *trim)
-{
-    struct hwt_entry *entry, *next;
-    uint32_t taken = 0;
-    while ((entry = pop_batch(trim->pool)) != NULL) {
-        for (; entry; entry = next, taken++) {
-            uint32_t id = id_of(entry);
-            next = next_of(entry);
-            if (id >> HWT_ID_BITS < trim->slabs)
-                trim->counts[id >> HWT_ID_BITS]++;
-            link(entry, id, trim->all);
-            trim->all = entry;
-        }
+    for (uint32_t i = 0; i < HWT_SLAB_ENTRIES; i++) {
+        unsigned phase = hwt_phase(hwt_entry_state(hwt_slab_entry(base, i)));
+        if (phase != HWT_PHASE_EXPIRED && phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
+            return false;
     }
-    return taken;
+    return true;
 }
 
-/* Puts back what is not of a whole slab, and notes the floors of the others. */
-static uint32_t put_back(struct trim *trim, void (*leave)(void *data, uint32_t id), void *data)
+/* Which slabs may go, and how many. */
+static uint32_t find_slabs(const struct hwt_pool *pool, const struct hwt_trim *trim)
 {
-    struct hwt_cache kept = { 0 };
-    struct hwt_entry *next;
     uint32_t n = 0;
-    for (struct hwt_entry *entry = trim->all; entry; entry = next) {
-        uint32_t id = id_of(entry);
-        next = next_of(entry);
-        if (is_whole(trim, id)) {
-            struct hwt_slot *slot = hwt_directory_slot(&trim->pool->directory, id >> HWT_ID_BITS);
-            uint64_t floor = hwt_generation(hwt_entry_state(entry));
-            slot->floor = slot->floor < floor ? floor : slot->floor;
-            leave(data, id);
-        } else {
-            hwt_pool_give(trim->pool, &kept, entry, id);
-            n++;
-        }
+    for (uint32_t number = 0; number < trim->slabs; number++) {
+        const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+        uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_acquire);
+        trim->census[number].may_go = base && all_have_ended(base);
+        n += trim->census[number].may_go;
     }
-    while (kept.count > 0)
-        hwt_pool_spill(trim->pool, &kept);
     return n;
 }
 
-void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data)
+static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_cache *kept,
+                       struct hwt_entry *entry)
 {
-    struct trim trim = { .pool = pool,
-                         .slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed) };
-    trim.counts = calloc(trim.slabs, sizeof(*trim.counts));
-    if (!trim.counts)
-        return; /* another time */
+    for (struct hwt_entry *next; entry; entry = next) {
+        next = next_of(entry);
+        hwt_pool_give(pool, kept, entry, id_of(entry));
+        trim->kept++;
+    }
+}
+
+/* Takes all batches out of the pool, a chain for each slab that may go; what is of no such slab is
+ * chained to *others. */
+static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
+{
+    struct hwt_entry *entry, *next;
+    uint32_t count = 0;
+    while ((entry = pop_batch(pool)) != NULL) {
+        for (; entry; entry = next, count++) {
+            uint32_t id = id_of(entry), number = id >> HWT_ID_BITS;
+            uint64_t generation = hwt_generation(hwt_entry_state(entry));
+            struct hwt_census *its = number < trim->slabs ? &trim->census[number] : NULL;
+            next = next_of(entry);
+            if (!its || !its->may_go) {
+                link(entry, id, *others);
+                *others = entry;
+                continue;
+            }
+            its->oldest = its->count == 0 || generation < its->oldest ? generation : its->oldest;
+            its->newest = generation > its->newest ? generation : its->newest;
+            its->count++;
+            link(entry, id, its->first);
+            its->first = entry;
+        }
+    }
+    atomic_fetch_sub_explicit(&pool->free, count, memory_order_relaxed);
+}
+
+/* Generations are counted from the floor of their slab: a record that is unread yet must not come out
+ * newer than those to come, so a slab with an entry that was used much less than others stays. */
+static bool is_whole(const struct hwt_census *its)
+{
+    return its->count == HWT_SLAB_ENTRIES && its->newest - its->oldest <= SPREAD_MAX;
+}
+
+bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
+{
+    struct hwt_cache kept = { 0 };
+    struct hwt_entry *others = NULL;
+    *trim = (struct hwt_trim){ .slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed) };
+    trim->census = calloc(trim->slabs, sizeof(*trim->census));
+    if (!trim->census)
+        return false;
     HWT_MEET(TRIM);
-    atomic_fetch_sub_explicit(&pool->free, take_all(&trim), memory_order_relaxed);
-    uint32_t kept = put_back(&trim, leave, data);
-    for (uint32_t number = 0; number < trim.slabs; number++) {
-        if (trim.counts[number] != HWT_SLAB_ENTRIES)
+    /* To take all batches is dear: not for a few slabs. */
+    uint32_t in_pool = atomic_load_explicit(&pool->free, memory_order_relaxed);
+    if ((uint64_t)find_slabs(pool, trim) * HWT_SLAB_ENTRIES < in_pool / 4) {
+        pool->trim_at = 2 * in_pool + TRIM_MIN;
+        free(trim->census);
+        return false;
+    }
+    gather(pool, trim, &others);
+    give_chain(pool, trim, &kept, others);
+    for (uint32_t number = 0; number < trim->slabs; number++) {
+        struct hwt_census *its = &trim->census[number];
+        its->may_go = is_whole(its);
+        if (its->may_go)
+            /* For the next ones; the worker's, as this is. */
+            hwt_directory_slot(&pool->directory, number)->floor = its->newest;
+        else
+            give_chain(pool, trim, &kept, its->first);
+    }
+    while (kept.count > 0)
+        hwt_pool_spill(pool, &kept);
+    return true;
+}
+
+void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim)
+{
+    for (uint32_t number = 0; number < trim->slabs; number++) {
+        if (!trim->census[number].may_go)
             continue;
         struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
         char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
@@ -408,6 +453,6 @@ void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id)
         atomic_fetch_sub_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
         push_empty(pool, number);
     }
-    free(trim.counts);
-    pool->trim_at = 2 * kept + TRIM_MIN;
+    free(trim->census);
+    pool->trim_at = 2 * trim->kept + TRIM_MIN;
 }

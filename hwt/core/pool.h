@@ -117,11 +117,15 @@ static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
            (uint32_t)(offset / sizeof(struct hwt_entry));
 }
 
-static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
+static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint32_t id)
 {
-    const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, id >> HWT_ID_BITS);
     uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_relaxed);
     return hwt_slab_entry(base, id & (((uint32_t)1 << HWT_ID_BITS) - 1));
+}
+
+static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
+{
+    return hwt_slot_entry(hwt_directory_slot(&pool->directory, id >> HWT_ID_BITS), id);
 }
 
 void hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer);
@@ -161,8 +165,18 @@ static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, uint32_
     return atomic_load_explicit(&pool->free, memory_order_relaxed) / patience >= pool->trim_at;
 }
 
-/* Worker: gives slabs all of whose entries are in the pool back to the system. `leave` takes an id
- * out of the store. */
-void hwt_pool_trim(struct hwt_pool *pool, void (*leave)(void *data, uint32_t id), void *data);
+/* Slabs that the worker has taken for itself. */
+struct hwt_trim {
+    uint32_t slabs;
+    struct hwt_census *census; /* of so many */
+    uint32_t kept;
+};
+
+/* Worker: takes the slabs all of whose entries are in the pool. False: there are none, or there was no
+ * memory to find them; there is nothing to end. */
+bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim);
+
+/* Gives them back to the system, with their places, which the caller does not need any more. */
+void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The worker reads the streams: files what is pending, takes out what was cancelled, and tells it.
+ * The worker reads the streams: files what is pending, and tells what was cancelled.
  *
  * At most 100000 records are filed at a time, and the cancelled ones looked at between.
  */
@@ -15,7 +15,6 @@
 #define KEEP_UP_MAX ((size_t)KEEP_UP_EVERY * 512)
 #define CLAIM_TRIES 256
 #define ROUNDS_MAX 8
-#define AHEAD 6
 
 /* Not while a stream is claimed: `cancelled` may take long. */
 static void tell_all(struct hwt_worker *worker)
@@ -32,29 +31,45 @@ static void tell_all(struct hwt_worker *worker)
     worker->untold_count = 0;
 }
 
-static void read_pending(struct hwt_worker *worker, const struct hwt_record *record)
+/* Files what n records say; their places come from memory meanwhile. */
+static void read_pending(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
 {
-    HWT_MEET(FILE);
-    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, record->deadline);
-    hwt_worker_file_for(worker, record->id, record->generation, tick, worker->floor);
+    struct hwt_place *places[HWT_CHUNK_RECORDS];
+    uint32_t generations[HWT_CHUNK_RECORDS];
+    for (uint32_t i = 0; i < n; i++) {
+        generations[i] = records[i].generation;
+        places[i] = hwt_worker_place(worker, records[i].id, &generations[i]);
+        __builtin_prefetch(places[i], 1);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        HWT_MEET(FILE);
+        uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, records[i].deadline);
+        hwt_worker_file_at(worker, places[i], records[i].id, generations[i], tick);
+    }
 }
 
-static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *record)
+static void read_cancelled_record(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(REAP);
-    hwt_worker_forget(worker, record->id, record->generation);
-    if (record->deadline == HWT_RECORD_CANCELLED)
-        return;
     struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
     uint64_t state = hwt_entry_state(entry);
-    if (record->deadline == HWT_RECORD_RENEW)
+    if (record->deadline == HWT_RECORD_RENEW) {
+        hwt_worker_note(worker, record->id, record->generation);
         hwt_task_free(worker->shared, entry); /* it was the record's alone */
-    else if ((uint32_t)hwt_generation(state) == record->generation &&
-             hwt_phase(state) == HWT_PHASE_UNTOLD)
+    } else if ((uint32_t)hwt_generation(state) == record->generation &&
+               hwt_phase(state) == HWT_PHASE_UNTOLD) {
         worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
+    }
 }
 
-typedef void (*read_record)(struct hwt_worker *worker, const struct hwt_record *record);
+static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        read_cancelled_record(worker, &records[i]);
+}
+
+typedef void (*read_records)(struct hwt_worker *worker, const struct hwt_record *records,
+                             uint32_t n);
 
 /* Who compacts is soon done, if it runs. */
 static bool claim(struct hwt_stream *stream)
@@ -75,10 +90,9 @@ static void begin_reading(struct hwt_stream *stream)
 }
 
 /* Reads up to about `budget` records, and returns how many. */
-static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_record read,
+static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
                           size_t budget)
 {
-    const struct hwt_directory *directory = worker->wheel.directory;
     const struct hwt_record *records;
     size_t done = 0;
     uint32_t n;
@@ -90,13 +104,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
         return 0;
     }
     while (done < budget && stream->left > 0 && (n = hwt_stream_peek(stream, &records)) > 0) {
-        for (uint32_t i = 0; i < AHEAD && i < n; i++)
-            __builtin_prefetch(hwt_directory_place(directory, records[i].id), 1);
-        for (uint32_t i = 0; i < n; i++) {
-            if (i + AHEAD < n)
-                __builtin_prefetch(hwt_directory_place(directory, records[i + AHEAD].id), 1);
-            read(worker, &records[i]);
-        }
+        read(worker, records, n);
         hwt_stream_advance(stream, n);
         stream->left -= n < stream->left ? n : stream->left;
         done += n;
@@ -122,12 +130,12 @@ static struct hwt_stream *stream_of(struct hwt_lane *lane, bool cancelled)
 /* For each stream of one kind that may have something. */
 static size_t for_streams(struct hwt_worker *worker, bool cancelled, bool listed,
                           size_t (*act)(struct hwt_worker *worker, struct hwt_stream *stream,
-                                        read_record read, size_t budget),
+                                        read_records read, size_t budget),
                           size_t budget)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
     struct hwt_streams *streams = cancelled ? &lanes->cancelled : &lanes->pending;
-    read_record read = cancelled ? read_cancelled : read_pending;
+    read_records read = cancelled ? read_cancelled : read_pending;
     uint32_t count = listed ? 0 : hwt_lanes_count(lanes);
     size_t done = 0;
     for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
@@ -141,7 +149,7 @@ static size_t for_streams(struct hwt_worker *worker, bool cancelled, bool listed
     return done;
 }
 
-static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, read_record read,
+static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
                         size_t budget)
 {
     (void)worker;
@@ -167,6 +175,8 @@ static void read_once(struct hwt_worker *worker)
     do {
         filed = for_streams(worker, false, listed, read_stream, DRAIN_MAX);
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
+        if (worker->wheel.hints >= worker->sweep_at)
+            (void)hwt_worker_sweep(worker, filed);
         for_streams(worker, true, listed, read_stream, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
 }
@@ -238,7 +248,7 @@ void hwt_worker_read(struct hwt_worker *worker)
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
                                bool cancelled)
 {
-    read_record read = cancelled ? read_cancelled : read_pending;
+    read_records read = cancelled ? read_cancelled : read_pending;
     while (dismissed) {
         struct hwt_stream *next = dismissed->next_listed;
         begin_reading(dismissed);

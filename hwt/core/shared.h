@@ -110,8 +110,7 @@ static inline void hwt_shared_overlook(struct hwt_shared *shared)
         hwt_gate_wake(&shared->gate);
 }
 
-/* Producer: the timeout is to be looked at for its deadline, or, having been cancelled, taken out
- * of its bucket and told. The worker is woken if that cannot wait. */
+/* Producer: the timeout is to be looked at for its deadline. The worker is woken if that cannot wait. */
 static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_lane *lane,
                                           uint64_t deadline, uint32_t id, uint64_t generation)
 {
@@ -122,14 +121,18 @@ static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_
         hwt_gate_wake(&shared->gate);
 }
 
-static inline void hwt_shared_say_cancelled(struct hwt_shared *shared, struct hwt_lane *lane,
-                                            bool untold, uint32_t id, uint64_t generation)
+/* The same: the timeout was cancelled, and is to be told. */
+static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_lane *lane,
+                                         uint32_t id, uint64_t generation)
 {
-    if (!hwt_lane_say_cancelled(&shared->lanes, lane,
-                                untold ? HWT_RECORD_UNTOLD : HWT_RECORD_CANCELLED, id, generation))
+    struct hwt_record record = { HWT_RECORD_UNTOLD, id, (uint32_t)generation };
+    bool said = shared->one_thread
+                    ? hwt_lane_note(&shared->lanes, &lane->cancelled, record, hwt_cancelled_stays)
+                    : hwt_lane_say_cancelled(&shared->lanes, lane, record);
+    if (!said)
         hwt_shared_overlook(shared);
     HWT_MEET(SAID);
-    if (untold && hwt_gate_is_long(&shared->gate))
+    if (hwt_gate_is_long(&shared->gate))
         hwt_gate_wake(&shared->gate);
 }
 

@@ -54,7 +54,7 @@
 
 #define HWT_CHUNK_RECORDS 62
 
-enum { HWT_RECORD_CANCELLED, HWT_RECORD_UNTOLD, HWT_RECORD_RENEW };
+enum { HWT_RECORD_UNTOLD, HWT_RECORD_RENEW };
 
 struct hwt_record {
     uint64_t deadline;
@@ -121,6 +121,12 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
     /* Release: the record. What is loaded next stays behind it in the program's order, see gate.h. */
     atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
+}
+
+/* Whether it is on the worker's list. Seq_cst: after the append. */
+static inline bool hwt_stream_is_listed(const struct hwt_stream *stream)
+{
+    return atomic_load_explicit(&stream->listed, memory_order_seq_cst);
 }
 
 /* How many chunks are not read, about. */

@@ -6,15 +6,17 @@
  * What each costs, where the system has membarrier and the processor a 16-byte exchange:
  *
  *                      locked operations    lines that another core writes or reads too
- *     new timeout      none                 the records, read in order
- *     cancel           1                    the records
- *     reschedule       1, of 16 bytes       none; to an earlier instant the records
- *     file, discard    none                 the records; never the entry
+ *     new timeout      none                 the record, of those that are read in order
+ *     cancel           1                    none
+ *     reschedule       1, of 16 bytes       none; to an earlier instant the record
+ *     file             none                 the records; not the entry
+ *     discard          none                 none, if the entry was used again since; else the entry
  *     fire             1 of 16 bytes, 1     the entry, once
  *
  * (and a few for every 62 records or 32 entries: a chunk, a batch.) The one who cancels has the
- * entry from then on, and uses it for its next timeout while it is in its processor's cache; the
- * record only tells the worker that there is a place to be emptied.
+ * entry from then on, and uses it for its next timeout while it is in its processor's cache. The
+ * worker is not told: what it has filed is a hint, which it throws away when it meets it. Only a
+ * timeout whose task has `cancelled` goes through the stream of cancelled ones, to be told there.
  */
 
 #include <errno.h>
@@ -40,20 +42,9 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     hwt_lane_count(&lane->cancelled_count, 1);
     hwt_unreserve(shared);
     HWT_MEET(CANCEL_SAY);
-    if (state & HWT_HANDED) {
-        /* The executor's: it is nowhere in the wheel, and will be told and freed there. */
-    } else if (!shared->one_thread) {
-        hwt_shared_say_cancelled(shared, lane, untold, id, generation);
-    } else {
-        hwt_worker_forget(&timer_of(shared)->worker, id, generation);
-        if (untold &&
-            !hwt_lane_note(&shared->lanes, &lane->cancelled,
-                           (struct hwt_record){ HWT_RECORD_UNTOLD, id, (uint32_t)generation },
-                           hwt_cancelled_stays))
-            hwt_shared_overlook(shared);
-        if (untold && hwt_gate_is_long(&shared->gate))
-            hwt_gate_wake(&shared->gate);
-    }
+    /* What the executor has is told and freed there. */
+    if (untold && !(state & HWT_HANDED))
+        hwt_shared_say_untold(shared, lane, id, generation);
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry, id);
     hwt_shared_leave(shared, lane);
@@ -101,7 +92,6 @@ cancel_alone(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, ui
                           memory_order_relaxed);
     HWT_PROBE3(cancel, shared, entry, hwt_generation(state));
     hwt_lane_count(&lane->cancelled_count, 1);
-    hwt_worker_forget(&timer_of(shared)->worker, id, hwt_generation(state));
     hwt_pool_give(&shared->pool, &lane->cache, entry, id);
     return true;
 }
@@ -125,18 +115,13 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     /* The short way, where there is nothing to mind. */
     if (__builtin_expect(unusual != 0, 0) || __builtin_expect(untold || !lane, 0) ||
         __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
-        __builtin_expect(hwt_stream_is_full(&lane->cancelled), 0) ||
         __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
                                                   hwt_with_phase(state, HWT_PHASE_CANCELLED)),
                          0))
         return cancel_slowly(timeout, shared, id);
     HWT_PROBE3(cancel, shared, entry, timeout.generation);
     hwt_lane_count(&lane->cancelled_count, 1);
-    HWT_MEET(CANCEL_SAY);
-    hwt_stream_append(&lane->cancelled, (struct hwt_record){ HWT_RECORD_CANCELLED, id,
-                                                             (uint32_t)timeout.generation });
     lane->cache.items[lane->cache.count++] = (struct hwt_free){ entry, id };
-    hwt_streams_list(&shared->lanes.cancelled, &lane->cancelled);
     return true;
 }
 

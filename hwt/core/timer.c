@@ -134,8 +134,9 @@ static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_f
     state = hwt_with_phase(state + ((uint64_t)1 << HWT_GENERATION_SHIFT), HWT_PHASE_CANCELLED);
     atomic_store_explicit(&free_one.entry->word.first, state, memory_order_release);
     /* Where there is no memory to say so it is never used again. */
-    (void)hwt_lane_say_cancelled(&shared->lanes, lane, HWT_RECORD_RENEW, free_one.id,
-                                 hwt_generation(state));
+    (void)hwt_lane_say_cancelled(
+        &shared->lanes, lane,
+        (struct hwt_record){ HWT_RECORD_RENEW, free_one.id, (uint32_t)hwt_generation(state) });
     return true;
 }
 
@@ -158,7 +159,7 @@ static bool withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hw
     return true;
 }
 
-/* The timeout is published, and the worker to be told where it must. */
+/* The timeout is published: the worker is told where it must be, if stop has not begun. */
 static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_free free_one,
                     uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
 {
@@ -172,6 +173,16 @@ static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_free fre
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
     return 0;
+}
+
+/* The same of the entry that the lane's cache has given last, whose record is on no list yet. */
+__attribute__((noinline)) static int list_and_announce(hwt_timer *timer, struct hwt_lane *lane,
+                                                       uint64_t state, uint64_t deadline,
+                                                       hwt_timeout *ret_timeout)
+{
+    struct hwt_free free_one = lane->cache.items[lane->cache.count];
+    hwt_streams_list(&timer->shared.lanes.pending, &lane->pending);
+    return announce(timer, lane, free_one, state, deadline, ret_timeout);
 }
 
 static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_task *task, void *arg,
@@ -227,7 +238,7 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
     struct hwt_shared *shared = &timer->shared;
     struct hwt_lane *lane = shared->lanes.shared;
     struct hwt_free free_one = hwt_pool_take(&shared->pool, &lane->cache);
-    if (!free_one.entry) {
+    if (__builtin_expect(!free_one.entry, 0)) {
         hwt_lane_count(&lane->rejected, 1);
         return -ENOMEM;
     }
@@ -235,42 +246,40 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
     uint64_t generation = hwt_generation(hwt_entry_begin(free_one.entry, task, arg, deadline));
     HWT_PROBE4(add, timer, free_one.entry, generation, deadline);
     hwt_worker_file(&timer->worker, free_one.id, generation, deadline);
-    if (hwt_gate_asks(&shared->gate, deadline))
+    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         hwt_gate_wake(&shared->gate);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ free_one.entry, generation };
     return 0;
 }
 
-/* The same, where there is nothing to mind: most timeouts take this way. */
-static inline int new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
-                              hwt_timeout *ret_timeout)
+/* The same, where there is nothing to mind: most timeouts take this way. `unusual` is read with
+ * acquire: what starting has made. */
+static inline int new_timeout(hwt_timer *timer, uint32_t unusual, const hwt_task *task, void *arg,
+                              uint64_t deadline, hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
-    /* Acquire: what starting has made. */
-    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_acquire);
-    if (unusual == HWT_ONE_THREADED)
-        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
     if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) ||
         __builtin_expect(lane->cache.count == 0, 0) ||
         __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
     struct hwt_free free_one = lane->cache.items[lane->cache.count - 1];
-    if (__builtin_expect(is_renewal(hwt_entry_state(free_one.entry)), 0))
+    uint64_t before = hwt_entry_state(free_one.entry);
+    if (__builtin_expect(is_renewal(before), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
     lane->cache.count--;
     hwt_lane_count(&lane->added, 1); /* before anybody can end it */
-    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
+    uint64_t state = hwt_entry_begin_after(free_one.entry, before, task, arg, deadline);
     HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
     hwt_stream_append(&lane->pending,
                       (struct hwt_record){ deadline, free_one.id, (uint32_t)(state >> 8) });
-    hwt_streams_list(&shared->lanes.pending, &lane->pending);
-    /* Seq_cst, both: after the append. */
-    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+    /* Seq_cst, all: after the append. */
+    if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
+        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
         __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
-        return announce(timer, lane, free_one, state, deadline, ret_timeout);
+        return list_and_announce(timer, lane, state, deadline, ret_timeout);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
     return 0;
@@ -281,7 +290,10 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
 {
     if (!timer || !task || !task->run)
         return -EINVAL;
-    return new_timeout(timer, task, arg, deadline, ret_timeout);
+    uint32_t unusual = atomic_load_explicit(&timer->shared.unusual, memory_order_acquire);
+    if (unusual == HWT_ONE_THREADED)
+        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
+    return new_timeout(timer, unusual, task, arg, deadline, ret_timeout);
 }
 
 int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
@@ -290,7 +302,7 @@ int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uin
     if (!timer || !task || !task->run)
         return -EINVAL;
     uint64_t deadline = hwt_saturating_add(hwt_time_now(&timer->shared.time), delay);
-    return new_timeout(timer, task, arg, deadline, ret_timeout);
+    return hwt_timer_new_timeout_at(timer, task, arg, deadline, ret_timeout);
 }
 
 /* ---- destroy ---- */

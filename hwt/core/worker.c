@@ -13,14 +13,18 @@
 #include "hwt/core/task.h"
 
 #define QUIET_PASSES 8
+#define SWEEP_SLICE 16384
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
 {
     worker->shared = shared;
     int r = hwt_wheel_init(&worker->wheel, &shared->pool.directory, shared->ticks, ticks_per_wheel);
-    if (r == 0)
-        hwt_worker_publish_bytes(worker);
-    return r;
+    if (r < 0)
+        return r;
+    worker->wheel.wants = hwt_worker_wants;
+    worker->wheel.owner = worker;
+    hwt_worker_publish_bytes(worker);
+    return 0;
 }
 
 void hwt_worker_destroy(struct hwt_worker *worker)
@@ -60,24 +64,40 @@ static void run_again(struct hwt_worker *worker, struct hwt_entry *entry, uint64
     hwt_shared_leave(shared, lane);
 }
 
-/* An id that was taken from its bucket; its timeout is due if its deadline is before `horizon`. */
-static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
+/* All that is known of an id. */
+struct taken {
+    struct hwt_entry *entry;
+    struct hwt_place *place;
+    uint32_t id;
+    uint32_t floor;
+};
+
+static struct taken find(const struct hwt_worker *worker, uint32_t id)
+{
+    const struct hwt_directory *directory = worker->wheel.directory;
+    const struct hwt_slot *slot = hwt_directory_slot(directory, id >> HWT_ID_BITS);
+    return (struct taken){ hwt_slot_entry(slot, id), hwt_slot_place(directory, slot, id), id,
+                           (uint32_t)slot->floor };
+}
+
+/* Taken from its bucket; its timeout is due if its deadline is before `horizon`. */
+static void look(struct hwt_worker *worker, const struct taken *taken, uint64_t horizon)
 {
     struct hwt_shared *shared = worker->shared;
-    const struct hwt_place *place = hwt_directory_place(worker->wheel.directory, id);
-    struct hwt_entry *entry = hwt_pool_entry(&shared->pool, id);
+    struct hwt_entry *entry = taken->entry;
     bool ran;
     do {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_MEET(LOOK);
-        if (place->bucket != 0 || hwt_phase(state) != HWT_PHASE_PENDING || state & HWT_HANDED ||
-            hwt_worker_since_floor(worker, id, (uint32_t)hwt_generation(state)) !=
-                place->generation)
+        if (taken->place->where != 0 || hwt_phase(state) != HWT_PHASE_PENDING ||
+            state & HWT_HANDED ||
+            (uint32_t)hwt_generation(state) - taken->floor != taken->place->generation)
             return;
         if (deadline >= horizon) {
-            hwt_worker_file_for(worker, id, (uint32_t)hwt_generation(state),
-                                hwt_ticks_at(&worker->wheel.ticks, deadline), 0);
+            uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
+            if (hwt_wheel_file_at(&worker->wheel, taken->place, taken->id, tick) < 0)
+                hwt_worker_overlook(worker, taken->place);
             return;
         }
         if (shared->executor) {
@@ -93,47 +113,39 @@ static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
     } while (!ran);
 }
 
-static void prefetch_entry(const struct hwt_worker *worker, uint32_t id)
-{
-    __builtin_prefetch(hwt_pool_entry(&worker->shared->pool, id), 1);
-}
+struct batch {
+    struct taken taken[HWT_BATCH];
+    bool far; /* not due, but nearer now */
+};
 
-static size_t take(struct hwt_worker *worker, uint32_t *batch, bool *ret_far)
+/* Takes what is next, and its entries come from memory; the first of what comes after too. */
+static size_t take(struct hwt_worker *worker, struct batch *batch)
 {
+    uint32_t ids[HWT_BATCH];
     uint64_t left = worker->most - worker->runs;
-    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, batch,
-                              left < HWT_BATCH ? (size_t)left : HWT_BATCH, ret_far);
-    for (size_t i = 0; i < n; i++)
-        prefetch_entry(worker, batch[i]);
+    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
+                              left < HWT_BATCH ? (size_t)left : HWT_BATCH, &batch->far);
+    for (size_t i = 0; i < n; i++) {
+        batch->taken[i] = find(worker, ids[i]);
+        __builtin_prefetch(batch->taken[i].entry, 1);
+    }
     uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
     if (next != HWT_ID_NONE)
-        prefetch_entry(worker, next);
+        __builtin_prefetch(hwt_pool_entry(&worker->shared->pool, next), 1);
     return n;
-}
-
-/* Files what has come nearer: not before its age begins, so not later than it was. */
-static void bring_near(struct hwt_worker *worker, const uint32_t *batch, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        look(worker, batch[i], 0);
 }
 
 static void expire(struct hwt_worker *worker)
 {
-    uint32_t batch[HWT_BATCH];
-    bool far;
+    struct batch batch;
     size_t n;
-    while (!stopping(worker) && worker->runs < worker->most &&
-           (n = take(worker, batch, &far)) > 0) {
-        if (far) {
-            bring_near(worker, batch, n);
-            continue;
-        }
+    while (!stopping(worker) && worker->runs < worker->most && (n = take(worker, &batch)) > 0) {
         /* The end of this tick, not of the last: what was pushed back to a later one, though
-         * that is over too, takes its turn there. */
-        uint64_t horizon = hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
+         * that is over too, takes its turn there. What has come nearer is filed, not before its age
+         * begins, so not later than it was. */
+        uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
         for (size_t i = 0; i < n && !stopping(worker); i++)
-            look(worker, batch[i], horizon);
+            look(worker, &batch.taken[i], horizon);
         hwt_worker_keep_up(worker, n);
     }
 }
@@ -150,29 +162,36 @@ static void expire_unfiled(struct hwt_worker *worker)
     while (!stopping(worker) && worker->runs < worker->most &&
            (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
         if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
-            hwt_entry_deadline(entry) < horizon)
-            look(worker, hwt_entry_id(entry), horizon);
+            hwt_entry_deadline(entry) < horizon) {
+            struct taken taken = find(worker, hwt_entry_id(entry));
+            look(worker, &taken, horizon);
+        }
     }
-}
-
-static void leave_wheel(void *worker, uint32_t id)
-{
-    hwt_worker_leave(worker, id);
 }
 
 /* After a peak. What the executor has may be of a slab that is free otherwise. */
 static void trim(struct hwt_worker *worker, uint32_t patience)
 {
     struct hwt_shared *shared = worker->shared;
-    if (hwt_pool_is_worth_a_trim(&shared->pool, patience) && hwt_task_none_submitted(shared))
-        hwt_pool_trim(&shared->pool, leave_wheel, worker);
+    if (!hwt_pool_is_worth_a_trim(&shared->pool, patience) || !hwt_task_none_submitted(shared))
+        return;
+    struct hwt_trim slabs;
+    if (!hwt_pool_trim_begin(&shared->pool, &slabs))
+        return;
+    /* Nothing of the slabs is wanted: no hint may be left that counts when they are used again. */
+    (void)hwt_wheel_sweep(&worker->wheel, UINT64_MAX, 0, true);
+    hwt_pool_trim_end(&shared->pool, &slabs);
 }
 
 /* A timer that has work in each tick never sleeps long: it gives memory back when there was little
- * work for some passes. */
+ * work for some passes. What has heaped up goes a part at a time. */
 static void give_back(struct hwt_worker *worker)
 {
-    bool quiet = worker->runs <= HWT_BATCH && hwt_pool_is_worth_a_trim(&worker->shared->pool, 2);
+    bool has_time = worker->runs <= HWT_BATCH;
+    worker->sweep_asks |= has_time;
+    worker->crowded =
+        has_time && worker->wheel.hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, SWEEP_SLICE);
+    bool quiet = has_time && hwt_pool_is_worth_a_trim(&worker->shared->pool, 2);
     worker->quiet = quiet ? worker->quiet + 1 : 0;
     if (worker->quiet > QUIET_PASSES)
         trim(worker, 2);
@@ -251,8 +270,9 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     worker->again = false;
     hwt_worker_read(worker);
     uint64_t next = next_tick(worker);
-    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
-    if (worker->told)
+    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. And what
+     * has heaped up is to be thrown away. */
+    if (worker->told || worker->crowded)
         next = worker->wheel.tick;
     if (next > worker->wheel.tick) {
         trim(worker, 1);

@@ -9,14 +9,18 @@
  * What is filed is a hint, as records are: when its tick comes the worker looks at the entry, and
  * only that says what is to be done. This must always hold (it is what "lost" would mean):
  *
- *     for each PENDING timeout there is a place in the wheel no later than its deadline's tick,
+ *     for each PENDING timeout there is a hint that counts, no later than its deadline's tick,
  *     or an unread record no later than its deadline, or a thread that is about to append one,
  *     or it is in the worker's or the executor's hands, or `overlooked` is set.
  *
- * A place knows the generation it was filed for. Of two records the worker believes the one of the
- * newer generation; of one generation, the earlier one, and of one that is nowhere in the wheel
- * only what the entry says. So a place of an older timeout in the same entry goes when the first
- * record of the newer one is read, in whatever order the streams are.
+ * A place knows the generation that was filed last. Of two records the worker believes the one of the
+ * newer generation, and of one generation only what the entry says. So a hint of an older timeout in
+ * the same entry does not count from when the first record of the newer one is read, in whatever
+ * order the streams are.
+ *
+ * A cancel says nothing to the worker: its hint stays until the worker comes to it. Where the worker
+ * has many more hints than timeouts are pending, it goes through them and throws away what does not
+ * count or is not wanted: as fast as they come, a part at a time.
  *
  * GENERATIONS IN RECORDS have 32 bits, and are compared by their difference, counted from the floor
  * of their slab. So that no difference comes near 2^31, an entry is renewed after each 2^28
@@ -26,7 +30,9 @@
 
 #include "hwt/core/shared.h"
 
-#define HWT_BATCH 64 /* taken from the wheel at a time */
+#define HWT_BATCH 64        /* taken from the wheel at a time */
+#define HWT_HEAP_MAX 8192   /* hints, besides one and a half for each timeout that is pending */
+#define HWT_SWEEP_EVERY 256 /* hints, while there are too many */
 #define HWT_RENEWAL ((uint64_t)1 << 28)
 
 struct hwt_worker {
@@ -40,8 +46,11 @@ struct hwt_worker {
     bool told;      /* of a cancel, in this pass */
     bool again;     /* a stream could not be read: look again in a tick */
     size_t since_kept_up;
-    unsigned quiet; /* passes with little to run and much memory to give back */
-    bool unsure;    /* it may be on no list: look at all lanes then */
+    unsigned quiet;    /* passes with little to run and much memory to give back */
+    bool unsure;       /* it may be on no list: look at all lanes then */
+    uint64_t sweep_at; /* hints in the wheel */
+    bool sweep_asks;   /* what does not count was not enough */
+    bool crowded;      /* the last pass has not thrown away all that it should */
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };
@@ -77,23 +86,70 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
 
 /* ---- file.c ---- */
 
-/* A record's generation, counted from the floor of its slab: as places have it. */
-uint32_t hwt_worker_since_floor(const struct hwt_worker *worker, uint32_t id, uint32_t generation);
+/* Where the worker keeps what it knows of an id; and the generation as places have it, counted from
+ * the floor of their slab. */
+static inline struct hwt_place *hwt_worker_place(const struct hwt_worker *worker, uint32_t id,
+                                                 uint32_t *generation)
+{
+    const struct hwt_directory *directory = worker->wheel.directory;
+    const struct hwt_slot *slot = hwt_directory_slot(directory, id >> HWT_ID_BITS);
+    *generation -= (uint32_t)slot->floor;
+    return hwt_slot_place(directory, slot, id);
+}
 
-/* Files for a tick, or `floor`, or the one at which the hand is, whichever is latest. */
-void hwt_worker_file_for(struct hwt_worker *worker, uint32_t id, uint32_t generation, uint64_t tick,
-                         uint64_t floor);
+/* The same of a generation that is not newer than the place's: only what the entry says holds. */
+void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, uint32_t id,
+                           uint32_t generation);
+
+/* The wheel had no memory: the entries are looked at another time. */
+void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place);
+
+/* Files for a tick, or the floor, or the one at which the hand is, whichever is latest. The
+ * generation is as places have it. */
+static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_place *place,
+                                      uint32_t id, uint32_t generation, uint64_t tick)
+{
+    if (__builtin_expect((int32_t)(generation - place->generation) <= 0, 0)) {
+        hwt_worker_file_again(worker, place, id, generation);
+        return;
+    }
+    place->generation = generation;
+    if (tick < worker->floor)
+        tick = worker->floor;
+    if (__builtin_expect(hwt_wheel_file_at(&worker->wheel, place, id, tick) < 0, 0))
+        hwt_worker_overlook(worker, place);
+}
+
+/* When there are `sweep_at` hints, or in a quiet moment: throws away some of what has heaped up, if it
+ * is much, for the `filed` ones that have come since. Whether it is too much yet. */
+bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed);
+
+/* By a record: what a task arms is for the next pass, though the hand may be at a tick of long ago. */
+void hwt_worker_file_later(const struct hwt_worker *worker, uint32_t id, uint64_t generation,
+                           uint64_t deadline);
 
 /* Sees to it that a timeout is looked at for an instant: what a pending record says. */
-void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
-                     uint64_t deadline);
+static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
+                                   uint64_t deadline)
+{
+    uint32_t its = (uint32_t)generation;
+    if (__builtin_expect(worker->expires, 0)) {
+        hwt_worker_file_later(worker, id, generation, deadline);
+        return;
+    }
+    struct hwt_place *place = hwt_worker_place(worker, id, &its);
+    hwt_worker_file_at(worker, place, id, its, hwt_ticks_at(&worker->wheel.ticks, deadline));
+    if (__builtin_expect(worker->wheel.hints >= worker->sweep_at, 0))
+        (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY);
+}
 
-/* Takes the timeout out of the wheel, if it is there, and minds that it was there: what a cancelled
- * record says. */
-void hwt_worker_forget(struct hwt_worker *worker, uint32_t id, uint64_t generation);
+/* What a record of this generation was written for has ended, and it need not be filed: what comes
+ * later in the same entry is newer. */
+void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation);
 
-/* Takes an id out of the wheel, if it is there. */
-void hwt_worker_leave(struct hwt_worker *worker, uint32_t id);
+/* Whether what was filed is pending; the generation is as places have it. For the wheel; `worker` is
+ * that. */
+bool hwt_worker_wants(const void *worker, uint32_t id, uint32_t generation);
 
 /* ---- worker.c ---- */
 

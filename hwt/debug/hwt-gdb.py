@@ -11,12 +11,15 @@ import time
 
 import gdb
 
-# As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/pool.h and hwt/store/directory.h.
+# As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/pool.h, hwt/store/directory.h and
+# hwt/store/wheel.c.
 PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited", "?"]
 PENDING, RUNNING = 1, 2
 PHASE_MASK, REARMED, BARRED = 7, 1 << 4, 1 << 5
+GENERATION_SHIFT = 8
 SLAB_SIZE, SLAB_COLOURS, SLAB_STEP_ENTRIES = 65536, 64, 4
 DIRECTORY_BITS = 6
+NEAR, LOW_BITS = 1 << 30, (1 << 30) - 1  # what a place says
 TASK_FLAGS = 1  # in entry->task, beside the pointer
 
 HALTED = ["worker not started", "stopped", "ending", "the parent's, in a child of fork()"]
@@ -38,7 +41,7 @@ def clock_now(shared):
 
 
 def slabs(pool):
-    """The address of each slab that is mapped."""
+    """The address of each slab that is mapped, and the floor of its generations."""
     for n in range(number(pool["slabs"])):
         shifted = n + (1 << DIRECTORY_BITS)
         power = shifted.bit_length() - 1
@@ -48,16 +51,16 @@ def slabs(pool):
         slot_type = gdb.lookup_type("struct hwt_slot").pointer()
         slot = (gdb.Value(number(page)).cast(slot_type) + (shifted - (1 << power))).dereference()
         if number(slot["base"]) != 0:
-            yield number(slot["base"])
+            yield number(slot["base"]), number(slot["floor"])
 
 
 def entries(pool):
-    """Each entry that was ever used, with its place in the wheel."""
+    """Each entry that was ever used, with its place in the wheel and the floor of its slab."""
     entry_type = gdb.lookup_type("struct hwt_entry")
     place_type = gdb.lookup_type("struct hwt_place")
     head_size = gdb.lookup_type("struct hwt_slab").sizeof
     count = (SLAB_SIZE - head_size) // (entry_type.sizeof + place_type.sizeof)
-    for base in slabs(pool):
+    for base, floor in slabs(pool):
         head = base // SLAB_SIZE % SLAB_COLOURS * SLAB_STEP_ENTRIES * entry_type.sizeof
         places = base + number(pool["directory"]["places"])
         for i in range(count):
@@ -66,12 +69,26 @@ def entries(pool):
             entry = gdb.Value(address).cast(entry_type.pointer()).dereference()
             if number(entry["word"]["first"]) & PHASE_MASK:
                 place = gdb.Value(places + i * place_type.sizeof).cast(place_type.pointer())
-                yield entry, place.dereference()
+                yield entry, place.dereference(), floor
 
 
 def is_pending(state):
     return (state & PHASE_MASK == PENDING or
             (state & PHASE_MASK == RUNNING and state & REARMED and not state & BARRED))
+
+
+def is_filed(state, place, floor):
+    """Whether what the place says is of this timeout, and it is wanted still."""
+    generation = ((state >> GENERATION_SHIFT) - floor) & 0xffffffff
+    return (number(place["where"]) != 0 and state & PHASE_MASK == PENDING and
+            number(place["generation"]) == generation)
+
+
+def bucket_of(wheel, place):
+    """Something that those of one bucket have in common."""
+    where = number(place["where"])
+    kind = where & ~LOW_BITS
+    return where & number(wheel["store"]["mask"]) if kind == NEAR else kind
 
 
 def task_name(entry):
@@ -112,27 +129,28 @@ class HwtTimer(gdb.Command):
         duration = number(ticks["duration"])
         print(f"{', '.join(said)}; ticks of {duration / 1e9:g} s, "
               f"{number(wheel['tick'])} handled, {(now - number(ticks['start'])) / 1e9:.3f} s old")
-        self.show_entries(shared, now, count)
+        self.show_entries(shared, wheel, now, count)
         wake = number(shared["gate"]["wake_before"])
         if wake == NEVER:
             print("the worker sleeps until it is woken")
         elif wake:
             print(f"the worker sleeps for another {max(0, wake - now) / 1e9:.3f} s")
 
-    def show_entries(self, shared, now, count):
+    def show_entries(self, shared, wheel, now, count):
         phases, pending, buckets = {}, [], {}
-        for entry, place in entries(shared["pool"]):
+        for entry, place, floor in entries(shared["pool"]):
             state = number(entry["word"]["first"])
             name = PHASES[state & PHASE_MASK]
             phases[name] = phases.get(name, 0) + 1
             if is_pending(state):
                 pending.append((number(entry["word"]["second"]), number(entry.address), entry))
-            bucket = number(place["bucket"])
-            if bucket:
+            if is_filed(state, place, floor):
+                bucket = bucket_of(wheel, place)
                 buckets[bucket] = buckets.get(bucket, 0) + 1
         print(", ".join(f"{n} {name}" for name, n in sorted(phases.items())) or "no timeout yet")
         print(f"{sum(buckets.values())} filed in {len(buckets)} buckets, "
-              f"{max(buckets.values(), default=0)} at most in one")
+              f"{max(buckets.values(), default=0)} at most in one; "
+              f"{number(wheel['hints'])} hints")
         for deadline, _, entry in sorted(pending, key=lambda item: item[:2])[:count]:
             when = "never" if deadline == NEVER else f"in {(deadline - now) / 1e9:.3f} s"
             print(f"  {when}: {task_name(entry)}, arg {number(entry['arg']):#x}")

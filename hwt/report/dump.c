@@ -41,7 +41,7 @@ static void add_totals(struct hwt_text *text, hwt_timer *timer)
         filed += view.count;
         buckets++;
     }
-    hwt_worker_publish_bytes(&timer->worker); /* a look may have closed holes */
+    hwt_worker_publish_bytes(&timer->worker); /* a look throws away what is not wanted */
     hwt_stats stats = HWT_STATS_INIT;
     hwt_timer_stats(timer, &stats);
     hwt_text_add(text,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The arrays of one slot. See bucket.h. */
+/* The hints of one slot. See bucket.h. */
 
 #include "hwt/store/bucket.h"
 
@@ -10,432 +10,462 @@
 
 #include "hwt/base/barrier.h"
 
-#define CAPACITY_MIN 4
-#define CAPACITY_KEPT 8               /* an empty shelf keeps this much, to spare the allocator */
-#define HOLES_OLD ((uint32_t)1 << 30) /* rounds */
-#define NEAR_MANY 128                 /* a near shelf of fewer is not worth dividing */
-#define HOLES_MANY 256
-#define ROUNDS_NEAR                                                                                \
-    32 /* nor one whose timeouts are within so many rounds: sweeping a round's
-                         * timeouts over and over costs less than moving each of them once */
+#define CAPACITY_MIN 4    /* an empty shelf keeps this much, to spare the allocator */
+#define CAPACITY_MANY 256 /* from here on it grows by a quarter at a time */
+#define TAIL_MANY 64      /* hints: fewer are not worth sorting */
 
 /* ---- a shelf ---- */
 
-/* Not by adding to a pointer: it is NULL where there is no room. */
-static uint32_t *ids_of(const struct hwt_shelf *shelf)
-{
-    return (uint32_t *)((uintptr_t)shelf->rounds + shelf->capacity * sizeof(uint32_t));
-}
-
 static size_t bytes_of(uint32_t capacity)
 {
-    return (size_t)capacity * 2 * sizeof(uint32_t);
-}
-
-static void set_index(const struct hwt_directory *directory, uint32_t id, uint32_t index)
-{
-    hwt_directory_place(directory, id)->index = index;
-}
-
-static void free_unreachable(uint32_t *rounds)
-{
-    hwt_a_fork_may_come();
-    free(rounds);
-}
-
-/* Moves the arrays to new ones of another capacity. */
-static int resize(struct hwt_shelf *shelf, uint32_t capacity, size_t *bytes)
-{
-    uint32_t *rounds = malloc(bytes_of(capacity));
-    if (!rounds)
-        return -ENOMEM;
-    if (shelf->used) {
-        memcpy(rounds, shelf->rounds, shelf->used * sizeof(uint32_t));
-        memcpy(rounds + capacity, ids_of(shelf), shelf->used * sizeof(uint32_t));
-    }
-    uint32_t *old = shelf->rounds;
-    *bytes += bytes_of(capacity) - bytes_of(shelf->capacity);
-    shelf->rounds = rounds;
-    shelf->capacity = capacity;
-    free_unreachable(old);
-    return 0;
+    return (size_t)capacity * sizeof(struct hwt_hint);
 }
 
 static uint32_t grown(uint32_t capacity)
 {
-    return capacity < CAPACITY_MIN ? CAPACITY_MIN : capacity + capacity / 2;
+    if (capacity < CAPACITY_MIN)
+        return CAPACITY_MIN;
+    return capacity + (capacity < CAPACITY_MANY ? capacity / 2 : capacity / 4);
 }
 
-/* `mark` is HWT_BUCKET_FAR for the far shelf, else 0. */
-static void close_holes(struct hwt_shelf *shelf, const struct hwt_directory *directory,
-                        uint32_t mark)
+static void free_unreachable(struct hwt_hint *hints)
 {
-    uint32_t *ids = ids_of(shelf);
-    uint32_t to = 0;
-    for (uint32_t from = 0; from < shelf->used; from++) {
-        if (ids[from] == HWT_BUCKET_HOLE)
-            continue;
-        if (to != from) {
-            ids[to] = ids[from];
-            shelf->rounds[to] = shelf->rounds[from];
-            set_index(directory, ids[to], to | mark);
-        }
-        to++;
-    }
-    shelf->used = to;
+    hwt_a_fork_may_come();
+    free(hints);
 }
 
-/* Returns the place. */
-static uint32_t append(struct hwt_shelf *shelf, uint32_t id, uint32_t round)
+/* Another array, that has the hints of this one from `from` on. */
+static int resize(struct hwt_shelf *shelf, uint32_t from, uint32_t capacity, size_t *bytes)
 {
-    uint32_t index = shelf->used++;
-    shelf->rounds[index] = round;
-    shelf->rounds[shelf->capacity + index] = id;
-    shelf->live++;
-    return index;
-}
-
-/* Who goes by a shelf's rounds closes its old holes before. That comes within 2^31 rounds, at the
- * next visit or when the far shelf is taken from: so a hole that stayed is never 2^32 old. */
-static void close_old_holes(struct hwt_shelf *shelf, const struct hwt_directory *directory,
-                            uint32_t mark, uint32_t now)
-{
-    if (shelf->used != shelf->live && now - shelf->holes_since >= HOLES_OLD)
-        close_holes(shelf, directory, mark);
-}
-
-static void make_hole(struct hwt_shelf *shelf, uint32_t index, uint32_t now)
-{
-    if (shelf->used == shelf->live)
-        shelf->holes_since = now;
-    ids_of(shelf)[index] = HWT_BUCKET_HOLE;
-    shelf->rounds[index] = now - 1;
-    shelf->live--;
-}
-
-static void empty(struct hwt_shelf *shelf, size_t *bytes)
-{
-    shelf->used = 0;
-    if (shelf->capacity > CAPACITY_KEPT) {
-        uint32_t *old = shelf->rounds;
-        *bytes -= bytes_of(shelf->capacity);
-        shelf->rounds = NULL;
-        shelf->capacity = 0;
-        free_unreachable(old);
-    }
-}
-
-static void tidy(struct hwt_shelf *shelf, const struct hwt_directory *directory, uint32_t mark,
-                 size_t *bytes)
-{
-    if (shelf->live == 0) {
-        empty(shelf, bytes);
-        return;
-    }
-    /* The far shelf is worth it sooner: the near one is soon empty. */
-    if (shelf->used - shelf->live > (mark ? 1 : 3) * shelf->live)
-        close_holes(shelf, directory, mark);
-    if (shelf->capacity > CAPACITY_KEPT && shelf->used < shelf->capacity / 4)
-        (void)resize(shelf, shelf->capacity / 2, bytes); /* no memory: it stays as it is */
-}
-
-/* ---- near and far ---- */
-
-/*
- * The remaining rounds from which on the shelf's timeouts are far: so that about a sixteenth
- * of them are near, by the second least of 32 taken from all over it, but ROUNDS_NEAR rounds
- * more than the first of these, which is near at any rate.
- */
-static uint32_t near_reach(const struct hwt_shelf *shelf, uint32_t now)
-{
-    uint32_t first = INT32_MAX, second = INT32_MAX;
-    uint32_t step = shelf->used / 32 + 1;
-    for (uint32_t i = 0; i < shelf->used; i += step) {
-        uint32_t its = shelf->rounds[i] - now;
-        if (its < first) {
-            second = first;
-            first = its;
-        } else if (its < second) {
-            second = its;
-        }
-    }
-    return second - first < ROUNDS_NEAR ? first + ROUNDS_NEAR : second;
-}
-
-static void move_one(struct hwt_shelf *from, uint32_t i, struct hwt_shelf *to,
-                     const struct hwt_directory *directory, uint32_t now, uint32_t mark)
-{
-    uint32_t id = ids_of(from)[i];
-    set_index(directory, id, append(to, id, from->rounds[i]) | mark);
-    make_hole(from, i, now);
-}
-
-/* Moves what is within reach to the end of the near shelf, which has room. */
-static void move_near(struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                      uint32_t now, uint32_t reach)
-{
-    struct hwt_shelf *far = &bucket->far;
-    for (uint32_t i = 0; (i = hwt_scan_within(far, i, now, reach)) < far->used; i++)
-        move_one(far, i, &bucket->near, directory, now, 0);
-}
-
-/* Moves what is beyond reach to the end of the far shelf, which has room. */
-static void move_far(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
-                     uint32_t reach)
-{
-    struct hwt_shelf *near = &bucket->near;
-    const uint32_t *ids = ids_of(near);
-    for (uint32_t i = 0; i < near->used; i++) {
-        if (ids[i] != HWT_BUCKET_HOLE && near->rounds[i] - now >= reach)
-            move_one(near, i, &bucket->far, directory, now, HWT_BUCKET_FAR);
-    }
+    struct hwt_hint *hints = malloc(bytes_of(capacity));
+    if (!hints)
+        return -ENOMEM;
+    if (shelf->used > from)
+        memcpy(hints, shelf->hints + from, bytes_of(shelf->used - from));
+    struct hwt_hint *old = shelf->hints;
+    *bytes += bytes_of(capacity) - bytes_of(shelf->capacity);
+    shelf->hints = hints;
+    shelf->capacity = capacity;
+    shelf->used -= from;
+    free_unreachable(old);
+    return 0;
 }
 
 static bool has_room(struct hwt_shelf *shelf, uint32_t more, size_t *bytes)
 {
     uint32_t least = shelf->used + more, usual = grown(shelf->capacity);
-    return least <= shelf->capacity || resize(shelf, least > usual ? least : usual, bytes) == 0;
+    return least <= shelf->capacity || resize(shelf, 0, least > usual ? least : usual, bytes) == 0;
 }
 
-/* Puts the further part of a full near shelf on the far one. False: not worth it, or no memory. */
-static bool divide(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
-                   size_t *bytes)
+static void empty(struct hwt_shelf *shelf, size_t *bytes)
+{
+    shelf->used = 0;
+    if (shelf->capacity <= CAPACITY_MIN)
+        return;
+    struct hwt_hint *old = shelf->hints;
+    *bytes -= bytes_of(shelf->capacity);
+    shelf->hints = NULL;
+    shelf->capacity = 0;
+    free_unreachable(old);
+}
+
+/* Gives back what is much more than it needs. */
+static void shrink(struct hwt_shelf *shelf, size_t *bytes)
+{
+    if (shelf->used == 0)
+        empty(shelf, bytes);
+    else if (shelf->capacity > CAPACITY_MIN && shelf->used < shelf->capacity / 4)
+        (void)resize(shelf, 0, grown(shelf->used), bytes); /* another time, then */
+}
+
+/* ---- sorting ---- */
+
+static uint32_t least_of(const struct hwt_hint *hints, uint32_t n, uint32_t base)
+{
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < n; i++)
+        least = hints[i].round - base < least ? hints[i].round - base : least;
+    return base + least;
+}
+
+static void find_first(struct hwt_bucket *bucket)
+{
+    const struct hwt_hint *hints = bucket->near.hints;
+    for (bucket->first = 0; hints[bucket->first].round != bucket->least; bucket->first++)
+        ;
+}
+
+/* The near shelf has the hints of `reach` rounds, and they are in order but for their higher digits. */
+static void sort(struct hwt_bucket *bucket, uint32_t reach)
 {
     struct hwt_shelf *near = &bucket->near;
-    if (near->live < NEAR_MANY)
-        return false;
-    close_old_holes(near, directory, 0, now);
-    bucket->cursor = 0;
-    uint32_t reach = near_reach(near, now);
-    uint32_t beyond = near->live - hwt_scan_count_within(near, now, reach);
-    if (beyond < near->live / 2 || !has_room(&bucket->far, beyond, bytes))
-        return false;
-    move_far(bucket, directory, now, reach);
-    bucket->horizon = now + reach;
-    close_holes(near, directory, 0);
-    return true;
-}
-
-/* The near shelf is empty: the far one becomes it. Needs no memory. */
-static void swap_shelves(struct hwt_bucket *bucket, const struct hwt_directory *directory)
-{
-    struct hwt_shelf near = bucket->near, far = bucket->far;
-    bucket->far.rounds = NULL; /* never both the same */
-    hwt_a_fork_may_come();
-    bucket->near = far;
-    hwt_a_fork_may_come();
-    bucket->far = near;
-    bucket->far.used = 0;
-    for (uint32_t i = 0; i < far.used; i++) {
-        if (ids_of(&far)[i] != HWT_BUCKET_HOLE)
-            set_index(directory, ids_of(&far)[i], i);
-    }
-}
-
-/* The near shelf is empty: the next rounds' worth of the far one comes over. */
-static void refill(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t now,
-                   size_t *bytes)
-{
-    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    near->used = 0;
-    close_old_holes(far, directory, HWT_BUCKET_FAR, now);
-    uint32_t reach = near_reach(far, now);
-    uint32_t within = hwt_scan_count_within(far, now, reach);
-    if (far->live < NEAR_MANY || within > far->live / 2 || !has_room(near, within, bytes)) {
-        swap_shelves(bucket, directory);
+    bucket->sorted = near->used;
+    if (reach <= HWT_HINTS_REACH)
+        return;
+    struct hwt_hint *other = malloc(bytes_of(near->capacity));
+    if (!other) {
+        bucket->sorted = 0; /* another time */
+        find_first(bucket);
         return;
     }
-    move_near(bucket, directory, now, reach);
-    bucket->horizon = now + reach;
-    tidy(far, directory, HWT_BUCKET_FAR, bytes);
+    struct hwt_hint *hints = near->hints;
+    near->hints = hwt_hints_sort(hints, other, near->used, bucket->least, reach);
+    free_unreachable(near->hints == other ? hints : other);
+}
+
+/* The near shelf is empty, the far one is not. Without memory all of it becomes the tail. */
+static void refill(struct hwt_bucket *bucket, size_t *bytes)
+{
+    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
+    const uint32_t least = bucket->far_least;
+    uint32_t n, reach = hwt_hints_half(far->hints, far->used, least, &n);
+    bucket->least = least;
+    bucket->begin = bucket->sorted = near->used = 0;
+    if (near->capacity / 4 > n)
+        empty(near, bytes);
+    if (!has_room(near, n, bytes)) {
+        struct hwt_shelf was_near = *near, was_far = *far;
+        far->hints = NULL; /* never both the same */
+        hwt_a_fork_may_come();
+        *near = was_far;
+        hwt_a_fork_may_come();
+        *far = was_near;
+        find_first(bucket);
+        return;
+    }
+    hwt_hints_divide(far->hints, far->used, least, reach, near->hints, far->hints);
+    near->used = n;
+    far->used -= n;
+    bucket->far_least = least_of(far->hints, far->used, least);
+    sort(bucket, reach);
+    shrink(far, bytes);
+}
+
+/* Sorts a near shelf whose tail is long; what is not of its sooner half goes to the far one, where
+ * nothing is that soon. Without memory it stays as it is. */
+static void sort_near(struct hwt_bucket *bucket, size_t *bytes)
+{
+    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
+    const struct hwt_hint *hints = near->hints + bucket->begin;
+    const uint32_t least = bucket->least, all = near->used - bucket->begin;
+    struct hwt_shelf sorted = { 0 };
+    uint32_t n, reach = hwt_hints_half(hints, all, least, &n);
+    if (!has_room(far, all - n, bytes) || resize(&sorted, 0, grown(n), bytes) < 0)
+        return;
+    hwt_hints_divide(hints, all, least, reach, sorted.hints, far->hints + far->used);
+    if (n < all)
+        bucket->far_least = least_of(far->hints + far->used, all - n, least);
+    far->used += all - n;
+    sorted.used = n;
+    bucket->begin = 0;
+    struct hwt_hint *old = near->hints;
+    *bytes -= bytes_of(near->capacity);
+    *near = sorted;
+    free_unreachable(old);
+    sort(bucket, reach);
+}
+
+/* ---- visits ---- */
+
+/* A visit of the tail, in registers. */
+struct visit {
+    struct hwt_hint *hints;
+    uint32_t least;
+    uint32_t cursor;
+    uint32_t kept;
+    uint32_t next;
+    uint32_t next_first;
+};
+
+static struct visit begin_visit(const struct hwt_bucket *bucket)
+{
+    if (bucket->visits)
+        return (struct visit){ bucket->near.hints, bucket->least, bucket->cursor,
+                               bucket->kept,       bucket->next,  bucket->next_first };
+    return (struct visit){ .hints = bucket->near.hints,
+                           .least = bucket->least,
+                           .cursor = bucket->sorted,
+                           .kept = bucket->sorted,
+                           .next = bucket->least - 1 }; /* later than any other */
+}
+
+static inline void keep(struct visit *visit, struct hwt_hint hint)
+{
+    if (hint.round - visit->least < visit->next - visit->least) {
+        visit->next = hint.round;
+        visit->next_first = visit->kept;
+    }
+    visit->hints[visit->kept++] = hint;
+}
+
+static void interrupt_visit(struct hwt_bucket *bucket, const struct visit *visit)
+{
+    bucket->visits = true;
+    bucket->cursor = visit->cursor & INT32_MAX;
+    bucket->kept = visit->kept;
+    bucket->next = visit->next;
+    bucket->next_first = visit->next_first;
+}
+
+/* The least round is over. */
+static void end_visit(struct hwt_bucket *bucket, const struct visit *visit, size_t *bytes)
+{
+    struct hwt_shelf *near = &bucket->near;
+    bool tail = visit->kept > bucket->sorted;
+    near->used = visit->kept;
+    bucket->visits = false;
+    bucket->first = visit->next_first;
+    if (bucket->begin < bucket->sorted) {
+        uint32_t round = near->hints[bucket->begin].round;
+        bucket->least =
+            !tail || round - visit->least <= visit->next - visit->least ? round : visit->next;
+    } else if (tail) {
+        bucket->least = visit->next;
+    } else if (bucket->far.used > 0) {
+        refill(bucket, bytes);
+    } else {
+        hwt_bucket_clear(bucket, bytes);
+    }
+}
+
+/* Ends a visit that has not come to its end. The caller finds `least` and `first` anew. */
+static void rewind_visit(struct hwt_bucket *bucket)
+{
+    struct hwt_shelf *near = &bucket->near;
+    if (!bucket->visits)
+        return;
+    if (bucket->kept != bucket->cursor)
+        memmove(near->hints + bucket->kept, near->hints + bucket->cursor,
+                bytes_of(near->used - bucket->cursor));
+    near->used -= bucket->cursor - bucket->kept;
+    bucket->visits = false;
+}
+
+static bool is_sorted_next(const struct hwt_bucket *bucket)
+{
+    return bucket->begin < bucket->sorted &&
+           bucket->near.hints[bucket->begin].round == bucket->least;
+}
+
+static void sort_if_long(struct hwt_bucket *bucket, size_t *bytes)
+{
+    uint32_t tail = bucket->near.used - bucket->sorted;
+    if (!bucket->visits && tail > TAIL_MANY && tail > (bucket->sorted - bucket->begin) / 2)
+        sort_near(bucket, bytes);
 }
 
 /* ---- the bucket ---- */
 
-static bool is_far(const struct hwt_bucket *bucket, uint32_t round, uint32_t now)
+/* Room for one more on the near shelf. What was taken leaves room at its beginning. */
+static int make_room(struct hwt_bucket *bucket, size_t *bytes)
 {
-    return bucket->far.live > 0 && round - now >= bucket->horizon - now;
-}
-
-static int make_room(struct hwt_bucket *bucket, const struct hwt_directory *directory, bool far,
-                     uint32_t now, size_t *bytes)
-{
-    struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
-    uint32_t holes = shelf->used - shelf->live;
-    if (holes > 0 && holes >= shelf->capacity / 4) {
-        close_holes(shelf, directory, far ? HWT_BUCKET_FAR : 0);
-        if (!far)
-            bucket->cursor = 0;
-        return 0;
+    struct hwt_shelf *near = &bucket->near;
+    uint32_t begin = bucket->begin, used = near->used - begin;
+    if (begin > 0 && begin >= near->capacity / 4) {
+        memmove(near->hints, near->hints + begin, bytes_of(used));
+        near->used = used;
+    } else if (resize(near, begin, grown(used), bytes) < 0) {
+        return -ENOMEM;
     }
-    if (!far && divide(bucket, directory, now, bytes))
-        return 0;
-    return resize(shelf, grown(shelf->capacity), bytes);
-}
-
-int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t id,
-                   uint32_t round, uint32_t now, size_t *bytes)
-{
-    bool far = is_far(bucket, round, now);
-    struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
-    while (shelf->used == shelf->capacity) {
-        int r = make_room(bucket, directory, far, now, bytes);
-        if (r < 0)
-            return r;
-        far = is_far(bucket, round, now); /* the horizon may have moved */
-        shelf = far ? &bucket->far : &bucket->near;
-    }
-
-    bool first = hwt_bucket_live(bucket) == 0;
-    uint32_t index = append(shelf, id, round);
-    set_index(directory, id, far ? index | HWT_BUCKET_FAR : index);
-    if (first || round - now < bucket->least - now) {
-        bucket->least = round;
-        bucket->least_count = 1;
-    } else if (round == bucket->least) {
-        bucket->least_count++;
-    }
+    bucket->begin = 0;
+    bucket->sorted -= begin;
+    bucket->first -= begin; /* or `kept` */
+    bucket->next_first -= begin;
+    bucket->cursor = (bucket->cursor - begin) & INT32_MAX;
     return 0;
 }
 
-static void forget_all(struct hwt_bucket *bucket, size_t *bytes)
+/* The first of a round that is the least from then on. */
+static int add_least(struct hwt_bucket *bucket, struct hwt_hint hint, size_t *bytes)
 {
-    empty(&bucket->near, bytes);
-    empty(&bucket->far, bytes);
-    bucket->cursor = 0;
-    bucket->least_count = 0;
+    struct hwt_shelf *near = &bucket->near;
+    if (near->used == near->capacity && make_room(bucket, bytes) < 0)
+        return -ENOMEM;
+    rewind_visit(bucket);
+    bucket->least = hint.round;
+    bucket->first = near->used;
+    near->hints[near->used++] = hint;
+    return 0;
 }
 
-static void remove_near(struct hwt_bucket *bucket, uint32_t index, uint32_t now)
+int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes)
 {
-    if (bucket->near.rounds[index] == bucket->least && bucket->least_count > 0)
-        bucket->least_count--;
-    make_hole(&bucket->near, index, now);
+    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
+    if (hwt_bucket_add_quickly(bucket, hint, now))
+        return 0;
+    if (near->used == 0 || hint.round - now < bucket->least - now)
+        return add_least(bucket, hint, bytes);
+    bool is_far = far->used > 0 && hint.round - now >= bucket->far_least - now;
+    if (is_far ? !has_room(far, 1, bytes) : make_room(bucket, bytes) < 0)
+        return -ENOMEM;
+    struct hwt_shelf *shelf = is_far ? far : near;
+    shelf->hints[shelf->used++] = hint;
+    return 0;
 }
 
-/* What is cancelled without being visited leaves room too. */
-static bool close_many_holes(struct hwt_shelf *shelf, const struct hwt_directory *directory,
-                             uint32_t mark, size_t *bytes)
+size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max, size_t *bytes)
 {
-    if (shelf->live == 0 || shelf->used - shelf->live <= HOLES_MANY + 3 * shelf->live)
-        return false;
-    tidy(shelf, directory, mark, bytes);
-    return true;
-}
-
-void hwt_bucket_drop(struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                     uint32_t index, uint32_t now, size_t *bytes)
-{
-    if (index & HWT_BUCKET_FAR) {
-        make_hole(&bucket->far, index & ~HWT_BUCKET_FAR, now);
-        if (bucket->far.live == 0)
-            bucket->far.used = 0; /* with the next to come there begins another age of holes */
-        (void)close_many_holes(&bucket->far, directory, HWT_BUCKET_FAR, bytes);
-    } else {
-        remove_near(bucket, index, now);
-        if (close_many_holes(&bucket->near, directory, 0, bytes))
-            bucket->cursor = 0;
-    }
-    if (hwt_bucket_live(bucket) == 0)
-        forget_all(bucket, bytes);
-}
-
-size_t hwt_bucket_take(struct hwt_bucket *bucket, uint32_t now, uint32_t *batch, size_t max)
-{
-    const struct hwt_shelf *near = &bucket->near;
-    const uint32_t *ids = ids_of(near);
     size_t n = 0;
-    uint32_t at = bucket->cursor;
-    while (n < max && bucket->least_count > 0) {
-        at = hwt_scan_find(near, at, now);
-        if (at == near->used)
-            break;
-        if (ids[at] != HWT_BUCKET_HOLE) {
-            batch[n++] = ids[at];
-            remove_near(bucket, at, now);
-        }
-        at++;
+    sort_if_long(bucket, bytes);
+    while (n < max && is_sorted_next(bucket))
+        batch[n++] = bucket->near.hints[bucket->begin++];
+    if (is_sorted_next(bucket))
+        return n;
+    struct visit visit = begin_visit(bucket);
+    const uint32_t used = bucket->near.used;
+    while (visit.cursor < used && n < max) {
+        struct hwt_hint hint = visit.hints[visit.cursor++];
+        if (hint.round == visit.least)
+            batch[n++] = hint;
+        else
+            keep(&visit, hint);
     }
-    bucket->cursor = at;
+    if (visit.cursor < used)
+        interrupt_visit(bucket, &visit);
+    else
+        end_visit(bucket, &visit, bytes);
     return n;
 }
 
-uint32_t hwt_bucket_peek(const struct hwt_bucket *bucket)
+bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+                      size_t *bytes)
 {
-    return bucket->cursor < bucket->near.used ? ids_of(&bucket->near)[bucket->cursor] : HWT_ID_NONE;
-}
-
-static void find_least(struct hwt_bucket *bucket, uint32_t now)
-{
-    bucket->least = now + hwt_scan_least(&bucket->near, now);
-    bucket->cursor = hwt_scan_find(&bucket->near, 0, bucket->least);
-    bucket->least_count = hwt_scan_count(&bucket->near, bucket->cursor, bucket->least);
-}
-
-void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                       uint32_t now, size_t *bytes)
-{
-    if (hwt_bucket_live(bucket) == 0) {
-        forget_all(bucket, bytes);
-        return;
+    const struct hwt_hint *first = hwt_bucket_peek(bucket);
+    if (first && stays(data, first))
+        return true;
+    sort_if_long(bucket, bytes);
+    for (; is_sorted_next(bucket); bucket->begin++) {
+        if (stays(data, &bucket->near.hints[bucket->begin]))
+            return true;
     }
-    if (bucket->near.live == 0)
-        refill(bucket, directory, now, bytes);
-    tidy(&bucket->near, directory, 0, bytes);
-    tidy(&bucket->far, directory, HWT_BUCKET_FAR, bytes);
-    close_old_holes(&bucket->near, directory, 0, now);
-    find_least(bucket, now);
+    struct visit visit = begin_visit(bucket);
+    for (; visit.cursor < bucket->near.used; visit.cursor++) {
+        struct hwt_hint hint = visit.hints[visit.cursor];
+        if (hint.round != visit.least) {
+            keep(&visit, hint);
+        } else if (stays(data, &hint)) {
+            interrupt_visit(bucket, &visit);
+            return true;
+        }
+    }
+    end_visit(bucket, &visit, bytes);
+    return false;
+}
+
+/* Moves what stays, of `from` to `to`, together at `at`, and returns where that ends. */
+static uint32_t sweep_part(struct hwt_shelf *shelf, uint32_t from, uint32_t to, uint32_t at,
+                           hwt_hint_stays stays, const void *data)
+{
+    for (; from < to; from++) {
+        struct hwt_hint hint = shelf->hints[from];
+        if (stays(data, &hint))
+            shelf->hints[at++] = hint;
+    }
+    return at;
+}
+
+/* After hints were thrown away: the least round, and the first of it. */
+static void find_least(struct hwt_bucket *bucket)
+{
+    const struct hwt_shelf *near = &bucket->near;
+    bucket->least = least_of(near->hints, near->used, bucket->least);
+    find_first(bucket);
+}
+
+void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+                      size_t *bytes)
+{
+    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
+    rewind_visit(bucket);
+    uint32_t before = hwt_bucket_count(bucket);
+    uint32_t sorted = sweep_part(near, bucket->begin, bucket->sorted, 0, stays, data);
+    near->used = sweep_part(near, bucket->sorted, near->used, sorted, stays, data);
+    far->used = sweep_part(far, 0, far->used, 0, stays, data);
+    bucket->begin = 0;
+    bucket->sorted = sorted;
+    bucket->far_least = least_of(far->hints, far->used, bucket->far_least);
+    if (near->used > 0)
+        find_least(bucket);
+    if (hwt_bucket_count(bucket) == before)
+        return; /* a look changes nothing more than the one before it */
+    if (near->used == 0 && far->used > 0)
+        refill(bucket, bytes);
+    shrink(near, bytes);
+    shrink(far, bytes);
+}
+
+const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
+{
+    const struct hwt_shelf *near = &bucket->near;
+    uint32_t at = is_sorted_next(bucket) ? bucket->begin
+                  : bucket->visits       ? bucket->cursor
+                                         : bucket->first;
+    return at < near->used && near->hints[at].round == bucket->least ? &near->hints[at] : NULL;
 }
 
 void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes)
 {
-    bucket->near.live = bucket->far.live = 0;
-    forget_all(bucket, bytes);
+    empty(&bucket->near, bytes);
+    empty(&bucket->far, bytes);
+    bucket->begin = bucket->sorted = 0;
+    bucket->visits = false;
 }
 
 void hwt_bucket_destroy(struct hwt_bucket *bucket)
 {
-    free(bucket->near.rounds);
-    free(bucket->far.rounds);
+    free(bucket->near.hints);
+    free(bucket->far.hints);
 }
 
 /* ---- for tests ---- */
 
-struct tally {
-    uint32_t live;
-    uint32_t of_least;
-};
-
-static bool check_shelf(const struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                        uint32_t now, bool far, struct tally *tally)
+/* Whether no hint of a part is before `least`; *ret_least is the least there is, counted from `now`. */
+static bool check_part(const struct hwt_shelf *shelf, uint32_t from, uint32_t to, uint32_t now,
+                       uint32_t *ret_least)
 {
-    const struct hwt_shelf *shelf = far ? &bucket->far : &bucket->near;
-    uint32_t live = 0;
-    if (shelf->used > shelf->capacity)
-        return false;
-    for (uint32_t i = 0; i < shelf->used; i++) {
-        uint32_t id = ids_of(shelf)[i], remaining = shelf->rounds[i] - now;
-        if (id == HWT_BUCKET_HOLE)
-            continue;
-        uint32_t index = hwt_directory_place(directory, id)->index;
-        if (index != (far ? i | HWT_BUCKET_FAR : i) || remaining < bucket->least - now)
+    *ret_least = UINT32_MAX;
+    for (uint32_t i = from; i < to; i++) {
+        uint32_t remaining = shelf->hints[i].round - now;
+        if (remaining == UINT32_MAX)
             return false;
-        if (bucket->far.live > 0 && (remaining >= bucket->horizon - now) != far)
-            return false;
-        tally->of_least += shelf->rounds[i] == bucket->least;
-        live++;
+        *ret_least = remaining < *ret_least ? remaining : *ret_least;
     }
-    tally->live += live;
-    return live == shelf->live;
+    return true;
 }
 
-bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                      uint32_t now)
+static bool check_order(const struct hwt_bucket *bucket, uint32_t now)
 {
-    struct tally tally = { 0 };
-    if (!check_shelf(bucket, directory, now, false, &tally) ||
-        !check_shelf(bucket, directory, now, true, &tally))
+    const struct hwt_hint *hints = bucket->near.hints;
+    for (uint32_t i = bucket->begin + 1; i < bucket->sorted; i++) {
+        if (hints[i].round - now < hints[i - 1].round - now)
+            return false;
+    }
+    return true;
+}
+
+bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now)
+{
+    const struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
+    const uint32_t sorted = bucket->sorted, least = bucket->least - now;
+    uint32_t kept = bucket->visits ? bucket->kept : sorted;
+    uint32_t cursor = bucket->visits ? bucket->cursor : sorted;
+    uint32_t of_sorted, of_kept, of_tail, of_far;
+    if (near->used > near->capacity || far->used > far->capacity || bucket->begin > sorted ||
+        sorted > kept || kept > cursor || cursor > near->used)
         return false;
-    return bucket->cursor <= bucket->near.used &&
-           (tally.live == 0 || tally.of_least == bucket->least_count);
+    if (hwt_bucket_count(bucket) == 0)
+        return near->used == 0 && bucket->begin == 0 && sorted == 0;
+    if (!check_order(bucket, now) || !check_part(near, bucket->begin, sorted, now, &of_sorted) ||
+        !check_part(near, sorted, kept, now, &of_kept) ||
+        !check_part(near, cursor, near->used, now, &of_tail) ||
+        !check_part(far, 0, far->used, now, &of_far))
+        return false;
+    if (of_sorted < least || of_tail < least || (kept > sorted && of_kept <= least) ||
+        (bucket->visits && kept > sorted && of_kept != bucket->next - now))
+        return false;
+    if (far->used > 0 && (of_far != bucket->far_least - now || of_far <= least))
+        return false;
+    /* The least round is there, but in a visit that has taken all of it. */
+    return bucket->visits || of_sorted == least ||
+           (of_tail == least && near->hints[bucket->first].round == bucket->least);
 }

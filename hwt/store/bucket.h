@@ -3,93 +3,122 @@
 #define HWT_BUCKET_H
 
 /*
- * One bucket of the wheel: its timeouts' rounds in one dense array and their ids in
- * another, in step, in the order in which they were filed. Worker only; no atomics, no
- * clock, no lock.
+ * One bucket of the wheel: hints, in the order in which they were filed. A hint says that a timeout
+ * was filed for a round; whether that still counts, the bucket does not know. What was cancelled or
+ * moved stays until its round comes or the bucket is swept, and costs nothing before that.
  *
  * Where Netty decrements every timeout's remaining rounds at each visit, a round here is a
  * number of the bucket's own, the low 32 bits of tick / wheel length, and
  *
  *     remaining rounds = round - the bucket's round now        (modulo 2^32)
  *
- * so that a visit counts all of them down at once. `least` is the least of them: until it
- * comes, no timeout of the bucket is touched and the bucket need not be visited at all.
+ * so that a visit counts all of them down at once. `least` is the round of the soonest: until it
+ * comes, the bucket is not visited at all.
  *
- * A visit scans the rounds for those that are due and for the next least. Where timeouts are
- * spread over very many rounds that would be a long scan for few timeouts, so a bucket has two
- * shelves: `near` for the rounds before `horizon`, `far` for the others, which a visit does not
- * look at. When the near shelf is empty, the next rounds' worth moves over from the far one.
- * All timeouts of one round are on one shelf, so their order is that of filing.
+ * A bucket has two shelves: `near` for the rounds before `far_least`, and `far` for the others. The
+ * near shelf has two parts: hints in the order of their rounds, from `begin` to `sorted`, and a tail
+ * of those that came since, up to `used`. A visit takes the first of the one and goes through the
+ * other; what is not taken from the tail moves together, in order. That may be interrupted, and
+ * hints may be added meanwhile:
  *
- * A timeout that is dropped or taken leaves a hole; nothing else moves, because the place
- * of what is moved must say so, which costs a cache miss. Holes are closed when they
- * outnumber the timeouts by far, or when the arrays are full: at most a move for each removal. A
- * hole keeps the round before the one it was made in, so that scans, which look at rounds alone,
- * find it furthest away. After 2^31 rounds it would pass for a timeout: it is closed before.
+ *     sorted .. kept  of later rounds; the least of them is `next`, first had at `next_first`
+ *     kept .. cursor  gone
+ *     cursor .. used  not looked at
+ *
+ * A long tail is sorted before a visit; an empty near shelf gets the sooner half of the far one. So
+ * each hint is sorted about once, by counting, however many rounds there are. All hints of one
+ * round keep the order in which they were filed.
+ *
+ * Worker only: no atomics, no clock, no lock.
  */
 
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "hwt/store/directory.h"
-#include "hwt/store/scan.h"
+#include "hwt/store/hint.h"
 
-struct hwt_bucket {
-    struct hwt_shelf near;
-    struct hwt_shelf far;
-    uint32_t horizon;     /* with far.live: the first round that is far */
-    uint32_t least;       /* the least round */
-    uint32_t least_count; /* timeouts of that round; 0 and live: must be searched anew */
-    uint32_t cursor;      /* none before it on the near shelf is of the least round */
+struct hwt_shelf {
+    struct hwt_hint *hints;
+    uint32_t used;
+    uint32_t capacity;
 };
 
-#define HWT_BUCKET_HOLE HWT_ID_NONE
-#define HWT_BUCKET_FAR ((uint32_t)1 << 31) /* in place->index: on the far shelf */
+/* A cache line, on a 64-bit machine. */
+struct hwt_bucket {
+    struct hwt_shelf near; /* empty only if the bucket is */
+    struct hwt_shelf far;
+    uint32_t begin;
+    uint32_t sorted;
+    uint32_t least;     /* of the near shelf */
+    uint32_t far_least; /* of the far one, if it is not empty */
+    uint32_t cursor : 31;
+    uint32_t visits : 1; /* a visit is in the tail */
+    union {
+        uint32_t first; /* none is, and the least round is not sorted: where the first of it is */
+        uint32_t kept;
+    };
+    uint32_t next;
+    uint32_t next_first;
+};
 
-static inline uint32_t hwt_bucket_live(const struct hwt_bucket *bucket)
+/* How many hints it has. */
+static inline uint32_t hwt_bucket_count(const struct hwt_bucket *bucket)
 {
-    return bucket->near.live + bucket->far.live;
+    uint32_t gone = bucket->visits ? bucket->cursor - bucket->kept : 0;
+    return bucket->near.used - bucket->begin - gone + bucket->far.used;
 }
 
 /*
- * Puts an id at the end; `now` is the bucket's round, `round` at most 2^31 - 1 later.
- * -ENOMEM: nothing has changed. *bytes follows the memory held.
+ * Puts a hint at the end; `now` is a round that no hint of the bucket is before, this one is at most
+ * 2^32 - 2 later. -ENOMEM: nothing has changed. *bytes follows the memory held.
  */
-int hwt_bucket_add(struct hwt_bucket *bucket, const struct hwt_directory *directory, uint32_t id,
-                   uint32_t round, uint32_t now, size_t *bytes);
+int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
 
-/* The round of what is at `index`. */
-static inline uint32_t hwt_bucket_round(const struct hwt_bucket *bucket, uint32_t index)
+/* The same, if there is room, and the least round stays the same: most hints. False: there is not. */
+static inline bool hwt_bucket_add_quickly(struct hwt_bucket *bucket, struct hwt_hint hint,
+                                          uint32_t now)
 {
-    return index & HWT_BUCKET_FAR ? bucket->far.rounds[index & ~HWT_BUCKET_FAR]
-                                  : bucket->near.rounds[index];
+    uint32_t remaining = hint.round - now;
+    struct hwt_shelf *shelf = &bucket->near;
+    if (__builtin_expect(shelf->used == 0, 0) || remaining < bucket->least - now)
+        return false;
+    if (bucket->far.used > 0 && remaining >= bucket->far_least - now)
+        shelf = &bucket->far;
+    if (__builtin_expect(shelf->used == shelf->capacity, 0))
+        return false;
+    shelf->hints[shelf->used++] = hint;
+    return true;
 }
 
-/* Makes a hole of the place at `index`; `now` is the bucket's round. */
-void hwt_bucket_drop(struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                     uint32_t index, uint32_t now, size_t *bytes);
-
 /*
- * Takes up to `max` timeouts of the round `now`, which is the least, in order, and returns
- * how many. Once least_count is 0, hwt_bucket_settle().
+ * Takes up to `max` hints of the least round, in order, and returns how many. When that round is
+ * over, another one is the least.
  */
-size_t hwt_bucket_take(struct hwt_bucket *bucket, uint32_t now, uint32_t *batch, size_t max);
+size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max,
+                       size_t *bytes);
 
-/* The one that hwt_bucket_take() is likely to begin with, or HWT_ID_NONE. */
-uint32_t hwt_bucket_peek(const struct hwt_bucket *bucket);
+/* Whether a hint is to stay. */
+typedef bool (*hwt_hint_stays)(const void *data, const struct hwt_hint *hint);
 
-/* Finds the least round, closes holes and gives memory back where that pays. */
-void hwt_bucket_settle(struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                       uint32_t now, size_t *bytes);
+/* Drops hints of the least round that are not to stay until one comes that is. False: none came,
+ * and another round is the least, or the bucket is empty. */
+bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+                      size_t *bytes);
 
-/* Forgets all; the places are the caller's. */
+/* Drops all that is not to stay, and gives memory back where that pays. */
+void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+                      size_t *bytes);
+
+/* The hint that is likely to be taken first, NULL: that is not known without a search. */
+const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket);
+
+/* Forgets all. */
 void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);
 
 /* Gives all memory back. */
 void hwt_bucket_destroy(struct hwt_bucket *bucket);
 
 /* Whether all of the above holds. For tests and assertions. */
-bool hwt_bucket_check(const struct hwt_bucket *bucket, const struct hwt_directory *directory,
-                      uint32_t now);
+bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now);
 
 #endif

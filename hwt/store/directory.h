@@ -37,9 +37,8 @@ struct hwt_directory {
 };
 
 struct hwt_place {
-    uint32_t bucket;     /* 1 and more: it is filed in that bucket, less 1; 0: nowhere */
-    uint32_t index;      /* there */
     uint32_t generation; /* the caller's */
+    uint32_t where;      /* it is filed, in the store's own terms; 0: nowhere */
 };
 
 static inline struct hwt_slot *hwt_directory_slot(const struct hwt_directory *directory,
@@ -53,14 +52,19 @@ static inline struct hwt_slot *hwt_directory_slot(const struct hwt_directory *di
            (shifted - ((uint32_t)1 << power));
 }
 
+static inline struct hwt_place *hwt_slot_place(const struct hwt_directory *directory,
+                                               const struct hwt_slot *slot, uint32_t id)
+{
+    /* Relaxed: as for the page. */
+    char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
+    return (struct hwt_place *)(void *)(base + directory->places) +
+           (id & (((uint32_t)1 << HWT_ID_BITS) - 1));
+}
+
 static inline struct hwt_place *hwt_directory_place(const struct hwt_directory *directory,
                                                     uint32_t id)
 {
-    /* Relaxed: as for the page. */
-    char *base = atomic_load_explicit(&hwt_directory_slot(directory, id >> HWT_ID_BITS)->base,
-                                      memory_order_relaxed);
-    return (struct hwt_place *)(void *)(base + directory->places) +
-           (id & (((uint32_t)1 << HWT_ID_BITS) - 1));
+    return hwt_slot_place(directory, hwt_directory_slot(directory, id >> HWT_ID_BITS), id);
 }
 
 #endif

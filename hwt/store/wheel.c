@@ -10,10 +10,18 @@
  * two. So the soonest is at node 1, memory never touched means "none", and a change
  * walks up only as far as it matters: hardly ever beyond the leaf where buckets are full.
  *
- * Rounds have 32 bits. 2^30 of them are an age, and a timeout of a later age than the next one
- * waits in a bucket of its own, whose rounds are ages, until the age before its own begins: then
- * the caller files it again, before anything else can be filed for that age. So the order of
- * filing holds. What never comes has a bucket too.
+ * WHAT COUNTS. To drop a timeout, or file it for another tick, touches no bucket: its place says
+ * where it is filed now, and a hint counts if it is there and of the place's generation. `where` is
+ *
+ *     0               nowhere
+ *     NEAR | tick     its last 30 bits: no tick of a bucket is further than that
+ *     FAR | age       its last 30 bits
+ *     NEVER
+ *
+ * 2^29 ticks are an age. A timeout of a later age than the next one waits in a bucket of its own,
+ * whose rounds are ages, until the age before its own begins: then the caller files it again,
+ * before anything else can be filed for that age. So the order of filing holds. What never comes
+ * has a bucket too.
  */
 
 #include "hwt/store/wheel.h"
@@ -24,7 +32,13 @@
 #include "hwt/store/bucket.h"
 
 #define SLOTS_MAX ((uint32_t)1 << 16)
-#define AGE_BITS 30
+#define AGE_BITS 29
+#define BATCH_MAX 64
+
+#define NEAR ((uint32_t)1 << 30)
+#define FAR ((uint32_t)2 << 30)
+#define NEVER ((uint32_t)3 << 30)
+#define LOW_BITS (NEAR - 1)
 
 struct hwt_store {
     uint32_t mask;              /* slots - 1 */
@@ -32,6 +46,7 @@ struct hwt_store {
     uint64_t *due;              /* the tournament */
     uint64_t far_due;           /* the tick at which what is in later ages comes nearer */
     struct hwt_bucket *buckets; /* one a slot, one for later ages, one for what never comes */
+    uint32_t hand;              /* the bucket to be swept next */
 };
 
 static uint32_t slots(const struct hwt_store *store)
@@ -54,14 +69,9 @@ static uint32_t slot_of(const struct hwt_store *store, uint64_t tick)
     return (uint32_t)tick & store->mask;
 }
 
-static uint64_t age_of(const struct hwt_store *store, uint64_t tick)
+static uint64_t age_of(uint64_t tick)
 {
-    return tick >> store->shift >> AGE_BITS;
-}
-
-static uint64_t age_begins(const struct hwt_store *store, uint64_t age)
-{
-    return age << store->shift << AGE_BITS;
+    return tick >> AGE_BITS;
 }
 
 /* wheel->tick / wheel length for the bucket's first tick from wheel->tick on. */
@@ -77,7 +87,7 @@ static uint32_t round_now(const struct hwt_wheel *wheel, uint32_t slot)
     const struct hwt_store *store = wheel->store;
     if (slot < slots(store))
         return (uint32_t)first_round(wheel, slot);
-    return slot == far_slot(store) ? (uint32_t)age_of(store, wheel->tick) + 1 : 0;
+    return slot == far_slot(store) ? (uint32_t)age_of(wheel->tick) + 1 : 0;
 }
 
 /* The first tick from wheel->tick on that has this slot and round. */
@@ -85,8 +95,8 @@ static uint64_t tick_of_round(const struct hwt_wheel *wheel, uint32_t slot, uint
 {
     const struct hwt_store *store = wheel->store;
     if (slot == far_slot(store)) {
-        uint64_t next = age_of(store, wheel->tick) + 1;
-        return age_begins(store, next + (round - (uint32_t)next) - 1);
+        uint64_t next = age_of(wheel->tick) + 1;
+        return (next + (round - (uint32_t)next) - 1) << AGE_BITS;
     }
     uint64_t first = first_round(wheel, slot);
     return (first + (round - (uint32_t)first)) << store->shift | slot;
@@ -112,11 +122,18 @@ static void update(struct hwt_wheel *wheel, uint32_t slot)
     struct hwt_store *store = wheel->store;
     const struct hwt_bucket *bucket = &store->buckets[slot];
     uint64_t tick =
-        hwt_bucket_live(bucket) ? tick_of_round(wheel, slot, bucket->least) : UINT64_MAX;
+        hwt_bucket_count(bucket) > 0 ? tick_of_round(wheel, slot, bucket->least) : UINT64_MAX;
     if (slot < slots(store))
         set_due(store, slot, tick);
     else if (slot == far_slot(store))
         store->far_due = tick;
+}
+
+static void set_tick(struct hwt_wheel *wheel, uint64_t tick)
+{
+    uint64_t end = (age_of(tick) + 2) << AGE_BITS;
+    wheel->tick = tick;
+    wheel->near_end = end < wheel->ticks.last ? end : wheel->ticks.last;
 }
 
 int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
@@ -144,6 +161,7 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
         hwt_wheel_destroy(wheel);
         return -ENOMEM;
     }
+    set_tick(wheel, 0);
     return 0;
 }
 
@@ -161,65 +179,149 @@ void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
     struct hwt_store *store = wheel->store;
     for (uint32_t slot = 0; slot <= far_slot(store); slot++) {
-        if (hwt_bucket_live(&store->buckets[slot]) > 0) {
+        if (hwt_bucket_count(&store->buckets[slot]) > 0) {
             hwt_bucket_clear(&store->buckets[slot], &wheel->bytes);
             update(wheel, slot);
         }
     }
+    wheel->hints = 0;
 }
 
-int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+/* ---- what counts ---- */
+
+static uint32_t where_of(const struct hwt_store *store, uint32_t slot, uint32_t round)
 {
-    struct hwt_store *store = wheel->store;
-    if (tick < wheel->tick)
-        tick = wheel->tick;
+    if (__builtin_expect(slot < slots(store), 1))
+        return NEAR | ((uint32_t)((uint64_t)round << store->shift | slot) & LOW_BITS);
+    return slot == far_slot(store) ? FAR | (round & LOW_BITS) : NEVER;
+}
+
+static bool counts(const struct hwt_place *place, const struct hwt_hint *hint, uint32_t where)
+{
+    return place->where == where && place->generation == hint->generation;
+}
+
+struct judge {
+    const struct hwt_wheel *wheel;
+    uint32_t slot;
+    bool asks;
+};
+
+static bool stays(const void *data, const struct hwt_hint *hint)
+{
+    const struct judge *judge = data;
+    const struct hwt_wheel *wheel = judge->wheel;
+    return counts(hwt_directory_place(wheel->directory, hint->id), hint,
+                  where_of(wheel->store, judge->slot, hint->round)) &&
+           (!judge->asks || !wheel->wants ||
+            wheel->wants(wheel->owner, hint->id, hint->generation));
+}
+
+static bool prune(struct hwt_wheel *wheel, uint32_t slot)
+{
+    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
+    const struct judge judge = { wheel, slot, true };
+    uint32_t before = hwt_bucket_count(bucket);
+    bool some = hwt_bucket_prune(bucket, stays, &judge, &wheel->bytes);
+    wheel->hints -= before - hwt_bucket_count(bucket);
+    if (!some)
+        update(wheel, slot);
+    return some;
+}
+
+/* The first of several that are the same: one that was moved and came back has more. */
+static bool stays_once(const void *data, const struct hwt_hint *hint)
+{
+    const struct judge *judge = data;
+    bool is_first = stays(data, hint);
+    if (is_first)
+        hwt_directory_place(judge->wheel->directory, hint->id)->where = 0;
+    return is_first;
+}
+
+static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_shelf *shelf)
+{
+    for (uint32_t i = 0; i < shelf->used; i++)
+        hwt_directory_place(wheel->directory, shelf->hints[i].id)->where =
+            where_of(wheel->store, slot, shelf->hints[i].round);
+}
+
+static void sweep(struct hwt_wheel *wheel, uint32_t slot, bool asks)
+{
+    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
+    const struct judge judge = { wheel, slot, asks };
+    uint32_t before = hwt_bucket_count(bucket);
+    if (before == 0)
+        return;
+    hwt_bucket_sweep(bucket, asks ? stays_once : stays, &judge, &wheel->bytes);
+    if (asks) {
+        file_again(wheel, slot, &bucket->near);
+        file_again(wheel, slot, &bucket->far);
+    }
+    wheel->hints -= before - hwt_bucket_count(bucket);
+    update(wheel, slot);
+}
+
+/* The first number from `from` on that has the low bits of `where`. */
+static uint64_t number_of(uint32_t where, uint64_t from)
+{
+    return from + ((where - (uint32_t)from) & LOW_BITS);
+}
+
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place, uint64_t tick)
+{
+    uint32_t kind = place->where & ~LOW_BITS;
+    uint64_t age = age_of(wheel->tick);
+    if (kind == NEAR)
+        return number_of(place->where, wheel->tick) > tick;
+    /* Where a tick is so short that there are more than 2^30 ages, the place cannot tell them. */
+    if (kind == NEVER)
+        return tick < wheel->ticks.last;
+    return age_of(wheel->ticks.last) - age > LOW_BITS ||
+           number_of(place->where, age) > age_of(tick);
+}
+
+/* ---- filing and taking ---- */
+
+/* Whatever there is to mind. */
+__attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct hwt_place *place,
+                                                 uint32_t id, uint64_t tick)
+{
+    const struct hwt_store *store = wheel->store;
     uint32_t slot = slot_of(store, tick);
     uint32_t round = (uint32_t)(tick >> store->shift);
-    if (__builtin_expect(tick >= wheel->ticks.last, 0)) {
+    if (tick >= wheel->ticks.last) {
         slot = never_slot(store);
         round = 0;
-    } else if (__builtin_expect(age_of(store, tick) > age_of(store, wheel->tick) + 1, 0)) {
+    } else if (tick >= wheel->near_end) {
         slot = far_slot(store);
-        round = (uint32_t)age_of(store, tick);
+        round = (uint32_t)age_of(tick);
     }
-    struct hwt_bucket *bucket = &store->buckets[slot];
-    int r =
-        hwt_bucket_add(bucket, wheel->directory, id, round, round_now(wheel, slot), &wheel->bytes);
+    int r = hwt_bucket_add(&store->buckets[slot], (struct hwt_hint){ round, id, place->generation },
+                           round_now(wheel, slot), &wheel->bytes);
     if (r < 0)
         return r;
-    hwt_directory_place(wheel->directory, id)->bucket = slot + 1;
-    if (round == bucket->least && bucket->least_count == 1)
-        update(wheel, slot);
+    wheel->hints++;
+    place->where = where_of(store, slot, round);
+    update(wheel, slot);
     return 0;
 }
 
-void hwt_wheel_drop(struct hwt_wheel *wheel, uint32_t id)
-{
-    struct hwt_place *place = hwt_directory_place(wheel->directory, id);
-    uint32_t slot = place->bucket - 1;
-    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    hwt_bucket_drop(bucket, wheel->directory, place->index, round_now(wheel, slot), &wheel->bytes);
-    place->bucket = 0;
-    if (hwt_bucket_live(bucket) == 0)
-        update(wheel, slot);
-}
-
-bool hwt_wheel_is_after(const struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick)
 {
     const struct hwt_store *store = wheel->store;
-    const struct hwt_place *place = hwt_directory_place(wheel->directory, id);
-    uint32_t slot = place->bucket - 1;
-    if (slot >= slots(store))
-        return true;
-    return tick_of_round(wheel, slot, hwt_bucket_round(&store->buckets[slot], place->index)) > tick;
-}
-
-/* After those that the bucket was due for were dropped. */
-static void settle(struct hwt_wheel *wheel, uint32_t slot)
-{
-    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    hwt_bucket_settle(bucket, wheel->directory, round_now(wheel, slot), &wheel->bytes);
-    update(wheel, slot);
+    uint64_t now = wheel->tick;
+    if (tick < now)
+        tick = now;
+    struct hwt_hint hint = { (uint32_t)(tick >> store->shift), id, place->generation };
+    if (__builtin_expect(tick >= wheel->near_end, 0) ||
+        __builtin_expect(!hwt_bucket_add_quickly(&store->buckets[slot_of(store, tick)], hint,
+                                                 (uint32_t)(now >> store->shift)),
+                         0))
+        return file_slowly(wheel, place, id, tick);
+    wheel->hints++;
+    place->where = NEAR | ((uint32_t)tick & LOW_BITS);
+    return 0;
 }
 
 /* The slot that is due next, and its tick. False: none is. */
@@ -237,37 +339,61 @@ uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
     uint32_t slot;
     uint64_t tick;
     while (next_slot(wheel->store, &slot, &tick)) {
-        if (wheel->store->buckets[slot].least_count > 0)
+        if (prune(wheel, slot))
             return tick;
-        settle(wheel, slot);
     }
     return UINT64_MAX;
+}
+
+/* Nothing is due before `limit`. */
+static void move_to(struct hwt_wheel *wheel, uint64_t limit)
+{
+    /* There is always a tick to file for: after HWT_NEVER the last one. */
+    if (limit >= wheel->ticks.last && limit > 0)
+        limit = wheel->ticks.last - (wheel->ticks.last > 0);
+    if (wheel->tick < limit)
+        set_tick(wheel, limit);
+}
+
+/* Takes ids from a bucket whose tick it is. */
+static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch, size_t max)
+{
+    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
+    struct hwt_hint hints[BATCH_MAX];
+    uint32_t where = where_of(wheel->store, slot, bucket->least);
+    size_t taken = hwt_bucket_take(bucket, hints, max < BATCH_MAX ? max : BATCH_MAX, &wheel->bytes);
+    size_t n = 0;
+    wheel->hints -= taken;
+    if (!bucket->visits)
+        update(wheel, slot);
+    for (size_t i = 0; i < taken; i++) {
+        struct hwt_place *place = hwt_directory_place(wheel->directory, hints[i].id);
+        if (!counts(place, &hints[i], where))
+            continue;
+        place->where = 0;
+        batch[n++] = hints[i].id;
+    }
+    return n;
 }
 
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far)
 {
-    struct hwt_store *store = wheel->store;
-    uint64_t tick = hwt_wheel_next(wheel);
+    uint64_t tick;
     uint32_t slot;
-    *ret_far = next_slot(store, &slot, &tick) && slot == far_slot(store);
-    /* An age begins with its first tick, not when that is over. */
-    if (tick > limit || (tick == limit && !*ret_far)) {
-        /* There is always a tick to file for: after HWT_NEVER the last one. */
-        if (limit >= wheel->ticks.last && limit > 0)
-            limit = wheel->ticks.last - (wheel->ticks.last > 0);
-        if (wheel->tick < limit)
-            wheel->tick = limit;
-        return 0;
+    *ret_far = false;
+    while (next_slot(wheel->store, &slot, &tick)) {
+        *ret_far = slot == far_slot(wheel->store);
+        /* An age begins with its first tick, not when that is over. */
+        if (tick > limit || (tick == limit && !*ret_far))
+            break;
+        set_tick(wheel, tick);
+        size_t n = take_from(wheel, slot, batch, max);
+        if (n > 0)
+            return n;
     }
-    wheel->tick = tick;
-    struct hwt_bucket *bucket = &store->buckets[slot];
-    size_t n = hwt_bucket_take(bucket, round_now(wheel, slot), batch, max);
-    for (size_t i = 0; i < n; i++)
-        hwt_directory_place(wheel->directory, batch[i])->bucket = 0;
-    if (bucket->least_count == 0 || bucket->cursor == bucket->near.used)
-        settle(wheel, slot);
-    return n;
+    move_to(wheel, limit);
+    return 0;
 }
 
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
@@ -276,8 +402,11 @@ uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
     uint64_t tick;
     if (!next_slot(wheel->store, &slot, &tick) || tick >= limit)
         return HWT_ID_NONE;
-    return hwt_bucket_peek(&wheel->store->buckets[slot]);
+    const struct hwt_hint *hint = hwt_bucket_peek(&wheel->store->buckets[slot]);
+    return hint ? hint->id : HWT_ID_NONE;
 }
+
+/* ---- going by all ---- */
 
 /* The first slot from `from` on that is due at all, or slots(); from node to node of the
  * tournament, for most of a great wheel may never have been touched. */
@@ -296,38 +425,64 @@ static uint32_t first_due(const struct hwt_store *store, uint32_t from)
     return (uint32_t)(node - slots(store));
 }
 
+/* The first bucket from number `from` on that has hints, or one past the last. */
+static uint32_t first_used(const struct hwt_store *store, uint32_t from)
+{
+    uint32_t slot = from < slots(store) ? first_due(store, from) : from;
+    while (slot >= slots(store) && slot <= far_slot(store) &&
+           hwt_bucket_count(&store->buckets[slot]) == 0)
+        slot++;
+    return slot;
+}
+
+uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
+{
+    struct hwt_store *store = wheel->store;
+    uint64_t looked = 0, all = wheel->hints;
+    while (looked < most && looked < all && wheel->hints > enough) {
+        uint32_t slot = first_used(store, store->hand);
+        store->hand = slot + 1;
+        if (slot > far_slot(store)) {
+            store->hand = 0;
+            continue;
+        }
+        looked += hwt_bucket_count(&store->buckets[slot]);
+        sweep(wheel, slot, asks);
+    }
+    return all - wheel->hints;
+}
+
 bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
 {
     struct hwt_store *store = wheel->store;
-    uint32_t slot = from < slots(store) ? first_due(store, from) : from;
-    while (slot >= slots(store) && slot <= far_slot(store) &&
-           hwt_bucket_live(&store->buckets[slot]) == 0)
-        slot++;
-    if (slot > far_slot(store))
-        return false;
-    const struct hwt_bucket *bucket = &store->buckets[slot];
-    *ret_view = (struct hwt_wheel_view){ slot, hwt_bucket_live(bucket), UINT64_MAX };
-    if (slot != never_slot(store)) {
-        if (bucket->least_count == 0)
-            settle(wheel, slot);
-        ret_view->next = tick_of_round(wheel, slot, bucket->least);
+    for (uint32_t slot; (slot = first_used(store, from)) <= far_slot(store); from = slot + 1) {
+        const struct hwt_bucket *bucket = &store->buckets[slot];
+        sweep(wheel, slot, true);
+        if (hwt_bucket_count(bucket) == 0)
+            continue;
+        *ret_view = (struct hwt_wheel_view){ slot, hwt_bucket_count(bucket), UINT64_MAX };
+        if (slot != never_slot(store))
+            ret_view->next = tick_of_round(wheel, slot, bucket->least);
+        return true;
     }
-    return true;
+    return false;
 }
 
 bool hwt_wheel_check(const struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;
+    uint64_t hints = 0;
     for (uint32_t slot = 0; slot <= far_slot(store); slot++) {
+        const struct hwt_bucket *bucket = &store->buckets[slot];
+        hints += hwt_bucket_count(bucket);
+        if (!hwt_bucket_check(bucket, round_now(wheel, slot)))
+            return false;
         if (slot == never_slot(store))
             continue;
-        const struct hwt_bucket *bucket = &store->buckets[slot];
         uint64_t due =
             slot < slots(store) ? ~store->due[(size_t)slots(store) + slot] : store->far_due;
-        if (!hwt_bucket_check(bucket, wheel->directory, round_now(wheel, slot)))
-            return false;
-        if (hwt_bucket_live(bucket) == 0 ? due != UINT64_MAX
-                                         : due != tick_of_round(wheel, slot, bucket->least))
+        if (hwt_bucket_count(bucket) == 0 ? due != UINT64_MAX
+                                          : due != tick_of_round(wheel, slot, bucket->least))
             return false;
     }
     for (size_t node = 1; node < slots(store); node++) {
@@ -335,5 +490,5 @@ bool hwt_wheel_check(const struct hwt_wheel *wheel)
         if (store->due[node] != (left < right ? right : left))
             return false;
     }
-    return hwt_bucket_check(&store->buckets[never_slot(store)], wheel->directory, 0);
+    return hints == wheel->hints;
 }

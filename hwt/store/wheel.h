@@ -27,8 +27,14 @@ struct hwt_ticks {
 struct hwt_wheel {
     struct hwt_ticks ticks;
     const struct hwt_directory *directory;
-    uint64_t tick; /* the next tick to handle: all before it have been */
-    size_t bytes;  /* memory held */
+    uint64_t tick;     /* the next tick to handle: all before it have been */
+    uint64_t near_end; /* the store's: ticks before it are not far */
+    size_t bytes;      /* memory held */
+    uint64_t hints;    /* held: for what is filed, and for what was dropped or cancelled since */
+    /* Whether an id that is filed is still wanted; NULL: all are. The store asks before it says when
+     * it is due next, and before it throws away. */
+    bool (*wants)(const void *owner, uint32_t id, uint32_t generation);
+    const void *owner;
     struct hwt_store *store;
 };
 
@@ -78,17 +84,16 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel);
 /* Forgets all that is filed, whatever the places say: nothing is filed after that. */
 void hwt_wheel_clear(struct hwt_wheel *wheel);
 
-/* Files an id that is nowhere for a tick; one that has passed counts as the current one. -ENOMEM:
- * nothing has changed. */
-int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick);
+/* Files an id, whose place this is, for a tick; one that has passed counts as the current one. What
+ * it was filed for before does not count any more. -ENOMEM: nothing has changed. */
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick);
 
-/* Takes an id out of the place it was filed in. */
-void hwt_wheel_drop(struct hwt_wheel *wheel, uint32_t id);
+/* Of what is filed: whether it would come too late for this tick, or may. */
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place,
+                        uint64_t tick);
 
-/* Whether it was filed for a tick after this one, or in a way that cannot be told from that. */
-bool hwt_wheel_is_after(const struct hwt_wheel *wheel, uint32_t id, uint64_t tick);
-
-/* The next tick with something to take, UINT64_MAX: none. */
+/* The next tick with something to take, UINT64_MAX: none. Throws away what is not wanted and comes
+ * before that. */
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel);
 
 /*
@@ -100,10 +105,14 @@ uint64_t hwt_wheel_next(struct hwt_wheel *wheel);
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far);
 
+/* Looks at about `most` hints, from where it left off, and throws away those that do not count or,
+ * if it is to ask, are not wanted, until `enough` are left. Returns how many it threw away. */
+uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks);
+
 /* The id that is likely to be taken next, HWT_ID_NONE: none before `limit`. */
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit);
 
-/* A part of the store that holds timeouts, for hwt_timer_dump(). */
+/* A part of the store that holds timeouts which are wanted, for hwt_timer_dump(). */
 struct hwt_wheel_view {
     uint32_t bucket;
     uint64_t count;

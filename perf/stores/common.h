@@ -3,16 +3,32 @@
 #define HWT_PERF_STORES_COMMON_H
 
 /*
- * What the stores that are linked in place of hwt/store/wheel.c share: how one begins, numbers
- * for its ids, ticks, what the places say, and big arrays.
+ * What the stores that are linked in place of hwt/store/wheel.c share: how one begins, what the
+ * places say, what is far away, and big arrays.
+ *
+ * They are as lazy as the wheel: what they hold is hints, to drop a timeout or to file it for
+ * another tick touches no hint, and a hint that does not count is thrown away when it is met, or by
+ * a sweep. What a place says, it says as for the wheel, and so an age has 2^29 ticks here too: what
+ * is of a later age than the next one, or never comes, is kept as the wheel keeps it, and the
+ * structure itself has ticks that are less than 2^30 apart.
  */
 
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "hwt/core/pool.h"
+#include "hwt/store/bucket.h"
 #include "hwt/store/wheel.h"
+
+#define STORE_AGE_BITS 29
+#define STORE_BATCH_MAX 64
+#define STORE_AHEAD 8 /* hints whose places are fetched beforehand */
+
+/* What `where` says; see wheel.c. */
+#define STORE_NEAR ((uint32_t)1 << 30)
+#define STORE_FAR ((uint32_t)2 << 30)
+#define STORE_NEVER ((uint32_t)3 << 30)
+#define STORE_LOW_BITS (STORE_NEAR - 1)
 
 /* An empty wheel on a zeroed store of that size, to be freed; NULL: no memory. */
 static inline struct hwt_store *store_begin(struct hwt_wheel *wheel,
@@ -28,27 +44,6 @@ static inline struct hwt_store *store_begin(struct hwt_wheel *wheel,
     return wheel->store;
 }
 
-/* Ids numbered from 0 without a gap: they themselves have some. */
-static inline uint32_t store_number(uint32_t id)
-{
-    uint32_t place = id & (((uint32_t)1 << HWT_ID_BITS) - 1);
-    return (id >> HWT_ID_BITS) * (uint32_t)HWT_SLAB_ENTRIES + place;
-}
-
-static inline uint32_t store_id(uint32_t number)
-{
-    uint32_t slab = number / (uint32_t)HWT_SLAB_ENTRIES;
-    return slab << HWT_ID_BITS | number % (uint32_t)HWT_SLAB_ENTRIES;
-}
-
-/* The tick for which hwt_wheel_file() has to file; UINT64_MAX: it does not come. */
-static inline uint64_t store_tick(const struct hwt_wheel *wheel, uint64_t tick)
-{
-    if (tick < wheel->tick)
-        tick = wheel->tick;
-    return tick < wheel->ticks.last ? tick : UINT64_MAX;
-}
-
 /* To which tick the hand goes when all before `limit` are handled: there is always one left. */
 static inline uint64_t store_limit(const struct hwt_wheel *wheel, uint64_t limit)
 {
@@ -56,22 +51,213 @@ static inline uint64_t store_limit(const struct hwt_wheel *wheel, uint64_t limit
     return limit < last || limit == 0 ? limit : last - (last > 0);
 }
 
-/* Says in the places that ids are, or are not, in the store, which has but one bucket. */
-static inline void store_filed(const struct hwt_wheel *wheel, uint32_t id)
+/* ---- what counts ---- */
+
+static inline uint64_t store_age(uint64_t tick)
 {
-    hwt_directory_place(wheel->directory, id)->bucket = 1;
+    return tick >> STORE_AGE_BITS;
 }
 
-static inline bool store_is_filed(const struct hwt_wheel *wheel, uint32_t id)
+static inline bool store_is_near(const struct hwt_wheel *wheel, uint64_t tick)
 {
-    return hwt_directory_place(wheel->directory, id)->bucket == 1;
+    return tick < wheel->ticks.last && store_age(tick) <= store_age(wheel->tick) + 1;
 }
 
-static inline void store_removed(const struct hwt_wheel *wheel, const uint32_t *ids, size_t n)
+/* The first number from `from` on that has these low bits. */
+static inline uint64_t store_from(uint64_t from, uint32_t low)
 {
-    for (size_t i = 0; i < n; i++)
-        hwt_directory_place(wheel->directory, ids[i])->bucket = 0;
+    return from + ((low - (uint32_t)from) & STORE_LOW_BITS);
 }
+
+static inline uint64_t store_near_tick(const struct hwt_wheel *wheel, uint32_t low)
+{
+    return store_from(wheel->tick, low);
+}
+
+static inline uint32_t store_where(uint32_t tick)
+{
+    return STORE_NEAR | (tick & STORE_LOW_BITS);
+}
+
+static inline bool store_counts(const struct hwt_place *place, uint32_t generation, uint32_t where)
+{
+    return place->where == where && place->generation == generation;
+}
+
+/* Whether a hint that was met is not to be thrown away. */
+static inline bool store_stays(const struct hwt_wheel *wheel, uint32_t id, uint32_t generation,
+                               uint32_t where)
+{
+    return store_counts(hwt_directory_place(wheel->directory, id), generation, where) &&
+           (!wheel->wants || wheel->wants(wheel->owner, id, generation));
+}
+
+/* A hint was taken: whether it counts, and then its timeout is filed no more. */
+static inline bool store_take(const struct hwt_wheel *wheel, uint32_t id, uint32_t generation,
+                              uint32_t where)
+{
+    struct hwt_place *place = hwt_directory_place(wheel->directory, id);
+    if (!store_counts(place, generation, where))
+        return false;
+    place->where = 0;
+    return true;
+}
+
+static inline void store_fetch(const struct hwt_wheel *wheel, uint32_t id)
+{
+    __builtin_prefetch(hwt_directory_place(wheel->directory, id));
+}
+
+static inline bool store_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place,
+                                  uint64_t tick)
+{
+    uint32_t kind = place->where & ~STORE_LOW_BITS;
+    uint64_t age = store_age(wheel->tick);
+    if (kind == STORE_NEAR)
+        return store_near_tick(wheel, place->where) > tick;
+    if (kind == STORE_NEVER)
+        return tick < wheel->ticks.last;
+    return store_age(wheel->ticks.last) - age > STORE_LOW_BITS ||
+           store_from(age, place->where) > store_age(tick);
+}
+
+/* ---- what is far ---- */
+
+struct store_far {
+    struct hwt_bucket later; /* its rounds are ages */
+    struct hwt_bucket never; /* of one round */
+    uint64_t due;            /* the tick at which what is of a later age comes nearer */
+};
+
+static inline uint32_t store_later_round(const struct hwt_wheel *wheel)
+{
+    return (uint32_t)store_age(wheel->tick) + 1;
+}
+
+/* After what is of later ages may have changed. */
+static inline void store_far_update(const struct hwt_wheel *wheel, struct store_far *far)
+{
+    uint64_t next = store_age(wheel->tick) + 1;
+    far->due = UINT64_MAX;
+    if (hwt_bucket_count(&far->later) > 0)
+        far->due = (next + (far->later.least - (uint32_t)next) - 1) << STORE_AGE_BITS;
+}
+
+static inline void store_far_begin(struct store_far *far)
+{
+    far->due = UINT64_MAX;
+}
+
+static inline void store_far_end(struct store_far *far)
+{
+    hwt_bucket_destroy(&far->later);
+    hwt_bucket_destroy(&far->never);
+}
+
+static inline void store_far_clear(struct hwt_wheel *wheel, struct store_far *far)
+{
+    hwt_bucket_clear(&far->later, &wheel->bytes);
+    hwt_bucket_clear(&far->never, &wheel->bytes);
+    far->due = UINT64_MAX;
+}
+
+static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far, uint32_t id,
+                                 uint64_t tick)
+{
+    struct hwt_place *place = hwt_directory_place(wheel->directory, id);
+    bool never = tick >= wheel->ticks.last;
+    uint32_t age = never ? 0 : (uint32_t)store_age(tick);
+    int r = hwt_bucket_add(never ? &far->never : &far->later,
+                           (struct hwt_hint){ age, id, place->generation },
+                           never ? 0 : store_later_round(wheel), &wheel->bytes);
+    if (r < 0)
+        return r;
+    wheel->hints++;
+    place->where = never ? STORE_NEVER : STORE_FAR | (age & STORE_LOW_BITS);
+    store_far_update(wheel, far);
+    return 0;
+}
+
+static inline bool store_later_stays(const void *wheel, const struct hwt_hint *hint)
+{
+    return store_stays(wheel, hint->id, hint->generation,
+                       STORE_FAR | (hint->round & STORE_LOW_BITS));
+}
+
+static inline bool store_never_stays(const void *wheel, const struct hwt_hint *hint)
+{
+    return store_stays(wheel, hint->id, hint->generation, STORE_NEVER);
+}
+
+/* When something comes nearer; exact if that is not after `most`. */
+static inline uint64_t store_far_next(struct hwt_wheel *wheel, struct store_far *far, uint64_t most)
+{
+    bool some = false;
+    while (!some && far->due <= most && far->due != UINT64_MAX) {
+        uint32_t before = hwt_bucket_count(&far->later);
+        some = hwt_bucket_prune(&far->later, store_later_stays, wheel, &wheel->bytes);
+        wheel->hints -= before - hwt_bucket_count(&far->later);
+        store_far_update(wheel, far);
+    }
+    return far->due;
+}
+
+/* Takes what comes nearer; wheel->tick is when it is due. */
+static inline size_t store_far_take(struct hwt_wheel *wheel, struct store_far *far, uint32_t *batch,
+                                    size_t max)
+{
+    struct hwt_hint hints[STORE_BATCH_MAX];
+    uint32_t where = STORE_FAR | (far->later.least & STORE_LOW_BITS);
+    size_t n = 0,
+           taken = hwt_bucket_take(&far->later, hints,
+                                   max < STORE_BATCH_MAX ? max : STORE_BATCH_MAX, &wheel->bytes);
+    wheel->hints -= taken;
+    store_far_update(wheel, far);
+    for (size_t i = 0; i < taken; i++) {
+        if (store_take(wheel, hints[i].id, hints[i].generation, where))
+            batch[n++] = hints[i].id;
+    }
+    return n;
+}
+
+/* Returns how many hints were looked at. */
+static inline uint64_t store_far_sweep(struct hwt_wheel *wheel, struct store_far *far)
+{
+    uint64_t all = (uint64_t)hwt_bucket_count(&far->later) + hwt_bucket_count(&far->never);
+    if (hwt_bucket_count(&far->later) > 0)
+        hwt_bucket_sweep(&far->later, store_later_stays, wheel, &wheel->bytes);
+    if (hwt_bucket_count(&far->never) > 0)
+        hwt_bucket_sweep(&far->never, store_never_stays, wheel, &wheel->bytes);
+    wheel->hints -= all - hwt_bucket_count(&far->later) - hwt_bucket_count(&far->never);
+    store_far_update(wheel, far);
+    return all;
+}
+
+/* What hwt_wheel_look() says of it, in parts `first` and the next one. */
+static inline bool store_far_look(struct hwt_wheel *wheel, struct store_far *far, uint32_t first,
+                                  uint32_t from, struct hwt_wheel_view *ret_view)
+{
+    store_far_sweep(wheel, far);
+    if (from <= first && hwt_bucket_count(&far->later) > 0)
+        *ret_view = (struct hwt_wheel_view){ first, hwt_bucket_count(&far->later), far->due };
+    else if (from <= first + 1 && hwt_bucket_count(&far->never) > 0)
+        *ret_view = (struct hwt_wheel_view){ first + 1, hwt_bucket_count(&far->never), UINT64_MAX };
+    else
+        return false;
+    return true;
+}
+
+static inline bool store_far_check(const struct hwt_wheel *wheel, const struct store_far *far,
+                                   uint64_t *ret_hints)
+{
+    struct store_far right = *far;
+    store_far_update(wheel, &right);
+    *ret_hints = (uint64_t)hwt_bucket_count(&far->later) + hwt_bucket_count(&far->never);
+    return far->due == right.due && hwt_bucket_check(&far->later, store_later_round(wheel)) &&
+           hwt_bucket_check(&far->never, 0);
+}
+
+/* ---- memory ---- */
 
 /*
  * An array of mapped pages, which the kernel lengthens and shortens without copying them, huge

@@ -5,21 +5,19 @@
  * ScheduledThreadPoolExecutor keep their timeouts in. Linked in its place, so that all but
  * the data structure is hwt's own.
  *
- * An array in which no timeout is due before its parent, that at i being the parent of those
- * at 2i and 2i + 1; so the soonest is at 1. Filing lets a timeout rise from the end; taking
- * one, and dropping one, puts the last in its place and lets that sink or rise. Each
- * timeout knows its place, as the executor's heapIndex does, so that dropping one costs log2(n)
- * steps at most and gives its memory back at once. (What is cancelled the JDK leaves in the
- * heap until its time, unless told otherwise; then the heap would only be higher.)
+ * An array in which no hint is due before its parent, that at i being the parent of those
+ * at 2i and 2i + 1; so the soonest is at 1. Filing lets a hint rise from the end; taking one puts
+ * the last in its place and lets that sink. What is cancelled stays until its time, as the JDK
+ * leaves it unless told otherwise, or until a sweep, which puts the last in its place and lets that
+ * rise or sink. So no hint need be found, and nothing has to note where each is while others sink.
  *
- * As fast as such a heap can fairly be made: what is compared is in the array itself, 16 bytes
- * a timeout, two siblings and four cousins to a cache line, which is fetched a generation
- * ahead; of two siblings the sooner is picked without a branch. Where a timeout is in the heap
- * stands in an array of its own: sinking writes that at each step, and to write it into the entry,
- * where the JDK has it, takes up to twice the time.
+ * As fast as such a heap can fairly be made: what is compared is in the array itself, one number,
+ * and 16 bytes a hint, two siblings and four cousins to a cache line, which is fetched a
+ * generation ahead; of two siblings the sooner is picked without a branch.
  *
  * A number given at filing keeps those of one tick in order, as the JDK's sequence number
- * does. It has 32 bits; when they are used up, all timeouts are numbered anew.
+ * does. It has 32 bits; when they are used up, all hints are numbered anew. Of the tick there
+ * are 32 bits too: ticks in the heap are less than 2^30 apart, see common.h.
  *
  * Wheel length and rounds mean nothing here. hwt_wheel_next() is exact.
  */
@@ -31,41 +29,41 @@
 #endif
 
 struct item {
-    uint64_t tick; /* UINT64_MAX: for ever */
-    uint32_t sequence;
-    uint32_t number; /* of the id, see store_number() */
+    uint64_t key; /* the low half of its tick, and its sequence number */
+    uint32_t id;
+    uint32_t generation;
 };
 
 struct hwt_store {
     struct item *items; /* from 1 on */
     size_t used;
     size_t items_bytes;
-    uint32_t *places; /* by number: where in items */
-    size_t places_bytes;
+    size_t hand;       /* the item to be swept next; 0 or one that is not there: the last */
     uint32_t sequence; /* the next */
+    struct store_far far;
 };
 
 static bool before(const struct item *a, const struct item *b)
 {
-    return (a->tick < b->tick) | ((a->tick == b->tick) & (a->sequence < b->sequence));
+    return (int64_t)(a->key - b->key) < 0;
 }
 
-static void put(struct hwt_store *store, size_t at, struct item item)
+static uint32_t tick_of(const struct item *item)
 {
-    store->items[at] = item;
-    store->places[item.number] = (uint32_t)at;
+    return (uint32_t)(item->key >> 32);
 }
 
 static void rise(struct hwt_store *store, size_t at, struct item item)
 {
-    for (; at > 1 && before(&item, &store->items[at / 2]); at /= 2)
-        put(store, at, store->items[at / 2]);
-    put(store, at, item);
+    struct item *items = store->items;
+    for (; at > 1 && before(&item, &items[at / 2]); at /= 2)
+        items[at] = items[at / 2];
+    items[at] = item;
 }
 
 static void sink(struct hwt_store *store, size_t at, struct item item)
 {
-    const struct item *items = store->items;
+    struct item *items = store->items;
     size_t used = store->used;
     for (size_t child; (child = 2 * at) <= used; at = child) {
         __builtin_prefetch((const char *)items + 4 * at * sizeof(*items));
@@ -73,9 +71,22 @@ static void sink(struct hwt_store *store, size_t at, struct item item)
             child += before(&items[child + 1], &items[child]);
         if (!before(&items[child], &item))
             break;
-        put(store, at, items[child]);
+        items[at] = items[child];
     }
-    put(store, at, item);
+    items[at] = item;
+}
+
+static void remove_at(struct hwt_wheel *wheel, size_t at)
+{
+    struct hwt_store *store = wheel->store;
+    struct item last = store->items[store->used--];
+    wheel->hints--;
+    if (at > store->used)
+        return;
+    if (at > 1 && before(&last, &store->items[at / 2]))
+        rise(store, at, last);
+    else
+        sink(store, at, last);
 }
 
 /* ---- memory ---- */
@@ -91,36 +102,20 @@ static int resize_items(struct hwt_wheel *wheel, size_t count)
     return 0;
 }
 
-static int resize_places(struct hwt_wheel *wheel, size_t count)
+static int make_room(struct hwt_wheel *wheel)
 {
-    struct hwt_store *store = wheel->store;
-    size_t bytes = count * sizeof(*store->places);
-    void *places = store_resize(wheel, store->places, &store->places_bytes, bytes);
-    if (!places)
-        return -ENOMEM;
-    store->places = places;
-    return 0;
-}
-
-static int make_room(struct hwt_wheel *wheel, uint32_t number)
-{
-    struct hwt_store *store = wheel->store;
-    if (number >= store->places_bytes / sizeof(*store->places)) {
-        int r = resize_places(wheel, (size_t)number + number / 2 + 1);
-        if (r < 0)
-            return r;
-    }
-    if (store->used + 1 >= store->items_bytes / sizeof(*store->items))
-        return resize_items(wheel, store->used + store->used / 2 + 2);
-    return 0;
+    const struct hwt_store *store = wheel->store;
+    if (store->used + 1 < store->items_bytes / sizeof(*store->items))
+        return 0;
+    return resize_items(wheel, store->used + store->used / 2 + 2);
 }
 
 static void give_room_back(struct hwt_wheel *wheel)
 {
-    struct hwt_store *store = wheel->store;
+    const struct hwt_store *store = wheel->store;
     size_t capacity = store->items_bytes / sizeof(*store->items);
     if (store->used + 1 < capacity / 4)
-        (void)resize_items(wheel, capacity / 2); /* no memory: it stays as it is */
+        (void)resize_items(wheel, 2 * store->used + 2); /* no memory: it stays as it is */
 }
 
 /* ---- sequence numbers ---- */
@@ -135,10 +130,8 @@ static void number_anew(struct hwt_store *store)
 {
     qsort(store->items + 1, store->used, sizeof(*store->items), compare_items);
     store->sequence = 0;
-    for (size_t at = 1; at <= store->used; at++) {
-        store->items[at].sequence = store->sequence++;
-        put(store, at, store->items[at]);
-    }
+    for (size_t at = 1; at <= store->used; at++)
+        store->items[at].key = (uint64_t)tick_of(&store->items[at]) << 32 | store->sequence++;
 }
 
 /* ---- the seam ---- */
@@ -151,7 +144,8 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
     if (!store)
         return -ENOMEM;
     store->sequence = HEAP_FIRST_SEQUENCE;
-    if (resize_items(wheel, 1) < 0 || resize_places(wheel, 1) < 0) {
+    store_far_begin(&store->far);
+    if (resize_items(wheel, 1) < 0) {
         hwt_wheel_destroy(wheel);
         return -ENOMEM;
     }
@@ -163,8 +157,7 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel)
     struct hwt_store *store = wheel->store;
     if (store->items)
         munmap(store->items, store->items_bytes);
-    if (store->places)
-        munmap(store->places, store->places_bytes);
+    store_far_end(&store->far);
     free(store);
 }
 
@@ -172,107 +165,190 @@ void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
     wheel->store->used = 0;
     (void)resize_items(wheel, 1);
+    store_far_clear(wheel, &wheel->store->far);
+    wheel->hints = 0;
 }
 
-int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick)
 {
     struct hwt_store *store = wheel->store;
-    uint32_t number = store_number(id);
-    int r = make_room(wheel, number);
+    if (tick < wheel->tick)
+        tick = wheel->tick;
+    if (__builtin_expect(!store_is_near(wheel, tick), 0))
+        return store_far_file(wheel, &store->far, id, tick);
+    int r = make_room(wheel);
     if (r < 0)
         return r;
     if (store->sequence == UINT32_MAX)
         number_anew(store);
     rise(store, ++store->used,
-         (struct item){ store_tick(wheel, tick), store->sequence++, number });
-    store_filed(wheel, id);
+         (struct item){ tick << 32 | store->sequence++, id, place->generation });
+    wheel->hints++;
+    place->where = store_where((uint32_t)tick);
     return 0;
 }
 
-static void remove_at(struct hwt_store *store, size_t at)
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place, uint64_t tick)
 {
-    struct item last = store->items[store->used--];
-    if (at > store->used)
-        return;
-    if (at > 1 && before(&last, &store->items[at / 2]))
-        rise(store, at, last);
-    else
-        sink(store, at, last);
+    return store_is_after(wheel, place, tick);
 }
 
-void hwt_wheel_drop(struct hwt_wheel *wheel, uint32_t id)
+static bool stays(const struct hwt_wheel *wheel, const struct item *item)
 {
-    remove_at(wheel->store, wheel->store->places[store_number(id)]);
-    store_removed(wheel, &id, 1);
-    give_room_back(wheel);
+    return store_stays(wheel, item->id, item->generation, store_where(tick_of(item)));
 }
 
-bool hwt_wheel_is_after(const struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+/* The tick of the soonest hint, UINT64_MAX: none. */
+static uint64_t soonest(const struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;
-    uint64_t its = store->items[store->places[store_number(id)]].tick;
-    return its > tick || its == UINT64_MAX;
+    return store->used ? store_near_tick(wheel, tick_of(&store->items[1])) : UINT64_MAX;
 }
 
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
 {
-    return wheel->store->used ? wheel->store->items[1].tick : UINT64_MAX;
+    struct hwt_store *store = wheel->store;
+    while (store->used && !stays(wheel, &store->items[1]))
+        remove_at(wheel, 1);
+    give_room_back(wheel);
+    uint64_t near = soonest(wheel), far = store_far_next(wheel, &store->far, near);
+    return far < near ? far : near;
+}
+
+/* Takes up to `max` ids from the top, all of wheel->tick. */
+static size_t take_near(struct hwt_wheel *wheel, uint32_t *batch, size_t max)
+{
+    struct hwt_store *store = wheel->store;
+    struct item items[STORE_BATCH_MAX];
+    const uint32_t tick = (uint32_t)wheel->tick;
+    size_t n = 0, taken = 0;
+    while (taken < max && taken < STORE_BATCH_MAX && store->used &&
+           tick_of(&store->items[1]) == tick) {
+        items[taken++] = store->items[1];
+        store_fetch(wheel, store->items[1].id);
+        remove_at(wheel, 1);
+    }
+    for (size_t i = 0; i < taken; i++) {
+        if (store_take(wheel, items[i].id, items[i].generation, store_where(tick)))
+            batch[n++] = items[i].id;
+    }
+    give_room_back(wheel);
+    return n;
 }
 
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far)
 {
+    struct store_far *far = &wheel->store->far;
+    for (;;) {
+        uint64_t tick = soonest(wheel);
+        *ret_far = far->due <= tick && far->due != UINT64_MAX;
+        if (*ret_far)
+            tick = far->due;
+        /* An age begins with its first tick, not when that is over. */
+        if (tick > limit || (tick == limit && !*ret_far))
+            break;
+        wheel->tick = tick;
+        size_t n = *ret_far ? store_far_take(wheel, far, batch, max) : take_near(wheel, batch, max);
+        if (n > 0)
+            return n;
+    }
+    limit = store_limit(wheel, limit);
+    if (wheel->tick < limit)
+        wheel->tick = limit;
+    return 0;
+}
+
+/* All of them; then it is made a heap again. */
+static void sweep_all(struct hwt_wheel *wheel)
+{
     struct hwt_store *store = wheel->store;
-    uint64_t tick = hwt_wheel_next(wheel);
-    *ret_far = false;
-    if (tick >= limit) {
-        limit = store_limit(wheel, limit);
-        if (wheel->tick < limit)
-            wheel->tick = limit;
-        return 0;
+    size_t kept = 0;
+    for (size_t at = 1; at <= store->used; at++) {
+        if (at + STORE_AHEAD <= store->used)
+            store_fetch(wheel, store->items[at + STORE_AHEAD].id);
+        if (stays(wheel, &store->items[at]))
+            store->items[++kept] = store->items[at];
     }
-    wheel->tick = tick;
-    size_t n = 0;
-    while (n < max && store->used && store->items[1].tick == tick) {
-        batch[n++] = store_id(store->items[1].number);
-        remove_at(store, 1);
+    wheel->hints -= store->used - kept;
+    store->used = kept;
+    for (size_t at = kept / 2; at > 0; at--)
+        sink(store, at, store->items[at]);
+    store->hand = 0;
+}
+
+/* From the end to the beginning, so that what takes an item's place has been looked at. */
+static void sweep_some(struct hwt_wheel *wheel, uint64_t most)
+{
+    struct hwt_store *store = wheel->store;
+    for (uint64_t looked = 0; looked < most && store->used > 0; looked++) {
+        if (store->hand == 0 || store->hand > store->used)
+            store->hand = store->used;
+        size_t at = store->hand--;
+        if (at > STORE_AHEAD)
+            store_fetch(wheel, store->items[at - STORE_AHEAD].id);
+        if (!stays(wheel, &store->items[at]))
+            remove_at(wheel, at);
+        if (store->hand == 0)
+            store_far_sweep(wheel, &store->far);
     }
-    store_removed(wheel, batch, n);
+}
+
+static void sweep(struct hwt_wheel *wheel, uint64_t most)
+{
+    struct hwt_store *store = wheel->store;
+    if (most < store->used) {
+        sweep_some(wheel, most);
+    } else {
+        sweep_all(wheel);
+        store_far_sweep(wheel, &store->far);
+    }
     give_room_back(wheel);
-    return n;
+}
+
+/* As much as it was told: that is not more than `enough` asks for by much. */
+uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
+{
+    bool (*wants)(const void *owner, uint32_t id, uint32_t generation) = wheel->wants;
+    uint64_t before = wheel->hints;
+    if (before <= enough)
+        return 0;
+    if (!asks)
+        wheel->wants = NULL;
+    sweep(wheel, most);
+    wheel->wants = wants;
+    return before - wheel->hints;
 }
 
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    const struct hwt_store *store = wheel->store;
-    bool is_due = store->used && store->items[1].tick < limit;
-    return is_due ? store_id(store->items[1].number) : HWT_ID_NONE;
+    return soonest(wheel) < limit ? wheel->store->items[1].id : HWT_ID_NONE;
 }
 
 bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
 {
-    if (from > 0 || wheel->store->used == 0)
-        return false;
-    *ret_view = (struct hwt_wheel_view){ 0, wheel->store->used, hwt_wheel_next(wheel) };
+    struct hwt_store *store = wheel->store;
+    if (from == 0)
+        sweep(wheel, UINT64_MAX);
+    if (from > 0 || store->used == 0)
+        return store_far_look(wheel, &store->far, 1, from, ret_view);
+    *ret_view = (struct hwt_wheel_view){ 0, store->used, soonest(wheel) };
     return true;
 }
 
 bool hwt_wheel_check(const struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;
+    uint64_t far;
     if (store->used >= store->items_bytes / sizeof(*store->items))
         return false;
     for (size_t at = 1; at <= store->used; at++) {
         const struct item *item = &store->items[at];
-        uint32_t id = store_id(item->number);
+        uint32_t ahead = tick_of(item) - (uint32_t)wheel->tick;
         if (at > 1 && !before(&store->items[at / 2], item))
             return false;
-        if (item->tick < wheel->tick || item->sequence >= store->sequence)
-            return false;
-        if (store_number(id) != item->number || store->places[item->number] != at)
-            return false;
-        if (!store_is_filed(wheel, id))
+        if (ahead >= STORE_NEAR || (uint32_t)item->key >= store->sequence)
             return false;
     }
-    return true;
+    return store_far_check(wheel, &store->far, &far) && wheel->hints == store->used + far;
 }

@@ -8,12 +8,11 @@
  * A wheel of 20 slots of one tick; over it one of 20 slots as long as the whole of that,
  * and so on, each made when the first timeout comes that is too far away for those there
  * are. A timeout goes into the finest wheel that reaches it, counted from that wheel's own
- * time, which moves on slot by slot. A slot is a bucket: a doubly linked list, so that
- * dropping a timeout is O(1), with the tick at which it begins; a heap of the buckets
- * that are occupied (Kafka's DelayQueue) says which begins next. When one of the finest wheel
- * begins, its timeouts are taken; one of a coarser wheel is flushed: all its timeouts
- * are filed again, by now into a finer wheel. So a timeout is touched once for every
- * wheel that it comes down.
+ * time, which moves on slot by slot. A slot is a bucket: a doubly linked list of hints, with the
+ * tick at which it begins; a heap of the buckets that are occupied (Kafka's DelayQueue) says which
+ * begins next. When one of the finest wheel begins, its hints are taken; one of a coarser wheel
+ * is flushed: all its hints are filed again, by now into a finer wheel. So a hint is touched once
+ * for every wheel that it comes down.
  *
  * hwt_wheel_next() is Kafka's: where a coarse bucket begins next, it is the tick at
  * which that is to be flushed, and the worker wakes for it. It is never later than the tick of
@@ -25,61 +24,61 @@
  * in a finer one; the list is walked from its end to keep its own order. If several
  * buckets begin at once, the finer is flushed first for the same reason. It costs the same.
  *
+ * What does not count any more comes down with the rest, for to see whether it does would cost more
+ * than to move it. A sweep goes by the array, not by the lists, and takes what it finds out of its
+ * list.
+ *
  * As fast as this can fairly be made: the links are 32-bit numbers in an array of their own,
- * with the tick: 16 bytes a timeout, so that flushing does not touch the entries; a
- * bucket's list begins and ends at a node that belongs to it, in the same array, and nothing
- * needs to ask where a list ends; a bucket that was emptied stays in the heap, as Kafka's
- * does, but wakes nobody. Wheel length and rounds mean nothing here: the suite's 20 slots are
- * fixed.
+ * with the tick, the id and its generation: 20 bytes a hint, so that flushing does not touch the
+ * entries or places; a bucket's list begins and ends at a node that belongs to it, in the same
+ * array, and nothing needs to ask where a list ends; a bucket that was emptied stays in the heap,
+ * as Kafka's does, but wakes nobody. Wheel length and rounds mean nothing here: the suite's 20 slots
+ * are fixed.
  */
 
 #include "perf/stores/common.h"
 
 #define SLOTS 20
-#define LEVELS 15 /* 20^15 ticks are more than there can be */
+#define LEVELS 7 /* 20^7 ticks are more than the 2^30 that are near; see common.h */
 #define BUCKETS (LEVELS * SLOTS)
-#define NEVER BUCKETS   /* the list of what never comes; its node comes after the buckets' */
-#define NODES_FIRST 304 /* ids' nodes begin here, at a cache line */
+#define NODES_FIRST 144 /* hints' nodes begin here */
 
 /* A bucket and its own node have the same number. */
 struct node {
-    uint32_t prev, next;
-    uint64_t tick; /* of a bucket: at which it begins */
+    uint32_t prev, next; /* of a free one: next is the next free one */
+    uint32_t tick;       /* its low half */
+    uint32_t id;         /* HWT_ID_NONE: a bucket's, or free */
+    uint32_t generation;
 };
 
 struct level {
     uint64_t now;      /* wheel->tick rounded down to a slot of this wheel */
-    uint64_t unit;     /* ticks in a slot */
-    uint64_t interval; /* ticks in the wheel, at most UINT64_MAX */
+    uint32_t unit;     /* ticks in a slot */
+    uint32_t interval; /* ticks in the wheel */
     uint32_t slot;     /* that of `now` */
 };
 
 struct hwt_store {
     struct node *nodes;
     size_t nodes_bytes;
+    uint32_t used;   /* nodes; those from here on were never used */
+    uint32_t free;   /* the first of a chain; 0: none */
+    uint32_t hand;   /* the node to be swept next */
     uint32_t levels; /* made so far */
     uint32_t waiting;
     struct occupied {
         uint64_t tick;
         uint32_t bucket;
-    } heap[BUCKETS + 1]; /* from 1 on: the buckets that wait for their tick */
-    bool waits[BUCKETS]; /* whether in the heap */
+    } heap[BUCKETS + 1];      /* from 1 on: the buckets that wait for their tick */
+    bool waits[BUCKETS];      /* whether in the heap */
+    uint64_t begins[BUCKETS]; /* and then the tick */
     struct level level[LEVELS];
+    struct store_far far;
 };
 
 /* ---- nodes ---- */
 
-static uint32_t number_of(uint32_t id)
-{
-    return NODES_FIRST + store_number(id);
-}
-
-static uint32_t id_of(uint32_t number)
-{
-    return store_id(number - NODES_FIRST);
-}
-
-static int make_nodes(struct hwt_wheel *wheel, size_t count)
+static int resize_nodes(struct hwt_wheel *wheel, size_t count)
 {
     struct hwt_store *store = wheel->store;
     size_t bytes = count * sizeof(*store->nodes);
@@ -109,6 +108,49 @@ static void link_between(struct node *nodes, uint32_t prev, uint32_t number, uin
     nodes[next].prev = number;
 }
 
+static void unlink_node(struct node *nodes, uint32_t number)
+{
+    nodes[nodes[number].prev].next = nodes[number].next;
+    nodes[nodes[number].next].prev = nodes[number].prev;
+}
+
+/* A free node; 0: no memory. */
+static uint32_t new_node(struct hwt_wheel *wheel)
+{
+    struct hwt_store *store = wheel->store;
+    uint32_t number = store->free;
+    if (number) {
+        store->free = store->nodes[number].next;
+        return number;
+    }
+    if (store->used >= store->nodes_bytes / sizeof(*store->nodes) &&
+        resize_nodes(wheel, (size_t)store->used + store->used / 2 + 1) < 0)
+        return 0;
+    return store->used++;
+}
+
+static void free_node(struct hwt_wheel *wheel, uint32_t number)
+{
+    struct hwt_store *store = wheel->store;
+    store->nodes[number].id = HWT_ID_NONE;
+    store->nodes[number].next = store->free;
+    store->free = number;
+    wheel->hints--;
+}
+
+/* All are free. */
+static void forget_nodes(struct hwt_wheel *wheel)
+{
+    wheel->store->used = NODES_FIRST;
+    wheel->store->free = 0;
+    (void)resize_nodes(wheel, NODES_FIRST);
+}
+
+static bool stays(const struct hwt_wheel *wheel, const struct node *node)
+{
+    return store_stays(wheel, node->id, node->generation, store_where(node->tick));
+}
+
 /* ---- the heap of buckets ---- */
 
 /* Of those that begin at once the finer comes first, but for the finest wheel's: it is taken
@@ -128,7 +170,7 @@ static void wait_for(struct hwt_store *store, uint32_t bucket, uint64_t tick)
         store->heap[at] = store->heap[at / 2];
     store->heap[at] = its;
     store->waits[bucket] = true;
-    store->nodes[bucket].tick = tick;
+    store->begins[bucket] = tick;
 }
 
 static void wait_no_more(struct hwt_store *store)
@@ -146,7 +188,7 @@ static void wait_no_more(struct hwt_store *store)
     store->heap[at] = last;
 }
 
-/* The bucket that begins next and is not empty; NEVER: none. */
+/* The bucket that begins next and is not empty; BUCKETS: none. */
 static uint32_t next_bucket(struct hwt_store *store)
 {
     while (store->waiting) {
@@ -155,7 +197,12 @@ static uint32_t next_bucket(struct hwt_store *store)
             return bucket;
         wait_no_more(store);
     }
-    return NEVER;
+    return BUCKETS;
+}
+
+static uint64_t begins(const struct hwt_store *store, uint32_t bucket)
+{
+    return bucket < BUCKETS ? store->begins[bucket] : UINT64_MAX;
 }
 
 /* ---- wheels ---- */
@@ -164,17 +211,13 @@ static uint32_t next_bucket(struct hwt_store *store)
 static void make_level(struct hwt_store *store, uint64_t tick)
 {
     struct level *level = &store->level[store->levels];
-    uint64_t unit = store->levels ? level[-1].interval : 1;
+    uint32_t unit = store->levels ? level[-1].interval : 1;
     *level = (struct level){
         .now = tick - tick % unit,
         .unit = unit,
-        .interval = unit > UINT64_MAX / SLOTS ? UINT64_MAX : unit * SLOTS,
+        .interval = unit * SLOTS,
         .slot = (uint32_t)(tick / unit % SLOTS),
     };
-    for (uint32_t i = 0; i < SLOTS; i++) {
-        make_empty(store->nodes, store->levels * SLOTS + i);
-        store->waits[store->levels * SLOTS + i] = false;
-    }
     store->levels++;
 }
 
@@ -192,14 +235,6 @@ static void advance(struct hwt_wheel *wheel, uint64_t tick)
     }
 }
 
-/* Slots from the wheel's time to a tick that it reaches: less than 20. */
-static uint32_t slots_ahead(const struct level *level, uint64_t ticks)
-{
-    if (level->interval <= UINT32_MAX) /* dividing 32 bits is faster where machines are old */
-        return (uint32_t)ticks / (uint32_t)level->unit;
-    return (uint32_t)(ticks / level->unit);
-}
-
 /* The bucket for a tick from wheel->tick on. It waits in the heap from then on. */
 static uint32_t bucket_of(struct hwt_wheel *wheel, uint64_t tick)
 {
@@ -210,15 +245,15 @@ static uint32_t bucket_of(struct hwt_wheel *wheel, uint64_t tick)
             make_level(store, wheel->tick);
     }
     const struct level *level = &store->level[i];
-    uint32_t ahead = slots_ahead(level, tick - level->now);
+    uint32_t ahead = (uint32_t)(tick - level->now) / level->unit;
     uint32_t slot = level->slot + ahead;
     uint32_t bucket = i * SLOTS + (slot < SLOTS ? slot : slot - SLOTS);
     if (!store->waits[bucket])
-        wait_for(store, bucket, level->now + ahead * level->unit);
+        wait_for(store, bucket, level->now + (uint64_t)ahead * level->unit);
     return bucket;
 }
 
-/* Files the timeouts of a bucket again that begins now: before those that were filed since. */
+/* Files the hints of a bucket again that begins now: before those that were filed since. */
 static void flush(struct hwt_wheel *wheel, uint32_t from)
 {
     struct node *nodes = wheel->store->nodes;
@@ -227,7 +262,7 @@ static void flush(struct hwt_wheel *wheel, uint32_t from)
     while (number != from) {
         uint32_t prev = nodes[number].prev;
         __builtin_prefetch(&nodes[prev], 1);
-        uint32_t bucket = bucket_of(wheel, nodes[number].tick);
+        uint32_t bucket = bucket_of(wheel, store_near_tick(wheel, nodes[number].tick));
         link_between(nodes, bucket, number, nodes[bucket].next);
         number = prev;
     }
@@ -242,112 +277,200 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
     struct hwt_store *store = store_begin(wheel, directory, ticks, sizeof(*store));
     if (!store)
         return -ENOMEM;
-    if (make_nodes(wheel, NODES_FIRST) < 0) {
+    if (resize_nodes(wheel, NODES_FIRST) < 0) {
         free(store);
         return -ENOMEM;
     }
-    make_empty(store->nodes, NEVER);
+    for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
+        make_empty(store->nodes, bucket);
+        store->nodes[bucket].id = HWT_ID_NONE;
+    }
+    forget_nodes(wheel);
     make_level(store, 0);
+    store_far_begin(&store->far);
     return 0;
 }
 
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
     munmap(wheel->store->nodes, wheel->store->nodes_bytes);
+    store_far_end(&wheel->store->far);
     free(wheel->store);
 }
 
 void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
     struct hwt_store *store = wheel->store;
-    for (uint32_t bucket = 0; bucket < store->levels * SLOTS; bucket++)
+    for (uint32_t bucket = 0; bucket < BUCKETS; bucket++)
         make_empty(store->nodes, bucket);
-    make_empty(store->nodes, NEVER);
     while (store->waiting)
         wait_no_more(store);
-    (void)make_nodes(wheel, NODES_FIRST);
+    forget_nodes(wheel);
+    store_far_clear(wheel, &store->far);
+    wheel->hints = 0;
 }
 
-int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick)
 {
     struct hwt_store *store = wheel->store;
-    uint32_t number = number_of(id);
-    if (number >= store->nodes_bytes / sizeof(*store->nodes)) {
-        int r = make_nodes(wheel, (size_t)number + number / 2 + 1);
-        if (r < 0)
-            return r;
-    }
-    tick = store_tick(wheel, tick);
-    uint32_t list = tick == UINT64_MAX ? NEVER : bucket_of(wheel, tick);
-    store->nodes[number].tick = tick;
-    link_between(store->nodes, store->nodes[list].prev, number, list);
-    store_filed(wheel, id);
+    if (tick < wheel->tick)
+        tick = wheel->tick;
+    if (__builtin_expect(!store_is_near(wheel, tick), 0))
+        return store_far_file(wheel, &store->far, id, tick);
+    uint32_t number = new_node(wheel);
+    if (!number)
+        return -ENOMEM;
+    uint32_t bucket = bucket_of(wheel, tick);
+    struct node *node = &store->nodes[number];
+    node->tick = (uint32_t)tick;
+    node->id = id;
+    node->generation = place->generation;
+    link_between(store->nodes, store->nodes[bucket].prev, number, bucket);
+    wheel->hints++;
+    place->where = store_where((uint32_t)tick);
     return 0;
 }
 
-void hwt_wheel_drop(struct hwt_wheel *wheel, uint32_t id)
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place, uint64_t tick)
 {
-    struct node *nodes = wheel->store->nodes;
-    const struct node *node = &nodes[number_of(id)];
-    nodes[node->prev].next = node->next;
-    nodes[node->next].prev = node->prev;
-    store_removed(wheel, &id, 1);
+    return store_is_after(wheel, place, tick);
 }
 
-bool hwt_wheel_is_after(const struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+/* Throws away what comes first in a list and does not stay. */
+static void prune(struct hwt_wheel *wheel, uint32_t bucket)
 {
-    uint64_t its = wheel->store->nodes[number_of(id)].tick;
-    return its > tick || its == UINT64_MAX;
+    struct node *nodes = wheel->store->nodes;
+    while (!is_empty(nodes, bucket) && !stays(wheel, &nodes[nodes[bucket].next])) {
+        uint32_t number = nodes[bucket].next;
+        unlink_node(nodes, number);
+        free_node(wheel, number);
+    }
 }
 
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
 {
-    uint32_t bucket = next_bucket(wheel->store);
-    return bucket == NEVER ? UINT64_MAX : wheel->store->nodes[bucket].tick;
+    struct hwt_store *store = wheel->store;
+    uint32_t bucket;
+    while ((bucket = next_bucket(store)) < BUCKETS) {
+        prune(wheel, bucket);
+        if (!is_empty(store->nodes, bucket))
+            break;
+    }
+    uint64_t near = begins(store, bucket), far = store_far_next(wheel, &store->far, near);
+    return far < near ? far : near;
 }
 
-/* Takes up to `max` timeouts from the front of a list. */
-static size_t take_from(struct hwt_wheel *wheel, uint32_t list, uint32_t *batch, size_t max)
+/* Takes up to `max` ids from the front of a list. */
+static size_t take_near(struct hwt_wheel *wheel, uint32_t list, uint32_t *batch, size_t max)
 {
     struct node *nodes = wheel->store->nodes;
-    uint32_t number = nodes[list].next;
-    size_t n = 0;
-    for (; n < max && number != list; number = nodes[number].next)
-        batch[n++] = id_of(number);
-    nodes[list].next = number;
-    nodes[number].prev = list;
-    store_removed(wheel, batch, n);
+    uint32_t taken[STORE_BATCH_MAX];
+    size_t n = 0, all = 0;
+    for (uint32_t number = nodes[list].next; all < max && all < STORE_BATCH_MAX && number != list;
+         number = nodes[number].next) {
+        taken[all++] = number;
+        store_fetch(wheel, nodes[number].id);
+    }
+    for (size_t i = 0; i < all; i++) {
+        const struct node *node = &nodes[taken[i]];
+        if (store_take(wheel, node->id, node->generation, store_where(node->tick)))
+            batch[n++] = node->id;
+    }
+    uint32_t rest = nodes[taken[all - 1]].next;
+    nodes[list].next = rest;
+    nodes[rest].prev = list;
+    for (size_t i = 0; i < all; i++)
+        free_node(wheel, taken[i]);
     return n;
 }
 
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far)
 {
-    *ret_far = false; /* what comes down is filed again here */
+    struct hwt_store *store = wheel->store;
     for (;;) {
-        uint32_t bucket = next_bucket(wheel->store);
-        uint64_t tick = bucket == NEVER ? UINT64_MAX : wheel->store->nodes[bucket].tick;
-        if (tick >= limit) {
-            limit = store_limit(wheel, limit);
-            if (wheel->tick < limit)
-                advance(wheel, limit);
-            return 0;
-        }
+        uint32_t bucket = next_bucket(store);
+        uint64_t tick = begins(store, bucket);
+        size_t n = 0;
+        *ret_far = store->far.due <= tick && store->far.due != UINT64_MAX;
+        if (*ret_far)
+            tick = store->far.due;
+        /* An age begins with its first tick, not when that is over. */
+        if (tick > limit || (tick == limit && !*ret_far))
+            break;
         advance(wheel, tick);
-        if (bucket < SLOTS)
-            return take_from(wheel, bucket, batch, max);
-        wait_no_more(wheel->store);
-        flush(wheel, bucket);
+        if (*ret_far) {
+            n = store_far_take(wheel, &store->far, batch, max);
+        } else if (bucket < SLOTS) {
+            n = take_near(wheel, bucket, batch, max);
+        } else {
+            wait_no_more(store);
+            flush(wheel, bucket);
+        }
+        if (n > 0)
+            return n;
     }
+    limit = store_limit(wheel, limit);
+    if (wheel->tick < limit)
+        advance(wheel, limit);
+    return 0;
+}
+
+/* False: there is no hint in it. */
+static bool sweep_node(struct hwt_wheel *wheel, uint32_t number)
+{
+    struct node *nodes = wheel->store->nodes;
+    uint32_t ahead = number + STORE_AHEAD;
+    if (ahead < wheel->store->used && nodes[ahead].id != HWT_ID_NONE)
+        store_fetch(wheel, nodes[ahead].id);
+    if (nodes[number].id == HWT_ID_NONE)
+        return false;
+    if (!stays(wheel, &nodes[number])) {
+        unlink_node(nodes, number);
+        free_node(wheel, number);
+    }
+    return true;
+}
+
+/* Goes around once at most: by the nodes, and past the last of them by what is far. */
+static void sweep(struct hwt_wheel *wheel, uint64_t most)
+{
+    struct hwt_store *store = wheel->store;
+    uint32_t nodes = store->used - NODES_FIRST;
+    uint64_t looked = 0;
+    for (uint32_t steps = 0; looked < most && steps <= nodes; steps++) {
+        if (store->hand >= NODES_FIRST && store->hand < store->used) {
+            looked += sweep_node(wheel, store->hand++);
+        } else {
+            looked += store_far_sweep(wheel, &store->far);
+            store->hand = NODES_FIRST;
+        }
+    }
+    if (wheel->hints == 0)
+        forget_nodes(wheel);
+}
+
+/* As much as it was told: that is not more than `enough` asks for by much. */
+uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
+{
+    bool (*wants)(const void *owner, uint32_t id, uint32_t generation) = wheel->wants;
+    uint64_t before = wheel->hints;
+    if (before <= enough)
+        return 0;
+    if (!asks)
+        wheel->wants = NULL;
+    sweep(wheel, most);
+    wheel->wants = wants;
+    return before - wheel->hints;
 }
 
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
     const struct hwt_store *store = wheel->store;
     uint32_t bucket = next_bucket(wheel->store);
-    if (bucket == NEVER || store->nodes[bucket].tick >= limit)
+    if (begins(store, bucket) >= limit)
         return HWT_ID_NONE;
-    return id_of(store->nodes[bucket].next);
+    return store->nodes[store->nodes[bucket].next].id;
 }
 
 static uint64_t count_of(const struct node *nodes, uint32_t list)
@@ -361,35 +484,35 @@ static uint64_t count_of(const struct node *nodes, uint32_t list)
 bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
 {
     const struct hwt_store *store = wheel->store;
-    for (uint32_t list = from; list <= NEVER; list++) {
-        if (list >= store->levels * SLOTS && list < NEVER)
-            continue; /* not made yet */
-        uint64_t count = count_of(store->nodes, list);
+    if (from == 0)
+        sweep(wheel, UINT64_MAX);
+    for (uint32_t bucket = from; bucket < BUCKETS; bucket++) {
+        uint64_t count = count_of(store->nodes, bucket);
         if (count == 0)
             continue;
-        uint64_t next = list == NEVER ? UINT64_MAX : store->nodes[list].tick;
-        *ret_view = (struct hwt_wheel_view){ list, count, next };
+        *ret_view = (struct hwt_wheel_view){ bucket, count, store->begins[bucket] };
         return true;
     }
-    return false;
+    return store_far_look(wheel, &wheel->store->far, BUCKETS, from, ret_view);
 }
 
 /* ---- checks ---- */
 
-static bool check_list(const struct hwt_wheel *wheel, uint32_t list, uint64_t from, uint64_t ticks)
+static bool check_list(const struct hwt_wheel *wheel, uint32_t bucket, uint32_t ticks)
 {
-    const struct node *nodes = wheel->store->nodes;
-    uint32_t prev = list;
-    for (uint32_t number = nodes[list].next; number != list; number = nodes[number].next) {
-        if (number < NODES_FIRST || nodes[number].prev != prev)
+    const struct hwt_store *store = wheel->store;
+    const struct node *nodes = store->nodes;
+    uint32_t prev = bucket;
+    for (uint32_t number = nodes[bucket].next; number != bucket; number = nodes[number].next) {
+        uint64_t tick = store_near_tick(wheel, nodes[number].tick);
+        if (number < NODES_FIRST || number >= store->used || nodes[number].prev != prev ||
+            nodes[number].id == HWT_ID_NONE)
             return false;
-        if (nodes[number].tick < from || nodes[number].tick - from >= ticks)
-            return false;
-        if (number_of(id_of(number)) != number || !store_is_filed(wheel, id_of(number)))
+        if (tick < store->begins[bucket] || tick - store->begins[bucket] >= ticks)
             return false;
         prev = number;
     }
-    return nodes[list].prev == prev;
+    return nodes[bucket].prev == prev;
 }
 
 static bool check_level(const struct hwt_wheel *wheel, uint32_t i)
@@ -401,13 +524,13 @@ static bool check_level(const struct hwt_wheel *wheel, uint32_t i)
     if (level->slot != wheel->tick / level->unit % SLOTS)
         return false;
     for (uint32_t bucket = i * SLOTS; bucket < (i + 1) * SLOTS; bucket++) {
-        uint64_t begins = store->nodes[bucket].tick;
+        uint64_t tick = store->begins[bucket];
         if (!store->waits[bucket] && !is_empty(store->nodes, bucket))
             return false;
         if (store->waits[bucket] &&
-            (begins < wheel->tick || begins / level->unit % SLOTS != bucket % SLOTS))
+            (tick < wheel->tick || tick / level->unit % SLOTS != bucket % SLOTS))
             return false;
-        if (!check_list(wheel, bucket, begins, level->unit))
+        if (!check_list(wheel, bucket, level->unit))
             return false;
     }
     return true;
@@ -417,18 +540,22 @@ bool hwt_wheel_check(const struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;
     uint32_t waiting = 0;
+    uint64_t hints = 0, far;
     for (uint32_t i = 0; i < store->levels; i++) {
         if (!check_level(wheel, i))
             return false;
     }
-    for (uint32_t bucket = 0; bucket < store->levels * SLOTS; bucket++)
+    for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
         waiting += store->waits[bucket];
+        hints += count_of(store->nodes, bucket);
+    }
     for (uint32_t at = 1; at <= store->waiting; at++) {
         const struct occupied *its = &store->heap[at];
-        if (!store->waits[its->bucket] || its->tick != store->nodes[its->bucket].tick)
+        if (!store->waits[its->bucket] || its->tick != store->begins[its->bucket])
             return false;
         if (at > 1 && sooner(its, &store->heap[at / 2]))
             return false;
     }
-    return waiting == store->waiting && check_list(wheel, NEVER, UINT64_MAX, 1);
+    return waiting == store->waiting && store_far_check(wheel, &store->far, &far) &&
+           wheel->hints == hints + far;
 }

@@ -62,16 +62,20 @@ static hwt_timer *create(uint32_t flags)
     return timer;
 }
 
-/* Spread over 30 wheels, 64 timeouts or so a tick apart from their neighbours in time. */
-static uint64_t deadline_of(uint64_t base, uint64_t i)
+/* Spread over 30 wheels, 64 timeouts or so a tick apart from their neighbours in time. Made before
+ * anything is counted. */
+static uint64_t delays[TIMEOUTS];
+
+static void make_delays(void)
 {
-    return base + HWT_MS(1) + i * UINT64_C(7919) % TIMEOUTS * HWT_US(150);
+    for (uint64_t i = 0; i < TIMEOUTS; i++)
+        delays[i] = HWT_MS(1) + i * UINT64_C(7919) % TIMEOUTS * HWT_US(150);
 }
 
 static void add_all(hwt_timer *timer, uint64_t base)
 {
     for (uint64_t i = 0; i < TIMEOUTS; i++) {
-        if (hwt_timer_new_timeout_at(timer, &task, NULL, deadline_of(base, i), &timeouts[i]) < 0)
+        if (hwt_timer_new_timeout_at(timer, &task, NULL, base + delays[i], &timeouts[i]) < 0)
             abort();
     }
 }
@@ -85,7 +89,15 @@ static void cancel_all(void)
 static void push_back_all(uint64_t base)
 {
     for (uint64_t i = 0; i < TIMEOUTS; i++)
-        hwt_timeout_reschedule_at(timeouts[i], deadline_of(base, i));
+        hwt_timeout_reschedule_at(timeouts[i], base + delays[i]);
+}
+
+/* What was cancelled is thrown away when there is nothing else to do, a part in each tick; before the
+ * pool gives memory back. */
+static void throw_away(hwt_timer *timer, uint64_t from)
+{
+    for (uint64_t ms = 0; ms < 6; ms++)
+        hwt_timer_advance(timer, from + HWT_MS(ms));
 }
 
 /* The pool and the buckets get their size. */
@@ -94,7 +106,7 @@ static void warm_up(hwt_timer *timer)
     add_all(timer, HWT_SEC(60));
     hwt_timer_advance(timer, HWT_MS(1));
     cancel_all();
-    hwt_timer_advance(timer, HWT_MS(2));
+    throw_away(timer, HWT_MS(2));
 }
 
 static void measure_life(hwt_timer *timer)
@@ -102,7 +114,7 @@ static void measure_life(hwt_timer *timer)
     begin();
     add_all(timer, HWT_SEC(60));
     end("add", TIMEOUTS);
-    hwt_timer_advance(timer, HWT_MS(3));
+    hwt_timer_advance(timer, HWT_MS(30));
     end("drain", TIMEOUTS);
     push_back_all(HWT_SEC(120));
     end("reschedule", TIMEOUTS);
@@ -110,13 +122,13 @@ static void measure_life(hwt_timer *timer)
     end("refile", TIMEOUTS);
     cancel_all();
     end("cancel", TIMEOUTS);
-    hwt_timer_advance(timer, HWT_SEC(91));
+    throw_away(timer, HWT_SEC(91));
     end("reap", TIMEOUTS);
 
     add_all(timer, HWT_SEC(120));
     cancel_all();
     end("add_cancel", TIMEOUTS);
-    hwt_timer_advance(timer, HWT_SEC(92));
+    throw_away(timer, HWT_SEC(92));
     end("drain_cancelled", TIMEOUTS);
 }
 
@@ -148,6 +160,8 @@ static void measure_one_thread(hwt_timer *timer)
     end("one_reschedule", TIMEOUTS);
     cancel_all();
     end("one_cancel", TIMEOUTS);
+    throw_away(timer, HWT_SEC(1));
+    end("one_reap", TIMEOUTS);
     add_all(timer, HWT_SEC(120));
     begin();
     uint64_t runs = hwt_timer_advance(timer, HWT_SEC(200));
@@ -167,6 +181,7 @@ static void measure_control(void)
 
 int main(void)
 {
+    make_delays();
     measure_control();
     hwt_timer *timer = create(0);
     warm_up(timer);

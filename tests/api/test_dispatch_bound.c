@@ -3,7 +3,7 @@
 /*
  * Each call that drives or ends a timer takes what is there when it begins, and returns though
  * other threads add, cancel and move without pause; and a worker that has nothing to
- * run but to file and discard for others runs what is due.
+ * run but to file and to tell for others runs what is due.
  */
 
 #include "api_fixture.h"

@@ -170,7 +170,7 @@ static void story_of_cancels(void)
     note("again: %d", hwt_timeout_cancel(c[1].timeout));
     note("and waits: %d", hwt_timeout_cancel_sync(c[2].timeout));
     note("next: %" PRIu64, hwt_timer_next_tick(m.timer));
-    note("told: %u %u %u", c[0].told, c[1].told, c[2].told); /* next_tick has discarded them */
+    note("told: %u %u %u", c[0].told, c[1].told, c[2].told); /* by next_tick */
     go(HWT_MS(5));
     note("a late one: %d", hwt_timeout_cancel(c[3].timeout));
     go(HWT_MS(35));

@@ -129,9 +129,9 @@ START_TEST(adds_at_instant_0_do_not_wake_a_worker_that_sleeps_to_the_next_tick)
 END_TEST
 
 /*
- * ---- Holes that are half of all rounds old ----
+ * ---- What was cancelled half of all rounds ago ----
  *
- * They came round again as the least round, and hid what was due.
+ * It came round again as the least round, and hid what was due.
  */
 
 static const uint64_t half = UINT64_C(1)
@@ -143,18 +143,18 @@ static void arm_ticks(int n, ends *e, uint64_t tick)
         must(hwt_timer_new_timeout_at(m.timer, &counting, e, m.start + HWT_US(tick), NULL) == 0);
 }
 
-START_TEST(a_hole_of_long_ago_does_not_hide_what_is_due)
+START_TEST(what_was_cancelled_long_ago_does_not_hide_what_is_due)
 {
     ends old = { 0 }, kept = { 0 }, last = { 0 };
     manual_open(&m, 0, HWT_US(1), 1);
     arm_ticks(10, &old, half - 2);
-    hwt_timeout hole;
-    must(hwt_timer_new_timeout_at(m.timer, &counting, &old, HWT_US(half - 2), &hole) == 0);
+    hwt_timeout cancelled;
+    must(hwt_timer_new_timeout_at(m.timer, &counting, &old, HWT_US(half - 2), &cancelled) == 0);
     manual_go(&m, 0);
-    ck_assert(hwt_timeout_cancel(hole));
+    ck_assert(hwt_timeout_cancel(cancelled));
     manual_go(&m, 0);
     manual_go(&m, HWT_US(half - 1000));
-    arm_ticks(100, &kept, 2 * half - 1500); /* these keep it from being closed */
+    arm_ticks(100, &kept, 2 * half - 1500); /* these are of the same bucket */
     manual_go(&m, HWT_US(half - 1000));
     ck_assert_uint_eq(manual_go(&m, HWT_US(half)), 10);
     manual_go(&m, HWT_US(2 * half - 2000));
@@ -246,7 +246,7 @@ int main(void)
     tcase_add_test(sleeps, what_is_due_at_instant_0_waits_for_the_tick_as_all_that_is_due);
     tcase_add_test(sleeps, adds_at_instant_0_do_not_wake_a_worker_that_sleeps_to_the_next_tick);
     TCase *rounds = add_brief_case(suite, "rounds");
-    tcase_add_test(rounds, a_hole_of_long_ago_does_not_hide_what_is_due);
+    tcase_add_test(rounds, what_was_cancelled_long_ago_does_not_hide_what_is_due);
     tcase_add_test(rounds, when_the_next_ones_are_cancelled_one_by_one_those_after_them_are_found);
     tcase_add_loop_test(rounds, a_period_of_one_tick_runs_at_every_tick, 0, 3);
     tcase_add_test(rounds, after_a_leap_a_period_of_one_tick_runs_once_and_then_at_every_tick);

@@ -322,6 +322,7 @@ test_gdb()
         -ex kill "$work/program" >"$work/shown" 2>&1 </dev/null
     cat "$work/shown"
     for line in '^runs; ticks of 0.1 s, [0-9]* handled' '^203 pending\|, 203 pending' \
+        '^[0-9]* filed in [0-9]* buckets, [0-9]* at most in one; [0-9]* hints' \
         '^  in 1[78][0-9][0-9]\.[0-9]* s: other_task, arg 0x' \
         '^  in 2[34][0-9][0-9]\.[0-9]* s: first_task, arg 0x0' \
         '^  and 200 more' 'which timer' 'the timer is NULL'; do

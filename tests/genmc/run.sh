@@ -56,6 +56,8 @@ reuse
 reuse -DAT_ONCE
 pool
 exchange
+wants
+wants -DMOVES
 '
 
 # A harness and its bounds, a source, and what to do to it: an expression of sed. `nothing`: the
@@ -103,6 +105,9 @@ pool | pool.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
 exchange | word.c | /test_and_set/s/acquire/relaxed/
 exchange | word.c | s/atomic_flag_clear_explicit(lock, memory_order_release)/atomic_flag_clear_explicit(lock, memory_order_relaxed)/
 exchange | word.c | s/second, memory_order_seq_cst) == second/second, memory_order_seq_cst) | 1/
+wants | stream.h | /tail->used, stream->at/s/release/relaxed/
+wants | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/relaxed/
+wants -DMOVES | stream.h | /tail->used, stream->at/s/release/relaxed/
 '
 
 # The sources, but for what GenMC cannot read: a struct copied as a whole, a fence for the compiler

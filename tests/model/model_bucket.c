@@ -1,33 +1,43 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * One bucket against a plain list: random adds, drops, visits and settles, with rounds close
- * together and far apart, so that both shelves fill, empty and exchange what they hold.
+ * One bucket against a plain list: random adds, visits, of which some are interrupted, and sweeps, with
+ * rounds close together and far apart, so that both shelves fill, empty and exchange what they hold;
+ * and now and then without memory.
  */
 
-#include "hwt/store/bucket.h"
-#include "places_fixture.h"
+#include "bucket_malloc.h"
+#include "unit.h"
 
 enum { MANY = 3000, PROGRAMS = 60, STEPS = 4000 };
 
-static struct places places;
 static struct hwt_bucket bucket;
 static size_t bytes;
 static uint64_t seed;
 static uint32_t now; /* the bucket's round */
 
-/* The oracle. */
+/* The oracle: of each id one hint. */
 static struct item {
     bool in;
+    bool gone; /* it is not to stay */
     uint32_t round;
+    uint32_t generation;
     uint64_t filed; /* when, in the order of filing */
 } items[MANY];
 static uint64_t filings;
-static uint32_t pending;
+static uint32_t count;
 
 static uint32_t below(uint32_t n)
 {
     return (uint32_t)(test_random(&seed) % n);
+}
+
+static bool stays_there(const void *data, const struct hwt_hint *hint)
+{
+    const struct item *item = &items[hint->id];
+    must(data == items && item->in);
+    must(item->round == hint->round && item->generation == hint->generation);
+    return !item->gone;
 }
 
 /* Dense, spread, or a few very far away. */
@@ -48,31 +58,34 @@ static uint32_t some_rounds(unsigned manner)
 static void add(unsigned manner)
 {
     uint32_t i = below(MANY);
+    struct hwt_bucket before = bucket;
     if (items[i].in)
         return;
-    items[i] = (struct item){ true, now + some_rounds(manner), filings++ };
-    must(hwt_bucket_add(&bucket, &places.directory, places_id(i), items[i].round, now, &bytes) == 0);
-    pending++;
+    uint32_t round = now + some_rounds(manner), generation = (uint32_t)test_random(&seed);
+    int r = hwt_bucket_add(&bucket, (struct hwt_hint){ round, i, generation }, now, &bytes);
+    if (r < 0) {
+        must(r == -ENOMEM && refuse);
+        must(memcmp(&before, &bucket, sizeof(bucket)) == 0);
+        return;
+    }
+    items[i] = (struct item){ true, false, round, generation, filings++ };
+    count++;
 }
 
 static void forget(uint32_t i)
 {
+    must(items[i].in);
     items[i].in = false;
-    pending--;
+    count--;
 }
 
 /* Cancels come in runs, soonest first or anywhere. */
-static void drop_some(void)
+static void let_some_go(void)
 {
     uint32_t many = below(20);
     for (uint32_t i = below(MANY), n = 0; n < many && i < MANY; i++) {
-        if (!items[i].in)
-            continue;
-        uint32_t index = place_of(&places, i)->index;
-        must(hwt_bucket_round(&bucket, index) == items[i].round);
-        hwt_bucket_drop(&bucket, &places.directory, index, now, &bytes);
-        forget(i);
-        n++;
+        n += items[i].in && !items[i].gone;
+        items[i].gone = true;
     }
 }
 
@@ -86,26 +99,76 @@ static uint32_t least_remaining_of_items(void)
     return least;
 }
 
-/* Goes to the least round, or short of it, and takes what is due there, in order of filing. */
-static void visit(void)
+/* The first of the least round that stays, MANY: none does. */
+static uint32_t first_that_stays(void)
 {
-    uint32_t batch[64];
-    uint32_t least = least_remaining_of_items();
-    size_t n, max = 1 + below(64);
-    uint64_t last = 0;
-    hwt_bucket_settle(&bucket, &places.directory, now, &bytes);
-    must(bucket.least == now + least && bucket.least_count > 0);
-    now += least;
-    while ((n = hwt_bucket_take(&bucket, now, batch, max)) > 0) {
-        for (size_t k = 0; k < n; k++) {
-            uint32_t i = places_number(batch[k]);
-            must(items[i].in && items[i].round == now && items[i].filed >= last);
-            last = items[i].filed;
-            forget(i);
-        }
+    uint32_t first = MANY;
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (items[i].in && !items[i].gone && items[i].round == bucket.least &&
+            (first == MANY || items[i].filed < items[first].filed))
+            first = i;
     }
-    must(bucket.least_count == 0);
-    must(pending == 0 || least_remaining_of_items() > 0);
+    return first;
+}
+
+static void prune(void)
+{
+    uint32_t round = bucket.least, first = first_that_stays();
+    must(hwt_bucket_prune(&bucket, stays_there, items, &bytes) == (first < MANY));
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (items[i].in && items[i].round == round &&
+            (first == MANY || items[i].filed < items[first].filed))
+            forget(i);
+    }
+}
+
+static void sweep(void)
+{
+    hwt_bucket_sweep(&bucket, stays_there, items, &bytes);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (items[i].in && items[i].gone)
+            forget(i);
+    }
+}
+
+static void take_some(size_t max)
+{
+    uint64_t last = 0;
+    struct hwt_hint hints[64];
+    const struct hwt_hint *peeked = hwt_bucket_peek(&bucket);
+    uint32_t id = peeked ? peeked->id : MANY, round = bucket.least;
+    size_t n = hwt_bucket_take(&bucket, hints, max, &bytes);
+    must(id == MANY || (n > 0 && hints[0].id == id));
+    for (size_t k = 0; k < n; k++) {
+        const struct item *item = &items[hints[k].id];
+        must(item->in && item->round == round && item->round == hints[k].round);
+        must(item->generation == hints[k].generation && item->filed >= last);
+        last = item->filed;
+        forget(hints[k].id);
+    }
+    /* None that was filed before the last one taken is left. */
+    for (uint32_t i = 0; i < MANY && n > 0; i++)
+        must(!items[i].in || items[i].round != round || items[i].filed > last);
+}
+
+/* Goes to the least round, or short of it, and takes what is due there, or a part of it. */
+static void visit(unsigned manner)
+{
+    uint32_t least = bucket.least, max = 1 + below(64);
+    bool whole = below(2);
+    /* Of a visit that goes on none may be left. */
+    must(least - now <= least_remaining_of_items());
+    must(least == now + least_remaining_of_items() || bucket.visits);
+    if (whole || below(2))
+        now = least;
+    do {
+        take_some(max);
+        must(hwt_bucket_check(&bucket, now));
+        if (below(8) == 0)
+            add(manner);
+        if (below(8) == 0)
+            let_some_go();
+    } while (whole && count > 0 && bucket.least == least);
 }
 
 static void clear_all(void)
@@ -113,47 +176,59 @@ static void clear_all(void)
     hwt_bucket_clear(&bucket, &bytes);
     for (uint32_t i = 0; i < MANY; i++)
         items[i].in = false;
-    pending = 0;
+    count = 0;
 }
 
 static void verify(void)
 {
-    must(hwt_bucket_live(&bucket) == pending);
-    must(bytes == ((size_t)bucket.near.capacity + bucket.far.capacity) * 2 * sizeof(uint32_t));
+    must(hwt_bucket_check(&bucket, now));
+    must(hwt_bucket_count(&bucket) == count);
+    must(bytes == ((size_t)bucket.near.capacity + bucket.far.capacity) * sizeof(struct hwt_hint));
+}
+
+static void step(unsigned manner)
+{
+    refuse = below(10) == 0;
+    if (below(2))
+        let_some_go();
+    if (below(4) == 0 && count > 0)
+        prune();
+    if (below(4) == 0 && count > 0)
+        visit(manner);
+    if (below(100) == 0)
+        sweep();
+    if (below(2000) == 0)
+        clear_all();
+    refuse = false;
+    verify();
 }
 
 static void run_program(void)
 {
     bucket = (struct hwt_bucket){ 0 };
     bytes = 0;
-    pending = 0;
+    count = 0;
     now = (uint32_t)test_random(&seed);
     for (uint32_t i = 0; i < MANY; i++)
         items[i].in = false;
     unsigned manner = below(4), adds = 1 + below(40);
-    for (uint32_t step = 0; step < STEPS; step++) {
-        for (unsigned i = 0; i < adds && step < STEPS / 2; i++)
+    for (uint32_t i = 0; i < STEPS; i++) {
+        for (unsigned k = 0; k < adds && i < STEPS / 2; k++) {
+            refuse = below(20) == 0;
             add(manner);
-        if (below(2))
-            drop_some();
-        if (below(4) == 0 && pending > 0)
-            visit();
-        if (below(2000) == 0)
-            clear_all();
-        hwt_bucket_settle(&bucket, &places.directory, now, &bytes);
-        must(hwt_bucket_check(&bucket, &places.directory, now));
-        verify();
+        }
+        step(manner);
     }
+    while (count > 0)
+        take_some(64);
     hwt_bucket_destroy(&bucket);
 }
 
 START_TEST(a_bucket_does_what_a_plain_list_does)
 {
     seed = test_seed();
-    places_open(&places, MANY);
     for (int i = 0; i < PROGRAMS; i++)
         run_program();
-    places_close(&places);
 }
 END_TEST
 

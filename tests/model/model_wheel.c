@@ -3,113 +3,16 @@
 /*
  * The wheel, or a store linked in its place, against a dumb oracle: random calls to both, and
  * the same answers. The oracle is one list, sorted by tick and, within a tick, by the order of
- * filing; a timeout that never comes is at its end.
+ * filing; a timeout that never comes is at its end. What is not wanted any more is in the list as long
+ * as the store may still have it: it may be taken in its turn, or not.
  */
 
 #include "hwt/base/time.h"
 #include "hwt/hwt.h"
-#include "hwt/store/wheel.h"
-#include "model_store.h"
-#include "places_fixture.h"
+#include "wheel_oracle.h"
 
-enum { LIVE_MAX = 600, BATCH_MAX = 80 };
+enum { BATCH_MAX = 80 };
 enum { LEVELS_MAX = 15 }; /* of a store whose next tick is a bound */
-enum { SLOTS_MAX = 65536, AGE_BITS = 30 };
-
-struct filed {
-    uint32_t id;
-    uint64_t tick; /* in which the wheel must yield it */
-    bool far;      /* it comes nearer before that */
-};
-
-static struct places places;
-static struct hwt_wheel wheel;
-static uint32_t slots;
-static uint64_t state; /* of the random numbers */
-
-static struct filed list[LIVE_MAX]; /* sorted */
-static size_t length;
-static uint32_t spare[LIVE_MAX];
-static size_t spares;
-static uint64_t now; /* the next tick to handle */
-
-static uint64_t below(uint64_t n)
-{
-    return test_random(&state) % n;
-}
-
-/* ---- the oracle ---- */
-
-static uint64_t age_length(void)
-{
-    return (uint64_t)(slots < SLOTS_MAX ? slots : SLOTS_MAX) << AGE_BITS;
-}
-
-/* Whether it comes nearer first, and when. */
-static bool is_far(uint64_t tick)
-{
-    return MODEL_HAS_AGES && tick != UINT64_MAX && tick / age_length() > now / age_length() + 1;
-}
-
-static uint64_t comes_at(const struct filed *item)
-{
-    return item->far ? (item->tick / age_length() - 1) * age_length() : item->tick;
-}
-
-static uint64_t oracle_tick(uint64_t deadline)
-{
-    uint64_t start = wheel.ticks.start, duration = wheel.ticks.duration;
-    uint64_t tick = deadline < start ? 0 : (deadline - start) / duration;
-    tick = tick < now ? now : tick;
-    return tick >= (UINT64_MAX - start) / duration ? UINT64_MAX : tick;
-}
-
-static void oracle_file(uint32_t id, uint64_t tick)
-{
-    size_t at = length++;
-    for (; at > 0 && list[at - 1].tick > tick; at--)
-        list[at] = list[at - 1];
-    list[at] = (struct filed){ id, tick, is_far(tick) };
-}
-
-static void oracle_remove(size_t at)
-{
-    spare[spares++] = list[at].id;
-    length--;
-    for (; at < length; at++)
-        list[at] = list[at + 1];
-}
-
-static size_t oracle_find(uint32_t id)
-{
-    size_t at = 0;
-    while (at < length && list[at].id != id)
-        at++;
-    must(at < length);
-    return at;
-}
-
-static uint64_t oracle_soonest(void)
-{
-    return length > 0 ? list[0].tick : UINT64_MAX;
-}
-
-static uint64_t oracle_next_of(bool far)
-{
-    uint64_t next = UINT64_MAX;
-    for (size_t at = 0; at < length; at++) {
-        uint64_t tick = comes_at(&list[at]);
-        if (list[at].far == far && tick < next)
-            next = tick;
-    }
-    return next;
-}
-
-static uint64_t oracle_next(void)
-{
-    uint64_t far = oracle_next_of(true), near = oracle_next_of(false);
-    return far < near ? far : near;
-}
 
 static void check_next(void)
 {
@@ -118,9 +21,11 @@ static void check_next(void)
         must(now <= next && next <= soonest);
     else
         must(next == soonest);
-    uint32_t peeked = hwt_wheel_peek(&wheel, below(2) ? UINT64_MAX : now + below(100));
-    must(peeked == HWT_ID_NONE || list[oracle_find(peeked)].tick != UINT64_MAX);
+    if (next != UINT64_MAX)
+        oracle_forget(next);
     must(hwt_wheel_peek(&wheel, next) == HWT_ID_NONE);
+    uint32_t peeked = hwt_wheel_peek(&wheel, below(2) ? UINT64_MAX : now + below(100));
+    must(peeked == HWT_ID_NONE || places_number(peeked) < LIVE_MAX);
 }
 
 /* What is looked at for a dump: all there is, and when the soonest of it comes. */
@@ -134,7 +39,9 @@ static void check_look(void)
         seen += view.count;
         soonest = view.next < soonest ? view.next : soonest;
     }
-    must(seen == length);
+    must(wheel.hints == seen &&
+         (MODEL_KEEPS_TWINS ? seen >= oracle_wanted() : seen == oracle_wanted()));
+    oracle_forget(UINT64_MAX);
     must(soonest == hwt_wheel_next(&wheel));
 }
 
@@ -143,14 +50,19 @@ static void check_is_after(void)
     if (length == 0)
         return;
     const struct filed *item = &list[below(length)];
+    const struct hwt_place *place = hwt_directory_place(&places.directory, item->id);
     uint64_t tick = item->tick - 3 + below(6);
     if (item->tick == UINT64_MAX || below(3) == 0)
         tick = test_random(&state);
-    bool after = hwt_wheel_is_after(&wheel, item->id, tick);
+    if (!item->wanted || tick < now)
+        return;
+    bool after = hwt_wheel_is_after(&wheel, place, tick);
     if (item->tick == UINT64_MAX)
-        must(after);
-    else if (!item->far || item->tick > tick) /* else that cannot be told yet */
+        must(after == (tick < wheel.ticks.last));
+    else if (!item->far)
         must(after == (item->tick > tick));
+    else if (wheel.ticks.last / age_length() < (1 << 30)) /* else a place cannot tell ages */
+        must(after == (item->tick / age_length() > tick / age_length()));
 }
 
 /* ---- random calls ---- */
@@ -188,36 +100,121 @@ static uint64_t some_deadline(void)
     return hwt_saturating_add(instant, delay);
 }
 
+static void file_id(uint32_t id)
+{
+    struct hwt_place *place = hwt_directory_place(&places.directory, id);
+    uint32_t i = places_number(id);
+    uint64_t deadline = some_deadline(), hints = wheel.hints;
+    bool anew = !owned[i].wanted || below(4);
+    if (anew) {
+        place->generation = ++owned[i].generation; /* of which there may be hints no more */
+        owned[i].wanted = true;
+    }
+    must(hwt_wheel_file(&wheel, id, hwt_ticks_at(&wheel.ticks, deadline)) == 0);
+    must(place->where != 0 && wheel.hints == hints + 1);
+    oracle_file(id, oracle_tick(deadline), !anew);
+}
+
 static void file_one(void)
 {
-    if (spares == 0)
+    if (spares > 0)
+        file_id(spare[--spares]);
+}
+
+/* Often the soonest, to leave none of it. */
+static size_t some_item(void)
+{
+    return below(4) ? below(length) : 0;
+}
+
+/* Before it has come; it may have been cancelled. */
+static void file_another_time(void)
+{
+    if (length == 0)
         return;
-    uint32_t id = spare[--spares];
-    uint64_t deadline = some_deadline();
-    must(hwt_wheel_file(&wheel, id, hwt_ticks_at(&wheel.ticks, deadline)) == 0);
-    must(hwt_directory_place(&places.directory, id)->bucket != 0);
-    oracle_file(id, oracle_tick(deadline));
+    oracle_remove(some_item());
+    if (below(2))
+        hwt_wheel_drop(&wheel, spare[spares - 1]);
+    file_one();
 }
 
 static void drop_one(void)
 {
     if (length == 0)
         return;
-    size_t at = below(4) ? below(length) : 0; /* often the soonest, to leave none of it */
+    size_t at = some_item();
     hwt_wheel_drop(&wheel, list[at].id);
-    must(hwt_directory_place(&places.directory, list[at].id)->bucket == 0);
+    must(hwt_directory_place(&places.directory, list[at].id)->where == 0);
     oracle_remove(at);
+}
+
+/* The store is told nothing. */
+static void cancel_one(void)
+{
+    if (length == 0)
+        return;
+    struct filed *item = &list[some_item()];
+    owned[places_number(item->id)].wanted = false;
+    item->wanted = false;
+}
+
+static void cancel_many(void)
+{
+    for (uint64_t n = below(LIVE_MAX); n > 0; n--)
+        cancel_one();
+}
+
+static void sweep(void)
+{
+    uint64_t hints = wheel.hints, most = below(2) ? UINT64_MAX : below(hints + 10);
+    hwt_wheel_sweep(&wheel, most, 0, true);
+    must(wheel.hints <= hints && wheel.hints >= oracle_wanted());
+    if (most < hints)
+        return;
+    must(MODEL_KEEPS_TWINS || wheel.hints == oracle_wanted());
+    oracle_forget(UINT64_MAX);
 }
 
 /* What comes nearer is filed again in the order in which it came, and before anything else. */
 static void bring_near(const uint32_t *batch, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        struct filed *item = &list[oracle_find(batch[i])];
+        size_t at = oracle_find(batch[i]);
+        struct filed *item = &list[at];
         must(item->far && comes_at(item) == now);
         item->far = false;
-        must(hwt_wheel_file(&wheel, item->id, item->tick) == 0);
+        if (item->wanted)
+            must(hwt_wheel_file(&wheel, item->id, item->tick) == 0);
+        else
+            oracle_remove(at);
     }
+}
+
+/* They are where the list begins, but for what is not wanted. */
+static void yield(const uint32_t *batch, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        size_t at = oracle_find(batch[i]), before = at;
+        must(list[at].tick == now && !list[at].far);
+        bool loose = list[at].loose;
+        oracle_remove(at);
+        while (!loose && before-- > 0) {
+            must(!list[before].wanted || list[before].loose);
+            if (!list[before].loose)
+                oracle_remove(before);
+        }
+    }
+}
+
+/* All before `limit` are over. */
+static void move_to(uint64_t limit)
+{
+    uint64_t last = wheel.ticks.last;
+    oracle_forget(limit == UINT64_MAX ? limit - 1 : limit);
+    if (limit >= last && limit > 0) /* there is always a tick to file for */
+        limit = last - (last > 0);
+    now = now > limit ? now : limit;
+    must(wheel.tick == now);
 }
 
 /* Takes once: what the wheel yields is where the list begins, or comes nearer. */
@@ -228,24 +225,23 @@ static size_t take_once(uint64_t limit, bool *ret_far)
     uint64_t tick = oracle_next(), far = oracle_next_of(true);
     size_t n = hwt_wheel_take(&wheel, limit, batch, max, ret_far);
     must(n <= max);
-    must((n > 0) == (tick < limit || (far == limit && far != UINT64_MAX)));
-    must(n == 0 || *ret_far == (far == tick));
     *ret_far &= n > 0;
-    if (limit >= wheel.ticks.last && limit > 0) /* there is always a tick to file for */
-        limit = wheel.ticks.last - (wheel.ticks.last > 0);
-    now = n > 0 ? tick : now > limit ? now : limit;
-    must(wheel.tick == now);
+    if (n == 0) {
+        must(tick >= limit && (far != limit || far == UINT64_MAX));
+        move_to(limit);
+        return 0;
+    }
+    must(now <= wheel.tick && wheel.tick <= tick);
+    must(wheel.tick < limit || (wheel.tick == limit && *ret_far));
+    must(wheel.tick != far || *ret_far); /* first */
+    now = wheel.tick;
+    oracle_forget(now);
     for (size_t i = 0; i < n; i++)
-        must(hwt_directory_place(&places.directory, batch[i])->bucket == 0);
-    if (*ret_far) {
+        must(hwt_directory_place(&places.directory, batch[i])->where == 0);
+    if (*ret_far)
         bring_near(batch, n);
-        return n;
-    }
-    for (size_t i = 0; i < n; i++) {
-        must(list[0].tick == tick);
-        must(list[0].id == batch[i]);
-        oracle_remove(0);
-    }
+    else
+        yield(batch, n);
     return n;
 }
 
@@ -276,6 +272,12 @@ static void take_some(void)
             file_one();
         if (below(4) == 0)
             drop_one();
+        if (below(4) == 0)
+            cancel_one();
+        if (below(8) == 0)
+            check_next();
+        if (below(16) == 0)
+            sweep();
     }
 }
 
@@ -283,7 +285,7 @@ static void clear_all(void)
 {
     hwt_wheel_clear(&wheel);
     while (length > 0) {
-        hwt_directory_place(&places.directory, list[0].id)->bucket = 0;
+        hwt_directory_place(&places.directory, list[0].id)->where = 0;
         oracle_remove(0);
     }
 }
@@ -305,32 +307,42 @@ static void sleep_to_the_end(void)
         nearer += far;
         must(in_vain <= most && nearer <= most_nearer);
     }
-    must(oracle_soonest() == UINT64_MAX);
+    must(oracle_next() == UINT64_MAX);
 }
 
 static void step(void)
 {
     uint64_t what = below(100);
-    if (what < 50)
+    if (what < 46)
         file_one();
-    else if (what < 70)
+    else if (what < 54)
         drop_one();
-    else if (what < 80)
+    else if (what < 62)
+        cancel_one();
+    else if (what < 70)
+        file_another_time();
+    else if (what < 78)
         check_next();
-    else if (what < 85)
+    else if (what < 83)
         check_is_after();
-    else if (what < 90)
+    else if (what < 85)
         check_look();
-    else if (what < 99)
+    else if (what < 87)
+        sweep();
+    else if (what < 98)
         take_some();
     else if (below(20) == 0)
         clear_all();
+    else if (below(20) == 0)
+        cancel_many();
 }
 
 static void run(uint64_t start, uint64_t tick_duration, int steps)
 {
     must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
          0);
+    wheel.wants = is_wanted;
+    wheel.owner = owned;
     now = 0;
     for (int i = 0; i < steps; i++) {
         step();
@@ -338,6 +350,7 @@ static void run(uint64_t start, uint64_t tick_duration, int steps)
             must(hwt_wheel_check(&wheel));
     }
     check_next();
+    sweep();
     must(hwt_wheel_check(&wheel));
     if (below(2))
         sleep_to_the_end();
@@ -367,7 +380,7 @@ START_TEST(a_wheel_of_any_size_answers_as_a_sorted_list_does)
     slots = (uint32_t)1 << _i;
     state += slots;
     for (int i = 0; i < 4; i++)
-        run(starts[i], durations[below(4)], 15000);
+        run(starts[i], durations[below(4)], 30000);
 }
 END_TEST
 
@@ -376,7 +389,7 @@ START_TEST(so_it_does_where_time_ends)
     slots = (uint32_t)1 << _i;
     state += slots;
     for (int i = 0; i < 20; i++)
-        run(UINT64_MAX - below(100000), 8 + below(100), 1000);
+        run(UINT64_MAX - below(100000), 8 + below(100), 2000);
 }
 END_TEST
 

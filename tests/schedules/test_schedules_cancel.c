@@ -10,9 +10,9 @@
 /*
  *     driver                          canceller
  *     is about to file it, FILE
- *                                     PENDING -> UNTOLD, or CANCELLED; says so
- *     files it; reads that it was
- *     cancelled: out of the bucket
+ *                                     PENDING -> UNTOLD, and says so; or CANCELLED
+ *     files it; reads that it is to
+ *     be told, if it is
  */
 START_TEST(what_is_cancelled_while_it_is_filed_is_told_in_the_same_pass)
 {
@@ -32,8 +32,8 @@ END_TEST
 
 /*
  *     canceller                       driver
- *     PENDING -> UNTOLD, or
- *     CANCELLED; CANCEL_SAY
+ *     PENDING -> UNTOLD;
+ *     CANCEL_SAY, APPEND
  *                                     reads what was added: it is not pending; or
  *                                     its tick comes
  *     says so
@@ -55,23 +55,23 @@ END_TEST
 
 /*
  *     canceller                       driver                      adder
- *     has freed it; or is to say so,
- *     CANCEL_SAY, SAID
+ *     PENDING -> CANCELLED;
+ *     is to free it, CANCEL_SAY
  *                                     files it, or passes its tick
  *     ends
  *                                                                 gets the entry
- *                                     files that; the record of the
- *                                     cancel is of an older use
+ *                                     files that; what was filed for an
+ *                                     older use does not count
  */
-START_TEST(a_record_of_a_cancel_does_not_take_out_the_next_use)
+START_TEST(what_was_filed_of_a_cancelled_use_does_not_count_for_the_next)
 {
     struct actor canceller;
     hwt_timeout timeout = add_with(&silent, &fate, AT(10));
     if (_i % 2)
         drive(0);
     act_cancel(&canceller, timeout);
-    actor_go_to(&canceller, _i / 2 ? "SAID" : "CANCEL_SAY");
-    drive(_i % 2 ? 11 : 0);
+    actor_go_to(&canceller, "CANCEL_SAY");
+    drive(_i / 2 ? 11 : 0);
     ck_assert(actor_end(&canceller));
     hwt_timeout again = add_in_place_of(timeout, AT(20));
     drive(12);
@@ -82,6 +82,58 @@ START_TEST(a_record_of_a_cancel_does_not_take_out_the_next_use)
     drive(21);
     ck_assert_uint_eq(beside.runs, 1);
     expect_fate(0, 0);
+}
+END_TEST
+
+/* In the same tick as the use before, what was filed for both is there: it runs once. */
+START_TEST(what_was_filed_of_two_uses_for_one_tick_counts_once)
+{
+    struct actor canceller;
+    hwt_timeout timeout = add_with(&silent, &fate, AT(10));
+    drive(0);
+    act_cancel(&canceller, timeout);
+    ck_assert(actor_end(&canceller));
+    hwt_timeout again = add_in_place_of(timeout, AT(10));
+    if (_i)
+        drive(1);
+    ck_assert_uint_eq(drive(10), 0);
+    ck_assert_int_eq(hwt_timeout_state(again), HWT_PENDING);
+    ck_assert_uint_eq(drive(11), 1);
+    ck_assert_uint_eq(beside.runs, 1);
+    expect_fate(0, 0);
+}
+END_TEST
+
+/*
+ *     canceller                       driver                      adder
+ *     PENDING -> UNTOLD; is to say
+ *     so, CANCEL_SAY, APPEND
+ *                                     looks at all: tells it,
+ *                                     frees it
+ *                                                                 gets the entry
+ *     ends
+ *                                     files that; the record of the
+ *                                     cancel is of an older use
+ */
+START_TEST(a_record_of_a_cancel_does_not_end_the_next_use)
+{
+    struct actor canceller;
+    hwt_timeout timeout = add_either(_i % 2, AT(10));
+    act_cancel(&canceller, timeout);
+    actor_go_to(&canceller, _i / 2 ? "APPEND" : "CANCEL_SAY");
+    atomic_store(&timer->shared.overlooked, true);
+    drive(1);
+    expect_fate(0, 1);
+    hwt_timeout again = add_in_place_of(timeout, AT(20));
+    ck_assert(actor_end(&canceller));
+    drive(12);
+    ck_assert_int_eq(hwt_timeout_state(again), HWT_PENDING);
+    ck_assert_int_eq(hwt_timeout_state(timeout), HWT_GONE);
+    drive(20);
+    ck_assert_uint_eq(beside.runs, 0);
+    drive(21);
+    ck_assert_uint_eq(beside.runs, 1);
+    expect_fate(0, 1);
 }
 END_TEST
 
@@ -450,7 +502,9 @@ int main(void)
     TCase *read = stage_case(suite, "read", stage_open, stage_close);
     tcase_add_test(read, what_is_cancelled_while_it_is_filed_is_told_in_the_same_pass);
     tcase_add_loop_test(read, what_is_cancelled_and_not_said_yet_is_left_alone, 0, 4);
-    tcase_add_loop_test(read, a_record_of_a_cancel_does_not_take_out_the_next_use, 0, 4);
+    tcase_add_loop_test(read, what_was_filed_of_a_cancelled_use_does_not_count_for_the_next, 0, 4);
+    tcase_add_loop_test(read, what_was_filed_of_two_uses_for_one_tick_counts_once, 0, 2);
+    tcase_add_loop_test(read, a_record_of_a_cancel_does_not_end_the_next_use, 0, 4);
     tcase_add_loop_test(read, records_of_an_older_use_that_are_read_later_change_nothing, 0, 2);
     tcase_add_test(read, those_cancelled_while_a_long_stream_is_read_never_run);
     TCase *fire = stage_case(suite, "fire", stage_open, stage_close);

@@ -78,6 +78,29 @@ START_TEST(what_is_moved_away_before_it_is_said_runs_when_it_was_moved_to)
 }
 END_TEST
 
+/*
+ *     first mover                     second mover
+ *     ages away, MOVE_SAY
+ *                                     not so far, or a little less: says so
+ *                                     driver: files it
+ *     says what it moved it to
+ *                                     driver: leaves it where it is filed
+ */
+START_TEST(of_two_far_moves_said_in_the_wrong_order_the_earlier_one_holds)
+{
+    enum { AGE = 1 << 29 };
+    struct actor mover;
+    uint64_t to = UINT64_C(6) * AGE + 5, before = _i ? to + 1 : to + UINT64_C(2) * AGE;
+    hwt_timeout timeout = add_filed(HWT_NEVER);
+    act_move_to(&mover, timeout, AT(before), "MOVE_SAY");
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(to)));
+    drive(1);
+    ck_assert(actor_end(&mover));
+    drive(2);
+    expect_run_in(to);
+}
+END_TEST
+
 /* ---- against the firing ---- */
 
 /*
@@ -312,6 +335,7 @@ int main(void)
     tcase_add_loop_test(read, what_is_moved_while_it_is_filed_runs_when_it_was_moved_to, 0, 2);
     tcase_add_loop_test(read, a_move_that_was_not_said_yet_is_said_in_time, 0, 7);
     tcase_add_loop_test(read, what_is_moved_away_before_it_is_said_runs_when_it_was_moved_to, 0, 2);
+    tcase_add_loop_test(read, of_two_far_moves_said_in_the_wrong_order_the_earlier_one_holds, 0, 2);
     TCase *fire = stage_case(suite, "fire", stage_open, stage_close);
     tcase_add_loop_test(fire, a_move_between_finding_it_due_and_running_it_puts_it_off, 0, 2);
     tcase_add_loop_test(

@@ -38,8 +38,9 @@ static void fill_chunk(bool cancelled)
 {
     struct hwt_lane *lane = hwt_lane_enter(&timer->shared.lanes);
     struct hwt_stream *stream = cancelled ? &lane->cancelled : &lane->pending;
+    const hwt_task *task = cancelled ? &counting : &silent; /* it is told through that stream */
     do {
-        hwt_timeout timeout = add_with(&silent, &beside, HWT_NEVER);
+        hwt_timeout timeout = add_with(task, &beside, HWT_NEVER);
         must(hwt_timeout_cancel(timeout));
         drive(atomic_load(&now_is) / TICK);
     } while (!hwt_stream_is_full(stream));

@@ -140,7 +140,7 @@ END_TEST
  *     set the descriptor (4)
  *                                     parks for half an hour
  *     ends
- *                                     discards it within a tick, if it has not yet
+ *                                     tells it within a tick, if it has not yet
  */
 START_TEST(a_canceller_that_is_late_at_any_step_ends_the_sleep)
 {

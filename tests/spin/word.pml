@@ -12,16 +12,18 @@
  *     run_task, finish      hwt_task_run(), finish() in hwt/core/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
  *     file_for, look        hwt_worker_file_for() in hwt/core/file.c, look() in worker.c
- *     reap                  read_cancelled() in hwt/core/read.c
+ *     throw away            hwt_wheel_next(), hwt_wheel_sweep() in hwt/store/wheel.c, by
+ *                           hwt_worker_wants() in file.c
  *     end_one, visit        end_one(), visit() in hwt/core/stop.c
  *
- * Records are a set here: they come in any order, and those that say the same are one.
+ * Records are a set here: they come in any order, and those that say the same are one. Of the
+ * wheel's hints there is the one that counts; see places.pml for the others.
  *
  * Verified: one end for each timeout; with -DTELLS, `cancelled` once for each that was cancelled; no
  * run begins before the deadline, nor after a cancel has returned; no old handle changes a newer
  * timeout; who is refused has not run, and stop ends what is accepted; after cancel_sync the task
- * does not run, nor is visited; and whenever nothing is under way, a pending timeout has a place no
- * later than its deadline.
+ * does not run, nor is visited; and whenever nothing is under way, a pending timeout has a hint that
+ * counts, no later than its deadline.
  */
 
 #ifndef TIME_MAX
@@ -67,9 +69,9 @@
 short state;
 byte deadline;
 
-/* Records: a bit for each deadline, and cancelled ones. */
-byte hints[3];
-bool reaps[3], untolds[3];
+/* Records: a bit for each deadline, and what is to be told. */
+byte records[3];
+bool untolds[3];
 
 byte now, calls;
 bool accepted, stopping, joined;
@@ -80,8 +82,10 @@ byte rearms = REARMS;
 byte ends[3], told[3], in_call;
 bool was_run[3], over[3], cancelled_it[3];
 
-/* The worker's: the tick + 1 for which the id is filed, 0: it is not. */
+/* The worker's: the tick + 1 for which the id is filed, 0: it is not; and whether the hint of that
+ * is still there. */
 byte place_at, place_generation;
+bool hint;
 
 /* of the state alone; the result is in `won` */
 #define exchange(from, to) \
@@ -104,7 +108,7 @@ byte place_at, place_generation;
 
 inline say(g, d)
 {
-    hints[g] = hints[g] | (1 << (d))
+    records[g] = records[g] | (1 << (d))
 }
 
 inline ends_now(g)
@@ -370,22 +374,15 @@ inline file_for(g, t)
         :: g > place_generation ||
            (g == place_generation && place_at != 0 && t + 1 < place_at) ->
             place_at = t + 1;
+            hint = true;
             place_generation = g
         :: g == place_generation && place_at == 0 && phase(state) == PENDING &&
-           !(state & HANDED) && generation(state) == g -> place_at = deadline + 1
+           !(state & HANDED) && generation(state) == g ->
+            place_at = deadline + 1;
+            hint = true
         :: else
         fi
     }
-}
-
-inline reap(g)
-{
-    if
-    :: g >= place_generation ->
-        place_at = 0;
-        place_generation = g
-    :: else
-    fi
 }
 
 inline look()
@@ -425,12 +422,17 @@ inline look()
     od
 }
 
-#define nothing_said \
-    (hints[1] == 0 && hints[2] == 0 && !reaps[1] && !reaps[2] && !untolds[1] && !untolds[2])
+#ifdef MISTAKE_RAN_UNWANTED
+#define wants (phase(state) == PENDING && !(state & RAN) && generation(state) == place_generation)
+#else
+#define wants (phase(state) == PENDING && generation(state) == place_generation)
+#endif
 
-inline read_hint(g, t)
+#define nothing_said (records[1] == 0 && records[2] == 0 && !untolds[1] && !untolds[2])
+
+inline read_record(g, t)
 {
-    hints[g] = hints[g] & ~(1 << t);
+    records[g] = records[g] & ~(1 << t);
     file_for(g, t)
 }
 
@@ -443,23 +445,28 @@ proctype worker()
     :: stopping -> break
     :: !stopping ->
         if
-        :: atomic { hints[1] & 1 -> read_hint(1, 0) }
-        :: atomic { hints[1] & (1 << TIME_MAX) -> read_hint(1, TIME_MAX) }
-        :: atomic { hints[2] & 1 -> read_hint(2, 0) }
-        :: atomic { hints[2] & (1 << TIME_MAX) -> read_hint(2, TIME_MAX) }
-        :: atomic { reaps[1] -> reaps[1] = false; reap(1) }
-        :: atomic { reaps[2] -> reaps[2] = false; reap(2) }
-        :: atomic { untolds[1] -> untolds[1] = false; reap(1); g = 1 }
-        :: atomic { untolds[2] -> untolds[2] = false; reap(2); g = 2 }
-        :: atomic { place_at != 0 && place_at - 1 <= now -> place_at = 0 };
+        :: atomic { records[1] & 1 -> read_record(1, 0) }
+        :: atomic { records[1] & (1 << TIME_MAX) -> read_record(1, TIME_MAX) }
+        :: atomic { records[2] & 1 -> read_record(2, 0) }
+        :: atomic { records[2] & (1 << TIME_MAX) -> read_record(2, TIME_MAX) }
+        :: atomic { untolds[1] -> untolds[1] = false; g = 1 }
+        :: atomic { untolds[2] -> untolds[2] = false; g = 2 }
+        :: atomic {
+            hint && place_at - 1 <= now ->
+            hint = false;
+#ifndef MISTAKE_PLACE_KEPT
+            place_at = 0
+#endif
+        };
             look()
+        /* The place still says that it is filed. */
+        :: atomic { hint && !wants -> hint = false }
         :: atomic {
             accepted && calls == 0 && submitted == 0 && nothing_said &&
-            (place_at == 0 || place_at - 1 > now) ->
+            (!hint || place_at - 1 > now) ->
             assert(phase(state) != UNTOLD && phase(state) != RUNNING && !(state & HANDED));
             assert(phase(state) != PENDING ||
-                   (place_at != 0 && place_at - 1 <= deadline &&
-                    place_generation == generation(state)))
+                   (hint && place_at - 1 <= deadline && place_generation == generation(state)))
         };
             if
             :: now == TIME_MAX && !stopping -> break
@@ -521,7 +528,7 @@ inline cancel(g)
                 if
                 :: s & HANDED
                 :: !(s & HANDED) && untold -> untolds[g] = true
-                :: !(s & HANDED) && !untold -> reaps[g] = true
+                :: !untold
                 fi;
                 if
                 :: !untold -> reuse()

@@ -2,92 +2,109 @@
 #ifndef HWT_TESTS_BUCKET_FIXTURE_H
 #define HWT_TESTS_BUCKET_FIXTURE_H
 
-/* One bucket, checked after each call, and what to fill it with. */
+/* One bucket, checked after each call, and what to fill it with: of each number there is one hint,
+ * which stays until it is said to be gone. */
 
 #include "bucket_malloc.h"
-#include "places_fixture.h"
+#include "unit.h"
 
-enum { MANY = 2000 };
+enum { MANY = 2000, KEPT_BYTES = 2 * CAPACITY_MIN * sizeof(struct hwt_hint) };
 
-static struct places places;
 static struct hwt_bucket bucket;
 static size_t bytes;
-static uint32_t batch[MANY]; /* numbers: see places_number() */
+static uint32_t batch[MANY]; /* numbers */
+static bool gone[MANY];
+static uint32_t asked; /* how often, whether a hint stays */
 
 static inline void open_bucket(void)
 {
-    places_open(&places, MANY);
     bucket = (struct hwt_bucket){ 0 };
     bytes = 0;
     refuse = false;
-    refused = 0;
+    refused = asked = 0;
+    memset(gone, 0, sizeof(gone));
 }
 
 static inline void close_bucket(void)
 {
     hwt_bucket_destroy(&bucket);
-    places_close(&places);
 }
 
-static inline uint32_t index_of(uint32_t i)
+static inline uint32_t generation_of(uint32_t i)
 {
-    return place_of(&places, i)->index;
+    return i * 2654435761u + 7;
+}
+
+static inline bool is_there(const void *data, const struct hwt_hint *hint)
+{
+    must(data == gone);
+    must(hint->id < MANY && hint->generation == generation_of(hint->id));
+    asked++;
+    return !gone[hint->id];
 }
 
 static inline void verify(uint32_t now)
 {
-    must(hwt_bucket_check(&bucket, &places.directory, now));
-    must(bytes == ((size_t)bucket.near.capacity + bucket.far.capacity) * 8);
+    must(hwt_bucket_check(&bucket, now));
+    must(bytes == ((size_t)bucket.near.capacity + bucket.far.capacity) * sizeof(struct hwt_hint));
 }
 
 static inline int try_add(uint32_t i, uint32_t round, uint32_t now)
 {
-    return hwt_bucket_add(&bucket, &places.directory, places_id(i), round, now, &bytes);
+    return hwt_bucket_add(&bucket, (struct hwt_hint){ round, i, generation_of(i) }, now, &bytes);
 }
 
 static inline void add(uint32_t i, uint32_t round, uint32_t now)
 {
+    uint32_t count = hwt_bucket_count(&bucket);
     must(try_add(i, round, now) == 0);
-    must(hwt_bucket_round(&bucket, index_of(i)) == round);
+    must(hwt_bucket_count(&bucket) == count + 1);
     verify(now);
 }
 
-static inline void drop(uint32_t i, uint32_t now)
+/* Whether one of the least round stays. */
+static inline bool prune(uint32_t now)
 {
-    hwt_bucket_drop(&bucket, &places.directory, index_of(i), now, &bytes);
+    uint32_t count = hwt_bucket_count(&bucket), before = asked;
+    bool some = hwt_bucket_prune(&bucket, is_there, gone, &bytes);
+    must(hwt_bucket_count(&bucket) <= count && asked - before <= count + 1);
     verify(now);
+    return some;
 }
 
-static inline void settle(uint32_t now)
+static inline void sweep(uint32_t now)
 {
-    hwt_bucket_settle(&bucket, &places.directory, now, &bytes);
+    uint32_t count = hwt_bucket_count(&bucket), before = asked;
+    hwt_bucket_sweep(&bucket, is_there, gone, &bytes);
+    must(asked - before == count);
     verify(now);
 }
 
 /* Takes up to `max` into batch[at] and what follows. */
-static inline size_t take(uint32_t now, size_t at, size_t max)
+static inline size_t take(size_t at, size_t max)
 {
-    uint32_t peeked = hwt_bucket_peek(&bucket);
-    uint32_t first = bucket.near.rounds[bucket.cursor];
-    size_t n = hwt_bucket_take(&bucket, now, batch + at, max);
-    must(n <= max);
-    if (first == now && peeked != HWT_ID_NONE && n > 0)
-        must(batch[at] == peeked);
-    for (size_t i = at; i < at + n; i++)
-        batch[i] = places_number(batch[i]);
+    static struct hwt_hint hints[MANY];
+    const struct hwt_hint *peeked = hwt_bucket_peek(&bucket);
+    uint32_t first = peeked ? peeked->id : UINT32_MAX, round = bucket.least;
+    uint32_t count = hwt_bucket_count(&bucket);
+    size_t n = hwt_bucket_take(&bucket, hints, max, &bytes);
+    must(n <= max && hwt_bucket_count(&bucket) == count - n);
+    must(!peeked || max == 0 || (n > 0 && hints[0].id == first));
+    for (size_t i = 0; i < n; i++) {
+        must(hints[i].round == round && hints[i].generation == generation_of(hints[i].id));
+        batch[at + i] = hints[i].id;
+    }
     return n;
 }
 
-/* Takes all of the round, `max` at a time, and settles. */
-static inline size_t take_round(uint32_t now, size_t max)
+/* Takes all of the round, `max` at a time. */
+static inline size_t take_round(uint32_t round, size_t max)
 {
     size_t n = 0;
-    while (hwt_bucket_live(&bucket) > 0 && bucket.least == now && bucket.least_count > 0) {
-        size_t taken = take(now, n, max);
-        must(taken > 0);
-        n += taken;
+    while (hwt_bucket_count(&bucket) > 0 && bucket.least == round) {
+        n += take(n, max);
+        verify(round);
     }
-    settle(now);
     return n;
 }
 

@@ -17,7 +17,7 @@
  *   a tick (`loose`);
  * - timeouts of one tick that were moved or re-armed run in any order (`moved`);
  * - hwt_timer_next_tick() may name the tick from which a timeout was pushed back (`seen`), the
- *   earliest that it was ever moved to, and any before that for one that is very many revolutions away, or was moved by a callback,
+ *   earliest that it was ever moved to, and any before that for one that is 2^29 ticks away, or was moved by a callback,
  *   while the timer was half-way through its timeouts (`vague`); with a store whose next tick
  *   is a bound, any from the next one to handle on.
  */
@@ -45,7 +45,7 @@ struct item {
     bool rearmed; /* in the last advance: queued, or filed when its task returned */
     bool vague;
     bool submitted; /* handed to the executor, which has not run its work yet */
-    unsigned ends; /* runs that were the last, `cancelled`s, visits: one in all */
+    unsigned ends;  /* runs that were the last, `cancelled`s, visits: one in all */
     uint64_t deadline;
     uint64_t due;          /* the tick in which it has to run */
     uint64_t seen;         /* the tick at which the wheel may still have it, at most `due` */
@@ -168,9 +168,7 @@ static inline struct item *live_item(size_t index)
 /* Filed at the tick `from`: one that is an age away is looked at on the way. */
 static inline void model_check_far(struct item *item, uint64_t from)
 {
-    uint64_t slots = model.wheel < 65536 ? model.wheel : 65536;
-
-    if (MODEL_HAS_AGES && (item->due - from) / slots >= (UINT64_C(1) << 30) - 1)
+    if (item->due - from >= (UINT64_C(1) << 29) - 1)
         item->vague = true;
 }
 
@@ -182,6 +180,9 @@ static inline void model_file(struct item *item, uint64_t deadline, bool anew)
 {
     uint64_t tick = tick_of(deadline);
 
+    /* Moved to earlier, and to later again before that was read: the wheel keeps what it had. */
+    if (!anew && item->queued && deadline > item->deadline)
+        item->vague = true;
     if (anew || deadline < item->deadline)
         item->queued = true;
     item->deadline = deadline;

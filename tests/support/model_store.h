@@ -13,9 +13,9 @@
 #define MODEL_NEXT_IS_A_BOUND 0
 #endif
 
-/* What is further away than an age comes nearer once before it is due. */
-#ifndef MODEL_HAS_AGES
-#define MODEL_HAS_AGES 1
+/* Whether a sweep leaves all of several hints that are the same: of one that was moved and came back. */
+#ifndef MODEL_KEEPS_TWINS
+#define MODEL_KEEPS_TWINS 0
 #endif
 
 #endif

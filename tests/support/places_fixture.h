@@ -7,7 +7,7 @@
  * numbers are not all on one page of the directory.
  */
 
-#include "hwt/store/directory.h"
+#include "hwt/store/wheel.h"
 #include "unit.h"
 
 enum { PLACES_A_SLAB = 1000, PLACES_STEP = 31, PLACES_SLABS = 8, PLACES_PAGES = 3 };
@@ -57,6 +57,17 @@ static inline void places_close(struct places *places)
 static inline struct hwt_place *place_of(const struct places *places, uint32_t i)
 {
     return hwt_directory_place(&places->directory, places_id(i));
+}
+
+/* Files an id for a tick; and as the worker does when an id is not to be filed any more. */
+static inline int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
+{
+    return hwt_wheel_file_at(wheel, hwt_directory_place(wheel->directory, id), id, tick);
+}
+
+static inline void hwt_wheel_drop(const struct hwt_wheel *wheel, uint32_t id)
+{
+    hwt_directory_place(wheel->directory, id)->where = 0;
 }
 
 #endif

@@ -84,7 +84,8 @@ static inline uint64_t use(struct hwt_free one)
 {
     static const hwt_task task = { 0 };
     uint64_t state = hwt_entry_begin(one.entry, &task, &owner, 1);
-    must(hwt_word_exchange_first(&one.entry->word, state, hwt_with_phase(state, HWT_PHASE_EXPIRED)));
+    must(
+        hwt_word_exchange_first(&one.entry->word, state, hwt_with_phase(state, HWT_PHASE_EXPIRED)));
     return state;
 }
 
@@ -105,6 +106,15 @@ static inline uint32_t count_batches(void)
     while (batches > 0)
         hwt_pool_spill(&pool, &all[--batches]);
     return count;
+}
+
+/* Nothing happens where there is no memory. */
+static inline void trim_pool(void)
+{
+    struct hwt_trim slabs;
+    if (!hwt_pool_trim_begin(&pool, &slabs))
+        return;
+    hwt_pool_trim_end(&pool, &slabs);
 }
 
 #endif

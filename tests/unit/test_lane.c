@@ -60,6 +60,12 @@ static struct hwt_free make_pending(struct hwt_lane *lane, uint64_t deadline)
     return one;
 }
 
+static bool say_untold(struct hwt_lane *lane, uint32_t id, uint64_t generation)
+{
+    const struct hwt_record record = { HWT_RECORD_UNTOLD, id, (uint32_t)generation };
+    return hwt_lane_say_cancelled(&lanes, lane, record);
+}
+
 /* ---- lanes ---- */
 
 static void *enter(void *data)
@@ -213,7 +219,7 @@ START_TEST(a_pending_record_stays_while_its_timeout_is_pending)
     ck_assert(!pending_stays(one, first | HWT_PHASE_PENDING | HWT_HANDED, 3, 1000));
     ck_assert(!pending_stays(one, first | HWT_PHASE_PENDING, 2, 1000));
     ck_assert(!pending_stays(one, first | HWT_PHASE_PENDING, 4, 1000));
-    ck_assert(pending_stays(one, first | HWT_PHASE_PENDING, 3, 999)); /* moved later since */
+    ck_assert(pending_stays(one, first | HWT_PHASE_PENDING, 3, 999));   /* moved later since */
     ck_assert(!pending_stays(one, first | HWT_PHASE_PENDING, 3, 1001)); /* another says earlier */
     for (unsigned phase = 0; phase < 7; phase++) {
         if (phase != HWT_PHASE_PENDING)
@@ -226,7 +232,7 @@ START_TEST(a_cancelled_record_stays_until_its_entry_is_used_again)
 {
     const uint64_t generation = (UINT64_C(7) << 32) + 3;
     struct hwt_free one = make_pending(lanes.shared, 1000);
-    const struct hwt_record record = { HWT_RECORD_CANCELLED, one.id, 3 };
+    const struct hwt_record record = { HWT_RECORD_UNTOLD, one.id, 3 };
     for (unsigned phase = 0; phase < 7; phase++) {
         atomic_store(&one.entry->word.first, generation << HWT_GENERATION_SHIFT | phase);
         ck_assert(hwt_cancelled_stays(&pool, &record));
@@ -246,9 +252,8 @@ START_TEST(what_is_said_is_bounded_by_what_is_pending)
         uint64_t state = hwt_entry_state(one.entry);
         must(hwt_lane_say_pending(&lanes, lane, 1000, one.id, hwt_generation(state)));
         must(hwt_word_exchange_first(&one.entry->word, state,
-                                     hwt_with_phase(state, HWT_PHASE_CANCELLED)));
-        must(hwt_lane_say_cancelled(&lanes, lane, HWT_RECORD_CANCELLED, one.id,
-                                    hwt_generation(state)));
+                                     hwt_with_phase(state, HWT_PHASE_UNTOLD)));
+        must(say_untold(lane, one.id, hwt_generation(state)));
         hwt_pool_give(&pool, &lane->cache, one.entry, one.id);
     }
     ck_assert_uint_le(hwt_stream_backlog(&lane->pending), 3);
@@ -316,9 +321,9 @@ START_TEST(the_two_kinds_have_lists_of_their_own)
     struct hwt_lane *lane;
     enter(&lane);
     struct hwt_free one = make_pending(lane, 1);
-    must(hwt_lane_say_cancelled(&lanes, lane, HWT_RECORD_UNTOLD, one.id, 1));
+    must(say_untold(lane, one.id, 1));
     must(hwt_lane_say_pending(&lanes, lanes.shared, 1, one.id, 1));
-    must(hwt_lane_say_cancelled(&lanes, lanes.shared, HWT_RECORD_UNTOLD, one.id, 1));
+    must(say_untold(lanes.shared, one.id, 1));
     ck_assert_uint_eq(read_listed(&lanes.pending), 1);
     ck_assert_uint_eq(read_listed(&lanes.cancelled), 2);
     struct hwt_stream *dismissed = hwt_streams_dismiss(&lanes.cancelled);
@@ -420,6 +425,7 @@ int main(void)
     tcase_add_test(lists, a_stream_is_listed_once_until_it_is_dismissed);
     tcase_add_test(lists, the_two_kinds_have_lists_of_their_own);
     tcase_add_test(lists, behind_a_push_that_stands_still_nothing_is_listed);
-    tcase_add_test(lists, what_is_said_beside_a_dismissal_is_seen_by_the_look_after_it_or_listed_anew);
+    tcase_add_test(lists,
+                   what_is_said_beside_a_dismissal_is_seen_by_the_look_after_it_or_listed_anew);
     return run_suite(suite);
 }

@@ -1,206 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The wheel's arithmetic of ticks, slots and rounds; it is checked after every step. */
+/* The wheel's arithmetic of slots, rounds and ages; it is checked after every step. */
 
-#include "hwt/hwt.h"
-#include "hwt/store/wheel.h"
-#include "places_fixture.h"
-
-enum { MANY = 4096 };
-
-static struct places places;
-static struct hwt_wheel wheel;
-static uint32_t batch[MANY]; /* numbers: see places_number() */
-static bool far;
-
-static void open_places(void)
-{
-    places_open(&places, MANY);
-}
-
-static void close_places(void)
-{
-    places_close(&places);
-}
-
-static void open_wheel(uint64_t start, uint64_t tick_duration, uint32_t slots)
-{
-    must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
-         0);
-    must(hwt_wheel_check(&wheel));
-}
-
-static void close_wheel(void)
-{
-    hwt_wheel_destroy(&wheel);
-}
-
-static void file(uint32_t i, uint64_t tick)
-{
-    must(hwt_wheel_file(&wheel, places_id(i), tick) == 0);
-    must(place_of(&places, i)->bucket != 0);
-    must(hwt_wheel_check(&wheel));
-}
-
-static void file_at(uint32_t i, uint64_t deadline)
-{
-    file(i, hwt_ticks_at(&wheel.ticks, deadline));
-}
-
-static void drop(uint32_t i)
-{
-    hwt_wheel_drop(&wheel, places_id(i));
-    must(place_of(&places, i)->bucket == 0);
-    must(hwt_wheel_check(&wheel));
-}
-
-static bool is_after(uint32_t i, uint64_t tick)
-{
-    return hwt_wheel_is_after(&wheel, places_id(i), tick);
-}
-
-static size_t take(uint64_t limit, size_t max)
-{
-    size_t n = hwt_wheel_take(&wheel, limit, batch, max, &far);
-    must(n <= max);
-    for (size_t i = 0; i < n; i++) {
-        must(hwt_directory_place(&places.directory, batch[i])->bucket == 0);
-        batch[i] = places_number(batch[i]);
-    }
-    must(n > 0 || wheel.tick >= limit || wheel.tick + 1 == wheel.ticks.last);
-    must(hwt_wheel_check(&wheel));
-    return n;
-}
-
-/* One alone is due in `tick`, and is the i-th. */
-static void expect_one(uint32_t i, uint64_t tick)
-{
-    must(hwt_wheel_next(&wheel) == tick);
-    must(hwt_wheel_peek(&wheel, tick) == HWT_ID_NONE);
-    must(take(tick, MANY) == 0);
-    must(take(tick + 1, MANY) == 1 && !far);
-    must(batch[0] == i);
-    must(wheel.tick == tick);
-}
-
-static void expect_none(void)
-{
-    must(hwt_wheel_next(&wheel) == UINT64_MAX);
-    must(hwt_wheel_peek(&wheel, UINT64_MAX) == HWT_ID_NONE);
-    must(take(wheel.tick + 1, MANY) == 0);
-}
-
-/* ---- ticks and instants ---- */
+#include "wheel_fixture.h"
 
 static const uint64_t starts[] = { 0, 1, INT64_MAX, UINT64_MAX - 1000000 };
 enum { STARTS = sizeof(starts) / sizeof(*starts) };
 
-START_TEST(a_tick_ends_at_its_last_nanosecond_wherever_time_starts)
-{
-    static const uint64_t durations[] = { 8, 9, 1000, 999983 };
-    for (int d = 0; d < 4; d++) {
-        uint64_t start = starts[_i], duration = durations[d];
-        open_wheel(start, duration, 8);
-        must(hwt_ticks_at(&wheel.ticks, start) == 0);
-        must(hwt_ticks_at(&wheel.ticks, 0) == 0); /* the past is tick 0 */
-        must(hwt_ticks_at(&wheel.ticks, start + duration - 1) == 0);
-        must(hwt_ticks_at(&wheel.ticks, start + duration) == 1);
-        must(hwt_ticks_instant(&wheel.ticks, 0) == start);
-        must(hwt_ticks_instant(&wheel.ticks, 1) == start + duration);
-        uint64_t last = wheel.ticks.last;
-        must(hwt_ticks_at(&wheel.ticks, UINT64_MAX) == last);
-        must(hwt_ticks_instant(&wheel.ticks, last) <= UINT64_MAX);
-        must(UINT64_MAX - hwt_ticks_instant(&wheel.ticks, last) < duration);
-        must(last == UINT64_MAX || hwt_ticks_instant(&wheel.ticks, last + 1) == UINT64_MAX);
-        must(hwt_ticks_instant(&wheel.ticks, UINT64_MAX) == UINT64_MAX);
-        close_wheel();
-    }
-}
-END_TEST
-
-START_TEST(each_deadline_of_a_tick_is_taken_with_it)
-{
-    open_wheel(starts[_i], 1000, 8);
-    for (uint64_t tick = 0; tick < 30; tick++) {
-        uint64_t begins = hwt_ticks_instant(&wheel.ticks, tick);
-        file_at(0, begins);
-        file_at(1, begins + 1);
-        file_at(2, begins + 999);
-        must(hwt_wheel_next(&wheel) == tick);
-        must(take(tick + 1, MANY) == 3);
-        must(take(tick + 1, MANY) == 0);
-    }
-    close_wheel();
-}
-END_TEST
-
-START_TEST(what_ends_past_the_end_of_time_never_comes)
-{
-    open_wheel(starts[_i], 1000, 8);
-    uint64_t last = wheel.ticks.last;
-    file_at(0, UINT64_MAX);
-    file(1, last);
-    file(2, UINT64_MAX);
-    expect_none();
-    must(is_after(0, 0) && is_after(1, UINT64_MAX - 1));
-    if (last < INT32_MAX) { /* near enough to be filed in its own round */
-        file(3, last - 1);
-        must(hwt_wheel_next(&wheel) == last - 1);
-        must(take(last - 1, MANY) == 0);
-        must(take(last, MANY) == 1 && batch[0] == 3);
-    }
-    drop(0);
-    drop(1);
-    drop(2);
-    expect_none();
-    close_wheel();
-}
-END_TEST
-
-START_TEST(after_the_end_of_time_there_is_one_tick_to_file_for)
-{
-    static const uint64_t limits[] = { 0, 1, UINT64_MAX }; /* the first two: after `last` */
-    for (int i = 0; i < 3; i++) {
-        open_wheel(starts[_i], 1000, 8);
-        uint64_t last = wheel.ticks.last;
-        uint64_t limit = limits[i] == UINT64_MAX ? UINT64_MAX : last + limits[i];
-        file(0, UINT64_MAX);
-        must(take(limit, MANY) == 0 && !far);
-        must(wheel.tick == last - 1);
-        file(1, 5);
-        expect_one(1, last - 1);
-        must(take(UINT64_MAX, MANY) == 0 && wheel.tick == last - 1);
-        drop(0);
-        close_wheel();
-    }
-}
-END_TEST
-
-START_TEST(a_division_by_the_tick_is_exact)
-{
-    static const uint64_t edges[] = { 0, 1, 7, UINT64_C(1) << 32, INT64_MAX, UINT64_MAX };
-    uint64_t seed = test_seed();
-    for (int n = 0; n < 2000000; n++) {
-        uint64_t duration = test_random(&seed) >> test_random(&seed) % 64;
-        uint64_t dividend = test_random(&seed) >> test_random(&seed) % 64;
-        if (n % 4 == 0)
-            duration = edges[test_random(&seed) % 6] - test_random(&seed) % 3;
-        if (n % 3 == 0 && duration > 0)
-            dividend = dividend / duration * duration - n % 2;
-        else if (n % 5 == 0)
-            dividend = edges[test_random(&seed) % 6] - test_random(&seed) % 3;
-        if (duration == 0)
-            continue;
-        const struct hwt_ticks ticks = hwt_ticks_init(0, duration);
-        if (hwt_ticks_divide(&ticks, dividend) != dividend / duration)
-            ck_abort_msg("%" PRIu64 " / %" PRIu64, dividend, duration);
-    }
-}
-END_TEST
-
 /* ---- slots and rounds ---- */
-
-enum { WHEEL = 8 };
 
 START_TEST(whole_wheels_and_a_tick_more_or_less_are_met_from_every_offset)
 {
@@ -245,7 +52,7 @@ START_TEST(one_for_a_tick_before_the_current_goes_into_that)
     file_at(1, 1000000);
     file(2, 20);
     file(3, 21);
-    must(hwt_wheel_next(&wheel) == 21);
+    must(next() == 21);
     must(take(22, MANY) == 4);
     for (uint32_t i = 0; i < 4; i++)
         must(batch[i] == i);
@@ -283,22 +90,31 @@ START_TEST(a_wheel_of_one_slot_counts_rounds_alone)
 }
 END_TEST
 
-START_TEST(the_furthest_round_is_met_from_where_the_rounds_wrap_around)
+/* 2^32 ticks of one slot are all rounds of 32 bits; 2^30 are all ticks that a place can tell. */
+START_TEST(the_furthest_tick_is_met_from_where_rounds_and_places_wrap_around)
 {
-    open_wheel(0, 8, WHEEL);
-    for (uint64_t k = 1; k < 12; k++) { /* rounds of 32 bits begin anew at k = 4, 8 */
-        uint64_t tick = (k << 30) * WHEEL - 1;
-        uint64_t furthest = tick + ((UINT64_C(1) << 30) * WHEEL); /* of the next age */
-        must(take(tick, MANY) == 0);
-        file(0, tick + 1);
-        file(1, tick);
-        file(2, furthest);
-        expect_one(1, tick);
-        expect_one(0, tick + 1);
-        must(hwt_wheel_next(&wheel) == furthest);
-        drop(2);
+    for (uint32_t slots = 1; slots <= WHEEL; slots *= WHEEL) {
+        open_wheel(0, 8, slots);
+        for (uint64_t k = 1; k < 70; k += 1 + k / 20) {
+            uint64_t tick = k * AGE - 1;
+            uint64_t furthest = tick + AGE; /* of the next age */
+            must(take(tick, MANY) == 0);
+            file(0, tick + 1);
+            file(1, tick);
+            file(2, furthest);
+            must(!is_after(2, furthest) && is_after(2, furthest - 1));
+            expect_one(1, tick);
+            expect_one(0, tick + 1);
+            must(next() == furthest);
+            file(0, furthest + AGE); /* two ages from the start of this one, less a tick */
+            must(!is_after(0, furthest + AGE) && is_after(0, furthest + AGE - 1));
+            must(next() == furthest);
+            drop(2);
+            must(next() == furthest + AGE);
+            drop(0);
+        }
+        close_wheel();
     }
-    close_wheel();
 }
 END_TEST
 
@@ -310,7 +126,7 @@ START_TEST(more_slots_than_65536_are_as_many_ticks_in_more_rounds)
     open_wheel(0, 1000, UINT32_C(1) << 30);
     must(wheel.bytes == bytes);
     struct hwt_wheel_view view;
-    static const uint64_t ticks[] = { 65535, 65536, 65537, 200000, UINT32_C(1) << 30 };
+    static const uint64_t ticks[] = { 65535, 65536, 65537, 200000, 2 * AGE - 1 };
     for (uint32_t i = 0; i < 5; i++)
         file(i, ticks[i]);
     must(hwt_wheel_look(&wheel, 2, &view) && view.bucket == 200000 % 65536);
@@ -322,21 +138,6 @@ END_TEST
 
 /* ---- ages ---- */
 
-#define AGE ((UINT64_C(1) << 30) * WHEEL) /* ticks */
-
-/* Takes what comes nearer, files it again, and returns how many that were. */
-static size_t bring_near(uint64_t limit, const uint64_t *ticks, size_t max)
-{
-    size_t n = 0, taken;
-    while ((taken = take(limit, max)) > 0) {
-        must(far && wheel.tick % AGE == 0);
-        for (size_t i = 0; i < taken; i++)
-            file(batch[i], ticks[batch[i]]);
-        n += taken;
-    }
-    return n;
-}
-
 START_TEST(one_of_a_later_age_comes_once_before_it_is_due)
 {
     for (uint64_t age = 2; age < 20; age += 3) {
@@ -344,7 +145,7 @@ START_TEST(one_of_a_later_age_comes_once_before_it_is_due)
         open_wheel(0, 8, WHEEL);
         file(0, ticks[0]);
         must(is_after(0, ticks[0] - 1)); /* more cannot be told yet */
-        must(hwt_wheel_next(&wheel) == (age - 1) * AGE);
+        must(next() == (age - 1) * AGE);
         must(take((age - 1) * AGE - 1, MANY) == 0 && wheel.tick == (age - 1) * AGE - 1);
         must(bring_near((age - 1) * AGE, ticks, MANY) == 1);
         must(is_after(0, ticks[0] - 1) && !is_after(0, ticks[0]));
@@ -362,7 +163,7 @@ START_TEST(an_age_later_is_near)
     file(0, 4 * AGE - 1);
     file(1, 4 * AGE);
     must(!is_after(0, 4 * AGE - 1) && is_after(1, 4 * AGE)); /* of age 3, and of age 4 */
-    must(hwt_wheel_next(&wheel) == 3 * AGE);
+    must(next() == 3 * AGE);
     const uint64_t ticks[] = { 0, 4 * AGE };
     must(bring_near(3 * AGE, ticks, MANY) == 1);
     expect_one(0, 4 * AGE - 1);
@@ -390,10 +191,13 @@ START_TEST(those_of_one_tick_keep_the_order_of_filing_from_whatever_age)
     }
     must(brought == 5 * EACH);
     for (uint32_t odd = 0; odd < 2; odd++) {
-        must(hwt_wheel_next(&wheel) == ticks[odd]);
-        must(take(ticks[odd] + 1, MANY) == filed / 2);
-        for (uint32_t i = 0; i < filed / 2; i++)
-            must(batch[i] == 2 * i + odd);
+        must(next() == ticks[odd]);
+        uint32_t its = odd;
+        for (size_t n; (n = take(ticks[odd] + 1, MANY)) > 0;) {
+            for (size_t i = 0; i < n; i++, its += 2)
+                must(batch[i] == its);
+        }
+        must(its == filed + odd);
     }
     close_wheel();
 }
@@ -401,7 +205,7 @@ END_TEST
 
 START_TEST(ages_without_anything_cost_nothing)
 {
-    const uint64_t ticks[] = { (UINT64_C(1) << 26) * AGE };
+    const uint64_t ticks[] = { (UINT64_C(1) << 30) * AGE };
     open_wheel(0, 8, WHEEL);
     file(0, ticks[0]);
     must(take(ticks[0] - AGE, 1) == 1 && far);
@@ -416,13 +220,35 @@ START_TEST(ages_without_anything_cost_nothing)
 }
 END_TEST
 
+/* With ticks of 8 ns there are 2^32 ages. */
+START_TEST(the_furthest_age_is_met_from_the_first)
+{
+    const uint64_t last = UINT64_MAX / 8 - 1;
+    const uint64_t ticks[] = { last, 5 * AGE, last - AGE, last / 2, last };
+    open_wheel(0, 8, WHEEL);
+    for (uint32_t i = 0; i < 5; i++)
+        file(i, ticks[i]);
+    must(bring_near(4 * AGE, ticks, 1) == 1);
+    expect_one(1, 5 * AGE);
+    must(next() == (last / 2 / AGE - 1) * AGE);
+    must(bring_near(next(), ticks, 1) == 1);
+    expect_one(3, last / 2);
+    must(bring_near(next(), ticks, 1) == 1);
+    must(bring_near(next(), ticks, 1) == 2);
+    expect_one(2, last - AGE);
+    must(next() == last);
+    must(take(UINT64_MAX, MANY) == 2 && batch[0] == 0 && batch[1] == 4);
+    close_wheel();
+}
+END_TEST
+
 START_TEST(one_of_a_later_age_can_be_dropped)
 {
     open_wheel(0, 8, WHEEL);
     file(0, 7 * AGE);
     file(1, 9 * AGE);
     drop(0);
-    must(hwt_wheel_next(&wheel) == 8 * AGE);
+    must(next() == 8 * AGE);
     drop(1);
     expect_none();
     close_wheel();
@@ -438,8 +264,7 @@ START_TEST(the_next_is_right_after_the_soonest_were_dropped)
         file(i, i);
     for (uint32_t i = 0; i < 39; i++) {
         drop(i);
-        must(hwt_wheel_next(&wheel) == i + 1);
-        must(hwt_wheel_check(&wheel));
+        must(next() == i + 1);
     }
     drop(39);
     expect_none();
@@ -492,7 +317,7 @@ START_TEST(a_tick_is_taken_in_batches_in_the_order_of_filing)
             must(batch[i] == at);
     }
     must(at == 1000);
-    must(hwt_wheel_next(&wheel) == 20);
+    must(next() == 20);
     close_wheel();
 }
 END_TEST
@@ -522,7 +347,9 @@ START_TEST(the_id_to_be_taken_next_is_told_ahead)
         file(i, i / 10);
     for (uint32_t i = 0; i < 100; i++) {
         must(hwt_wheel_peek(&wheel, i / 10) == HWT_ID_NONE);
-        must(hwt_wheel_peek(&wheel, i / 10 + 1) == places_id(i));
+        uint32_t peeked = hwt_wheel_peek(&wheel, i / 10 + 1);
+        /* A tick may be over, and another of its bucket not yet looked for. */
+        must(peeked == places_id(i) || (peeked == HWT_ID_NONE && i > 0 && i % 10 == 0));
         must(take(100, 1) == 1 && batch[0] == i);
     }
     close_wheel();
@@ -544,7 +371,7 @@ START_TEST(a_cleared_wheel_is_as_good_as_new)
         hwt_wheel_clear(&wheel);
         must(hwt_wheel_check(&wheel));
         expect_none();
-        must(wheel.bytes <= bytes + (slots + 2) * 64);
+        must(wheel.bytes <= bytes + (slots + 2) * 2 * 4 * 12);
         memset(places.slabs[0], 0, 1000 * sizeof(struct hwt_place));
         file(0, wheel.tick);
         expect_one(0, wheel.tick);
@@ -556,12 +383,6 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("wheel");
-    TCase *ticks = unit_case(suite, "ticks", open_places, close_places);
-    tcase_add_loop_test(ticks, a_tick_ends_at_its_last_nanosecond_wherever_time_starts, 0, STARTS);
-    tcase_add_loop_test(ticks, each_deadline_of_a_tick_is_taken_with_it, 0, STARTS);
-    tcase_add_loop_test(ticks, what_ends_past_the_end_of_time_never_comes, 0, STARTS);
-    tcase_add_loop_test(ticks, after_the_end_of_time_there_is_one_tick_to_file_for, 0, STARTS);
-    tcase_add_test(ticks, a_division_by_the_tick_is_exact);
     TCase *rounds = unit_case(suite, "rounds", open_places, close_places);
     tcase_add_loop_test(rounds, whole_wheels_and_a_tick_more_or_less_are_met_from_every_offset, 0,
                         STARTS);
@@ -569,13 +390,14 @@ int main(void)
     tcase_add_test(rounds, one_for_a_tick_before_the_current_goes_into_that);
     tcase_add_test(rounds, whether_one_is_filed_after_a_tick_is_told);
     tcase_add_loop_test(rounds, a_wheel_of_one_slot_counts_rounds_alone, 0, STARTS);
-    tcase_add_test(rounds, the_furthest_round_is_met_from_where_the_rounds_wrap_around);
+    tcase_add_test(rounds, the_furthest_tick_is_met_from_where_rounds_and_places_wrap_around);
     tcase_add_test(rounds, more_slots_than_65536_are_as_many_ticks_in_more_rounds);
     TCase *ages = unit_case(suite, "ages", open_places, close_places);
     tcase_add_test(ages, one_of_a_later_age_comes_once_before_it_is_due);
     tcase_add_test(ages, an_age_later_is_near);
     tcase_add_test(ages, those_of_one_tick_keep_the_order_of_filing_from_whatever_age);
     tcase_add_test(ages, ages_without_anything_cost_nothing);
+    tcase_add_test(ages, the_furthest_age_is_met_from_the_first);
     tcase_add_test(ages, one_of_a_later_age_can_be_dropped);
     TCase *next = unit_case(suite, "next", open_places, close_places);
     tcase_add_test(next, the_next_is_right_after_the_soonest_were_dropped);
