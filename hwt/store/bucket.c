@@ -13,6 +13,7 @@
 #define CAPACITY_MIN 4    /* an empty shelf keeps this much, to spare the allocator */
 #define CAPACITY_MANY 256 /* from here on it grows by a quarter at a time */
 #define TAIL_MANY 64      /* hints: fewer are not worth sorting */
+#define SAMPLES 8
 
 /* ---- a shelf ---- */
 
@@ -215,17 +216,20 @@ static void end_visit(struct hwt_bucket *bucket, const struct visit *visit, size
     near->used = visit->kept;
     bucket->visits = false;
     bucket->first = visit->next_first;
+    if (bucket->begin == bucket->sorted && !tail) {
+        if (bucket->far.used > 0)
+            refill(bucket, bytes);
+        else
+            hwt_bucket_clear(bucket, bytes);
+        return;
+    }
+    bucket->least = visit->next;
     if (bucket->begin < bucket->sorted) {
         uint32_t round = near->hints[bucket->begin].round;
-        bucket->least =
-            !tail || round - visit->least <= visit->next - visit->least ? round : visit->next;
-    } else if (tail) {
-        bucket->least = visit->next;
-    } else if (bucket->far.used > 0) {
-        refill(bucket, bytes);
-    } else {
-        hwt_bucket_clear(bucket, bytes);
+        if (!tail || round - visit->least <= visit->next - visit->least)
+            bucket->least = round;
     }
+    shrink(near, bytes);
 }
 
 /* Ends a visit that has not come to its end. The caller finds `least` and `first` anew. */
@@ -247,10 +251,21 @@ static bool is_sorted_next(const struct hwt_bucket *bucket)
            bucket->near.hints[bucket->begin].round == bucket->least;
 }
 
+/* Whether this visit is likely to take most of a long tail. */
+static bool is_of_least(const struct hwt_bucket *bucket)
+{
+    const struct hwt_hint *hints = bucket->near.hints + bucket->sorted;
+    uint32_t step = (bucket->near.used - bucket->sorted) / SAMPLES, n = 0;
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        n += hints[i * step].round == bucket->least;
+    return n > SAMPLES / 2;
+}
+
 static void sort_if_long(struct hwt_bucket *bucket, size_t *bytes)
 {
     uint32_t tail = bucket->near.used - bucket->sorted;
-    if (!bucket->visits && tail > TAIL_MANY && tail > (bucket->sorted - bucket->begin) / 2)
+    if (!bucket->visits && tail > TAIL_MANY && tail > (bucket->sorted - bucket->begin) / 2 &&
+        !is_of_least(bucket))
         sort_near(bucket, bytes);
 }
 

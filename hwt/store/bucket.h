@@ -25,9 +25,9 @@
  *     kept .. cursor  gone
  *     cursor .. used  not looked at
  *
- * A long tail is sorted before a visit; an empty near shelf gets the sooner half of the far one. So
- * each hint is sorted about once, by counting, however many rounds there are. All hints of one
- * round keep the order in which they were filed.
+ * A long tail is sorted before a visit that would leave much of it; an empty near shelf gets the
+ * sooner half of the far one. So each hint is sorted about once, by counting, however many rounds
+ * there are. All hints of one round keep the order in which they were filed.
  *
  * Worker only: no atomics, no clock, no lock.
  */
