@@ -41,7 +41,7 @@ static int resize(struct hwt_shelf *shelf, uint32_t from, uint32_t capacity, siz
     struct hwt_hint *hints = malloc(bytes_of(capacity));
     if (!hints)
         return -ENOMEM;
-    if (shelf->used > from)
+    if (shelf->hints && shelf->used > from)
         memcpy(hints, shelf->hints + from, bytes_of(shelf->used - from));
     struct hwt_hint *old = shelf->hints;
     *bytes += bytes_of(capacity) - bytes_of(shelf->capacity);
@@ -91,9 +91,10 @@ static uint32_t least_of(const struct hwt_hint *hints, uint32_t n, uint32_t base
 
 static void find_first(struct hwt_bucket *bucket)
 {
-    const struct hwt_hint *hints = bucket->near.hints;
-    for (bucket->first = 0; hints[bucket->first].round != bucket->least; bucket->first++)
-        ;
+    const struct hwt_shelf *near = &bucket->near;
+    bucket->first = 0;
+    while (bucket->first < near->used && near->hints[bucket->first].round != bucket->least)
+        bucket->first++;
 }
 
 /* The near shelf has the hints of `reach` rounds, and they are in order but for their higher digits. */
@@ -101,7 +102,7 @@ static void sort(struct hwt_bucket *bucket, uint32_t reach)
 {
     struct hwt_shelf *near = &bucket->near;
     bucket->sorted = near->used;
-    if (reach <= HWT_HINTS_REACH)
+    if (reach <= HWT_HINTS_REACH || near->capacity < 2)
         return;
     struct hwt_hint *other = malloc(bytes_of(near->capacity));
     if (!other) {
@@ -153,9 +154,10 @@ static void sort_near(struct hwt_bucket *bucket, size_t *bytes)
     uint32_t n, reach = hwt_hints_half(hints, all, least, &n);
     if (!has_room(far, all - n, bytes) || resize(&sorted, 0, grown(n), bytes) < 0)
         return;
-    hwt_hints_divide(hints, all, least, reach, sorted.hints, far->hints + far->used);
-    if (n < all)
-        bucket->far_least = least_of(far->hints + far->used, all - n, least);
+    struct hwt_hint *rest = far->hints ? far->hints + far->used : NULL;
+    hwt_hints_divide(hints, all, least, reach, sorted.hints, rest);
+    if (rest && n < all)
+        bucket->far_least = least_of(rest, all - n, least);
     far->used += all - n;
     sorted.used = n;
     bucket->begin = 0;
@@ -255,8 +257,8 @@ static bool is_sorted_next(const struct hwt_bucket *bucket)
 static bool is_of_least(const struct hwt_bucket *bucket)
 {
     const struct hwt_hint *hints = bucket->near.hints + bucket->sorted;
-    uint32_t step = (bucket->near.used - bucket->sorted) / SAMPLES, n = 0;
-    for (uint32_t i = 0; i < SAMPLES; i++)
+    size_t step = (bucket->near.used - bucket->sorted) / SAMPLES, n = 0;
+    for (size_t i = 0; i < SAMPLES; i++)
         n += hints[i * step].round == bucket->least;
     return n > SAMPLES / 2;
 }

@@ -7,6 +7,8 @@
  * as the store may still have it: it may be taken in its turn, or not.
  */
 
+#include <string.h>
+
 #include "hwt/base/time.h"
 #include "hwt/hwt.h"
 #include "wheel_oracle.h"
@@ -363,6 +365,7 @@ static void open_places(void)
 {
     state = test_seed();
     places_open(&places, LIVE_MAX);
+    memset(owned, 0, sizeof(owned));
     for (spares = 0; spares < LIVE_MAX; spares++)
         spare[spares] = places_id((uint32_t)spares);
     length = 0;
