@@ -425,13 +425,50 @@ END_TEST
 
 /* ---- memory: what is cancelled is used again at once, and nobody dispatches ---- */
 
+/* A call of the loop, after which the statistics know what the wheel holds. */
+static uint64_t memory_after_a_turn(hwt_timer *timer)
+{
+    (void)hwt_timer_dispatch(timer);
+    return stats_of(timer).memory;
+}
+
 START_TEST(arming_and_cancelling_takes_no_memory)
 {
     hwt_timer *timer = create_one_thread();
     for (int i = 0; i < 2000000; i++)
         must(hwt_timeout_cancel(arm(timer, &gated, NULL, HWT_SEC(60))));
     ck_assert_uint_eq(hwt_timer_pending(timer), 0);
-    ck_assert_uint_le(stats_of(timer).memory, UINT64_C(1) << 20);
+    ck_assert_uint_le(memory_after_a_turn(timer), UINT64_C(1) << 20);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+START_TEST(nor_does_it_with_a_limit_of_what_may_be_pending)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = HWT_NO_WORKER | HWT_ONE_THREAD;
+    options.tick_duration = HWT_MS(1);
+    options.max_pending = 100;
+    hwt_timer *timer = create(&options);
+    for (int i = 0; i < 1000000; i++)
+        must(hwt_timeout_cancel(arm(timer, &gated, NULL, HWT_SEC(60))));
+    ck_assert_uint_le(memory_after_a_turn(timer), UINT64_C(1) << 20);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+/* One that is far away, now a little nearer, now further, and one that is moved between soon and late. */
+START_TEST(moving_to_and_fro_takes_no_memory)
+{
+    hwt_timer *timer = create_one_thread();
+    hwt_timeout far = arm(timer, &gated, NULL, 30 * 24 * HWT_SEC(3600));
+    hwt_timeout near = arm(timer, &gated, NULL, HWT_SEC(60));
+    for (int i = 0; i < 300000; i++) {
+        must(hwt_timeout_reschedule(far, (i % 2 ? 30 : 29) * 24 * HWT_SEC(3600)));
+        must(hwt_timeout_reschedule(near, HWT_SEC(i % 2 ? 60 : 50) - (uint64_t)i));
+    }
+    ck_assert_uint_eq(hwt_timer_pending(timer), 2);
+    ck_assert_uint_le(memory_after_a_turn(timer), UINT64_C(1) << 20);
     hwt_timer_destroy(timer);
 }
 END_TEST
@@ -450,5 +487,7 @@ int main(void)
     tcase_add_test(threads, each_thread_may_have_its_own);
     tcase_add_test(threads, an_executor_may_put_work_off_on_the_same_thread);
     tcase_add_test(threads, arming_and_cancelling_takes_no_memory);
+    tcase_add_test(threads, nor_does_it_with_a_limit_of_what_may_be_pending);
+    tcase_add_test(threads, moving_to_and_fro_takes_no_memory);
     return run_suite(suite);
 }

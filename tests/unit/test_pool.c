@@ -277,6 +277,24 @@ START_TEST(a_slab_of_which_one_is_taken_stays)
 }
 END_TEST
 
+/* Generations are counted from the newest one of a slab that went: an older record of one that was used
+ * much less would seem to be of times to come. */
+START_TEST(a_slab_whose_entries_differ_much_in_use_stays)
+{
+    take_many(all, MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        use(all[i]);
+    struct hwt_free busy = all[MANY / 2];
+    uint64_t state = hwt_entry_state(busy.entry) + ((SPREAD_MAX + 5) << HWT_GENERATION_SHIFT);
+    atomic_store(&busy.entry->word.first, state);
+    give_many(all, MANY);
+    spill_cache();
+    ck_assert_uint_eq(trim(), MANY - SLAB);
+    ck_assert_uint_eq(pool.free, SLAB);
+    must(hwt_entry_state(busy.entry) == state && hwt_entry_id(busy.entry) == busy.id);
+}
+END_TEST
+
 START_TEST(few_free_ones_are_not_looked_through)
 {
     take_many(all, MANY);
@@ -387,6 +405,7 @@ int main(void)
     tcase_add_test(trims, a_generation_that_was_never_comes_back);
     tcase_add_test(trims, a_walk_meets_nothing_of_an_empty_slab);
     tcase_add_test(trims, a_slab_of_which_one_is_taken_stays);
+    tcase_add_test(trims, a_slab_whose_entries_differ_much_in_use_stays);
     tcase_add_test(trims, few_free_ones_are_not_looked_through);
     tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_twice_as_many);
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
