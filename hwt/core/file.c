@@ -4,7 +4,6 @@
 
 #include "hwt/core/worker.h"
 
-#define HEAP_MAX 8192 /* hints, besides half as many as are pending */
 #define SWEEP_RATIO 4 /* at least a third of what heaps up is thrown away */
 
 void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)

@@ -311,17 +311,23 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
     memmove(cache->items, cache->items + n, cache->count * sizeof(*cache->items));
 }
 
+/* For who walks by numbers, and may be ahead of the thread that enters the slab: 0, not yet. */
+static uintptr_t base_of(const struct hwt_pool *pool, uint32_t number)
+{
+    unsigned page = 31 - HWT_DIRECTORY_BITS -
+                    (unsigned)__builtin_clz(number + ((uint32_t)1 << HWT_DIRECTORY_BITS));
+    /* Acquire, both: what was mapped before it was entered. */
+    if (!atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire))
+        return 0;
+    const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+    return (uintptr_t)atomic_load_explicit(&slot->base, memory_order_acquire);
+}
+
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *place)
 {
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (; *number < slabs; *place = 0, ++*number) {
-        unsigned page = 31 - HWT_DIRECTORY_BITS -
-                        (unsigned)__builtin_clz(*number + ((uint32_t)1 << HWT_DIRECTORY_BITS));
-        /* Acquire, here and below: what was mapped before it was entered. */
-        if (!atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire))
-            continue;
-        const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, *number);
-        uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_acquire);
+        uintptr_t base = base_of(pool, *number);
         while (base && *place < HWT_SLAB_ENTRIES) {
             struct hwt_entry *entry = hwt_slab_entry(base, (*place)++);
             if (hwt_phase(hwt_entry_state(entry)) != HWT_PHASE_NEW)
@@ -343,6 +349,10 @@ struct hwt_census {
 
 static bool all_have_ended(uintptr_t base)
 {
+    const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
+    /* Relaxed: this one only spares work. The head of an empty slab is zero. */
+    if (!atomic_load_explicit(&slab->timer, memory_order_relaxed))
+        return false;
     for (uint32_t i = 0; i < HWT_SLAB_ENTRIES; i++) {
         unsigned phase = hwt_phase(hwt_entry_state(hwt_slab_entry(base, i)));
         if (phase != HWT_PHASE_EXPIRED && phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
@@ -356,8 +366,7 @@ static uint32_t find_slabs(const struct hwt_pool *pool, const struct hwt_trim *t
 {
     uint32_t n = 0;
     for (uint32_t number = 0; number < trim->slabs; number++) {
-        const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
-        uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_acquire);
+        uintptr_t base = base_of(pool, number);
         trim->census[number].may_go = base && all_have_ended(base);
         n += trim->census[number].may_go;
     }

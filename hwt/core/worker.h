@@ -97,7 +97,8 @@ static inline struct hwt_place *hwt_worker_place(const struct hwt_worker *worker
     return hwt_slot_place(directory, slot, id);
 }
 
-/* The same of a generation that is not newer than the place's: only what the entry says holds. */
+/* What hwt_worker_file_at() does of a generation that is not newer than the place's: only what the
+ * entry says holds. */
 void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, uint32_t id,
                            uint32_t generation);
 

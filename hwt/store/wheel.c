@@ -274,9 +274,9 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
     uint64_t age = age_of(wheel->tick);
     if (kind == NEAR)
         return number_of(place->where, wheel->tick) > tick;
-    /* Where a tick is so short that there are more than 2^30 ages, the place cannot tell them. */
     if (kind == NEVER)
         return tick < wheel->ticks.last;
+    /* Where a tick is so short that there are more than 2^30 ages, the place cannot tell them. */
     return age_of(wheel->ticks.last) - age > LOW_BITS ||
            number_of(place->where, age) > age_of(tick);
 }
