@@ -8,7 +8,7 @@
  *
  * THE STATE
  *
- *     generation << 8 | bits | phase
+ *     generation << 9 | bits | phase
  *
  *     from       to          by               when, and what it publishes
  *     ---------  ----------  ---------------  --------------------------------------------------
@@ -37,7 +37,8 @@
  * one winner, and what a thread wrote before its exchange is seen by whoever acts on the result.
  * A deadline that is read beside a state belongs to it if an exchange of both succeeds.
  *
- * RAN stays: the state of a timeout that has run is never again the one its adder stored, by which
+ * TELLS says that the task has `cancelled`, from the first to the last; who cancels need not look at
+ * the task, which the caller may have freed by then. RAN stays: the state of a timeout that has run is never again the one its adder stored, by which
  * alone the adder may take it back.
  *
  * A free entry belongs to the thread that made it so, and then to whom that hands it; see pool.h.
@@ -54,8 +55,8 @@
 #include "hwt/hwt.h"
 
 struct hwt_entry {
-    struct hwt_word word;   /* first: the state; second: the deadline, an instant */
-    _Atomic uintptr_t task; /* a const hwt_task *, and whether it has `cancelled` */
+    struct hwt_word word; /* first: the state; second: the deadline, an instant */
+    _Atomic(const hwt_task *) task;
     _Atomic(void *) arg;
 };
 
@@ -78,7 +79,8 @@ enum {
     HWT_BARRED = 1 << 5,
     HWT_WAITED = 1 << 6,
     HWT_HANDED = 1 << 7,
-    HWT_GENERATION_SHIFT = 8
+    HWT_TELLS = 1 << 8,
+    HWT_GENERATION_SHIFT = 9
 };
 
 static inline unsigned hwt_phase(uint64_t state)
@@ -99,8 +101,14 @@ static inline uint64_t hwt_generation(uint64_t state)
 /* Of that generation and PENDING, whatever its bits. */
 static inline bool hwt_state_queued(uint64_t state, uint64_t generation)
 {
-    return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED)) ==
+    return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED | HWT_TELLS)) ==
            (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
+}
+
+/* The same, and who cancels it has nobody to tell. */
+static inline bool hwt_state_quiet(uint64_t state, uint64_t generation)
+{
+    return (state & ~(uint64_t)HWT_RAN) == (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
 }
 
 /* Of that generation, and not ended: the entry is in use. */
@@ -131,20 +139,9 @@ static inline uint64_t hwt_entry_deadline(const struct hwt_entry *entry)
     return atomic_load_explicit(&entry->word.second, memory_order_acquire);
 }
 
-/*
- * The caller may free the task with arg after hwt_timeout_cancel_sync() if it has no `cancelled`.
- * That it has is kept in the pointer's lowest bit, so that what is cancelled is freed without a
- * look at the task.
- */
-static inline bool hwt_entry_tells(const struct hwt_entry *entry)
-{
-    return atomic_load_explicit(&entry->task, memory_order_acquire) & 1;
-}
-
 static inline const hwt_task *hwt_entry_task(const struct hwt_entry *entry)
 {
-    uintptr_t task = atomic_load_explicit(&entry->task, memory_order_acquire);
-    return (const hwt_task *)(task & ~(uintptr_t)1);
+    return atomic_load_explicit(&entry->task, memory_order_acquire);
 }
 
 static inline void *hwt_entry_arg(const struct hwt_entry *entry)
@@ -157,9 +154,9 @@ static inline void *hwt_entry_arg(const struct hwt_entry *entry)
 static inline uint64_t hwt_entry_begin_after(struct hwt_entry *entry, uint64_t before,
                                              const hwt_task *task, void *arg, uint64_t deadline)
 {
-    uint64_t state = (hwt_generation(before) + 1) << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING;
-    atomic_store_explicit(&entry->task, (uintptr_t)task | (task->cancelled != NULL),
-                          memory_order_release);
+    uint64_t state = (hwt_generation(before) + 1) << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING |
+                     (task->cancelled ? HWT_TELLS : 0);
+    atomic_store_explicit(&entry->task, task, memory_order_release);
     atomic_store_explicit(&entry->arg, arg, memory_order_release);
     atomic_store_explicit(&entry->word.second, deadline, memory_order_release);
     atomic_store_explicit(&entry->word.first, state, memory_order_release);

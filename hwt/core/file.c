@@ -22,7 +22,7 @@ static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t ge
     uint64_t deadline = hwt_entry_deadline(entry);
     uint64_t state = hwt_entry_state(entry);
     uint32_t its = (uint32_t)hwt_generation(state);
-    (void)hwt_worker_place(worker, id, &its);
+    (void)hwt_worker_place(worker->wheel.directory, id, &its);
     *ret_tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
     return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) && its == generation;
 }
@@ -53,20 +53,25 @@ void hwt_worker_file_later(const struct hwt_worker *worker, uint32_t id, uint64_
 
 void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation)
 {
-    struct hwt_place *place = hwt_worker_place(worker, id, &generation);
+    struct hwt_place *place = hwt_worker_place(worker->wheel.directory, id, &generation);
     if ((int32_t)(generation - place->generation) > 0)
         *place = (struct hwt_place){ generation, 0 };
 }
 
 /* ---- what is not wanted any more ---- */
 
-bool hwt_worker_wants(const void *worker, uint32_t id, uint32_t generation)
+/* What is pending in an entry that was used again has a record of its own; the hint of the older one does
+ * not count from when that is read. */
+uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n)
 {
     const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
-    const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, id >> HWT_ID_BITS);
-    uint64_t state = hwt_entry_state(hwt_pool_entry(pool, id));
-    return hwt_phase(state) == HWT_PHASE_PENDING &&
-           (uint32_t)(hwt_generation(state) - slot->floor) == generation;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_hint hint = hints[i];
+        if (hwt_phase(hwt_entry_state(hwt_pool_entry(pool, hint.id))) == HWT_PHASE_PENDING)
+            hints[kept++] = hint;
+    }
+    return kept;
 }
 
 /* About: others count on meanwhile. */

@@ -4,6 +4,7 @@
 
 #include "hwt/core/pool.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,11 +14,15 @@
 #define REGION_SLABS_MAX 32            /* 2 MiB */
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
 #define TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
+#define SLOTS_FIRST 64
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
-_Static_assert((HWT_SLAB_COLOURS - 1) * HWT_SLAB_STEP + sizeof(struct hwt_slab) <= HWT_SLAB_PLACES,
+_Static_assert(sizeof(struct hwt_slab) % sizeof(struct hwt_entry) == 0,
+               "the head takes whole seats");
+_Static_assert((HWT_SLAB_COLOURS - 1) * HWT_SLAB_STEP + sizeof(struct hwt_slab) <=
+                   HWT_SLAB_SEATS * sizeof(struct hwt_entry),
                "the head is before the places");
-_Static_assert(HWT_SLAB_ENTRIES < (1 << HWT_ID_BITS), "a place in the slab fits the id");
+_Static_assert(HWT_SLAB_SEATS <= HWT_ID_PLACE + 1, "a seat fits the id");
 
 /* ---- memory ---- */
 
@@ -39,6 +44,11 @@ static void unmap_slabs(char *base, size_t size)
     munmap(base, size);
 }
 
+static struct hwt_slot *slot_of(const struct hwt_pool *pool, uint32_t number)
+{
+    return &pool->directory.slots[number];
+}
+
 /* size bytes, aligned to their size up to 2 MiB and to a slab at least. */
 static char *map_aligned(size_t size)
 {
@@ -53,38 +63,33 @@ static char *map_aligned(size_t size)
     return memory + before;
 }
 
-static size_t page_size(unsigned page)
+int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
 {
-    return ((size_t)1 << (HWT_DIRECTORY_BITS + page)) * sizeof(struct hwt_slot);
-}
-
-void hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
-{
+    void *slots = mmap(NULL, HWT_SLABS_MAX * sizeof(struct hwt_slot), PROT_NONE,
+                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (slots == MAP_FAILED)
+        return -ENOMEM;
     pool->timer = timer;
-    pool->directory.places = HWT_SLAB_PLACES;
-    for (unsigned page = 0; page < HWT_DIRECTORY_PAGES; page++)
-        atomic_init(&pool->directory.pages[page], NULL);
+    pool->directory = (struct hwt_directory){ slots, HWT_SLAB_SEATS * sizeof(struct hwt_entry) };
     atomic_init(&pool->batches, HWT_ID_NONE);
     atomic_init(&pool->empty, HWT_ID_NONE);
+    atomic_init(&pool->slots, 0);
     atomic_init(&pool->slabs, 0);
     atomic_init(&pool->free, 0);
     atomic_init(&pool->bytes, 0);
     pool->trim_at = TRIM_MIN;
+    return 0;
 }
 
 void hwt_pool_destroy(struct hwt_pool *pool)
 {
-    for (unsigned page = 0; page < HWT_DIRECTORY_PAGES; page++) {
-        struct hwt_slot *slots =
-            atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire);
-        for (size_t i = 0; slots && i < page_size(page) / sizeof(*slots); i++) {
-            char *base = atomic_load_explicit(&slots[i].base, memory_order_relaxed);
-            if (base && slots[i].region > 0)
-                unmap_slabs(base, slots[i].region * HWT_SLAB_SIZE);
-        }
-        if (slots)
-            munmap(slots, page_size(page));
+    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    for (uint32_t number = 0; number < slabs; number++) {
+        const struct hwt_slot *slot = slot_of(pool, number);
+        if (slot->region > 0)
+            unmap_slabs(hwt_slot_base(slot), slot->region * HWT_SLAB_SIZE);
     }
+    munmap(pool->directory.slots, HWT_SLABS_MAX * sizeof(struct hwt_slot));
 }
 
 /* ---- the two stacks ---- */
@@ -102,7 +107,7 @@ static uint64_t popped(uint64_t head, uint32_t top)
 
 static void push_empty(struct hwt_pool *pool, uint32_t number)
 {
-    struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+    struct hwt_slot *slot = slot_of(pool, number);
     uint64_t head = atomic_load_explicit(&pool->empty, memory_order_relaxed);
     do {
         HWT_MEET(EMPTY_PUSH);
@@ -120,7 +125,7 @@ static uint32_t pop_empty(struct hwt_pool *pool)
     do {
         if ((uint32_t)head == HWT_ID_NONE)
             return HWT_ID_NONE;
-        struct hwt_slot *slot = hwt_directory_slot(&pool->directory, (uint32_t)head);
+        struct hwt_slot *slot = slot_of(pool, (uint32_t)head);
         next = atomic_load_explicit(&slot->next, memory_order_relaxed);
         HWT_MEET(EMPTY_POP);
         /* Release, too: what the next user writes to `next` is not what was read above. */
@@ -129,21 +134,15 @@ static uint32_t pop_empty(struct hwt_pool *pool)
     return (uint32_t)head;
 }
 
-/* A stack's head publishes these. Release, for who reads the fields by an old handle: see entry.h. */
-static void link(struct hwt_entry *entry, uint32_t id, struct hwt_entry *next)
+/* A stack's head publishes this. Release, for who reads the field by an old handle: see entry.h. */
+static void link(struct hwt_entry *entry, struct hwt_entry *next)
 {
-    atomic_store_explicit(&entry->task, id, memory_order_release);
     atomic_store_explicit(&entry->arg, next, memory_order_release);
 }
 
 static struct hwt_entry *next_of(const struct hwt_entry *entry)
 {
     return atomic_load_explicit(&entry->arg, memory_order_relaxed);
-}
-
-static uint32_t id_of(const struct hwt_entry *entry)
-{
-    return (uint32_t)atomic_load_explicit(&entry->task, memory_order_relaxed);
 }
 
 static void set_next_batch(struct hwt_entry *first, uint32_t id)
@@ -160,12 +159,12 @@ static uint32_t next_batch_of(const struct hwt_entry *first)
 static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
 {
     uint64_t head = atomic_load_explicit(&pool->batches, memory_order_relaxed);
+    uint32_t id = hwt_entry_id(first);
     atomic_fetch_add_explicit(&pool->free, count, memory_order_relaxed);
     do {
         HWT_MEET(BATCH_PUSH);
         set_next_batch(first, (uint32_t)head);
-    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head,
-                                                    with_top(head, id_of(first)),
+    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, with_top(head, id),
                                                     memory_order_release, memory_order_relaxed));
 }
 
@@ -189,35 +188,32 @@ static struct hwt_entry *pop_batch(struct hwt_pool *pool)
 
 /* ---- new slabs ---- */
 
-/* The page of the directory for a number. False: no memory. */
-static bool ensure_page(struct hwt_pool *pool, uint32_t number)
+/* Makes the directory's first slots, up to `end`, memory. False: there is none. */
+static bool ensure_slots(struct hwt_pool *pool, uint32_t end)
 {
-    unsigned page = 31 - HWT_DIRECTORY_BITS -
-                    (unsigned)__builtin_clz(number + ((uint32_t)1 << HWT_DIRECTORY_BITS));
-    struct hwt_slot *slots =
-        atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire);
-    if (slots)
-        return true;
-    struct hwt_slot *mapped = map(page_size(page));
-    if (!mapped)
-        return false;
-    HWT_MEET(DIRECTORY);
-    /* Acquire: another thread's page is mapped. Release: this one is. */
-    if (atomic_compare_exchange_strong_explicit(&pool->directory.pages[page], &slots, mapped,
-                                                memory_order_acq_rel, memory_order_acquire))
-        atomic_fetch_add_explicit(&pool->bytes, page_size(page), memory_order_relaxed);
-    else
-        munmap(mapped, page_size(page));
+    uint32_t open = atomic_load_explicit(&pool->slots, memory_order_relaxed);
+    while (open < end) {
+        uint32_t more = open < SLOTS_FIRST ? SLOTS_FIRST : 2 * open;
+        more = more < end ? end : more > HWT_SLABS_MAX ? HWT_SLABS_MAX : more;
+        if (mprotect(pool->directory.slots, more * sizeof(struct hwt_slot),
+                     PROT_READ | PROT_WRITE) != 0)
+            return false;
+        HWT_MEET(DIRECTORY);
+        /* Relaxed: a number is all that is wanted. */
+        if (atomic_compare_exchange_weak_explicit(&pool->slots, &open, more, memory_order_relaxed,
+                                                  memory_order_relaxed))
+            atomic_fetch_add_explicit(&pool->bytes, (more - open) * sizeof(struct hwt_slot),
+                                      memory_order_relaxed);
+    }
     return true;
 }
 
-/* Numbers for n slabs, and their pages of the directory; HWT_ID_NONE: no memory, or no more. */
+/* Numbers for n slabs, and their slots; HWT_ID_NONE: no memory, or no more. */
 static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
 {
     uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     do {
-        if (number > HWT_SLABS_MAX - n || !ensure_page(pool, number) ||
-            !ensure_page(pool, number + n - 1))
+        if (number > HWT_SLABS_MAX - n || !ensure_slots(pool, number + n))
             return HWT_ID_NONE;
         HWT_MEET(NUMBERS);
         /* Relaxed: a number is all that is wanted. */
@@ -244,11 +240,11 @@ static bool map_region(struct hwt_pool *pool)
         (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
     if (__lsan_register_root_region)
         __lsan_register_root_region(memory, size);
-    hwt_directory_slot(&pool->directory, number)->region = n;
+    slot_of(pool, number)->region = n;
     for (uint32_t i = 0; i < n; i++) {
         /* Release: for who walks all slabs. */
-        atomic_store_explicit(&hwt_directory_slot(&pool->directory, number + i)->base,
-                              memory + i * HWT_SLAB_SIZE, memory_order_release);
+        atomic_store_explicit(&slot_of(pool, number + i)->base, memory + i * HWT_SLAB_SIZE,
+                              memory_order_release);
         push_empty(pool, number + i);
     }
     return true;
@@ -257,24 +253,30 @@ static bool map_region(struct hwt_pool *pool)
 /* Makes batches of an empty slab. */
 static void carve(struct hwt_pool *pool, uint32_t number)
 {
-    struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+    struct hwt_slot *slot = slot_of(pool, number);
     uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_relaxed);
     struct hwt_slab *slab = (struct hwt_slab *)(base + hwt_slab_head(base));
     /* Relaxed: published with the first of its entries. */
     atomic_store_explicit(&slab->timer, pool->timer, memory_order_relaxed);
-    atomic_store_explicit(&slab->number, number, memory_order_relaxed);
+    atomic_store_explicit(&slab->first_id, number << HWT_ID_BITS, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
-    for (uint32_t i = HWT_SLAB_ENTRIES; i-- > 0;) {
-        struct hwt_entry *entry = hwt_slab_entry(base, i);
-        bool last = i % HWT_CACHE_BATCH == HWT_CACHE_BATCH - 1 || i == HWT_SLAB_ENTRIES - 1;
+    struct hwt_entry *first = NULL;
+    uint32_t count = 0, most = (HWT_SLAB_ENTRIES - 1) % HWT_CACHE_BATCH + 1; /* one is short */
+    for (uint32_t seat = HWT_SLAB_SEATS; seat-- > 0;) {
+        struct hwt_entry *entry = hwt_slab_entry(base, seat);
+        if (!hwt_slab_has(base, seat))
+            continue;
         if (slot->floor > 0)
             atomic_store_explicit(&entry->word.first, slot->floor << HWT_GENERATION_SHIFT,
                                   memory_order_relaxed);
-        link(entry, number << HWT_ID_BITS | i, last ? NULL : hwt_slab_entry(base, i + 1));
-        if (i % HWT_CACHE_BATCH == 0)
-            push_batch(pool, entry,
-                       i + HWT_CACHE_BATCH <= HWT_SLAB_ENTRIES ? HWT_CACHE_BATCH
-                                                               : HWT_SLAB_ENTRIES - i);
+        link(entry, first);
+        first = entry;
+        if (++count < most)
+            continue;
+        push_batch(pool, first, count);
+        first = NULL;
+        count = 0;
+        most = HWT_CACHE_BATCH;
     }
 }
 
@@ -291,7 +293,7 @@ bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
             return false;
     }
     for (; entry; entry = next_of(entry))
-        cache->items[cache->count++] = (struct hwt_free){ entry, id_of(entry) };
+        cache->items[cache->count++] = entry;
     atomic_fetch_sub_explicit(&pool->free, cache->count, memory_order_relaxed);
     return true;
 }
@@ -302,8 +304,8 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
     uint32_t n = cache->count < HWT_CACHE_BATCH ? cache->count : HWT_CACHE_BATCH;
     struct hwt_entry *first = NULL;
     for (uint32_t i = 0; i < n; i++) {
-        link(cache->items[i].entry, cache->items[i].id, first);
-        first = cache->items[i].entry;
+        link(cache->items[i], first);
+        first = cache->items[i];
     }
     if (n > 0)
         push_batch(pool, first, n);
@@ -314,24 +316,21 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
 /* For who walks by numbers, and may be ahead of the thread that enters the slab: 0, not yet. */
 static uintptr_t base_of(const struct hwt_pool *pool, uint32_t number)
 {
-    unsigned page = 31 - HWT_DIRECTORY_BITS -
-                    (unsigned)__builtin_clz(number + ((uint32_t)1 << HWT_DIRECTORY_BITS));
-    /* Acquire, both: what was mapped before it was entered. */
-    if (!atomic_load_explicit(&pool->directory.pages[page], memory_order_acquire))
-        return 0;
-    const struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
-    return (uintptr_t)atomic_load_explicit(&slot->base, memory_order_acquire);
+    /* Acquire: what was mapped before it was entered. */
+    return (uintptr_t)atomic_load_explicit(&slot_of(pool, number)->base, memory_order_acquire);
 }
 
-struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *place)
+struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat)
 {
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
-    for (; *number < slabs; *place = 0, ++*number) {
+    for (; *number < slabs; *seat = 0, ++*number) {
         uintptr_t base = base_of(pool, *number);
-        while (base && *place < HWT_SLAB_ENTRIES) {
-            struct hwt_entry *entry = hwt_slab_entry(base, (*place)++);
-            if (hwt_phase(hwt_entry_state(entry)) != HWT_PHASE_NEW)
-                return entry;
+        for (; base && *seat < HWT_SLAB_SEATS; ++*seat) {
+            struct hwt_entry *entry = hwt_slab_entry(base, *seat);
+            if (!hwt_slab_has(base, *seat) || hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW)
+                continue;
+            ++*seat;
+            return entry;
         }
     }
     return NULL;
@@ -353,9 +352,10 @@ static bool all_have_ended(uintptr_t base)
     /* Relaxed: this one only spares work. The head of an empty slab is zero. */
     if (!atomic_load_explicit(&slab->timer, memory_order_relaxed))
         return false;
-    for (uint32_t i = 0; i < HWT_SLAB_ENTRIES; i++) {
-        unsigned phase = hwt_phase(hwt_entry_state(hwt_slab_entry(base, i)));
-        if (phase != HWT_PHASE_EXPIRED && phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
+    for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
+        unsigned phase = hwt_phase(hwt_entry_state(hwt_slab_entry(base, seat)));
+        if (hwt_slab_has(base, seat) && phase != HWT_PHASE_EXPIRED &&
+            phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
             return false;
     }
     return true;
@@ -378,7 +378,7 @@ static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_
 {
     for (struct hwt_entry *next; entry; entry = next) {
         next = next_of(entry);
-        hwt_pool_give(pool, kept, entry, id_of(entry));
+        hwt_pool_give(pool, kept, entry);
         trim->kept++;
     }
 }
@@ -391,19 +391,19 @@ static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entr
     uint32_t count = 0;
     while ((entry = pop_batch(pool)) != NULL) {
         for (; entry; entry = next, count++) {
-            uint32_t id = id_of(entry), number = id >> HWT_ID_BITS;
+            uint32_t number = hwt_entry_id(entry) >> HWT_ID_BITS;
             uint64_t generation = hwt_generation(hwt_entry_state(entry));
             struct hwt_census *its = number < trim->slabs ? &trim->census[number] : NULL;
             next = next_of(entry);
             if (!its || !its->may_go) {
-                link(entry, id, *others);
+                link(entry, *others);
                 *others = entry;
                 continue;
             }
             its->oldest = its->count == 0 || generation < its->oldest ? generation : its->oldest;
             its->newest = generation > its->newest ? generation : its->newest;
             its->count++;
-            link(entry, id, its->first);
+            link(entry, its->first);
             its->first = entry;
         }
     }
@@ -440,7 +440,7 @@ bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
         its->may_go = is_whole(its);
         if (its->may_go)
             /* For the next ones; the worker's, as this is. */
-            hwt_directory_slot(&pool->directory, number)->floor = its->newest;
+            slot_of(pool, number)->floor = its->newest;
         else
             give_chain(pool, trim, &kept, its->first);
     }
@@ -454,7 +454,7 @@ void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim)
     for (uint32_t number = 0; number < trim->slabs; number++) {
         if (!trim->census[number].may_go)
             continue;
-        struct hwt_slot *slot = hwt_directory_slot(&pool->directory, number);
+        struct hwt_slot *slot = slot_of(pool, number);
         char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
         HWT_MEET(EMPTY);
         if (madvise(base, HWT_SLAB_SIZE, MADV_DONTNEED) != 0)

@@ -7,17 +7,18 @@
  * stale handle reads another generation and never freed memory.
  *
  * A slab is 64 KiB, aligned to its size: an entry finds its slab's head, and by it the timer and
- * its own id, from its address. The heads are not all at the beginning of their slabs, for then
- * they would all fall into the same few sets of a cache: each has some entries before it, how
- * many depends on the slab's address. Behind the entries are their places in the wheel.
+ * its own id, from its address. It is an array of seats, for an entry each, but for two that the head
+ * takes. Those are not the first ones of each slab, for then all heads would fall into the same few
+ * sets of a cache: which they are depends on the slab's address. Behind the seats are their places
+ * in the wheel.
  *
  * FREE ENTRIES
  *
  * A free entry belongs to one thread's cache, or is in a batch of them in the pool:
  *
  *   cache   a lane's: its thread takes and gives without any atomic operation
- *   batch   a chain of up to HWT_CACHE_BATCH: arg is the next entry, task the entry's own id, the
- *           first one's deadline the id of the next batch
+ *   batch   a chain of up to HWT_CACHE_BATCH: arg is the next entry, the first one's deadline the id
+ *           of the next batch
  *   pool    a stack of batches, with a tag. A push replaces the head by compare-exchange,
  *           release: what was done to the entries. A pop reads the head (acquire), the first
  *           entry's deadline, and replaces the head. If that deadline was of a newer use, the
@@ -39,25 +40,19 @@
 
 struct hwt_slab {
     _Atomic(hwt_timer *) timer;
-    _Atomic uint32_t number;
+    _Atomic uint32_t first_id; /* of seat 0 */
     char pad[64 - sizeof(void *) - sizeof(uint32_t)];
 };
 
-#define HWT_SLAB_ENTRIES                                                                           \
-    ((HWT_SLAB_SIZE - sizeof(struct hwt_slab)) /                                                   \
-     (sizeof(struct hwt_entry) + sizeof(struct hwt_place)))
-#define HWT_SLAB_PLACES (sizeof(struct hwt_slab) + HWT_SLAB_ENTRIES * sizeof(struct hwt_entry))
+#define HWT_HEAD_SEATS (sizeof(struct hwt_slab) / sizeof(struct hwt_entry))
+#define HWT_SLAB_SEATS (HWT_SLAB_SIZE / (sizeof(struct hwt_entry) + sizeof(struct hwt_place)))
+#define HWT_SLAB_ENTRIES (HWT_SLAB_SEATS - HWT_HEAD_SEATS)
 #define HWT_SLAB_COLOURS 64
 #define HWT_SLAB_STEP (4 * sizeof(struct hwt_entry)) /* whole cache lines, on a 64-bit machine */
 
-struct hwt_free {
-    struct hwt_entry *entry;
-    uint32_t id;
-};
-
 struct hwt_cache {
     uint32_t count;
-    struct hwt_free items[HWT_CACHE_MAX];
+    struct hwt_entry *items[HWT_CACHE_MAX];
 };
 
 struct hwt_pool {
@@ -65,6 +60,7 @@ struct hwt_pool {
     struct hwt_directory directory;
     _Alignas(64) _Atomic uint64_t batches; /* tag << 32 | the first entry's id */
     _Atomic uint64_t empty;                /* tag << 32 | a slab's number */
+    _Atomic uint32_t slots;                /* of the directory that are memory */
     _Atomic uint32_t slabs;                /* numbers given out */
     _Atomic uint32_t free;                 /* entries in batches, about */
     _Atomic uint64_t bytes;
@@ -93,11 +89,15 @@ static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
     return (struct hwt_slab *)(base + hwt_slab_head(base));
 }
 
-static inline struct hwt_entry *hwt_slab_entry(uintptr_t base, uint32_t place)
+static inline struct hwt_entry *hwt_slab_entry(uintptr_t base, uint32_t seat)
 {
-    size_t offset = place * sizeof(struct hwt_entry);
-    return (struct hwt_entry *)(base + offset +
-                                (offset < hwt_slab_head(base) ? 0 : sizeof(struct hwt_slab)));
+    return (struct hwt_entry *)base + seat;
+}
+
+/* Whether that is an entry, and not the head. */
+static inline bool hwt_slab_has(uintptr_t base, uint32_t seat)
+{
+    return seat - hwt_slab_head(base) / sizeof(struct hwt_entry) >= HWT_HEAD_SEATS;
 }
 
 static inline hwt_timer *hwt_timer_of(const struct hwt_entry *entry)
@@ -108,27 +108,22 @@ static inline hwt_timer *hwt_timer_of(const struct hwt_entry *entry)
 
 static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
 {
-    uintptr_t base = hwt_slab_base(entry);
-    size_t offset = (uintptr_t)entry - base;
-    size_t head = hwt_slab_head(base);
-    offset -= offset < head ? 0 : sizeof(struct hwt_slab);
-    const struct hwt_slab *slab = (const struct hwt_slab *)(base + head);
-    return atomic_load_explicit(&slab->number, memory_order_acquire) << HWT_ID_BITS |
-           (uint32_t)(offset / sizeof(struct hwt_entry));
+    return atomic_load_explicit(&hwt_slab_of(entry)->first_id, memory_order_acquire) |
+           (uint32_t)((uintptr_t)entry % HWT_SLAB_SIZE / sizeof(struct hwt_entry));
 }
 
 static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint32_t id)
 {
-    uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_relaxed);
-    return hwt_slab_entry(base, id & (((uint32_t)1 << HWT_ID_BITS) - 1));
+    return hwt_slab_entry((uintptr_t)hwt_slot_base(slot), id & HWT_ID_PLACE);
 }
 
 static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
 {
-    return hwt_slot_entry(hwt_directory_slot(&pool->directory, id >> HWT_ID_BITS), id);
+    return hwt_slot_entry(&pool->directory.slots[id >> HWT_ID_BITS], id);
 }
 
-void hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer);
+/* 0 or -ENOMEM. */
+int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer);
 
 /* Unmaps everything. No other call may be under way. */
 void hwt_pool_destroy(struct hwt_pool *pool);
@@ -139,25 +134,25 @@ bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache);
 /* Takes HWT_CACHE_BATCH entries of a full cache into the pool. Lock-free. */
 void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache);
 
-/* A free entry, the caller's from now on; entry is NULL: no memory. */
-static inline struct hwt_free hwt_pool_take(struct hwt_pool *pool, struct hwt_cache *cache)
+/* A free entry, the caller's from now on; NULL: no memory. */
+static inline struct hwt_entry *hwt_pool_take(struct hwt_pool *pool, struct hwt_cache *cache)
 {
     if (cache->count == 0 && !hwt_pool_fill(pool, cache))
-        return (struct hwt_free){ NULL, 0 };
+        return NULL;
     return cache->items[--cache->count];
 }
 
 static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
-                                 struct hwt_entry *entry, uint32_t id)
+                                 struct hwt_entry *entry)
 {
     if (cache->count == HWT_CACHE_MAX)
         hwt_pool_spill(pool, cache);
-    cache->items[cache->count++] = (struct hwt_free){ entry, id };
+    cache->items[cache->count++] = entry;
 }
 
-/* For who walks all entries: from (0, 0) on, the next one after *number, *place that has ever been
+/* For who walks all entries: from (0, 0) on, the next one after *number, *seat that has ever been
  * used, or NULL. The two are those of the one that follows it. */
-struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *place);
+struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat);
 
 /* Worker: whether there is so much in the pool, or so many times that, that a trim is likely to pay. */
 static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, uint32_t patience)

@@ -34,11 +34,12 @@ static void tell_all(struct hwt_worker *worker)
 /* Files what n records say; their places come from memory meanwhile. */
 static void read_pending(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
 {
+    const struct hwt_directory directory = *worker->wheel.directory;
     struct hwt_place *places[HWT_CHUNK_RECORDS];
     uint32_t generations[HWT_CHUNK_RECORDS];
     for (uint32_t i = 0; i < n; i++) {
         generations[i] = records[i].generation;
-        places[i] = hwt_worker_place(worker, records[i].id, &generations[i]);
+        places[i] = hwt_worker_place(&directory, records[i].id, &generations[i]);
         __builtin_prefetch(places[i], 1);
     }
     for (uint32_t i = 0; i < n; i++) {

@@ -69,7 +69,7 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
         if (hwt_phase(state) != HWT_PHASE_PENDING)
             break;
         /* The library's own are told: their owner is not the visitor's. */
-        bool tells = hwt_entry_tells(entry);
+        bool tells = state & HWT_TELLS;
         bool visits = visitor->unprocessed && !hwt_task_is_own(hwt_entry_task(entry));
         unsigned phase = visits  ? HWT_PHASE_VISITED
                          : tells ? HWT_PHASE_UNTOLD

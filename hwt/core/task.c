@@ -42,13 +42,6 @@ struct hwt_frame *hwt_own_task(hwt_timeout timeout)
     return NULL;
 }
 
-void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry)
-{
-    struct hwt_lane *lane = hwt_shared_enter(shared);
-    hwt_pool_give(&shared->pool, &lane->cache, entry, hwt_entry_id(entry));
-    hwt_shared_leave(shared, lane);
-}
-
 /* ---- running ---- */
 
 /* A callback that does not come back to its caller (an exception, longjmp, pthread_exit) leaves
@@ -94,13 +87,13 @@ static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t ge
          &frame);
 }
 
-/* RUNNING to what comes after. True: PENDING, for *ret_deadline. */
-static bool finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
+/* RUNNING to what comes after, whatever there is to mind. */
+__attribute__((noinline)) static enum hwt_run
+finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
 {
     const uint64_t bits = HWT_REARMED | HWT_BARRED | HWT_WAITED;
     uint64_t state, deadline;
     unsigned phase;
-    HWT_MEET(FINISH);
     do {
         state = hwt_entry_state(entry);
         deadline = hwt_entry_deadline(entry);
@@ -116,28 +109,40 @@ static bool finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
         hwt_task_returned(shared);
     *ret_deadline = deadline;
     if (phase == HWT_PHASE_PENDING)
-        return true;
-    if (phase == HWT_PHASE_CANCELLED && hwt_entry_tells(entry))
+        return HWT_RUN_AGAIN;
+    if (phase == HWT_PHASE_CANCELLED && (state & HWT_TELLS))
         tell(shared, entry, hwt_generation(state));
     hwt_task_free(shared, entry);
-    return false;
+    return HWT_RUN_ENDED;
 }
 
-bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
-                  uint64_t deadline, bool *ret_ran, uint64_t *ret_deadline)
+/* The same, where nothing was done to it while it ran. */
+static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t running,
+                           uint64_t *ret_deadline)
+{
+    HWT_MEET(FINISH);
+    if (__builtin_expect(hwt_entry_state(entry) != running, 0) ||
+        !hwt_exchange(shared, entry, running, hwt_with_phase(running, HWT_PHASE_EXPIRED)))
+        return finish_slowly(shared, entry, ret_deadline);
+    HWT_MEET(RETURNED);
+    hwt_task_free(shared, entry);
+    return HWT_RUN_ENDED;
+}
+
+enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                          uint64_t *deadline)
 {
     uint64_t running = hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
     HWT_MEET(BEGIN);
-    *ret_ran = hwt_exchange_both(shared, entry, state, deadline, running, deadline);
-    if (!*ret_ran)
-        return false;
+    if (!hwt_exchange_both(shared, entry, state, *deadline, running, *deadline))
+        return HWT_RUN_NOT;
     struct hwt_frame frame = {
         .shared = shared,
         .entry = entry,
         .generation = hwt_generation(state),
-        .deadline = deadline,
+        .deadline = *deadline,
     };
-    uint64_t lateness = hwt_saturating_sub(hwt_time_reached(&shared->time), deadline);
+    uint64_t lateness = hwt_saturating_sub(hwt_time_reached(&shared->time), *deadline);
     hwt_stats_run(&shared->stats, lateness);
     HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
     hwt_unreserve(shared);
@@ -145,7 +150,7 @@ bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     call(hwt_entry_task(entry)->run, (hwt_timeout){ entry, frame.generation }, hwt_entry_arg(entry),
          &frame);
     HWT_MEET(RAN);
-    return finish(shared, entry, ret_deadline);
+    return finish(shared, entry, running, deadline);
 }
 
 void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation)
@@ -156,7 +161,7 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
     HWT_MEET(TELL);
     if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
         return;
-    if (hwt_entry_tells(entry))
+    if (state & HWT_TELLS)
         tell(shared, entry, generation);
     hwt_task_free(shared, entry);
 }
@@ -179,7 +184,6 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
-        bool ran;
         if (hwt_phase(state) == HWT_PHASE_UNTOLD)
             hwt_task_tell(shared, entry, hwt_generation(state));
         if (hwt_phase(state) != HWT_PHASE_PENDING || !(state & HWT_HANDED))
@@ -193,9 +197,10 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             say_again(shared, entry, state, deadline);
             return;
         }
-        if (hwt_task_run(shared, entry, state, deadline, &ran, &deadline))
+        enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
+        if (run == HWT_RUN_AGAIN)
             say_again(shared, entry, state, deadline);
-        if (ran)
+        if (run != HWT_RUN_NOT)
             return;
     }
 }

@@ -29,10 +29,16 @@ void hwt_frames_check(const struct hwt_shared *shared);
 /* The run of this very timeout that this thread is inside of, or NULL. */
 struct hwt_frame *hwt_own_task(hwt_timeout timeout);
 
-/* Runs the task of an entry that was PENDING with this state and deadline, if it still is. True:
- * it is PENDING again, and the caller sees to it that it is looked at for *ret_deadline. */
-bool hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
-                  uint64_t deadline, bool *ret_ran, uint64_t *ret_deadline);
+enum hwt_run {
+    HWT_RUN_NOT, /* it was not what the caller took it for */
+    HWT_RUN_ENDED,
+    HWT_RUN_AGAIN, /* it is PENDING again */
+};
+
+/* Runs the task of an entry that was PENDING with this state and deadline, if it still is. If it is
+ * PENDING again, the caller sees to it that it is looked at for the deadline that it has then. */
+enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                          uint64_t *deadline);
 
 /* Tells that an UNTOLD timeout of this generation will never run, if nobody has, and frees it. */
 void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation);
@@ -41,7 +47,12 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
 void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry);
 
 /* The entry's timeout has ended: it is free. */
-void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry);
+static inline void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry)
+{
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_pool_give(&shared->pool, &lane->cache, entry);
+    hwt_shared_leave(shared, lane);
+}
 
 /* Wakes those who wait for a task's return. */
 void hwt_task_returned(struct hwt_shared *shared);

@@ -33,8 +33,7 @@ static hwt_timer *timer_of(struct hwt_shared *shared)
 /* ---- cancelling ---- */
 
 /* After it was cancelled from `state`. The entry is the canceller's, or, UNTOLD, the teller's. */
-static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state,
-                    bool untold)
+static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state, bool untold)
 {
     uint64_t generation = hwt_generation(state);
     struct hwt_lane *lane = hwt_shared_enter(shared);
@@ -44,26 +43,25 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     HWT_MEET(CANCEL_SAY);
     /* What the executor has is told and freed there. */
     if (untold && !(state & HWT_HANDED))
-        hwt_shared_say_untold(shared, lane, id, generation);
+        hwt_shared_say_untold(shared, lane, hwt_entry_id(entry), generation);
     if (!untold)
-        hwt_pool_give(&shared->pool, &lane->cache, entry, id);
+        hwt_pool_give(&shared->pool, &lane->cache, entry);
     hwt_shared_leave(shared, lane);
 }
 
 /* Whatever there is to mind. */
-__attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct hwt_shared *shared,
-                                                    uint32_t id)
+__attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct hwt_shared *shared)
 {
     struct hwt_entry *entry = timeout.entry;
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
-            bool untold = state & HWT_HANDED || hwt_entry_tells(entry);
+            bool untold = state & (HWT_HANDED | HWT_TELLS);
             uint64_t next = hwt_with_phase(state, untold ? HWT_PHASE_UNTOLD : HWT_PHASE_CANCELLED);
             HWT_MEET(CANCEL);
             if (!hwt_exchange(shared, entry, state, next))
                 continue;
-            dismiss(shared, entry, id, state, untold);
+            dismiss(shared, entry, state, untold);
             return true;
         }
         if (hwt_generation(state) != timeout.generation || hwt_phase(state) != HWT_PHASE_RUNNING ||
@@ -84,15 +82,15 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
 }
 
 /* With one thread: from `state`, of a task that has no `cancelled`. */
-__attribute__((noinline)) static bool
-cancel_alone(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state)
+__attribute__((noinline)) static bool cancel_alone(struct hwt_shared *shared,
+                                                   struct hwt_entry *entry, uint64_t state)
 {
     struct hwt_lane *lane = shared->lanes.shared;
     atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
                           memory_order_relaxed);
     HWT_PROBE3(cancel, shared, entry, hwt_generation(state));
     hwt_lane_count(&lane->cancelled_count, 1);
-    hwt_pool_give(&shared->pool, &lane->cache, entry, id);
+    hwt_pool_give(&shared->pool, &lane->cache, entry);
     return true;
 }
 
@@ -102,26 +100,24 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     if (__builtin_expect(!entry, 0))
         return false;
     struct hwt_shared *shared = hwt_shared_of(entry);
-    uint32_t id = hwt_entry_id(entry);
     uint64_t state = hwt_entry_state(entry);
-    if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
-        return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared, id);
+    if (__builtin_expect(!hwt_state_quiet(state, timeout.generation), 0))
+        return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
-    bool untold = state & HWT_HANDED || hwt_entry_tells(entry);
     HWT_MEET(CANCEL);
-    if (unusual == HWT_ONE_THREADED && !untold)
-        return cancel_alone(shared, entry, id, state);
+    if (unusual == HWT_ONE_THREADED)
+        return cancel_alone(shared, entry, state);
     /* The short way, where there is nothing to mind. */
-    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(untold || !lane, 0) ||
+    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) ||
         __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
         __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
                                                   hwt_with_phase(state, HWT_PHASE_CANCELLED)),
                          0))
-        return cancel_slowly(timeout, shared, id);
+        return cancel_slowly(timeout, shared);
     HWT_PROBE3(cancel, shared, entry, timeout.generation);
     hwt_lane_count(&lane->cancelled_count, 1);
-    lane->cache.items[lane->cache.count++] = (struct hwt_free){ entry, id };
+    lane->cache.items[lane->cache.count++] = entry;
     return true;
 }
 

@@ -47,10 +47,12 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     /* With one thread there is nobody to be made to pass a barrier. */
     hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual,
                   shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
-    hwt_pool_init(&shared->pool, timer);
-    int r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate);
+    int r = hwt_pool_init(&shared->pool, timer);
     if (r < 0)
         return r;
+    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate);
+    if (r < 0)
+        goto destroy_pool;
     r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
     if (r < 0)
         goto destroy_lanes;
@@ -66,6 +68,8 @@ destroy_worker:
     hwt_worker_destroy(&timer->worker);
 destroy_lanes:
     hwt_lanes_destroy(&shared->lanes);
+destroy_pool:
+    hwt_pool_destroy(&shared->pool);
     return r;
 }
 
@@ -126,17 +130,17 @@ static bool is_renewal(uint64_t state)
 }
 
 /* An entry that has served its time goes by the worker before it is used again. */
-static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_free free_one)
+static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry)
 {
-    uint64_t state = hwt_entry_state(free_one.entry);
+    uint64_t state = hwt_entry_state(entry);
     if (shared->one_thread || !is_renewal(state))
         return false;
     state = hwt_with_phase(state + ((uint64_t)1 << HWT_GENERATION_SHIFT), HWT_PHASE_CANCELLED);
-    atomic_store_explicit(&free_one.entry->word.first, state, memory_order_release);
+    atomic_store_explicit(&entry->word.first, state, memory_order_release);
     /* Where there is no memory to say so it is never used again. */
-    (void)hwt_lane_say_cancelled(
-        &shared->lanes, lane,
-        (struct hwt_record){ HWT_RECORD_RENEW, free_one.id, (uint32_t)hwt_generation(state) });
+    (void)hwt_lane_say_cancelled(&shared->lanes, lane,
+                                 (struct hwt_record){ HWT_RECORD_RENEW, hwt_entry_id(entry),
+                                                      (uint32_t)hwt_generation(state) });
     return true;
 }
 
@@ -145,22 +149,22 @@ static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_f
  * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
  * Then the exchange says who ends it. True: the adder, who refuses it.
  */
-static bool withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_free free_one,
+static bool withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
                      uint64_t state)
 {
     uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_seq_cst);
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return false;
     HWT_MEET(WITHDRAW);
-    if (!hwt_exchange(shared, free_one.entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
         return false;
     hwt_lane_count(&lane->added, UINT64_MAX);
-    hwt_pool_give(&shared->pool, &lane->cache, free_one.entry, free_one.id);
+    hwt_pool_give(&shared->pool, &lane->cache, entry);
     return true;
 }
 
 /* The timeout is published: the worker is told where it must be, if stop has not begun. */
-static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_free free_one,
+static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry,
                     uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
@@ -168,10 +172,10 @@ static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_free fre
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
     HWT_MEET(ADD_CHECK);
-    if (!shared->one_thread && withdraw(shared, lane, free_one, state))
+    if (!shared->one_thread && withdraw(shared, lane, entry, state))
         return -ESHUTDOWN;
     if (ret_timeout)
-        *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
+        *ret_timeout = (hwt_timeout){ entry, hwt_generation(state) };
     return 0;
 }
 
@@ -180,31 +184,31 @@ __attribute__((noinline)) static int list_and_announce(hwt_timer *timer, struct 
                                                        uint64_t state, uint64_t deadline,
                                                        hwt_timeout *ret_timeout)
 {
-    struct hwt_free free_one = lane->cache.items[lane->cache.count];
+    struct hwt_entry *entry = lane->cache.items[lane->cache.count];
     hwt_streams_list(&timer->shared.lanes.pending, &lane->pending);
-    return announce(timer, lane, free_one, state, deadline, ret_timeout);
+    return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
 
 static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_task *task, void *arg,
                           uint64_t deadline, hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
-    struct hwt_free free_one;
+    struct hwt_entry *entry;
     do {
-        free_one = hwt_pool_take(&shared->pool, &lane->cache);
-        if (!free_one.entry)
+        entry = hwt_pool_take(&shared->pool, &lane->cache);
+        if (!entry)
             return -ENOMEM;
-    } while (renew(shared, lane, free_one));
+    } while (renew(shared, lane, entry));
     hwt_lane_count(&lane->added, 1);
-    uint64_t state = hwt_entry_begin(free_one.entry, task, arg, deadline);
-    HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
+    uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
+    HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
     if (shared->one_thread)
-        hwt_worker_file(&timer->worker, free_one.id, hwt_generation(state), deadline);
-    else if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, free_one.id,
+        hwt_worker_file(&timer->worker, hwt_entry_id(entry), hwt_generation(state), deadline);
+    else if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, hwt_entry_id(entry),
                                    hwt_generation(state)))
         hwt_shared_overlook(shared);
-    return announce(timer, lane, free_one, state, deadline, ret_timeout);
+    return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
 
 /* Whatever there is to mind. */
@@ -237,19 +241,19 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
 {
     struct hwt_shared *shared = &timer->shared;
     struct hwt_lane *lane = shared->lanes.shared;
-    struct hwt_free free_one = hwt_pool_take(&shared->pool, &lane->cache);
-    if (__builtin_expect(!free_one.entry, 0)) {
+    struct hwt_entry *entry = hwt_pool_take(&shared->pool, &lane->cache);
+    if (__builtin_expect(!entry, 0)) {
         hwt_lane_count(&lane->rejected, 1);
         return -ENOMEM;
     }
     hwt_lane_count(&lane->added, 1);
-    uint64_t generation = hwt_generation(hwt_entry_begin(free_one.entry, task, arg, deadline));
-    HWT_PROBE4(add, timer, free_one.entry, generation, deadline);
-    hwt_worker_file(&timer->worker, free_one.id, generation, deadline);
+    uint64_t generation = hwt_generation(hwt_entry_begin(entry, task, arg, deadline));
+    HWT_PROBE4(add, timer, entry, generation, deadline);
+    hwt_worker_file(&timer->worker, hwt_entry_id(entry), generation, deadline);
     if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         hwt_gate_wake(&shared->gate);
     if (ret_timeout)
-        *ret_timeout = (hwt_timeout){ free_one.entry, generation };
+        *ret_timeout = (hwt_timeout){ entry, generation };
     return 0;
 }
 
@@ -264,24 +268,24 @@ static inline int new_timeout(hwt_timer *timer, uint32_t unusual, const hwt_task
         __builtin_expect(lane->cache.count == 0, 0) ||
         __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    struct hwt_free free_one = lane->cache.items[lane->cache.count - 1];
-    uint64_t before = hwt_entry_state(free_one.entry);
+    struct hwt_entry *entry = lane->cache.items[lane->cache.count - 1];
+    uint64_t before = hwt_entry_state(entry);
     if (__builtin_expect(is_renewal(before), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
     lane->cache.count--;
     hwt_lane_count(&lane->added, 1); /* before anybody can end it */
-    uint64_t state = hwt_entry_begin_after(free_one.entry, before, task, arg, deadline);
-    HWT_PROBE4(add, timer, free_one.entry, hwt_generation(state), deadline);
+    uint64_t state = hwt_entry_begin_after(entry, before, task, arg, deadline);
+    HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
-    hwt_stream_append(&lane->pending,
-                      (struct hwt_record){ deadline, free_one.id, (uint32_t)(state >> 8) });
+    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, hwt_entry_id(entry),
+                                                           (uint32_t)hwt_generation(state) });
     /* Seq_cst, all: after the append. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
         __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
         return list_and_announce(timer, lane, state, deadline, ret_timeout);
     if (ret_timeout)
-        *ret_timeout = (hwt_timeout){ free_one.entry, hwt_generation(state) };
+        *ret_timeout = (hwt_timeout){ entry, hwt_generation(state) };
     return 0;
 }
 

@@ -21,7 +21,7 @@ int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32
     int r = hwt_wheel_init(&worker->wheel, &shared->pool.directory, shared->ticks, ticks_per_wheel);
     if (r < 0)
         return r;
-    worker->wheel.wants = hwt_worker_wants;
+    worker->wheel.wanted = hwt_worker_wanted;
     worker->wheel.owner = worker;
     hwt_worker_publish_bytes(worker);
     return 0;
@@ -64,74 +64,67 @@ static void run_again(struct hwt_worker *worker, struct hwt_entry *entry, uint64
     hwt_shared_leave(shared, lane);
 }
 
-/* All that is known of an id. */
-struct taken {
-    struct hwt_entry *entry;
-    struct hwt_place *place;
-    uint32_t id;
-    uint32_t floor;
-};
-
-static struct taken find(const struct hwt_worker *worker, uint32_t id)
+/* What was PENDING with this state and deadline is due. False: it was not so. */
+static bool run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state,
+                uint64_t deadline)
 {
-    const struct hwt_directory *directory = worker->wheel.directory;
-    const struct hwt_slot *slot = hwt_directory_slot(directory, id >> HWT_ID_BITS);
-    return (struct taken){ hwt_slot_entry(slot, id), hwt_slot_place(directory, slot, id), id,
-                           (uint32_t)slot->floor };
+    struct hwt_shared *shared = worker->shared;
+    if (shared->executor) {
+        if (!hwt_exchange_both(shared, entry, state, deadline, state | HWT_HANDED, deadline))
+            return false;
+        hwt_task_submit(shared, entry);
+        return true;
+    }
+    enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
+    if (run == HWT_RUN_AGAIN)
+        run_again(worker, entry, hwt_generation(state), deadline);
+    return run != HWT_RUN_NOT;
 }
 
 /* Taken from its bucket; its timeout is due if its deadline is before `horizon`. */
-static void look(struct hwt_worker *worker, const struct taken *taken, uint64_t horizon)
+static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
 {
-    struct hwt_shared *shared = worker->shared;
-    struct hwt_entry *entry = taken->entry;
-    bool ran;
-    do {
+    const struct hwt_directory *directory = worker->wheel.directory;
+    const struct hwt_slot *slot = &directory->slots[id >> HWT_ID_BITS];
+    struct hwt_place *place = hwt_slot_place(directory, slot, id);
+    struct hwt_entry *entry = hwt_slot_entry(slot, id);
+    for (;;) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_MEET(LOOK);
-        if (taken->place->where != 0 || hwt_phase(state) != HWT_PHASE_PENDING ||
-            state & HWT_HANDED ||
-            (uint32_t)hwt_generation(state) - taken->floor != taken->place->generation)
+        if (place->where != 0 || (state & (HWT_PHASE_MASK | HWT_HANDED)) != HWT_PHASE_PENDING ||
+            (uint32_t)hwt_generation(state) - (uint32_t)slot->floor != place->generation)
             return;
         if (deadline >= horizon) {
             uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-            if (hwt_wheel_file_at(&worker->wheel, taken->place, taken->id, tick) < 0)
-                hwt_worker_overlook(worker, taken->place);
+            if (hwt_wheel_file_at(&worker->wheel, place, id, tick) < 0)
+                hwt_worker_overlook(worker, place);
             return;
         }
-        if (shared->executor) {
-            ran = hwt_exchange_both(shared, entry, state, deadline, state | HWT_HANDED, deadline);
-            if (ran)
-                hwt_task_submit(shared, entry);
-            worker->runs += ran;
-            continue;
+        if (run(worker, entry, state, deadline)) {
+            worker->runs++;
+            return;
         }
-        if (hwt_task_run(shared, entry, state, deadline, &ran, &deadline))
-            run_again(worker, entry, hwt_generation(state), deadline);
-        worker->runs += ran;
-    } while (!ran);
+    }
 }
 
 struct batch {
-    struct taken taken[HWT_BATCH];
+    uint32_t ids[HWT_BATCH];
     bool far; /* not due, but nearer now */
 };
 
 /* Takes what is next, and its entries come from memory; the first of what comes after too. */
 static size_t take(struct hwt_worker *worker, struct batch *batch)
 {
-    uint32_t ids[HWT_BATCH];
+    const struct hwt_pool *pool = &worker->shared->pool;
     uint64_t left = worker->most - worker->runs;
-    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
+    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, batch->ids,
                               left < HWT_BATCH ? (size_t)left : HWT_BATCH, &batch->far);
-    for (size_t i = 0; i < n; i++) {
-        batch->taken[i] = find(worker, ids[i]);
-        __builtin_prefetch(batch->taken[i].entry, 1);
-    }
+    for (size_t i = 0; i < n; i++)
+        __builtin_prefetch(hwt_pool_entry(pool, batch->ids[i]), 1);
     uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
     if (next != HWT_ID_NONE)
-        __builtin_prefetch(hwt_pool_entry(&worker->shared->pool, next), 1);
+        __builtin_prefetch(hwt_pool_entry(pool, next), 1);
     return n;
 }
 
@@ -145,7 +138,7 @@ static void expire(struct hwt_worker *worker)
          * begins, so not later than it was. */
         uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
         for (size_t i = 0; i < n && !stopping(worker); i++)
-            look(worker, &batch.taken[i], horizon);
+            look(worker, batch.ids[i], horizon);
         hwt_worker_keep_up(worker, n);
     }
 }
@@ -162,10 +155,8 @@ static void expire_unfiled(struct hwt_worker *worker)
     while (!stopping(worker) && worker->runs < worker->most &&
            (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
         if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
-            hwt_entry_deadline(entry) < horizon) {
-            struct taken taken = find(worker, hwt_entry_id(entry));
-            look(worker, &taken, horizon);
-        }
+            hwt_entry_deadline(entry) < horizon)
+            look(worker, hwt_entry_id(entry), horizon);
     }
 }
 

@@ -88,11 +88,10 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
 
 /* Where the worker keeps what it knows of an id; and the generation as places have it, counted from
  * the floor of their slab. */
-static inline struct hwt_place *hwt_worker_place(const struct hwt_worker *worker, uint32_t id,
+static inline struct hwt_place *hwt_worker_place(const struct hwt_directory *directory, uint32_t id,
                                                  uint32_t *generation)
 {
-    const struct hwt_directory *directory = worker->wheel.directory;
-    const struct hwt_slot *slot = hwt_directory_slot(directory, id >> HWT_ID_BITS);
+    const struct hwt_slot *slot = &directory->slots[id >> HWT_ID_BITS];
     *generation -= (uint32_t)slot->floor;
     return hwt_slot_place(directory, slot, id);
 }
@@ -138,7 +137,7 @@ static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint6
         hwt_worker_file_later(worker, id, generation, deadline);
         return;
     }
-    struct hwt_place *place = hwt_worker_place(worker, id, &its);
+    struct hwt_place *place = hwt_worker_place(worker->wheel.directory, id, &its);
     hwt_worker_file_at(worker, place, id, its, hwt_ticks_at(&worker->wheel.ticks, deadline));
     if (__builtin_expect(worker->wheel.hints >= worker->sweep_at, 0))
         (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY);
@@ -148,9 +147,8 @@ static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint6
  * later in the same entry is newer. */
 void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation);
 
-/* Whether what was filed is pending; the generation is as places have it. For the wheel; `worker` is
- * that. */
-bool hwt_worker_wants(const void *worker, uint32_t id, uint32_t generation);
+/* Moves the hints of what is pending together; `worker` is that. For the wheel. */
+uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n);
 
 /* ---- worker.c ---- */
 

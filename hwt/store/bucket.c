@@ -26,7 +26,7 @@ static uint32_t grown(uint32_t capacity)
 {
     if (capacity < CAPACITY_MIN)
         return CAPACITY_MIN;
-    return capacity + (capacity < CAPACITY_MANY ? capacity / 2 : capacity / 4);
+    return capacity + (capacity < CAPACITY_MANY ? capacity : capacity / 4);
 }
 
 static void free_unreachable(struct hwt_hint *hints)
@@ -92,17 +92,19 @@ static uint32_t least_of(const struct hwt_hint *hints, uint32_t n, uint32_t base
 static void find_first(struct hwt_bucket *bucket)
 {
     const struct hwt_shelf *near = &bucket->near;
-    bucket->first = 0;
+    bucket->first = bucket->sorted;
     while (bucket->first < near->used && near->hints[bucket->first].round != bucket->least)
         bucket->first++;
 }
 
-/* The near shelf has the hints of `reach` rounds, and they are in order but for their higher digits. */
-static void sort(struct hwt_bucket *bucket, uint32_t reach)
+/* The near shelf has a part that is in order but for its higher digits. */
+static void sort(struct hwt_bucket *bucket, struct hwt_part *part)
 {
     struct hwt_shelf *near = &bucket->near;
-    bucket->sorted = near->used;
-    if (reach <= HWT_HINTS_REACH || near->capacity < 2)
+    bucket->begin = 0;
+    bucket->sorted = near->used & INT32_MAX;
+    bucket->least = part->least;
+    if (part->reach <= HWT_HINTS_REACH || near->capacity < 2)
         return;
     struct hwt_hint *other = malloc(bytes_of(near->capacity));
     if (!other) {
@@ -111,7 +113,7 @@ static void sort(struct hwt_bucket *bucket, uint32_t reach)
         return;
     }
     struct hwt_hint *hints = near->hints;
-    near->hints = hwt_hints_sort(hints, other, near->used, bucket->least, reach);
+    near->hints = hwt_hints_sort(part, hints, other);
     free_unreachable(near->hints == other ? hints : other);
 }
 
@@ -119,53 +121,56 @@ static void sort(struct hwt_bucket *bucket, uint32_t reach)
 static void refill(struct hwt_bucket *bucket, size_t *bytes)
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    const uint32_t least = bucket->far_least;
-    uint32_t n, reach = hwt_hints_half(far->hints, far->used, least, &n);
-    bucket->least = least;
-    bucket->begin = bucket->sorted = near->used = 0;
-    if (near->capacity / 4 > n)
+    struct hwt_part part;
+    hwt_hints_part(&part, far->hints, far->used, bucket->far_least);
+    bucket->begin = bucket->sorted = 0;
+    near->used = 0;
+    if (near->capacity / 4 > part.n)
         empty(near, bytes);
-    if (!has_room(near, n, bytes)) {
+    if (!has_room(near, part.n, bytes)) {
         struct hwt_shelf was_near = *near, was_far = *far;
         far->hints = NULL; /* never both the same */
         hwt_a_fork_may_come();
         *near = was_far;
         hwt_a_fork_may_come();
         *far = was_near;
+        bucket->divided = false;
+        bucket->least = part.least;
         find_first(bucket);
         return;
     }
-    hwt_hints_divide(far->hints, far->used, least, reach, near->hints, far->hints);
-    near->used = n;
-    far->used -= n;
-    bucket->far_least = least_of(far->hints, far->used, least);
-    sort(bucket, reach);
+    hwt_hints_divide(&part, far->hints, far->used, near->hints, far->hints);
+    near->used = part.n;
+    far->used -= part.n;
+    bucket->far_least = part.least + part.reach;
+    sort(bucket, &part);
     shrink(far, bytes);
 }
 
-/* Sorts a near shelf whose tail is long; what is not of its sooner half goes to the far one, where
+/* Sorts a near shelf whose tail is long; what is not of its sooner part goes to the far one, where
  * nothing is that soon. Without memory it stays as it is. */
 static void sort_near(struct hwt_bucket *bucket, size_t *bytes)
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
     const struct hwt_hint *hints = near->hints + bucket->begin;
-    const uint32_t least = bucket->least, all = near->used - bucket->begin;
+    const uint32_t all = near->used - bucket->begin;
     struct hwt_shelf sorted = { 0 };
-    uint32_t n, reach = hwt_hints_half(hints, all, least, &n);
-    if (!has_room(far, all - n, bytes) || resize(&sorted, 0, grown(n), bytes) < 0)
+    struct hwt_part part;
+    hwt_hints_part(&part, hints, all, bucket->least);
+    if (!has_room(far, all - part.n, bytes) || resize(&sorted, 0, grown(part.n), bytes) < 0)
         return;
-    struct hwt_hint *rest = far->hints ? far->hints + far->used : NULL;
-    hwt_hints_divide(hints, all, least, reach, sorted.hints, rest);
-    if (rest && n < all)
-        bucket->far_least = least_of(rest, all - n, least);
-    far->used += all - n;
-    sorted.used = n;
-    bucket->begin = 0;
+    hwt_hints_divide(&part, hints, all, sorted.hints, far->hints ? far->hints + far->used : NULL);
+    far->used += all - part.n;
+    sorted.used = part.n;
     struct hwt_hint *old = near->hints;
     *bytes -= bytes_of(near->capacity);
     *near = sorted;
     free_unreachable(old);
-    sort(bucket, reach);
+    /* Where nothing went there, the far shelf may begin sooner than the part ends. */
+    if (!bucket->divided || part.reach < bucket->far_least - part.least)
+        bucket->far_least = part.least + part.reach;
+    bucket->divided = true;
+    sort(bucket, &part);
 }
 
 /* ---- visits ---- */
@@ -285,7 +290,7 @@ static int make_room(struct hwt_bucket *bucket, size_t *bytes)
         return -ENOMEM;
     }
     bucket->begin = 0;
-    bucket->sorted -= begin;
+    bucket->sorted = (bucket->sorted - begin) & INT32_MAX;
     bucket->first -= begin; /* or `kept` */
     bucket->next_first -= begin;
     bucket->cursor = (bucket->cursor - begin) & INT32_MAX;
@@ -299,6 +304,9 @@ static int add_least(struct hwt_bucket *bucket, struct hwt_hint hint, size_t *by
     if (near->used == near->capacity && make_room(bucket, bytes) < 0)
         return -ENOMEM;
     rewind_visit(bucket);
+    /* Counted from this round, the far shelf may begin so late that it is past all numbers. */
+    if (bucket->far_least - hint.round < bucket->least - hint.round)
+        bucket->divided = false;
     bucket->least = hint.round;
     bucket->first = near->used;
     near->hints[near->used++] = hint;
@@ -308,24 +316,33 @@ static int add_least(struct hwt_bucket *bucket, struct hwt_hint hint, size_t *by
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes)
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    if (hwt_bucket_add_quickly(bucket, hint, now))
-        return 0;
     if (near->used == 0 || hint.round - now < bucket->least - now)
         return add_least(bucket, hint, bytes);
-    bool is_far = far->used > 0 && hint.round - now >= bucket->far_least - now;
-    if (is_far ? !has_room(far, 1, bytes) : make_room(bucket, bytes) < 0)
-        return -ENOMEM;
+    bool is_far = bucket->divided && hint.round - now >= bucket->far_least - now;
     struct hwt_shelf *shelf = is_far ? far : near;
+    if (shelf->used == shelf->capacity &&
+        (is_far ? !has_room(far, 1, bytes) : make_room(bucket, bytes) < 0))
+        return -ENOMEM;
     shelf->hints[shelf->used++] = hint;
     return 0;
 }
 
+/* Of what is sorted, hints of the least round. */
+static size_t take_sorted(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max)
+{
+    const struct hwt_hint *hints = bucket->near.hints + bucket->begin;
+    const uint32_t least = bucket->least;
+    size_t n = 0, all = bucket->sorted - bucket->begin;
+    for (max = max < all ? max : all; n < max && hints[n].round == least; n++)
+        batch[n] = hints[n];
+    bucket->begin += (uint32_t)n;
+    return n;
+}
+
 size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max, size_t *bytes)
 {
-    size_t n = 0;
     sort_if_long(bucket, bytes);
-    while (n < max && is_sorted_next(bucket))
-        batch[n++] = bucket->near.hints[bucket->begin++];
+    size_t n = take_sorted(bucket, batch, max);
     if (is_sorted_next(bucket))
         return n;
     struct visit visit = begin_visit(bucket);
@@ -344,15 +361,20 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t
     return n;
 }
 
-bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hint)
+{
+    return filter(data, &hint, 1) > 0;
+}
+
+bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       size_t *bytes)
 {
     const struct hwt_hint *first = hwt_bucket_peek(bucket);
-    if (first && stays(data, first))
+    if (first && stays(filter, data, *first))
         return true;
     sort_if_long(bucket, bytes);
     for (; is_sorted_next(bucket); bucket->begin++) {
-        if (stays(data, &bucket->near.hints[bucket->begin]))
+        if (stays(filter, data, bucket->near.hints[bucket->begin]))
             return true;
     }
     struct visit visit = begin_visit(bucket);
@@ -360,7 +382,7 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hint_stays stays, const voi
         struct hwt_hint hint = visit.hints[visit.cursor];
         if (hint.round != visit.least) {
             keep(&visit, hint);
-        } else if (stays(data, &hint)) {
+        } else if (stays(filter, data, hint)) {
             interrupt_visit(bucket, &visit);
             return true;
         }
@@ -369,45 +391,42 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hint_stays stays, const voi
     return false;
 }
 
-/* Moves what stays, of `from` to `to`, together at `at`, and returns where that ends. */
-static uint32_t sweep_part(struct hwt_shelf *shelf, uint32_t from, uint32_t to, uint32_t at,
-                           hwt_hint_stays stays, const void *data)
-{
-    for (; from < to; from++) {
-        struct hwt_hint hint = shelf->hints[from];
-        if (stays(data, &hint))
-            shelf->hints[at++] = hint;
-    }
-    return at;
-}
-
 /* After hints were thrown away: the least round, and the first of it. */
 static void find_least(struct hwt_bucket *bucket)
 {
     const struct hwt_shelf *near = &bucket->near;
-    bucket->least = least_of(near->hints, near->used, bucket->least);
-    find_first(bucket);
+    const uint32_t before = bucket->least, sorted = bucket->sorted;
+    bucket->least = least_of(near->hints + sorted, near->used - sorted, before);
+    if (bucket->begin < sorted &&
+        near->hints[bucket->begin].round - before <= bucket->least - before)
+        bucket->least = near->hints[bucket->begin].round;
+    else
+        find_first(bucket);
 }
 
-void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       size_t *bytes)
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
     rewind_visit(bucket);
-    uint32_t before = hwt_bucket_count(bucket);
-    uint32_t sorted = sweep_part(near, bucket->begin, bucket->sorted, 0, stays, data);
-    near->used = sweep_part(near, bucket->sorted, near->used, sorted, stays, data);
-    far->used = sweep_part(far, 0, far->used, 0, stays, data);
-    bucket->begin = 0;
-    bucket->sorted = sorted;
-    bucket->far_least = least_of(far->hints, far->used, bucket->far_least);
-    if (near->used > 0)
+    const uint32_t before = hwt_bucket_count(bucket), begin = bucket->begin;
+    const uint32_t sorted = filter(data, near->hints + begin, bucket->sorted - begin);
+    const uint32_t tail = filter(data, near->hints + bucket->sorted, near->used - bucket->sorted);
+    memmove(near->hints + begin + sorted, near->hints + bucket->sorted, bytes_of(tail));
+    near->used = begin + sorted + tail;
+    bucket->sorted = (begin + sorted) & INT32_MAX;
+    if (far->used > 0)
+        far->used = filter(data, far->hints, far->used);
+    if (near->used > begin)
         find_least(bucket);
     if (hwt_bucket_count(bucket) == before)
         return; /* a look changes nothing more than the one before it */
-    if (near->used == 0 && far->used > 0)
+    if (near->used > begin)
+        shrink(near, bytes);
+    else if (far->used > 0)
         refill(bucket, bytes);
-    shrink(near, bytes);
+    else
+        hwt_bucket_clear(bucket, bytes);
     shrink(far, bytes);
 }
 
@@ -425,7 +444,7 @@ void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes)
     empty(&bucket->near, bytes);
     empty(&bucket->far, bytes);
     bucket->begin = bucket->sorted = 0;
-    bucket->visits = false;
+    bucket->visits = bucket->divided = false;
 }
 
 void hwt_bucket_destroy(struct hwt_bucket *bucket)
@@ -436,16 +455,21 @@ void hwt_bucket_destroy(struct hwt_bucket *bucket)
 
 /* ---- for tests ---- */
 
-/* Whether no hint of a part is before `least`; *ret_least is the least there is, counted from `now`. */
+/* The least and the greatest of a part, counted from `now`. False: one is before that. */
+struct range {
+    uint32_t least, most;
+};
+
 static bool check_part(const struct hwt_shelf *shelf, uint32_t from, uint32_t to, uint32_t now,
-                       uint32_t *ret_least)
+                       struct range *range)
 {
-    *ret_least = UINT32_MAX;
+    *range = (struct range){ UINT32_MAX, 0 };
     for (uint32_t i = from; i < to; i++) {
         uint32_t remaining = shelf->hints[i].round - now;
         if (remaining == UINT32_MAX)
             return false;
-        *ret_least = remaining < *ret_least ? remaining : *ret_least;
+        range->least = remaining < range->least ? remaining : range->least;
+        range->most = remaining > range->most ? remaining : range->most;
     }
     return true;
 }
@@ -460,29 +484,43 @@ static bool check_order(const struct hwt_bucket *bucket, uint32_t now)
     return true;
 }
 
+static bool check_far(const struct hwt_bucket *bucket, uint32_t now, uint32_t near_most)
+{
+    struct range far;
+    if (!check_part(&bucket->far, 0, bucket->far.used, now, &far))
+        return false;
+    if (!bucket->divided)
+        return bucket->far.used == 0;
+    /* It may begin past all numbers. */
+    uint32_t least = bucket->least - now, far_least = bucket->far_least - now;
+    return (far_least < least && bucket->far.used == 0) ||
+           (near_most < far_least && far.least >= far_least);
+}
+
 bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now)
 {
     const struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
     const uint32_t sorted = bucket->sorted, least = bucket->least - now;
     uint32_t kept = bucket->visits ? bucket->kept : sorted;
     uint32_t cursor = bucket->visits ? bucket->cursor : sorted;
-    uint32_t of_sorted, of_kept, of_tail, of_far;
+    struct range of_sorted, of_kept, of_tail;
     if (near->used > near->capacity || far->used > far->capacity || bucket->begin > sorted ||
         sorted > kept || kept > cursor || cursor > near->used)
         return false;
     if (hwt_bucket_count(bucket) == 0)
-        return near->used == 0 && bucket->begin == 0 && sorted == 0;
+        return near->used == 0 && bucket->begin == 0 && sorted == 0 && !bucket->divided;
     if (!check_order(bucket, now) || !check_part(near, bucket->begin, sorted, now, &of_sorted) ||
         !check_part(near, sorted, kept, now, &of_kept) ||
-        !check_part(near, cursor, near->used, now, &of_tail) ||
-        !check_part(far, 0, far->used, now, &of_far))
+        !check_part(near, cursor, near->used, now, &of_tail))
         return false;
-    if (of_sorted < least || of_tail < least || (kept > sorted && of_kept <= least) ||
-        (bucket->visits && kept > sorted && of_kept != bucket->next - now))
+    uint32_t most = of_sorted.most > of_kept.most ? of_sorted.most : of_kept.most;
+    if (!check_far(bucket, now, most > of_tail.most ? most : of_tail.most))
         return false;
-    if (far->used > 0 && (of_far != bucket->far_least - now || of_far <= least))
+    if (of_sorted.least < least || of_tail.least < least ||
+        (kept > sorted && of_kept.least <= least) ||
+        (bucket->visits && kept > sorted && of_kept.least != bucket->next - now))
         return false;
     /* The least round is there, but in a visit that has taken all of it. */
-    return bucket->visits || of_sorted == least ||
-           (of_tail == least && near->hints[bucket->first].round == bucket->least);
+    return bucket->visits || of_sorted.least == least ||
+           (of_tail.least == least && near->hints[bucket->first].round == bucket->least);
 }

@@ -15,8 +15,8 @@
  * so that a visit counts all of them down at once. `least` is the round of the soonest: until it
  * comes, the bucket is not visited at all.
  *
- * A bucket has two shelves: `near` for the rounds before `far_least`, and `far` for the others. The
- * near shelf has two parts: hints in the order of their rounds, from `begin` to `sorted`, and a tail
+ * A bucket has two shelves: `near`, and, once it is divided, `far` for the rounds from `far_least` on.
+ * The near shelf has two parts: hints in the order of their rounds, from `begin` to `sorted`, and a tail
  * of those that came since, up to `used`. A visit takes the first of the one and goes through the
  * other; what is not taken from the tail moves together, in order. That may be interrupted, and
  * hints may be added meanwhile:
@@ -25,8 +25,8 @@
  *     kept .. cursor  gone
  *     cursor .. used  not looked at
  *
- * A long tail is sorted before a visit that would leave much of it; an empty near shelf gets the
- * sooner half of the far one. So each hint is sorted about once, by counting, however many rounds
+ * A long tail is sorted before a visit that would leave much of it, and what is not of the sooner part
+ * goes to the far shelf; an empty near shelf gets the sooner part of the far one. So each hint is sorted about once, by counting, however many rounds
  * there are. All hints of one round keep the order in which they were filed.
  *
  * Worker only: no atomics, no clock, no lock.
@@ -48,9 +48,11 @@ struct hwt_bucket {
     struct hwt_shelf near; /* empty only if the bucket is */
     struct hwt_shelf far;
     uint32_t begin;
-    uint32_t sorted;
-    uint32_t least;     /* of the near shelf */
-    uint32_t far_least; /* of the far one, if it is not empty */
+    uint32_t sorted : 31;
+    uint32_t divided : 1;
+    uint32_t least; /* of the near shelf */
+    uint32_t
+        far_least; /* if it is divided: later than all of the near shelf, but not than the far */
     uint32_t cursor : 31;
     uint32_t visits : 1; /* a visit is in the tail */
     union {
@@ -74,15 +76,15 @@ static inline uint32_t hwt_bucket_count(const struct hwt_bucket *bucket)
  */
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
 
-/* The same, if there is room, and the least round stays the same: most hints. False: there is not. */
-static inline bool hwt_bucket_add_quickly(struct hwt_bucket *bucket, struct hwt_hint hint,
-                                          uint32_t now)
+/* The same of rounds that are less than 2^31 apart, if there is room, and the least round stays the
+ * same: most hints. False: there is not. */
+static inline bool hwt_bucket_add_quickly(struct hwt_bucket *bucket, struct hwt_hint hint)
 {
-    uint32_t remaining = hint.round - now;
+    uint32_t ahead = hint.round - bucket->least;
     struct hwt_shelf *shelf = &bucket->near;
-    if (__builtin_expect(shelf->used == 0, 0) || remaining < bucket->least - now)
+    if (__builtin_expect(shelf->used == 0, 0) || __builtin_expect((int32_t)ahead < 0, 0))
         return false;
-    if (bucket->far.used > 0 && remaining >= bucket->far_least - now)
+    if (bucket->divided && ahead >= bucket->far_least - bucket->least)
         shelf = &bucket->far;
     if (__builtin_expect(shelf->used == shelf->capacity, 0))
         return false;
@@ -97,16 +99,13 @@ static inline bool hwt_bucket_add_quickly(struct hwt_bucket *bucket, struct hwt_
 size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max,
                        size_t *bytes);
 
-/* Whether a hint is to stay. */
-typedef bool (*hwt_hint_stays)(const void *data, const struct hwt_hint *hint);
-
 /* Drops hints of the least round that are not to stay until one comes that is. False: none came,
  * and another round is the least, or the bucket is empty. */
-bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       size_t *bytes);
 
 /* Drops all that is not to stay, and gives memory back where that pays. */
-void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hint_stays stays, const void *data,
+void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       size_t *bytes);
 
 /* The hint that is likely to be taken first, NULL: that is not known without a search. */

@@ -6,9 +6,9 @@
  * Ids, and where in the store each of them is.
  *
  * Timeouts are known to the store by ids of 32 bits: the number of a slab, and a place in it. The
- * directory finds a slab by its number; it grows by pages, each twice as long as the one before,
- * and never moves. Each slab has an array of places besides what its owner keeps there: what the
- * store knows of its ids. A place that was never used is zero.
+ * directory finds a slab by its number: an array for all that there can be, of which only what is
+ * used is memory, so that it never moves. Each slab has an array of places besides what its owner
+ * keeps there: what the store knows of its ids. A place that was never used is zero.
  *
  * A slab is entered before any id of it is given to the store, and stays. Places are the
  * worker's alone.
@@ -18,11 +18,11 @@
 #include <stdint.h>
 
 #define HWT_ID_NONE UINT32_MAX
-#define HWT_ID_BITS 11       /* of an id: the place in the slab */
-#define HWT_DIRECTORY_BITS 6 /* the first page has 2^6 slabs */
-#define HWT_DIRECTORY_PAGES 15
-/* Numbers are less than that: what the pages have. HWT_ID_NONE is none of their ids. */
-#define HWT_SLABS_MAX (((uint32_t)1 << (32 - HWT_ID_BITS)) - ((uint32_t)1 << HWT_DIRECTORY_BITS))
+#define HWT_ID_BITS 11 /* of an id: the place in the slab */
+#define HWT_ID_PLACE (((uint32_t)1 << HWT_ID_BITS) - 1)
+/* Numbers are less than that. HWT_ID_NONE is none of their ids. Where an address has 32 bits, there
+ * is no room for more. */
+#define HWT_SLABS_MAX (((uint32_t)1 << (sizeof(void *) == 4 ? 16 : 32 - HWT_ID_BITS)) - 64)
 
 struct hwt_slot {
     _Atomic(char *) base;  /* the slab; NULL: none yet */
@@ -32,8 +32,8 @@ struct hwt_slot {
 };
 
 struct hwt_directory {
-    _Atomic(struct hwt_slot *) pages[HWT_DIRECTORY_PAGES];
-    size_t places; /* their offset in a slab */
+    struct hwt_slot *slots; /* HWT_SLABS_MAX of them */
+    size_t places;          /* their offset in a slab */
 };
 
 struct hwt_place {
@@ -41,30 +41,23 @@ struct hwt_place {
     uint32_t where;      /* it is filed, in the store's own terms; 0: nowhere */
 };
 
-static inline struct hwt_slot *hwt_directory_slot(const struct hwt_directory *directory,
-                                                  uint32_t number)
+static inline char *hwt_slot_base(const struct hwt_slot *slot)
 {
-    uint32_t shifted = number + ((uint32_t)1 << HWT_DIRECTORY_BITS);
-    unsigned power = 31 - (unsigned)__builtin_clz(shifted);
-    /* Relaxed: who has an id got it from a thread that had seen the page. */
-    return atomic_load_explicit(&directory->pages[power - HWT_DIRECTORY_BITS],
-                                memory_order_relaxed) +
-           (shifted - ((uint32_t)1 << power));
+    /* Relaxed: who has an id got it from a thread that had seen the slab. */
+    return atomic_load_explicit(&slot->base, memory_order_relaxed);
 }
 
 static inline struct hwt_place *hwt_slot_place(const struct hwt_directory *directory,
                                                const struct hwt_slot *slot, uint32_t id)
 {
-    /* Relaxed: as for the page. */
-    char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
-    return (struct hwt_place *)(void *)(base + directory->places) +
-           (id & (((uint32_t)1 << HWT_ID_BITS) - 1));
+    return (struct hwt_place *)(void *)(hwt_slot_base(slot) + directory->places) +
+           (id & HWT_ID_PLACE);
 }
 
 static inline struct hwt_place *hwt_directory_place(const struct hwt_directory *directory,
                                                     uint32_t id)
 {
-    return hwt_slot_place(directory, hwt_directory_slot(directory, id >> HWT_ID_BITS), id);
+    return hwt_slot_place(directory, &directory->slots[id >> HWT_ID_BITS], id);
 }
 
 #endif

@@ -12,14 +12,6 @@
 
 _Static_assert(DIGITS == HWT_HINTS_REACH, "what one digit tells apart");
 
-static uint32_t greatest(const struct hwt_hint *hints, uint32_t n, uint32_t least)
-{
-    uint32_t most = 0;
-    for (uint32_t i = 0; i < n; i++)
-        most = hints[i].round - least > most ? hints[i].round - least : most;
-    return most;
-}
-
 /* So that the greatest number, of which there are no more bits, has one digit. */
 static unsigned shift_for(uint32_t most)
 {
@@ -27,68 +19,81 @@ static unsigned shift_for(uint32_t most)
     return bits > DIGIT_BITS ? bits - DIGIT_BITS : 0;
 }
 
-uint32_t hwt_hints_half(const struct hwt_hint *hints, uint32_t n, uint32_t least, uint32_t *ret_n)
+/* How many hints each digit has, of those up to `most` from the least. */
+static void count_digits(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n,
+                         uint32_t most, unsigned shift)
 {
-    uint32_t counts[DIGITS];
-    uint32_t most = greatest(hints, n, least);
+    const uint32_t least = part->least;
+    part->shift = shift;
+    memset(part->counts, 0, sizeof(part->counts));
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t remaining = hints[i].round - least;
+        if (remaining <= most)
+            part->counts[remaining >> shift & (DIGITS - 1)]++;
+    }
+}
+
+void hwt_hints_part(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n, uint32_t base)
+{
+    uint32_t least = UINT32_MAX, most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t remaining = hints[i].round - base;
+        least = remaining < least ? remaining : least;
+        most = remaining > most ? remaining : most;
+    }
+    part->least = base + least;
+    most -= least;
     for (;;) {
         unsigned shift = shift_for(most);
-        memset(counts, 0, sizeof(counts));
-        for (uint32_t i = 0; i < n; i++) {
-            if (hints[i].round - least <= most)
-                counts[(hints[i].round - least) >> shift]++;
-        }
         uint32_t end = 0, sum = 0;
-        while (sum < (n + 1) / 2)
-            sum += counts[end++];
-        if (end > 1 || shift == 0) {
-            *ret_n = sum;
-            return end == DIGITS && shift == 32 - DIGIT_BITS ? UINT32_MAX : end << shift;
-        }
+        count_digits(part, hints, n, most, shift);
+        while (sum < n - n / 4)
+            sum += part->counts[end++];
+        part->n = sum;
+        part->reach = end == DIGITS && shift == 32 - DIGIT_BITS ? UINT32_MAX : end << shift;
+        if (end > 1 || shift == 0)
+            return;
         most = (1u << shift) - 1; /* one digit has them all: look at it more closely */
     }
 }
 
-/* Where the hints of each digit begin. */
-static void find_digits(uint32_t *at, const struct hwt_hint *hints, uint32_t n, uint32_t least,
-                        uint32_t reach, unsigned shift)
+/* Where the hints of each digit begin: in place of how many it has. */
+static void find_beginnings(struct hwt_part *part)
 {
-    uint32_t before = 0, most = (reach - 1) >> shift;
-    memset(at, 0, DIGITS * sizeof(*at));
-    for (uint32_t i = 0; i < n; i++) {
-        if (hints[i].round - least < reach)
-            at[(hints[i].round - least) >> shift & (DIGITS - 1)]++;
-    }
+    uint32_t before = 0, most = (part->reach - 1) >> part->shift;
     for (unsigned digit = 0; digit < DIGITS && digit <= most; digit++) {
-        uint32_t its = at[digit];
-        at[digit] = before;
+        uint32_t its = part->counts[digit];
+        part->counts[digit] = before;
         before += its;
     }
 }
 
-void hwt_hints_divide(const struct hwt_hint *hints, uint32_t n, uint32_t least, uint32_t reach,
+void hwt_hints_divide(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n,
                       struct hwt_hint *to, struct hwt_hint *rest)
 {
-    uint32_t at[DIGITS];
-    find_digits(at, hints, n, least, reach, 0);
+    const uint32_t least = part->least, reach = part->reach;
+    if (part->shift > 0)
+        count_digits(part, hints, n, reach - 1, 0);
+    find_beginnings(part);
     for (uint32_t i = 0; i < n; i++) {
         struct hwt_hint hint = hints[i];
         uint32_t remaining = hint.round - least;
         if (remaining < reach)
-            to[at[remaining & (DIGITS - 1)]++] = hint;
+            to[part->counts[remaining & (DIGITS - 1)]++] = hint;
         else
             *rest++ = hint;
     }
 }
 
-struct hwt_hint *hwt_hints_sort(struct hwt_hint *hints, struct hwt_hint *other, uint32_t n,
-                                uint32_t least, uint32_t reach)
+struct hwt_hint *hwt_hints_sort(struct hwt_part *part, struct hwt_hint *hints,
+                                struct hwt_hint *other)
 {
-    uint32_t at[DIGITS];
+    const uint32_t least = part->least, reach = part->reach;
     for (unsigned shift = DIGIT_BITS; shift < 32 && (reach - 1) >> shift > 0; shift += DIGIT_BITS) {
-        find_digits(at, hints, n, least, reach, shift);
-        for (uint32_t i = 0; i < n; i++)
-            other[at[(hints[i].round - least) >> shift & (DIGITS - 1)]++] = hints[i];
+        count_digits(part, hints, part->n, UINT32_MAX, shift);
+        find_beginnings(part);
+        for (uint32_t i = 0; i < part->n; i++)
+            other[part->counts[(hints[i].round - least) >> shift & (DIGITS - 1)]++] = hints[i];
         struct hwt_hint *sorted = other;
         other = hints;
         hints = sorted;

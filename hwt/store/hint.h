@@ -12,21 +12,32 @@ struct hwt_hint {
     uint32_t generation;
 };
 
-/*
- * How many rounds from `least` on, which is the least there is, have at least half of the hints, and
- * not many more if that can be had; *ret_n: how many hints those are.
- */
-uint32_t hwt_hints_half(const struct hwt_hint *hints, uint32_t n, uint32_t least, uint32_t *ret_n);
+/* Moves the hints that are to stay together, in order, and returns how many they are. */
+typedef uint32_t (*hwt_hints_filter)(const void *data, struct hwt_hint *hints, uint32_t n);
 
-/* Moves the hints of `reach` rounds from `least` on to `to`, and the others together, in order, to
- * `rest`, which may be where they are. The former are in order if reach is at most HWT_HINTS_REACH. */
-#define HWT_HINTS_REACH 256
-void hwt_hints_divide(const struct hwt_hint *hints, uint32_t n, uint32_t least, uint32_t reach,
+#define HWT_HINTS_REACH 256 /* rounds that one digit tells apart */
+
+/* The sooner part of some hints: those of `reach` rounds from `least` on, which is the least there is. */
+struct hwt_part {
+    uint32_t least;
+    uint32_t reach;
+    uint32_t n;     /* hints in it */
+    unsigned shift; /* of the digit that is counted */
+    uint32_t counts[HWT_HINTS_REACH];
+};
+
+/* A part that has at least three quarters of the hints, and not many more if that can be had. No hint is
+ * before `base`. */
+void hwt_hints_part(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n, uint32_t base);
+
+/* Moves the hints of the part to `to`, and the others together, in order, to `rest`, which may be where
+ * they are. The former are in order if its reach is at most HWT_HINTS_REACH. */
+void hwt_hints_divide(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n,
                       struct hwt_hint *to, struct hwt_hint *rest);
 
 /* Puts in order what hwt_hints_divide() has moved; `other` has room for as many. Returns which of the
  * two has them then. Hints of one round stay in the order in which they are. */
-struct hwt_hint *hwt_hints_sort(struct hwt_hint *hints, struct hwt_hint *other, uint32_t n,
-                                uint32_t least, uint32_t reach);
+struct hwt_hint *hwt_hints_sort(struct hwt_part *part, struct hwt_hint *hints,
+                                struct hwt_hint *other);
 
 #endif

@@ -201,47 +201,68 @@ static bool counts(const struct hwt_place *place, const struct hwt_hint *hint, u
     return place->where == where && place->generation == hint->generation;
 }
 
+/* What the hints of a bucket are looked at for. */
 struct judge {
     const struct hwt_wheel *wheel;
     uint32_t slot;
-    bool asks;
+    bool asks; /* those that are not wanted do not stay either */
+    bool
+        once; /* of several that are the same the first stays: one that was moved and came back has more */
 };
 
-static bool stays(const void *data, const struct hwt_hint *hint)
+/* Moves what counts of `from` to `to`. */
+static uint32_t keep_counting(const struct judge *judge, const struct hwt_hint *from, uint32_t n,
+                              struct hwt_hint *to)
+{
+    const struct hwt_store *store = judge->wheel->store;
+    const struct hwt_directory directory = *judge->wheel->directory;
+    const uint32_t slot = judge->slot;
+    const bool once = judge->once;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_hint hint = from[i];
+        struct hwt_place *place = hwt_directory_place(&directory, hint.id);
+        if (!counts(place, &hint, where_of(store, slot, hint.round)))
+            continue;
+        if (once)
+            place->where = 0;
+        to[kept++] = hint;
+    }
+    return kept;
+}
+
+/* So few at a time that the second look finds them in the processor's own cache. */
+static uint32_t keep(const void *data, struct hwt_hint *hints, uint32_t n)
 {
     const struct judge *judge = data;
     const struct hwt_wheel *wheel = judge->wheel;
-    return counts(hwt_directory_place(wheel->directory, hint->id), hint,
-                  where_of(wheel->store, judge->slot, hint->round)) &&
-           (!judge->asks || !wheel->wants ||
-            wheel->wants(wheel->owner, hint->id, hint->generation));
+    uint32_t kept = 0;
+    for (uint32_t from = 0, some; from < n; from += some) {
+        some = n - from < BATCH_MAX ? n - from : BATCH_MAX;
+        uint32_t counting = keep_counting(judge, hints + from, some, hints + kept);
+        if (judge->asks && wheel->wanted)
+            counting = wheel->wanted(wheel->owner, hints + kept, counting);
+        kept += counting;
+    }
+    return kept;
 }
 
 static bool prune(struct hwt_wheel *wheel, uint32_t slot)
 {
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    const struct judge judge = { wheel, slot, true };
+    const struct judge judge = { wheel, slot, true, false };
     uint32_t before = hwt_bucket_count(bucket);
-    bool some = hwt_bucket_prune(bucket, stays, &judge, &wheel->bytes);
+    bool some = hwt_bucket_prune(bucket, keep, &judge, &wheel->bytes);
     wheel->hints -= before - hwt_bucket_count(bucket);
     if (!some)
         update(wheel, slot);
     return some;
 }
 
-/* The first of several that are the same: one that was moved and came back has more. */
-static bool stays_once(const void *data, const struct hwt_hint *hint)
+static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_shelf *shelf,
+                       uint32_t from)
 {
-    const struct judge *judge = data;
-    bool is_first = stays(data, hint);
-    if (is_first)
-        hwt_directory_place(judge->wheel->directory, hint->id)->where = 0;
-    return is_first;
-}
-
-static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_shelf *shelf)
-{
-    for (uint32_t i = 0; i < shelf->used; i++)
+    for (uint32_t i = from; i < shelf->used; i++)
         hwt_directory_place(wheel->directory, shelf->hints[i].id)->where =
             where_of(wheel->store, slot, shelf->hints[i].round);
 }
@@ -249,14 +270,14 @@ static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_
 static void sweep(struct hwt_wheel *wheel, uint32_t slot, bool asks)
 {
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    const struct judge judge = { wheel, slot, asks };
+    const struct judge judge = { wheel, slot, asks, asks };
     uint32_t before = hwt_bucket_count(bucket);
     if (before == 0)
         return;
-    hwt_bucket_sweep(bucket, asks ? stays_once : stays, &judge, &wheel->bytes);
+    hwt_bucket_sweep(bucket, keep, &judge, &wheel->bytes);
     if (asks) {
-        file_again(wheel, slot, &bucket->near);
-        file_again(wheel, slot, &bucket->far);
+        file_again(wheel, slot, &bucket->near, bucket->begin);
+        file_again(wheel, slot, &bucket->far, 0);
     }
     wheel->hints -= before - hwt_bucket_count(bucket);
     update(wheel, slot);
@@ -310,14 +331,11 @@ __attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct
 int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick)
 {
     const struct hwt_store *store = wheel->store;
-    uint64_t now = wheel->tick;
-    if (tick < now)
-        tick = now;
+    if (tick < wheel->tick)
+        tick = wheel->tick;
     struct hwt_hint hint = { (uint32_t)(tick >> store->shift), id, place->generation };
     if (__builtin_expect(tick >= wheel->near_end, 0) ||
-        __builtin_expect(!hwt_bucket_add_quickly(&store->buckets[slot_of(store, tick)], hint,
-                                                 (uint32_t)(now >> store->shift)),
-                         0))
+        __builtin_expect(!hwt_bucket_add_quickly(&store->buckets[slot_of(store, tick)], hint), 0))
         return file_slowly(wheel, place, id, tick);
     wheel->hints++;
     place->where = NEAR | ((uint32_t)tick & LOW_BITS);
@@ -359,15 +377,16 @@ static void move_to(struct hwt_wheel *wheel, uint64_t limit)
 static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch, size_t max)
 {
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
+    const struct hwt_directory directory = *wheel->directory;
     struct hwt_hint hints[BATCH_MAX];
-    uint32_t where = where_of(wheel->store, slot, bucket->least);
+    const uint32_t where = where_of(wheel->store, slot, bucket->least);
     size_t taken = hwt_bucket_take(bucket, hints, max < BATCH_MAX ? max : BATCH_MAX, &wheel->bytes);
     size_t n = 0;
     wheel->hints -= taken;
     if (!bucket->visits)
         update(wheel, slot);
     for (size_t i = 0; i < taken; i++) {
-        struct hwt_place *place = hwt_directory_place(wheel->directory, hints[i].id);
+        struct hwt_place *place = hwt_directory_place(&directory, hints[i].id);
         if (!counts(place, &hints[i], where))
             continue;
         place->where = 0;

@@ -13,6 +13,7 @@
 #include <stddef.h>
 
 #include "hwt/store/directory.h"
+#include "hwt/store/hint.h"
 
 struct hwt_store; /* the data structure itself */
 
@@ -31,9 +32,10 @@ struct hwt_wheel {
     uint64_t near_end; /* the store's: ticks before it are not far */
     size_t bytes;      /* memory held */
     uint64_t hints;    /* held: for what is filed, and for what was dropped or cancelled since */
-    /* Whether an id that is filed is still wanted; NULL: all are. The store asks before it says when
-     * it is due next, and before it throws away. */
-    bool (*wants)(const void *owner, uint32_t id, uint32_t generation);
+    /* Moves the hints of timeouts that are still wanted together, in order, and returns how many they
+     * are; NULL: all are. The store asks before it says when it is due next, and before it throws
+     * away. */
+    hwt_hints_filter wanted;
     const void *owner;
     struct hwt_store *store;
 };

@@ -88,8 +88,9 @@ static inline bool store_counts(const struct hwt_place *place, uint32_t generati
 static inline bool store_stays(const struct hwt_wheel *wheel, uint32_t id, uint32_t generation,
                                uint32_t where)
 {
+    struct hwt_hint hint = { 0, id, generation };
     return store_counts(hwt_directory_place(wheel->directory, id), generation, where) &&
-           (!wheel->wants || wheel->wants(wheel->owner, id, generation));
+           (!wheel->wanted || wheel->wanted(wheel->owner, &hint, 1) > 0);
 }
 
 /* A hint was taken: whether it counts, and then its timeout is filed no more. */
@@ -178,15 +179,26 @@ static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far,
     return 0;
 }
 
-static inline bool store_later_stays(const void *wheel, const struct hwt_hint *hint)
+static inline uint32_t store_keep_later(const void *wheel, struct hwt_hint *hints, uint32_t n)
 {
-    return store_stays(wheel, hint->id, hint->generation,
-                       STORE_FAR | (hint->round & STORE_LOW_BITS));
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_hint hint = hints[i];
+        if (store_stays(wheel, hint.id, hint.generation, STORE_FAR | (hint.round & STORE_LOW_BITS)))
+            hints[kept++] = hint;
+    }
+    return kept;
 }
 
-static inline bool store_never_stays(const void *wheel, const struct hwt_hint *hint)
+static inline uint32_t store_keep_never(const void *wheel, struct hwt_hint *hints, uint32_t n)
 {
-    return store_stays(wheel, hint->id, hint->generation, STORE_NEVER);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_hint hint = hints[i];
+        if (store_stays(wheel, hint.id, hint.generation, STORE_NEVER))
+            hints[kept++] = hint;
+    }
+    return kept;
 }
 
 /* When something comes nearer; exact if that is not after `most`. */
@@ -195,7 +207,7 @@ static inline uint64_t store_far_next(struct hwt_wheel *wheel, struct store_far 
     bool some = false;
     while (!some && far->due <= most && far->due != UINT64_MAX) {
         uint32_t before = hwt_bucket_count(&far->later);
-        some = hwt_bucket_prune(&far->later, store_later_stays, wheel, &wheel->bytes);
+        some = hwt_bucket_prune(&far->later, store_keep_later, wheel, &wheel->bytes);
         wheel->hints -= before - hwt_bucket_count(&far->later);
         store_far_update(wheel, far);
     }
@@ -225,9 +237,9 @@ static inline uint64_t store_far_sweep(struct hwt_wheel *wheel, struct store_far
 {
     uint64_t all = (uint64_t)hwt_bucket_count(&far->later) + hwt_bucket_count(&far->never);
     if (hwt_bucket_count(&far->later) > 0)
-        hwt_bucket_sweep(&far->later, store_later_stays, wheel, &wheel->bytes);
+        hwt_bucket_sweep(&far->later, store_keep_later, wheel, &wheel->bytes);
     if (hwt_bucket_count(&far->never) > 0)
-        hwt_bucket_sweep(&far->never, store_never_stays, wheel, &wheel->bytes);
+        hwt_bucket_sweep(&far->never, store_keep_never, wheel, &wheel->bytes);
     wheel->hints -= all - hwt_bucket_count(&far->later) - hwt_bucket_count(&far->never);
     store_far_update(wheel, far);
     return all;

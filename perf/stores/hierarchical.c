@@ -453,14 +453,14 @@ static void sweep(struct hwt_wheel *wheel, uint64_t most)
 /* As much as it was told: that is not more than `enough` asks for by much. */
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
 {
-    bool (*wants)(const void *owner, uint32_t id, uint32_t generation) = wheel->wants;
+    hwt_hints_filter wanted = wheel->wanted;
     uint64_t before = wheel->hints;
     if (before <= enough)
         return 0;
     if (!asks)
-        wheel->wants = NULL;
+        wheel->wanted = NULL;
     sweep(wheel, most);
-    wheel->wants = wants;
+    wheel->wanted = wanted;
     return before - wheel->hints;
 }
 

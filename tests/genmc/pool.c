@@ -14,16 +14,17 @@
 #include "hwt/core/pool.c"
 
 #define BATCHES 3
+#define FIRST 300 /* seat, behind all heads */
 
 static struct hwt_pool pool;
 static struct hwt_slot slots[1];
-static _Alignas(16) char slab[512];
+static _Alignas(65536) char slab[65536];
 static uint32_t written[BATCHES];
 
 static void use(struct hwt_entry *entry)
 {
     if (entry)
-        written[id_of(entry)]++;
+        written[hwt_entry_id(entry) - FIRST]++;
 }
 
 static void *there_and_back(void *arg)
@@ -42,11 +43,11 @@ int main(void)
 {
     pthread_t thread;
     atomic_init(&slots[0].base, slab);
-    atomic_init(&pool.directory.pages[0], slots);
+    pool.directory.slots = slots;
     atomic_init(&pool.batches, HWT_ID_NONE);
     for (uint32_t i = BATCHES; i-- > 0;) {
-        struct hwt_entry *entry = hwt_pool_entry(&pool, i);
-        link(entry, i, NULL);
+        struct hwt_entry *entry = hwt_pool_entry(&pool, FIRST + i);
+        link(entry, NULL);
         push_batch(&pool, entry, 1);
     }
     pthread_create(&thread, NULL, there_and_back, NULL);

@@ -4,7 +4,7 @@
  * A hint comes from a record, and whether it is still wanted from the entry: another thread cancels a
  * timeout, uses its entry for the next one at once, and tells the worker of that one only; or, with
  * -DMOVES, moves it to an earlier instant. On hwt/core/entry.h, stream.[ch] and hwt/base/word.c as
- * they are; what hwt_worker_wants() and hwt_pending_stays() ask is copied from file.c and lane.c.
+ * they are; what hwt_worker_wanted() and hwt_pending_stays() ask is copied from file.c and lane.c.
  *
  * Verified: the worker that has read a record finds the entry not older than that. So it never throws
  * away the hint that it has just filed, and files what was moved for the earlier instant. What is not
@@ -45,7 +45,13 @@ static void *other(void *arg)
     return NULL;
 }
 
-static bool wants(uint32_t generation)
+/* Of whatever use. */
+static bool is_wanted(void)
+{
+    return hwt_phase(hwt_entry_state(&entry)) == HWT_PHASE_PENDING;
+}
+
+static bool is_pending(uint32_t generation)
 {
     uint64_t state = hwt_entry_state(&entry);
     return hwt_phase(state) == HWT_PHASE_PENDING && (uint32_t)hwt_generation(state) == generation;
@@ -59,12 +65,12 @@ int main(void)
     hwt_entry_begin(&entry, &task, &first, 9);
     pthread_create(&thread, NULL, other, NULL);
 
-    bool wanted = wants(1);
+    bool wanted = is_wanted();
     if (hwt_stream_peek(&stream, &records) > 0) {
-        assert(wants(records[0].generation));
+        assert(is_wanted() && is_pending(records[0].generation));
         assert(hwt_entry_deadline(&entry) <= records[0].deadline);
     }
-    assert(wanted || !wants(1));
+    assert(wanted || !is_pending(1));
 
     pthread_join(thread, NULL);
     return 0;

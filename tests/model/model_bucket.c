@@ -32,12 +32,18 @@ static uint32_t below(uint32_t n)
     return (uint32_t)(test_random(&seed) % n);
 }
 
-static bool stays_there(const void *data, const struct hwt_hint *hint)
+static uint32_t keep_there(const void *data, struct hwt_hint *hints, uint32_t n)
 {
-    const struct item *item = &items[hint->id];
-    must(data == items && item->in);
-    must(item->round == hint->round && item->generation == hint->generation);
-    return !item->gone;
+    uint32_t kept = 0;
+    must(data == items);
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_hint hint = hints[i];
+        must(items[hint.id].in && items[hint.id].round == hint.round);
+        must(items[hint.id].generation == hint.generation);
+        if (!items[hint.id].gone)
+            hints[kept++] = hint;
+    }
+    return kept;
 }
 
 /* Dense, spread, or a few very far away. */
@@ -114,7 +120,7 @@ static uint32_t first_that_stays(void)
 static void prune(void)
 {
     uint32_t round = bucket.least, first = first_that_stays();
-    must(hwt_bucket_prune(&bucket, stays_there, items, &bytes) == (first < MANY));
+    must(hwt_bucket_prune(&bucket, keep_there, items, &bytes) == (first < MANY));
     for (uint32_t i = 0; i < MANY; i++) {
         if (items[i].in && items[i].round == round &&
             (first == MANY || items[i].filed < items[first].filed))
@@ -124,7 +130,7 @@ static void prune(void)
 
 static void sweep(void)
 {
-    hwt_bucket_sweep(&bucket, stays_there, items, &bytes);
+    hwt_bucket_sweep(&bucket, keep_there, items, &bytes);
     for (uint32_t i = 0; i < MANY; i++) {
         if (items[i].in && items[i].gone)
             forget(i);

@@ -343,7 +343,7 @@ static void run(uint64_t start, uint64_t tick_duration, int steps)
 {
     must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
          0);
-    wheel.wants = is_wanted;
+    wheel.wanted = keep_wanted;
     wheel.owner = owned;
     now = 0;
     for (int i = 0; i < steps; i++) {

@@ -42,11 +42,17 @@ static uint64_t below(uint64_t n)
 
 /* ---- the oracle ---- */
 
-static bool is_wanted(const void *owner, uint32_t id, uint32_t generation)
+static uint32_t keep_wanted(const void *owner, struct hwt_hint *hints, uint32_t n)
 {
-    uint32_t i = places_number(id);
+    uint32_t kept = 0;
     must(owner == owned);
-    return owned[i].wanted && owned[i].generation == generation;
+    for (uint32_t at = 0; at < n; at++) {
+        struct hwt_hint hint = hints[at];
+        uint32_t i = places_number(hint.id);
+        if (owned[i].wanted && owned[i].generation == hint.generation)
+            hints[kept++] = hint;
+    }
+    return kept;
 }
 
 static uint64_t age_length(void)

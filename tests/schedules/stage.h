@@ -149,11 +149,11 @@ static inline void fetch_free(const struct hwt_entry *entry)
     for (uint32_t n = 0; n < hwt_lanes_count(&shared->lanes); n++) {
         struct hwt_lane *lane = hwt_lane_at(&shared->lanes, n);
         for (uint32_t i = 0; lane && i < lane->cache.count; i++) {
-            struct hwt_free found = lane->cache.items[i];
-            if (found.entry != entry)
+            struct hwt_entry *found = lane->cache.items[i];
+            if (found != entry)
                 continue;
             lane->cache.items[i] = lane->cache.items[--lane->cache.count];
-            hwt_pool_give(&shared->pool, own, found.entry, found.id);
+            hwt_pool_give(&shared->pool, own, found);
             return;
         }
     }
@@ -187,7 +187,7 @@ static inline size_t mark_batches(bool *marks, uint32_t slabs)
         const struct hwt_entry *entry = hwt_pool_entry(pool, batch);
         batch = (uint32_t)hwt_entry_deadline(entry);
         for (; entry; entry = atomic_load(&entry->arg))
-            mark_free(marks, slabs, (uint32_t)atomic_load(&entry->task), &count);
+            mark_free(marks, slabs, hwt_entry_id(entry), &count);
     }
     return count;
 }
@@ -203,12 +203,14 @@ static inline void expect_all_free(void)
     for (uint32_t n = 0; n < hwt_lanes_count(&timer->shared.lanes); n++) {
         const struct hwt_lane *lane = hwt_lane_at(&timer->shared.lanes, n);
         for (uint32_t i = 0; lane && i < lane->cache.count; i++)
-            mark_free(marks, slabs, lane->cache.items[i].id, &count);
+            mark_free(marks, slabs, hwt_entry_id(lane->cache.items[i]), &count);
     }
     for (uint32_t slab = (uint32_t)atomic_load(&pool->empty); slab != HWT_ID_NONE;
-         slab = atomic_load(&hwt_directory_slot(&pool->directory, slab)->next))
-        for (uint32_t i = 0; i < HWT_SLAB_ENTRIES; i++)
-            mark_free(marks, slabs, slab << HWT_ID_BITS | i, &count);
+         slab = atomic_load(&pool->directory.slots[slab].next))
+        for (uint32_t i = 0; i < HWT_SLAB_SEATS; i++) {
+            if (hwt_slab_has((uintptr_t)pool->directory.slots[slab].base, i))
+                mark_free(marks, slabs, slab << HWT_ID_BITS | i, &count);
+        }
     free(marks);
     ck_assert_uint_eq(count, slabs * HWT_SLAB_ENTRIES);
 }

@@ -38,7 +38,7 @@ static bool have_common(const struct hwt_cache *a, const struct hwt_cache *b)
 {
     for (uint32_t i = 0; i < a->count; i++) {
         for (uint32_t k = 0; k < b->count; k++) {
-            if (a->items[i].entry == b->items[k].entry)
+            if (a->items[i] == b->items[k])
                 return true;
         }
     }
@@ -75,7 +75,7 @@ START_TEST(what_was_taken_and_given_back_meanwhile_is_looked_at_anew)
     fill_here(&b);
     if (_i)
         fill_here(&c);
-    uint32_t top = a.items[0].id;
+    uint32_t top = hwt_entry_id(a.items[0]);
     hwt_pool_spill(pool, &a); /* in the other order */
     fill_here(&a);
     hwt_pool_spill(pool, &a);
@@ -109,11 +109,11 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
     actor_go_to(&taker, "BATCH_POP");
     fill_here(&a);
     for (uint32_t i = 0; i < a.count; i++)
-        (void)hwt_entry_begin(a.items[i].entry, &silent, &beside, UINT64_MAX / 3);
+        (void)hwt_entry_begin(a.items[i], &silent, &beside, UINT64_MAX / 3);
     actor_end(&taker);
     ck_assert(!have_common(&taken, &a));
     for (uint32_t i = 0; i < a.count; i++)
-        atomic_store(&a.items[i].entry->word.first,
+        atomic_store(&a.items[i]->word.first,
                      (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
     spill_all(&taken);
     spill_all(&a);
@@ -151,8 +151,7 @@ END_TEST
 static void expect_ids(const struct hwt_cache *cache)
 {
     for (uint32_t i = 0; i < cache->count; i++) {
-        ck_assert_ptr_eq(hwt_pool_entry(pool, cache->items[i].id), cache->items[i].entry);
-        ck_assert_uint_eq(hwt_entry_id(cache->items[i].entry), cache->items[i].id);
+        ck_assert_ptr_eq(hwt_pool_entry(pool, hwt_entry_id(cache->items[i])), cache->items[i]);
     }
 }
 
@@ -167,13 +166,12 @@ static void expect_nothing_common(struct hwt_cache *a, struct hwt_cache *b)
 
 /*
  *     first                           second
- *     a page for the directory of
- *     slabs: DIRECTORY; or has seen
+ *     has made slots of the directory
+ *     memory: DIRECTORY; or has seen
  *     which numbers are given: NUMBERS
- *                                     another page, and it is there first; takes
- *                                     the number
- *     its exchange fails: enters its
- *     slab in the page that is there
+ *                                     the same, and takes the number
+ *     its exchange fails: the slots
+ *     count once
  */
 START_TEST(of_two_that_grow_the_pool_each_has_its_own_numbers)
 {
@@ -188,7 +186,7 @@ START_TEST(of_two_that_grow_the_pool_each_has_its_own_numbers)
     ck_assert_uint_eq(atomic_load(&pool->slabs), 2);
     expect_nothing_common(&a, &b);
     uint64_t bytes = atomic_load(&pool->bytes);
-    ck_assert_uint_eq(bytes % HWT_SLAB_SIZE, sizeof(struct hwt_slot) << HWT_DIRECTORY_BITS);
+    ck_assert_uint_eq(bytes % HWT_SLAB_SIZE, 64 * sizeof(struct hwt_slot));
 }
 END_TEST
 

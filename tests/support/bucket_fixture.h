@@ -35,12 +35,17 @@ static inline uint32_t generation_of(uint32_t i)
     return i * 2654435761u + 7;
 }
 
-static inline bool is_there(const void *data, const struct hwt_hint *hint)
+static inline uint32_t keep_there(const void *data, struct hwt_hint *hints, uint32_t n)
 {
+    uint32_t kept = 0;
     must(data == gone);
-    must(hint->id < MANY && hint->generation == generation_of(hint->id));
-    asked++;
-    return !gone[hint->id];
+    for (uint32_t i = 0; i < n; i++, asked++) {
+        struct hwt_hint hint = hints[i];
+        must(hint.id < MANY && hint.generation == generation_of(hint.id));
+        if (!gone[hint.id])
+            hints[kept++] = hint;
+    }
+    return kept;
 }
 
 static inline void verify(uint32_t now)
@@ -66,7 +71,7 @@ static inline void add(uint32_t i, uint32_t round, uint32_t now)
 static inline bool prune(uint32_t now)
 {
     uint32_t count = hwt_bucket_count(&bucket), before = asked;
-    bool some = hwt_bucket_prune(&bucket, is_there, gone, &bytes);
+    bool some = hwt_bucket_prune(&bucket, keep_there, gone, &bytes);
     must(hwt_bucket_count(&bucket) <= count && asked - before <= count + 1);
     verify(now);
     return some;
@@ -75,7 +80,7 @@ static inline bool prune(uint32_t now)
 static inline void sweep(uint32_t now)
 {
     uint32_t count = hwt_bucket_count(&bucket), before = asked;
-    hwt_bucket_sweep(&bucket, is_there, gone, &bytes);
+    hwt_bucket_sweep(&bucket, keep_there, gone, &bytes);
     must(asked - before == count);
     verify(now);
 }

@@ -4,13 +4,13 @@
 
 /*
  * Ids for a store, and their places, without a pool: slabs that have nothing else, and whose
- * numbers are not all on one page of the directory.
+ * numbers have gaps.
  */
 
 #include "hwt/store/wheel.h"
 #include "unit.h"
 
-enum { PLACES_A_SLAB = 1000, PLACES_STEP = 31, PLACES_SLABS = 8, PLACES_PAGES = 3 };
+enum { PLACES_A_SLAB = 1000, PLACES_STEP = 31, PLACES_SLABS = 8 };
 
 struct places {
     struct hwt_directory directory;
@@ -33,13 +33,10 @@ static inline void places_open(struct places *places, uint32_t count)
 {
     memset(places, 0, sizeof(*places));
     must(count <= PLACES_A_SLAB * PLACES_SLABS);
-    for (unsigned page = 0; page < PLACES_PAGES; page++) {
-        void *slots = calloc((size_t)1 << (HWT_DIRECTORY_BITS + page), sizeof(struct hwt_slot));
-        must(slots);
-        atomic_init(&places->directory.pages[page], slots);
-    }
+    places->directory.slots = calloc(PLACES_SLABS * PLACES_STEP, sizeof(struct hwt_slot));
+    must(places->directory.slots);
     for (uint32_t slab = 0; slab * PLACES_A_SLAB < count; slab++) {
-        struct hwt_slot *slot = hwt_directory_slot(&places->directory, slab * PLACES_STEP);
+        struct hwt_slot *slot = &places->directory.slots[slab * PLACES_STEP];
         places->slabs[slab] = calloc(PLACES_A_SLAB, sizeof(struct hwt_place));
         must(places->slabs[slab]);
         atomic_init(&slot->base, places->slabs[slab]);
@@ -48,8 +45,7 @@ static inline void places_open(struct places *places, uint32_t count)
 
 static inline void places_close(struct places *places)
 {
-    for (unsigned page = 0; page < PLACES_PAGES; page++)
-        free(atomic_load(&places->directory.pages[page]));
+    free(places->directory.slots);
     for (unsigned slab = 0; slab < PLACES_SLABS; slab++)
         free(places->slabs[slab]);
 }

@@ -24,6 +24,11 @@ static inline void *may_calloc(size_t count, size_t size)
     return refuse_memory ? NULL : calloc(count, size);
 }
 
+static inline int may_mprotect(void *at, size_t size, int protection)
+{
+    return refuse_memory ? -1 : mprotect(at, size, protection);
+}
+
 static inline int may_madvise(void *at, size_t size, int advice)
 {
     return refuse_advice ? -1 : madvise(at, size, advice);
@@ -32,11 +37,13 @@ static inline int may_madvise(void *at, size_t size, int advice)
 #define mmap may_mmap
 #define calloc may_calloc
 #define madvise may_madvise
+#define mprotect may_mprotect
 #define link link_entries /* <unistd.h> has one */
 #include "hwt/core/pool.c"
 #undef mmap
 #undef calloc
 #undef madvise
+#undef mprotect
 #undef link
 
 #include "unit.h"
@@ -52,7 +59,7 @@ static inline void open_pool(void)
     memset(&pool, 0, sizeof(pool));
     memset(&cache, 0, sizeof(cache));
     refuse_memory = refuse_advice = false;
-    hwt_pool_init(&pool, (hwt_timer *)(void *)&owner);
+    must(hwt_pool_init(&pool, (hwt_timer *)(void *)&owner) == 0);
 }
 
 static inline void close_pool(void)
@@ -60,32 +67,31 @@ static inline void close_pool(void)
     hwt_pool_destroy(&pool);
 }
 
-static inline struct hwt_free take_one(void)
+static inline struct hwt_entry *take_one(void)
 {
-    struct hwt_free one = hwt_pool_take(&pool, &cache);
-    must(one.entry);
+    struct hwt_entry *one = hwt_pool_take(&pool, &cache);
+    must(one);
     return one;
 }
 
-static inline void take_many(struct hwt_free *all, uint32_t n)
+static inline void take_many(struct hwt_entry **all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         all[i] = take_one();
 }
 
-static inline void give_many(const struct hwt_free *all, uint32_t n)
+static inline void give_many(struct hwt_entry *const *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
-        hwt_pool_give(&pool, &cache, all[i].entry, all[i].id);
+        hwt_pool_give(&pool, &cache, all[i]);
 }
 
 /* A timeout's life in it. Returns its state while it was pending. */
-static inline uint64_t use(struct hwt_free one)
+static inline uint64_t use(struct hwt_entry *one)
 {
     static const hwt_task task = { 0 };
-    uint64_t state = hwt_entry_begin(one.entry, &task, &owner, 1);
-    must(
-        hwt_word_exchange_first(&one.entry->word, state, hwt_with_phase(state, HWT_PHASE_EXPIRED)));
+    uint64_t state = hwt_entry_begin(one, &task, &owner, 1);
+    must(hwt_word_exchange_first(&one->word, state, hwt_with_phase(state, HWT_PHASE_EXPIRED)));
     return state;
 }
 
@@ -99,7 +105,7 @@ static inline uint32_t count_batches(void)
         struct hwt_cache *one = &all[batches++];
         must(batches < 2000);
         for (one->count = 0; entry; entry = next_of(entry))
-            one->items[one->count++] = (struct hwt_free){ entry, id_of(entry) };
+            one->items[one->count++] = entry;
         atomic_fetch_sub(&pool.free, one->count);
         count += one->count;
     }

@@ -28,20 +28,25 @@ static inline void close_places(void)
     places_close(&places);
 }
 
-/* Only what is filed is asked for. */
-static inline bool is_wanted(const void *owner, uint32_t id, uint32_t generation)
+/* Only of what is filed is it asked. */
+static inline uint32_t keep_wanted(const void *owner, struct hwt_hint *hints, uint32_t n)
 {
-    const struct hwt_place *place = hwt_directory_place(&places.directory, id);
+    uint32_t kept = 0;
     must(owner == &places);
-    must(place->where != 0 && place->generation == generation);
-    return !unwanted[places_number(id)];
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_hint hint = hints[i];
+        must(hwt_directory_place(&places.directory, hint.id)->generation == hint.generation);
+        if (!unwanted[places_number(hint.id)])
+            hints[kept++] = hint;
+    }
+    return kept;
 }
 
 static inline void open_wheel(uint64_t start, uint64_t tick_duration, uint32_t slots)
 {
     must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
          0);
-    wheel.wants = is_wanted;
+    wheel.wanted = keep_wanted;
     wheel.owner = &places;
     must(wheel.hints == 0);
     must(hwt_wheel_check(&wheel));

@@ -71,7 +71,7 @@ START_TEST(of_many_rounds_the_further_ones_are_put_on_the_far_shelf)
 {
     divide_spread(1, 100000, 1, 0);
     ck_assert_uint_ge(bucket.far.used,
-                      MANY / 2 - MANY / 100); /* the steps are of that many rounds */
+                      MANY / 4 - MANY / 100); /* the steps are of that many rounds */
     for (uint32_t i = 0; i < bucket.near.used; i++)
         must(bucket.near.hints[i].round < bucket.far_least);
     for (uint32_t i = 0; i < bucket.far.used; i++)

@@ -52,11 +52,11 @@ static void close_lanes(void)
     hwt_pool_destroy(&pool);
 }
 
-static struct hwt_free make_pending(struct hwt_lane *lane, uint64_t deadline)
+static struct hwt_entry *make_pending(struct hwt_lane *lane, uint64_t deadline)
 {
-    struct hwt_free one = hwt_pool_take(&pool, &lane->cache);
-    must(one.entry);
-    hwt_entry_begin(one.entry, &task, NULL, deadline);
+    struct hwt_entry *one = hwt_pool_take(&pool, &lane->cache);
+    must(one);
+    hwt_entry_begin(one, &task, NULL, deadline);
     return one;
 }
 
@@ -163,8 +163,8 @@ static void *share(void *data)
     for (int i = 0; i < TIMES; i++) {
         struct hwt_lane *lane = hwt_lane_enter(&lanes);
         must(lane == lanes.shared);
-        struct hwt_free one = make_pending(lane, 1);
-        must(hwt_lane_say_pending(&lanes, lane, 1, one.id, 1));
+        struct hwt_entry *one = make_pending(lane, 1);
+        must(hwt_lane_say_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
         hwt_lane_count(&lane->added, 1);
         hwt_lane_leave(&lanes, lane);
     }
@@ -202,10 +202,10 @@ END_TEST
 
 /* ---- what stays ---- */
 
-static bool pending_stays(struct hwt_free one, uint64_t state, uint64_t generation, uint64_t said)
+static bool pending_stays(struct hwt_entry *one, uint64_t state, uint64_t generation, uint64_t said)
 {
-    const struct hwt_record record = { said, one.id, (uint32_t)generation };
-    atomic_store(&one.entry->word.first, state);
+    const struct hwt_record record = { said, hwt_entry_id(one), (uint32_t)generation };
+    atomic_store(&one->word.first, state);
     return hwt_pending_stays(&pool, &record);
 }
 
@@ -213,7 +213,7 @@ START_TEST(a_pending_record_stays_while_its_timeout_is_pending)
 {
     const uint64_t generation = (UINT64_C(7) << 32) + 3; /* of which a record has the low half */
     const uint64_t first = generation << HWT_GENERATION_SHIFT;
-    struct hwt_free one = make_pending(lanes.shared, 1000);
+    struct hwt_entry *one = make_pending(lanes.shared, 1000);
     ck_assert(pending_stays(one, first | HWT_PHASE_PENDING, 3, 1000));
     ck_assert(pending_stays(one, first | HWT_PHASE_PENDING | HWT_RAN, 3, 1000));
     ck_assert(!pending_stays(one, first | HWT_PHASE_PENDING | HWT_HANDED, 3, 1000));
@@ -231,12 +231,12 @@ END_TEST
 START_TEST(a_cancelled_record_stays_until_its_entry_is_used_again)
 {
     const uint64_t generation = (UINT64_C(7) << 32) + 3;
-    struct hwt_free one = make_pending(lanes.shared, 1000);
-    const struct hwt_record record = { HWT_RECORD_UNTOLD, one.id, 3 };
+    struct hwt_entry *one = make_pending(lanes.shared, 1000);
+    const struct hwt_record record = { HWT_RECORD_UNTOLD, hwt_entry_id(one), 3 };
     for (unsigned phase = 0; phase < 7; phase++) {
-        atomic_store(&one.entry->word.first, generation << HWT_GENERATION_SHIFT | phase);
+        atomic_store(&one->word.first, generation << HWT_GENERATION_SHIFT | phase);
         ck_assert(hwt_cancelled_stays(&pool, &record));
-        atomic_store(&one.entry->word.first, (generation + 1) << HWT_GENERATION_SHIFT | phase);
+        atomic_store(&one->word.first, (generation + 1) << HWT_GENERATION_SHIFT | phase);
         ck_assert(!hwt_cancelled_stays(&pool, &record));
     }
 }
@@ -248,13 +248,12 @@ START_TEST(what_is_said_is_bounded_by_what_is_pending)
     struct hwt_lane *lane;
     enter(&lane);
     for (uint64_t i = 0; i < 100000; i++) {
-        struct hwt_free one = make_pending(lane, 1000);
-        uint64_t state = hwt_entry_state(one.entry);
-        must(hwt_lane_say_pending(&lanes, lane, 1000, one.id, hwt_generation(state)));
-        must(hwt_word_exchange_first(&one.entry->word, state,
-                                     hwt_with_phase(state, HWT_PHASE_UNTOLD)));
-        must(say_untold(lane, one.id, hwt_generation(state)));
-        hwt_pool_give(&pool, &lane->cache, one.entry, one.id);
+        struct hwt_entry *one = make_pending(lane, 1000);
+        uint64_t state = hwt_entry_state(one);
+        must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), hwt_generation(state)));
+        must(hwt_word_exchange_first(&one->word, state, hwt_with_phase(state, HWT_PHASE_UNTOLD)));
+        must(say_untold(lane, hwt_entry_id(one), hwt_generation(state)));
+        hwt_pool_give(&pool, &lane->cache, one);
     }
     ck_assert_uint_le(hwt_stream_backlog(&lane->pending), 3);
     ck_assert_uint_le(hwt_stream_backlog(&lane->cancelled), 3);
@@ -266,12 +265,12 @@ START_TEST(where_more_is_said_than_there_are_entries_that_is_told)
 {
     struct hwt_lane *lane;
     enter(&lane);
-    struct hwt_free one = make_pending(lane, 1000);
+    struct hwt_entry *one = make_pending(lane, 1000);
     uint64_t said = 0;
-    while (hwt_lane_say_pending(&lanes, lane, 1000, one.id, 1))
+    while (hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), 1))
         must(said++ < 8 * HWT_SLAB_ENTRIES);
     ck_assert_uint_ge(said, HWT_SLAB_ENTRIES);
-    ck_assert(hwt_lane_say_pending(&lanes, lane, 1000, one.id, 1));
+    ck_assert(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
 }
 END_TEST
 
@@ -282,8 +281,8 @@ START_TEST(a_great_backlog_wakes_a_worker_that_sleeps)
     hwt_gate_close(&gate, UINT64_MAX);
     uint64_t said = 0;
     for (; atomic_load(&gate.asleep); said++) {
-        struct hwt_free one = make_pending(lane, 1000);
-        must(hwt_lane_say_pending(&lanes, lane, 1000, one.id, 1));
+        struct hwt_entry *one = make_pending(lane, 1000);
+        must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
         must(said < 2 * HWT_BACKLOG * HWT_CHUNK_RECORDS);
     }
     ck_assert_uint_ge(said, (HWT_BACKLOG - 2) * HWT_CHUNK_RECORDS);
@@ -299,8 +298,8 @@ START_TEST(a_stream_is_listed_once_until_it_is_dismissed)
     enter(&lane);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 10; i++) {
-            struct hwt_free one = make_pending(lane, 1);
-            must(hwt_lane_say_pending(&lanes, lane, 1, one.id, 1));
+            struct hwt_entry *one = make_pending(lane, 1);
+            must(hwt_lane_say_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
         }
         ck_assert(lane->pending.listed && !lane->cancelled.listed);
         ck_assert_uint_eq(read_listed(&lanes.pending), 10);
@@ -320,10 +319,10 @@ START_TEST(the_two_kinds_have_lists_of_their_own)
 {
     struct hwt_lane *lane;
     enter(&lane);
-    struct hwt_free one = make_pending(lane, 1);
-    must(say_untold(lane, one.id, 1));
-    must(hwt_lane_say_pending(&lanes, lanes.shared, 1, one.id, 1));
-    must(say_untold(lanes.shared, one.id, 1));
+    struct hwt_entry *one = make_pending(lane, 1);
+    must(say_untold(lane, hwt_entry_id(one), 1));
+    must(hwt_lane_say_pending(&lanes, lanes.shared, 1, hwt_entry_id(one), 1));
+    must(say_untold(lanes.shared, hwt_entry_id(one), 1));
     ck_assert_uint_eq(read_listed(&lanes.pending), 1);
     ck_assert_uint_eq(read_listed(&lanes.cancelled), 2);
     struct hwt_stream *dismissed = hwt_streams_dismiss(&lanes.cancelled);
@@ -337,12 +336,12 @@ START_TEST(behind_a_push_that_stands_still_nothing_is_listed)
 {
     struct hwt_lane *lane;
     enter(&lane);
-    struct hwt_free one = make_pending(lane, 1);
+    struct hwt_entry *one = make_pending(lane, 1);
     struct cds_wfcq_node *node = &lane->pending.node;
     cds_wfcq_node_init(node);
     struct cds_wfcq_node *before =
         __atomic_exchange_n(&lanes.pending.tail.p, node, __ATOMIC_SEQ_CST);
-    must(hwt_lane_say_pending(&lanes, lanes.shared, 1, one.id, 1));
+    must(hwt_lane_say_pending(&lanes, lanes.shared, 1, hwt_entry_id(one), 1));
     ck_assert(!hwt_streams_gather(&lanes.pending));
     ck_assert_ptr_null(lanes.pending.listed);
     __atomic_store_n(&before->next, node, __ATOMIC_RELEASE);
@@ -360,8 +359,8 @@ static void *say_many(void *data)
 {
     struct hwt_lane *lane = hwt_lane_enter(&lanes);
     for (int i = 0; i < TIMES; i++) {
-        struct hwt_free one = make_pending(lane, 1);
-        must(hwt_lane_say_pending(&lanes, lane, 1, one.id, 1));
+        struct hwt_entry *one = make_pending(lane, 1);
+        must(hwt_lane_say_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
     }
     hwt_lane_leave(&lanes, lane);
     busy--;

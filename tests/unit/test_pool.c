@@ -6,11 +6,11 @@
 
 enum { MANY = 12 * SLAB };
 
-static struct hwt_free all[MANY];
+static struct hwt_entry *all[MANY];
 
-static uint64_t page_bytes(void)
+static uint64_t slots_bytes(void)
 {
-    return ((uint64_t)1 << HWT_DIRECTORY_BITS) * sizeof(struct hwt_slot);
+    return SLOTS_FIRST * sizeof(struct hwt_slot);
 }
 
 START_TEST(a_new_pool_holds_nothing)
@@ -27,9 +27,8 @@ START_TEST(an_entry_its_id_its_timer_and_its_place_belong_together)
 {
     take_many(all, 3 * SLAB);
     for (uint32_t i = 0; i < 3 * SLAB; i++) {
-        struct hwt_entry *entry = all[i].entry;
-        must(hwt_pool_entry(&pool, all[i].id) == entry);
-        must(hwt_entry_id(entry) == all[i].id);
+        struct hwt_entry *entry = all[i];
+        must(hwt_pool_entry(&pool, hwt_entry_id(entry)) == entry);
         must(hwt_timer_of(entry) == (hwt_timer *)(void *)&owner);
         must(hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW);
         must((uintptr_t)entry % 16 == 0);
@@ -42,19 +41,19 @@ START_TEST(heads_entries_and_places_of_a_slab_are_apart)
 {
     take_many(all, 3 * SLAB);
     for (uint32_t i = 0; i < 3 * SLAB; i++) {
-        memset(all[i].entry, (int)(i % 251), sizeof(struct hwt_entry));
-        memset(hwt_directory_place(&pool.directory, all[i].id), (int)(i % 241),
+        memset(all[i], (int)(i % 251), sizeof(struct hwt_entry));
+        memset(hwt_directory_place(&pool.directory, hwt_entry_id(all[i])), (int)(i % 241),
                sizeof(struct hwt_place));
     }
     for (uint32_t i = 0; i < 3 * SLAB; i++) {
-        const unsigned char *entry = (const unsigned char *)all[i].entry;
-        const struct hwt_place *at = hwt_directory_place(&pool.directory, all[i].id);
+        const unsigned char *entry = (const unsigned char *)all[i];
+        const struct hwt_place *at = hwt_directory_place(&pool.directory, hwt_entry_id(all[i]));
         const unsigned char *place = (const unsigned char *)at;
         for (size_t k = 0; k < sizeof(struct hwt_entry); k++)
             must(entry[k] == i % 251);
         for (size_t k = 0; k < sizeof(struct hwt_place); k++)
             must(place[k] == i % 241);
-        must(hwt_entry_id(all[i].entry) == all[i].id);
+        must(hwt_entry_id(all[i]) == hwt_entry_id(all[i]));
         must(hwt_slab_base(place) == hwt_slab_base(entry));
     }
 }
@@ -62,19 +61,19 @@ END_TEST
 
 START_TEST(each_entry_of_a_slab_is_given_out_once)
 {
-    static bool seen[SLAB];
+    static bool seen[HWT_SLAB_SEATS];
     memset(seen, 0, sizeof(seen));
     for (uint32_t i = 0; i < SLAB; i++) {
-        uint32_t id = take_one().id;
-        must(id >> HWT_ID_BITS == 0 && id < SLAB && !seen[id]);
+        uint32_t id = hwt_entry_id(take_one());
+        must(id < HWT_SLAB_SEATS && !seen[id]);
         seen[id] = true;
     }
     ck_assert_uint_eq(pool.slabs, 1);
     ck_assert_uint_eq(cache.count, 0);
     ck_assert_uint_eq(pool.free, 0);
-    ck_assert_uint_eq(pool.bytes, page_bytes() + HWT_SLAB_SIZE);
-    ck_assert_uint_eq(take_one().id >> HWT_ID_BITS, 1);
-    ck_assert_uint_eq(pool.bytes, page_bytes() + 2 * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(pool.bytes, slots_bytes() + HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_entry_id(take_one()) >> HWT_ID_BITS, 1);
+    ck_assert_uint_eq(pool.bytes, slots_bytes() + 2 * HWT_SLAB_SIZE);
     ck_assert_uint_eq(pool.free + cache.count, SLAB - 1);
     ck_assert_uint_eq(count_batches(), pool.free);
 }
@@ -85,7 +84,7 @@ START_TEST(the_last_given_is_the_first_taken)
     take_many(all, 10);
     give_many(all, 10);
     for (int i = 9; i >= 0; i--)
-        must(take_one().entry == all[i].entry);
+        must(take_one() == all[i]);
 }
 END_TEST
 
@@ -100,9 +99,9 @@ START_TEST(a_full_cache_spills_its_oldest)
     ck_assert_uint_eq(pool.free, before + HWT_CACHE_BATCH);
     ck_assert_uint_eq(cache.count, HWT_CACHE_MAX - HWT_CACHE_BATCH + 1);
     for (uint32_t i = HWT_CACHE_MAX + 1; i-- > HWT_CACHE_BATCH;)
-        must(take_one().entry == all[i].entry);
+        must(take_one() == all[i]);
     for (uint32_t i = 0; i < HWT_CACHE_BATCH; i++)
-        must(take_one().entry == all[i].entry);
+        must(take_one() == all[i]);
 }
 END_TEST
 
@@ -118,7 +117,7 @@ START_TEST(a_short_cache_spills_what_it_has)
     ck_assert_uint_eq(pool.free, before + 3);
     ck_assert_uint_eq(count_batches(), before + 3);
     for (int i = 2; i >= 0; i--)
-        must(take_one().entry == all[i].entry);
+        must(take_one() == all[i]);
 }
 END_TEST
 
@@ -130,12 +129,12 @@ START_TEST(slabs_are_mapped_in_regions_that_grow)
         (void)take_one();
     uint32_t most = 0;
     for (uint32_t number = 0; number < pool.slabs;) {
-        const struct hwt_slot *slot = hwt_directory_slot(&pool.directory, number);
+        const struct hwt_slot *slot = &pool.directory.slots[number];
         uint32_t n = number / 8 < 1 ? 1 : number / 8 > 32 ? 32 : number / 8;
         ck_assert_uint_eq(slot->region, n);
         most = n > most ? n : most;
         for (uint32_t i = 0; i < n; i++) {
-            char *base = hwt_directory_slot(&pool.directory, number + i)->base;
+            char *base = pool.directory.slots[number + i].base;
             must(base == slot->base + i * HWT_SLAB_SIZE && (uintptr_t)base % HWT_SLAB_SIZE == 0);
         }
         must(n < 32 || (uintptr_t)slot->base % (32 * HWT_SLAB_SIZE) == 0);
@@ -143,8 +142,8 @@ START_TEST(slabs_are_mapped_in_regions_that_grow)
     }
     ck_assert_uint_eq(most, 32);
     ck_assert_uint_ge(pool.slabs, SLABS);
-    /* Pages of 64, 128, 256 and 512 slots; slabs that nobody has used are no memory yet. */
-    ck_assert_uint_eq(pool.bytes, 15 * page_bytes() + SLABS * HWT_SLAB_SIZE);
+    /* The slots were doubled four times; slabs that nobody has used are no memory yet. */
+    ck_assert_uint_eq(pool.bytes, 16 * slots_bytes() + SLABS * HWT_SLAB_SIZE);
 }
 END_TEST
 
@@ -202,25 +201,25 @@ START_TEST(all_that_is_free_goes_back)
     uint32_t slabs = pool.slabs;
     ck_assert_uint_eq(pool.free, MANY);
     ck_assert_uint_eq(trim(), MANY);
-    ck_assert_uint_eq(pool.bytes, page_bytes());
+    ck_assert_uint_eq(pool.bytes, slots_bytes());
     ck_assert_uint_eq(pool.free, 0);
     ck_assert_uint_eq(trim(), 0);
     take_many(all, MANY);
     ck_assert_uint_eq(pool.slabs, slabs); /* no new ones */
-    ck_assert_uint_eq(pool.bytes, page_bytes() + MANY / SLAB * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(pool.bytes, slots_bytes() + MANY / SLAB * HWT_SLAB_SIZE);
 }
 END_TEST
 
 START_TEST(a_generation_that_was_never_comes_back)
 {
+    static uint64_t last[(2 * MANY / SLAB) << HWT_ID_BITS];
     for (int round = 0; round < 5; round++) {
         take_many(all, MANY);
         for (uint32_t i = 0; i < MANY; i++) {
             uint64_t state = 0;
             for (uint32_t times = 0; times <= i % 5; times++)
                 state = use(all[i]);
-            uint64_t *its = &states[(all[i].id >> HWT_ID_BITS) * SLAB +
-                                    (all[i].id & (((uint32_t)1 << HWT_ID_BITS) - 1))];
+            uint64_t *its = &last[hwt_entry_id(all[i])];
             must(round == 0 || hwt_generation(state) > hwt_generation(*its));
             *its = state;
         }
@@ -230,9 +229,9 @@ START_TEST(a_generation_that_was_never_comes_back)
             refuse_advice = !refuse_advice;
         ck_assert_uint_eq(trim(), MANY);
         for (uint32_t i = 0; i < MANY; i++) {
-            must(hwt_entry_state(all[i].entry) == 0);
-            must(hwt_timer_of(all[i].entry) == NULL);
-            must(hwt_directory_place(&pool.directory, all[i].id)->where == 0);
+            must(hwt_entry_state(all[i]) == 0);
+            must(hwt_timer_of(all[i]) == NULL);
+            must(hwt_directory_place(&pool.directory, hwt_entry_id(all[i]))->where == 0);
         }
     }
 }
@@ -255,8 +254,8 @@ START_TEST(a_slab_of_which_one_is_taken_stays)
     take_many(all, MANY);
     for (uint32_t i = 0; i < MANY; i++)
         use(all[i]);
-    struct hwt_free kept = all[MANY / 2];
-    uint64_t state = hwt_entry_state(kept.entry);
+    struct hwt_entry *kept = all[MANY / 2];
+    uint64_t state = hwt_entry_state(kept);
     for (uint32_t i = 0; i < MANY; i++) {
         if (i != MANY / 2)
             give_many(&all[i], 1);
@@ -264,15 +263,15 @@ START_TEST(a_slab_of_which_one_is_taken_stays)
     spill_cache();
     ck_assert_uint_eq(trim(), MANY - SLAB);
     ck_assert_uint_eq(pool.free, SLAB - 1);
-    ck_assert_uint_eq(pool.bytes, page_bytes() + HWT_SLAB_SIZE);
-    must(hwt_entry_state(kept.entry) == state && hwt_entry_id(kept.entry) == kept.id);
+    ck_assert_uint_eq(pool.bytes, slots_bytes() + HWT_SLAB_SIZE);
+    must(hwt_entry_state(kept) == state && hwt_entry_id(kept) == hwt_entry_id(kept));
     give_many(&kept, 1);
     for (uint32_t i = 0; i < SLAB; i++) /* these first, and each once */
         all[i] = take_one();
     for (uint32_t i = 0; i < SLAB; i++) {
-        must(all[i].id >> HWT_ID_BITS == kept.id >> HWT_ID_BITS);
-        must(hwt_phase(hwt_entry_state(all[i].entry)) == HWT_PHASE_EXPIRED);
-        atomic_store(&all[i].entry->word.first, 0);
+        must(hwt_entry_id(all[i]) >> HWT_ID_BITS == hwt_entry_id(kept) >> HWT_ID_BITS);
+        must(hwt_phase(hwt_entry_state(all[i])) == HWT_PHASE_EXPIRED);
+        atomic_store(&all[i]->word.first, 0);
     }
 }
 END_TEST
@@ -284,14 +283,14 @@ START_TEST(a_slab_whose_entries_differ_much_in_use_stays)
     take_many(all, MANY);
     for (uint32_t i = 0; i < MANY; i++)
         use(all[i]);
-    struct hwt_free busy = all[MANY / 2];
-    uint64_t state = hwt_entry_state(busy.entry) + ((SPREAD_MAX + 5) << HWT_GENERATION_SHIFT);
-    atomic_store(&busy.entry->word.first, state);
+    struct hwt_entry *busy = all[MANY / 2];
+    uint64_t state = hwt_entry_state(busy) + ((SPREAD_MAX + 5) << HWT_GENERATION_SHIFT);
+    atomic_store(&busy->word.first, state);
     give_many(all, MANY);
     spill_cache();
     ck_assert_uint_eq(trim(), MANY - SLAB);
     ck_assert_uint_eq(pool.free, SLAB);
-    must(hwt_entry_state(busy.entry) == state && hwt_entry_id(busy.entry) == busy.id);
+    must(hwt_entry_state(busy) == state && hwt_entry_id(busy) == hwt_entry_id(busy));
 }
 END_TEST
 
@@ -337,17 +336,17 @@ END_TEST
 START_TEST(without_memory_nothing_is_taken_and_nothing_is_lost)
 {
     refuse_memory = true;
-    ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
+    ck_assert_ptr_null(hwt_pool_take(&pool, &cache));
     ck_assert_uint_eq(pool.bytes, 0);
     refuse_memory = false;
     take_many(all, SLAB);
     refuse_memory = true;
     for (int i = 0; i < 3; i++)
-        ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
+        ck_assert_ptr_null(hwt_pool_take(&pool, &cache));
     ck_assert_uint_eq(pool.slabs, 1);
     give_many(all, 3);
     take_many(all, 3);
-    ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
+    ck_assert_ptr_null(hwt_pool_take(&pool, &cache));
     refuse_memory = false;
     (void)take_one();
 }
@@ -371,17 +370,16 @@ START_TEST(when_the_ids_are_used_up_nothing_more_is_taken)
     enum { LAST = 40 };
     pool.slabs = HWT_SLABS_MAX - LAST;
     uint32_t n = 0;
-    struct hwt_free one;
-    while ((one = hwt_pool_take(&pool, &cache)).entry) {
-        must(one.id != HWT_ID_NONE && one.id >> HWT_ID_BITS < HWT_SLABS_MAX);
-        must(hwt_pool_entry(&pool, one.id) == one.entry);
-        must(hwt_entry_id(one.entry) == one.id);
+    struct hwt_entry *one, *last = NULL;
+    while ((one = hwt_pool_take(&pool, &cache)) != NULL) {
+        must(hwt_entry_id(one) != HWT_ID_NONE && hwt_entry_id(one) >> HWT_ID_BITS < HWT_SLABS_MAX);
+        must(hwt_pool_entry(&pool, hwt_entry_id(one)) == one);
+        last = one;
         n++;
     }
     ck_assert_uint_eq(n, 32 * SLAB); /* a region more would be too many */
-    ck_assert_ptr_null(hwt_pool_take(&pool, &cache).entry);
-    hwt_pool_give(&pool, &cache, hwt_pool_entry(&pool, (HWT_SLABS_MAX - LAST) << HWT_ID_BITS),
-                  (HWT_SLABS_MAX - LAST) << HWT_ID_BITS);
+    ck_assert_ptr_null(hwt_pool_take(&pool, &cache));
+    hwt_pool_give(&pool, &cache, last);
     (void)take_one();
 }
 END_TEST

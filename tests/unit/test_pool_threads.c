@@ -13,7 +13,7 @@ struct user {
     pthread_t thread;
     uint64_t seed;
     struct hwt_cache cache;
-    struct hwt_free held[MOST];
+    struct hwt_entry *held[MOST];
     uint32_t count;
 };
 
@@ -28,11 +28,11 @@ static void take_some(struct user *user)
     static const hwt_task task = { 0 };
     uint32_t n = (uint32_t)(test_random(&user->seed) % MOST);
     while (user->count < n) {
-        struct hwt_free one = hwt_pool_take(&pool, &user->cache);
-        must(one.entry && hwt_entry_id(one.entry) == one.id);
-        uint64_t state = hwt_entry_begin(one.entry, &task, user, user->count);
-        must(one.id >> HWT_ID_BITS < SLABS_SEEN);
-        uint64_t last = atomic_exchange(&generations[one.id], hwt_generation(state));
+        struct hwt_entry *one = hwt_pool_take(&pool, &user->cache);
+        must(one && hwt_entry_id(one) == hwt_entry_id(one));
+        uint64_t state = hwt_entry_begin(one, &task, user, user->count);
+        must(hwt_entry_id(one) >> HWT_ID_BITS < SLABS_SEEN);
+        uint64_t last = atomic_exchange(&generations[hwt_entry_id(one)], hwt_generation(state));
         must(hwt_generation(state) > last); /* also after the slab was given back */
         user->held[user->count++] = one;
     }
@@ -42,13 +42,13 @@ static void give_some(struct user *user)
 {
     uint32_t n = (uint32_t)(test_random(&user->seed) % MOST);
     while (user->count > n) {
-        struct hwt_free one = user->held[--user->count];
-        uint64_t state = hwt_entry_state(one.entry);
-        must(hwt_entry_arg(one.entry) == user && hwt_phase(state) == HWT_PHASE_PENDING);
-        must(hwt_entry_deadline(one.entry) == user->count);
-        atomic_store_explicit(&one.entry->word.first, hwt_with_phase(state, HWT_PHASE_EXPIRED),
+        struct hwt_entry *one = user->held[--user->count];
+        uint64_t state = hwt_entry_state(one);
+        must(hwt_entry_arg(one) == user && hwt_phase(state) == HWT_PHASE_PENDING);
+        must(hwt_entry_deadline(one) == user->count);
+        atomic_store_explicit(&one->word.first, hwt_with_phase(state, HWT_PHASE_EXPIRED),
                               memory_order_release);
-        hwt_pool_give(&pool, &user->cache, one.entry, one.id);
+        hwt_pool_give(&pool, &user->cache, one);
     }
 }
 
@@ -99,7 +99,7 @@ static void run_users(bool trims)
 static uint32_t used_slabs(void)
 {
     uint64_t slabs = 0, bytes = pool.bytes;
-    slabs = bytes - page_size(0) * (pool.slabs > 0);
+    slabs = bytes - SLOTS_FIRST * sizeof(struct hwt_slot) * (pool.slabs > 0);
     ck_assert_uint_eq(slabs % HWT_SLAB_SIZE, 0);
     return (uint32_t)(slabs / HWT_SLAB_SIZE);
 }
@@ -120,7 +120,7 @@ START_TEST(beside_a_worker_that_gives_slabs_back_nothing_is_lost_either)
     uint32_t slabs = pool.slabs;
     pool.trim_at = 0;
     trim_pool();
-    ck_assert_uint_eq(pool.bytes, page_size(0));
+    ck_assert_uint_eq(pool.bytes, SLOTS_FIRST * sizeof(struct hwt_slot));
     for (uint32_t i = 0; i < slabs * SLAB; i++)
         (void)take_one();
     ck_assert_uint_eq(pool.slabs, slabs);
@@ -129,15 +129,15 @@ END_TEST
 
 /* ---- a stale handle ---- */
 
-static struct hwt_free stale;
+static struct hwt_entry *stale;
 static uint64_t stale_state;
 
 static void *ask_often(void *data)
 {
     uint64_t asked = 0;
     while (!done) {
-        hwt_timer *timer = hwt_timer_of(stale.entry);
-        uint64_t state = hwt_entry_state(stale.entry);
+        hwt_timer *timer = hwt_timer_of(stale);
+        uint64_t state = hwt_entry_state(stale);
         must(state != stale_state);
         must(timer == NULL || timer == (hwt_timer *)(void *)&owner);
         asked++;
@@ -148,7 +148,7 @@ static void *ask_often(void *data)
 
 START_TEST(one_who_has_a_stale_handle_may_ask_while_its_slab_goes_and_comes)
 {
-    static struct hwt_free all[10 * SLAB];
+    static struct hwt_entry *all[10 * SLAB];
     uint64_t asked = 0, bytes = 0;
     take_many(all, 10 * SLAB);
     stale = all[3];
@@ -164,7 +164,7 @@ START_TEST(one_who_has_a_stale_handle_may_ask_while_its_slab_goes_and_comes)
         bytes -= pool.bytes;
         take_many(all, 10 * SLAB);
         for (uint32_t k = 0; k < 10 * SLAB; k++)
-            must(use(all[k]) != stale_state || all[k].entry != stale.entry);
+            must(use(all[k]) != stale_state || all[k] != stale);
     }
     done = true;
     join(asker);
@@ -176,18 +176,19 @@ END_TEST
 /* ---- the last ids ---- */
 
 static _Atomic uint32_t ready;
-static _Atomic bool taken[64][SLAB];
+static _Atomic bool taken[64][HWT_SLAB_SEATS];
 
 static void *take_to_the_end(void *data)
 {
     struct hwt_cache own = { 0 };
-    struct hwt_free one;
+    struct hwt_entry *one;
     uint32_t n = 0;
     ready++;
     while (ready < 2)
         ;
-    while ((one = hwt_pool_take(&pool, &own)).entry) {
-        uint32_t number = one.id >> HWT_ID_BITS, place = one.id & ((1u << HWT_ID_BITS) - 1);
+    while ((one = hwt_pool_take(&pool, &own)) != NULL) {
+        uint32_t number = hwt_entry_id(one) >> HWT_ID_BITS,
+                 place = hwt_entry_id(one) & ((1u << HWT_ID_BITS) - 1);
         must(number < HWT_SLABS_MAX && HWT_SLABS_MAX - number <= 64);
         must(!atomic_exchange(&taken[HWT_SLABS_MAX - number - 1][place], true));
         n++;

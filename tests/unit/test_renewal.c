@@ -47,7 +47,7 @@ static struct hwt_entry *next_entry(void)
 {
     const struct hwt_cache *cache = &own_lane()->cache;
     must(cache->count > 0);
-    return cache->items[cache->count - 1].entry;
+    return cache->items[cache->count - 1];
 }
 
 static hwt_timeout add(const hwt_task *task, uint64_t delay)

@@ -179,7 +179,7 @@ END_TEST
 START_TEST(without_a_question_all_are_wanted)
 {
     open_wheel(0, 8, WHEEL);
-    wheel.wants = NULL;
+    wheel.wanted = NULL;
     file(0, 3);
     file(1, 4);
     unwanted[0] = true;
