@@ -75,7 +75,7 @@ gate | nothing |
 gate -DLISTED | nothing |
 gate -DFENCES | lane.h | /tail->used, stream->at/s/seq_cst/release/
 gate -DFENCES -DLISTED | lane.h | /tail->used, stream->at/s/seq_cst/release/
-gate -DFENCES -DLISTED | lane.h | /stream->listed, memory/s/seq_cst/acquire/
+gate -DFENCES -DLISTED | stream.h | /stream->listed, memory/s/seq_cst/acquire/
 gate -DFENCES -DLISTED | lane.c | /stream->listed, false/s/seq_cst/release/
 gate -DFENCES | gate.h | /deadline < atomic_load/s/seq_cst/acquire/
 gate -DFENCES | gate.c | /gate->wake_before, wake_before/s/seq_cst/release/
@@ -98,8 +98,7 @@ reuse -DAT_ONCE | entry.h | /word.second, deadline/s/release/relaxed/
 reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
 reuse | pool.c | /word.second, id/s/release/relaxed/
 reuse | pool.c | /entry->arg, next/s/release/relaxed/
-reuse | pool.c | /entry->task, id/s/release/relaxed/
-pool | pool.c | /with_top(head, id_of/{n;s/release/relaxed/}
+pool | pool.c | /with_top(head, id)/{n;s/release/relaxed/}
 pool | pool.c | /^static struct hwt_entry .pop_batch/,/^}/s/order_acq[a-z_]*/order_relaxed/g
 pool | pool.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
 exchange | word.c | /test_and_set/s/acquire/relaxed/
@@ -121,7 +120,7 @@ copy_sources()
         -e '/atomic_signal_fence(/d' "$dir/hwt/core/stream.h"
     sed -i "s/ to->chunk->records\[to->at++\] = \*record;/ { const struct hwt_record *from_ = record; struct hwt_record *to_ = \&to->chunk->records[to->at++]; $fields }/" \
         "$dir/hwt/core/stream.c"
-    sed -i -e '/^void hwt_pool_init/,/^}/d' -e '/---- new slabs ----/,$d' "$dir/hwt/core/pool.c"
+    sed -i -e '/^int hwt_pool_init/,/^}/d' -e '/---- new slabs ----/,$d' "$dir/hwt/core/pool.c"
 }
 
 # check <model> <harness> [-D...]: what came of it is in $dir/log. 42 is GenMC's for an error found.
