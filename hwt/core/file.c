@@ -74,8 +74,9 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
     return kept;
 }
 
-/* About: others count on meanwhile. */
-static uint64_t count_pending(const struct hwt_shared *shared)
+/* How many hints there may be of what is pending. What waits in the streams has none yet; at least half
+ * of it is pending, for the others have been left out: see stream.h. About: others count on meanwhile. */
+static uint64_t count_filed(const struct hwt_shared *shared)
 {
     const struct hwt_run_stats *runs = &shared->stats;
     uint64_t begun = atomic_load_explicit(&runs->rearmed, memory_order_relaxed), ended = 0;
@@ -88,6 +89,7 @@ static uint64_t count_pending(const struct hwt_shared *shared)
             continue;
         ended += atomic_load_explicit(&lane->cancelled_count, memory_order_relaxed);
         begun += atomic_load_explicit(&lane->added, memory_order_relaxed);
+        ended += (uint64_t)hwt_stream_backlog(&lane->pending) * HWT_CHUNK_RECORDS / 2;
     }
     return begun > ended ? begun - ended : 0;
 }
@@ -97,8 +99,8 @@ static uint64_t count_pending(const struct hwt_shared *shared)
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed)
 {
     struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t pending = count_pending(worker->shared);
-    uint64_t most = pending + pending / 2 + HWT_HEAP_MAX;
+    uint64_t filed_now = count_filed(worker->shared);
+    uint64_t most = filed_now + filed_now / 2 + HWT_HEAP_MAX;
     if (wheel->hints > most) {
         uint64_t looks = filed * SWEEP_RATIO, enough = most - most / 8;
         uint64_t thrown = hwt_wheel_sweep(wheel, looks, enough, worker->sweep_asks);

@@ -161,7 +161,7 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     if (!all)
         to = (struct place){ stream->head, stream->read, 1 };
     cut(stream, &to);
-    stream->compact_at = 2 * to.chunks > COMPACT_MIN ? 2 * to.chunks : COMPACT_MIN;
+    stream->compact_at = to.chunks + to.chunks / 2 + COMPACT_MIN;
     hwt_stream_release(stream);
     return all;
 }

@@ -79,6 +79,16 @@ static void shrink(struct hwt_shelf *shelf, size_t *bytes)
         (void)resize(shelf, 0, grown(shelf->used), bytes); /* another time, then */
 }
 
+/* Gives back more of it: what was looked through may as well be copied. */
+static void fit(struct hwt_shelf *shelf, size_t *bytes)
+{
+    uint32_t wanted = shelf->used + shelf->used / 4 + CAPACITY_MIN;
+    if (shelf->used == 0)
+        empty(shelf, bytes);
+    else if (wanted < shelf->capacity - shelf->capacity / 4)
+        (void)resize(shelf, 0, wanted, bytes);
+}
+
 /* ---- sorting ---- */
 
 static uint32_t least_of(const struct hwt_hint *hints, uint32_t n, uint32_t base)
@@ -422,12 +432,12 @@ void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
     if (hwt_bucket_count(bucket) == before)
         return; /* a look changes nothing more than the one before it */
     if (near->used > begin)
-        shrink(near, bytes);
+        fit(near, bytes);
     else if (far->used > 0)
         refill(bucket, bytes);
     else
         hwt_bucket_clear(bucket, bytes);
-    shrink(far, bytes);
+    fit(far, bytes);
 }
 
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
