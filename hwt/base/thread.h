@@ -14,7 +14,8 @@
 #include <stdint.h>
 
 #define HWT_THREADS_MAX 8192
-#define HWT_THREAD_NONE UINT32_MAX /* all are taken, or the thread is about to end */
+/* All are taken, or the thread is about to end. */
+#define HWT_THREAD_NONE (HWT_THREADS_MAX + 1)
 
 /* Initial-exec is one instruction to reach it from a shared library; a libc that has no room for
  * it in a library that is loaded late must do without. */

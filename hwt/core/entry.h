@@ -93,6 +93,12 @@ static inline uint64_t hwt_with_phase(uint64_t state, unsigned phase)
     return (state & ~(uint64_t)HWT_PHASE_MASK) | phase;
 }
 
+/* From PENDING. */
+static inline uint64_t hwt_pending_to(uint64_t state, unsigned phase)
+{
+    return state + (phase - HWT_PHASE_PENDING);
+}
+
 static inline uint64_t hwt_generation(uint64_t state)
 {
     return state >> HWT_GENERATION_SHIFT;
@@ -149,13 +155,12 @@ static inline void *hwt_entry_arg(const struct hwt_entry *entry)
     return atomic_load_explicit(&entry->arg, memory_order_acquire);
 }
 
-/* Adder, of a free entry whose state is `before`: the next timeout in it. Returns its state,
- * PENDING. */
-static inline uint64_t hwt_entry_begin_after(struct hwt_entry *entry, uint64_t before,
-                                             const hwt_task *task, void *arg, uint64_t deadline)
+/* Adder, of a free entry: the next timeout in it, which is of this generation. */
+static inline uint64_t hwt_entry_begin_as(struct hwt_entry *entry, uint64_t generation,
+                                          const hwt_task *task, void *arg, uint64_t deadline)
 {
-    uint64_t state = (hwt_generation(before) + 1) << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING |
-                     (task->cancelled ? HWT_TELLS : 0);
+    uint64_t state =
+        generation << HWT_GENERATION_SHIFT | (task->cancelled ? HWT_TELLS : 0) | HWT_PHASE_PENDING;
     atomic_store_explicit(&entry->task, task, memory_order_release);
     atomic_store_explicit(&entry->arg, arg, memory_order_release);
     atomic_store_explicit(&entry->word.second, deadline, memory_order_release);
@@ -163,10 +168,17 @@ static inline uint64_t hwt_entry_begin_after(struct hwt_entry *entry, uint64_t b
     return state;
 }
 
+/* The generation of that. Relaxed: the entry is the adder's. */
+static inline uint64_t hwt_entry_next_generation(const struct hwt_entry *entry)
+{
+    return hwt_generation(atomic_load_explicit(&entry->word.first, memory_order_relaxed)) + 1;
+}
+
+/* Returns its state, PENDING. */
 static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *task, void *arg,
                                        uint64_t deadline)
 {
-    return hwt_entry_begin_after(entry, hwt_entry_state(entry), task, arg, deadline);
+    return hwt_entry_begin_as(entry, hwt_entry_next_generation(entry), task, arg, deadline);
 }
 
 #endif

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define OWN_SIZE (HWT_THREADS_MAX * sizeof(_Atomic(struct hwt_lane *)))
+#define OWN_SIZE ((HWT_THREAD_NONE + 1) * sizeof(_Atomic(struct hwt_lane *)))
 
 static struct hwt_lane *make_lane(bool shared)
 {
@@ -71,7 +71,7 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
 {
     uint32_t number = hwt_thread_number == 0 ? hwt_thread_take_number() : hwt_thread_number;
     if (number != HWT_THREAD_NONE) {
-        _Atomic(struct hwt_lane *) *own = &lanes->own[number - 1];
+        _Atomic(struct hwt_lane *) *own = &lanes->own[number];
         struct hwt_lane *lane = atomic_load_explicit(own, memory_order_relaxed);
         if (!lane)
             lane = make_lane(false);
@@ -98,7 +98,7 @@ uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n)
 {
     /* Seq_cst, for who looks after a barrier; acquire: what was made. */
-    return n == 0 ? lanes->shared : atomic_load_explicit(&lanes->own[n - 1], memory_order_seq_cst);
+    return n == 0 ? lanes->shared : atomic_load_explicit(&lanes->own[n], memory_order_seq_cst);
 }
 
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)

@@ -49,7 +49,7 @@ struct hwt_streams {
 struct hwt_lanes {
     struct hwt_pool *pool;
     struct hwt_gate *gate;
-    _Atomic(struct hwt_lane *) *own; /* HWT_THREADS_MAX of them */
+    _Atomic(struct hwt_lane *) *own; /* by the threads' numbers, NULL for those that are none */
     struct hwt_lane *shared;
     pthread_mutex_t shared_lock;
     _Atomic uint32_t end; /* no lane is past this */
@@ -66,11 +66,8 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes);
 /* The calling thread's own lane, NULL: it has none yet, or cannot have one. */
 static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
 {
-    uint32_t number = hwt_thread_number;
-    if (__builtin_expect(number - 1 >= HWT_THREADS_MAX, 0))
-        return NULL;
     /* Relaxed: this thread has made it, or the last one of its number. */
-    return atomic_load_explicit(&lanes->own[number - 1], memory_order_relaxed);
+    return atomic_load_explicit(&lanes->own[hwt_thread_number], memory_order_relaxed);
 }
 
 /* The calling thread's lane, until hwt_lane_leave(). */

@@ -258,7 +258,10 @@ static void carve(struct hwt_pool *pool, uint32_t number)
     struct hwt_slab *slab = (struct hwt_slab *)(base + hwt_slab_head(base));
     /* Relaxed: published with the first of its entries. */
     atomic_store_explicit(&slab->timer, pool->timer, memory_order_relaxed);
-    atomic_store_explicit(&slab->first_id, number << HWT_ID_BITS, memory_order_relaxed);
+    atomic_store_explicit(&slab->to_id,
+                          (number << HWT_ID_BITS) - (uint32_t)(base / sizeof(struct hwt_entry)),
+                          memory_order_relaxed);
+    atomic_store_explicit(&slab->floor, (uint32_t)slot->floor, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
     struct hwt_entry *first = NULL;
     uint32_t count = 0, most = (HWT_SLAB_ENTRIES - 1) % HWT_CACHE_BATCH + 1; /* one is short */
@@ -292,9 +295,11 @@ bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
         else if (!map_region(pool))
             return false;
     }
+    uint32_t n = 0;
     for (; entry; entry = next_of(entry))
-        cache->items[cache->count++] = entry;
-    atomic_fetch_sub_explicit(&pool->free, cache->count, memory_order_relaxed);
+        cache->items[n++] = entry;
+    cache->count = n;
+    atomic_fetch_sub_explicit(&pool->free, n, memory_order_relaxed);
     return true;
 }
 

@@ -40,8 +40,10 @@
 
 struct hwt_slab {
     _Atomic(hwt_timer *) timer;
-    _Atomic uint32_t first_id; /* of seat 0 */
-    char pad[64 - sizeof(void *) - sizeof(uint32_t)];
+    /* The id of an entry is its address / its size + this, modulo 2^32. */
+    _Atomic uint32_t to_id;
+    _Atomic uint32_t floor; /* the low bits of its slot's */
+    char pad[64 - sizeof(void *) - 2 * sizeof(uint32_t)];
 };
 
 #define HWT_HEAD_SEATS (sizeof(struct hwt_slab) / sizeof(struct hwt_entry))
@@ -108,8 +110,22 @@ static inline hwt_timer *hwt_timer_of(const struct hwt_entry *entry)
 
 static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
 {
-    return atomic_load_explicit(&hwt_slab_of(entry)->first_id, memory_order_acquire) |
-           (uint32_t)((uintptr_t)entry % HWT_SLAB_SIZE / sizeof(struct hwt_entry));
+    return atomic_load_explicit(&hwt_slab_of(entry)->to_id, memory_order_acquire) +
+           (uint32_t)((uintptr_t)entry / sizeof(struct hwt_entry));
+}
+
+/* Of an entry that is in use: its place, and the generation as places have it, counted from the floor
+ * of their slab. */
+static inline struct hwt_place *hwt_entry_place(const struct hwt_entry *entry)
+{
+    return (struct hwt_place *)(hwt_slab_base(entry) + HWT_SLAB_SEATS * sizeof(struct hwt_entry)) +
+           (uintptr_t)entry % HWT_SLAB_SIZE / sizeof(struct hwt_entry);
+}
+
+static inline uint32_t hwt_entry_counted(const struct hwt_entry *entry, uint64_t generation)
+{
+    return (uint32_t)generation -
+           atomic_load_explicit(&hwt_slab_of(entry)->floor, memory_order_relaxed);
 }
 
 static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint32_t id)

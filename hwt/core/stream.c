@@ -9,7 +9,7 @@
 
 #include "hwt/base/barrier.h"
 
-#define COMPACT_MIN 2 /* chunks */
+#define COMPACT_FIRST 2 /* chunks */
 #define SPARE_MAX 8
 
 _Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
@@ -31,7 +31,7 @@ int hwt_stream_init(struct hwt_stream *stream)
         return -ENOMEM;
     stream->tail = stream->head = chunk;
     atomic_init(&stream->chunks, 1);
-    stream->compact_at = COMPACT_MIN;
+    stream->compact_at = COMPACT_FIRST;
     atomic_init(&stream->chunks_read, 0);
     return 0;
 }
@@ -161,7 +161,7 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     if (!all)
         to = (struct place){ stream->head, stream->read, 1 };
     cut(stream, &to);
-    stream->compact_at = to.chunks + to.chunks / 2 + COMPACT_MIN;
+    stream->compact_at = to.chunks + (to.chunks + 1) / 2;
     hwt_stream_release(stream);
     return all;
 }

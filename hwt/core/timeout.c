@@ -86,7 +86,7 @@ __attribute__((noinline)) static bool cancel_alone(struct hwt_shared *shared,
                                                    struct hwt_entry *entry, uint64_t state)
 {
     struct hwt_lane *lane = shared->lanes.shared;
-    atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
+    atomic_store_explicit(&entry->word.first, hwt_pending_to(state, HWT_PHASE_CANCELLED),
                           memory_order_relaxed);
     HWT_PROBE3(cancel, shared, entry, hwt_generation(state));
     hwt_lane_count(&lane->cancelled_count, 1);
@@ -103,16 +103,16 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     uint64_t state = hwt_entry_state(entry);
     if (__builtin_expect(!hwt_state_quiet(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared);
-    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(CANCEL);
-    if (unusual == HWT_ONE_THREADED)
-        return cancel_alone(shared, entry, state);
+    if (unusual != 0)
+        return unusual == HWT_ONE_THREADED ? cancel_alone(shared, entry, state)
+                                           : cancel_slowly(timeout, shared);
     /* The short way, where there is nothing to mind. */
-    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) ||
-        __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
         __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
-                                                  hwt_with_phase(state, HWT_PHASE_CANCELLED)),
+                                                  hwt_pending_to(state, HWT_PHASE_CANCELLED)),
                          0))
         return cancel_slowly(timeout, shared);
     HWT_PROBE3(cancel, shared, entry, timeout.generation);

@@ -124,23 +124,23 @@ int hwt_timer_start(hwt_timer *timer)
 
 /* ---- new timeouts ---- */
 
-static bool is_renewal(uint64_t state)
+static bool is_renewal(uint64_t generation)
 {
-    return (hwt_generation(state) + 1) % HWT_RENEWAL == 0;
+    return generation % HWT_RENEWAL == 0;
 }
 
 /* An entry that has served its time goes by the worker before it is used again. */
 static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry)
 {
-    uint64_t state = hwt_entry_state(entry);
-    if (shared->one_thread || !is_renewal(state))
+    uint64_t generation = hwt_entry_next_generation(entry);
+    if (shared->one_thread || !is_renewal(generation))
         return false;
-    state = hwt_with_phase(state + ((uint64_t)1 << HWT_GENERATION_SHIFT), HWT_PHASE_CANCELLED);
+    uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_CANCELLED;
     atomic_store_explicit(&entry->word.first, state, memory_order_release);
     /* Where there is no memory to say so it is never used again. */
-    (void)hwt_lane_say_cancelled(&shared->lanes, lane,
-                                 (struct hwt_record){ HWT_RECORD_RENEW, hwt_entry_id(entry),
-                                                      (uint32_t)hwt_generation(state) });
+    (void)hwt_lane_say_cancelled(
+        &shared->lanes, lane,
+        (struct hwt_record){ HWT_RECORD_RENEW, hwt_entry_id(entry), (uint32_t)generation });
     return true;
 }
 
@@ -240,53 +240,30 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
                                                        hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
+    struct hwt_worker *worker = &timer->worker;
     struct hwt_lane *lane = shared->lanes.shared;
-    struct hwt_entry *entry = hwt_pool_take(&shared->pool, &lane->cache);
-    if (__builtin_expect(!entry, 0)) {
-        hwt_lane_count(&lane->rejected, 1);
-        return -ENOMEM;
-    }
+    if (__builtin_expect(lane->cache.count == 0, 0) || __builtin_expect(worker->expires, 0) ||
+        __builtin_expect(worker->wheel.hints >= worker->sweep_at, 0) ||
+        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    struct hwt_entry *entry = lane->cache.items[--lane->cache.count];
+    uint64_t generation = hwt_entry_next_generation(entry);
     hwt_lane_count(&lane->added, 1);
-    uint64_t generation = hwt_generation(hwt_entry_begin(entry, task, arg, deadline));
+    (void)hwt_entry_begin_as(entry, generation, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, generation, deadline);
-    hwt_worker_file(&timer->worker, hwt_entry_id(entry), generation, deadline);
-    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
-        hwt_gate_wake(&shared->gate);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, generation };
+    hwt_worker_file_new(worker, entry, generation, deadline);
     return 0;
 }
 
-/* The same, where there is nothing to mind: most timeouts take this way. `unusual` is read with
- * acquire: what starting has made. */
-static inline int new_timeout(hwt_timer *timer, uint32_t unusual, const hwt_task *task, void *arg,
-                              uint64_t deadline, hwt_timeout *ret_timeout)
+/* Whatever there is to mind. */
+static int new_timeout_unusual(hwt_timer *timer, uint32_t unusual, const hwt_task *task, void *arg,
+                               uint64_t deadline, hwt_timeout *ret_timeout)
 {
-    struct hwt_shared *shared = &timer->shared;
-    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
-    if (__builtin_expect(unusual != 0, 0) || __builtin_expect(!lane, 0) ||
-        __builtin_expect(lane->cache.count == 0, 0) ||
-        __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
-        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    struct hwt_entry *entry = lane->cache.items[lane->cache.count - 1];
-    uint64_t before = hwt_entry_state(entry);
-    if (__builtin_expect(is_renewal(before), 0))
-        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    lane->cache.count--;
-    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
-    uint64_t state = hwt_entry_begin_after(entry, before, task, arg, deadline);
-    HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
-    HWT_MEET(ADD_SAY);
-    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, hwt_entry_id(entry),
-                                                           (uint32_t)hwt_generation(state) });
-    /* Seq_cst, all: after the append. */
-    if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
-        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
-        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
-        return list_and_announce(timer, lane, state, deadline, ret_timeout);
-    if (ret_timeout)
-        *ret_timeout = (hwt_timeout){ entry, hwt_generation(state) };
-    return 0;
+    return unusual == HWT_ONE_THREADED
+               ? new_timeout_alone(timer, task, arg, deadline, ret_timeout)
+               : new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
 }
 
 int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
@@ -294,10 +271,35 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
 {
     if (!timer || !task || !task->run)
         return -EINVAL;
-    uint32_t unusual = atomic_load_explicit(&timer->shared.unusual, memory_order_acquire);
-    if (unusual == HWT_ONE_THREADED)
-        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
-    return new_timeout(timer, unusual, task, arg, deadline, ret_timeout);
+    struct hwt_shared *shared = &timer->shared;
+    /* Acquire: what starting has made. */
+    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_acquire);
+    if (unusual != 0)
+        return new_timeout_unusual(timer, unusual, task, arg, deadline, ret_timeout);
+    /* The short way, where there is nothing to mind. */
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == 0, 0) ||
+        __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    struct hwt_entry *entry = lane->cache.items[lane->cache.count - 1];
+    uint64_t generation = hwt_entry_next_generation(entry);
+    if (__builtin_expect(is_renewal(generation), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    lane->cache.count--;
+    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
+    uint64_t state = hwt_entry_begin_as(entry, generation, task, arg, deadline);
+    HWT_PROBE4(add, timer, entry, generation, deadline);
+    HWT_MEET(ADD_SAY);
+    hwt_stream_append(&lane->pending,
+                      (struct hwt_record){ deadline, hwt_entry_id(entry), (uint32_t)generation });
+    /* Seq_cst, all: after the append. */
+    if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
+        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
+        return list_and_announce(timer, lane, state, deadline, ret_timeout);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ entry, generation };
+    return 0;
 }
 
 int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,

@@ -143,6 +143,21 @@ static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint6
         (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY);
 }
 
+/* The same by the thread that has just begun the timeout, with one thread: it is newer than what the
+ * place has. */
+static inline void hwt_worker_file_new(struct hwt_worker *worker, const struct hwt_entry *entry,
+                                       uint64_t generation, uint64_t deadline)
+{
+    struct hwt_place *place = hwt_entry_place(entry);
+    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
+    place->generation = hwt_entry_counted(entry, generation);
+    if (tick < worker->floor)
+        tick = worker->floor;
+    if (__builtin_expect(hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry), tick) < 0,
+                         0))
+        hwt_worker_overlook(worker, place);
+}
+
 /* What a record of this generation was written for has ended, and it need not be filed: what comes
  * later in the same entry is newer. */
 void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation);

@@ -76,20 +76,19 @@ static inline uint32_t hwt_bucket_count(const struct hwt_bucket *bucket)
  */
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
 
-/* The same of rounds that are less than 2^31 apart, if there is room, and the least round stays the
- * same: most hints. False: there is not. */
-static inline bool hwt_bucket_add_quickly(struct hwt_bucket *bucket, struct hwt_hint hint)
+/* The same of rounds that are less than 2^31 apart: where the caller puts the hint, if there is room, and
+ * the least round stays the same: so with most hints. NULL: it is not so, nothing has changed. */
+static inline struct hwt_hint *hwt_bucket_place(struct hwt_bucket *bucket, uint32_t round)
 {
-    uint32_t ahead = hint.round - bucket->least;
+    uint32_t ahead = round - bucket->least;
     struct hwt_shelf *shelf = &bucket->near;
     if (__builtin_expect(shelf->used == 0, 0) || __builtin_expect((int32_t)ahead < 0, 0))
-        return false;
+        return NULL;
     if (bucket->divided && ahead >= bucket->far_least - bucket->least)
         shelf = &bucket->far;
     if (__builtin_expect(shelf->used == shelf->capacity, 0))
-        return false;
-    shelf->hints[shelf->used++] = hint;
-    return true;
+        return NULL;
+    return &shelf->hints[shelf->used++];
 }
 
 /*

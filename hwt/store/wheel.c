@@ -333,10 +333,13 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     const struct hwt_store *store = wheel->store;
     if (tick < wheel->tick)
         tick = wheel->tick;
-    struct hwt_hint hint = { (uint32_t)(tick >> store->shift), id, place->generation };
-    if (__builtin_expect(tick >= wheel->near_end, 0) ||
-        __builtin_expect(!hwt_bucket_add_quickly(&store->buckets[slot_of(store, tick)], hint), 0))
+    if (__builtin_expect(tick >= wheel->near_end, 0))
         return file_slowly(wheel, place, id, tick);
+    uint32_t round = (uint32_t)(tick >> store->shift);
+    struct hwt_hint *hint = hwt_bucket_place(&store->buckets[slot_of(store, tick)], round);
+    if (__builtin_expect(!hint, 0))
+        return file_slowly(wheel, place, id, tick);
+    *hint = (struct hwt_hint){ round, id, place->generation };
     wheel->hints++;
     place->where = NEAR | ((uint32_t)tick & LOW_BITS);
     return 0;

@@ -231,7 +231,7 @@ START_TEST(a_generation_that_was_never_comes_back)
         for (uint32_t i = 0; i < MANY; i++) {
             must(hwt_entry_state(all[i]) == 0);
             must(hwt_timer_of(all[i]) == NULL);
-            must(hwt_directory_place(&pool.directory, hwt_entry_id(all[i]))->where == 0);
+            must(hwt_entry_place(all[i])->where == 0);
         }
     }
 }
