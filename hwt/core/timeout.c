@@ -213,6 +213,23 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
     return true;
 }
 
+/* With one thread, which files it anew if what is filed is too late. */
+static bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t before,
+                       uint64_t deadline)
+{
+    struct hwt_worker *worker = &timer_of(shared)->worker;
+    const bool earlier = deadline < before;
+    if (earlier && (worker->expires || worker->wheel.hints >= worker->sweep_at ||
+                    hwt_gate_asks(&shared->gate, deadline)))
+        return move_slowly(timeout, deadline);
+    atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
+    HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
+    hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
+    if (earlier)
+        hwt_worker_file_new(worker, timeout.entry, timeout.generation, deadline);
+    return true;
+}
+
 /* To a later instant, where there is nothing to mind: nobody need be told. */
 bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
 {
@@ -224,16 +241,13 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     uint64_t before = hwt_entry_deadline(entry);
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && move_slowly(timeout, deadline);
-    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(MOVE);
-    if (unusual == HWT_ONE_THREADED && deadline >= before) {
-        atomic_store_explicit(&entry->word.second, deadline, memory_order_relaxed);
-        HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
-        hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
-        return true;
-    }
-    if (__builtin_expect(deadline < before || !lane, 0) || __builtin_expect(unusual != 0, 0) ||
+    if (unusual != 0)
+        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, before, deadline)
+                                           : move_slowly(timeout, deadline);
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    if (__builtin_expect(deadline < before || !lane, 0) ||
         __builtin_expect(!hwt_word_exchange(&entry->word, state, before, state, deadline), 0))
         return move_slowly(timeout, deadline);
     HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);

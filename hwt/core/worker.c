@@ -14,6 +14,7 @@
 
 #define QUIET_PASSES 8
 #define SWEEP_SLICE 16384
+#define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
 {
@@ -82,22 +83,19 @@ static bool run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t sta
 }
 
 /* Taken from its bucket; its timeout is due if its deadline is before `horizon`. */
-static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
+static void look(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t horizon)
 {
-    const struct hwt_directory *directory = worker->wheel.directory;
-    const struct hwt_slot *slot = &directory->slots[id >> HWT_ID_BITS];
-    struct hwt_place *place = hwt_slot_place(directory, slot, id);
-    struct hwt_entry *entry = hwt_slot_entry(slot, id);
+    struct hwt_place *place = hwt_entry_place(entry);
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_MEET(LOOK);
         if (place->where != 0 || (state & (HWT_PHASE_MASK | HWT_HANDED)) != HWT_PHASE_PENDING ||
-            (uint32_t)hwt_generation(state) - (uint32_t)slot->floor != place->generation)
+            hwt_entry_counted(entry, hwt_generation(state)) != place->generation)
             return;
         if (deadline >= horizon) {
             uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-            if (hwt_wheel_file_at(&worker->wheel, place, id, tick) < 0)
+            if (hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry), tick) < 0)
                 hwt_worker_overlook(worker, place);
             return;
         }
@@ -109,7 +107,7 @@ static void look(struct hwt_worker *worker, uint32_t id, uint64_t horizon)
 }
 
 struct batch {
-    uint32_t ids[HWT_BATCH];
+    struct hwt_entry *entries[HWT_BATCH];
     bool far; /* not due, but nearer now */
 };
 
@@ -118,10 +116,13 @@ static size_t take(struct hwt_worker *worker, struct batch *batch)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
     uint64_t left = worker->most - worker->runs;
-    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, batch->ids,
+    uint32_t ids[HWT_BATCH];
+    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
                               left < HWT_BATCH ? (size_t)left : HWT_BATCH, &batch->far);
-    for (size_t i = 0; i < n; i++)
-        __builtin_prefetch(hwt_pool_entry(pool, batch->ids[i]), 1);
+    for (size_t i = 0; i < n; i++) {
+        batch->entries[i] = hwt_pool_entry(pool, ids[i]);
+        __builtin_prefetch(batch->entries[i], 1);
+    }
     uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
     if (next != HWT_ID_NONE)
         __builtin_prefetch(hwt_pool_entry(pool, next), 1);
@@ -137,8 +138,11 @@ static void expire(struct hwt_worker *worker)
          * that is over too, takes its turn there. What has come nearer is filed, not before its age
          * begins, so not later than it was. */
         uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
-        for (size_t i = 0; i < n && !stopping(worker); i++)
-            look(worker, batch.ids[i], horizon);
+        for (size_t i = 0; i < n && !stopping(worker); i++) {
+            if (i + ARGS_AHEAD < n)
+                __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
+            look(worker, batch.entries[i], horizon);
+        }
         hwt_worker_keep_up(worker, n);
     }
 }
@@ -156,7 +160,7 @@ static void expire_unfiled(struct hwt_worker *worker)
            (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
         if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
             hwt_entry_deadline(entry) < horizon)
-            look(worker, hwt_entry_id(entry), horizon);
+            look(worker, entry, horizon);
     }
 }
 

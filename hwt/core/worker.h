@@ -143,8 +143,8 @@ static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint6
         (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY);
 }
 
-/* The same by the thread that has just begun the timeout, with one thread: it is newer than what the
- * place has. */
+/* The same with one thread, for a timeout that it has just begun or moved: what the place has of it does
+ * not count any more. */
 static inline void hwt_worker_file_new(struct hwt_worker *worker, const struct hwt_entry *entry,
                                        uint64_t generation, uint64_t deadline)
 {
