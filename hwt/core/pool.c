@@ -15,6 +15,7 @@
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
 #define TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
 #define SLOTS_FIRST 64
+#define CHAINS 16
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
 _Static_assert(sizeof(struct hwt_slab) % sizeof(struct hwt_entry) == 0,
@@ -388,28 +389,43 @@ static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_
     }
 }
 
-/* Takes all batches out of the pool, a chain for each slab that may go; what is of no such slab is
- * chained to *others. */
+/* An entry that was taken out of the pool: to the chain of its slab, if that may go, or to the others. */
+static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_entry **others)
+{
+    uint32_t number = hwt_entry_id(entry) >> HWT_ID_BITS;
+    struct hwt_census *its = number < trim->slabs ? &trim->census[number] : NULL;
+    if (!its || !its->may_go) {
+        link(entry, *others);
+        *others = entry;
+        return;
+    }
+    uint64_t generation = hwt_generation(hwt_entry_state(entry));
+    its->oldest = its->count == 0 || generation < its->oldest ? generation : its->oldest;
+    its->newest = generation > its->newest ? generation : its->newest;
+    its->count++;
+    link(entry, its->first);
+    its->first = entry;
+}
+
+/* Takes all batches out of the pool. They are walked some at a time, a step of each in turn, for the next
+ * entry of a chain has to come from memory. */
 static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
 {
-    struct hwt_entry *entry, *next;
-    uint32_t count = 0;
-    while ((entry = pop_batch(pool)) != NULL) {
-        for (; entry; entry = next, count++) {
-            uint32_t number = hwt_entry_id(entry) >> HWT_ID_BITS;
-            uint64_t generation = hwt_generation(hwt_entry_state(entry));
-            struct hwt_census *its = number < trim->slabs ? &trim->census[number] : NULL;
-            next = next_of(entry);
-            if (!its || !its->may_go) {
-                link(entry, *others);
-                *others = entry;
-                continue;
-            }
-            its->oldest = its->count == 0 || generation < its->oldest ? generation : its->oldest;
-            its->newest = generation > its->newest ? generation : its->newest;
-            its->count++;
-            link(entry, its->first);
-            its->first = entry;
+    struct hwt_entry *chains[CHAINS];
+    uint32_t n = 0, count = 0;
+    for (;;) {
+        while (n < CHAINS && (chains[n] = pop_batch(pool)) != NULL)
+            n++;
+        if (n == 0)
+            break;
+        for (uint32_t i = 0; i < n; count++) {
+            struct hwt_entry *next = next_of(chains[i]);
+            __builtin_prefetch(next, 1);
+            sort_out(trim, chains[i], others);
+            if (next)
+                chains[i++] = next;
+            else
+                chains[i] = chains[--n];
         }
     }
     atomic_fetch_sub_explicit(&pool->free, count, memory_order_relaxed);
