@@ -124,8 +124,11 @@ static size_t take(struct hwt_worker *worker, struct batch *batch)
         __builtin_prefetch(batch->entries[i], 1);
     }
     uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
-    if (next != HWT_ID_NONE)
-        __builtin_prefetch(hwt_pool_entry(pool, next), 1);
+    if (next != HWT_ID_NONE) {
+        const struct hwt_entry *entry = hwt_pool_entry(pool, next);
+        __builtin_prefetch(entry, 1);
+        __builtin_prefetch(hwt_entry_place(entry), 1);
+    }
     return n;
 }
 
