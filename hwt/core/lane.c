@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define SLACK 256 /* chunks that all lanes may have before they are compacted */
+#define SLACK_MAX (HWT_BACKLOG / 2)
 #define OWN_SIZE ((HWT_THREAD_NONE + 1) * sizeof(_Atomic(struct hwt_lane *)))
 
 static struct hwt_lane *make_lane(bool shared)
@@ -135,8 +137,13 @@ bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
 bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
 {
     uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
-    return hwt_stream_grow(
-        stream, (struct hwt_stream_filter){ stays, lanes->pool, slabs * HWT_SLAB_ENTRIES });
+    uint32_t slack = SLACK / hwt_lanes_count(lanes);
+    return hwt_stream_grow(stream, (struct hwt_stream_filter){
+                                       .stays = stays,
+                                       .data = lanes->pool,
+                                       .most = slabs * HWT_SLAB_ENTRIES,
+                                       .slack = slack < SLACK_MAX ? slack : SLACK_MAX,
+                                   });
 }
 
 /* ---- the queues ---- */

@@ -161,7 +161,8 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     if (!all)
         to = (struct place){ stream->head, stream->read, 1 };
     cut(stream, &to);
-    stream->compact_at = to.chunks + (to.chunks + 1) / 2;
+    uint32_t more = (to.chunks + 1) / 2;
+    stream->compact_at = to.chunks + (more > filter.slack ? more : filter.slack);
     hwt_stream_release(stream);
     return all;
 }

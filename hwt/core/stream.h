@@ -38,7 +38,7 @@
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
  * records that wait are bounded by what is pending. It is done when the backlog is one and a half times
- * what the last one left.
+ * what the last one left, and a few chunks more.
  *
  * THE LOOK AT `listed` and at the gate comes after the record is published, and the worker looks at
  * the records after it has changed those: one of the two sees the other. That wants a full barrier
@@ -91,14 +91,14 @@ struct hwt_stream {
 int hwt_stream_init(struct hwt_stream *stream);
 void hwt_stream_destroy(struct hwt_stream *stream);
 
-/* Whether an unread record must stay; and how many can be worth staying, for there are no more
- * entries. */
+/* Whether an unread record must stay. */
 typedef bool (*hwt_stream_stays)(const void *data, const struct hwt_record *record);
 
 struct hwt_stream_filter {
     hwt_stream_stays stays;
     const void *data;
-    uint64_t most;
+    uint64_t most;  /* records that can be worth staying, for there are no more entries */
+    uint32_t slack; /* chunks that may come between two compactions in any case */
 };
 
 /*

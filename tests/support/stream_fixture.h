@@ -87,7 +87,7 @@ static inline void close_stream(void)
 static inline bool try_append(void)
 {
     uint64_t deadline = appended;
-    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most }))
+    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most, 0 }))
         return false;
     hwt_stream_append(&stream, (struct hwt_record){ deadline, (uint32_t)deadline * 3,
                                                     (uint32_t)(deadline >> 3) });
