@@ -192,7 +192,8 @@ static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
 }
 
 /* What a `cancelled` has added and cancelled on this thread is read too, unless that goes on and on.
- * It does not belong to the pass that goes on, if one does. */
+ * It does not belong to the pass that goes on, if one does: where that goes so far that the wheel cannot
+ * file for its end yet, it waits. */
 static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);
@@ -201,7 +202,8 @@ static void read_all_streams(struct hwt_worker *worker)
     worker->told = false;
     read_once(worker);
     worker->floor = floor < next ? next : floor;
-    for (int rounds = 0; worker->told && own && rounds < ROUNDS_MAX; rounds++) {
+    bool reads = own && worker->floor < worker->wheel.near_end;
+    for (int rounds = 0; worker->told && reads && rounds < ROUNDS_MAX; rounds++) {
         told = true;
         worker->told = false;
         read_lane(worker, own);

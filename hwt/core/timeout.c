@@ -214,13 +214,14 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
 }
 
 /* With one thread, which files it anew if what is filed is too late. */
-static bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t before,
-                       uint64_t deadline)
+static bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
+                       uint64_t before, uint64_t deadline)
 {
     struct hwt_worker *worker = &timer_of(shared)->worker;
     const bool earlier = deadline < before;
-    if (earlier && (worker->expires || worker->wheel.hints >= worker->sweep_at ||
-                    hwt_gate_asks(&shared->gate, deadline)))
+    if (earlier &&
+        (state & HWT_HANDED || worker->expires || worker->wheel.hints >= worker->sweep_at ||
+         hwt_gate_asks(&shared->gate, deadline)))
         return move_slowly(timeout, deadline);
     atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
@@ -244,7 +245,7 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(MOVE);
     if (unusual != 0)
-        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, before, deadline)
+        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, state, before, deadline)
                                            : move_slowly(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(deadline < before || !lane, 0) ||

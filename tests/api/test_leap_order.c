@@ -148,6 +148,30 @@ END_TEST
 
 /* ---- the price of a leap ---- */
 
+/* ---- what is added on the way ---- */
+
+static void add_when_told(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    add_at(*(uint64_t *)arg);
+}
+
+/* It belongs to the next pass, however far this one goes. */
+START_TEST(what_a_cancelled_adds_does_not_run_in_the_pass_that_has_told_it)
+{
+    static const hwt_task telling = { note_run, add_when_told };
+    const uint64_t leap = (UINT64_C(1) << (26 + _i)) * 1000;
+    uint64_t deadline = leap - 1;
+    open_wheel(1000, _i % 2 ? 1 : 64);
+    hwt_timeout told = arm(m.timer, &telling, &deadline, HWT_NEVER / 2);
+    must(hwt_timeout_cancel(told));
+    ck_assert_uint_eq(manual_go(&m, leap), 0);
+    ck_assert_uint_eq(count, 1);
+    ck_assert_uint_eq(manual_go(&m, leap + tick), 1);
+    manual_close(&m);
+}
+END_TEST
+
 /*
  * The deadlines of these are known, so a loop that sleeps to hwt_timer_next_tick() wakes once for
  * each tick that has one; what wakes it on the way, once or twice, is not by the turns gone by.
@@ -359,6 +383,8 @@ static void add_far(Suite *suite)
                         TURNS * WHEELS);
     tcase_add_loop_test(order, far_ones_run_in_order_whatever_the_leaps, 0, 10);
     TCase *leap = add_case(suite, "leap");
+    tcase_add_loop_test(leap, what_a_cancelled_adds_does_not_run_in_the_pass_that_has_told_it, 0,
+                        8);
     tcase_add_loop_test(leap, a_loop_is_not_woken_on_the_way_to_a_far_one, 0, 4);
     tcase_add_loop_test(leap, the_few_that_were_not_cancelled_run_after_a_leap, 0, 30);
 }

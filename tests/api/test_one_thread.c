@@ -423,6 +423,29 @@ START_TEST(an_executor_may_put_work_off_on_the_same_thread)
 }
 END_TEST
 
+/* The executor has it, so the timer has nothing to do for it. */
+START_TEST(what_was_handed_over_is_not_due_again_when_it_is_moved)
+{
+    ends e = { 0 };
+    deferred d;
+    hwt_options options = HWT_OPTIONS_INIT;
+    deferred_open(&d);
+    options.tick_duration = HWT_MS(1);
+    options.flags = HWT_ONE_THREAD;
+    options.executor = defer;
+    options.executor_data = &d;
+    manual_open_with(&m, 0, options);
+    hwt_timeout timeout = arm(m.timer, &counting, &e, HWT_MS(3));
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(9)), 1);
+    ck_assert(hwt_timeout_reschedule_at(timeout, m.start));
+    ck_assert_uint_eq(hwt_timer_next_tick(m.timer), HWT_NEVER);
+    run_deferred(&d);
+    ck_assert_uint_eq(e.runs, 1);
+    manual_close(&m);
+    deferred_close(&d);
+}
+END_TEST
+
 /* ---- memory: what is cancelled is used again at once, and nobody dispatches ---- */
 
 /* A call of the loop, after which the statistics know what the wheel holds. */
@@ -486,6 +509,7 @@ int main(void)
     tcase_add_test(threads, threads_may_take_turns);
     tcase_add_test(threads, each_thread_may_have_its_own);
     tcase_add_test(threads, an_executor_may_put_work_off_on_the_same_thread);
+    tcase_add_test(threads, what_was_handed_over_is_not_due_again_when_it_is_moved);
     tcase_add_test(threads, arming_and_cancelling_takes_no_memory);
     tcase_add_test(threads, nor_does_it_with_a_limit_of_what_may_be_pending);
     tcase_add_test(threads, moving_to_and_fro_takes_no_memory);
