@@ -213,7 +213,7 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
     return true;
 }
 
-/* With one thread, which files it anew if what is filed is too late. */
+/* With one thread, which files it anew if what is filed comes too late. */
 static bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
                        uint64_t before, uint64_t deadline)
 {
@@ -226,7 +226,10 @@ static bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t 
     atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
     hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
-    if (earlier)
+    const struct hwt_place *place = hwt_entry_place(timeout.entry);
+    if (earlier &&
+        (place->where == 0 ||
+         hwt_wheel_is_after(&worker->wheel, place, hwt_ticks_at(&worker->wheel.ticks, deadline))))
         hwt_worker_file_new(worker, timeout.entry, timeout.generation, deadline);
     return true;
 }
