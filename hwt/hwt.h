@@ -559,7 +559,8 @@ HWT_PUBLIC const char *hwt_version(void);
  * end, share one under a lock that is held for the time of a call.
  *
  * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be seen of
- * it is the same. A bucket takes 80 bytes.
+ * it is the same. A bucket takes 80 bytes. A timer reserves 48 MiB of addresses, which are no memory (1.5
+ * MiB where pointers have 32 bits): that counts under RLIMIT_AS.
  */
 
 #ifdef __cplusplus
