@@ -162,7 +162,7 @@ static inline void hwt_worker_file_new(struct hwt_worker *worker, const struct h
  * later in the same entry is newer. */
 void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation);
 
-/* Moves the hints of what is pending together; `worker` is that. For the wheel. */
+/* Moves the hints of what is pending to the front; `worker` is that. For the wheel. */
 uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n);
 
 /* ---- worker.c ---- */

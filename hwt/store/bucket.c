@@ -11,8 +11,10 @@
 #include "hwt/base/barrier.h"
 
 #define CAPACITY_MIN 4    /* an empty shelf keeps this much, to spare the allocator */
-#define CAPACITY_MANY 256 /* from here on it grows by a quarter at a time */
-#define TAIL_MANY 64      /* hints: fewer are not worth sorting */
+#define CAPACITY_SOME 64  /* from here on it grows by half of it, */
+#define CAPACITY_MANY 256 /* and from here on by a quarter */
+#define CAPACITY_MAX INT32_MAX
+#define TAIL_MANY 64 /* hints: fewer are not worth sorting */
 #define SAMPLES 8
 
 /* ---- a shelf ---- */
@@ -26,7 +28,9 @@ static uint32_t grown(uint32_t capacity)
 {
     if (capacity < CAPACITY_MIN)
         return CAPACITY_MIN;
-    return capacity + (capacity < CAPACITY_MANY ? capacity : capacity / 4);
+    if (capacity < CAPACITY_SOME)
+        return 2 * capacity;
+    return capacity + (capacity < CAPACITY_MANY ? capacity / 2 : capacity / 4);
 }
 
 static void free_unreachable(struct hwt_hint *hints)
@@ -38,7 +42,7 @@ static void free_unreachable(struct hwt_hint *hints)
 /* Another array, that has the hints of this one from `from` on. */
 static int resize(struct hwt_shelf *shelf, uint32_t from, uint32_t capacity, size_t *bytes)
 {
-    struct hwt_hint *hints = malloc(bytes_of(capacity));
+    struct hwt_hint *hints = capacity <= CAPACITY_MAX ? malloc(bytes_of(capacity)) : NULL;
     if (!hints)
         return -ENOMEM;
     if (shelf->hints && shelf->used > from)
@@ -79,14 +83,13 @@ static void shrink(struct hwt_shelf *shelf, size_t *bytes)
         (void)resize(shelf, 0, grown(shelf->used), bytes); /* another time, then */
 }
 
-/* Gives back more of it: what was looked through may as well be copied. */
-static void fit(struct hwt_shelf *shelf, size_t *bytes)
+/* Gives back more of it: what was looked through may as well be copied. True: what was before `from` is
+ * gone. */
+static bool fit(struct hwt_shelf *shelf, uint32_t from, size_t *bytes)
 {
-    uint32_t wanted = shelf->used + shelf->used / 4 + CAPACITY_MIN;
-    if (shelf->used == 0)
-        empty(shelf, bytes);
-    else if (wanted < shelf->capacity - shelf->capacity / 4)
-        (void)resize(shelf, 0, wanted, bytes);
+    uint32_t used = shelf->used - from, wanted = used + used / 4 + CAPACITY_MIN;
+    return wanted < shelf->capacity - shelf->capacity / 4 &&
+           resize(shelf, from, wanted, bytes) == 0;
 }
 
 /* ---- sorting ---- */
@@ -114,7 +117,7 @@ static void sort(struct hwt_bucket *bucket, struct hwt_part *part)
     bucket->begin = 0;
     bucket->sorted = near->used & INT32_MAX;
     bucket->least = part->least;
-    if (part->reach <= HWT_HINTS_REACH || near->capacity < 2)
+    if (part->reach <= HWT_HINTS_REACH)
         return;
     struct hwt_hint *other = malloc(bytes_of(near->capacity));
     if (!other) {
@@ -158,7 +161,7 @@ static void refill(struct hwt_bucket *bucket, size_t *bytes)
 }
 
 /* Sorts a near shelf whose tail is long; what is not of its sooner part goes to the far one, where
- * nothing is that soon. Without memory it stays as it is. */
+ * nothing is that soon. Without memory all of it stays on the near shelf. */
 static void sort_near(struct hwt_bucket *bucket, size_t *bytes)
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
@@ -281,12 +284,23 @@ static bool is_of_least(const struct hwt_bucket *bucket)
 static void sort_if_long(struct hwt_bucket *bucket, size_t *bytes)
 {
     uint32_t tail = bucket->near.used - bucket->sorted;
-    if (!bucket->visits && tail > TAIL_MANY && tail > (bucket->sorted - bucket->begin) / 2 &&
+    if (!bucket->visits && tail > TAIL_MANY && tail > (bucket->sorted - bucket->begin) / 8 &&
         !is_of_least(bucket))
         sort_near(bucket, bytes);
 }
 
 /* ---- the bucket ---- */
+
+/* What was before `begin` is gone. */
+static void forget_taken(struct hwt_bucket *bucket)
+{
+    uint32_t begin = bucket->begin;
+    bucket->begin = 0;
+    bucket->sorted = (bucket->sorted - begin) & INT32_MAX;
+    bucket->first -= begin; /* or `kept` */
+    bucket->next_first -= begin;
+    bucket->cursor = (bucket->cursor - begin) & INT32_MAX;
+}
 
 /* Room for one more on the near shelf. What was taken leaves room at its beginning. */
 static int make_room(struct hwt_bucket *bucket, size_t *bytes)
@@ -299,11 +313,7 @@ static int make_room(struct hwt_bucket *bucket, size_t *bytes)
     } else if (resize(near, begin, grown(used), bytes) < 0) {
         return -ENOMEM;
     }
-    bucket->begin = 0;
-    bucket->sorted = (bucket->sorted - begin) & INT32_MAX;
-    bucket->first -= begin; /* or `kept` */
-    bucket->next_first -= begin;
-    bucket->cursor = (bucket->cursor - begin) & INT32_MAX;
+    forget_taken(bucket);
     return 0;
 }
 
@@ -328,7 +338,8 @@ int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
     if (near->used == 0 || hint.round - now < bucket->least - now)
         return add_least(bucket, hint, bytes);
-    bool is_far = bucket->divided && hint.round - now >= bucket->far_least - now;
+    bool is_far =
+        bucket->divided && hint.round - bucket->least >= bucket->far_least - bucket->least;
     struct hwt_shelf *shelf = is_far ? far : near;
     if (shelf->used == shelf->capacity &&
         (is_far ? !has_room(far, 1, bytes) : make_room(bucket, bytes) < 0))
@@ -418,8 +429,10 @@ void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
                       size_t *bytes)
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    rewind_visit(bucket);
     const uint32_t before = hwt_bucket_count(bucket), begin = bucket->begin;
+    if (before == 0)
+        return;
+    rewind_visit(bucket);
     const uint32_t sorted = filter(data, near->hints + begin, bucket->sorted - begin);
     const uint32_t tail = filter(data, near->hints + bucket->sorted, near->used - bucket->sorted);
     memmove(near->hints + begin + sorted, near->hints + bucket->sorted, bytes_of(tail));
@@ -431,13 +444,16 @@ void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
         find_least(bucket);
     if (hwt_bucket_count(bucket) == before)
         return; /* a look changes nothing more than the one before it */
-    if (near->used > begin)
-        fit(near, bytes);
-    else if (far->used > 0)
-        refill(bucket, bytes);
-    else
+    if (near->used == begin && far->used == 0)
         hwt_bucket_clear(bucket, bytes);
-    fit(far, bytes);
+    else if (near->used == begin)
+        refill(bucket, bytes);
+    else if (fit(near, begin, bytes))
+        forget_taken(bucket);
+    if (far->used == 0)
+        empty(far, bytes);
+    else
+        (void)fit(far, 0, bytes);
 }
 
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
@@ -501,10 +517,25 @@ static bool check_far(const struct hwt_bucket *bucket, uint32_t now, uint32_t ne
         return false;
     if (!bucket->divided)
         return bucket->far.used == 0;
-    /* It may begin past all numbers. */
-    uint32_t least = bucket->least - now, far_least = bucket->far_least - now;
-    return (far_least < least && bucket->far.used == 0) ||
-           (near_most < far_least && far.least >= far_least);
+    uint32_t least = bucket->least - now, far_least = bucket->far_least - bucket->least;
+    return near_most - least < far_least &&
+           (bucket->far.used == 0 || far.least - least >= far_least);
+}
+
+static bool check_first(const struct hwt_bucket *bucket)
+{
+    struct hwt_bucket copy = *bucket;
+    find_first(&copy);
+    return copy.first < copy.near.used && copy.first == bucket->first;
+}
+
+static bool check_visit(const struct hwt_bucket *bucket)
+{
+    const struct hwt_shelf *near = &bucket->near;
+    uint32_t at = bucket->next_first;
+    return bucket->cursor < near->used &&
+           (bucket->kept == bucket->sorted ||
+            (at >= bucket->sorted && at < bucket->kept && near->hints[at].round == bucket->next));
 }
 
 bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now)
@@ -518,7 +549,8 @@ bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now)
         sorted > kept || kept > cursor || cursor > near->used)
         return false;
     if (hwt_bucket_count(bucket) == 0)
-        return near->used == 0 && bucket->begin == 0 && sorted == 0 && !bucket->divided;
+        return near->used == 0 && bucket->begin == 0 && sorted == 0 && !bucket->divided &&
+               !bucket->visits;
     if (!check_order(bucket, now) || !check_part(near, bucket->begin, sorted, now, &of_sorted) ||
         !check_part(near, sorted, kept, now, &of_kept) ||
         !check_part(near, cursor, near->used, now, &of_tail))
@@ -531,6 +563,7 @@ bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now)
         (bucket->visits && kept > sorted && of_kept.least != bucket->next - now))
         return false;
     /* The least round is there, but in a visit that has taken all of it. */
-    return bucket->visits || of_sorted.least == least ||
-           (of_tail.least == least && near->hints[bucket->first].round == bucket->least);
+    if (bucket->visits)
+        return check_visit(bucket);
+    return of_sorted.least == least || (of_tail.least == least && check_first(bucket));
 }

@@ -26,8 +26,9 @@
  *     cursor .. used  not looked at
  *
  * A long tail is sorted before a visit that would leave much of it, and what is not of the sooner part
- * goes to the far shelf; an empty near shelf gets the sooner part of the far one. So each hint is sorted about once, by counting, however many rounds
- * there are. All hints of one round keep the order in which they were filed.
+ * goes to the far shelf; an empty near shelf gets the sooner part of the far one. So each hint is sorted
+ * a few times at most, by counting, however many rounds there are. All hints of one round keep the
+ * order in which they were filed.
  *
  * Worker only: no atomics, no clock, no lock.
  */
@@ -51,8 +52,9 @@ struct hwt_bucket {
     uint32_t sorted : 31;
     uint32_t divided : 1;
     uint32_t least; /* of the near shelf */
-    uint32_t
-        far_least; /* if it is divided: later than all of the near shelf, but not than the far */
+    /* If it is divided: counted from `least`, later than every hint of the near shelf, and than none of
+     * the far one. */
+    uint32_t far_least;
     uint32_t cursor : 31;
     uint32_t visits : 1; /* a visit is in the tail */
     union {
@@ -76,9 +78,10 @@ static inline uint32_t hwt_bucket_count(const struct hwt_bucket *bucket)
  */
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
 
-/* The same of rounds that are less than 2^31 apart: where the caller puts the hint, if there is room, and
- * the least round stays the same: so with most hints. NULL: it is not so, nothing has changed. */
-static inline struct hwt_hint *hwt_bucket_place(struct hwt_bucket *bucket, uint32_t round)
+/* For a bucket whose rounds are less than 2^31 apart: room for a hint of this round, which the caller puts
+ * there. NULL, and nothing has changed: there is none, or the round would be a new least one; use
+ * hwt_bucket_add(). */
+static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32_t round)
 {
     uint32_t ahead = round - bucket->least;
     struct hwt_shelf *shelf = &bucket->near;

@@ -12,7 +12,7 @@ struct hwt_hint {
     uint32_t generation;
 };
 
-/* Moves the hints that are to stay together, in order, and returns how many they are. */
+/* Moves those that are to stay to the front, in order, and returns how many they are. */
 typedef uint32_t (*hwt_hints_filter)(const void *data, struct hwt_hint *hints, uint32_t n);
 
 #define HWT_HINTS_REACH 256 /* rounds that one digit tells apart */
@@ -26,12 +26,12 @@ struct hwt_part {
     uint32_t counts[HWT_HINTS_REACH];
 };
 
-/* A part that has at least three quarters of the hints, and not many more if that can be had. No hint is
- * before `base`. */
+/* A part that has at least three quarters of the hints, of which there is one at least, and not many
+ * more if that can be had. No hint is before `base`. */
 void hwt_hints_part(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n, uint32_t base);
 
-/* Moves the hints of the part to `to`, and the others together, in order, to `rest`, which may be where
- * they are. The former are in order if its reach is at most HWT_HINTS_REACH. */
+/* Once for a part: moves its hints to `to`, and the others, in order, to `rest`, which may be where they
+ * are. The former are in order if its reach is at most HWT_HINTS_REACH. */
 void hwt_hints_divide(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n,
                       struct hwt_hint *to, struct hwt_hint *rest);
 

@@ -206,8 +206,9 @@ struct judge {
     const struct hwt_wheel *wheel;
     uint32_t slot;
     bool asks; /* those that are not wanted do not stay either */
-    bool
-        once; /* of several that are the same the first stays: one that was moved and came back has more */
+    /* Of several that are the same the first stays: one that was moved and came back has more. What
+     * stays is nowhere, as its place says, until file_again(). */
+    bool once;
 };
 
 /* Moves what counts of `from` to `to`. */
@@ -259,6 +260,7 @@ static bool prune(struct hwt_wheel *wheel, uint32_t slot)
     return some;
 }
 
+/* What has stayed; what is not wanted is nowhere from now on. */
 static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_shelf *shelf,
                        uint32_t from)
 {
@@ -336,7 +338,7 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     if (__builtin_expect(tick >= wheel->near_end, 0))
         return file_slowly(wheel, place, id, tick);
     uint32_t round = (uint32_t)(tick >> store->shift);
-    struct hwt_hint *hint = hwt_bucket_place(&store->buckets[slot_of(store, tick)], round);
+    struct hwt_hint *hint = hwt_bucket_room(&store->buckets[slot_of(store, tick)], round);
     if (__builtin_expect(!hint, 0))
         return file_slowly(wheel, place, id, tick);
     *hint = (struct hwt_hint){ round, id, place->generation };

@@ -56,6 +56,16 @@ static uint32_t some_rounds(unsigned manner)
         return below(2000);
     case 2:
         return below(100) ? 1000 + below(1000000) : below(INT32_MAX);
+    case 3: /* to the end of all numbers */
+        return UINT32_MAX - 1 - below(300);
+    case 4:
+        return (uint32_t)(test_random(&seed) % UINT32_MAX);
+    case 5:
+        return below(2) ? below(300) : UINT32_MAX - 1 - below(300);
+    case 6: { /* about where the far shelf begins */
+        uint32_t remaining = bucket.far_least - now + below(5) - 2;
+        return remaining < UINT32_MAX ? remaining : 0;
+    }
     default:
         return below(3) ? below(100) : below(100000);
     }
@@ -217,7 +227,7 @@ static void run_program(void)
     now = (uint32_t)test_random(&seed);
     for (uint32_t i = 0; i < MANY; i++)
         items[i].in = false;
-    unsigned manner = below(4), adds = 1 + below(40);
+    unsigned manner = below(8), adds = 1 + below(40);
     for (uint32_t i = 0; i < STEPS; i++) {
         for (unsigned k = 0; k < adds && i < STEPS / 2; k++) {
             refuse = below(20) == 0;

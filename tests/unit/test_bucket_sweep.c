@@ -226,6 +226,22 @@ START_TEST(a_sparse_bucket_gives_memory_back)
 }
 END_TEST
 
+START_TEST(what_was_taken_before_a_sweep_takes_no_memory_after_it)
+{
+    for (uint32_t i = 0; i < MANY; i++)
+        add(i, i, 0);
+    must(take(0, 0) == 0); /* they are sorted */
+    for (uint32_t i = 0; i < MANY / 2; i++)
+        ck_assert_uint_eq(take_round(i, 1), 1);
+    go(MANY / 2 + 10, MANY, 1);
+    sweep(MANY / 2);
+    ck_assert_uint_eq(hwt_bucket_count(&bucket), 10);
+    ck_assert_uint_le(bytes, 4 * bytes_of(10) + KEPT_BYTES);
+    for (uint32_t i = 0; i < 10; i++)
+        ck_assert_uint_eq(take_round(MANY / 2 + i, 1), 1);
+}
+END_TEST
+
 START_TEST(without_memory_to_shrink_the_array_stays)
 {
     for (uint32_t i = 0; i < MANY; i++)
@@ -271,6 +287,7 @@ int main(void)
     tcase_add_test(sweeps, a_visit_can_be_interrupted_by_a_sweep);
     tcase_add_test(sweeps, a_bucket_that_is_swept_empty_holds_hardly_any_memory);
     tcase_add_test(sweeps, a_sparse_bucket_gives_memory_back);
+    tcase_add_test(sweeps, what_was_taken_before_a_sweep_takes_no_memory_after_it);
     tcase_add_test(sweeps, without_memory_to_shrink_the_array_stays);
     tcase_add_test(sweeps, rounds_that_wrap_around_are_swept);
     return run_suite(suite);
