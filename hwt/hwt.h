@@ -227,13 +227,13 @@ HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_time
 HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
 
 /*
- * Stops the timer for good, and returns how many timeouts it left unprocessed, after
- * every task that began has returned, on the executor too. `unprocessed`, if any, is
- * called once for each of them, on this thread, with the nanoseconds that remained
- * (0: it was due); without one, the timeout's `cancelled` is called in its place. The
- * library's own timeouts (of heartbeats and retries) are counted and not visited: their
- * owners are told in their own way. From then on, nothing is accepted, nothing runs, and handles may still be asked.
- * Blocks. A second stop waits for the first and returns 0.
+ * Stops the timer for good, and returns how many timeouts it left unprocessed, after every
+ * task that began has returned, on the executor too. `unprocessed`, if any, is called once
+ * for each of them, on this thread, with the nanoseconds that remained (0: it was due);
+ * without one, the timeout's `cancelled` is called in its place. The library's own
+ * timeouts (of heartbeats and retries) are counted and not visited: their owners are told
+ * in their own way. From then on, nothing is accepted, nothing runs, and handles may still
+ * be asked. Blocks. A second stop waits for the first and returns 0.
  *
  * -EINVAL; -EDEADLK: called from a task, `cancelled`, `unprocessed` or the executor of this
  * timer
@@ -269,8 +269,8 @@ HWT_PUBLIC uint64_t hwt_timer_now(const hwt_timer *timer);
  * Timeouts of one tick start in the order in which one thread added them. The task may run
  * before *ret_timeout is written: it has its handle as an argument.
  *
- * -EINVAL: no task or no run (also: worker_cpu cannot be had); -ENOMEM; -ENOBUFS: max_pending is reached; -EAGAIN: no
- * thread could be started; -ESHUTDOWN: after stop
+ * -EINVAL: no task or no run (also: worker_cpu cannot be had); -ENOMEM; -ENOBUFS:
+ * max_pending is reached; -EAGAIN: no thread could be started; -ESHUTDOWN: after stop
  */
 HWT_PUBLIC int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg,
                                      uint64_t delay, hwt_timeout *ret_timeout);
@@ -325,10 +325,11 @@ HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 HWT_PUBLIC bool hwt_timeout_cancel_sync(hwt_timeout timeout);
 
 /*
- * Moves a pending timeout to now + delay and keeps its handle. Lock-free; to a later instant
- * it writes nothing but the timeout itself and a counter of the calling thread's own. Inside the timeout's own task it re-arms it, without an allocation
- * and outside max_pending; that takes effect when the task returns. Of two that
- * overlap, either may be the last.
+ * Moves a pending timeout to now + delay and keeps its handle. Lock-free; to a later
+ * instant it writes nothing but the timeout itself and a counter of the calling thread's
+ * own. Inside the timeout's own task it re-arms it, without an allocation and outside
+ * max_pending; that takes effect when the task returns. Of two that overlap, either may be
+ * the last.
  *
  * False: it was not pending any more; inside its own task: this run is its end.
  */
@@ -558,9 +559,9 @@ HWT_PUBLIC const char *hwt_version(void);
  * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
  * end, share one under a lock that is held for the time of a call.
  *
- * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be seen of
- * it is the same. A bucket takes 80 bytes. A timer reserves 48 MiB of addresses, which are no memory (1.5
- * MiB where pointers have 32 bits): that counts under RLIMIT_AS.
+ * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be
+ * seen of it is the same. A bucket takes 80 bytes. A timer reserves 48 MiB of addresses,
+ * which are no memory (1.5 MiB where pointers have 32 bits): that counts under RLIMIT_AS.
  */
 
 #ifdef __cplusplus

@@ -37,9 +37,9 @@
  * one winner, and what a thread wrote before its exchange is seen by whoever acts on the result.
  * A deadline that is read beside a state belongs to it if an exchange of both succeeds.
  *
- * TELLS says that the task has `cancelled`, from the first to the last; who cancels need not look at
- * the task, which the caller may have freed by then. RAN stays: the state of a timeout that has run is never again the one its adder stored, by which
- * alone the adder may take it back.
+ * TELLS says that the task has `cancelled`, from the first to the last; who cancels need not look
+ * at the task, which the caller may have freed by then. RAN stays: the state of a timeout that has
+ * run is never again the one its adder stored, by which alone the adder may take it back.
  *
  * A free entry belongs to the thread that made it so, and then to whom that hands it; see pool.h.
  * Its state stays as it ended, so that an old handle can still be asked.

@@ -12,8 +12,8 @@ void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
     atomic_store_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
 }
 
-/* Of one that was filed before: whether it is pending, and then for which tick. Should it be moved to
- * earlier from here on, there is a record of that. */
+/* Of one that was filed before: whether it is pending, and then for which tick. Should it be moved
+ * to earlier from here on, there is a record of that. */
 static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation,
                        uint64_t *ret_tick)
 {
@@ -60,8 +60,8 @@ void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation
 
 /* ---- what is not wanted any more ---- */
 
-/* What is pending in an entry that was used again has a record of its own; the hint of the older one does
- * not count from when that is read. */
+/* What is pending in an entry that was used again has a record of its own; the hint of the older
+ * one does not count from when that is read. */
 uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n)
 {
     const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
@@ -74,8 +74,9 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
     return kept;
 }
 
-/* How many hints there may be of what is pending. What waits in the streams has none yet; at least half
- * of it is pending, for the others have been left out: see stream.h. About: others count on meanwhile. */
+/* How many hints there may be of what is pending. What waits in the streams has none yet; at least
+ * half of it is pending, for the others have been left out: see stream.h. About: others count on
+ * meanwhile. */
 static uint64_t count_filed(const struct hwt_shared *shared)
 {
     const struct hwt_run_stats *runs = &shared->stats;
@@ -94,8 +95,8 @@ static uint64_t count_filed(const struct hwt_shared *shared)
     return begun > ended ? begun - ended : 0;
 }
 
-/* As long as entries are used again, what they were used for before does not count any more, and that
- * is seen without a look at them. */
+/* As long as entries are used again, what they were used for before does not count any more, and
+ * that is seen without a look at them. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed)
 {
     struct hwt_wheel *wheel = &worker->wheel;

@@ -4,9 +4,10 @@
  * What fork() leaves the child of a timer.
  *
  * A timer that was not started yet, by its first timeout or by hwt_timer_start(), goes along: it is
- * as good as new there, with a descriptor of its own. Any other is the parent's: its worker is not in the child, its wheel may be half-way through a step,
- * and its descriptor is the parent's too. Such a timer is FORKED: what arms or drives it is
- * refused, a handle may be asked and cancelled, and it may be destroyed.
+ * as good as new there, with a descriptor of its own. Any other is the parent's: its worker is not
+ * in the child, its wheel may be half-way through a step, and its descriptor is the parent's too.
+ * Such a timer is FORKED: what arms or drives it is refused, a handle may be asked and cancelled,
+ * and it may be destroyed.
  *
  * All timers are in a list, under a lock that fork() takes and gives back on both sides.
  */

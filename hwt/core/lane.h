@@ -17,8 +17,8 @@
  * lane there is no memory, shares one lane with its like, under a lock for the time of a call.
  *
  * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
- * cancelled. A stream stays on the worker's list until the worker is about to sleep for long and finds it
- * empty. Where a thread is half-way through a push, the worker looks at all lanes instead.
+ * cancelled. A stream stays on the worker's list until the worker is about to sleep for long and
+ * finds it empty. Where a thread is half-way through a push, the worker looks at all lanes instead.
  */
 
 #include <pthread.h>

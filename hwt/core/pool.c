@@ -389,7 +389,8 @@ static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_
     }
 }
 
-/* An entry that was taken out of the pool: to the chain of its slab, if that may go, or to the others. */
+/* An entry that was taken out of the pool: to the chain of its slab, if that may go, or to the
+ * others. */
 static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_entry **others)
 {
     uint32_t number = hwt_entry_id(entry) >> HWT_ID_BITS;
@@ -407,8 +408,8 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
     its->first = entry;
 }
 
-/* Takes all batches out of the pool. They are walked some at a time, a step of each in turn, for the next
- * entry of a chain has to come from memory. */
+/* Takes all batches out of the pool. They are walked some at a time, a step of each in turn, for
+ * the next entry of a chain has to come from memory. */
 static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
 {
     struct hwt_entry *chains[CHAINS];

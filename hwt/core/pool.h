@@ -7,10 +7,10 @@
  * stale handle reads another generation and never freed memory.
  *
  * A slab is 64 KiB, aligned to its size: an entry finds its slab's head, and by it the timer and
- * its own id, from its address. It is an array of seats, for an entry each, but for two that the head
- * takes. Those are not the first ones of each slab, for then all heads would fall into the same few
- * sets of a cache: which they are depends on the slab's address. Behind the seats are their places
- * in the wheel.
+ * its own id, from its address. It is an array of seats, for an entry each, but for two that the
+ * head takes. Those are not the first ones of each slab, for then all heads would fall into the
+ * same few sets of a cache: which they are depends on the slab's address. Behind the seats are
+ * their places in the wheel.
  *
  * FREE ENTRIES
  *
@@ -81,9 +81,9 @@ static inline size_t hwt_slab_head(uintptr_t base)
 }
 
 /*
- * The head of an empty slab is zero, and a slab becomes empty page by page. So who has a handle reads
- * the head first and the state then: if that has the handle's generation and says that the timeout
- * has not ended, the slab was in use when its head was read.
+ * The head of an empty slab is zero, and a slab becomes empty page by page. So who has a handle
+ * reads the head first and the state then: if that has the handle's generation and says that the
+ * timeout has not ended, the slab was in use when its head was read.
  */
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {
@@ -114,8 +114,8 @@ static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
            (uint32_t)((uintptr_t)entry / sizeof(struct hwt_entry));
 }
 
-/* Of an entry that is in use: its place, and the generation as places have it, counted from the floor
- * of their slab. */
+/* Of an entry that is in use: its place, and the generation as places have it, counted from the
+ * floor of their slab. */
 static inline struct hwt_place *hwt_entry_place(const struct hwt_entry *entry)
 {
     return (struct hwt_place *)(hwt_slab_base(entry) + HWT_SLAB_SEATS * sizeof(struct hwt_entry)) +
@@ -170,7 +170,8 @@ static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
  * used, or NULL. The two are those of the one that follows it. */
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat);
 
-/* Worker: whether there is so much in the pool, or so many times that, that a trim is likely to pay. */
+/* Worker: whether there is so much in the pool, or so many times that, that a trim is likely to
+ * pay. */
 static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, uint32_t patience)
 {
     return atomic_load_explicit(&pool->free, memory_order_relaxed) / patience >= pool->trim_at;
@@ -183,8 +184,8 @@ struct hwt_trim {
     uint32_t kept;
 };
 
-/* Worker: takes the slabs all of whose entries are in the pool. False: there are none, or there was no
- * memory to find them; there is nothing to end. */
+/* Worker: takes the slabs all of whose entries are in the pool. False: there are none, or there was
+ * no memory to find them; there is nothing to end. */
 bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim);
 
 /* Gives them back to the system, with their places, which the caller does not need any more. */

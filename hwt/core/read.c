@@ -164,8 +164,8 @@ static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, re
 static void read_once(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    /* Where a thread is half-way through a push, or one compacted when its stream left the list, not
-     * all are on the lists. */
+    /* Where a thread is half-way through a push, or one compacted when its stream left the list,
+     * not all are on the lists. */
     bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
                   !worker->unsure;
     size_t filed;
@@ -191,9 +191,9 @@ static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
 
-/* What a `cancelled` has added and cancelled on this thread is read too, unless that goes on and on.
- * It does not belong to the pass that goes on, if one does: where that goes so far that the wheel cannot
- * file for its end yet, it waits. */
+/* What a `cancelled` has added and cancelled on this thread is read too, unless that goes on and
+ * on. It does not belong to the pass that goes on, if one does: where that goes so far that the
+ * wheel cannot file for its end yet, it waits. */
 static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);

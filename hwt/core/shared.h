@@ -110,7 +110,8 @@ static inline void hwt_shared_overlook(struct hwt_shared *shared)
         hwt_gate_wake(&shared->gate);
 }
 
-/* Producer: the timeout is to be looked at for its deadline. The worker is woken if that cannot wait. */
+/* Producer: the timeout is to be looked at for its deadline. The worker is woken if that cannot
+ * wait. */
 static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_lane *lane,
                                           uint64_t deadline, uint32_t id, uint64_t generation)
 {

@@ -213,24 +213,33 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
     return true;
 }
 
-/* With one thread, which files it anew if what is filed comes too late. */
-static bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
-                       uint64_t before, uint64_t deadline)
+/* With one thread: to an earlier instant, which files it anew if what is filed comes too late. */
+__attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shared,
+                                                         hwt_timeout timeout, uint64_t state,
+                                                         uint64_t deadline)
 {
     struct hwt_worker *worker = &timer_of(shared)->worker;
-    const bool earlier = deadline < before;
-    if (earlier &&
-        (state & HWT_HANDED || worker->expires || worker->wheel.hints >= worker->sweep_at ||
-         hwt_gate_asks(&shared->gate, deadline)))
+    if (state & HWT_HANDED || worker->expires || worker->wheel.hints >= worker->sweep_at ||
+        hwt_gate_asks(&shared->gate, deadline))
         return move_slowly(timeout, deadline);
     atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
     hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
     const struct hwt_place *place = hwt_entry_place(timeout.entry);
-    if (earlier &&
-        (place->where == 0 ||
-         hwt_wheel_is_after(&worker->wheel, place, hwt_ticks_at(&worker->wheel.ticks, deadline))))
+    if (place->where == 0 ||
+        hwt_wheel_is_after(&worker->wheel, place, hwt_ticks_at(&worker->wheel.ticks, deadline)))
         hwt_worker_file_new(worker, timeout.entry, timeout.generation, deadline);
+    return true;
+}
+
+static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
+                              uint64_t before, uint64_t deadline)
+{
+    if (deadline < before)
+        return move_earlier_alone(shared, timeout, state, deadline);
+    atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
+    HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
+    hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
     return true;
 }
 

@@ -268,8 +268,8 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     worker->again = false;
     hwt_worker_read(worker);
     uint64_t next = next_tick(worker);
-    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. And what
-     * has heaped up is to be thrown away. */
+    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. And
+     * what has heaped up is to be thrown away. */
     if (worker->told || worker->crowded)
         next = worker->wheel.tick;
     if (next > worker->wheel.tick) {

@@ -13,14 +13,14 @@
  *     or an unread record no later than its deadline, or a thread that is about to append one,
  *     or it is in the worker's or the executor's hands, or `overlooked` is set.
  *
- * A place knows the generation that was filed last. Of two records the worker believes the one of the
- * newer generation, and of one generation only what the entry says. So a hint of an older timeout in
- * the same entry does not count from when the first record of the newer one is read, in whatever
- * order the streams are.
+ * A place knows the generation that was filed last. Of two records the worker believes the one of
+ * the newer generation, and of one generation only what the entry says. So a hint of an older
+ * timeout in the same entry does not count from when the first record of the newer one is read, in
+ * whatever order the streams are.
  *
- * A cancel says nothing to the worker: its hint stays until the worker comes to it. Where the worker
- * has many more hints than timeouts are pending, it goes through them and throws away what does not
- * count or is not wanted: as fast as they come, a part at a time.
+ * A cancel says nothing to the worker: its hint stays until the worker comes to it. Where the
+ * worker has many more hints than timeouts are pending, it goes through them and throws away what
+ * does not count or is not wanted: as fast as they come, a part at a time.
  *
  * GENERATIONS IN RECORDS have 32 bits, and are compared by their difference, counted from the floor
  * of their slab. So that no difference comes near 2^31, an entry is renewed after each 2^28
@@ -55,7 +55,8 @@ struct hwt_worker {
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };
 
-/* The tick for what is not of the last pass, or the one that goes on. There is always one that ends. */
+/* The tick for what is not of the last pass, or the one that goes on. There is always one that
+ * ends. */
 static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
 {
     uint64_t last = worker->wheel.ticks.last;
@@ -120,8 +121,8 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
         hwt_worker_overlook(worker, place);
 }
 
-/* When there are `sweep_at` hints, or in a quiet moment: throws away some of what has heaped up, if it
- * is much, for the `filed` ones that have come since. Whether it is too much yet. */
+/* When there are `sweep_at` hints, or in a quiet moment: throws away some of what has heaped up, if
+ * it is much, for the `filed` ones that have come since. Whether it is too much yet. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed);
 
 /* By a record: what a task arms is for the next pass, though the hand may be at a tick of long ago. */
@@ -143,8 +144,8 @@ static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint6
         (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY);
 }
 
-/* The same with one thread, for a timeout that it has just begun or moved: what the place has of it does
- * not count any more. */
+/* The same with one thread, for a timeout that it has just begun or moved: what the place has of it
+ * does not count any more. */
 static inline void hwt_worker_file_new(struct hwt_worker *worker, const struct hwt_entry *entry,
                                        uint64_t generation, uint64_t deadline)
 {

@@ -83,8 +83,8 @@ static void shrink(struct hwt_shelf *shelf, size_t *bytes)
         (void)resize(shelf, 0, grown(shelf->used), bytes); /* another time, then */
 }
 
-/* Gives back more of it: what was looked through may as well be copied. True: what was before `from` is
- * gone. */
+/* Gives back more of it: what was looked through may as well be copied. True: what was before
+ * `from` is gone. */
 static bool fit(struct hwt_shelf *shelf, uint32_t from, size_t *bytes)
 {
     uint32_t used = shelf->used - from, wanted = used + used / 4 + CAPACITY_MIN;

@@ -15,20 +15,20 @@
  * so that a visit counts all of them down at once. `least` is the round of the soonest: until it
  * comes, the bucket is not visited at all.
  *
- * A bucket has two shelves: `near`, and, once it is divided, `far` for the rounds from `far_least` on.
- * The near shelf has two parts: hints in the order of their rounds, from `begin` to `sorted`, and a tail
- * of those that came since, up to `used`. A visit takes the first of the one and goes through the
- * other; what is not taken from the tail moves together, in order. That may be interrupted, and
- * hints may be added meanwhile:
+ * A bucket has two shelves: `near`, and, once it is divided, `far` for the rounds from `far_least`
+ * on. The near shelf has two parts: hints in the order of their rounds, from `begin` to `sorted`,
+ * and a tail of those that came since, up to `used`. A visit takes the first of the one and goes
+ * through the other; what is not taken from the tail moves together, in order. That may be
+ * interrupted, and hints may be added meanwhile:
  *
  *     sorted .. kept  of later rounds; the least of them is `next`, first had at `next_first`
  *     kept .. cursor  gone
  *     cursor .. used  not looked at
  *
- * A long tail is sorted before a visit that would leave much of it, and what is not of the sooner part
- * goes to the far shelf; an empty near shelf gets the sooner part of the far one. So each hint is sorted
- * a few times at most, by counting, however many rounds there are. All hints of one round keep the
- * order in which they were filed.
+ * A long tail is sorted before a visit that would leave much of it, and what is not of the sooner
+ * part goes to the far shelf; an empty near shelf gets the sooner part of the far one. So each hint
+ * is sorted a few times at most, by counting, however many rounds there are. All hints of one round
+ * keep the order in which they were filed.
  *
  * Worker only: no atomics, no clock, no lock.
  */
@@ -52,8 +52,8 @@ struct hwt_bucket {
     uint32_t sorted : 31;
     uint32_t divided : 1;
     uint32_t least; /* of the near shelf */
-    /* If it is divided: counted from `least`, later than every hint of the near shelf, and than none of
-     * the far one. */
+    /* If it is divided: counted from `least`, later than every hint of the near shelf, and than
+     * none of the far one. */
     uint32_t far_least;
     uint32_t cursor : 31;
     uint32_t visits : 1; /* a visit is in the tail */
@@ -73,14 +73,14 @@ static inline uint32_t hwt_bucket_count(const struct hwt_bucket *bucket)
 }
 
 /*
- * Puts a hint at the end; `now` is a round that no hint of the bucket is before, this one is at most
- * 2^32 - 2 later. -ENOMEM: nothing has changed. *bytes follows the memory held.
+ * Puts a hint at the end; `now` is a round that no hint of the bucket is before, this one is at
+ * most 2^32 - 2 later. -ENOMEM: nothing has changed. *bytes follows the memory held.
  */
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
 
-/* For a bucket whose rounds are less than 2^31 apart: room for a hint of this round, which the caller puts
- * there. NULL, and nothing has changed: there is none, or the round would be a new least one; use
- * hwt_bucket_add(). */
+/* For a bucket whose rounds are less than 2^31 apart: room for a hint of this round, which the
+ * caller puts there. NULL, and nothing has changed: there is none, or the round would be a new
+ * least one; use hwt_bucket_add(). */
 static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32_t round)
 {
     uint32_t ahead = round - bucket->least;

@@ -21,8 +21,8 @@
 #define HWT_ID_NONE UINT32_MAX
 #define HWT_ID_BITS 11 /* of an id: the place in the slab */
 #define HWT_ID_PLACE (((uint32_t)1 << HWT_ID_BITS) - 1)
-/* Numbers are less than that, so HWT_ID_NONE is none of their ids. Where an address has 32 bits, there
- * is no room for more. */
+/* Numbers are less than that, so HWT_ID_NONE is none of their ids. Where an address has 32 bits,
+ * there is no room for more. */
 #define HWT_SLABS_MAX (((uint32_t)1 << (sizeof(void *) == 4 ? 16 : 32 - HWT_ID_BITS)) - 64)
 
 struct hwt_slot {

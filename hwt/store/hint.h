@@ -17,7 +17,8 @@ typedef uint32_t (*hwt_hints_filter)(const void *data, struct hwt_hint *hints, u
 
 #define HWT_HINTS_REACH 256 /* rounds that one digit tells apart */
 
-/* The sooner part of some hints: those of `reach` rounds from `least` on, which is the least there is. */
+/* The sooner part of some hints: those of `reach` rounds from `least` on, which is the least there
+ * is. */
 struct hwt_part {
     uint32_t least;
     uint32_t reach;
@@ -26,17 +27,17 @@ struct hwt_part {
     uint32_t counts[HWT_HINTS_REACH];
 };
 
-/* A part that has at least three quarters of the hints, of which there is one at least, and not many
- * more if that can be had. No hint is before `base`. */
+/* A part that has at least three quarters of the hints, of which there is one at least, and not
+ * many more if that can be had. No hint is before `base`. */
 void hwt_hints_part(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n, uint32_t base);
 
-/* Once for a part: moves its hints to `to`, and the others, in order, to `rest`, which may be where they
- * are. The former are in order if its reach is at most HWT_HINTS_REACH. */
+/* Once for a part: moves its hints to `to`, and the others, in order, to `rest`, which may be where
+ * they are. The former are in order if its reach is at most HWT_HINTS_REACH. */
 void hwt_hints_divide(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n,
                       struct hwt_hint *to, struct hwt_hint *rest);
 
-/* Puts in order what hwt_hints_divide() has moved; `other` has room for as many. Returns which of the
- * two has them then. Hints of one round stay in the order in which they are. */
+/* Puts in order what hwt_hints_divide() has moved; `other` has room for as many. Returns which of
+ * the two has them then. Hints of one round stay in the order in which they are. */
 struct hwt_hint *hwt_hints_sort(struct hwt_part *part, struct hwt_hint *hints,
                                 struct hwt_hint *other);
 

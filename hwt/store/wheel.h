@@ -32,9 +32,9 @@ struct hwt_wheel {
     uint64_t near_end; /* the store's: ticks before it are not far */
     size_t bytes;      /* memory held */
     uint64_t hints;    /* held: for what is filed, and for what was dropped or cancelled since */
-    /* Moves the hints of timeouts that are still wanted to the front, in order, and returns how many
-     * they are; NULL: all are. The store asks before it says when it is due next, and before it
-     * throws away. */
+    /* Moves the hints of timeouts that are still wanted to the front, in order, and returns how
+     * many they are; NULL: all are. The store asks before it says when it is due next, and before
+     * it throws away. */
     hwt_hints_filter wanted;
     const void *owner;
     struct hwt_store *store;
