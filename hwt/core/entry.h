@@ -46,9 +46,9 @@
  *
  * THE OTHER FIELDS
  *
- * deadline, task and arg are written by the adder, and by the pool for an entry that is free, with
- * release: who reads one of this use of the
- * entry, acquire, sees by a second look at the state that the first one is over.
+ * deadline, task and arg are written by the adder, and deadline and arg by the pool for an entry
+ * that is free, with release: who reads one of this use of the entry, acquire, sees by a second
+ * look at the state that the first one is over.
  */
 
 #include "hwt/base/word.h"

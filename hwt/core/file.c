@@ -74,9 +74,8 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
     return kept;
 }
 
-/* How many hints there may be of what is pending. What waits in the streams has none yet; at least
- * half of it is pending, for the others have been left out: see stream.h. About: others count on
- * meanwhile. */
+/* How many timeouts are pending and filed. What waits in the streams is not filed yet; half of it
+ * is taken to be pending. About: others count on meanwhile. */
 static uint64_t count_filed(const struct hwt_shared *shared)
 {
     const struct hwt_run_stats *runs = &shared->stats;
@@ -90,7 +89,8 @@ static uint64_t count_filed(const struct hwt_shared *shared)
             continue;
         ended += atomic_load_explicit(&lane->cancelled_count, memory_order_relaxed);
         begun += atomic_load_explicit(&lane->added, memory_order_relaxed);
-        ended += (uint64_t)hwt_stream_backlog(&lane->pending) * HWT_CHUNK_RECORDS / 2;
+        uint32_t chunks = hwt_stream_backlog(&lane->pending); /* one may be read, and open */
+        ended += chunks > 1 ? (uint64_t)(chunks - 1) * HWT_CHUNK_RECORDS / 2 : 0;
     }
     return begun > ended ? begun - ended : 0;
 }

@@ -15,6 +15,7 @@
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
 #define TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
 #define SLOTS_FIRST 64
+#define SLOTS_LEAST 1024 /* for a million and a half of timeouts */
 #define CHAINS 16
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
@@ -64,11 +65,25 @@ static char *map_aligned(size_t size)
     return memory + before;
 }
 
+/* Addresses for slots: for all that there can be, or, where a limit of the process does not allow
+ * that, for as many as it does. NULL: not even for a few. */
+static struct hwt_slot *reserve_slots(uint32_t *ret_numbers)
+{
+    for (uint32_t n = HWT_SLABS_MAX; n >= SLOTS_LEAST; n /= 2) {
+        void *slots =
+            mmap(NULL, n * sizeof(struct hwt_slot), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (slots != MAP_FAILED) {
+            *ret_numbers = n;
+            return slots;
+        }
+    }
+    return NULL;
+}
+
 int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
 {
-    void *slots = mmap(NULL, HWT_SLABS_MAX * sizeof(struct hwt_slot), PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (slots == MAP_FAILED)
+    struct hwt_slot *slots = reserve_slots(&pool->numbers);
+    if (!slots)
         return -ENOMEM;
     pool->timer = timer;
     pool->directory = (struct hwt_directory){ slots, HWT_SLAB_SEATS * sizeof(struct hwt_entry) };
@@ -87,15 +102,14 @@ void hwt_pool_destroy(struct hwt_pool *pool)
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (uint32_t number = 0; number < slabs; number++) {
         const struct hwt_slot *slot = slot_of(pool, number);
-        if (slot->region > 0)
+        if (slot->region > 0 && hwt_slot_base(slot)) /* in a child of fork() it may not be there */
             unmap_slabs(hwt_slot_base(slot), slot->region * HWT_SLAB_SIZE);
     }
-    munmap(pool->directory.slots, HWT_SLABS_MAX * sizeof(struct hwt_slot));
+    munmap(pool->directory.slots, pool->numbers * sizeof(struct hwt_slot));
 }
 
 /* ---- the two stacks ---- */
 
-/* `link` is where what is pushed says what comes after it. */
 static uint64_t with_top(uint64_t head, uint32_t top)
 {
     return (head & ~(uint64_t)UINT32_MAX) | top;
@@ -195,7 +209,7 @@ static bool ensure_slots(struct hwt_pool *pool, uint32_t end)
     uint32_t open = atomic_load_explicit(&pool->slots, memory_order_relaxed);
     while (open < end) {
         uint32_t more = open < SLOTS_FIRST ? SLOTS_FIRST : 2 * open;
-        more = more < end ? end : more > HWT_SLABS_MAX ? HWT_SLABS_MAX : more;
+        more = more < end ? end : more > pool->numbers ? pool->numbers : more;
         if (mprotect(pool->directory.slots, more * sizeof(struct hwt_slot),
                      PROT_READ | PROT_WRITE) != 0)
             return false;
@@ -214,7 +228,7 @@ static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
 {
     uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     do {
-        if (number > HWT_SLABS_MAX - n || !ensure_slots(pool, number + n))
+        if (number > pool->numbers - n || !ensure_slots(pool, number + n))
             return HWT_ID_NONE;
         HWT_MEET(NUMBERS);
         /* Relaxed: a number is all that is wanted. */
@@ -359,9 +373,10 @@ static bool all_have_ended(uintptr_t base)
     if (!atomic_load_explicit(&slab->timer, memory_order_relaxed))
         return false;
     for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
+        if (!hwt_slab_has(base, seat))
+            continue;
         unsigned phase = hwt_phase(hwt_entry_state(hwt_slab_entry(base, seat)));
-        if (hwt_slab_has(base, seat) && phase != HWT_PHASE_EXPIRED &&
-            phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
+        if (phase != HWT_PHASE_EXPIRED && phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
             return false;
     }
     return true;

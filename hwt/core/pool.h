@@ -62,6 +62,7 @@ struct hwt_pool {
     struct hwt_directory directory;
     _Alignas(64) _Atomic uint64_t batches; /* tag << 32 | the first entry's id */
     _Atomic uint64_t empty;                /* tag << 32 | a slab's number */
+    uint32_t numbers;                      /* of slabs, that the directory has addresses for */
     _Atomic uint32_t slots;                /* of the directory that are memory */
     _Atomic uint32_t slabs;                /* numbers given out */
     _Atomic uint32_t free;                 /* entries in batches, about */
@@ -83,7 +84,8 @@ static inline size_t hwt_slab_head(uintptr_t base)
 /*
  * The head of an empty slab is zero, and a slab becomes empty page by page. So who has a handle
  * reads the head first and the state then: if that has the handle's generation and says that the
- * timeout has not ended, the slab was in use when its head was read.
+ * timeout has not ended, the slab was in use when its head was read. And the thread that publishes
+ * an entry, or gives it away, reads the head before.
  */
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {

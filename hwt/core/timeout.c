@@ -33,7 +33,8 @@ static hwt_timer *timer_of(struct hwt_shared *shared)
 /* ---- cancelling ---- */
 
 /* After it was cancelled from `state`. The entry is the canceller's, or, UNTOLD, the teller's. */
-static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state, bool untold)
+static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state,
+                    bool untold)
 {
     uint64_t generation = hwt_generation(state);
     struct hwt_lane *lane = hwt_shared_enter(shared);
@@ -43,7 +44,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t
     HWT_MEET(CANCEL_SAY);
     /* What the executor has is told and freed there. */
     if (untold && !(state & HWT_HANDED))
-        hwt_shared_say_untold(shared, lane, hwt_entry_id(entry), generation);
+        hwt_shared_say_untold(shared, lane, id, generation);
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry);
     hwt_shared_leave(shared, lane);
@@ -53,6 +54,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t
 __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct hwt_shared *shared)
 {
     struct hwt_entry *entry = timeout.entry;
+    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see pool.h */
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
@@ -61,7 +63,7 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
             HWT_MEET(CANCEL);
             if (!hwt_exchange(shared, entry, state, next))
                 continue;
-            dismiss(shared, entry, state, untold);
+            dismiss(shared, entry, id, state, untold);
             return true;
         }
         if (hwt_generation(state) != timeout.generation || hwt_phase(state) != HWT_PHASE_RUNNING ||
@@ -219,8 +221,8 @@ __attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shar
                                                          uint64_t deadline)
 {
     struct hwt_worker *worker = &timer_of(shared)->worker;
-    if (state & HWT_HANDED || worker->expires || worker->wheel.hints >= worker->sweep_at ||
-        hwt_gate_asks(&shared->gate, deadline))
+    if (state & HWT_HANDED || worker->expires || worker->floor > 0 ||
+        worker->wheel.hints >= worker->sweep_at || hwt_gate_asks(&shared->gate, deadline))
         return move_slowly(timeout, deadline);
     atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);

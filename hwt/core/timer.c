@@ -200,13 +200,13 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
             return -ENOMEM;
     } while (renew(shared, lane, entry));
     hwt_lane_count(&lane->added, 1);
+    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see pool.h */
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
     if (shared->one_thread)
-        hwt_worker_file(&timer->worker, hwt_entry_id(entry), hwt_generation(state), deadline);
-    else if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, hwt_entry_id(entry),
-                                   hwt_generation(state)))
+        hwt_worker_file(&timer->worker, id, hwt_generation(state), deadline);
+    else if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, id, hwt_generation(state)))
         hwt_shared_overlook(shared);
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
@@ -286,12 +286,12 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
     if (__builtin_expect(is_renewal(generation), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
     lane->cache.count--;
-    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
+    uint32_t id = hwt_entry_id(entry);
+    hwt_lane_count(&lane->added, 1); /* both before anybody can end it */
     uint64_t state = hwt_entry_begin_as(entry, generation, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, generation, deadline);
     HWT_MEET(ADD_SAY);
-    hwt_stream_append(&lane->pending,
-                      (struct hwt_record){ deadline, hwt_entry_id(entry), (uint32_t)generation });
+    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
     /* Seq_cst, all: after the append. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||

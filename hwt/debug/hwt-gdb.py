@@ -16,11 +16,9 @@ import gdb
 PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited", "?"]
 PENDING, RUNNING = 1, 2
 PHASE_MASK, REARMED, BARRED = 7, 1 << 4, 1 << 5
-GENERATION_SHIFT = 8
+GENERATION_SHIFT = 9
 SLAB_SIZE, SLAB_COLOURS, SLAB_STEP_ENTRIES = 65536, 64, 4
-DIRECTORY_BITS = 6
 NEAR, LOW_BITS = 1 << 30, (1 << 30) - 1  # what a place says
-TASK_FLAGS = 1  # in entry->task, beside the pointer
 
 HALTED = ["worker not started", "stopped", "ending", "the parent's, in a child of fork()"]
 NEVER = 2**64 - 1
@@ -43,13 +41,7 @@ def clock_now(shared):
 def slabs(pool):
     """The address of each slab that is mapped, and the floor of its generations."""
     for n in range(number(pool["slabs"])):
-        shifted = n + (1 << DIRECTORY_BITS)
-        power = shifted.bit_length() - 1
-        page = pool["directory"]["pages"][power - DIRECTORY_BITS]
-        if number(page) == 0:
-            continue
-        slot_type = gdb.lookup_type("struct hwt_slot").pointer()
-        slot = (gdb.Value(number(page)).cast(slot_type) + (shifted - (1 << power))).dereference()
+        slot = pool["directory"]["slots"][n]
         if number(slot["base"]) != 0:
             yield number(slot["base"]), number(slot["floor"])
 
@@ -58,17 +50,18 @@ def entries(pool):
     """Each entry that was ever used, with its place in the wheel and the floor of its slab."""
     entry_type = gdb.lookup_type("struct hwt_entry")
     place_type = gdb.lookup_type("struct hwt_place")
-    head_size = gdb.lookup_type("struct hwt_slab").sizeof
-    count = (SLAB_SIZE - head_size) // (entry_type.sizeof + place_type.sizeof)
+    head_seats = gdb.lookup_type("struct hwt_slab").sizeof // entry_type.sizeof
+    seats = SLAB_SIZE // (entry_type.sizeof + place_type.sizeof)
     for base, floor in slabs(pool):
-        head = base // SLAB_SIZE % SLAB_COLOURS * SLAB_STEP_ENTRIES * entry_type.sizeof
+        head = base // SLAB_SIZE % SLAB_COLOURS * SLAB_STEP_ENTRIES
         places = base + number(pool["directory"]["places"])
-        for i in range(count):
-            offset = i * entry_type.sizeof
-            address = base + offset + (0 if offset < head else head_size)
+        for seat in range(seats):
+            if head <= seat < head + head_seats:
+                continue
+            address = base + seat * entry_type.sizeof
             entry = gdb.Value(address).cast(entry_type.pointer()).dereference()
             if number(entry["word"]["first"]) & PHASE_MASK:
-                place = gdb.Value(places + i * place_type.sizeof).cast(place_type.pointer())
+                place = gdb.Value(places + seat * place_type.sizeof).cast(place_type.pointer())
                 yield entry, place.dereference(), floor
 
 
@@ -92,7 +85,7 @@ def bucket_of(wheel, place):
 
 
 def task_name(entry):
-    task = number(entry["task"]) & ~TASK_FLAGS
+    task = number(entry["task"])
     run = gdb.Value(task).cast(gdb.lookup_type("hwt_task").pointer())["run"]
     return run.format_string(address=False, symbols=True).strip("<>")
 

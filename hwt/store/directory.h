@@ -33,7 +33,7 @@ struct hwt_slot {
 };
 
 struct hwt_directory {
-    struct hwt_slot *slots; /* HWT_SLABS_MAX of them */
+    struct hwt_slot *slots; /* HWT_SLABS_MAX of them at most */
     size_t places;          /* their offset in a slab */
 };
 

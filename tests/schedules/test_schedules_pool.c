@@ -347,6 +347,57 @@ START_TEST(a_stale_handle_does_nothing_to_a_slab_that_is_used_again)
 }
 END_TEST
 
+static void add_one(struct actor *actor)
+{
+    actor->answer = hwt_timer_new_timeout_at(timer, &silent, &beside, AT(10), NULL) == 0;
+}
+
+static bool cancel_that(hwt_timeout timeout, const hwt_task *task, void *arg, uint64_t remaining,
+                        void *data)
+{
+    (void)task;
+    (void)arg;
+    (void)remaining;
+    (void)data;
+    return hwt_timeout_cancel(timeout);
+}
+
+static void spill_all_lanes(void)
+{
+    for (uint32_t n = 0; n < hwt_lanes_count(&timer->shared.lanes); n++) {
+        struct hwt_lane *lane = hwt_lane_at(&timer->shared.lanes, n);
+        if (lane)
+            spill_all(&lane->cache);
+    }
+}
+
+/*
+ *     adder                           canceller, driver
+ *     has published it: ADD_SAY
+ *                                     finds it by a visit, and cancels it; gives its
+ *                                     slab back: the head is zero
+ *     says its id, which it had
+ *     read before
+ */
+START_TEST(what_has_ended_before_it_was_said_is_said_by_its_own_id)
+{
+    struct actor adder;
+    use_many();
+    spill_all_lanes();
+    actor_begin(&adder, add_one);
+    actor_go_to(&adder, "ADD_SAY");
+    ck_assert_int_eq(hwt_timer_visit(timer, cancel_that, NULL), 1);
+    spill_all_lanes();
+    drive(1);
+    ck_assert_uint_eq(slabs_held(), 0);
+    ck_assert(actor_end(&adder));
+    drive(11);
+    ck_assert_uint_eq(beside.runs, 0);
+    expect_all_free();
+    free(many);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules: pool");
@@ -360,5 +411,6 @@ int main(void)
     TCase *trim = stage_case(suite, "trim", open_pool, stage_close);
     tcase_add_loop_test(trim, what_is_taken_and_given_during_a_trim_is_counted_once, 0, 10);
     tcase_add_loop_test(trim, a_stale_handle_does_nothing_to_a_slab_that_is_used_again, 0, 4);
+    tcase_add_test(trim, what_has_ended_before_it_was_said_is_said_by_its_own_id);
     return run_suite(suite);
 }

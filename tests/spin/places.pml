@@ -11,7 +11,7 @@
  *     cancel, move     the exchange in timeout.c; then, of a move to earlier, the record
  *     file_for, note   hwt_worker_file_for(), hwt_worker_note() in hwt/core/file.c
  *     file             hwt_wheel_file() in hwt/store/wheel.c
- *     counts, stays    counts(), stays() there, with hwt_worker_wants() in file.c
+ *     counts, stays    counts(), keep() there, with hwt_worker_wanted() in file.c
  *     take, look       take_from() there, look() in hwt/core/worker.c
  *     throw away       hwt_wheel_next(), hwt_wheel_sweep()
  *     leave out        hwt_pending_stays() in hwt/core/lane.c
@@ -22,8 +22,9 @@
  * held between its exchange and its record for so long: for 2^28 uses of one entry, there.
  *
  * Verified: whenever nothing is under way and no record unread, a sweep would leave one hint of a
- * pending timeout, for its deadline or before, and none of what is not pending; what stays is of a
- * timeout that is pending, and what runs is taken by a hint of its own, not before its deadline.
+ * pending timeout, for its deadline or before, and none of what is not pending; what stays before is
+ * of an entry that has a pending timeout, and what runs is taken by a hint of its own, not before its
+ * deadline.
  */
 
 #ifndef LIVES
@@ -166,10 +167,8 @@ inline file(tick, g)
 
 #ifdef MISTAKE_WANTS_NOT_ASKED
 #define wants(h) true
-#elif defined MISTAKE_WANTS_ANY
-#define wants(h) pending
 #else
-#define wants(h) (pending && since_floor(generation) + 1 == hints[h])
+#define wants(h) pending
 #endif
 
 #define stays(h) (counts(h) && wants(h))
@@ -329,7 +328,7 @@ end:
             place_at = 0;
             look()
         :: stays(h) ->
-            assert(pending && g == generation)
+            assert(pending)
 #ifdef MISTAKE_SWEPT_WANTED
             ; remove_hint()
 #endif

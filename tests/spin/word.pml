@@ -13,7 +13,7 @@
  *     tell, take_up         hwt_task_tell(), take_up()
  *     file_for, look        hwt_worker_file_for() in hwt/core/file.c, look() in worker.c
  *     throw away            hwt_wheel_next(), hwt_wheel_sweep() in hwt/store/wheel.c, by
- *                           hwt_worker_wants() in file.c
+ *                           hwt_worker_wanted() in file.c
  *     end_one, visit        end_one(), visit() in hwt/core/stop.c
  *
  * Records are a set here: they come in any order, and those that say the same are one. Of the
@@ -423,9 +423,9 @@ inline look()
 }
 
 #ifdef MISTAKE_RAN_UNWANTED
-#define wants (phase(state) == PENDING && !(state & RAN) && generation(state) == place_generation)
+#define wants (phase(state) == PENDING && !(state & RAN))
 #else
-#define wants (phase(state) == PENDING && generation(state) == place_generation)
+#define wants (phase(state) == PENDING)
 #endif
 
 #define nothing_said (records[1] == 0 && records[2] == 0 && !untolds[1] && !untolds[2])
