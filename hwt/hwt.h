@@ -561,7 +561,8 @@ HWT_PUBLIC const char *hwt_version(void);
  *
  * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be
  * seen of it is the same. A bucket takes 80 bytes. A timer reserves 48 MiB of addresses,
- * which are no memory (1.5 MiB where pointers have 32 bits): that counts under RLIMIT_AS.
+ * which are no memory (1.5 MiB where pointers have 32 bits), or fewer if a limit of the
+ * process wants it.
  */
 
 #ifdef __cplusplus

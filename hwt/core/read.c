@@ -230,9 +230,18 @@ static void look_at_all(struct hwt_worker *worker)
     }
 }
 
+/* What a `cancelled` adds is filed at once: not for the pass that goes on either. */
 void hwt_worker_read_own(struct hwt_worker *worker)
 {
-    read_lane(worker, worker->shared->lanes.shared);
+    struct hwt_lane *lane = worker->shared->lanes.shared;
+    uint64_t floor = worker->floor, next = hwt_worker_next_floor(worker);
+    begin_reading(&lane->pending);
+    begin_reading(&lane->cancelled);
+    read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
+    if (floor < next && next < worker->wheel.near_end)
+        worker->floor = next;
+    read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
+    worker->floor = floor;
 }
 
 void hwt_worker_read(struct hwt_worker *worker)

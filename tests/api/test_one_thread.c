@@ -446,6 +446,52 @@ START_TEST(what_was_handed_over_is_not_due_again_when_it_is_moved)
 }
 END_TEST
 
+static void open_manual(uint32_t flags)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = HWT_MS(1);
+    options.flags = flags;
+    manual_open_with(&m, 0, options);
+}
+
+/* After a pass that was cut short: what is overdue keeps its turn, though it is moved. */
+START_TEST(what_is_overdue_and_moved_runs_in_the_pass_that_goes_on)
+{
+    ends e = { 0 };
+    open_manual(_i ? HWT_ONE_THREAD : 0);
+    arm(m.timer, &counting, &e, HWT_MS(3));
+    hwt_timeout timeout = arm(m.timer, &counting, &e, HWT_MS(5));
+    atomic_store(&m.now, m.start + HWT_MS(10));
+    ck_assert_uint_eq(hwt_timer_advance_some(m.timer, m.start + HWT_MS(10), 1), 1);
+    ck_assert(hwt_timeout_reschedule_at(timeout, m.start + HWT_MS(4)));
+    ck_assert_uint_eq(hwt_timer_advance_some(m.timer, m.start + HWT_MS(10), 1), 1);
+    ck_assert_uint_eq(e.runs, 2);
+    manual_close(&m);
+}
+END_TEST
+
+static void add_overdue(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    arm(m.timer, &counting, arg, 0);
+}
+
+/* Neither in the pass that tells of a cancel runs what is added then. */
+START_TEST(what_a_cancelled_adds_waits_for_the_next_pass)
+{
+    static const hwt_task telling = { count_run, add_overdue };
+    ends e = { 0 };
+    open_manual(_i ? HWT_ONE_THREAD : 0);
+    must(hwt_timeout_cancel(arm(m.timer, &telling, &e, HWT_SEC(1))));
+    atomic_store(&m.now,
+                 m.start + HWT_MS(9)); /* the tick of now is over when the clock has gone on */
+    must(hwt_timer_advance(m.timer, m.start + HWT_MS(10)) == 0);
+    ck_assert_uint_eq(e.runs, 0);
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(11)), 1);
+    manual_close(&m);
+}
+END_TEST
+
 /* ---- memory: what is cancelled is used again at once, and nobody dispatches ---- */
 
 /* A call of the loop, after which the statistics know what the wheel holds. */
@@ -510,6 +556,8 @@ int main(void)
     tcase_add_test(threads, each_thread_may_have_its_own);
     tcase_add_test(threads, an_executor_may_put_work_off_on_the_same_thread);
     tcase_add_test(threads, what_was_handed_over_is_not_due_again_when_it_is_moved);
+    tcase_add_loop_test(threads, what_is_overdue_and_moved_runs_in_the_pass_that_goes_on, 0, 2);
+    tcase_add_loop_test(threads, what_a_cancelled_adds_waits_for_the_next_pass, 0, 2);
     tcase_add_test(threads, arming_and_cancelling_takes_no_memory);
     tcase_add_test(threads, nor_does_it_with_a_limit_of_what_may_be_pending);
     tcase_add_test(threads, moving_to_and_fro_takes_no_memory);

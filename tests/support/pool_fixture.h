@@ -13,10 +13,12 @@
 #include <sys/mman.h>
 
 static _Atomic bool refuse_memory, refuse_advice;
+static size_t largest = SIZE_MAX; /* that can be mapped */
 
 static inline void *may_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    return refuse_memory ? MAP_FAILED : mmap(at, size, protection, flags, fd, offset);
+    return refuse_memory || size > largest ? MAP_FAILED
+                                           : mmap(at, size, protection, flags, fd, offset);
 }
 
 static inline void *may_calloc(size_t count, size_t size)

@@ -365,6 +365,28 @@ START_TEST(without_memory_a_trim_changes_nothing)
 }
 END_TEST
 
+/* Of slots, and so of slabs. */
+START_TEST(where_addresses_are_short_there_are_fewer_ids)
+{
+    struct hwt_pool other = { 0 };
+    struct hwt_cache own = { 0 };
+    uint32_t n = 0;
+    largest = 2000 * sizeof(struct hwt_slot);
+    ck_assert_int_eq(hwt_pool_init(&other, (hwt_timer *)(void *)&owner), 0);
+    ck_assert_uint_ge(other.numbers, 1000);
+    ck_assert_uint_le(other.numbers, 2000);
+    largest = SIZE_MAX;
+    while (hwt_pool_take(&other, &own))
+        n++;
+    ck_assert_uint_ge(n, (other.numbers - 32) * SLAB);
+    ck_assert_uint_le(other.slabs, other.numbers);
+    hwt_pool_destroy(&other);
+    largest = 100 * sizeof(struct hwt_slot);
+    ck_assert_int_eq(hwt_pool_init(&other, (hwt_timer *)(void *)&owner), -ENOMEM);
+    largest = SIZE_MAX;
+}
+END_TEST
+
 START_TEST(when_the_ids_are_used_up_nothing_more_is_taken)
 {
     enum { LAST = 40 };
@@ -409,6 +431,7 @@ int main(void)
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
     tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
     tcase_add_test(want, without_memory_a_trim_changes_nothing);
+    tcase_add_test(want, where_addresses_are_short_there_are_fewer_ids);
     tcase_add_test(want, when_the_ids_are_used_up_nothing_more_is_taken);
     return run_suite(suite);
 }
