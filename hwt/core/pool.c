@@ -15,7 +15,7 @@
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
 #define TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
 #define SLOTS_FIRST 64
-#define SLOTS_LEAST 1024 /* for a million and a half of timeouts */
+#define SLOTS_LEAST 512 /* for 800000 timeouts */
 #define CHAINS 16
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
