@@ -330,7 +330,8 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
     if (n > 0)
         push_batch(pool, first, n);
     cache->count -= n;
-    memmove(cache->items, cache->items + n, cache->count * sizeof(*cache->items));
+    for (uint32_t i = 0; i < cache->count; i++)
+        cache->items[i] = cache->items[i + n];
 }
 
 /* For who walks by numbers, and may be ahead of the thread that enters the slab: 0, not yet. */

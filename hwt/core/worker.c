@@ -13,6 +13,8 @@
 #include "hwt/core/task.h"
 
 #define QUIET_PASSES 8
+#define PATIENT_PASSES 128
+#define TRIM_NS 32 /* for a free entry */
 #define SWEEP_SLICE 16384
 #define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
 
@@ -181,6 +183,15 @@ static void trim(struct hwt_worker *worker, uint32_t patience)
     hwt_pool_trim_end(&shared->pool, &slabs);
 }
 
+/* By what is filed: whether a trim, which looks at each free entry, would make nothing late. */
+static bool has_time_for_a_trim(const struct hwt_worker *worker)
+{
+    const struct hwt_wheel *wheel = &worker->wheel;
+    uint64_t free = atomic_load_explicit(&worker->shared->pool.free, memory_order_relaxed);
+    uint64_t ticks = hwt_ticks_divide(&wheel->ticks, free * TRIM_NS) + 1;
+    return hwt_wheel_peek(wheel, hwt_saturating_add(worker->limit, ticks)) == HWT_ID_NONE;
+}
+
 /* A timer that has work in each tick never sleeps long: it gives memory back when there was little
  * work for some passes. What has heaped up goes a part at a time. */
 static void give_back(struct hwt_worker *worker)
@@ -191,7 +202,8 @@ static void give_back(struct hwt_worker *worker)
         has_time && worker->wheel.hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, SWEEP_SLICE);
     bool quiet = has_time && hwt_pool_is_worth_a_trim(&worker->shared->pool, 2);
     worker->quiet = quiet ? worker->quiet + 1 : 0;
-    if (worker->quiet > QUIET_PASSES)
+    if (worker->quiet > QUIET_PASSES &&
+        (worker->quiet > PATIENT_PASSES || has_time_for_a_trim(worker)))
         trim(worker, 2);
 }
 
@@ -273,7 +285,8 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if (worker->told || worker->crowded)
         next = worker->wheel.tick;
     if (next > worker->wheel.tick) {
-        trim(worker, 1);
+        if (has_time_for_a_trim(worker))
+            trim(worker, 1);
         next = close_for(worker, next);
     } else {
         hwt_gate_close(&shared->gate, HWT_GATE_OPEN);

@@ -24,6 +24,11 @@ static size_t bytes_of(uint32_t capacity)
     return (size_t)capacity * sizeof(struct hwt_hint);
 }
 
+static struct hwt_hint *array_of(uint32_t capacity)
+{
+    return capacity > 0 && capacity <= CAPACITY_MAX ? malloc(bytes_of(capacity)) : NULL;
+}
+
 static uint32_t grown(uint32_t capacity)
 {
     if (capacity < CAPACITY_MIN)
@@ -42,7 +47,7 @@ static void free_unreachable(struct hwt_hint *hints)
 /* Another array, that has the hints of this one from `from` on. */
 static int resize(struct hwt_shelf *shelf, uint32_t from, uint32_t capacity, size_t *bytes)
 {
-    struct hwt_hint *hints = capacity <= CAPACITY_MAX ? malloc(bytes_of(capacity)) : NULL;
+    struct hwt_hint *hints = array_of(capacity);
     if (!hints)
         return -ENOMEM;
     if (shelf->hints && shelf->used > from)
@@ -119,7 +124,7 @@ static void sort(struct hwt_bucket *bucket, struct hwt_part *part)
     bucket->least = part->least;
     if (part->reach <= HWT_HINTS_REACH)
         return;
-    struct hwt_hint *other = malloc(bytes_of(near->capacity));
+    struct hwt_hint *other = array_of(near->capacity);
     if (!other) {
         bucket->sorted = 0; /* another time */
         find_first(bucket);
