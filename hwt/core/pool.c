@@ -149,27 +149,6 @@ static uint32_t pop_empty(struct hwt_pool *pool)
     return (uint32_t)head;
 }
 
-/* A stack's head publishes this. Release, for who reads the field by an old handle: see entry.h. */
-static void link(struct hwt_entry *entry, struct hwt_entry *next)
-{
-    atomic_store_explicit(&entry->arg, next, memory_order_release);
-}
-
-static struct hwt_entry *next_of(const struct hwt_entry *entry)
-{
-    return atomic_load_explicit(&entry->arg, memory_order_relaxed);
-}
-
-static void set_next_batch(struct hwt_entry *first, uint32_t id)
-{
-    atomic_store_explicit(&first->word.second, id, memory_order_release);
-}
-
-static uint32_t next_batch_of(const struct hwt_entry *first)
-{
-    return (uint32_t)atomic_load_explicit(&first->word.second, memory_order_relaxed);
-}
-
 /* A chain of `count`. */
 static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
 {
@@ -178,26 +157,31 @@ static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t 
     atomic_fetch_add_explicit(&pool->free, count, memory_order_relaxed);
     do {
         HWT_MEET(BATCH_PUSH);
-        set_next_batch(first, (uint32_t)head);
+        /* Release as in hwt_entry_link(). */
+        atomic_store_explicit(&first->word.second, (uint64_t)count << 32 | (uint32_t)head,
+                              memory_order_release);
     } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, with_top(head, id),
                                                     memory_order_release, memory_order_relaxed));
 }
 
-/* The first of a batch, NULL: there is none. */
-static struct hwt_entry *pop_batch(struct hwt_pool *pool)
+/* The first of a batch of *ret_count, NULL: there is none. */
+static struct hwt_entry *pop_batch(struct hwt_pool *pool, uint32_t *ret_count)
 {
     /* Orders as in pop_empty(). */
     uint64_t head = atomic_load_explicit(&pool->batches, memory_order_acquire);
     struct hwt_entry *first;
-    uint32_t next;
+    uint64_t second;
     do {
         if ((uint32_t)head == HWT_ID_NONE)
             return NULL;
         first = hwt_pool_entry(pool, (uint32_t)head);
-        next = next_batch_of(first);
+        second = atomic_load_explicit(&first->word.second, memory_order_relaxed);
         HWT_MEET(BATCH_POP);
-    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, popped(head, next),
+    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head,
+                                                    popped(head, (uint32_t)second),
                                                     memory_order_acq_rel, memory_order_acquire));
+    *ret_count = (uint32_t)(second >> 32);
+    atomic_fetch_sub_explicit(&pool->free, *ret_count, memory_order_relaxed);
     return first;
 }
 
@@ -287,7 +271,7 @@ static void carve(struct hwt_pool *pool, uint32_t number)
         if (slot->floor > 0)
             atomic_store_explicit(&entry->word.first, slot->floor << HWT_GENERATION_SHIFT,
                                   memory_order_relaxed);
-        link(entry, first);
+        hwt_entry_link(entry, first);
         first = entry;
         if (++count < most)
             continue;
@@ -302,36 +286,38 @@ static void carve(struct hwt_pool *pool, uint32_t number)
 
 bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
 {
-    struct hwt_entry *entry;
-    while ((entry = pop_batch(pool)) == NULL) {
+    cache->first = cache->spare;
+    cache->spare = NULL;
+    cache->count = HWT_CACHE_BATCH;
+    while (!cache->first && (cache->first = pop_batch(pool, &cache->count)) == NULL) {
         uint32_t number = pop_empty(pool);
-        if (number != HWT_ID_NONE)
+        if (number != HWT_ID_NONE) {
             carve(pool, number);
-        else if (!map_region(pool))
+        } else if (!map_region(pool)) {
+            cache->count = 0;
             return false;
+        }
     }
-    uint32_t n = 0;
-    for (; entry; entry = next_of(entry))
-        cache->items[n++] = entry;
-    cache->count = n;
-    atomic_fetch_sub_explicit(&pool->free, n, memory_order_relaxed);
     return true;
 }
 
 void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
 {
-    /* The oldest, which have left the processor's own cache. */
-    uint32_t n = cache->count < HWT_CACHE_BATCH ? cache->count : HWT_CACHE_BATCH;
-    struct hwt_entry *first = NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        link(cache->items[i], first);
-        first = cache->items[i];
-    }
-    if (n > 0)
-        push_batch(pool, first, n);
-    cache->count -= n;
-    for (uint32_t i = 0; i < cache->count; i++)
-        cache->items[i] = cache->items[i + n];
+    /* The older ones, which have left the processor's own cache. */
+    if (cache->spare)
+        push_batch(pool, cache->spare, HWT_CACHE_BATCH);
+    cache->spare = cache->first;
+    cache->first = NULL;
+    cache->count = 0;
+}
+
+void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    if (cache->spare)
+        push_batch(pool, cache->spare, HWT_CACHE_BATCH);
+    if (cache->first)
+        push_batch(pool, cache->first, cache->count);
+    *cache = (struct hwt_cache){ 0 };
 }
 
 /* For who walks by numbers, and may be ahead of the thread that enters the slab: 0, not yet. */
@@ -399,7 +385,7 @@ static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_
                        struct hwt_entry *entry)
 {
     for (struct hwt_entry *next; entry; entry = next) {
-        next = next_of(entry);
+        next = hwt_entry_linked(entry);
         hwt_pool_give(pool, kept, entry);
         trim->kept++;
     }
@@ -412,7 +398,7 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
     uint32_t number = hwt_entry_id(entry) >> HWT_ID_BITS;
     struct hwt_census *its = number < trim->slabs ? &trim->census[number] : NULL;
     if (!its || !its->may_go) {
-        link(entry, *others);
+        hwt_entry_link(entry, *others);
         *others = entry;
         return;
     }
@@ -420,7 +406,7 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
     its->oldest = its->count == 0 || generation < its->oldest ? generation : its->oldest;
     its->newest = generation > its->newest ? generation : its->newest;
     its->count++;
-    link(entry, its->first);
+    hwt_entry_link(entry, its->first);
     its->first = entry;
 }
 
@@ -429,14 +415,14 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
 static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
 {
     struct hwt_entry *chains[CHAINS];
-    uint32_t n = 0, count = 0;
+    uint32_t n = 0, length;
     for (;;) {
-        while (n < CHAINS && (chains[n] = pop_batch(pool)) != NULL)
+        while (n < CHAINS && (chains[n] = pop_batch(pool, &length)) != NULL)
             n++;
         if (n == 0)
             break;
-        for (uint32_t i = 0; i < n; count++) {
-            struct hwt_entry *next = next_of(chains[i]);
+        for (uint32_t i = 0; i < n;) {
+            struct hwt_entry *next = hwt_entry_linked(chains[i]);
             __builtin_prefetch(next, 1);
             sort_out(trim, chains[i], others);
             if (next)
@@ -445,7 +431,6 @@ static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entr
                 chains[i] = chains[--n];
         }
     }
-    atomic_fetch_sub_explicit(&pool->free, count, memory_order_relaxed);
 }
 
 /* Generations are counted from the floor of their slab: a record that is unread yet must not come out
@@ -482,8 +467,7 @@ bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
         else
             give_chain(pool, trim, &kept, its->first);
     }
-    while (kept.count > 0)
-        hwt_pool_spill(pool, &kept);
+    hwt_pool_flush(pool, &kept);
     return true;
 }
 

@@ -16,9 +16,9 @@
  *
  * A free entry belongs to one thread's cache, or is in a batch of them in the pool:
  *
- *   cache   a lane's: its thread takes and gives without any atomic operation
- *   batch   a chain of up to HWT_CACHE_BATCH: arg is the next entry, the first one's deadline the id
- *           of the next batch
+ *   cache   a lane's: a chain of up to HWT_CACHE_BATCH, arg is the next entry, and a whole one to
+ *           spare. Its thread takes and gives without any atomic operation
+ *   batch   such a chain; its first one's deadline is its length and the id of the next batch
  *   pool    a stack of batches, with a tag. A push replaces the head by compare-exchange,
  *           release: what was done to the entries. A pop reads the head (acquire), the first
  *           entry's deadline, and replaces the head. If that deadline was of a newer use, the
@@ -35,7 +35,6 @@
 #include "hwt/store/directory.h"
 
 #define HWT_SLAB_SIZE ((size_t)65536)
-#define HWT_CACHE_MAX 64
 #define HWT_CACHE_BATCH 32
 
 struct hwt_slab {
@@ -53,8 +52,9 @@ struct hwt_slab {
 #define HWT_SLAB_STEP (4 * sizeof(struct hwt_entry)) /* whole cache lines, on a 64-bit machine */
 
 struct hwt_cache {
-    uint32_t count;
-    struct hwt_entry *items[HWT_CACHE_MAX];
+    struct hwt_entry *first;
+    struct hwt_entry *spare; /* NULL, or the first of HWT_CACHE_BATCH */
+    uint32_t count;          /* from `first` on */
 };
 
 struct hwt_pool {
@@ -146,26 +146,61 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer);
 /* Unmaps everything. No other call may be under way. */
 void hwt_pool_destroy(struct hwt_pool *pool);
 
-/* Fills an empty cache from the pool, or with a new slab. False: no memory. Lock-free. */
+/* Fills a cache whose chain is empty, from the pool or with a new slab. False: no memory.
+ * Lock-free. */
 bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache);
 
-/* Takes HWT_CACHE_BATCH entries of a full cache into the pool. Lock-free. */
+/* Empties the chain of a cache: it becomes the one to spare, and what that was goes to the pool.
+ * Lock-free. */
 void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache);
+
+/* Takes all of a cache into the pool. Lock-free. */
+void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache);
+
+/* A stack's head publishes this. Release, for who reads the field by an old handle: see entry.h. */
+static inline void hwt_entry_link(struct hwt_entry *entry, struct hwt_entry *next)
+{
+    atomic_store_explicit(&entry->arg, next, memory_order_release);
+}
+
+static inline struct hwt_entry *hwt_entry_linked(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->arg, memory_order_relaxed);
+}
+
+/* Takes the first entry of a cache that has one, and the next one comes from memory. */
+static inline void hwt_cache_drop(struct hwt_cache *cache, struct hwt_entry *first)
+{
+    struct hwt_entry *next = hwt_entry_linked(first);
+    __builtin_prefetch(next, 1);
+    cache->first = next;
+    cache->count--;
+}
+
+/* To a cache that is not full. */
+static inline void hwt_cache_add(struct hwt_cache *cache, struct hwt_entry *entry)
+{
+    hwt_entry_link(entry, cache->first);
+    cache->first = entry;
+    cache->count++;
+}
 
 /* A free entry, the caller's from now on; NULL: no memory. */
 static inline struct hwt_entry *hwt_pool_take(struct hwt_pool *pool, struct hwt_cache *cache)
 {
-    if (cache->count == 0 && !hwt_pool_fill(pool, cache))
+    if (!cache->first && !hwt_pool_fill(pool, cache))
         return NULL;
-    return cache->items[--cache->count];
+    struct hwt_entry *entry = cache->first;
+    hwt_cache_drop(cache, entry);
+    return entry;
 }
 
 static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
                                  struct hwt_entry *entry)
 {
-    if (cache->count == HWT_CACHE_MAX)
+    if (cache->count == HWT_CACHE_BATCH)
         hwt_pool_spill(pool, cache);
-    cache->items[cache->count++] = entry;
+    hwt_cache_add(cache, entry);
 }
 
 /* For who walks all entries: from (0, 0) on, the next one after *number, *seat that has ever been

@@ -112,14 +112,14 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
                                            : cancel_slowly(timeout, shared);
     /* The short way, where there is nothing to mind. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
-    if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_MAX, 0) ||
+    if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0) ||
         __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
                                                   hwt_pending_to(state, HWT_PHASE_CANCELLED)),
                          0))
         return cancel_slowly(timeout, shared);
     HWT_PROBE3(cancel, shared, entry, timeout.generation);
     hwt_lane_count(&lane->cancelled_count, 1);
-    lane->cache.items[lane->cache.count++] = entry;
+    hwt_cache_add(&lane->cache, entry);
     return true;
 }
 

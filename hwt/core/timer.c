@@ -179,12 +179,11 @@ static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *e
     return 0;
 }
 
-/* The same of the entry that the lane's cache has given last, whose record is on no list yet. */
+/* The same where the stream with its record is on no list yet. */
 __attribute__((noinline)) static int list_and_announce(hwt_timer *timer, struct hwt_lane *lane,
-                                                       uint64_t state, uint64_t deadline,
-                                                       hwt_timeout *ret_timeout)
+                                                       struct hwt_entry *entry, uint64_t state,
+                                                       uint64_t deadline, hwt_timeout *ret_timeout)
 {
-    struct hwt_entry *entry = lane->cache.items[lane->cache.count];
     hwt_streams_list(&timer->shared.lanes.pending, &lane->pending);
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
@@ -242,11 +241,12 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
     struct hwt_shared *shared = &timer->shared;
     struct hwt_worker *worker = &timer->worker;
     struct hwt_lane *lane = shared->lanes.shared;
-    if (__builtin_expect(lane->cache.count == 0, 0) || __builtin_expect(worker->expires, 0) ||
+    struct hwt_entry *entry = lane->cache.first;
+    if (__builtin_expect(!entry, 0) || __builtin_expect(worker->expires, 0) ||
         __builtin_expect(worker->wheel.hints >= worker->sweep_at, 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    struct hwt_entry *entry = lane->cache.items[--lane->cache.count];
+    hwt_cache_drop(&lane->cache, entry);
     uint64_t generation = hwt_entry_next_generation(entry);
     hwt_lane_count(&lane->added, 1);
     (void)hwt_entry_begin_as(entry, generation, task, arg, deadline);
@@ -278,14 +278,14 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
         return new_timeout_unusual(timer, unusual, task, arg, deadline, ret_timeout);
     /* The short way, where there is nothing to mind. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
-    if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == 0, 0) ||
+    if (__builtin_expect(!lane, 0) || __builtin_expect(!lane->cache.first, 0) ||
         __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    struct hwt_entry *entry = lane->cache.items[lane->cache.count - 1];
+    struct hwt_entry *entry = lane->cache.first;
     uint64_t generation = hwt_entry_next_generation(entry);
     if (__builtin_expect(is_renewal(generation), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    lane->cache.count--;
+    hwt_cache_drop(&lane->cache, entry);
     uint32_t id = hwt_entry_id(entry);
     hwt_lane_count(&lane->added, 1); /* both before anybody can end it */
     uint64_t state = hwt_entry_begin_as(entry, generation, task, arg, deadline);
@@ -296,7 +296,7 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
         __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
-        return list_and_announce(timer, lane, state, deadline, ret_timeout);
+        return list_and_announce(timer, lane, entry, state, deadline, ret_timeout);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, generation };
     return 0;

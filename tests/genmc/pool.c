@@ -4,8 +4,8 @@
  * Batches that come back, on hwt/core/pool.c as it is: two threads pop and push, one of them in
  * such an order that the first one lies on the stack again though the second one does not.
  *
- * Verified: no batch is had by two, and who has one sees what the last one wrote. GenMC itself
- * finds the races on `written`.
+ * Verified: no batch is had by two, who has one sees what the last one wrote, and its length is its
+ * own. GenMC itself finds the races on `written`.
  */
 
 #include <assert.h>
@@ -21,6 +21,20 @@ static struct hwt_slot slots[1];
 static _Alignas(65536) char slab[65536];
 static uint32_t written[BATCHES];
 
+/* Each is said to have another length. */
+static uint32_t length_of(const struct hwt_entry *entry)
+{
+    return hwt_entry_id(entry) - FIRST + 1;
+}
+
+static struct hwt_entry *pop(void)
+{
+    uint32_t length = 0;
+    struct hwt_entry *entry = pop_batch(&pool, &length);
+    assert(!entry || length == length_of(entry));
+    return entry;
+}
+
 static void use(struct hwt_entry *entry)
 {
     if (entry)
@@ -30,11 +44,11 @@ static void use(struct hwt_entry *entry)
 static void *there_and_back(void *arg)
 {
     (void)arg;
-    struct hwt_entry *one = pop_batch(&pool);
-    struct hwt_entry *other = pop_batch(&pool);
+    struct hwt_entry *one = pop();
+    struct hwt_entry *other = pop();
     use(one);
     if (one)
-        push_batch(&pool, one, 1);
+        push_batch(&pool, one, length_of(one));
     use(other);
     return NULL;
 }
@@ -47,12 +61,12 @@ int main(void)
     atomic_init(&pool.batches, HWT_ID_NONE);
     for (uint32_t i = BATCHES; i-- > 0;) {
         struct hwt_entry *entry = hwt_pool_entry(&pool, FIRST + i);
-        link(entry, NULL);
-        push_batch(&pool, entry, 1);
+        hwt_entry_link(entry, NULL);
+        push_batch(&pool, entry, length_of(entry));
     }
     pthread_create(&thread, NULL, there_and_back, NULL);
-    use(pop_batch(&pool));
-    use(pop_batch(&pool));
+    use(pop());
+    use(pop());
     pthread_join(thread, NULL);
     return 0;
 }

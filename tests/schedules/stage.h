@@ -140,24 +140,36 @@ static inline uint64_t deadline_of(hwt_timeout timeout)
 
 /* ---- entries ---- */
 
-/* The free entry is moved from where it is, a cache or the pool, to be the next that the test's
- * own thread takes. The cache is no other thread's that has not ended. */
+/* NULL: it is not there. */
+static inline struct hwt_entry *take_out(struct hwt_cache *cache, const struct hwt_entry *entry)
+{
+    struct hwt_pool *pool = &timer->shared.pool;
+    struct hwt_entry *all[2 * HWT_CACHE_BATCH], *found = NULL;
+    size_t n = 0;
+    while (cache->first || cache->spare)
+        all[n++] = hwt_pool_take(pool, cache);
+    while (n-- > 0) {
+        if (all[n] == entry)
+            found = all[n];
+        else
+            hwt_pool_give(pool, cache, all[n]);
+    }
+    return found;
+}
+
+/* The free entry is moved from the cache in which it is to be the next that the test's own thread
+ * takes. The cache is no other thread's that has not ended. */
 static inline void fetch_free(const struct hwt_entry *entry)
 {
     struct hwt_shared *shared = &timer->shared;
     struct hwt_cache *own = &hwt_lane_enter(&shared->lanes)->cache;
-    for (uint32_t n = 0; n < hwt_lanes_count(&shared->lanes); n++) {
+    struct hwt_entry *found = NULL;
+    for (uint32_t n = 0; !found && n < hwt_lanes_count(&shared->lanes); n++) {
         struct hwt_lane *lane = hwt_lane_at(&shared->lanes, n);
-        for (uint32_t i = 0; lane && i < lane->cache.count; i++) {
-            struct hwt_entry *found = lane->cache.items[i];
-            if (found != entry)
-                continue;
-            lane->cache.items[i] = lane->cache.items[--lane->cache.count];
-            hwt_pool_give(&shared->pool, own, found);
-            return;
-        }
+        found = lane ? take_out(&lane->cache, entry) : NULL;
     }
-    ck_abort_msg("the entry is not free");
+    ck_assert_msg(found, "the entry is not free");
+    hwt_pool_give(&shared->pool, own, found);
 }
 
 /* A silent timeout in the same entry, which is free. */
@@ -177,6 +189,15 @@ static inline void mark_free(bool *marks, uint32_t slabs, uint32_t id, size_t *c
     ++*count;
 }
 
+/* Of a chain. Returns how many. */
+static inline size_t mark_chain(bool *marks, uint32_t slabs, const struct hwt_entry *entry)
+{
+    size_t count = 0;
+    for (; entry; entry = atomic_load(&entry->arg))
+        mark_free(marks, slabs, hwt_entry_id(entry), &count);
+    return count;
+}
+
 /* Of the pool's batches. Returns how many. */
 static inline size_t mark_batches(bool *marks, uint32_t slabs)
 {
@@ -185,9 +206,10 @@ static inline size_t mark_batches(bool *marks, uint32_t slabs)
     uint32_t batch = (uint32_t)atomic_load(&pool->batches);
     while (batch != HWT_ID_NONE) {
         const struct hwt_entry *entry = hwt_pool_entry(pool, batch);
+        size_t length = mark_chain(marks, slabs, entry);
+        ck_assert_uint_eq(hwt_entry_deadline(entry) >> 32, length);
+        count += length;
         batch = (uint32_t)hwt_entry_deadline(entry);
-        for (; entry; entry = atomic_load(&entry->arg))
-            mark_free(marks, slabs, hwt_entry_id(entry), &count);
     }
     return count;
 }
@@ -202,8 +224,9 @@ static inline void expect_all_free(void)
     ck_assert_uint_eq(atomic_load(&pool->free), count);
     for (uint32_t n = 0; n < hwt_lanes_count(&timer->shared.lanes); n++) {
         const struct hwt_lane *lane = hwt_lane_at(&timer->shared.lanes, n);
-        for (uint32_t i = 0; lane && i < lane->cache.count; i++)
-            mark_free(marks, slabs, hwt_entry_id(lane->cache.items[i]), &count);
+        size_t length = lane ? mark_chain(marks, slabs, lane->cache.first) : 0;
+        ck_assert_uint_eq(length, lane ? lane->cache.count : 0);
+        count += length + (lane ? mark_chain(marks, slabs, lane->cache.spare) : 0);
     }
     for (uint32_t slab = (uint32_t)atomic_load(&pool->empty); slab != HWT_ID_NONE;
          slab = atomic_load(&pool->directory.slots[slab].next))

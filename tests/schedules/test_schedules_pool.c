@@ -20,7 +20,7 @@ static void fill(struct actor *actor)
 
 static void spill(struct actor *actor)
 {
-    hwt_pool_spill(pool, actor->arg);
+    hwt_pool_flush(pool, actor->arg);
 }
 
 static void fill_here(struct hwt_cache *cache)
@@ -30,15 +30,14 @@ static void fill_here(struct hwt_cache *cache)
 
 static void spill_all(struct hwt_cache *cache)
 {
-    while (cache->count > 0)
-        hwt_pool_spill(pool, cache);
+    hwt_pool_flush(pool, cache);
 }
 
 static bool have_common(const struct hwt_cache *a, const struct hwt_cache *b)
 {
-    for (uint32_t i = 0; i < a->count; i++) {
-        for (uint32_t k = 0; k < b->count; k++) {
-            if (a->items[i] == b->items[k])
+    for (const struct hwt_entry *one = a->first; one; one = hwt_entry_linked(one)) {
+        for (const struct hwt_entry *other = b->first; other; other = hwt_entry_linked(other)) {
+            if (one == other)
                 return true;
         }
     }
@@ -75,10 +74,8 @@ START_TEST(what_was_taken_and_given_back_meanwhile_is_looked_at_anew)
     fill_here(&b);
     if (_i)
         fill_here(&c);
-    uint32_t top = hwt_entry_id(a.items[0]);
-    hwt_pool_spill(pool, &a); /* in the other order */
-    fill_here(&a);
-    hwt_pool_spill(pool, &a);
+    uint32_t top = hwt_entry_id(a.first);
+    spill_all(&a);
     ck_assert_uint_eq((uint32_t)atomic_load(&pool->batches), top);
     actor_end(&taker);
     ck_assert(!have_common(&taken, &b) && !have_common(&taken, &c));
@@ -103,18 +100,25 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
 {
     struct actor taker;
     struct hwt_cache taken = { 0 }, a = { 0 };
+    struct hwt_entry *all[HWT_CACHE_BATCH];
+    uint32_t n = 0;
     make_batches();
     taker.arg = &taken;
     actor_begin(&taker, fill);
     actor_go_to(&taker, "BATCH_POP");
     fill_here(&a);
-    for (uint32_t i = 0; i < a.count; i++)
-        (void)hwt_entry_begin(a.items[i], &silent, &beside, UINT64_MAX / 3);
+    while (a.first) {
+        all[n] = hwt_pool_take(pool, &a);
+        (void)hwt_entry_begin(all[n++], &silent, &beside, UINT64_MAX / 3);
+    }
     actor_end(&taker);
-    ck_assert(!have_common(&taken, &a));
-    for (uint32_t i = 0; i < a.count; i++)
-        atomic_store(&a.items[i]->word.first,
+    while (n-- > 0) {
+        ck_assert_ptr_eq(hwt_entry_arg(all[n]), &beside); /* nobody's next */
+        atomic_store(&all[n]->word.first,
                      (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
+        hwt_pool_give(pool, &a, all[n]);
+    }
+    ck_assert(!have_common(&taken, &a));
     spill_all(&taken);
     spill_all(&a);
 }
@@ -150,9 +154,10 @@ END_TEST
 
 static void expect_ids(const struct hwt_cache *cache)
 {
-    for (uint32_t i = 0; i < cache->count; i++) {
-        ck_assert_ptr_eq(hwt_pool_entry(pool, hwt_entry_id(cache->items[i])), cache->items[i]);
-    }
+    uint32_t n = 0;
+    for (struct hwt_entry *entry = cache->first; entry; entry = hwt_entry_linked(entry), n++)
+        ck_assert_ptr_eq(hwt_pool_entry(pool, hwt_entry_id(entry)), entry);
+    ck_assert_uint_eq(n, cache->count);
 }
 
 static void expect_nothing_common(struct hwt_cache *a, struct hwt_cache *b)

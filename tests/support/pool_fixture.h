@@ -40,13 +40,11 @@ static inline int may_madvise(void *at, size_t size, int advice)
 #define calloc may_calloc
 #define madvise may_madvise
 #define mprotect may_mprotect
-#define link link_entries /* <unistd.h> has one */
 #include "hwt/core/pool.c"
 #undef mmap
 #undef calloc
 #undef madvise
 #undef mprotect
-#undef link
 
 #include "unit.h"
 
@@ -102,17 +100,17 @@ static inline uint32_t count_batches(void)
 {
     static struct hwt_cache all[2000];
     uint32_t batches = 0, count = 0;
-    struct hwt_entry *entry;
-    while ((entry = pop_batch(&pool)) != NULL) {
-        struct hwt_cache *one = &all[batches++];
-        must(batches < 2000);
-        for (one->count = 0; entry; entry = next_of(entry))
-            one->items[one->count++] = entry;
-        atomic_fetch_sub(&pool.free, one->count);
-        count += one->count;
+    struct hwt_cache one = { 0 };
+    while ((one.first = pop_batch(&pool, &one.count)) != NULL) {
+        uint32_t length = 0;
+        for (struct hwt_entry *entry = one.first; entry; entry = hwt_entry_linked(entry))
+            length++;
+        must(batches < 2000 && length == one.count);
+        all[batches++] = one;
+        count += length;
     }
     while (batches > 0)
-        hwt_pool_spill(&pool, &all[--batches]);
+        hwt_pool_flush(&pool, &all[--batches]);
     return count;
 }
 

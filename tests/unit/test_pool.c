@@ -90,33 +90,35 @@ END_TEST
 
 START_TEST(a_full_cache_spills_its_oldest)
 {
-    take_many(all, HWT_CACHE_MAX + 1);
-    cache.count = 0; /* what is over of the last batch stays away */
+    enum { MOST = 2 * HWT_CACHE_BATCH };
+    take_many(all, MOST + 1);
+    memset(&cache, 0, sizeof(cache)); /* what is over of the last batch stays away */
     uint32_t before = pool.free;
-    give_many(all, HWT_CACHE_MAX);
+    give_many(all, MOST);
     ck_assert_uint_eq(pool.free, before);
-    give_many(all + HWT_CACHE_MAX, 1);
+    give_many(all + MOST, 1);
     ck_assert_uint_eq(pool.free, before + HWT_CACHE_BATCH);
-    ck_assert_uint_eq(cache.count, HWT_CACHE_MAX - HWT_CACHE_BATCH + 1);
-    for (uint32_t i = HWT_CACHE_MAX + 1; i-- > HWT_CACHE_BATCH;)
-        must(take_one() == all[i]);
-    for (uint32_t i = 0; i < HWT_CACHE_BATCH; i++)
+    ck_assert_uint_eq(cache.count, 1);
+    for (uint32_t i = MOST + 1; i-- > 0;)
         must(take_one() == all[i]);
 }
 END_TEST
 
-START_TEST(a_short_cache_spills_what_it_has)
+/* One to spare, and a short one. */
+START_TEST(a_cache_is_flushed_to_its_last)
 {
-    hwt_pool_spill(&pool, &cache);
+    enum { SOME = HWT_CACHE_BATCH + 3 };
+    hwt_pool_flush(&pool, &cache);
     ck_assert_uint_eq(pool.free, 0);
-    take_many(all, HWT_CACHE_BATCH);
-    give_many(all, 3);
+    take_many(all, 2 * HWT_CACHE_BATCH);
+    memset(&cache, 0, sizeof(cache));
+    give_many(all, SOME);
     uint32_t before = pool.free;
-    hwt_pool_spill(&pool, &cache);
-    ck_assert_uint_eq(cache.count, 0);
-    ck_assert_uint_eq(pool.free, before + 3);
-    ck_assert_uint_eq(count_batches(), before + 3);
-    for (int i = 2; i >= 0; i--)
+    hwt_pool_flush(&pool, &cache);
+    ck_assert(!cache.first && !cache.spare && cache.count == 0);
+    ck_assert_uint_eq(pool.free, before + SOME);
+    ck_assert_uint_eq(count_batches(), before + SOME);
+    for (int i = SOME; i-- > 0;)
         must(take_one() == all[i]);
 }
 END_TEST
@@ -179,8 +181,7 @@ static uint32_t trim(void)
 
 static void spill_cache(void)
 {
-    while (cache.count > 0)
-        hwt_pool_spill(&pool, &cache);
+    hwt_pool_flush(&pool, &cache);
 }
 
 static uint64_t states[MANY];
@@ -419,7 +420,7 @@ int main(void)
     TCase *caches = unit_case(suite, "caches", open_pool, close_pool);
     tcase_add_test(caches, the_last_given_is_the_first_taken);
     tcase_add_test(caches, a_full_cache_spills_its_oldest);
-    tcase_add_test(caches, a_short_cache_spills_what_it_has);
+    tcase_add_test(caches, a_cache_is_flushed_to_its_last);
     TCase *trims = unit_case(suite, "trim", open_pool, close_pool);
     tcase_add_test(trims, all_that_is_free_goes_back);
     tcase_add_test(trims, a_generation_that_was_never_comes_back);

@@ -61,8 +61,7 @@ static void *take_and_give(void *data)
     }
     while (user->count > 0)
         give_some(user);
-    while (user->cache.count > 0)
-        hwt_pool_spill(&pool, &user->cache);
+    hwt_pool_flush(&pool, &user->cache);
     return data;
 }
 
@@ -157,8 +156,7 @@ START_TEST(one_who_has_a_stale_handle_may_ask_while_its_slab_goes_and_comes)
     pthread_t asker = spawn(ask_often, &asked);
     for (int i = 0; i < 60; i++) {
         give_many(all, 10 * SLAB);
-        while (cache.count > 0)
-            hwt_pool_spill(&pool, &cache);
+        hwt_pool_flush(&pool, &cache);
         bytes += pool.bytes;
         trim_pool();
         bytes -= pool.bytes;
