@@ -97,14 +97,14 @@ static uint64_t count_filed(const struct hwt_shared *shared)
 
 /* As long as entries are used again, what they were used for before does not count any more, and
  * that is seen without a look at them. */
-bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed)
+bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks)
 {
     struct hwt_wheel *wheel = &worker->wheel;
     uint64_t filed_now = count_filed(worker->shared);
     uint64_t most = filed_now + filed_now / 2 + HWT_HEAP_MAX;
     if (wheel->hints > most) {
         uint64_t looks = filed * SWEEP_RATIO, enough = most - most / 8;
-        uint64_t thrown = hwt_wheel_sweep(wheel, looks, enough, worker->sweep_asks);
+        uint64_t thrown = hwt_wheel_sweep(wheel, looks, enough, asks || worker->sweep_asks);
         worker->sweep_asks = wheel->hints > enough && thrown < looks / SWEEP_RATIO;
     }
     bool too_many = wheel->hints > most;

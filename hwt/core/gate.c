@@ -116,6 +116,15 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative)
 
 /* ---- parking ---- */
 
+void hwt_gate_begin(struct hwt_gate *gate)
+{
+    /* Relaxed: it only spares others a system call. */
+    atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
+    /* Seq_cst: before the look at how many chunks there are; a producer wakes after it has counted
+     * its chunk. */
+    atomic_store_explicit(&gate->asleep, 1, memory_order_seq_cst);
+}
+
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
 {
     atomic_store_explicit(&gate->asleep, 1, memory_order_seq_cst);

@@ -67,6 +67,11 @@ int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 /* In a child of fork(): the descriptor, if there is one, is the child's own, by the same number. */
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
 
+/* Worker, before its last reading: a wake-up from here on ends the sleep, be it a short one. Of a
+ * great backlog that comes in time the reading sees how much there is; what comes later clears
+ * `asleep`. */
+void hwt_gate_begin(struct hwt_gate *gate);
+
 /* Worker: A. `until`, for what D sleeps until, may be set again before. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before);
 

@@ -177,7 +177,7 @@ static void read_once(struct hwt_worker *worker)
         filed = for_streams(worker, false, listed, read_stream, DRAIN_MAX);
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         if (worker->wheel.hints >= worker->sweep_at)
-            (void)hwt_worker_sweep(worker, filed);
+            (void)hwt_worker_sweep(worker, filed, false);
         for_streams(worker, true, listed, read_stream, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
 }

@@ -197,9 +197,8 @@ static bool has_time_for_a_trim(const struct hwt_worker *worker)
 static void give_back(struct hwt_worker *worker)
 {
     bool has_time = worker->runs <= HWT_BATCH;
-    worker->sweep_asks |= has_time;
-    worker->crowded =
-        has_time && worker->wheel.hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, SWEEP_SLICE);
+    worker->crowded = has_time && worker->wheel.hints > HWT_HEAP_MAX &&
+                      hwt_worker_sweep(worker, SWEEP_SLICE, true);
     bool quiet = has_time && hwt_pool_is_worth_a_trim(&worker->shared->pool, 2);
     worker->quiet = quiet ? worker->quiet + 1 : 0;
     if (worker->quiet > QUIET_PASSES &&
@@ -277,8 +276,10 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     struct hwt_shared *shared = worker->shared;
     const struct hwt_ticks *ticks = &worker->wheel.ticks;
     HWT_MEET(PARK);
+    hwt_gate_begin(&shared->gate);
     worker->again = false;
     hwt_worker_read(worker);
+    HWT_MEET(PARK_READ);
     uint64_t next = next_tick(worker);
     /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. And
      * what has heaped up is to be thrown away. */
@@ -288,8 +289,6 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
         if (has_time_for_a_trim(worker))
             trim(worker, 1);
         next = close_for(worker, next);
-    } else {
-        hwt_gate_close(&shared->gate, HWT_GATE_OPEN);
     }
     worker->told = false;
     hwt_worker_publish_bytes(worker);

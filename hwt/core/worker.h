@@ -122,8 +122,9 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
 }
 
 /* When there are `sweep_at` hints, or in a quiet moment: throws away some of what has heaped up, if
- * it is much, for the `filed` ones that have come since. Whether it is too much yet. */
-bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed);
+ * it is much, for the `filed` ones that have come since: what does not count, and, if it `asks` or
+ * that was not enough, what is not wanted. Whether it is too much yet. */
+bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks);
 
 /* By a record: what a task arms is for the next pass, though the hand may be at a tick of long ago. */
 void hwt_worker_file_later(const struct hwt_worker *worker, uint32_t id, uint64_t generation,
@@ -141,7 +142,7 @@ static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint6
     struct hwt_place *place = hwt_worker_place(worker->wheel.directory, id, &its);
     hwt_worker_file_at(worker, place, id, its, hwt_ticks_at(&worker->wheel.ticks, deadline));
     if (__builtin_expect(worker->wheel.hints >= worker->sweep_at, 0))
-        (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY);
+        (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY, false);
 }
 
 /* The same with one thread, for a timeout that it has just begun or moved: what the place has of it

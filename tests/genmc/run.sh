@@ -48,6 +48,7 @@ gate -DAT=2 -DLISTED
 gate -DSTOPS
 gate -DASKS
 backlog
+backlog -DSHORT
 stop -DFENCES
 stop -DAT=0
 stop -DAT=1
@@ -88,6 +89,10 @@ gate -DSTOPS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_be
 gate -DASKS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
 backlog | stream.h | /&stream->chunks, memory/s/seq_cst/relaxed/
 backlog | stream.c | /&stream->chunks, chunks/s/seq_cst/release/
+backlog -DSHORT | gate.c | /gate->asleep, 1/s/seq_cst/relaxed/
+backlog -DSHORT | gate.c | /exchange_explicit(&gate->asleep, 0/s/seq_cst/relaxed/
+backlog -DSHORT | stream.h | /&stream->chunks, memory/s/seq_cst/relaxed/
+backlog -DSHORT | stream.c | /&stream->chunks, chunks/s/seq_cst/release/
 stop | nothing |
 stop -DFENCES | lane.h | /tail->used, stream->at/s/seq_cst/release/
 stop -DFENCES | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/acquire/
@@ -96,8 +101,8 @@ stop -DFENCES -DFLAG=release | nothing |
 stop -DFENCES -DLOOK=acquire | nothing |
 reuse -DAT_ONCE | entry.h | /word.second, deadline/s/release/relaxed/
 reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
-reuse | pool.c | /word.second, id/s/release/relaxed/
-reuse | pool.c | /entry->arg, next/s/release/relaxed/
+reuse | pool.c | /first->word.second, (uint64/{n;s/release/relaxed/}
+reuse | pool.h | /entry->arg, next/s/release/relaxed/
 pool | pool.c | /with_top(head, id)/{n;s/release/relaxed/}
 pool | pool.c | /^static struct hwt_entry .pop_batch/,/^}/s/order_acq[a-z_]*/order_relaxed/g
 pool | pool.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/

@@ -134,6 +134,34 @@ START_TEST(an_adder_that_is_late_at_any_step_ends_the_sleep)
 END_TEST
 
 /*
+ *     driver                          another
+ *     has told what was cancelled,
+ *     and is on its way into a sleep
+ *     for a tick: PARK to LEAVE
+ *                                     cancels thousands
+ *     has read them, or comes again
+ *     at once
+ */
+START_TEST(a_backlog_before_a_short_sleep_ends_it)
+{
+    static const char *const points[] = { "PARK", "PARK_READ", "PARK_CHECK", "SET_FD", "LEAVE" };
+    enum { MANY = 2 * HWT_BACKLOG * HWT_CHUNK_RECORDS };
+    struct actor driver;
+    ck_assert(hwt_timeout_cancel(add_unread(MINUTE(60))));
+    act_drive(&driver, 1);
+    actor_go_to(&driver, points[_i]);
+    for (int i = 0; i < MANY; i++)
+        must(hwt_timeout_cancel(add_with(&counting, &beside, MINUTE(60))));
+    actor_end(&driver);
+    expect_fate(0, 1);
+    if (beside.cancelled < MANY)
+        ck_assert_uint_eq(told_in(), 0);
+    drive(1);
+    ck_assert_uint_eq(beside.cancelled, MANY);
+}
+END_TEST
+
+/*
  *     canceller                       driver
  *     is to cancel, to push, to look
  *     at the gate, to open it (3), to
@@ -375,6 +403,7 @@ int main(void)
     tcase_add_loop_test(park, a_canceller_that_is_late_at_any_step_ends_the_sleep, 0, 7);
     tcase_add_loop_test(park, who_wakes_what_has_parked_again_takes_no_wake_up_away, 0,
                         3 * (PARKING + 1));
+    tcase_add_loop_test(park, a_backlog_before_a_short_sleep_ends_it, 0, 5);
     TCase *stopped = stage_case(suite, "stopped", stage_open, NULL);
     tcase_add_loop_test(stopped, who_wakes_late_does_not_make_a_stopped_timers_descriptor_readable,
                         0, 8);

@@ -154,7 +154,7 @@ START_TEST(what_has_run_and_rearmed_itself_is_not_withdrawn)
     act_add(&adder, timer, &rearming, &fate, AT(1));
     actor_go_to(&adder, "ADD_CHECK");
     act_drive(&driver, 2);
-    actor_go_to(&driver, _i ? "PARK_A" : "AGAIN");
+    actor_go_to(&driver, _i ? "PARK_READ" : "AGAIN");
     ck_assert_uint_eq(fate.runs, 1);
     act_stop_to(&stopper, "STOP_WAKE");
     ck_assert_int_eq(actor_end(&adder), 0);

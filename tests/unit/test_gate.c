@@ -92,7 +92,7 @@ END_TEST
 
 START_TEST(closed_to_the_next_tick_nothing_asks_but_it_can_be_woken)
 {
-    hwt_gate_close(&gate, HWT_GATE_OPEN);
+    hwt_gate_begin(&gate);
     ck_assert(!hwt_gate_is_long(&gate));
     ck_assert(!hwt_gate_asks(&gate, 0));
     ck_assert_uint_eq(gate.asleep, 1);
