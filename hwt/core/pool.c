@@ -149,6 +149,12 @@ static uint32_t pop_empty(struct hwt_pool *pool)
     return (uint32_t)head;
 }
 
+/* Release as in hwt_entry_link(). */
+static void set_batch(struct hwt_entry *first, uint32_t count, uint32_t next)
+{
+    atomic_store_explicit(&first->word.second, (uint64_t)count << 32 | next, memory_order_release);
+}
+
 /* A chain of `count`. */
 static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
 {
@@ -157,9 +163,7 @@ static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t 
     atomic_fetch_add_explicit(&pool->free, count, memory_order_relaxed);
     do {
         HWT_MEET(BATCH_PUSH);
-        /* Release as in hwt_entry_link(). */
-        atomic_store_explicit(&first->word.second, (uint64_t)count << 32 | (uint32_t)head,
-                              memory_order_release);
+        set_batch(first, count, (uint32_t)head);
     } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, with_top(head, id),
                                                     memory_order_release, memory_order_relaxed));
 }

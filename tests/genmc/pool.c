@@ -57,6 +57,8 @@ int main(void)
 {
     pthread_t thread;
     atomic_init(&slots[0].base, slab);
+    atomic_init(&hwt_slab_of((struct hwt_entry *)(void *)slab)->to_id,
+                -(uint32_t)((uintptr_t)slab / sizeof(struct hwt_entry)));
     pool.directory.slots = slots;
     atomic_init(&pool.batches, HWT_ID_NONE);
     for (uint32_t i = BATCHES; i-- > 0;) {

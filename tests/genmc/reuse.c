@@ -32,8 +32,8 @@ static void *use_again(void *arg)
     uint64_t state = hwt_entry_state(&entry);
     hwt_word_exchange_first(&entry.word, state, hwt_with_phase(state, HWT_PHASE_CANCELLED));
 #ifndef AT_ONCE
-    link(&entry, NULL);
-    set_next_batch(&entry, 8);
+    hwt_entry_link(&entry, NULL);
+    set_batch(&entry, 1, 8);
 #endif
     hwt_entry_begin(&entry, &task_2, &second, 12);
     return NULL;

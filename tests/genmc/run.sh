@@ -101,7 +101,7 @@ stop -DFENCES -DFLAG=release | nothing |
 stop -DFENCES -DLOOK=acquire | nothing |
 reuse -DAT_ONCE | entry.h | /word.second, deadline/s/release/relaxed/
 reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
-reuse | pool.c | /first->word.second, (uint64/{n;s/release/relaxed/}
+reuse | pool.c | /first->word.second, (uint64/s/release/relaxed/
 reuse | pool.h | /entry->arg, next/s/release/relaxed/
 pool | pool.c | /with_top(head, id)/{n;s/release/relaxed/}
 pool | pool.c | /^static struct hwt_entry .pop_batch/,/^}/s/order_acq[a-z_]*/order_relaxed/g
