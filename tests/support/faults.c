@@ -293,7 +293,7 @@ static bool note_reserved(void *address, size_t memory, bool gone)
     pthread_mutex_lock(&lock);
     unsigned i = find_reserved(address);
     if (i != UINT_MAX) {
-        held.mapped += memory - reserved[i].memory;
+        held.mapped += (uint64_t)memory - reserved[i].memory;
         reserved[i].memory = memory;
         if (gone)
             reserved[i].address = NULL;
