@@ -489,7 +489,8 @@ static void add_children(Suite *suite)
     if (WITH_THREAD_SANITIZER) /* it starts no thread in the child of a process that had several */
         return;
     TCase *threads = add_case(suite, "threads");
-    if (!WITH_SANITIZER) /* AddressSanitizer takes what is mapped there for the stacks of old */
+    /* AddressSanitizer takes what is mapped there for the stacks of old; qemu forks no threads. */
+    if (!WITH_SANITIZER && !is_emulated())
         tcase_add_test(threads, a_child_whose_parent_had_many_threads_uses_a_timer_of_its_own);
 }
 

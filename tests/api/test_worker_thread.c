@@ -320,14 +320,16 @@ static void add_all(Suite *suite)
     tcase_add_test(processors, the_worker_of_another_thread_that_is_pinned_is_not_pinned);
     tcase_add_test(processors,
                    a_timer_made_by_one_thread_and_started_by_a_pinned_one_is_not_pinned);
-    tcase_add_test(processors, a_process_that_was_started_on_one_processor_stays_there);
+    if (!is_emulated()) /* which cannot run itself */
+        tcase_add_test(processors, a_process_that_was_started_on_one_processor_stays_there);
     tcase_add_test(processors, a_worker_cpu_that_was_asked_for_holds_whoever_adds);
     TCase *scheduling = add_case(suite, "scheduling");
     tcase_add_loop_test(scheduling, the_worker_does_not_take_the_policy_of_the_first_adder, 0,
                         sizeof(schedules) / sizeof(schedules[0]));
     tcase_add_test(scheduling, the_worker_is_not_nicer_than_the_process);
     TCase *signals = add_case(suite, "signals");
-    tcase_add_loop_test(signals, the_worker_blocks_all_signals_but_those_of_a_fault, 0, 2);
+    if (!is_emulated()) /* which has signals of its own */
+        tcase_add_loop_test(signals, the_worker_blocks_all_signals_but_those_of_a_fault, 0, 2);
     tcase_add_loop_test(signals, a_fault_in_a_task_reaches_the_handler_of_the_program, 0, FAULTS);
 }
 

@@ -27,6 +27,13 @@
 #include <time.h>
 #include <unistd.h>
 
+/* Meson runs it by an emulator, which has not all that the system has. */
+static inline bool is_emulated(void)
+{
+    const char *wrapper = getenv("MESON_EXE_WRAPPER");
+    return wrapper && *wrapper;
+}
+
 /* The next number of the sequence that *state is in (splitmix64). Any seed is fine. */
 static inline uint64_t test_random(uint64_t *state)
 {
