@@ -93,6 +93,8 @@ void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking)
         atomic_store_explicit(&gate->fd, before, memory_order_relaxed);
         close(fd);
     }
+    if (nonblocking) /* the loop that watches it comes at once, and parks anew */
+        hwt_gate_set_fd(gate, 1, true);
 }
 
 int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking)

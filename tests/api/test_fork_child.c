@@ -63,12 +63,9 @@ START_TEST(the_first_arm_may_come_in_the_child_of_a_child)
 }
 END_TEST
 
-static void loop_in_child(void *data)
+static void loop_by(hwt_timer *timer, int fd)
 {
     ends e = { 0 };
-    hwt_timer *timer = data;
-    int fd = hwt_timer_fd(timer);
-    child_must(fd >= 0);
     for (int i = 0; i < 20; i++)
         child_must(hwt_timer_new_timeout(timer, &counting, &e, HWT_MS(i), NULL) == 0);
     while (e.runs < 20) {
@@ -76,6 +73,21 @@ static void loop_in_child(void *data)
         hwt_timer_dispatch(timer);
     }
     hwt_timer_destroy(timer);
+}
+
+static void loop_in_child(void *timer)
+{
+    int fd = hwt_timer_fd(timer);
+    child_must(fd >= 0);
+    loop_by(timer, fd);
+}
+
+static int noted;
+
+/* It does not ask for the number again. */
+static void loop_by_what_was_noted(void *timer)
+{
+    loop_by(timer, noted);
 }
 
 /* Each loop: the descriptor was asked for before the fork, or was not; one thread, or any. */
@@ -88,6 +100,19 @@ START_TEST(a_loop_that_was_set_up_may_run_in_a_child)
     if (_i % 2)
         ck_assert_int_ge(hwt_timer_fd(timer), 0);
     expect_well("a child with a loop", loop_in_child, timer);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+START_TEST(a_descriptor_that_the_parent_has_noted_serves_the_child)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = HWT_NO_WORKER | (_i ? HWT_ONE_THREAD : 0);
+    options.tick_duration = HWT_MS(1);
+    hwt_timer *timer = create(&options);
+    noted = hwt_timer_fd(timer);
+    ck_assert_int_ge(noted, 0);
+    expect_well("a child with its parent's number", loop_by_what_was_noted, timer);
     hwt_timer_destroy(timer);
 }
 END_TEST
@@ -469,6 +494,7 @@ static void add_owner(Suite *suite)
     tcase_add_test(fresh, start_may_come_in_a_child);
     tcase_add_test(fresh, the_first_arm_may_come_in_the_child_of_a_child);
     tcase_add_loop_test(fresh, a_loop_that_was_set_up_may_run_in_a_child, 0, 4);
+    tcase_add_loop_test(fresh, a_descriptor_that_the_parent_has_noted_serves_the_child, 0, 2);
     TCase *used = add_case(suite, "the parent's");
     tcase_add_test(used, the_child_of_a_timer_with_pending_timeouts_cannot_arm);
     tcase_add_test(used, the_child_of_a_started_timer_cannot_arm);
