@@ -116,19 +116,19 @@ static void cut(struct hwt_stream *stream, const struct place *to)
 {
     struct hwt_chunk *chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
     atomic_store_explicit(&to->chunk->next, NULL, memory_order_relaxed);
+    /* Relaxed: the release of the claim publishes it. */
+    atomic_store_explicit(&to->chunk->used, to->at, memory_order_relaxed);
+    stream->tail = to->chunk;
+    stream->at = to->at;
+    set_chunks(stream,
+               atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
     hwt_a_fork_may_come();
+    HWT_MEET(CUT);
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
         give_back(stream, chunk);
         chunk = next;
     }
-    HWT_MEET(CUT);
-    stream->tail = to->chunk;
-    stream->at = to->at;
-    set_chunks(stream,
-               atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
-    /* Relaxed: the release of the claim publishes it. */
-    atomic_store_explicit(&to->chunk->used, to->at, memory_order_relaxed);
 }
 
 /* Moves together what stays, and returns how many records that is. */
