@@ -357,12 +357,15 @@ struct hwt_census {
     bool may_go;
 };
 
-static bool all_have_ended(uintptr_t base)
+static bool is_in_use(uintptr_t base)
 {
     const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
     /* Relaxed: this one only spares work. The head of an empty slab is zero. */
-    if (!atomic_load_explicit(&slab->timer, memory_order_relaxed))
-        return false;
+    return atomic_load_explicit(&slab->timer, memory_order_relaxed) != NULL;
+}
+
+static bool all_have_ended(uintptr_t base)
+{
     for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
         if (!hwt_slab_has(base, seat))
             continue;
@@ -374,15 +377,26 @@ static bool all_have_ended(uintptr_t base)
 }
 
 /* Which slabs may go, and how many. */
-static uint32_t find_slabs(const struct hwt_pool *pool, const struct hwt_trim *trim)
+static uint32_t find_slabs(const struct hwt_pool *pool, struct hwt_trim *trim)
 {
     uint32_t n = 0;
     for (uint32_t number = 0; number < trim->slabs; number++) {
         uintptr_t base = base_of(pool, number);
-        trim->census[number].may_go = base && all_have_ended(base);
+        bool in_use = base && is_in_use(base);
+        trim->census[number].may_go = in_use && all_have_ended(base);
+        trim->held += in_use ? HWT_SLAB_ENTRIES : 0;
         n += trim->census[number].may_go;
     }
     return n;
+}
+
+/* With so many free ones left, of so many: the next trim is for twice as many, but at the latest
+ * when half of the others are free, too. */
+static void wait_for_more(struct hwt_pool *pool, uint32_t left, uint32_t held)
+{
+    uint32_t twice = 2 * left + TRIM_MIN, middle = left + (held > left ? (held - left + 1) / 2 : 1);
+    uint32_t sooner = twice < middle ? twice : middle;
+    pool->trim_at = sooner > TRIM_MIN ? sooner : TRIM_MIN;
 }
 
 static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_cache *kept,
@@ -414,15 +428,18 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
     its->first = entry;
 }
 
-/* Takes all batches out of the pool. They are walked some at a time, a step of each in turn, for
- * the next entry of a chain has to come from memory. */
-static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
+/* Takes batches out of the pool: all, but for what others give back meanwhile. They are walked some
+ * at a time, a step of each in turn, for the next entry of a chain has to come from memory. */
+static void gather(struct hwt_pool *pool, struct hwt_trim *trim, uint32_t most,
+                   struct hwt_entry **others)
 {
     struct hwt_entry *chains[CHAINS];
     uint32_t n = 0, length;
     for (;;) {
-        while (n < CHAINS && (chains[n] = pop_batch(pool, &length)) != NULL)
+        while (n < CHAINS && most > 0 && (chains[n] = pop_batch(pool, &length)) != NULL) {
+            most -= length < most ? length : most;
             n++;
+        }
         if (n == 0)
             break;
         for (uint32_t i = 0; i < n;) {
@@ -456,20 +473,22 @@ bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
     /* To take all batches is dear: not for a few slabs. */
     uint32_t in_pool = atomic_load_explicit(&pool->free, memory_order_relaxed);
     if ((uint64_t)find_slabs(pool, trim) * HWT_SLAB_ENTRIES < in_pool / 4) {
-        pool->trim_at = 2 * in_pool + TRIM_MIN;
+        wait_for_more(pool, in_pool, trim->held);
         free(trim->census);
         return false;
     }
-    gather(pool, trim, &others);
+    gather(pool, trim, in_pool, &others);
     give_chain(pool, trim, &kept, others);
     for (uint32_t number = 0; number < trim->slabs; number++) {
         struct hwt_census *its = &trim->census[number];
         its->may_go = is_whole(its);
-        if (its->may_go)
+        if (its->may_go) {
             /* For the next ones; the worker's, as this is. */
             slot_of(pool, number)->floor = its->newest;
-        else
+            trim->held -= HWT_SLAB_ENTRIES;
+        } else {
             give_chain(pool, trim, &kept, its->first);
+        }
     }
     hwt_pool_flush(pool, &kept);
     return true;
@@ -489,5 +508,5 @@ void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim)
         push_empty(pool, number);
     }
     free(trim->census);
-    pool->trim_at = 2 * trim->kept + TRIM_MIN;
+    wait_for_more(pool, trim->kept, trim->held);
 }

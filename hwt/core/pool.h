@@ -207,18 +207,18 @@ static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
  * used, or NULL. The two are those of the one that follows it. */
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat);
 
-/* Worker: whether there is so much in the pool, or so many times that, that a trim is likely to
- * pay. */
-static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, uint32_t patience)
+/* Worker: whether there is so much in the pool that a trim is likely to pay. */
+static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool)
 {
-    return atomic_load_explicit(&pool->free, memory_order_relaxed) / patience >= pool->trim_at;
+    return atomic_load_explicit(&pool->free, memory_order_relaxed) >= pool->trim_at;
 }
 
 /* Slabs that the worker has taken for itself. */
 struct hwt_trim {
     uint32_t slabs;
     struct hwt_census *census; /* of so many */
-    uint32_t kept;
+    uint32_t held;             /* entries of those that are not empty */
+    uint32_t kept;             /* entries that were free and have stayed */
 };
 
 /* Worker: takes the slabs all of whose entries are in the pool. False: there are none, or there was

@@ -13,8 +13,8 @@
 #include "hwt/core/task.h"
 
 #define QUIET_PASSES 8
-#define PATIENT_PASSES 128
-#define TRIM_NS 32 /* for a free entry */
+#define PATIENT_PASSES 1024
+#define TRIM_NS 32 /* for a free entry, or a hint */
 #define SWEEP_SLICE 16384
 #define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
 
@@ -170,40 +170,49 @@ static void expire_unfiled(struct hwt_worker *worker)
 }
 
 /* After a peak. What the executor has may be of a slab that is free otherwise. */
-static void trim(struct hwt_worker *worker, uint32_t patience)
+static void trim(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
-    if (!hwt_pool_is_worth_a_trim(&shared->pool, patience) || !hwt_task_none_submitted(shared))
-        return;
     struct hwt_trim slabs;
-    if (!hwt_pool_trim_begin(&shared->pool, &slabs))
+    if (!hwt_task_none_submitted(shared) || !hwt_pool_trim_begin(&shared->pool, &slabs))
         return;
     /* Nothing of the slabs is wanted: no hint may be left that counts when they are used again. */
     (void)hwt_wheel_sweep(&worker->wheel, UINT64_MAX, 0, true);
     hwt_pool_trim_end(&shared->pool, &slabs);
 }
 
-/* By what is filed: whether a trim, which looks at each free entry, would make nothing late. */
+/* A trim looks at each free entry, and at each hint. */
+static bool is_worth_a_trim(const struct hwt_worker *worker)
+{
+    const struct hwt_pool *pool = &worker->shared->pool;
+    return hwt_pool_is_worth_a_trim(pool) &&
+           atomic_load_explicit(&pool->free, memory_order_relaxed) >= worker->wheel.hints / 4;
+}
+
+/* Whether it would make nothing late, by what is filed. */
 static bool has_time_for_a_trim(const struct hwt_worker *worker)
 {
     const struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t free = atomic_load_explicit(&worker->shared->pool.free, memory_order_relaxed);
-    uint64_t ticks = hwt_ticks_divide(&wheel->ticks, free * TRIM_NS) + 1;
-    return hwt_wheel_peek(wheel, hwt_saturating_add(worker->limit, ticks)) == HWT_ID_NONE;
+    uint64_t looks =
+        atomic_load_explicit(&worker->shared->pool.free, memory_order_relaxed) + wheel->hints;
+    uint64_t end = hwt_saturating_add(hwt_time_reached(&worker->shared->time), looks * TRIM_NS);
+    return hwt_wheel_peek(wheel, hwt_saturating_add(hwt_ticks_at(&wheel->ticks, end), 1)) ==
+           HWT_ID_NONE;
 }
 
-/* A timer that has work in each tick never sleeps long: it gives memory back when there was little
- * work for some passes. What has heaped up goes a part at a time. */
+/* A timer that has work in each tick never sleeps long: it gives memory back between its passes,
+ * when it has waited for a good moment for long enough. What has heaped up goes a part at a time. */
 static void give_back(struct hwt_worker *worker)
 {
-    bool has_time = worker->runs <= HWT_BATCH;
+    bool has_time = worker->runs <= HWT_BATCH && worker->runs < worker->most;
     worker->crowded = has_time && worker->wheel.hints > HWT_HEAP_MAX &&
                       hwt_worker_sweep(worker, SWEEP_SLICE, true);
-    bool quiet = has_time && hwt_pool_is_worth_a_trim(&worker->shared->pool, 2);
-    worker->quiet = quiet ? worker->quiet + 1 : 0;
-    if (worker->quiet > QUIET_PASSES &&
-        (worker->quiet > PATIENT_PASSES || has_time_for_a_trim(worker)))
-        trim(worker, 2);
+    worker->waits = is_worth_a_trim(worker) ? worker->waits + 1 : 0;
+    if (worker->waits > PATIENT_PASSES ||
+        (worker->waits > QUIET_PASSES && has_time && has_time_for_a_trim(worker))) {
+        trim(worker);
+        worker->waits = 0;
+    }
 }
 
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
@@ -286,8 +295,8 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if (worker->told || worker->crowded)
         next = worker->wheel.tick;
     if (next > worker->wheel.tick) {
-        if (has_time_for_a_trim(worker))
-            trim(worker, 1);
+        if (is_worth_a_trim(worker) && has_time_for_a_trim(worker))
+            trim(worker);
         next = close_for(worker, next);
     }
     worker->told = false;

@@ -46,7 +46,7 @@ struct hwt_worker {
     bool told;      /* of a cancel, in this pass */
     bool again;     /* a stream could not be read: look again in a tick */
     size_t since_kept_up;
-    unsigned quiet;    /* passes with little to run and much memory to give back */
+    unsigned waits;    /* passes for which a trim has been worth it */
     bool unsure;       /* it may be on no list: look at all lanes then */
     uint64_t sweep_at; /* hints in the wheel */
     bool sweep_asks;   /* what does not count was not enough */

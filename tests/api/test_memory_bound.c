@@ -399,6 +399,38 @@ START_TEST(after_a_peak_memory_goes_back)
 }
 END_TEST
 
+static void again_in_a_tick(hwt_timeout timeout, void *arg)
+{
+    (void)arg;
+    must(hwt_timeout_reschedule(timeout, HWT_MS(1)));
+}
+
+static const hwt_task ticking = { again_in_a_tick, NULL };
+
+/* Each loop: one, or a hundred, in each tick; and what ends does so in any order, slowly. */
+START_TEST(after_a_peak_memory_goes_back_though_something_is_always_due)
+{
+    static hwt_timeout timeouts[PENDING];
+    uint64_t seed = test_seed(), now = 0;
+    manual_open(&m, HWT_SEC(1), HWT_MS(1), 512);
+    for (int i = 0; i < (_i ? 100 : 1); i++)
+        arm(m.timer, &ticking, NULL, HWT_MS(1));
+    for (int i = 0; i < PENDING; i++)
+        timeouts[i] = arm(m.timer, &quiet, NULL, HWT_SEC(100) + HWT_MS(i % 100000));
+    for (uint32_t i = PENDING; i > 0; i--) {
+        uint32_t other = (uint32_t)(test_random(&seed) % i);
+        must(hwt_timeout_cancel(timeouts[other]));
+        timeouts[other] = timeouts[i - 1];
+        if (i % (PENDING / 64) == 0)
+            manual_go(&m, now += HWT_MS(1));
+    }
+    for (int i = 0; i < 2500; i++)
+        manual_go(&m, now += HWT_MS(1));
+    expect_between("memory after the peak", stats_of(m.timer).memory, 0, ABOVE_PENDING);
+    manual_close(&m);
+}
+END_TEST
+
 /* ---- */
 
 static void add_churn(Suite *suite)
@@ -421,6 +453,7 @@ static void add_bounds(Suite *suite)
     tcase_add_test(bounds, an_empty_timer_says_what_it_holds_itself);
     tcase_add_test(bounds, buckets_that_were_never_used_cost_next_to_nothing);
     tcase_add_test(bounds, after_a_peak_memory_goes_back);
+    tcase_add_loop_test(bounds, after_a_peak_memory_goes_back_though_something_is_always_due, 0, 2);
 }
 
 int main(void)

@@ -173,7 +173,7 @@ END_TEST
 static uint32_t trim(void)
 {
     uint64_t bytes = pool.bytes;
-    if (hwt_pool_is_worth_a_trim(&pool, 1))
+    if (hwt_pool_is_worth_a_trim(&pool))
         trim_pool();
     ck_assert_uint_eq(count_batches(), pool.free);
     return (uint32_t)((bytes - pool.bytes) / HWT_SLAB_SIZE * SLAB);
@@ -305,13 +305,12 @@ START_TEST(few_free_ones_are_not_looked_through)
     ck_assert_uint_eq(trim(), 0);
     give_many(all + 8 * SLAB - 1, 1);
     spill_cache();
-    ck_assert(!hwt_pool_is_worth_a_trim(&pool, 2)); /* one who would rather wait */
     ck_assert_uint_eq(trim(), 8 * SLAB);
 }
 END_TEST
 
 /* One of each slab is taken: a look has shown that there is nothing to give back. */
-START_TEST(after_a_trim_in_vain_the_next_waits_for_twice_as_many)
+START_TEST(after_a_trim_in_vain_the_next_waits_for_more)
 {
     take_many(all, MANY);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -322,13 +321,38 @@ START_TEST(after_a_trim_in_vain_the_next_waits_for_twice_as_many)
     spill_cache();
     ck_assert_uint_eq(trim(), 0);
     ck_assert_uint_eq(pool.free, MANY - MANY / SLAB);
-    ck_assert_uint_ge(pool.trim_at, 2 * pool.free);
+    ck_assert(!hwt_pool_is_worth_a_trim(&pool));
     for (uint32_t i = 5; i < MANY; i += SLAB)
         give_many(&all[i], 1);
     spill_cache();
-    ck_assert_uint_eq(trim(), 0); /* another time */
-    pool.trim_at = 0;
     ck_assert_uint_eq(trim(), MANY);
+}
+END_TEST
+
+/* Each time that it is worth it while they end one by one, in any order: few looks, and in the end
+ * nothing is left. */
+START_TEST(trims_in_vain_do_not_put_off_the_last_one)
+{
+    uint64_t seed = test_seed();
+    uint32_t looks = 0, gone = 0;
+    take_many(all, MANY);
+    for (uint32_t i = MANY; i > 1; i--) {
+        uint32_t other = (uint32_t)(test_random(&seed) % i);
+        struct hwt_entry *one = all[other];
+        all[other] = all[i - 1];
+        all[i - 1] = one;
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        use(all[i]);
+        give_many(&all[i], 1);
+        if (i % 64 != 63 && i != MANY - 1)
+            continue;
+        spill_cache();
+        looks += hwt_pool_is_worth_a_trim(&pool);
+        gone += trim();
+    }
+    ck_assert_uint_ge(gone, MANY - 8 * SLAB);
+    ck_assert_uint_le(looks, 40);
 }
 END_TEST
 
@@ -428,7 +452,8 @@ int main(void)
     tcase_add_test(trims, a_slab_of_which_one_is_taken_stays);
     tcase_add_test(trims, a_slab_whose_entries_differ_much_in_use_stays);
     tcase_add_test(trims, few_free_ones_are_not_looked_through);
-    tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_twice_as_many);
+    tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_more);
+    tcase_add_test(trims, trims_in_vain_do_not_put_off_the_last_one);
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
     tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
     tcase_add_test(want, without_memory_a_trim_changes_nothing);
