@@ -14,7 +14,8 @@
  *        then walks the slabs                    by an exchange, unless stop has ended it
  *
  * Either c sees 1, or 3 sees a. A canceller needs none of it: its exchange comes before the walk
- * gets to the entry, which then finds it UNTOLD, or after it and fails.
+ * gets to the entry, which then finds it UNTOLD, or after it and fails. If it cancels what was
+ * published behind the walk, the adder tells that at c.
  */
 
 #include <errno.h>

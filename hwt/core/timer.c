@@ -12,6 +12,8 @@
 #include "hwt/core/options.h"
 #include "hwt/core/task.h"
 
+#define UNTOLD 1 /* accepted, and maybe cancelled with nobody to tell it */
+
 /* ---- create ---- */
 
 static void freeze_options(hwt_timer *timer, const hwt_options *options)
@@ -147,20 +149,21 @@ static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_e
 /*
  * After the timeout was published: whether stop has begun. Stop sets `halted`, makes all threads
  * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
- * Then the exchange says who ends it. True: the adder, who refuses it.
+ * Then the exchange says who ends it. -ESHUTDOWN: the adder, who refuses it. UNTOLD: if another
+ * thread has cancelled it, the adder tells that, for stop may be past it already.
  */
-static bool withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
-                     uint64_t state)
+static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
+                    uint64_t state)
 {
     uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_seq_cst);
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
-        return false;
+        return 0;
     HWT_MEET(WITHDRAW);
     if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
-        return false;
+        return UNTOLD;
     hwt_lane_count(&lane->added, UINT64_MAX);
     hwt_pool_give(&shared->pool, &lane->cache, entry);
-    return true;
+    return -ESHUTDOWN;
 }
 
 /* The timeout is published: the worker is told where it must be, if stop has not begun. */
@@ -172,11 +175,10 @@ static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *e
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
     HWT_MEET(ADD_CHECK);
-    if (!shared->one_thread && withdraw(shared, lane, entry, state))
-        return -ESHUTDOWN;
-    if (ret_timeout)
+    int r = shared->one_thread ? 0 : withdraw(shared, lane, entry, state);
+    if (r >= 0 && ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, hwt_generation(state) };
-    return 0;
+    return r;
 }
 
 /* The same where the stream with its record is on no list yet. */
@@ -185,7 +187,10 @@ __attribute__((noinline)) static int list_and_announce(hwt_timer *timer, struct 
                                                        uint64_t deadline, hwt_timeout *ret_timeout)
 {
     hwt_streams_list(&timer->shared.lanes.pending, &lane->pending);
-    return announce(timer, lane, entry, state, deadline, ret_timeout);
+    int r = announce(timer, lane, entry, state, deadline, ret_timeout);
+    if (r == UNTOLD)
+        hwt_task_tell(&timer->shared, entry, hwt_generation(state));
+    return r < 0 ? r : 0;
 }
 
 static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_task *task, void *arg,
@@ -220,17 +225,22 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
     if (r == -ESHUTDOWN || r == -EINVAL)
         return r;
     struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_timeout added;
     if (r == 0 && shared->max_pending > 0 && !hwt_reserve(shared))
         r = -ENOBUFS;
     if (r == 0) {
-        r = accept_timeout(timer, lane, task, arg, deadline, ret_timeout);
+        r = accept_timeout(timer, lane, task, arg, deadline, &added);
         if (r < 0)
             hwt_unreserve(shared);
     }
     if (r < 0 && r != -ESHUTDOWN)
         hwt_lane_count(&lane->rejected, 1);
     hwt_shared_leave(shared, lane);
-    return r;
+    if (r == UNTOLD)
+        hwt_task_tell(shared, added.entry, added.generation);
+    if (r >= 0 && ret_timeout)
+        *ret_timeout = added;
+    return r < 0 ? r : 0;
 }
 
 /* The same for one thread, where there is nothing else to mind. */

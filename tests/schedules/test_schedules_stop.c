@@ -90,6 +90,43 @@ START_TEST(of_stop_and_its_adder_one_ends_it)
 }
 END_TEST
 
+/* The one that is pending: its handle. */
+static hwt_timeout find_pending(void)
+{
+    uint32_t number = 0, seat = 0;
+    struct hwt_entry *entry;
+    while ((entry = hwt_pool_walk(&timer->shared.pool, &number, &seat)) != NULL) {
+        uint64_t state = hwt_entry_state(entry);
+        if (hwt_phase(state) == HWT_PHASE_PENDING)
+            return (hwt_timeout){ entry, hwt_generation(state) };
+    }
+    ck_abort_msg("none is pending");
+}
+
+/*
+ *     adder                           stop                      canceller
+ *     has seen no stop: RESERVE
+ *                                     has ended all: QUIET
+ *     it is PENDING; sees the flag:
+ *     WITHDRAW
+ *                                                               has found it, and cancels it
+ *     tells it, for nobody else will
+ */
+START_TEST(what_is_cancelled_behind_the_walk_is_told_by_its_adder)
+{
+    struct actor adder, stopper;
+    act_add_to(&adder, "RESERVE");
+    act_stop_to(&stopper, "QUIET");
+    actor_go_to(&adder, "WITHDRAW");
+    ck_assert(hwt_timeout_cancel(find_pending()));
+    expect_fate(0, 0);
+    ck_assert_int_eq(actor_end(&adder), 0);
+    expect_fate(0, 1);
+    ck_assert_int_eq(actor_end(&stopper), 0);
+    ck_assert(adder.timeout.entry && !hwt_timeout_cancel(adder.timeout));
+}
+END_TEST
+
 /* Stop at each step while an adder comes to its end. */
 START_TEST(whenever_it_is_added_it_has_one_end_or_is_refused)
 {
@@ -459,6 +496,7 @@ int main(void)
     tcase_add_loop_test(add, what_was_pending_before_stop_is_accepted_and_visited, 0, 7);
     tcase_add_test(add, what_is_added_after_stop_is_refused);
     tcase_add_loop_test(add, of_stop_and_its_adder_one_ends_it, 0, 4);
+    tcase_add_test(add, what_is_cancelled_behind_the_walk_is_told_by_its_adder);
     tcase_add_loop_test(add, whenever_it_is_added_it_has_one_end_or_is_refused, 0, 6);
     tcase_add_loop_test(add, what_is_withdrawn_while_it_is_filed_never_runs, 0, 3);
     tcase_add_loop_test(add, what_has_run_and_rearmed_itself_is_not_withdrawn, 0, 2);
