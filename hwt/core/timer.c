@@ -225,7 +225,7 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
     if (r == -ESHUTDOWN || r == -EINVAL)
         return r;
     struct hwt_lane *lane = hwt_shared_enter(shared);
-    hwt_timeout added;
+    hwt_timeout added = { NULL, 0 };
     if (r == 0 && shared->max_pending > 0 && !hwt_reserve(shared))
         r = -ENOBUFS;
     if (r == 0) {

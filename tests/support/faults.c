@@ -275,7 +275,7 @@ int __wrap_mprotect(void *address, size_t size, int protection);
 static struct {
     void *address;
     size_t memory;
-} reserved[64];
+} reserved[4096];
 
 /* The one at this address; NULL: the first that is free. */
 static unsigned find_reserved(const void *address)
