@@ -120,7 +120,8 @@ typedef struct hwt_timeout {
  * one, or in hwt_timer_advance() and its like; runs of one timeout and its
  * `cancelled` never overlap. `cancelled` tells that the timeout will never run
  * (again): it is called once, within a tick of the hwt_timeout_cancel() that
- * returned true, or by hwt_timer_stop().
+ * returned true, or by hwt_timer_stop(); or, where a timeout that a visitor was shown is cancelled
+ * and the timer stopped before its add has returned, in that hwt_timer_new_timeout().
  *
  * Both must return, as every function must that hwt calls: no C++ exception may leave them, nor
  * longjmp(), and their thread may not end in them by pthread_exit() or pthread_cancel().

@@ -16,7 +16,7 @@
  * sanitizer sees and which say nothing of order to the compiler; they are mapped to the
  * compiler's builtins. xchg and cmpxchg stay full barriers, as liburcu documents them.
  * Loads are seq_cst because the worker looks at the tails after it published that it is
- * about to sleep (see clock.h); on x86 that is a plain load. The linking store releases
+ * about to sleep (see gate.h); on x86 that is a plain load. The linking store releases
  * the node's content to the consumer's load.
  */
 

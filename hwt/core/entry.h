@@ -22,6 +22,8 @@
  *     PENDING    UNTOLD      a canceller      it has one, or the executor has the entry
  *     PENDING    CANCELLED   its adder        stop came first, and it has never run: refused
  *     PENDING    VISITED     stop             the visitor is about to be called
+ *     PENDING    UNTOLD      stop             there is none, but `cancelled`
+ *     PENDING    CANCELLED   stop             there is neither: it is free
  *     UNTOLD     CANCELLED   the teller       `cancelled`, if any, is about to be called; then it
  *                                             is free
  *     RUNNING    + REARMED   its own task     the next deadline; pending again
@@ -33,9 +35,12 @@
  *     VISITED    + WAITED    a canceller      as for RUNNING
  *     VISITED    CANCELLED   stop             the visitor has returned; it is free
  *
- * All but the first are exchanges, seq_cst, of the state alone or with the deadline. So each has
- * one winner, and what a thread wrote before its exchange is seen by whoever acts on the result.
- * A deadline that is read beside a state belongs to it if an exchange of both succeeds.
+ * A free entry's generation also goes up by a store where it passes the worker once more (renew()
+ * in timer.c), and when its slab is used again.
+ *
+ * All but those and the first are exchanges, seq_cst, of the state alone or with the deadline; with
+ * one thread, stores. So each has one winner, and what a thread wrote before its exchange is seen by
+ * whoever acts on the result. A deadline that is read beside a state belongs to it if an exchange of both succeeds.
  *
  * TELLS says that the task has `cancelled`, from the first to the last; who cancels need not look
  * at the task, which the caller may have freed by then. RAN stays: the state of a timeout that has

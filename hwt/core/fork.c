@@ -69,6 +69,8 @@ static void in_child(void)
         timer->thread_runs = false;
         if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED)) {
             hwt_gate_renew_fd(&timer->shared.gate, timer->flags & HWT_NO_WORKER);
+            if (hwt_halted_by(timer, HWT_HALTED_STOPPING))
+                hwt_gate_quiet(&timer->shared.gate);
         } else {
             hwt_halt(timer, HWT_HALTED_FORKED);
             hwt_gate_destroy(&timer->shared.gate);

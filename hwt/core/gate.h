@@ -6,7 +6,7 @@
  * The gate: how the worker parks and how others wake it.
  *
  * `wake_before` is HWT_GATE_OPEN while the worker is awake: it will look at the streams before it
- * sleeps, nobody has to do anything. The same while it sleeps to the next tick boundary only, for
+ * sleeps, nobody has to do anything. (Who drives a timer without a worker may leave it closed.) The same while it sleeps to the next tick boundary only, for
  * no deadline can come too early for that. Otherwise it is asleep, or about to be, until the tick
  * that begins at this instant. A deadline before it must wake the worker, and nothing else of what
  * producers do. `asleep` tells in any case: stop, a request and a great backlog wake it too.
@@ -67,12 +67,12 @@ int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 /* In a child of fork(): the descriptor, if there is one, is the child's own, by the same number. */
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
 
-/* Worker, before its last reading: a wake-up from here on ends the sleep, be it a short one. Of a
- * great backlog that comes in time the reading sees how much there is; what comes later clears
- * `asleep`. */
+/* Worker, before its last reading: a wake-up from here on ends a sleep to the next tick boundary,
+ * for which the gate is not closed. Of a great backlog that comes sooner the reading sees how much
+ * there is. */
 void hwt_gate_begin(struct hwt_gate *gate);
 
-/* Worker: A. `until`, for what D sleeps until, may be set again before. */
+/* Worker: A. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before);
 
 /* B. Where the system has begun to refuse it, the producers make their own from now on. */

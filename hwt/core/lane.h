@@ -88,7 +88,7 @@ struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
 
 /* Adds to a counter of the thread's own lane. Release, for what is read with acquire by pending:
- * see stats.h. */
+ * see counters.h. */
 static inline void hwt_lane_count(_Atomic uint64_t *counter, uint64_t n)
 {
     uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);

@@ -13,7 +13,6 @@
 
 #define REGION_SLABS_MAX 32            /* 2 MiB */
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
-#define TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
 #define SLOTS_FIRST 64
 #define SLOTS_LEAST 512 /* for 800000 timeouts */
 #define CHAINS 16
@@ -93,7 +92,7 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
     atomic_init(&pool->slabs, 0);
     atomic_init(&pool->free, 0);
     atomic_init(&pool->bytes, 0);
-    pool->trim_at = TRIM_MIN;
+    pool->trim_at = HWT_TRIM_MIN;
     return 0;
 }
 
@@ -384,19 +383,20 @@ static uint32_t find_slabs(const struct hwt_pool *pool, struct hwt_trim *trim)
         uintptr_t base = base_of(pool, number);
         bool in_use = base && is_in_use(base);
         trim->census[number].may_go = in_use && all_have_ended(base);
-        trim->held += in_use ? HWT_SLAB_ENTRIES : 0;
+        trim->held += in_use ? (uint32_t)HWT_SLAB_ENTRIES : 0;
         n += trim->census[number].may_go;
     }
     return n;
 }
 
-/* With so many free ones left, of so many: the next trim is for twice as many, but at the latest
- * when half of the others are free, too. */
-static void wait_for_more(struct hwt_pool *pool, uint32_t left, uint32_t held)
+/* With so many free ones left, of so many: the next trim is for twice as many, or when half of the
+ * others are free, too, if that is sooner. */
+static void wait_for_more(struct hwt_pool *pool, uint64_t left, uint64_t held)
 {
-    uint32_t twice = 2 * left + TRIM_MIN, middle = left + (held > left ? (held - left + 1) / 2 : 1);
-    uint32_t sooner = twice < middle ? twice : middle;
-    pool->trim_at = sooner > TRIM_MIN ? sooner : TRIM_MIN;
+    uint64_t twice = 2 * left + HWT_TRIM_MIN;
+    uint64_t middle = left + (held > left ? (held - left + 1) / 2 : 1);
+    uint64_t sooner = twice < middle ? twice : middle;
+    pool->trim_at = sooner > HWT_TRIM_MIN ? sooner : HWT_TRIM_MIN;
 }
 
 static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_cache *kept,
@@ -428,11 +428,11 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
     its->first = entry;
 }
 
-/* Takes batches out of the pool: all, but for what others give back meanwhile. They are walked some
+/* Takes all batches out of the pool, unless others give back faster than that. They are walked some
  * at a time, a step of each in turn, for the next entry of a chain has to come from memory. */
-static void gather(struct hwt_pool *pool, struct hwt_trim *trim, uint32_t most,
-                   struct hwt_entry **others)
+static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
 {
+    uint64_t most = 2 * (uint64_t)atomic_load_explicit(&pool->free, memory_order_relaxed);
     struct hwt_entry *chains[CHAINS];
     uint32_t n = 0, length;
     for (;;) {
@@ -477,7 +477,7 @@ bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
         free(trim->census);
         return false;
     }
-    gather(pool, trim, in_pool, &others);
+    gather(pool, trim, &others);
     give_chain(pool, trim, &kept, others);
     for (uint32_t number = 0; number < trim->slabs; number++) {
         struct hwt_census *its = &trim->census[number];
@@ -485,7 +485,7 @@ bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
         if (its->may_go) {
             /* For the next ones; the worker's, as this is. */
             slot_of(pool, number)->floor = its->newest;
-            trim->held -= HWT_SLAB_ENTRIES;
+            trim->held -= (uint32_t)HWT_SLAB_ENTRIES;
         } else {
             give_chain(pool, trim, &kept, its->first);
         }

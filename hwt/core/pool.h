@@ -67,7 +67,7 @@ struct hwt_pool {
     _Atomic uint32_t slabs;                /* numbers given out */
     _Atomic uint32_t free;                 /* entries in batches, about */
     _Atomic uint64_t bytes;
-    uint32_t trim_at; /* the worker's: so many free ones make a trim worth it */
+    uint64_t trim_at; /* the worker's: so many free ones make a trim worth it */
 };
 
 static inline uintptr_t hwt_slab_base(const void *within)
@@ -207,10 +207,14 @@ static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
  * used, or NULL. The two are those of the one that follows it. */
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat);
 
-/* Worker: whether there is so much in the pool that a trim is likely to pay. */
-static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool)
+#define HWT_TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
+
+/* Worker: whether there is so much in the pool that a trim is likely to pay; `again`: one that was in
+ * vain is so long ago that another may be. */
+static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, bool again)
 {
-    return atomic_load_explicit(&pool->free, memory_order_relaxed) >= pool->trim_at;
+    uint64_t least = again && pool->trim_at > HWT_TRIM_MIN ? HWT_TRIM_MIN : pool->trim_at;
+    return atomic_load_explicit(&pool->free, memory_order_relaxed) >= least;
 }
 
 /* Slabs that the worker has taken for itself. */
@@ -221,7 +225,7 @@ struct hwt_trim {
     uint32_t kept;             /* entries that were free and have stayed */
 };
 
-/* Worker: takes the slabs all of whose entries are in the pool. False: there are none, or there was
+/* Worker: takes the slabs all of whose entries are in the pool. False: there are too few, or there was
  * no memory to find them; there is nothing to end. */
 bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim);
 

@@ -47,7 +47,7 @@ struct hwt_shared {
     /* With max_pending only. */
     _Alignas(64) _Atomic uint64_t reserved;
 
-    /* Who runs tasks; see stats.h. */
+    /* Who runs tasks; see counters.h. */
     _Alignas(64) struct hwt_run_stats stats;
 
     /* Under `runs`: tasks handed to the executor, waiters for a task's return or for a dump. */

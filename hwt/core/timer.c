@@ -160,7 +160,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
         return 0;
     HWT_MEET(WITHDRAW);
     if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
-        return UNTOLD;
+        return hwt_in_callback(shared) ? 0 : UNTOLD; /* stop waits for a callback, and walks then */
     hwt_lane_count(&lane->added, UINT64_MAX);
     hwt_pool_give(&shared->pool, &lane->cache, entry);
     return -ESHUTDOWN;
@@ -236,10 +236,10 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
     if (r < 0 && r != -ESHUTDOWN)
         hwt_lane_count(&lane->rejected, 1);
     hwt_shared_leave(shared, lane);
-    if (r == UNTOLD)
-        hwt_task_tell(shared, added.entry, added.generation);
     if (r >= 0 && ret_timeout)
         *ret_timeout = added;
+    if (r == UNTOLD)
+        hwt_task_tell(shared, added.entry, added.generation);
     return r < 0 ? r : 0;
 }
 

@@ -14,7 +14,9 @@
 
 #define QUIET_PASSES 8
 #define PATIENT_PASSES 1024
+#define PATIENCE_NS HWT_SEC(10)
 #define TRIM_NS 32 /* for a free entry, or a hint */
+#define TRIM_SELDOM 1024
 #define SWEEP_SLICE 16384
 #define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
 
@@ -26,6 +28,7 @@ int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32
         return r;
     worker->wheel.wanted = hwt_worker_wanted;
     worker->wheel.owner = worker;
+    worker->trim_again = HWT_NEVER;
     hwt_worker_publish_bytes(worker);
     return 0;
 }
@@ -169,50 +172,69 @@ static void expire_unfiled(struct hwt_worker *worker)
     }
 }
 
-/* After a peak. What the executor has may be of a slab that is free otherwise. */
-static void trim(struct hwt_worker *worker)
+static uint64_t free_entries(const struct hwt_worker *worker)
 {
-    struct hwt_shared *shared = worker->shared;
-    struct hwt_trim slabs;
-    if (!hwt_task_none_submitted(shared) || !hwt_pool_trim_begin(&shared->pool, &slabs))
-        return;
-    /* Nothing of the slabs is wanted: no hint may be left that counts when they are used again. */
-    (void)hwt_wheel_sweep(&worker->wheel, UINT64_MAX, 0, true);
-    hwt_pool_trim_end(&shared->pool, &slabs);
+    return atomic_load_explicit(&worker->shared->pool.free, memory_order_relaxed);
 }
 
-/* A trim looks at each free entry, and at each hint. */
+/* A trim looks at each free entry, and at each hint: it is not worth that where few entries of many
+ * are free. */
 static bool is_worth_a_trim(const struct hwt_worker *worker)
 {
-    const struct hwt_pool *pool = &worker->shared->pool;
-    return hwt_pool_is_worth_a_trim(pool) &&
-           atomic_load_explicit(&pool->free, memory_order_relaxed) >= worker->wheel.hints / 4;
+    const struct hwt_shared *shared = worker->shared;
+    uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
+    return hwt_pool_is_worth_a_trim(&shared->pool, told >= worker->trim_again) &&
+           free_entries(worker) >= worker->wheel.hints / 4;
+}
+
+/* About. */
+static uint64_t time_for_a_trim(const struct hwt_worker *worker)
+{
+    return (free_entries(worker) + worker->wheel.hints) * TRIM_NS;
 }
 
 /* Whether it would make nothing late, by what is filed. */
 static bool has_time_for_a_trim(const struct hwt_worker *worker)
 {
     const struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t looks =
-        atomic_load_explicit(&worker->shared->pool.free, memory_order_relaxed) + wheel->hints;
-    uint64_t end = hwt_saturating_add(hwt_time_reached(&worker->shared->time), looks * TRIM_NS);
-    return hwt_wheel_peek(wheel, hwt_saturating_add(hwt_ticks_at(&wheel->ticks, end), 1)) ==
-           HWT_ID_NONE;
+    uint64_t end =
+        hwt_saturating_add(hwt_time_reached(&worker->shared->time), time_for_a_trim(worker));
+    return hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
 }
 
-/* A timer that has work in each tick never sleeps long: it gives memory back between its passes,
- * when it has waited for a good moment for long enough. What has heaped up goes a part at a time. */
+/* After a peak. One in vain is tried again when a thousand times as long is over. False: not now, for
+ * what the executor has may be of a slab that is free otherwise. */
+static bool trim(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    struct hwt_trim slabs;
+    uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
+    if (!hwt_task_none_submitted(shared))
+        return false;
+    worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
+    worker->waits = 0;
+    if (!hwt_pool_trim_begin(&shared->pool, &slabs))
+        return true;
+    /* Nothing of the slabs is wanted: no hint may be left that counts when they are used again. */
+    (void)hwt_wheel_sweep(&worker->wheel, UINT64_MAX, 0, true);
+    hwt_pool_trim_end(&shared->pool, &slabs);
+    return true;
+}
+
+/* A timer that has work in each tick never sleeps long: it gives memory back between its passes, in
+ * a good moment, or when it has waited for that for long. What has heaped up goes a part at a time. */
 static void give_back(struct hwt_worker *worker)
 {
+    uint64_t told = atomic_load_explicit(&worker->shared->time.told, memory_order_relaxed);
     bool has_time = worker->runs <= HWT_BATCH && worker->runs < worker->most;
     worker->crowded = has_time && worker->wheel.hints > HWT_HEAP_MAX &&
                       hwt_worker_sweep(worker, SWEEP_SLICE, true);
     worker->waits = is_worth_a_trim(worker) ? worker->waits + 1 : 0;
-    if (worker->waits > PATIENT_PASSES ||
-        (worker->waits > QUIET_PASSES && has_time && has_time_for_a_trim(worker))) {
-        trim(worker);
-        worker->waits = 0;
-    }
+    if (worker->waits <= 1)
+        worker->waits_since = told;
+    bool long_enough = worker->waits > PATIENT_PASSES && told - worker->waits_since >= PATIENCE_NS;
+    if (long_enough || (worker->waits > QUIET_PASSES && has_time && has_time_for_a_trim(worker)))
+        (void)trim(worker);
 }
 
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
@@ -295,8 +317,10 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if (worker->told || worker->crowded)
         next = worker->wheel.tick;
     if (next > worker->wheel.tick) {
-        if (is_worth_a_trim(worker) && has_time_for_a_trim(worker))
-            trim(worker);
+        if (is_worth_a_trim(worker) && has_time_for_a_trim(worker) && !trim(worker))
+            next = worker->wheel.tick;
+    }
+    if (next > worker->wheel.tick) {
         next = close_for(worker, next);
     }
     worker->told = false;

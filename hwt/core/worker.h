@@ -46,11 +46,13 @@ struct hwt_worker {
     bool told;      /* of a cancel, in this pass */
     bool again;     /* a stream could not be read: look again in a tick */
     size_t since_kept_up;
-    unsigned waits;    /* passes for which a trim has been worth it */
-    bool unsure;       /* it may be on no list: look at all lanes then */
-    uint64_t sweep_at; /* hints in the wheel */
-    bool sweep_asks;   /* what does not count was not enough */
-    bool crowded;      /* the last pass has not thrown away all that it should */
+    unsigned waits;       /* passes for which a trim has been worth it */
+    uint64_t waits_since; /* the instant of the first */
+    uint64_t trim_again;  /* from then on another may be, though the last one was in vain */
+    bool unsure;          /* it may be on no list: look at all lanes then */
+    uint64_t sweep_at;    /* hints in the wheel */
+    bool sweep_asks;      /* what does not count was not enough */
+    bool crowded;         /* the last pass has not thrown away all that it should */
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Counters and the lateness histogram. See stats.h. */
+/* Counters and the lateness histogram. See counters.h. */
 
 #include "hwt/core/counters.h"
 

@@ -111,7 +111,8 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
  * if it is to ask, are not wanted, until `enough` are left. Returns how many it threw away. */
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks);
 
-/* The id that is likely to be taken next, HWT_ID_NONE: none before `limit`. */
+/* The id that is likely to be taken next, HWT_ID_NONE: none before `limit`, or not
+ * known in the midst of a visit. */
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit);
 
 /* A part of the store that holds timeouts which are wanted, for hwt_timer_dump(). */

@@ -92,8 +92,8 @@ static void push_back_all(uint64_t base)
         hwt_timeout_reschedule_at(timeouts[i], base + delays[i]);
 }
 
-/* What was cancelled is thrown away when there is nothing else to do, a part in each tick; before the
- * pool gives memory back. */
+/* What was cancelled is thrown away when there is nothing else to do, a part in each tick; sooner
+ * than the pool gives memory back. */
 static void throw_away(hwt_timer *timer, uint64_t from)
 {
     for (uint64_t ms = 0; ms < 3; ms++)

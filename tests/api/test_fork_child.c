@@ -90,6 +90,25 @@ static void loop_by_what_was_noted(void *timer)
     loop_by(timer, noted);
 }
 
+static void see_it_unreadable(void *timer)
+{
+    (void)timer;
+    child_must(!readable(noted, 20));
+}
+
+START_TEST(the_descriptor_of_a_stopped_timer_is_not_readable_in_a_child)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = HWT_NO_WORKER;
+    hwt_timer *timer = create(&options);
+    noted = hwt_timer_fd(timer);
+    ck_assert_int_eq(hwt_timer_stop(timer, NULL, NULL), 0);
+    ck_assert(!readable(noted, 20));
+    expect_well("a child of one that has stopped it", see_it_unreadable, timer);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
 /* Each loop: the descriptor was asked for before the fork, or was not; one thread, or any. */
 START_TEST(a_loop_that_was_set_up_may_run_in_a_child)
 {
@@ -495,6 +514,7 @@ static void add_owner(Suite *suite)
     tcase_add_test(fresh, the_first_arm_may_come_in_the_child_of_a_child);
     tcase_add_loop_test(fresh, a_loop_that_was_set_up_may_run_in_a_child, 0, 4);
     tcase_add_loop_test(fresh, a_descriptor_that_the_parent_has_noted_serves_the_child, 0, 2);
+    tcase_add_test(fresh, the_descriptor_of_a_stopped_timer_is_not_readable_in_a_child);
     TCase *used = add_case(suite, "the parent's");
     tcase_add_test(used, the_child_of_a_timer_with_pending_timeouts_cannot_arm);
     tcase_add_test(used, the_child_of_a_started_timer_cannot_arm);

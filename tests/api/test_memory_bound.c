@@ -424,8 +424,8 @@ START_TEST(after_a_peak_memory_goes_back_though_something_is_always_due)
         if (i % (PENDING / 64) == 0)
             manual_go(&m, now += HWT_MS(1));
     }
-    for (int i = 0; i < 2500; i++)
-        manual_go(&m, now += HWT_MS(1));
+    for (int i = 0; i < 3000; i++)
+        manual_go(&m, now += HWT_MS(20));
     expect_between("memory after the peak", stats_of(m.timer).memory, 0, ABOVE_PENDING);
     manual_close(&m);
 }

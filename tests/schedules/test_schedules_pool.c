@@ -114,8 +114,7 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
     actor_end(&taker);
     while (n-- > 0) {
         ck_assert_ptr_eq(hwt_entry_arg(all[n]), &beside); /* nobody's next */
-        atomic_store(&all[n]->word.first,
-                     (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
+        atomic_store(&all[n]->word.first, (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
         hwt_pool_give(pool, &a, all[n]);
     }
     ck_assert(!have_common(&taken, &a));

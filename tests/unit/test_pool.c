@@ -173,7 +173,7 @@ END_TEST
 static uint32_t trim(void)
 {
     uint64_t bytes = pool.bytes;
-    if (hwt_pool_is_worth_a_trim(&pool))
+    if (hwt_pool_is_worth_a_trim(&pool, false))
         trim_pool();
     ck_assert_uint_eq(count_batches(), pool.free);
     return (uint32_t)((bytes - pool.bytes) / HWT_SLAB_SIZE * SLAB);
@@ -321,7 +321,7 @@ START_TEST(after_a_trim_in_vain_the_next_waits_for_more)
     spill_cache();
     ck_assert_uint_eq(trim(), 0);
     ck_assert_uint_eq(pool.free, MANY - MANY / SLAB);
-    ck_assert(!hwt_pool_is_worth_a_trim(&pool));
+    ck_assert(!hwt_pool_is_worth_a_trim(&pool, false));
     for (uint32_t i = 5; i < MANY; i += SLAB)
         give_many(&all[i], 1);
     spill_cache();
@@ -348,7 +348,7 @@ START_TEST(trims_in_vain_do_not_put_off_the_last_one)
         if (i % 64 != 63 && i != MANY - 1)
             continue;
         spill_cache();
-        looks += hwt_pool_is_worth_a_trim(&pool);
+        looks += hwt_pool_is_worth_a_trim(&pool, false);
         gone += trim();
     }
     ck_assert_uint_ge(gone, MANY - 8 * SLAB);

@@ -67,8 +67,7 @@ static void let_it_serve(struct hwt_entry *entry, uint64_t generation)
     must(hwt_phase(state) == HWT_PHASE_CANCELLED || hwt_phase(state) == HWT_PHASE_EXPIRED);
     must(hwt_generation(state) <= generation);
     must(generation - hwt_generation(state) < HWT_RENEWAL);
-    atomic_store(&entry->word.first,
-                 generation << HWT_GENERATION_SHIFT | HWT_PHASE_CANCELLED);
+    atomic_store(&entry->word.first, generation << HWT_GENERATION_SHIFT | HWT_PHASE_CANCELLED);
 }
 
 /* An entry that is free, and the next to be used. */
