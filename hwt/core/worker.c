@@ -316,13 +316,11 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
      * what has heaped up is to be thrown away. */
     if (worker->told || worker->crowded)
         next = worker->wheel.tick;
-    if (next > worker->wheel.tick) {
-        if (is_worth_a_trim(worker) && has_time_for_a_trim(worker) && !trim(worker))
-            next = worker->wheel.tick;
-    }
-    if (next > worker->wheel.tick) {
+    if (next > worker->wheel.tick && is_worth_a_trim(worker) && has_time_for_a_trim(worker) &&
+        !trim(worker))
+        next = worker->wheel.tick;
+    if (next > worker->wheel.tick)
         next = close_for(worker, next);
-    }
     worker->told = false;
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);
