@@ -22,8 +22,8 @@
  *     PENDING    UNTOLD      a canceller      it has one, or the executor has the entry
  *     PENDING    CANCELLED   its adder        stop came first, and it has never run: refused
  *     PENDING    VISITED     stop             the visitor is about to be called
- *     PENDING    UNTOLD      stop             there is none, but `cancelled`
- *     PENDING    CANCELLED   stop             there is neither: it is free
+ *     PENDING    CANCELLED   stop             there is none: `cancelled`, if any, is about to be
+ *                                             called; then it is free
  *     UNTOLD     CANCELLED   the teller       `cancelled`, if any, is about to be called; then it
  *                                             is free
  *     RUNNING    + REARMED   its own task     the next deadline; pending again
@@ -39,8 +39,9 @@
  * in timer.c), and when its slab is used again.
  *
  * All but those and the first are exchanges, seq_cst, of the state alone or with the deadline; with
- * one thread, stores. So each has one winner, and what a thread wrote before its exchange is seen by
- * whoever acts on the result. A deadline that is read beside a state belongs to it if an exchange of both succeeds.
+ * one thread, stores. So each has one winner, and what a thread wrote before its exchange is seen
+ * by whoever acts on the result. A deadline that is read beside a state belongs to it if an
+ * exchange of both succeeds.
  *
  * TELLS says that the task has `cancelled`, from the first to the last; who cancels need not look
  * at the task, which the caller may have freed by then. RAN stays: the state of a timeout that has

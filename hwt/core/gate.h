@@ -6,10 +6,10 @@
  * The gate: how the worker parks and how others wake it.
  *
  * `wake_before` is HWT_GATE_OPEN while the worker is awake: it will look at the streams before it
- * sleeps, nobody has to do anything. (Who drives a timer without a worker may leave it closed.) The same while it sleeps to the next tick boundary only, for
- * no deadline can come too early for that. Otherwise it is asleep, or about to be, until the tick
- * that begins at this instant. A deadline before it must wake the worker, and nothing else of what
- * producers do. `asleep` tells in any case: stop, a request and a great backlog wake it too.
+ * sleeps, nobody has to do anything. (Who drives a timer without a worker may leave it closed.) The
+ * same while it sleeps to the next tick boundary only, for no deadline can come too early for that.
+ * Otherwise it is asleep, or about to be, until the tick that begins at this instant. A deadline
+ * before it must wake the worker, and nothing else of what producers do. `asleep` tells in any case: stop, a request and a great backlog wake it too.
  *
  * The gate must not lose a wake-up:
  *
@@ -28,7 +28,7 @@
  * ThreadSanitizer and model checkers, `fences` is set: 1 is a seq_cst store, and B is nothing, for
  * A, C and 3 are seq_cst: of A and 1, one is first in their order.
  *
- * Stop is the same with `halted` in place of wake_before; see stop.c.
+ * Stop is the same with `unusual` in place of wake_before; see stop.c.
  *
  * `asleep` is what the worker sleeps on, a futex. 4 clears it and then wakes; D sets it before A.
  * A waker that is late wakes a worker that has parked again: it makes one pass for nothing. A

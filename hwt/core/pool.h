@@ -209,8 +209,8 @@ struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, u
 
 #define HWT_TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
 
-/* Worker: whether there is so much in the pool that a trim is likely to pay; `again`: one that was in
- * vain is so long ago that another may be. */
+/* Worker: whether there is so much in the pool that a trim is likely to pay; `again`: one that was
+ * in vain is so long ago that another may be. */
 static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, bool again)
 {
     uint64_t least = again && pool->trim_at > HWT_TRIM_MIN ? HWT_TRIM_MIN : pool->trim_at;
@@ -225,8 +225,8 @@ struct hwt_trim {
     uint32_t kept;             /* entries that were free and have stayed */
 };
 
-/* Worker: takes the slabs all of whose entries are in the pool. False: there are too few, or there was
- * no memory to find them; there is nothing to end. */
+/* Worker: takes the slabs all of whose entries are in the pool. False: there are too few, or there
+ * was no memory to find them; there is nothing to end. */
 bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim);
 
 /* Gives them back to the system, with their places, which the caller does not need any more. */

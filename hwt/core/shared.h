@@ -32,9 +32,9 @@ struct hwt_shared {
     uint64_t max_pending;
     hwt_executor executor;
     void *executor_data;
-    bool one_thread; /* nothing below is shared: no stream, no exchange, no lane but one */
+    bool one_thread; /* nothing below is shared: no exchange, no lane but one */
 
-    /* The reasons above. Written under the timer's `control`, but for the last one; read by all. */
+    /* The reasons above. Written by atomic operations on single bits; read by all. */
     _Atomic uint32_t unusual;
 
     /* A hint had no memory: the worker looks at all entries. Set by any, cleared by the worker. */

@@ -8,9 +8,9 @@
  * It looks at no stream and no bucket, for they hold only hints.
  *
  *     stop                                    adder
- *     1  halted has STOPPING                  a  the entry is PENDING, the record published
+ *     1  unusual has STOPPING                 a  the entry is PENDING, the record published
  *     2  barrier                              b  (barrier)
- *     3  reads the records' counts,           c  loads `halted`: STOPPING? takes its timeout back,
+ *     3  reads the records' counts,           c  loads `unusual`: STOPPING? takes its timeout back,
  *        then walks the slabs                    by an exchange, unless stop has ended it
  *
  * Either c sees 1, or 3 sees a. A canceller needs none of it: its exchange comes before the walk
@@ -70,22 +70,18 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
         if (hwt_phase(state) != HWT_PHASE_PENDING)
             break;
         /* The library's own are told: their owner is not the visitor's. */
-        bool tells = state & HWT_TELLS;
         bool visits = visitor->unprocessed && !hwt_task_is_own(hwt_entry_task(entry));
-        unsigned phase = visits  ? HWT_PHASE_VISITED
-                         : tells ? HWT_PHASE_UNTOLD
-                                 : HWT_PHASE_CANCELLED;
+        unsigned phase = visits ? HWT_PHASE_VISITED : HWT_PHASE_CANCELLED;
         HWT_MEET(END);
         if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, phase)))
             continue;
         count_left(shared, visitor);
         if (visits)
             visit(shared, entry, hwt_with_phase(state, phase), visitor);
-        else if (!tells)
-            hwt_task_free(shared, entry);
-        break;
+        else
+            hwt_task_end(shared, entry, state);
+        return;
     }
-    state = hwt_entry_state(entry);
     if (hwt_phase(state) == HWT_PHASE_UNTOLD)
         hwt_task_tell(shared, entry, hwt_generation(state));
 }

@@ -153,17 +153,21 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
     return finish(shared, entry, running, deadline);
 }
 
+void hwt_task_end(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state)
+{
+    if (state & HWT_TELLS)
+        tell(shared, entry, hwt_generation(state));
+    hwt_task_free(shared, entry);
+}
+
 void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation)
 {
     uint64_t state = hwt_entry_state(entry);
     if (hwt_generation(state) != generation || hwt_phase(state) != HWT_PHASE_UNTOLD)
         return;
     HWT_MEET(TELL);
-    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
-        return;
-    if (state & HWT_TELLS)
-        tell(shared, entry, generation);
-    hwt_task_free(shared, entry);
+    if (hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+        hwt_task_end(shared, entry, state);
 }
 
 /* ---- the executor ---- */

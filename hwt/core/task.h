@@ -40,6 +40,10 @@ enum hwt_run {
 enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                           uint64_t *deadline);
 
+/* Of an entry that the caller has made CANCELLED from this state: tells that, if anybody is to be
+ * told, and frees it. */
+void hwt_task_end(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state);
+
 /* Tells that an UNTOLD timeout of this generation will never run, if nobody has, and frees it. */
 void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation);
 

@@ -147,7 +147,7 @@ static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_e
 }
 
 /*
- * After the timeout was published: whether stop has begun. Stop sets `halted`, makes all threads
+ * After the timeout was published: whether stop has begun. Stop sets `unusual`, makes all threads
  * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
  * Then the exchange says who ends it. -ESHUTDOWN: the adder, who refuses it. UNTOLD: if another
  * thread has cancelled it, the adder tells that, for stop may be past it already.

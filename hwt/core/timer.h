@@ -24,7 +24,7 @@ struct hwt_timer {
     int worker_cpu;
     char worker_name[16];
 
-    /* Under `control`: start, stop, dumps and descriptors, one at a time. */
+    /* Under `control`: start, stop and dumps, one at a time. */
     pthread_mutex_t control;
     pthread_t thread;
     bool thread_runs;
@@ -44,7 +44,7 @@ static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
     return atomic_load_explicit(&timer->shared.unusual, memory_order_relaxed) & reasons;
 }
 
-/* Begins or ends reasons for not accepting timeouts. Under `control`. */
+/* Begins or ends reasons for not accepting timeouts. */
 static inline void hwt_halt(hwt_timer *timer, uint32_t reasons)
 {
     /* Seq_cst: before the barrier of stop. */

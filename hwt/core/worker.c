@@ -202,8 +202,8 @@ static bool has_time_for_a_trim(const struct hwt_worker *worker)
     return hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
 }
 
-/* After a peak. One in vain is tried again when a thousand times as long is over. False: not now, for
- * what the executor has may be of a slab that is free otherwise. */
+/* After a peak. One in vain is tried again when a thousand times as long is over. False: not now,
+ * for what the executor has may be of a slab that is free otherwise. */
 static bool trim(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;

@@ -127,6 +127,33 @@ START_TEST(what_is_cancelled_behind_the_walk_is_told_by_its_adder)
 }
 END_TEST
 
+static void stop_without_visitor(struct actor *stopper)
+{
+    stopper->answer = hwt_timer_stop(timer, NULL, NULL);
+}
+
+/*
+ *     adder                           stop
+ *     it is PENDING: WITHDRAW
+ *                                     ends it: is about to tell it
+ *     its exchange fails: accepted
+ *                                     tells it, before it returns
+ */
+START_TEST(what_stop_ends_without_a_visitor_is_told_by_stop)
+{
+    struct actor adder, stopper;
+    act_add_to(&adder, "ADD_CHECK");
+    actor_begin(&stopper, stop_without_visitor);
+    actor_go_to(&stopper, "END");
+    actor_go_to(&adder, "WITHDRAW");
+    (void)actor_go_on(&stopper, 1);
+    ck_assert_int_eq(actor_end(&adder), 0);
+    expect_fate(0, 0);
+    ck_assert_int_eq(actor_end(&stopper), 1);
+    expect_fate(0, 1);
+}
+END_TEST
+
 /* Stop at each step while an adder comes to its end. */
 START_TEST(whenever_it_is_added_it_has_one_end_or_is_refused)
 {
@@ -285,17 +312,12 @@ START_TEST(what_is_being_told_is_not_told_by_stop)
 END_TEST
 
 /* Without a visitor it is told that it was cancelled, by stop or by its canceller. */
-static void stop_without_visitor(struct actor *stopper)
-{
-    stopper->answer = hwt_timer_stop(timer, NULL, NULL);
-}
-
 START_TEST(of_stop_and_a_canceller_one_has_it_told)
 {
     struct actor stopper;
     hwt_timeout timeout = add_either(_i % 2, AT(10));
     actor_begin(&stopper, stop_without_visitor);
-    actor_go_to(&stopper, _i / 2 ? "TELL" : "END");
+    actor_go_to(&stopper, _i / 2 ? "TELL_CANCELLED" : "END");
     ck_assert_int_eq(hwt_timeout_cancel(timeout), _i / 2 == 0);
     ck_assert_int_eq(actor_end(&stopper), _i / 2);
     expect_visited(0, 1);
@@ -497,6 +519,7 @@ int main(void)
     tcase_add_test(add, what_is_added_after_stop_is_refused);
     tcase_add_loop_test(add, of_stop_and_its_adder_one_ends_it, 0, 4);
     tcase_add_test(add, what_is_cancelled_behind_the_walk_is_told_by_its_adder);
+    tcase_add_test(add, what_stop_ends_without_a_visitor_is_told_by_stop);
     tcase_add_loop_test(add, whenever_it_is_added_it_has_one_end_or_is_refused, 0, 6);
     tcase_add_loop_test(add, what_is_withdrawn_while_it_is_filed_never_runs, 0, 3);
     tcase_add_loop_test(add, what_has_run_and_rearmed_itself_is_not_withdrawn, 0, 2);
