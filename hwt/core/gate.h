@@ -6,10 +6,11 @@
  * The gate: how the worker parks and how others wake it.
  *
  * `wake_before` is HWT_GATE_OPEN while the worker is awake: it will look at the streams before it
- * sleeps, nobody has to do anything. (Who drives a timer without a worker may leave it closed.) The
- * same while it sleeps to the next tick boundary only, for no deadline can come too early for that.
- * Otherwise it is asleep, or about to be, until the tick that begins at this instant. A deadline
- * before it must wake the worker, and nothing else of what producers do. `asleep` tells in any case: stop, a request and a great backlog wake it too.
+ * sleeps, nobody has to do anything. (Who drives a timer without a worker may leave it closed.)
+ * The same while it sleeps to the next tick boundary only, for no deadline can come too early for
+ * that. Otherwise it is asleep, or about to be, until the tick that begins at this instant. A
+ * deadline before it must wake the worker, and nothing else of what producers do. `asleep` tells in
+ * any case: stop, a request and a great backlog wake it too.
  *
  * The gate must not lose a wake-up:
  *

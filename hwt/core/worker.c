@@ -222,7 +222,8 @@ static bool trim(struct hwt_worker *worker)
 }
 
 /* A timer that has work in each tick never sleeps long: it gives memory back between its passes, in
- * a good moment, or when it has waited for that for long. What has heaped up goes a part at a time. */
+ * a good moment, or when it has waited for that for long. What has heaped up goes a part at a
+ * time. */
 static void give_back(struct hwt_worker *worker)
 {
     uint64_t told = atomic_load_explicit(&worker->shared->time.told, memory_order_relaxed);

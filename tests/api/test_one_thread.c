@@ -401,17 +401,22 @@ END_TEST
 
 /* ---- an executor whose work runs on the same thread ---- */
 
+static void open_with_executor(deferred *d)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    deferred_open(d);
+    options.tick_duration = HWT_MS(1);
+    options.flags = HWT_ONE_THREAD;
+    options.executor = defer;
+    options.executor_data = d;
+    manual_open_with(&m, 0, options);
+}
+
 START_TEST(an_executor_may_put_work_off_on_the_same_thread)
 {
     ends e = { 0 };
     deferred d;
-    hwt_options options = HWT_OPTIONS_INIT;
-    deferred_open(&d);
-    options.tick_duration = HWT_MS(1);
-    options.flags = HWT_ONE_THREAD;
-    options.executor = defer;
-    options.executor_data = &d;
-    manual_open_with(&m, 0, options);
+    open_with_executor(&d);
     for (int i = 0; i < 100; i++)
         arm(m.timer, &counting, &e, HWT_MS(i % 4));
     ck_assert_uint_eq(manual_go(&m, HWT_MS(9)), 100);
@@ -428,13 +433,7 @@ START_TEST(what_was_handed_over_is_not_due_again_when_it_is_moved)
 {
     ends e = { 0 };
     deferred d;
-    hwt_options options = HWT_OPTIONS_INIT;
-    deferred_open(&d);
-    options.tick_duration = HWT_MS(1);
-    options.flags = HWT_ONE_THREAD;
-    options.executor = defer;
-    options.executor_data = &d;
-    manual_open_with(&m, 0, options);
+    open_with_executor(&d);
     hwt_timeout timeout = arm(m.timer, &counting, &e, HWT_MS(3));
     ck_assert_uint_eq(manual_go(&m, HWT_MS(9)), 1);
     ck_assert(hwt_timeout_reschedule_at(timeout, m.start));

@@ -703,17 +703,20 @@ inline end_one()
         :: else ->
             if
             :: next = VISITED
-            :: next = (TELLS_IT -> UNTOLD : CANCELLED)
+            :: next = CANCELLED
             fi;
             exchange(s, with_phase(s, next));
                 if
                 :: won ->
                     ends_now(generation(s));
-                    cancelled_it[generation(s)] = (next == UNTOLD);
                     if
                     :: next == VISITED ->
                         assert(in_call == 0);
                         in_call = generation(s)
+                    :: next == CANCELLED && TELLS_IT ->
+                        cancelled_it[generation(s)] = true;
+                        told[generation(s)]++;
+                        assert(told[generation(s)] == 1)
                     :: else
                     fi
                 :: else
