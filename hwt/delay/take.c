@@ -16,13 +16,16 @@
 
 /* ---- take ---- */
 
-/* The next message, if it can be handed over at this instant. Drops erases on the way. */
-static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now)
+/* The next message, if it can be handed over at this instant. Drops erases on the way; then the
+ * positions of the slots must follow. */
+static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *ret_dropped)
 {
     struct hwt_delay_record *first;
     while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
-           hwt_delay_compare(first->key, store->loaded) < 0)
+           hwt_delay_compare(first->key, store->loaded) < 0) {
         hwt_delay_drop_erase(store, first);
+        *ret_dropped = true;
+    }
     if (!first || first->kind != HWT_DELAY_PUT || first->key.due > now ||
         first->key.sequence >= store->log.durable_sequence ||
         hwt_delay_compare(first->key, store->loaded) >= 0)
@@ -80,10 +83,11 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
 {
     struct hwt_delay_record *record;
     uint64_t end = hwt_delay_boottime(store) + store->options.lease;
+    bool dropped = false;
     int r = 0;
     if (end < store->options.lease)
         end = HWT_NEVER;
-    while (taking->count < max && (record = first_due(store, now))) {
+    while (taking->count < max && (record = first_due(store, now, &dropped))) {
         r = may_lease(store, record) ? 0 : -ENOBUFS;
         if (r == 0 && taking->count == taking->room)
             r = grow(taking, max);
@@ -99,7 +103,7 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
         taking->bytes += record->id_size + (size_t)record->payload_size;
         note_lateness(store, record, now);
     }
-    if (taking->count > 0)
+    if (dropped || taking->count > 0)
         hwt_delay_settle(store);
     return taking->count > 0 ? 0 : r;
 }
