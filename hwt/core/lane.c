@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define SLACK 256 /* chunks that all lanes may have before they are compacted */
-#define SLACK_MAX (HWT_BACKLOG / 2)
+#define SLACK 256    /* chunks that all lanes may have before they are compacted */
+#define ROOM_MAX 256 /* chunks: they are in the processor's cache yet when they are compacted */
 #define OWN_SIZE ((HWT_THREAD_NONE + 1) * sizeof(_Atomic(struct hwt_lane *)))
 
 static struct hwt_lane *make_lane(bool shared)
@@ -42,10 +42,12 @@ static void destroy_lane(struct hwt_lane *lane)
     free(lane);
 }
 
-int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate)
+int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
+                   uint32_t backlog)
 {
     lanes->pool = pool;
     lanes->gate = gate;
+    lanes->backlog = backlog;
     void *own = mmap(NULL, OWN_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (own == MAP_FAILED)
         return -ENOMEM;
@@ -134,23 +136,38 @@ bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
     return (uint32_t)hwt_generation(state) == record->generation;
 }
 
+static uint32_t least_of(uint32_t one, uint32_t other)
+{
+    return one < other ? one : other;
+}
+
+/* How many chunks of a lane's pending stream may wait. */
+static uint32_t pending_backlog(const struct hwt_lanes *lanes)
+{
+    uint32_t part = least_of(lanes->backlog / hwt_lanes_count(lanes), HWT_BACKLOG_MAX);
+    return part > HWT_BACKLOG ? part : HWT_BACKLOG;
+}
+
 bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
 {
     uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
-    uint32_t slack = SLACK / hwt_lanes_count(lanes);
-    return hwt_stream_grow(stream, (struct hwt_stream_filter){
-                                       .stays = stays,
-                                       .data = lanes->pool,
-                                       .most = slabs * HWT_SLAB_ENTRIES,
-                                       .slack = slack < SLACK_MAX ? slack : SLACK_MAX,
-                                   });
+    return hwt_stream_grow(stream,
+                           (struct hwt_stream_filter){
+                               .stays = stays,
+                               .data = lanes->pool,
+                               .most = slabs * HWT_SLAB_ENTRIES,
+                               .slack = least_of(SLACK / hwt_lanes_count(lanes), HWT_BACKLOG / 2),
+                               .room = least_of(pending_backlog(lanes) / 2, ROOM_MAX),
+                           });
 }
 
 /* ---- the queues ---- */
 
-void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream)
+void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
+                            const struct hwt_stream *stream)
 {
-    if (hwt_stream_backlog(stream) % HWT_BACKLOG == HWT_BACKLOG - 1)
+    uint32_t most = streams == &lanes->pending ? pending_backlog(lanes) : HWT_BACKLOG;
+    if (hwt_stream_backlog(stream) % most == most - 1)
         hwt_gate_wake(lanes->gate);
 }
 

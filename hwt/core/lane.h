@@ -52,12 +52,14 @@ struct hwt_lanes {
     _Atomic(struct hwt_lane *) *own; /* by the threads' numbers, NULL for those that are none */
     struct hwt_lane *shared;
     pthread_mutex_t shared_lock;
+    uint32_t backlog;     /* frozen: chunks that the worker reads within a tick */
     _Atomic uint32_t end; /* no lane is past this */
     struct hwt_streams pending;
     struct hwt_streams cancelled;
 };
 
-int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate);
+int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
+                   uint32_t backlog);
 void hwt_lanes_destroy(struct hwt_lanes *lanes);
 
 /* Makes the calling thread's lane, or locks the shared one. */
@@ -111,9 +113,13 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
         hwt_streams_push(streams, stream);
 }
 
-/* Producer, who has begun a chunk: so many that are not read wake the worker. */
-#define HWT_BACKLOG 64 /* 4000 records */
-void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_stream *stream);
+/* Producer, who has begun a chunk: so many that are not read wake the worker. Of a pending stream it
+ * may be more, up to the lane's part of `backlog`: the longer the worker sleeps, the more of it the
+ * producer leaves out by itself, for it was cancelled. */
+#define HWT_BACKLOG 64 /* chunks: 4000 records */
+#define HWT_BACKLOG_MAX 4096
+void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
+                            const struct hwt_stream *stream);
 
 /* With one thread: a record for its next reading. Then nothing is listed, nor fenced. */
 static inline bool hwt_lane_note(struct hwt_lanes *lanes, struct hwt_stream *stream,
@@ -141,7 +147,7 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
     HWT_MEET(APPENDED);
     hwt_streams_list(streams, stream);
     if (__builtin_expect(full, 0))
-        hwt_lane_check_backlog(lanes, stream);
+        hwt_lane_check_backlog(lanes, streams, stream);
     return true;
 }
 

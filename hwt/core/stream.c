@@ -151,6 +151,15 @@ static uint64_t pack(struct place *to, const struct hwt_stream *stream,
     return kept;
 }
 
+/* Chunks between a compaction that has left so many and the next. Each looks at all, so the more
+ * come between the better, but for the memory. */
+static uint32_t space_until_next(uint32_t left, struct hwt_stream_filter filter)
+{
+    uint32_t twice = 2 * left < filter.room ? 2 * left : filter.room;
+    uint32_t space = (left + 1) / 2 > twice ? (left + 1) / 2 : twice;
+    return space > filter.slack ? space : filter.slack;
+}
+
 /* False: nothing was kept though it should have been. */
 static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
 {
@@ -161,8 +170,7 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     if (!all)
         to = (struct place){ stream->head, stream->read, 1 };
     cut(stream, &to);
-    uint32_t more = (to.chunks + 1) / 2;
-    stream->compact_at = to.chunks + (more > filter.slack ? more : filter.slack);
+    stream->compact_at = to.chunks + space_until_next(to.chunks, filter);
     hwt_stream_release(stream);
     return all;
 }

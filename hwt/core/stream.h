@@ -38,7 +38,7 @@
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
  * records that wait are bounded by what is pending. It is done when the backlog is one and a half
- * times what the last one left, or a few chunks more than that.
+ * times what the last one left, or so many chunks more as the filter allows.
  *
  * THE LOOK AT `listed` and at the gate comes after the record is published, and the worker looks at
  * the records after it has changed those: one of the two sees the other. That wants a full barrier
@@ -99,6 +99,7 @@ struct hwt_stream_filter {
     const void *data;
     uint64_t most;  /* records that can be worth staying, for there are no more entries */
     uint32_t slack; /* chunks that may come between two compactions in any case */
+    uint32_t room;  /* the same where the last one has left half as many */
 };
 
 /*

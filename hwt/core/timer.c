@@ -39,6 +39,13 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
         strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
 }
 
+/* How many chunks may wait for a worker that sleeps: it reads them within a tick. */
+static uint32_t backlog_of(const struct hwt_ticks *ticks)
+{
+    uint64_t chunks = ticks->duration / (HWT_READ_NS * HWT_CHUNK_RECORDS);
+    return chunks < UINT32_MAX ? (uint32_t)chunks : UINT32_MAX;
+}
+
 /* Everything that can fail, in order; what was done is undone. */
 static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
 {
@@ -52,7 +59,7 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     int r = hwt_pool_init(&shared->pool, timer);
     if (r < 0)
         return r;
-    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate);
+    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(&shared->ticks));
     if (r < 0)
         goto destroy_pool;
     r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);

@@ -33,6 +33,7 @@
 #define HWT_BATCH 64        /* taken from the wheel at a time */
 #define HWT_HEAP_MAX 8192   /* hints, besides one and a half for each timeout that is pending */
 #define HWT_SWEEP_EVERY 256 /* hints, while there are too many */
+#define HWT_READ_NS 16      /* for a record: about what reading and filing it takes */
 #define HWT_RENEWAL ((uint64_t)1 << 28)
 
 struct hwt_worker {

@@ -44,6 +44,7 @@ static uint64_t appended;
 static bool (*stays)(uint64_t deadline);
 static uint64_t looked; /* how often that was asked */
 static uint64_t most;   /* so many can be worth staying */
+static uint32_t room;   /* chunks; see the filter */
 
 static inline bool ask(const void *data, const struct hwt_record *record)
 {
@@ -74,6 +75,7 @@ static inline void open_stream(void)
     appended = looked = 0;
     stays = all_stay;
     most = UINT64_MAX;
+    room = 0;
     must(hwt_stream_init(&stream) == 0);
 }
 
@@ -83,11 +85,12 @@ static inline void close_stream(void)
     must(chunks_made == chunks_freed);
 }
 
+
 /* As lane.h does it. */
 static inline bool try_append(void)
 {
     uint64_t deadline = appended;
-    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most, 0 }))
+    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most, 0, room }))
         return false;
     hwt_stream_append(&stream, (struct hwt_record){ deadline, (uint32_t)deadline * 3,
                                                     (uint32_t)(deadline >> 3) });

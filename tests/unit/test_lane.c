@@ -37,13 +37,22 @@ static char owner;
 
 static const hwt_task task = { 0 };
 
-static void open_lanes(void)
+/* Chunks that the worker reads within a tick; the last is as for a tick of minutes. */
+static const uint32_t backlogs[] = { 0, 1000, 1 << 30 };
+enum { BACKLOGS = 3 };
+
+static void open_lanes_with(uint32_t backlog)
 {
     memset(&pool, 0, sizeof(pool));
     memset(&lanes, 0, sizeof(lanes));
     hwt_pool_init(&pool, (hwt_timer *)(void *)&owner);
     hwt_gate_init(&gate, CLOCK_MONOTONIC, &flags, 1);
-    must(hwt_lanes_init(&lanes, &pool, &gate) == 0);
+    must(hwt_lanes_init(&lanes, &pool, &gate, backlog) == 0);
+}
+
+static void open_lanes(void)
+{
+    open_lanes_with(0);
 }
 
 static void close_lanes(void)
@@ -147,10 +156,10 @@ START_TEST(without_memory_to_begin_nothing_is_held)
     struct hwt_lanes other;
     memset(&other, 0, sizeof(other));
     refuse_mapping = true;
-    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate), -ENOMEM);
+    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate, 0), -ENOMEM);
     refuse_mapping = false;
     refuse_block = true;
-    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate), -ENOMEM);
+    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate, 0), -ENOMEM);
     refuse_block = false;
 }
 END_TEST
@@ -242,21 +251,54 @@ START_TEST(a_cancelled_record_stays_until_its_entry_is_used_again)
 }
 END_TEST
 
+static void say_all(struct hwt_lane *lane, struct hwt_entry *one)
+{
+    uint64_t state = hwt_entry_state(one), generation = hwt_generation(state);
+    must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), generation));
+    must(hwt_word_exchange_first(&one->word, state, hwt_with_phase(state, HWT_PHASE_UNTOLD)));
+    must(say_untold(lane, hwt_entry_id(one), generation));
+    hwt_pool_give(&pool, &lane->cache, one);
+}
+
 /* What comes and goes with nobody to read it: the worker is not woken for it either. */
 START_TEST(what_is_said_is_bounded_by_what_is_pending)
 {
     struct hwt_lane *lane;
+    close_lanes();
+    open_lanes_with(backlogs[_i]);
     enter(&lane);
-    for (uint64_t i = 0; i < 100000; i++) {
-        struct hwt_entry *one = make_pending(lane, 1000);
-        uint64_t state = hwt_entry_state(one);
-        must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), hwt_generation(state)));
-        must(hwt_word_exchange_first(&one->word, state, hwt_with_phase(state, HWT_PHASE_UNTOLD)));
-        must(say_untold(lane, hwt_entry_id(one), hwt_generation(state)));
-        hwt_pool_give(&pool, &lane->cache, one);
-    }
+    for (uint64_t i = 0; i < 100000; i++)
+        say_all(lane, make_pending(lane, 1000));
     ck_assert_uint_le(hwt_stream_backlog(&lane->pending), 2 + HWT_BACKLOG / 2);
     ck_assert_uint_le(hwt_stream_backlog(&lane->cancelled), 2 + HWT_BACKLOG / 2);
+}
+END_TEST
+
+/* Ten thousand are pending at any time, each for a little while. Where a tick is long enough to
+ * read them in, the worker is not woken; else soon. */
+START_TEST(what_is_soon_cancelled_is_left_out_without_the_worker)
+{
+    enum { WINDOW = 10000 };
+    static struct hwt_entry *window[WINDOW];
+    struct hwt_lane *lane;
+    close_lanes();
+    open_lanes_with(backlogs[_i]);
+    enter(&lane);
+    hwt_gate_close(&gate, UINT64_MAX);
+    for (uint64_t i = 0; i < 20 * WINDOW && atomic_load(&gate.asleep); i++) {
+        struct hwt_entry *one = window[i % WINDOW];
+        if (i >= WINDOW) {
+            uint64_t state = hwt_entry_state(one);
+            must(hwt_word_exchange_first(&one->word, state,
+                                         hwt_pending_to(state, HWT_PHASE_CANCELLED)));
+            hwt_pool_give(&pool, &lane->cache, one);
+        }
+        window[i % WINDOW] = one = make_pending(lane, 1000);
+        must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one),
+                                  hwt_generation(hwt_entry_state(one))));
+        ck_assert_uint_le(hwt_stream_backlog(&lane->pending), 512);
+    }
+    ck_assert_int_eq(atomic_load(&gate.asleep), _i > 0);
 }
 END_TEST
 
@@ -276,17 +318,40 @@ END_TEST
 
 START_TEST(a_great_backlog_wakes_a_worker_that_sleeps)
 {
+    static const uint32_t wakes[] = { HWT_BACKLOG, 500, HWT_BACKLOG_MAX };
     struct hwt_lane *lane;
+    close_lanes();
+    open_lanes_with(backlogs[_i]);
     enter(&lane);
+    ck_assert_uint_eq(hwt_lanes_count(&lanes), 2);
     hwt_gate_close(&gate, UINT64_MAX);
     uint64_t said = 0;
     for (; atomic_load(&gate.asleep); said++) {
         struct hwt_entry *one = make_pending(lane, 1000);
         must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
+        must(said < 2 * wakes[_i] * HWT_CHUNK_RECORDS);
+    }
+    ck_assert_uint_ge(said, (wakes[_i] - 2) * HWT_CHUNK_RECORDS);
+    ck_assert_uint_le(said, wakes[_i] * HWT_CHUNK_RECORDS);
+    ck_assert(!hwt_gate_is_long(&gate));
+}
+END_TEST
+
+/* They are to be told soon, whatever the tick. */
+START_TEST(a_backlog_of_cancelled_ones_wakes_it_sooner)
+{
+    struct hwt_lane *lane;
+    close_lanes();
+    open_lanes_with(backlogs[_i]);
+    enter(&lane);
+    hwt_gate_begin(&gate); /* a short sleep: nothing else wakes it */
+    uint64_t said = 0;
+    for (; atomic_load(&gate.asleep); said++) {
+        struct hwt_entry *one = make_pending(lane, 1000);
+        must(say_untold(lane, hwt_entry_id(one), hwt_generation(hwt_entry_state(one))));
         must(said < 2 * HWT_BACKLOG * HWT_CHUNK_RECORDS);
     }
     ck_assert_uint_ge(said, (HWT_BACKLOG - 2) * HWT_CHUNK_RECORDS);
-    ck_assert(!hwt_gate_is_long(&gate));
 }
 END_TEST
 
@@ -417,9 +482,12 @@ int main(void)
     TCase *staying = unit_case(suite, "staying", open_lanes, close_lanes);
     tcase_add_test(staying, a_pending_record_stays_while_its_timeout_is_pending);
     tcase_add_test(staying, a_cancelled_record_stays_until_its_entry_is_used_again);
-    tcase_add_test(staying, what_is_said_is_bounded_by_what_is_pending);
+    tcase_add_loop_test(staying, what_is_said_is_bounded_by_what_is_pending, 0, BACKLOGS);
+    tcase_add_loop_test(staying, what_is_soon_cancelled_is_left_out_without_the_worker, 0,
+                        BACKLOGS);
     tcase_add_test(staying, where_more_is_said_than_there_are_entries_that_is_told);
-    tcase_add_test(staying, a_great_backlog_wakes_a_worker_that_sleeps);
+    tcase_add_loop_test(staying, a_great_backlog_wakes_a_worker_that_sleeps, 0, BACKLOGS);
+    tcase_add_loop_test(staying, a_backlog_of_cancelled_ones_wakes_it_sooner, 0, BACKLOGS);
     TCase *lists = unit_case(suite, "lists", open_lanes, close_lanes);
     tcase_add_test(lists, a_stream_is_listed_once_until_it_is_dismissed);
     tcase_add_test(lists, the_two_kinds_have_lists_of_their_own);
