@@ -42,15 +42,6 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, u
         hwt_worker_overlook(worker, place);
 }
 
-void hwt_worker_file_later(const struct hwt_worker *worker, uint32_t id, uint64_t generation,
-                           uint64_t deadline)
-{
-    struct hwt_shared *shared = worker->shared;
-    const struct hwt_record record = { deadline, id, (uint32_t)generation };
-    if (!hwt_lane_note(&shared->lanes, &shared->lanes.shared->pending, record, hwt_pending_stays))
-        atomic_store_explicit(&shared->overlooked, true, memory_order_relaxed);
-}
-
 void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation)
 {
     struct hwt_place *place = hwt_worker_place(worker->wheel.directory, id, &generation);
@@ -60,22 +51,25 @@ void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation
 
 /* ---- what is not wanted any more ---- */
 
-/* What is pending in an entry that was used again has a record of its own; the hint of the older
- * one does not count from when that is read. */
+/* What is pending in an entry that was used again has a record of its own. */
 uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n)
 {
     const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct hwt_hint hint = hints[i];
-        if (hwt_phase(hwt_entry_state(hwt_pool_entry(pool, hint.id))) == HWT_PHASE_PENDING)
+        const struct hwt_slot *slot = &pool->directory.slots[hint.id >> HWT_ID_BITS];
+        uint64_t state = hwt_entry_state(hwt_slot_entry(slot, hint.id));
+        if (hwt_phase(state) == HWT_PHASE_PENDING &&
+            (uint32_t)(hwt_generation(state) - slot->floor) == hint.generation)
             hints[kept++] = hint;
     }
     return kept;
 }
 
-/* How many timeouts are pending and filed. What waits in the streams is not filed yet; half of it
- * is taken to be pending. About: others count on meanwhile. */
+/* How many timeouts are pending and filed. What waits in the streams is not filed yet, and half of it
+ * is taken to be pending; with one thread it waits on purpose, and counts. About: others go on
+ * meanwhile. */
 static uint64_t count_filed(const struct hwt_shared *shared)
 {
     const struct hwt_run_stats *runs = &shared->stats;
@@ -89,7 +83,8 @@ static uint64_t count_filed(const struct hwt_shared *shared)
             continue;
         ended += atomic_load_explicit(&lane->cancelled_count, memory_order_relaxed);
         begun += atomic_load_explicit(&lane->added, memory_order_relaxed);
-        uint32_t chunks = hwt_stream_backlog(&lane->pending); /* one may be read, and open */
+        /* One may be read, and open. */
+        uint32_t chunks = shared->one_thread ? 0 : hwt_stream_backlog(&lane->pending);
         ended += chunks > 1 ? (uint64_t)(chunks - 1) * HWT_CHUNK_RECORDS / 2 : 0;
     }
     return begun > ended ? begun - ended : 0;

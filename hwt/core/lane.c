@@ -10,7 +10,8 @@
 #include <sys/mman.h>
 
 #define SLACK 256    /* chunks that all lanes may have before they are compacted */
-#define ROOM_MAX 256 /* chunks: they are in the processor's cache yet when they are compacted */
+#define SLACK_MAX 64 /* of one: it is in the processor's first cache yet when it is compacted, */
+#define ROOM_MAX 256 /* and so much is in its second */
 #define OWN_SIZE ((HWT_THREAD_NONE + 1) * sizeof(_Atomic(struct hwt_lane *)))
 
 static struct hwt_lane *make_lane(bool shared)
@@ -21,6 +22,7 @@ static struct hwt_lane *make_lane(bool shared)
         return NULL;
     memset(lane, 0, size);
     lane->shared = shared;
+    lane->soonest = UINT64_MAX;
     if (hwt_stream_init(&lane->pending) < 0) {
         free(lane);
         return NULL;
@@ -126,7 +128,7 @@ bool hwt_pending_stays(const void *data, const struct hwt_record *record)
     /* The deadline first: one that was earlier has a record of its own. */
     uint64_t deadline = hwt_entry_deadline(entry);
     uint64_t state = hwt_entry_state(entry);
-    return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) &&
+    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
            (uint32_t)hwt_generation(state) == record->generation && record->deadline <= deadline;
 }
 
@@ -141,8 +143,7 @@ static uint32_t least_of(uint32_t one, uint32_t other)
     return one < other ? one : other;
 }
 
-/* How many chunks of a lane's pending stream may wait. */
-static uint32_t pending_backlog(const struct hwt_lanes *lanes)
+uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes)
 {
     uint32_t part = least_of(lanes->backlog / hwt_lanes_count(lanes), HWT_BACKLOG_MAX);
     return part > HWT_BACKLOG ? part : HWT_BACKLOG;
@@ -151,14 +152,15 @@ static uint32_t pending_backlog(const struct hwt_lanes *lanes)
 bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
 {
     uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
-    return hwt_stream_grow(stream,
-                           (struct hwt_stream_filter){
-                               .stays = stays,
-                               .data = lanes->pool,
-                               .most = slabs * HWT_SLAB_ENTRIES,
-                               .slack = least_of(SLACK / hwt_lanes_count(lanes), HWT_BACKLOG / 2),
-                               .room = least_of(pending_backlog(lanes) / 2, ROOM_MAX),
-                           });
+    uint32_t half = hwt_lane_backlog(lanes) / 2;
+    uint32_t slack = least_of(SLACK / hwt_lanes_count(lanes), SLACK_MAX);
+    return hwt_stream_grow(stream, (struct hwt_stream_filter){
+                                       .stays = stays,
+                                       .data = lanes->pool,
+                                       .most = slabs * HWT_SLAB_ENTRIES,
+                                       .slack = least_of(slack, half),
+                                       .room = least_of(ROOM_MAX, half),
+                                   });
 }
 
 /* ---- the queues ---- */
@@ -166,7 +168,7 @@ bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_strea
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
                             const struct hwt_stream *stream)
 {
-    uint32_t most = streams == &lanes->pending ? pending_backlog(lanes) : HWT_BACKLOG;
+    uint32_t most = streams == &lanes->pending ? hwt_lane_backlog(lanes) : HWT_BACKLOG;
     if (hwt_stream_backlog(stream) % most == most - 1)
         hwt_gate_wake(lanes->gate);
 }

@@ -14,7 +14,8 @@
  *   counters   of what its threads did; read by any
  *
  * A thread without a number (more than HWT_THREADS_MAX at once, or at its very end), or for whose
- * lane there is no memory, shares one lane with its like, under a lock for the time of a call.
+ * lane there is no memory, shares one lane with its like, under a lock for the time of a call. With
+ * HWT_ONE_THREAD that lane is the only one, and is not locked.
  *
  * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
  * cancelled. A stream stays on the worker's list until the worker is about to sleep for long and
@@ -35,6 +36,7 @@ struct hwt_lane {
     _Atomic uint64_t rescheduled;
     _Atomic uint64_t rejected;
     bool shared;
+    uint64_t soonest; /* with one thread: no unread pending record is for an earlier instant */
     struct hwt_stream pending;
     struct hwt_stream cancelled;
 };
@@ -118,18 +120,9 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
  * producer leaves out by itself, for it was cancelled. */
 #define HWT_BACKLOG 64 /* chunks: 4000 records */
 #define HWT_BACKLOG_MAX 4096
+uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
                             const struct hwt_stream *stream);
-
-/* With one thread: a record for its next reading. Then nothing is listed, nor fenced. */
-static inline bool hwt_lane_note(struct hwt_lanes *lanes, struct hwt_stream *stream,
-                                 struct hwt_record record, hwt_stream_stays stays)
-{
-    if (hwt_stream_is_full(stream) && !hwt_lane_grow(lanes, stream, stays))
-        return false;
-    hwt_stream_append(stream, record);
-    return true;
-}
 
 /* The producers say something of a timeout in their lane. False: there is no memory for it, or too
  * much was said: the worker is to look at the entries. */
@@ -163,6 +156,36 @@ static inline bool hwt_lane_say_cancelled(struct hwt_lanes *lanes, struct hwt_la
                                           struct hwt_record record)
 {
     return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled, record, hwt_cancelled_stays);
+}
+
+/* The same two with one thread, for its next reading: nothing is listed, nor fenced. */
+static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                           struct hwt_record record)
+{
+    if (hwt_stream_is_full(&lane->cancelled) &&
+        !hwt_lane_grow(lanes, &lane->cancelled, hwt_cancelled_stays))
+        return false;
+    hwt_stream_append(&lane->cancelled, record);
+    return true;
+}
+
+/* There is room for it. */
+static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline, uint32_t id,
+                                           uint64_t generation)
+{
+    if (deadline < lane->soonest)
+        lane->soonest = deadline;
+    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
+}
+
+static inline bool hwt_lane_note_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                         uint64_t deadline, uint32_t id, uint64_t generation)
+{
+    if (hwt_stream_is_full(&lane->pending) &&
+        !hwt_lane_grow(lanes, &lane->pending, hwt_pending_stays))
+        return false;
+    hwt_lane_append_pending(lane, deadline, id, generation);
+    return true;
 }
 
 /* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a

@@ -49,6 +49,18 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
     }
 }
 
+/* The same with one thread, whose processor has the entries: what is out of date is left out. */
+static void read_noted(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+{
+    struct hwt_record wanted[HWT_CHUNK_RECORDS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (hwt_pending_stays(&worker->shared->pool, &records[i]))
+            wanted[count++] = records[i];
+    }
+    read_pending(worker, wanted, count);
+}
+
 static void read_cancelled_record(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(REAP);
@@ -225,32 +237,52 @@ static void look_at_all(struct hwt_worker *worker)
             worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
             tell_all(worker);
         }
+        const struct hwt_record record = { deadline, hwt_entry_id(entry),
+                                           (uint32_t)hwt_generation(state) };
         if (hwt_phase(state) == HWT_PHASE_PENDING)
-            hwt_worker_file(worker, hwt_entry_id(entry), hwt_generation(state), deadline);
+            read_pending(worker, &record, 1);
     }
+    if (worker->wheel.hints >= worker->sweep_at)
+        (void)hwt_worker_sweep(worker, worker->wheel.hints, false);
 }
 
-/* What a `cancelled` adds is filed at once: not for the pass that goes on either. */
+/*
+ * With one thread a record waits as long as it can: most timeouts are cancelled before they need be
+ * filed at all. What is cancelled is told, and may add more: that is a record, too, and not for the
+ * pass that goes on.
+ */
+bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
+{
+    const struct hwt_lanes *lanes = &worker->shared->lanes;
+    struct hwt_lane *lane = lanes->shared;
+    if (!worker->shared->one_thread ||
+        (lane->soonest >= until && hwt_stream_backlog(&lane->pending) < hwt_lane_backlog(lanes)))
+        return false;
+    lane->soonest = HWT_NEVER;
+    begin_reading(&lane->pending);
+    size_t filed = read_stream(worker, &lane->pending, read_noted, SIZE_MAX);
+    if (worker->wheel.hints >= worker->sweep_at)
+        (void)hwt_worker_sweep(worker, filed, false);
+    return true;
+}
+
 void hwt_worker_read_own(struct hwt_worker *worker)
 {
     struct hwt_lane *lane = worker->shared->lanes.shared;
-    uint64_t floor = worker->floor, next = hwt_worker_next_floor(worker);
-    begin_reading(&lane->pending);
     begin_reading(&lane->cancelled);
-    read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
-    if (floor < next && next < worker->wheel.near_end)
-        worker->floor = next;
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
-    worker->floor = floor;
 }
 
 void hwt_worker_read(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
-    if (shared->one_thread)
+    if (shared->one_thread) {
+        uint64_t until = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
+        (void)hwt_worker_read_noted(worker, until);
         hwt_worker_read_own(worker);
-    else
+    } else {
         read_all_streams(worker);
+    }
     /* Seq_cst, both: after the gate was closed. */
     if (atomic_load_explicit(&shared->overlooked, memory_order_seq_cst) &&
         atomic_exchange_explicit(&shared->overlooked, false, memory_order_seq_cst))

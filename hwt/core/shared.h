@@ -110,13 +110,22 @@ static inline void hwt_shared_overlook(struct hwt_shared *shared)
         hwt_gate_wake(&shared->gate);
 }
 
-/* Producer: the timeout is to be looked at for its deadline. The worker is woken if that cannot
- * wait. */
+/* Producer: the timeout is to be looked at for its deadline. */
+static inline void hwt_shared_note_pending(struct hwt_shared *shared, struct hwt_lane *lane,
+                                           uint64_t deadline, uint32_t id, uint64_t generation)
+{
+    bool said = shared->one_thread
+                    ? hwt_lane_note_pending(&shared->lanes, lane, deadline, id, generation)
+                    : hwt_lane_say_pending(&shared->lanes, lane, deadline, id, generation);
+    if (!said)
+        hwt_shared_overlook(shared);
+}
+
+/* The same, and the worker is woken if that cannot wait. */
 static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_lane *lane,
                                           uint64_t deadline, uint32_t id, uint64_t generation)
 {
-    if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, id, generation))
-        hwt_shared_overlook(shared);
+    hwt_shared_note_pending(shared, lane, deadline, id, generation);
     HWT_MEET(SAID);
     if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         hwt_gate_wake(&shared->gate);
@@ -127,9 +136,8 @@ static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_l
                                          uint32_t id, uint64_t generation)
 {
     struct hwt_record record = { HWT_RECORD_UNTOLD, id, (uint32_t)generation };
-    bool said = shared->one_thread
-                    ? hwt_lane_note(&shared->lanes, &lane->cancelled, record, hwt_cancelled_stays)
-                    : hwt_lane_say_cancelled(&shared->lanes, lane, record);
+    bool said = shared->one_thread ? hwt_lane_note_cancelled(&shared->lanes, lane, record)
+                                   : hwt_lane_say_cancelled(&shared->lanes, lane, record);
     if (!said)
         hwt_shared_overlook(shared);
     HWT_MEET(SAID);

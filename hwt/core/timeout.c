@@ -167,20 +167,6 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     return false;
 }
 
-/* The place or the record that it has is too late now. */
-static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
-                        uint64_t generation, uint64_t deadline)
-{
-    HWT_MEET(MOVE_SAY);
-    if (!shared->one_thread) {
-        hwt_shared_say_pending(shared, lane, deadline, id, generation);
-        return;
-    }
-    hwt_worker_file(&timer_of(shared)->worker, id, generation, deadline);
-    if (hwt_gate_asks(&shared->gate, deadline))
-        hwt_gate_wake(&shared->gate);
-}
-
 /* Whatever there is to mind. */
 __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t deadline)
 {
@@ -209,38 +195,34 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
     }
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_lane_count(&lane->rescheduled, 1);
-    if (deadline < before && hwt_phase(state) == HWT_PHASE_PENDING)
-        say_earlier(shared, lane, id, timeout.generation, deadline);
+    if (deadline < before && hwt_phase(state) == HWT_PHASE_PENDING) {
+        /* The place or the record that it has is too late now. */
+        HWT_MEET(MOVE_SAY);
+        hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
+    }
     hwt_shared_leave(shared, lane);
     return true;
 }
 
-/* With one thread: to an earlier instant, which files it anew if what is filed comes too late. */
+/* With one thread: to an earlier instant. Nothing need be said where what is filed comes in time. */
 __attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shared,
-                                                         hwt_timeout timeout, uint64_t state,
-                                                         uint64_t deadline)
+                                                         hwt_timeout timeout, uint64_t deadline)
 {
-    struct hwt_worker *worker = &timer_of(shared)->worker;
-    if (state & HWT_HANDED || worker->expires || worker->floor > 0 ||
-        worker->wheel.hints >= worker->sweep_at || hwt_gate_asks(&shared->gate, deadline))
-        return move_slowly(timeout, deadline);
-    atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
-    HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
-    hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
-    const struct hwt_place *place = hwt_entry_place(timeout.entry);
-    if (place->where == 0 ||
-        hwt_wheel_is_after(&worker->wheel, place, hwt_ticks_at(&worker->wheel.ticks, deadline)))
-        hwt_worker_file_new(worker, timeout.entry, timeout.generation, deadline);
+    struct hwt_lane *lane = shared->lanes.shared;
+    hwt_lane_count(&lane->rescheduled, 1);
+    if (!hwt_worker_is_filed_for(&timer_of(shared)->worker, timeout, deadline))
+        hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(timeout.entry),
+                               timeout.generation);
     return true;
 }
 
-static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
-                              uint64_t before, uint64_t deadline)
+static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t before,
+                              uint64_t deadline)
 {
-    if (deadline < before)
-        return move_earlier_alone(shared, timeout, state, deadline);
     atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
+    if (deadline < before)
+        return move_earlier_alone(shared, timeout, deadline);
     hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
     return true;
 }
@@ -259,7 +241,7 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(MOVE);
     if (unusual != 0)
-        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, state, before, deadline)
+        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, before, deadline)
                                            : move_slowly(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(deadline < before || !lane, 0) ||

@@ -139,16 +139,20 @@ static bool is_renewal(uint64_t generation)
 }
 
 /* An entry that has served its time goes by the worker before it is used again. */
-static bool renew(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry)
+static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
 {
     uint64_t generation = hwt_entry_next_generation(entry);
-    if (shared->one_thread || !is_renewal(generation))
+    if (!is_renewal(generation))
         return false;
+    if (timer->shared.one_thread) {
+        hwt_worker_note(&timer->worker, hwt_entry_id(entry), (uint32_t)generation);
+        return false;
+    }
     uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_CANCELLED;
     atomic_store_explicit(&entry->word.first, state, memory_order_release);
     /* Where there is no memory to say so it is never used again. */
     (void)hwt_lane_say_cancelled(
-        &shared->lanes, lane,
+        &timer->shared.lanes, lane,
         (struct hwt_record){ HWT_RECORD_RENEW, hwt_entry_id(entry), (uint32_t)generation });
     return true;
 }
@@ -209,16 +213,13 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
         entry = hwt_pool_take(&shared->pool, &lane->cache);
         if (!entry)
             return -ENOMEM;
-    } while (renew(shared, lane, entry));
+    } while (renew(timer, lane, entry));
     hwt_lane_count(&lane->added, 1);
     uint32_t id = hwt_entry_id(entry); /* before it may be another's: see pool.h */
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);
-    if (shared->one_thread)
-        hwt_worker_file(&timer->worker, id, hwt_generation(state), deadline);
-    else if (!hwt_lane_say_pending(&shared->lanes, lane, deadline, id, hwt_generation(state)))
-        hwt_shared_overlook(shared);
+    hwt_shared_note_pending(shared, lane, deadline, id, hwt_generation(state));
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
 
@@ -256,21 +257,21 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
                                                        hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
-    struct hwt_worker *worker = &timer->worker;
     struct hwt_lane *lane = shared->lanes.shared;
     struct hwt_entry *entry = lane->cache.first;
-    if (__builtin_expect(!entry, 0) || __builtin_expect(worker->expires, 0) ||
-        __builtin_expect(worker->wheel.hints >= worker->sweep_at, 0) ||
+    if (__builtin_expect(!entry, 0) || __builtin_expect(hwt_stream_is_full(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    hwt_cache_drop(&lane->cache, entry);
     uint64_t generation = hwt_entry_next_generation(entry);
+    if (__builtin_expect(is_renewal(generation), 0))
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    hwt_cache_drop(&lane->cache, entry);
     hwt_lane_count(&lane->added, 1);
     (void)hwt_entry_begin_as(entry, generation, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, generation, deadline);
+    hwt_lane_append_pending(lane, deadline, hwt_entry_id(entry), generation);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, generation };
-    hwt_worker_file_new(worker, entry, generation, deadline);
     return 0;
 }
 

@@ -60,10 +60,6 @@ static void run_again(struct hwt_worker *worker, struct hwt_entry *entry, uint64
     struct hwt_shared *shared = worker->shared;
     uint32_t id = hwt_entry_id(entry);
     HWT_MEET(AGAIN);
-    if (shared->one_thread) {
-        hwt_worker_file(worker, id, generation, deadline);
-        return;
-    }
     /* By the stream, behind what its task has added. */
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_shared_say_pending(shared, lane, deadline, id, generation);
@@ -250,11 +246,9 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->most = most;
     worker->told = worker->again = false;
     hwt_worker_read(worker);
-    worker->expires = true;
     expire_unfiled(worker);
     expire(worker);
     expire_unfiled(worker); /* what was pushed back within the ticks that are over */
-    worker->expires = false;
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
     worker->floor = worker->runs < worker->most ? 0 : hwt_worker_next_floor(worker);
@@ -274,7 +268,9 @@ static uint64_t next_tick(struct hwt_worker *worker)
     /* What could not be read or filed is looked at again in a tick. */
     if (worker->again || atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
         return wheel->tick;
-    return hwt_wheel_next(wheel);
+    uint64_t next = hwt_wheel_next(wheel);
+    bool read = hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, next));
+    return read ? hwt_wheel_next(wheel) : next;
 }
 
 uint64_t hwt_worker_next(struct hwt_worker *worker)

@@ -41,7 +41,6 @@ struct hwt_worker {
     struct hwt_wheel wheel;
     uint64_t limit; /* ticks before it are over at `now` */
     uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
-    bool expires;   /* what is due is taken and run */
     uint64_t runs;  /* tasks started or handed over, in this pass */
     uint64_t most;  /* runs that are wanted in this pass */
     bool told;      /* of a cancel, in this pass */
@@ -78,8 +77,12 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 /* Reads the streams: nothing runs but `cancelled`. */
 void hwt_worker_read(struct hwt_worker *worker);
 
-/* With one thread: what tasks have armed, and what is to be told. */
+/* With one thread: what is to be told. */
 void hwt_worker_read_own(struct hwt_worker *worker);
+
+/* With one thread: files what was noted, if anything of it may be for an instant before `until`, or
+ * if it is much. Whether it did. */
+bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until);
 
 /* Reads streams that have left the list, chained by next_listed. */
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
@@ -129,38 +132,14 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
  * that was not enough, what is not wanted. Whether it is too much yet. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks);
 
-/* By a record: what a task arms is for the next pass, though the hand may be at a tick of long ago. */
-void hwt_worker_file_later(const struct hwt_worker *worker, uint32_t id, uint64_t generation,
-                           uint64_t deadline);
-
-/* Sees to it that a timeout is looked at for an instant: what a pending record says. */
-static inline void hwt_worker_file(struct hwt_worker *worker, uint32_t id, uint64_t generation,
-                                   uint64_t deadline)
+/* With one thread: whether what is filed of a pending timeout comes no later than the deadline. */
+static inline bool hwt_worker_is_filed_for(const struct hwt_worker *worker, hwt_timeout timeout,
+                                           uint64_t deadline)
 {
-    uint32_t its = (uint32_t)generation;
-    if (__builtin_expect(worker->expires, 0)) {
-        hwt_worker_file_later(worker, id, generation, deadline);
-        return;
-    }
-    struct hwt_place *place = hwt_worker_place(worker->wheel.directory, id, &its);
-    hwt_worker_file_at(worker, place, id, its, hwt_ticks_at(&worker->wheel.ticks, deadline));
-    if (__builtin_expect(worker->wheel.hints >= worker->sweep_at, 0))
-        (void)hwt_worker_sweep(worker, HWT_SWEEP_EVERY, false);
-}
-
-/* The same with one thread, for a timeout that it has just begun or moved: what the place has of it
- * does not count any more. */
-static inline void hwt_worker_file_new(struct hwt_worker *worker, const struct hwt_entry *entry,
-                                       uint64_t generation, uint64_t deadline)
-{
-    struct hwt_place *place = hwt_entry_place(entry);
-    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-    place->generation = hwt_entry_counted(entry, generation);
-    if (tick < worker->floor)
-        tick = worker->floor;
-    if (__builtin_expect(hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry), tick) < 0,
-                         0))
-        hwt_worker_overlook(worker, place);
+    const struct hwt_place *place = hwt_entry_place(timeout.entry);
+    return place->where != 0 &&
+           place->generation == hwt_entry_counted(timeout.entry, timeout.generation) &&
+           !hwt_wheel_is_after(&worker->wheel, place, hwt_ticks_at(&worker->wheel.ticks, deadline));
 }
 
 /* What a record of this generation was written for has ended, and it need not be filed: what comes

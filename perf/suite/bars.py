@@ -13,7 +13,7 @@ PATHS = {
     "add": (80, 0), "drain": (80, None), "reschedule": (60, 1), "refile": (300, None),
     "cancel": (55, 1), "reap": (70, None), "add_cancel": (150, 1), "drain_cancelled": (80, None),
     "fire": (330, 2), "one_add": (None, 0), "one_reschedule": (None, 0), "one_cancel": (None, 0),
-    "one_reap": (None, 0), "one_fire": (None, 0),
+    "one_file": (None, 0), "one_reap": (None, 0), "one_fire": (None, 0),
 }
 
 

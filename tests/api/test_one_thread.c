@@ -271,20 +271,12 @@ START_TEST(the_flag_needs_the_other_one)
 }
 END_TEST
 
-static hwt_timer *create_one_thread(void)
-{
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.flags = HWT_NO_WORKER | HWT_ONE_THREAD;
-    options.tick_duration = HWT_MS(1);
-    return create(&options);
-}
-
 /* ---- an event loop on the real clock ---- */
 
 START_TEST(a_loop_of_one_thread_sleeps_on_the_descriptor)
 {
     ends e = { 0 };
-    hwt_timer *timer = create_one_thread();
+    hwt_timer *timer = create_driven(HWT_ONE_THREAD, HWT_MS(1));
     int fd = hwt_timer_fd(timer);
     ck_assert_int_ge(fd, 0);
     ck_assert(!readable(fd, 10));
@@ -307,7 +299,7 @@ END_TEST
 START_TEST(the_descriptor_tells_what_was_added_moved_and_cancelled_since)
 {
     ends e = { 0 };
-    hwt_timer *timer = create_one_thread();
+    hwt_timer *timer = create_driven(HWT_ONE_THREAD, HWT_MS(1));
     int fd = hwt_timer_fd(timer);
     hwt_timeout far = arm(timer, &counting, &e, HWT_SEC(3600));
     hwt_timeout away = arm(timer, &counting, &e, HWT_SEC(3600));
@@ -362,7 +354,7 @@ static void *take_turn(void *data)
 
 START_TEST(threads_may_take_turns)
 {
-    baton b = { .timer = create_one_thread() };
+    baton b = { .timer = create_driven(HWT_ONE_THREAD, HWT_MS(1)) };
     for (int i = 0; i < 200; i++)
         join(spawn(take_turn, &b));
     int64_t left = hwt_timer_stop(b.timer, count_visit, NULL);
@@ -389,7 +381,7 @@ START_TEST(each_thread_may_have_its_own)
     hwt_timer *timers[THREADS];
     pthread_t threads[THREADS];
     for (int i = 0; i < THREADS; i++) {
-        timers[i] = create_one_thread();
+        timers[i] = create_driven(HWT_ONE_THREAD, HWT_MS(1));
         threads[i] = spawn(use_own, timers[i]);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -491,56 +483,6 @@ START_TEST(what_a_cancelled_adds_waits_for_the_next_pass)
 }
 END_TEST
 
-/* ---- memory: what is cancelled is used again at once, and nobody dispatches ---- */
-
-/* A call of the loop, after which the statistics know what the wheel holds. */
-static uint64_t memory_after_a_turn(hwt_timer *timer)
-{
-    (void)hwt_timer_dispatch(timer);
-    return stats_of(timer).memory;
-}
-
-START_TEST(arming_and_cancelling_takes_no_memory)
-{
-    hwt_timer *timer = create_one_thread();
-    for (int i = 0; i < 2000000; i++)
-        must(hwt_timeout_cancel(arm(timer, &gated, NULL, HWT_SEC(60))));
-    ck_assert_uint_eq(hwt_timer_pending(timer), 0);
-    ck_assert_uint_le(memory_after_a_turn(timer), UINT64_C(1) << 20);
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
-START_TEST(nor_does_it_with_a_limit_of_what_may_be_pending)
-{
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.flags = HWT_NO_WORKER | HWT_ONE_THREAD;
-    options.tick_duration = HWT_MS(1);
-    options.max_pending = 100;
-    hwt_timer *timer = create(&options);
-    for (int i = 0; i < 1000000; i++)
-        must(hwt_timeout_cancel(arm(timer, &gated, NULL, HWT_SEC(60))));
-    ck_assert_uint_le(memory_after_a_turn(timer), UINT64_C(1) << 20);
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
-/* One that is far away, now a little nearer, now further, and one that is moved between soon and late. */
-START_TEST(moving_to_and_fro_takes_no_memory)
-{
-    hwt_timer *timer = create_one_thread();
-    hwt_timeout far = arm(timer, &gated, NULL, 30 * 24 * HWT_SEC(3600));
-    hwt_timeout near = arm(timer, &gated, NULL, HWT_SEC(60));
-    for (int i = 0; i < 300000; i++) {
-        must(hwt_timeout_reschedule(far, (i % 2 ? 30 : 29) * 24 * HWT_SEC(3600)));
-        must(hwt_timeout_reschedule(near, HWT_SEC(i % 2 ? 60 : 50) - (uint64_t)i));
-    }
-    ck_assert_uint_eq(hwt_timer_pending(timer), 2);
-    ck_assert_uint_le(memory_after_a_turn(timer), UINT64_C(1) << 20);
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("api: HWT_ONE_THREAD");
@@ -557,8 +499,5 @@ int main(void)
     tcase_add_test(threads, what_was_handed_over_is_not_due_again_when_it_is_moved);
     tcase_add_loop_test(threads, what_is_overdue_and_moved_runs_in_the_pass_that_goes_on, 0, 2);
     tcase_add_loop_test(threads, what_a_cancelled_adds_waits_for_the_next_pass, 0, 2);
-    tcase_add_test(threads, arming_and_cancelling_takes_no_memory);
-    tcase_add_test(threads, nor_does_it_with_a_limit_of_what_may_be_pending);
-    tcase_add_test(threads, moving_to_and_fro_takes_no_memory);
     return run_suite(suite);
 }

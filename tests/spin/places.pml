@@ -9,7 +9,7 @@
  *     here             there
  *     add              new_timeout() with renew() in hwt/core/timer.c
  *     cancel, move     the exchange in timeout.c; then, of a move to earlier, the record
- *     file_for, note   hwt_worker_file_for(), hwt_worker_note() in hwt/core/file.c
+ *     file_for, note   hwt_worker_file_at() in hwt/core/worker.h, hwt_worker_note() in file.c
  *     file             hwt_wheel_file() in hwt/store/wheel.c
  *     counts, stays    counts(), keep() there, with hwt_worker_wanted() in file.c
  *     take, look       take_from() there, look() in hwt/core/worker.c
@@ -23,7 +23,7 @@
  *
  * Verified: whenever nothing is under way and no record unread, a sweep would leave one hint of a
  * pending timeout, for its deadline or before, and none of what is not pending; what stays before is
- * of an entry that has a pending timeout, and what runs is taken by a hint of its own, not before its
+ * of the pending timeout, and what runs is taken by a hint of its own, not before its
  * deadline.
  */
 
@@ -167,8 +167,10 @@ inline file(tick, g)
 
 #ifdef MISTAKE_WANTS_NOT_ASKED
 #define wants(h) true
-#else
+#elif defined MISTAKE_ANY_WANTED
 #define wants(h) pending
+#else
+#define wants(h) (pending && since_floor(wrapped(generation)) + 1 == hints[h])
 #endif
 
 #define stays(h) (counts(h) && wants(h))
@@ -328,7 +330,7 @@ end:
             place_at = 0;
             look()
         :: stays(h) ->
-            assert(pending)
+            assert(pending && g == generation)
 #ifdef MISTAKE_SWEPT_WANTED
             ; remove_hint()
 #endif

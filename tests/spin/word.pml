@@ -11,7 +11,7 @@
  *     move, rearm           move_slowly(), rearm()
  *     run_task, finish      hwt_task_run(), finish() in hwt/core/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
- *     file_for, look        hwt_worker_file_for() in hwt/core/file.c, look() in worker.c
+ *     file_for, look        hwt_worker_file_at() in hwt/core/worker.h, look() in worker.c
  *     throw away            hwt_wheel_next(), hwt_wheel_sweep() in hwt/store/wheel.c, by
  *                           hwt_worker_wanted() in file.c
  *     end_one, visit        end_one(), visit() in hwt/core/stop.c
@@ -423,9 +423,9 @@ inline look()
 }
 
 #ifdef MISTAKE_RAN_UNWANTED
-#define wants (phase(state) == PENDING && !(state & RAN))
+#define wants (phase(state) == PENDING && generation(state) == place_generation && !(state & RAN))
 #else
-#define wants (phase(state) == PENDING)
+#define wants (phase(state) == PENDING && generation(state) == place_generation)
 #endif
 
 #define nothing_said (records[1] == 0 && records[2] == 0 && !untolds[1] && !untolds[2])

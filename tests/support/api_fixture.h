@@ -128,6 +128,15 @@ static inline hwt_timer *create_ticking(uint64_t tick)
     return create(&options);
 }
 
+/* One without. */
+static inline hwt_timer *create_driven(uint32_t flags, uint64_t tick)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = HWT_NO_WORKER | flags;
+    options.tick_duration = tick;
+    return create(&options);
+}
+
 static inline hwt_timeout arm(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay)
 {
     hwt_timeout timeout = { NULL, 0 };

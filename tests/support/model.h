@@ -24,6 +24,7 @@
 
 #include "check_main.h"
 #include "model_store.h"
+#include "one_thread.h"
 
 #include <hwt/hwt.h>
 
@@ -203,11 +204,14 @@ static inline void model_file(struct item *item, uint64_t deadline, bool anew)
     }
 }
 
-/* The timer files all that was added or moved. */
+/* The timer files all that was added or moved. With one thread it may do that later, and does not
+ * say when. */
 static inline void model_filing(void)
 {
-    for (size_t i = 0; i < model.live_count; i++)
-        live_item(i)->queued = live_item(i)->rearmed = false;
+    for (size_t i = 0; i < model.live_count; i++) {
+        live_item(i)->queued &= (MODEL_FLAGS & HWT_ONE_THREAD) != 0;
+        live_item(i)->rearmed = false;
+    }
 }
 
 /* ---- what the calls do, where they succeed ---- */
