@@ -23,6 +23,7 @@ static struct hwt_lane *make_lane(bool shared)
     memset(lane, 0, size);
     lane->shared = shared;
     lane->soonest = UINT64_MAX;
+    lane->last = HWT_ID_NONE;
     if (hwt_stream_init(&lane->pending) < 0) {
         free(lane);
         return NULL;

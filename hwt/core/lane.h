@@ -36,7 +36,9 @@ struct hwt_lane {
     _Atomic uint64_t rescheduled;
     _Atomic uint64_t rejected;
     bool shared;
-    uint64_t soonest; /* with one thread: no unread pending record is for an earlier instant */
+    /* With one thread. */
+    uint64_t soonest; /* no unread pending record is for an earlier instant */
+    uint32_t last;    /* the id of the last one, if it is unread; else HWT_ID_NONE */
     struct hwt_stream pending;
     struct hwt_stream cancelled;
 };
@@ -169,21 +171,30 @@ static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_l
     return true;
 }
 
-/* There is room for it. */
+/* There is room for it. Of the last entry only the last record holds: of those that a request arms
+ * and cancels one after the other there is one. */
 static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline, uint32_t id,
                                            uint64_t generation)
 {
+    const struct hwt_record record = { deadline, id, (uint32_t)generation };
     if (deadline < lane->soonest)
         lane->soonest = deadline;
-    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
+    if (id == lane->last) {
+        hwt_stream_replace(&lane->pending, record);
+        return;
+    }
+    lane->last = id;
+    hwt_stream_append(&lane->pending, record);
 }
 
 static inline bool hwt_lane_note_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
                                          uint64_t deadline, uint32_t id, uint64_t generation)
 {
-    if (hwt_stream_is_full(&lane->pending) &&
-        !hwt_lane_grow(lanes, &lane->pending, hwt_pending_stays))
-        return false;
+    if (hwt_stream_is_full(&lane->pending)) {
+        lane->last = HWT_ID_NONE;
+        if (!hwt_lane_grow(lanes, &lane->pending, hwt_pending_stays))
+            return false;
+    }
     hwt_lane_append_pending(lane, deadline, id, generation);
     return true;
 }

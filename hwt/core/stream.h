@@ -124,6 +124,12 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
     atomic_signal_fence(memory_order_seq_cst);
 }
 
+/* With one thread: instead of the last record, which has not been read. */
+static inline void hwt_stream_replace(struct hwt_stream *stream, struct hwt_record record)
+{
+    stream->tail->records[stream->at - 1] = record;
+}
+
 /* Whether it is on the worker's list. Seq_cst: after the append. */
 static inline bool hwt_stream_is_listed(const struct hwt_stream *stream)
 {
