@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Lanes of threads, the lane that some share, and the lists of streams. lane.c is included, so that its memory can be refused; the linker then leaves out the library's own.
+ * Lanes of threads, the lane that some share, and the lists of streams. lane.c is included, so that
+ * its memory can be refused; the linker then leaves out the library's own.
  */
 
 #include <stdbool.h>
