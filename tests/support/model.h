@@ -30,6 +30,8 @@
 
 #include <errno.h>
 
+#define MODEL_FILES_LATE ((MODEL_FLAGS & HWT_ONE_THREAD) != 0)
+
 struct item {
     hwt_timeout handle;
     bool known;   /* the handle is: it was not asked for, and its task has not run yet, if not */
@@ -204,12 +206,12 @@ static inline void model_file(struct item *item, uint64_t deadline, bool anew)
     }
 }
 
-/* The timer files all that was added or moved. With one thread it may do that later, and does not
- * say when. */
+/* The timer files all that was added or moved; with one thread it may do so later, and does not say
+ * when. */
 static inline void model_filing(void)
 {
     for (size_t i = 0; i < model.live_count; i++) {
-        live_item(i)->queued &= (MODEL_FLAGS & HWT_ONE_THREAD) != 0;
+        live_item(i)->queued &= MODEL_FILES_LATE;
         live_item(i)->rearmed = false;
     }
 }
@@ -333,7 +335,7 @@ static inline void model_run_ends(struct item *item)
     must(item->running);
     item->running = false;
     item->rearmed = item->pending;
-    item->queued = false;
+    item->queued = item->rearmed && MODEL_FILES_LATE;
     if (item->rearmed)
         model_check_far(item, model.last_due);
     if (!item->pending && !item->cancelled)
