@@ -159,6 +159,7 @@ bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_strea
                                        .stays = stays,
                                        .data = lanes->pool,
                                        .most = slabs * HWT_SLAB_ENTRIES,
+                                       .ids = slabs << HWT_ID_BITS,
                                        .slack = least_of(slack, half),
                                        .room = least_of(ROOM_MAX, half),
                                    });
@@ -170,7 +171,8 @@ void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *s
                             const struct hwt_stream *stream)
 {
     uint32_t most = streams == &lanes->pending ? hwt_lane_backlog(lanes) : HWT_BACKLOG;
-    if (hwt_stream_backlog(stream) % most == most - 1)
+    uint32_t chunks = hwt_stream_backlog(stream) + 1;
+    if (chunks >= most && chunks % HWT_BACKLOG == 0)
         hwt_gate_wake(lanes->gate);
 }
 

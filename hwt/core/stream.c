@@ -160,16 +160,48 @@ static uint32_t space_until_next(uint32_t left, struct hwt_stream_filter filter)
     return space > filter.slack ? space : filter.slack;
 }
 
+static bool is_first_of_its_id(const void *data, const struct hwt_record *record)
+{
+    unsigned char *seen = *(unsigned char *const *)data + record->id / 8;
+    const unsigned bit = 1u << record->id % 8;
+    const bool first = !(*seen & bit);
+    *seen = (unsigned char)(*seen | bit);
+    return first;
+}
+
+/* More stay than there are entries, for a timeout that is moved to and fro has many. Any one of them
+ * is enough; the first is where the timeout was added. False: there was no memory for it. */
+static bool pack_once(struct place *to, const struct hwt_stream *stream,
+                      struct hwt_stream_filter filter)
+{
+    unsigned char *seen = calloc(filter.ids / 8 + 1, 1);
+    if (!seen)
+        return false;
+    (void)pack(to, stream,
+               (struct hwt_stream_filter){ .stays = is_first_of_its_id, .data = &seen });
+    free(seen);
+    return true;
+}
+
+static struct place beginning_of(const struct hwt_stream *stream)
+{
+    return (struct place){ stream->head, stream->read, 1 };
+}
+
 /* False: nothing was kept though it should have been. */
 static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
 {
+    bool all = true;
     if (!hwt_stream_claim(stream))
         return true;
-    struct place to = { stream->head, stream->read, 1 };
-    bool all = pack(&to, stream, filter) <= filter.most;
-    if (!all)
-        to = (struct place){ stream->head, stream->read, 1 };
+    struct place to = beginning_of(stream);
+    bool too_many = pack(&to, stream, filter) > filter.most;
     cut(stream, &to);
+    if (too_many) {
+        to = beginning_of(stream);
+        all = pack_once(&to, stream, filter);
+        cut(stream, &to);
+    }
     stream->compact_at = to.chunks + space_until_next(to.chunks, filter);
     hwt_stream_release(stream);
     return all;

@@ -98,15 +98,13 @@ struct hwt_stream_filter {
     hwt_stream_stays stays;
     const void *data;
     uint64_t most;  /* records that can be worth staying, for there are no more entries */
+    uint64_t ids;   /* of an entry is less than that */
     uint32_t slack; /* chunks that may come between two compactions in any case */
     uint32_t room;  /* the same where the last one has left half as many */
 };
 
-/*
- * Producer: begins the next chunk when `at` has reached the end of one. False: no memory; or there
- * were so many records of so few entries that all have been left out. The worker must look at the
- * entries.
- */
+/* Producer: begins the next chunk when `at` has reached the end of one. False: no memory, and records
+ * may have been left out. The worker must look at the entries. */
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)

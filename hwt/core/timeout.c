@@ -167,6 +167,17 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     return false;
 }
 
+/* The place or the record that it has is too late now. With one thread it can be seen if the place is
+ * not. */
+static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
+                        hwt_timeout timeout, uint64_t deadline)
+{
+    HWT_MEET(MOVE_SAY);
+    if (!shared->one_thread ||
+        !hwt_worker_is_filed_for(&timer_of(shared)->worker, timeout, deadline))
+        hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
+}
+
 /* Whatever there is to mind. */
 __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t deadline)
 {
@@ -195,24 +206,19 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
     }
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_lane_count(&lane->rescheduled, 1);
-    if (deadline < before && hwt_phase(state) == HWT_PHASE_PENDING) {
-        /* The place or the record that it has is too late now. */
-        HWT_MEET(MOVE_SAY);
-        hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
-    }
+    if (deadline < before && hwt_phase(state) == HWT_PHASE_PENDING)
+        say_earlier(shared, lane, id, timeout, deadline);
     hwt_shared_leave(shared, lane);
     return true;
 }
 
-/* With one thread: to an earlier instant. Nothing need be said where what is filed comes in time. */
+/* With one thread: to an earlier instant. */
 __attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shared,
                                                          hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_lane *lane = shared->lanes.shared;
     hwt_lane_count(&lane->rescheduled, 1);
-    if (!hwt_worker_is_filed_for(&timer_of(shared)->worker, timeout, deadline))
-        hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(timeout.entry),
-                               timeout.generation);
+    say_earlier(shared, lane, hwt_entry_id(timeout.entry), timeout, deadline);
     return true;
 }
 

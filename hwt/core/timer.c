@@ -39,10 +39,12 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
         strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
 }
 
-/* How many chunks may wait for a worker that sleeps: it reads them within a tick. */
-static uint32_t backlog_of(const struct hwt_ticks *ticks)
+/* How many chunks may wait for a worker that sleeps: it reads them within a tick, and runs first what
+ * it has slept for. Who drives the timer reads first: half as many. */
+static uint32_t backlog_of(const hwt_timer *timer)
 {
-    uint64_t chunks = ticks->duration / (HWT_READ_NS * HWT_CHUNK_RECORDS);
+    uint64_t share = timer->flags & HWT_NO_WORKER ? 2 : 1;
+    uint64_t chunks = timer->shared.ticks.duration / (share * HWT_READ_NS * HWT_CHUNK_RECORDS);
     return chunks < UINT32_MAX ? (uint32_t)chunks : UINT32_MAX;
 }
 
@@ -59,7 +61,7 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     int r = hwt_pool_init(&shared->pool, timer);
     if (r < 0)
         return r;
-    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(&shared->ticks));
+    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(timer));
     if (r < 0)
         goto destroy_pool;
     r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
@@ -145,7 +147,8 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
     if (!is_renewal(generation))
         return false;
     if (timer->shared.one_thread) {
-        hwt_worker_note(&timer->worker, hwt_entry_id(entry), (uint32_t)generation);
+        /* Of the one before: what is in the worker's hands is not the next one. */
+        hwt_worker_note(&timer->worker, hwt_entry_id(entry), (uint32_t)generation - 1);
         return false;
     }
     uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_CANCELLED;

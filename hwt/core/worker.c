@@ -60,6 +60,8 @@ static void run_again(struct hwt_worker *worker, struct hwt_entry *entry, uint64
     struct hwt_shared *shared = worker->shared;
     uint32_t id = hwt_entry_id(entry);
     HWT_MEET(AGAIN);
+    if (deadline < worker->rearmed)
+        worker->rearmed = deadline;
     /* By the stream, behind what its task has added. */
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_shared_say_pending(shared, lane, deadline, id, generation);
@@ -189,13 +191,15 @@ static uint64_t time_for_a_trim(const struct hwt_worker *worker)
     return (free_entries(worker) + worker->wheel.hints) * TRIM_NS;
 }
 
-/* Whether it would make nothing late, by what is filed. */
+/* Whether it would make nothing late, by what is filed, was armed again in this pass, or, with one
+ * thread, is noted. */
 static bool has_time_for_a_trim(const struct hwt_worker *worker)
 {
     const struct hwt_wheel *wheel = &worker->wheel;
     uint64_t end =
         hwt_saturating_add(hwt_time_reached(&worker->shared->time), time_for_a_trim(worker));
-    return hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
+    return worker->shared->lanes.shared->soonest >= end && worker->rearmed >= end &&
+           hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
 }
 
 /* After a peak. One in vain is tried again when a thousand times as long is over. False: not now,
@@ -261,16 +265,23 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 
 /* ---- before a sleep ---- */
 
+/* Relaxed: the worker's own; of what another says too late for this, the gate tells. */
+static bool is_overlooked(const struct hwt_worker *worker)
+{
+    return atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed);
+}
+
 /* The next tick with work. */
 static uint64_t next_tick(struct hwt_worker *worker)
 {
     struct hwt_wheel *wheel = &worker->wheel;
     /* What could not be read or filed is looked at again in a tick. */
-    if (worker->again || atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed))
+    if (worker->again || is_overlooked(worker))
         return wheel->tick;
     uint64_t next = hwt_wheel_next(wheel);
-    bool read = hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, next));
-    return read ? hwt_wheel_next(wheel) : next;
+    if (!hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, next)))
+        return next;
+    return is_overlooked(worker) ? wheel->tick : hwt_wheel_next(wheel);
 }
 
 uint64_t hwt_worker_next(struct hwt_worker *worker)

@@ -39,12 +39,13 @@
 struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
-    uint64_t limit; /* ticks before it are over at `now` */
-    uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
-    uint64_t runs;  /* tasks started or handed over, in this pass */
-    uint64_t most;  /* runs that are wanted in this pass */
-    bool told;      /* of a cancel, in this pass */
-    bool again;     /* a stream could not be read: look again in a tick */
+    uint64_t limit;   /* ticks before it are over at `now` */
+    uint64_t floor;   /* after a pass that was cut short: what is filed is for this tick or later */
+    uint64_t runs;    /* tasks started or handed over, in this pass */
+    uint64_t most;    /* runs that are wanted in this pass */
+    uint64_t rearmed; /* since the last reading: for the soonest instant */
+    bool told;        /* of a cancel, in this pass */
+    bool again;       /* a stream could not be read: look again in a tick */
     size_t since_kept_up;
     unsigned waits;       /* passes for which a trim has been worth it */
     uint64_t waits_since; /* the instant of the first */

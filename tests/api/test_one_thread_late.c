@@ -12,14 +12,19 @@
 static manual m;
 static ends e;
 
-static void open_late(void)
+static void open_with(uint32_t flags)
 {
     hwt_options options = HWT_OPTIONS_INIT;
     e = (ends){ 0 };
     options.tick_duration = HWT_MS(1);
     options.ticks_per_wheel = 64;
-    options.flags = HWT_ONE_THREAD;
+    options.flags = flags;
     manual_open_with(&m, HWT_SEC(3), options);
+}
+
+static void open_late(void)
+{
+    open_with(HWT_ONE_THREAD);
 }
 
 static const hwt_task quiet = { count_run, NULL };
@@ -177,6 +182,44 @@ START_TEST(many_are_filed_by_the_next_pass)
 }
 END_TEST
 
+/* Two that are moved to and fro say so thousands of times, and nobody dispatches; what was added behind
+ * them keeps its order, whatever memory it is in. With threads, too. */
+START_TEST(others_keep_their_order_though_two_are_moved_to_and_fro)
+{
+    enum { TIMES = 20000 };
+    static const unsigned names[] = { 0, 1 };
+    open_with(_i ? HWT_ONE_THREAD : 0);
+    begun = 0;
+    hwt_timeout one = in_ms(60000), other = in_ms(60000);
+    hwt_timeout p = in_ms(10), q = in_ms(10);
+    must(hwt_timeout_cancel(p) && hwt_timeout_cancel(q));
+    arm(m.timer, &noting, (void *)&names[0], HWT_MS(100));
+    arm(m.timer, &noting, (void *)&names[1], HWT_MS(100));
+    for (uint64_t i = 0; i < TIMES; i++) {
+        uint64_t delay = HWT_SEC(i % 2 ? 60 : 50);
+        must(hwt_timeout_reschedule(one, delay) && hwt_timeout_reschedule(other, delay));
+    }
+    ck_assert_uint_le(stats_of(m.timer).memory, UINT64_C(1) << 20);
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(200)), 2);
+    ck_assert(order[0] == 0 && order[1] == 1);
+    ck_assert_uint_eq(manual_go(&m, HWT_SEC(60)), 0);
+    ck_assert_uint_eq(manual_go(&m, HWT_SEC(61)), 2);
+    manual_close(&m);
+}
+END_TEST
+
+START_TEST(a_dump_shows_what_is_not_filed)
+{
+    static char dump[4096];
+    open_late();
+    in_ms(10);
+    ck_assert_int_gt(hwt_timer_dump(m.timer, dump, sizeof(dump)), 0);
+    ck_assert_ptr_nonnull(strstr(dump, "1 pending, 1 filed in 1 buckets"));
+    ck_assert_ptr_nonnull(strstr(dump, "next wake: tick 10,"));
+    manual_close(&m);
+}
+END_TEST
+
 START_TEST(what_is_not_filed_is_left_over_by_stop)
 {
     open_late();
@@ -256,6 +299,35 @@ START_TEST(nor_do_ten_thousand_that_come_and_go)
 }
 END_TEST
 
+static void again_in_a_tick(hwt_timeout timeout, void *arg)
+{
+    (void)arg;
+    must(hwt_timeout_repeat(timeout, HWT_MS(1)));
+}
+
+/* To give it back would take several ticks, and something is due in each: that waits. */
+START_TEST(memory_does_not_go_back_in_a_moment_in_which_it_makes_others_late)
+{
+    enum { MANY = 200000 };
+    static const hwt_task ticking = { again_in_a_tick, NULL };
+    static hwt_timeout many[MANY];
+    open_with(_i ? HWT_ONE_THREAD : 0);
+    arm(m.timer, &ticking, NULL, HWT_MS(1));
+    for (int i = 0; i < MANY; i++)
+        many[i] = in_ms(60000);
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(2)), 1);
+    for (int i = 0; i < MANY; i++)
+        must(hwt_timeout_cancel(many[i]));
+    for (uint64_t ms = 3; ms < 500; ms++)
+        must(manual_go(&m, HWT_MS(ms)) == 1);
+    ck_assert_uint_ge(stats_of(m.timer).memory, MANY * 32);
+    for (uint64_t ms = 500; ms < 20000; ms++)
+        must(manual_go(&m, HWT_MS(ms)) == 1);
+    ck_assert_uint_lt(stats_of(m.timer).memory, MANY * 16);
+    manual_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api: HWT_ONE_THREAD files late");
@@ -268,11 +340,15 @@ int main(void)
     tcase_add_loop_test(due, what_is_moved_before_it_is_filed_runs_at_its_last_deadline, 0, 4);
     tcase_add_test(due, what_is_added_after_a_pass_that_was_cut_short_comes_behind);
     tcase_add_test(due, many_are_filed_by_the_next_pass);
+    tcase_add_loop_test(due, others_keep_their_order_though_two_are_moved_to_and_fro, 0, 2);
+    tcase_add_test(due, a_dump_shows_what_is_not_filed);
     tcase_add_test(due, what_is_not_filed_is_left_over_by_stop);
     TCase *memory = add_case(suite, "memory");
     tcase_add_test(memory, arming_and_cancelling_takes_no_memory);
     tcase_add_test(memory, nor_does_it_with_a_limit_of_what_may_be_pending);
     tcase_add_test(memory, moving_to_and_fro_takes_no_memory);
     tcase_add_test(memory, nor_do_ten_thousand_that_come_and_go);
+    tcase_add_loop_test(memory, memory_does_not_go_back_in_a_moment_in_which_it_makes_others_late,
+                        0, 2);
     return run_suite(suite);
 }

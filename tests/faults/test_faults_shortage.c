@@ -137,6 +137,27 @@ static void nothing(hwt_timeout timeout, void *arg)
     (void)arg;
 }
 
+/* With one thread it is filed when the timer is asked what comes next: whose bucket is refused then
+ * comes next all the same. */
+START_TEST(what_cannot_be_filed_when_the_next_tick_is_asked_for_is_not_forgotten)
+{
+    manual m;
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = HWT_MS(1);
+    options.flags = HWT_ONE_THREAD;
+    memset(&log_, 0, sizeof(log_));
+    manual_open_with(&m, 0, options);
+    arm_noting(&m, &noting, 0, 10);
+    faults_begin((struct faults_plan){ FAULTS_MEMORY, FAULTS_ONE, 1, 0 });
+    uint64_t next = hwt_timer_next_tick(m.timer);
+    ck_assert_uint_eq(faults_end(), 1);
+    ck_assert_uint_le(next, HWT_MS(11));
+    ck_assert_uint_eq(hwt_timer_next_tick(m.timer), HWT_MS(11));
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(11)), 1);
+    manual_close(&m);
+}
+END_TEST
+
 static void come_and_go(hwt_timer *timer, int n)
 {
     static const hwt_task quiet = { nothing, NULL };
@@ -172,6 +193,7 @@ int main(void)
                         8);
     tcase_add_test(tcase, what_is_due_takes_its_turn_though_another_could_not_be_filed);
     tcase_add_test(tcase, what_rearms_itself_comes_after_what_could_not_be_filed_before);
+    tcase_add_test(tcase, what_cannot_be_filed_when_the_next_tick_is_asked_for_is_not_forgotten);
     tcase_add_test(tcase, a_timer_is_usable_after_any_number_of_refusals);
     tcase_add_test(tcase,
                    what_comes_and_goes_behind_a_backlog_takes_no_more_memory_than_a_multiple_of_it);

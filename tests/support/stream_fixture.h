@@ -21,6 +21,13 @@ static inline void *may_malloc(size_t size)
     return memory;
 }
 
+static inline void *may_calloc(size_t count, size_t size)
+{
+    void *memory = refuse ? NULL : calloc(count, size);
+    chunks_made += memory != NULL; /* it is freed as chunks are */
+    return memory;
+}
+
 static inline void count_free(void *memory)
 {
     chunks_freed += memory != NULL;
@@ -28,9 +35,11 @@ static inline void count_free(void *memory)
 }
 
 #define malloc may_malloc
+#define calloc may_calloc
 #define free count_free
 #include "hwt/core/stream.c"
 #undef malloc
+#undef calloc
 #undef free
 
 #include "unit.h"
@@ -45,11 +54,17 @@ static bool (*stays)(uint64_t deadline);
 static uint64_t looked; /* how often that was asked */
 static uint64_t most;   /* so many can be worth staying */
 static uint32_t room;   /* chunks; see the filter */
+static uint64_t ids;    /* there are so many */
+
+static inline uint32_t id_of(uint64_t deadline)
+{
+    return (uint32_t)(deadline * 3 % ids);
+}
 
 static inline bool ask(const void *data, const struct hwt_record *record)
 {
     must(data == &stays);
-    must(record->id == (uint32_t)record->deadline * 3);
+    must(record->id == id_of(record->deadline));
     must(record->generation == (uint32_t)(record->deadline >> 3));
     looked++;
     return stays(record->deadline);
@@ -76,6 +91,7 @@ static inline void open_stream(void)
     stays = all_stay;
     most = UINT64_MAX;
     room = 0;
+    ids = UINT32_MAX;
     must(hwt_stream_init(&stream) == 0);
 }
 
@@ -85,14 +101,14 @@ static inline void close_stream(void)
     must(chunks_made == chunks_freed);
 }
 
-
 /* As lane.h does it. */
 static inline bool try_append(void)
 {
+    const struct hwt_stream_filter filter = { ask, &stays, most, ids, 0, room };
     uint64_t deadline = appended;
-    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, (struct hwt_stream_filter){ ask, &stays, most, 0, room }))
+    if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, filter))
         return false;
-    hwt_stream_append(&stream, (struct hwt_record){ deadline, (uint32_t)deadline * 3,
+    hwt_stream_append(&stream, (struct hwt_record){ deadline, id_of(deadline),
                                                     (uint32_t)(deadline >> 3) });
     appended++;
     return true;
@@ -111,7 +127,7 @@ static inline uint32_t read_some(uint64_t *seen, uint32_t max)
     uint32_t n = hwt_stream_peek(&stream, &records);
     n = n < max ? n : max;
     for (uint32_t i = 0; i < n; i++) {
-        must(records[i].id == (uint32_t)records[i].deadline * 3);
+        must(records[i].id == id_of(records[i].deadline));
         must(records[i].generation == (uint32_t)(records[i].deadline >> 3));
         seen[i] = records[i].deadline;
     }

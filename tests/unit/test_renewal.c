@@ -196,6 +196,76 @@ START_TEST(a_renewal_is_not_left_out_when_a_stream_is_compacted)
 }
 END_TEST
 
+/* ---- with one thread the adder is the worker, and notes it itself ---- */
+
+static void open_alone(void)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = TICK;
+    options.flags = HWT_ONE_THREAD;
+    memset(&fate, 0, sizeof(fate));
+    manual_open_with(&m, 0, options);
+}
+
+/* From one time that it is filed to the next the low half may wrap around. */
+START_TEST(with_one_thread_an_entry_is_used_on_and_nothing_is_lost)
+{
+    enum { FILED_EACH = 13 };
+    hwt_timeout first = add(&silent, 5 * TICK);
+    struct hwt_entry *entry = first.entry;
+    must(hwt_timeout_cancel(first));
+    for (uint64_t k = 1; k <= RENEWALS; k++) {
+        let_it_serve(entry, k * HWT_RENEWAL - 2);
+        for (uint64_t i = 0; i < 3; i++) {
+            uint64_t runs = fate.runs;
+            hwt_timeout t = add(&silent, (2 + i) * TICK);
+            must(t.entry == entry && t.generation == k * HWT_RENEWAL - 1 + i);
+            if (k % FILED_EACH != 0) {
+                must(hwt_timeout_cancel(t));
+                continue;
+            }
+            go(2 + i);
+            must(fate.runs == runs);
+            go(1);
+            must(fate.runs == runs + 1);
+        }
+    }
+}
+END_TEST
+
+static hwt_timeout neighbour;
+
+static void cancel_neighbour_and_add(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    must(hwt_timeout_cancel(neighbour));
+    hwt_timeout overdue;
+    must(hwt_timer_new_timeout_at(m.timer, &silent, &fate, 0, &overdue) == 0);
+    must(overdue.entry == neighbour.entry && overdue.generation == HWT_RENEWAL);
+}
+
+/* The worker has both in its hands when the first one gives the entry of the second to another. */
+START_TEST(with_one_thread_a_renewal_in_the_midst_of_a_pass_is_for_the_next)
+{
+    static const hwt_task cancelling = { cancel_neighbour_and_add, NULL };
+    neighbour = add(&silent, 5 * TICK);
+    struct hwt_entry *entry = neighbour.entry;
+    must(hwt_timeout_cancel(neighbour));
+    hwt_timeout other = add(&silent, 500 * TICK); /* in that entry, for the time being */
+    must(other.entry == entry);
+    add(&cancelling, 5 * TICK);
+    must(hwt_timeout_cancel(other));
+    let_it_serve(entry, HWT_RENEWAL - 2);
+    neighbour = add(&silent, 5 * TICK);
+    must(neighbour.entry == entry && neighbour.generation == HWT_RENEWAL - 1);
+    ck_assert_uint_eq(manual_go(&m, 50 * TICK), 1);
+    ck_assert_uint_eq(fate.runs, 0);
+    ck_assert_uint_eq(manual_go(&m, 51 * TICK), 1);
+    ck_assert_uint_eq(fate.runs, 1);
+}
+END_TEST
+
 /* ---- records of two generations, in whichever order ---- */
 
 static hwt_timeout handed; /* from thread to thread */
@@ -270,5 +340,8 @@ int main(void)
     tcase_add_test(renewal, nothing_is_lost_from_renewal_to_renewal_while_low_halves_wrap_around);
     tcase_add_test(renewal, a_renewal_is_not_left_out_when_a_stream_is_compacted);
     tcase_add_test(renewal, of_two_generations_the_newer_one_counts);
+    TCase *alone = unit_case(suite, "one thread", open_alone, close_timer);
+    tcase_add_test(alone, with_one_thread_an_entry_is_used_on_and_nothing_is_lost);
+    tcase_add_test(alone, with_one_thread_a_renewal_in_the_midst_of_a_pass_is_for_the_next);
     return run_suite(suite);
 }
