@@ -106,7 +106,7 @@ static void *run_worker(void *arg)
             HWT_PROBE1(wake, timer);
         }
         HWT_MEET(AWAKE);
-        hwt_gate_open(gate);
+        timer->worker.undisturbed = hwt_gate_open(gate);
     }
     return NULL;
 }

@@ -3,7 +3,7 @@
 /*
  * A pass of the worker: read the streams, run what is due, and what comes before a sleep.
  *
- * The ticks that are over are handled when all that was there is filed, so that what was added
+ * The ticks that are over are handled when all that may be for them is filed, so that what was added
  * before the pass runs in the order of its ticks, however much it is.
  */
 
@@ -135,22 +135,42 @@ static size_t take(struct hwt_worker *worker, struct batch *batch)
     return n;
 }
 
-static void expire(struct hwt_worker *worker)
+/* False: nothing is due, or the worker is to stop. */
+static bool expire_batch(struct hwt_worker *worker)
 {
     struct batch batch;
     size_t n;
-    while (!stopping(worker) && worker->runs < worker->most && (n = take(worker, &batch)) > 0) {
-        /* The end of this tick, not of the last: what was pushed back to a later one, though
-         * that is over too, takes its turn there. What has come nearer is filed, not before its age
-         * begins, so not later than it was. */
-        uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
-        for (size_t i = 0; i < n && !stopping(worker); i++) {
-            if (i + ARGS_AHEAD < n)
-                __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
-            look(worker, batch.entries[i], horizon);
-        }
-        hwt_worker_keep_up(worker, n);
+    if (stopping(worker) || worker->runs >= worker->most || (n = take(worker, &batch)) == 0)
+        return false;
+    /* The end of this tick, not of the last: what was pushed back to a later one, though that is
+     * over too, takes its turn there. What has come nearer is filed, not before its age begins, so
+     * not later than it was. */
+    uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
+    for (size_t i = 0; i < n && !stopping(worker); i++) {
+        if (i + ARGS_AHEAD < n)
+            __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
+        look(worker, batch.entries[i], horizon);
     }
+    hwt_worker_keep_up(worker, n);
+    return true;
+}
+
+/* A worker that has slept through runs what it has slept for before it reads what was added
+ * meanwhile, which may be much: that is for the same tick, where it comes behind, or for a later
+ * one. */
+static void expire_first(struct hwt_worker *worker)
+{
+    while (worker->undisturbed) {
+        uint64_t tick = hwt_wheel_next(&worker->wheel);
+        worker->undisturbed =
+            tick <= worker->parked_for && tick < worker->limit && expire_batch(worker);
+    }
+}
+
+static void expire(struct hwt_worker *worker)
+{
+    while (expire_batch(worker))
+        ;
 }
 
 /* What is due and could not be filed runs without regard to its turn. */
@@ -249,6 +269,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->runs = 0;
     worker->most = most;
     worker->told = worker->again = false;
+    expire_first(worker);
     hwt_worker_read(worker);
     expire_unfiled(worker);
     expire(worker);
@@ -298,6 +319,7 @@ uint64_t hwt_worker_next(struct hwt_worker *worker)
 static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
 {
     struct hwt_shared *shared = worker->shared;
+    worker->parked_for = next;
     hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
     struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
     struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
@@ -315,6 +337,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     struct hwt_shared *shared = worker->shared;
     const struct hwt_ticks *ticks = &worker->wheel.ticks;
     HWT_MEET(PARK);
+    worker->parked_for = worker->wheel.tick;
     hwt_gate_begin(&shared->gate);
     worker->again = false;
     hwt_worker_read(worker);

@@ -44,8 +44,10 @@ struct hwt_worker {
     uint64_t runs;    /* tasks started or handed over, in this pass */
     uint64_t most;    /* runs that are wanted in this pass */
     uint64_t rearmed; /* since the last reading: for the soonest instant */
-    bool told;        /* of a cancel, in this pass */
-    bool again;       /* a stream could not be read: look again in a tick */
+    uint64_t parked_for; /* the tick: nothing unread is for an earlier one, unless it was woken */
+    bool undisturbed;    /* it was not */
+    bool told;           /* of a cancel, in this pass */
+    bool again;          /* a stream could not be read: look again in a tick */
     size_t since_kept_up;
     unsigned waits;       /* passes for which a trim has been worth it */
     uint64_t waits_since; /* the instant of the first */
