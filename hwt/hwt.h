@@ -447,7 +447,7 @@ HWT_PUBLIC uint64_t hwt_timer_dispatch(hwt_timer *timer);
 
 /*
  * The instant of the next tick at which something is due or must be moved (a timeout
- * that was pushed back is moved when its old tick comes); HWT_NEVER: none. Files what
+ * that was pushed back is moved when its old tick comes); HWT_NEVER: none. Looks at what
  * was added, and calls `cancelled` of what was cancelled. What other threads do afterwards
  * makes it old, and only the descriptor below tells that. For poll()'s milliseconds, round up.
  */

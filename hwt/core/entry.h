@@ -36,7 +36,7 @@
  *     VISITED    CANCELLED   stop             the visitor has returned; it is free
  *
  * A free entry's generation also goes up by a store where it passes the worker once more (renew()
- * in timer.c), and when its slab is used again.
+ * in timer.c; with one thread it need not), and when its slab is used again.
  *
  * All but those and the first are exchanges, seq_cst, of the state alone or with the deadline; with
  * one thread, stores. So each has one winner, and what a thread wrote before its exchange is seen

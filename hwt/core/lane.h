@@ -126,8 +126,8 @@ uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
                             const struct hwt_stream *stream);
 
-/* The producers say something of a timeout in their lane. False: there is no memory for it, or too
- * much was said: the worker is to look at the entries. */
+/* The producers say something of a timeout in their lane. False: there is no memory for it, and the
+ * worker is to look at the entries. */
 static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *streams,
                                 struct hwt_stream *stream, struct hwt_record record,
                                 hwt_stream_stays stays)

@@ -17,7 +17,8 @@
  *
  *   tail, at, compact_at              the producer
  *   head, read                        who has `claimed`: the worker to read, the producer to compact
- *   a record                          the producer, before `used` of its chunk counts it
+ *   a record                          the producer, before `used` of its chunk counts it; with one
+ *                                     thread the last one is replaced, too
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
  *   next                              the producer; release: the chunk; seq_cst as `used`
@@ -38,7 +39,9 @@
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
  * records that wait are bounded by what is pending. It is done when the backlog is one and a half
- * times what the last one left, or so many chunks more as the filter allows.
+ * times what the last one left, or so many chunks more as the filter allows. A timeout that is moved
+ * to and fro has several records that stay; where there are more than entries, the first of each
+ * does.
  *
  * THE LOOK AT `listed` and at the gate comes after the record is published, and the worker looks at
  * the records after it has changed those: one of the two sees the other. That wants a full barrier

@@ -10,7 +10,7 @@
  *     add              new_timeout() with renew() in hwt/core/timer.c
  *     cancel, move     the exchange in timeout.c; then, of a move to earlier, the record
  *     file_for, note   hwt_worker_file_at() in hwt/core/worker.h, hwt_worker_note() in file.c
- *     file             hwt_wheel_file() in hwt/store/wheel.c
+ *     file             hwt_wheel_file_at() in hwt/store/wheel.c
  *     counts, stays    counts(), keep() there, with hwt_worker_wanted() in file.c
  *     take, look       take_from() there, look() in hwt/core/worker.c
  *     throw away       hwt_wheel_next(), hwt_wheel_sweep()

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The order of ticks, beside a worker that runs what it has slept for before it reads: whatever was
+ * added on its way into the sleep, and however late it wakes.
+ */
+
+#include "schedule.h"
+
+enum { SOON = 100, TICKS = 3 }; /* ms; after it, ticks of one each */
+
+static const char *const parking[] = { "PARK",   "PARK_READ",  "PARK_A", "PARK_B",
+                                       "PARK_C", "PARK_CHECK", "SLEEP",  "PARK_D" };
+
+static const char *const napping[] = { "PARK_READ", "PARK_CHECK", "SLEEP", "PARK_D" };
+
+enum { PARKING = sizeof(parking) / sizeof(*parking), NAPPING = sizeof(napping) / sizeof(*napping) };
+
+static hwt_timer *timer;
+static uint64_t begin; /* of a tick */
+static size_t order[TICKS];
+static shared_count begun;
+
+static void note_run(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    order[begun] = (size_t)((char *)arg - (char *)order);
+    begun++;
+}
+
+static const hwt_task noting = { note_run, NULL };
+
+static void add(size_t tick)
+{
+    must(hwt_timer_new_timeout_at(timer, &noting, (char *)order + tick, begin + HWT_MS(SOON + tick),
+                                  NULL) == 0);
+}
+
+static void open_worker(struct actor *worker)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = HWT_MS(1);
+    begun = 0;
+    timer = create(&options);
+    begin = hwt_timer_now(timer);
+    act_worker(worker, timer);
+}
+
+/* The worker stands at the point; then one more is added, and all ticks pass. */
+static void expect_order(struct actor *worker, const char *point, size_t added)
+{
+    for (size_t tick = 0; tick < TICKS; tick++) {
+        if (tick != added)
+            add(tick);
+    }
+    actor_go_to(worker, point);
+    add(added);
+    while (hwt_timer_now(timer) < begin + HWT_MS(SOON + TICKS + 2))
+        give_others_a_chance();
+    actor_let_go(worker);
+    ck_assert(await_count(&begun, TICKS));
+    for (size_t i = 0; i < TICKS; i++)
+        ck_assert_uint_eq(order[i], i);
+    hwt_timer_destroy(timer);
+}
+
+/*
+ *     worker                          adder
+ *     parks until the first of two
+ *     ticks
+ *                                     adds what is for another, which may wake it
+ *     wakes when all of them are
+ *     over: runs them in order
+ */
+START_TEST(ticks_keep_their_order_though_one_was_added_while_the_worker_parked)
+{
+    struct actor worker;
+    open_worker(&worker);
+    expect_order(&worker, parking[_i / TICKS], (size_t)_i % TICKS);
+}
+END_TEST
+
+/* The same where it has told of a cancel, and parks to the next tick boundary, for which nobody wakes
+ * it. */
+START_TEST(nor_do_they_lose_it_where_it_is_not_woken)
+{
+    struct actor worker;
+    ends e = { 0 };
+    open_worker(&worker);
+    must(hwt_timeout_cancel(arm(timer, &counting, &e, HWT_SEC(1))));
+    expect_order(&worker, napping[_i / TICKS], (size_t)_i % TICKS);
+    ck_assert_uint_eq(e.cancelled, 1);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("schedules: order");
+    TCase *tcase = add_case(suite, "order");
+    tcase_add_loop_test(tcase, ticks_keep_their_order_though_one_was_added_while_the_worker_parked,
+                        0, PARKING * TICKS);
+    tcase_add_loop_test(tcase, nor_do_they_lose_it_where_it_is_not_woken, 0, NAPPING * TICKS);
+    return run_suite(suite);
+}
