@@ -147,8 +147,9 @@ typedef uint64_t (*hwt_clock)(void *clock_data);
 
 /*
  * With HWT_NO_WORKER: one thread at a time makes all calls on the timer and its handles, as in
- * most event loops. Then no operation is locked, and a timeout that is cancelled soon is never filed:
- * every call is two to three times as fast. An executor must run its work on that thread too.
+ * most event loops. Then no operation is locked, and a timeout that is cancelled soon is never
+ * filed: every call is two to three times as fast. An executor must run its work on that thread
+ * too.
  */
 #define HWT_ONE_THREAD UINT32_C(2)
 

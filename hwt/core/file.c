@@ -67,8 +67,8 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
     return kept;
 }
 
-/* How many timeouts are pending and filed. What waits in the streams is not filed yet, and half of it
- * is taken to be pending; with one thread it waits on purpose, and counts. About: others go on
+/* How many timeouts are pending and filed. What waits in the streams is not filed yet, and half of
+ * it is taken to be pending; with one thread it waits on purpose, and counts. About: others go on
  * meanwhile. */
 static uint64_t count_filed(const struct hwt_shared *shared)
 {

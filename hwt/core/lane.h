@@ -117,9 +117,9 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
         hwt_streams_push(streams, stream);
 }
 
-/* Producer, who has begun a chunk: so many that are not read wake the worker. Of a pending stream it
- * may be more, up to the lane's part of `backlog`: the longer the worker sleeps, the more of it the
- * producer leaves out by itself, for it was cancelled. */
+/* Producer, who has begun a chunk: so many that are not read wake the worker. Of a pending stream
+ * it may be more, up to the lane's part of `backlog`: the longer the worker sleeps, the more of it
+ * the producer leaves out by itself, for it was cancelled. */
 #define HWT_BACKLOG 64 /* chunks: 4000 records */
 #define HWT_BACKLOG_MAX 4096
 uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);

@@ -454,8 +454,9 @@ static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entr
     }
 }
 
-/* Generations are counted from the floor of their slab: a record that is unread yet must not come out
- * newer than those to come, so a slab with an entry that was used much less than others stays. */
+/* Generations are counted from the floor of their slab: a record that is unread yet must not
+ * come out newer than those to come, so a slab with an entry that was used much less than others
+ * stays. */
 static bool is_whole(const struct hwt_census *its)
 {
     return its->count == HWT_SLAB_ENTRIES && its->newest - its->oldest <= SPREAD_MAX;

@@ -52,7 +52,8 @@ void hwt_stream_destroy(struct hwt_stream *stream)
     free_chunks(atomic_load_explicit(&stream->spare, memory_order_relaxed));
 }
 
-/* Who has claimed the stream: a chunk that is read goes back to the producer, if not too many have. */
+/* Who has claimed the stream: a chunk that is read goes back to the producer, if not too many
+ * have. */
 static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
     /* Relaxed: the exchange publishes them. Only who has claimed the stream pushes, and the
@@ -169,8 +170,8 @@ static bool is_first_of_its_id(const void *data, const struct hwt_record *record
     return first;
 }
 
-/* More stay than there are entries, for a timeout that is moved to and fro has many. Any one of them
- * is enough; the first is where the timeout was added. False: there was no memory for it. */
+/* More stay than there are entries, for a timeout that is moved to and fro has many. Any one of
+ * them is enough; the first is where the timeout was added. False: there was no memory for it. */
 static bool pack_once(struct place *to, const struct hwt_stream *stream,
                       struct hwt_stream_filter filter)
 {

@@ -16,7 +16,7 @@
  * GROUND RULES
  *
  *   tail, at, compact_at              the producer
- *   head, read                        who has `claimed`: the worker to read, the producer to compact
+ *   head, read                        who has `claimed`: the worker to read, the producer to pack
  *   a record                          the producer, before `used` of its chunk counts it; with one
  *                                     thread the last one is replaced, too
  *   used                              the producer; release: the records before it. Also after a
@@ -39,9 +39,9 @@
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
  * records that wait are bounded by what is pending. It is done when the backlog is one and a half
- * times what the last one left, or so many chunks more as the filter allows. A timeout that is moved
- * to and fro has several records that stay; where there are more than entries, the first of each
- * does.
+ * times what the last one left, or so many chunks more as the filter allows. A timeout that is
+ * moved to and fro has several records that stay; where there are more than entries, the first of
+ * each does.
  *
  * THE LOOK AT `listed` and at the gate comes after the record is published, and the worker looks at
  * the records after it has changed those: one of the two sees the other. That wants a full barrier
@@ -106,8 +106,8 @@ struct hwt_stream_filter {
     uint32_t room;  /* the same where the last one has left half as many */
 };
 
-/* Producer: begins the next chunk when `at` has reached the end of one. False: no memory, and records
- * may have been left out. The worker must look at the entries. */
+/* Producer: begins the next chunk when `at` has reached the end of one. False: no memory, and
+ * records may have been left out. The worker must look at the entries. */
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
@@ -120,7 +120,8 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
 {
     stream->tail->records[stream->at++] = record;
     HWT_MEET(APPEND);
-    /* Release: the record. What is loaded next stays behind it in the program's order, see gate.h. */
+    /* Release: the record. What is loaded next stays behind it in the program's order, see
+     * gate.h. */
     atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
 }

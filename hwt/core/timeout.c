@@ -167,8 +167,8 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     return false;
 }
 
-/* The place or the record that it has is too late now. With one thread it can be seen if the place is
- * not. */
+/* The place or the record that it has is too late now. With one thread it can be seen if the place
+ * is not. */
 static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
                         hwt_timeout timeout, uint64_t deadline)
 {

@@ -39,8 +39,8 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
         strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
 }
 
-/* How many chunks may wait for a worker that sleeps: it reads them within a tick, and runs first what
- * it has slept for. Who drives the timer reads first: half as many. */
+/* How many chunks may wait for a worker that sleeps: it reads them within a tick, and runs first
+ * what it has slept for. Who drives the timer reads first: half as many. */
 static uint32_t backlog_of(const hwt_timer *timer)
 {
     uint64_t share = timer->flags & HWT_NO_WORKER ? 2 : 1;

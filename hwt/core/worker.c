@@ -3,8 +3,8 @@
 /*
  * A pass of the worker: read the streams, run what is due, and what comes before a sleep.
  *
- * The ticks that are over are handled when all that may be for them is filed, so that what was added
- * before the pass runs in the order of its ticks, however much it is.
+ * The ticks that are over are handled when all that may be for them is filed, so that what was
+ * added before the pass runs in the order of its ticks, however much it is.
  */
 
 #include "hwt/core/worker.h"
@@ -160,11 +160,13 @@ static bool expire_batch(struct hwt_worker *worker)
  * one. */
 static void expire_first(struct hwt_worker *worker)
 {
-    while (worker->undisturbed) {
-        uint64_t tick = hwt_wheel_next(&worker->wheel);
+    const uint64_t limit = worker->limit;
+    if (limit > worker->parked_for)
+        worker->limit = worker->parked_for + 1;
+    while (worker->undisturbed)
         worker->undisturbed =
-            tick <= worker->parked_for && tick < worker->limit && expire_batch(worker);
-    }
+            hwt_wheel_next(&worker->wheel) < worker->limit && expire_batch(worker);
+    worker->limit = limit;
 }
 
 static void expire(struct hwt_worker *worker)

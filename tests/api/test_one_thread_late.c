@@ -2,8 +2,8 @@
 
 /*
  * With HWT_ONE_THREAD a timeout is filed as late as it can be: when one that was not filed may be
- * due, when the timer is asked what comes next, or when there are many. None of it can be seen, but in
- * what it costs.
+ * due, when the timer is asked what comes next, or when there are many. None of it can be seen, but
+ * in what it costs.
  */
 
 #include "api_fixture.h"
@@ -182,8 +182,8 @@ START_TEST(many_are_filed_by_the_next_pass)
 }
 END_TEST
 
-/* Two that are moved to and fro say so thousands of times, and nobody dispatches; what was added behind
- * them keeps its order, whatever memory it is in. With threads, too. */
+/* Two that are moved to and fro say so thousands of times, and nobody dispatches; what was added
+ * behind them keeps its order, whatever memory it is in. With threads, too. */
 START_TEST(others_keep_their_order_though_two_are_moved_to_and_fro)
 {
     enum { TIMES = 20000 };
@@ -266,7 +266,8 @@ START_TEST(nor_does_it_with_a_limit_of_what_may_be_pending)
 }
 END_TEST
 
-/* One that is far away, now a little nearer, now further, and one that is moved between soon and late. */
+/* One that is far away, now a little nearer, now further, and one that is moved between soon and
+ * late. */
 START_TEST(moving_to_and_fro_takes_no_memory)
 {
     hwt_timer *timer = create_driven(HWT_ONE_THREAD, HWT_MS(1));

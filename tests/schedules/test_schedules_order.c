@@ -80,8 +80,8 @@ START_TEST(ticks_keep_their_order_though_one_was_added_while_the_worker_parked)
 }
 END_TEST
 
-/* The same where it has told of a cancel, and parks to the next tick boundary, for which nobody wakes
- * it. */
+/* The same where it has told of a cancel, and parks to the next tick boundary, for which nobody
+ * wakes it. */
 START_TEST(nor_do_they_lose_it_where_it_is_not_woken)
 {
     struct actor worker;

@@ -72,7 +72,8 @@ static void expect_order(size_t n)
         ck_assert_uint_eq(order[i], i);
 }
 
-/* More than a batch in tick 5; of the next ticks, and of tick 5 again, some that are not read yet. */
+/* More than a batch in tick 5; of the next ticks, and of tick 5 again, some that are not read
+ * yet. */
 START_TEST(what_it_has_slept_for_runs_before_it_reads)
 {
     const bool undisturbed = _i;
@@ -92,8 +93,8 @@ START_TEST(what_it_has_slept_for_runs_before_it_reads)
 }
 END_TEST
 
-/* What is overdue when it wakes is of the tick that it has slept for, or of later ones; the first of
- * them comes first. */
+/* What is overdue when it wakes is of the tick that it has slept for, or of later ones; the first
+ * of them comes first. */
 START_TEST(what_is_for_later_waits_until_all_is_read)
 {
     add(1, 6);

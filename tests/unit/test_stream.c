@@ -239,8 +239,8 @@ START_TEST(while_it_is_read_it_grows_instead)
 }
 END_TEST
 
-/* Five timeouts that are moved to and fro: of each the first record that is unread stays, wherever that
- * is. Without memory to find them all are left out, and that is told. */
+/* Five timeouts that are moved to and fro: of each the first record that is unread stays, wherever
+ * that is. Without memory to find them all are left out, and that is told. */
 START_TEST(where_more_stays_than_there_can_be_the_first_of_each_stays)
 {
     enum { IDS = 5 };
