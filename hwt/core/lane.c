@@ -9,9 +9,12 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define SLACK 256    /* chunks that all lanes may have before they are compacted */
-#define SLACK_MAX 64 /* of one: it is in the processor's first cache yet when it is compacted, */
-#define ROOM_MAX 256 /* and so much is in its second */
+/* Chunks that all lanes may have before they are compacted, and one: they are in its processor's
+ * first cache yet; and more, where more has to stay: in its second. */
+#define SLACK 256
+#define SLACK_MAX 64
+#define ROOM 1024
+#define ROOM_MAX 256
 #define OWN_SIZE ((HWT_THREAD_NONE + 1) * sizeof(_Atomic(struct hwt_lane *)))
 
 static struct hwt_lane *make_lane(bool shared)
@@ -153,15 +156,14 @@ uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes)
 bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
 {
     uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
-    uint32_t half = hwt_lane_backlog(lanes) / 2;
-    uint32_t slack = least_of(SLACK / hwt_lanes_count(lanes), SLACK_MAX);
+    uint32_t half = hwt_lane_backlog(lanes) / 2, count = hwt_lanes_count(lanes);
     return hwt_stream_grow(stream, (struct hwt_stream_filter){
                                        .stays = stays,
                                        .data = lanes->pool,
                                        .most = slabs * HWT_SLAB_ENTRIES,
                                        .ids = slabs << HWT_ID_BITS,
-                                       .slack = least_of(slack, half),
-                                       .room = least_of(ROOM_MAX, half),
+                                       .slack = least_of(least_of(SLACK / count, SLACK_MAX), half),
+                                       .room = least_of(least_of(ROOM / count, ROOM_MAX), half),
                                    });
 }
 
