@@ -106,6 +106,9 @@ static void *run_worker(void *arg)
             HWT_PROBE1(wake, timer);
         }
         HWT_MEET(AWAKE);
+        /* Where a waker is half-way through, others need not wake it any more. */
+        if (!hwt_gate_is_long(gate))
+            timer->worker.parked_for = timer->worker.wheel.tick;
         timer->worker.undisturbed = hwt_gate_open(gate);
     }
     return NULL;

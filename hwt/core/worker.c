@@ -331,6 +331,8 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_worker_read_dismissed(worker, cancelled, true);
     hwt_worker_read(worker);
     uint64_t after = next_tick(worker);
+    if (worker->again || is_overlooked(worker))
+        worker->parked_for = worker->wheel.tick; /* not all of it was read */
     return after < next ? after : next; /* no longer than the gate says */
 }
 

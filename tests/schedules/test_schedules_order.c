@@ -93,6 +93,36 @@ START_TEST(nor_do_they_lose_it_where_it_is_not_woken)
 }
 END_TEST
 
+/*
+ *     worker                  adder                    another
+ *     parks for the last
+ *     of three ticks
+ *                             adds the first, and is
+ *                             half-way through waking
+ *                             it: WAKE_CLEAR
+ *                                                      adds the second: the gate is open
+ *     wakes by itself when
+ *     all of them are over:
+ *     runs them in order
+ */
+START_TEST(nor_where_a_waker_stands_half_way)
+{
+    struct actor worker, adder;
+    open_worker(&worker);
+    add(2);
+    actor_go_to(&worker, "SLEEP");
+    act_add(&adder, timer, &noting, (char *)order, begin + HWT_MS(SOON));
+    actor_go_to(&adder, "WAKE_CLEAR");
+    add(1);
+    actor_let_go(&worker);
+    ck_assert(await_count(&begun, TICKS));
+    ck_assert_int_eq(actor_end(&adder), 0);
+    for (size_t i = 0; i < TICKS; i++)
+        ck_assert_uint_eq(order[i], i);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules: order");
@@ -100,5 +130,6 @@ int main(void)
     tcase_add_loop_test(tcase, ticks_keep_their_order_though_one_was_added_while_the_worker_parked,
                         0, PARKING * TICKS);
     tcase_add_loop_test(tcase, nor_do_they_lose_it_where_it_is_not_woken, 0, NAPPING * TICKS);
+    tcase_add_test(tcase, nor_where_a_waker_stands_half_way);
     return run_suite(suite);
 }
