@@ -64,7 +64,7 @@ static void in_child(void)
     hwt_word_renew_locks();
     for (hwt_timer *timer = all; timer; timer = timer->next) {
         renew_locks(timer);
-        (void)hwt_gate_open(&timer->shared.gate);
+        hwt_gate_open(&timer->shared.gate);
         timer->parked_until = 0;
         timer->thread_runs = false;
         if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED)) {

@@ -160,14 +160,11 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
             until == UINT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
-bool hwt_gate_open(struct hwt_gate *gate)
+void hwt_gate_open(struct hwt_gate *gate)
 {
-    /* Seq_cst: who has woken it before this has cleared it. */
-    bool undisturbed = atomic_load_explicit(&gate->asleep, memory_order_seq_cst);
     /* Relaxed, both: they only spare others a system call. */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
     atomic_store_explicit(&gate->asleep, 0, memory_order_relaxed);
-    return undisturbed;
 }
 
 void hwt_gate_wake(struct hwt_gate *gate)

@@ -87,8 +87,8 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until);
  * nanoseconds, at once, or not at all. */
 void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative);
 
-/* Worker: awake again. Whether nobody has woken it since it began to park. */
-bool hwt_gate_open(struct hwt_gate *gate);
+/* Worker: awake again. */
+void hwt_gate_open(struct hwt_gate *gate);
 
 /* 4. Any thread. */
 void hwt_gate_wake(struct hwt_gate *gate);

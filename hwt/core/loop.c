@@ -106,10 +106,11 @@ static void *run_worker(void *arg)
             HWT_PROBE1(wake, timer);
         }
         HWT_MEET(AWAKE);
-        /* Where a waker is half-way through, others need not wake it any more. */
+        /* Once a waker has opened the gate, others need not wake the worker for what is earlier. */
         if (!hwt_gate_is_long(gate))
             timer->worker.parked_for = timer->worker.wheel.tick;
-        timer->worker.undisturbed = hwt_gate_open(gate);
+        timer->worker.has_parked = true;
+        hwt_gate_open(gate);
     }
     return NULL;
 }

@@ -16,7 +16,7 @@
  * GROUND RULES
  *
  *   tail, at, compact_at              the producer
- *   head, read                        who has `claimed`: the worker to read, the producer to pack
+ *   head, read                        who has `claimed`: the worker reads, the producer compacts
  *   a record                          the producer, before `used` of its chunk counts it; with one
  *                                     thread the last one is replaced, too
  *   used                              the producer; release: the records before it. Also after a

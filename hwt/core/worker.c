@@ -155,17 +155,15 @@ static bool expire_batch(struct hwt_worker *worker)
     return true;
 }
 
-/* A worker that has slept through runs what it has slept for before it reads what was added
- * meanwhile, which may be much: that is for the same tick, where it comes behind, or for a later
- * one. */
+/* The worker's own thread runs what it has parked for before it reads what was added meanwhile,
+ * which may be much: that is for the same tick, where it comes behind, or for a later one. */
 static void expire_first(struct hwt_worker *worker)
 {
     const uint64_t limit = worker->limit;
     if (limit > worker->parked_for)
         worker->limit = worker->parked_for + 1;
-    while (worker->undisturbed)
-        worker->undisturbed =
-            hwt_wheel_next(&worker->wheel) < worker->limit && expire_batch(worker);
+    while (worker->has_parked)
+        worker->has_parked = hwt_wheel_next(&worker->wheel) < worker->limit && expire_batch(worker);
     worker->limit = limit;
 }
 
@@ -333,7 +331,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     uint64_t after = next_tick(worker);
     if (worker->again || is_overlooked(worker))
         worker->parked_for = worker->wheel.tick; /* not all of it was read */
-    return after < next ? after : next; /* no longer than the gate says */
+    return after < next ? after : next;          /* no longer than the gate says */
 }
 
 uint64_t hwt_worker_park(struct hwt_worker *worker)

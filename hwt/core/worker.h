@@ -44,8 +44,8 @@ struct hwt_worker {
     uint64_t runs;    /* tasks started or handed over, in this pass */
     uint64_t most;    /* runs that are wanted in this pass */
     uint64_t rearmed; /* since the last reading: for the soonest instant */
-    uint64_t parked_for; /* the tick: nothing unread is for an earlier one, unless it was woken */
-    bool undisturbed;    /* it was not */
+    uint64_t parked_for; /* the tick: nothing unread is for an earlier one */
+    bool has_parked;     /* in its own thread, and has not run what it parked for */
     bool told;           /* of a cancel, in this pass */
     bool again;          /* a stream could not be read: look again in a tick */
     size_t since_kept_up;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A worker that has slept through runs what it has slept for before it reads what was added
- * meanwhile; and the order is the same as without that. The pass is the driver's here, and the test
- * says for which tick it would have slept.
+ * A worker runs what it has slept for before it reads what was added meanwhile; and the order is the
+ * same as without that. The pass is the driver's here, and the test says for which tick it would
+ * have slept.
  */
 
 #include "hwt/core/timer.h"
@@ -57,12 +57,12 @@ static void close_timer(void)
     manual_close(&m);
 }
 
-static void sleep_for(uint64_t tick, bool undisturbed)
+static void sleep_for(uint64_t tick, bool parked)
 {
     (void)hwt_timer_next_tick(m.timer); /* all is filed */
     must(!hwt_stream_is_used(pending_stream()));
     m.timer->worker.parked_for = tick;
-    m.timer->worker.undisturbed = undisturbed;
+    m.timer->worker.has_parked = parked;
 }
 
 static void expect_order(size_t n)
@@ -76,11 +76,11 @@ static void expect_order(size_t n)
  * yet. */
 START_TEST(what_it_has_slept_for_runs_before_it_reads)
 {
-    const bool undisturbed = _i;
+    const bool parked = _i;
     for (size_t i = 0; i < MANY; i++)
         add(i, 5);
     add(MANY + 2, 6);
-    sleep_for(5, undisturbed);
+    sleep_for(5, parked);
     add(MANY + 3, 6);
     add(MANY, 5);
     add(MANY + 4, 7);
@@ -88,8 +88,8 @@ START_TEST(what_it_has_slept_for_runs_before_it_reads)
     ck_assert_uint_eq(manual_go(&m, 9 * TICK), MANY + 5);
     expect_order(MANY + 5);
     for (size_t i = 0; i < MANY + 5; i++)
-        ck_assert_int_eq(was_unread[i], undisturbed && i < MANY);
-    ck_assert(!m.timer->worker.undisturbed);
+        ck_assert_int_eq(was_unread[i], parked && i < MANY);
+    ck_assert(!m.timer->worker.has_parked);
 }
 END_TEST
 

@@ -370,27 +370,10 @@ static void add_sleeps(TCase *tcase)
     tcase_add_test(tcase, closed_to_the_next_tick_nothing_asks_but_it_can_be_woken);
 }
 
-/* Who looks before it opens is told whether anybody has woken it since it closed, or began to. */
-START_TEST(who_opens_is_told_of_a_waker)
-{
-    hwt_gate_begin(&gate);
-    if (_i & 1)
-        hwt_gate_wake(&gate);
-    if (_i & 2)
-        hwt_gate_close(&gate, 1000); /* what came before that is read after it */
-    if (_i & 4)
-        hwt_gate_wake(&gate);
-    bool woken = _i & 4 || (_i & 1 && !(_i & 2));
-    ck_assert_int_eq(hwt_gate_open(&gate), !woken);
-    ck_assert_int_eq(hwt_gate_open(&gate), false); /* nor is it parked any more */
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("gate");
     TCase *asked = unit_case(suite, "asked", open_by_futex, close_gate);
-    tcase_add_loop_test(asked, who_opens_is_told_of_a_waker, 0, 8);
     tcase_add_test(asked, while_it_is_open_nothing_asks_for_a_wake_up);
     tcase_add_test(asked, while_it_is_closed_only_what_is_earlier_asks);
     tcase_add_test(asked, a_wake_opens_it);
