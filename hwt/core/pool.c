@@ -90,7 +90,6 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
     atomic_init(&pool->empty, HWT_ID_NONE);
     atomic_init(&pool->slots, 0);
     atomic_init(&pool->slabs, 0);
-    atomic_init(&pool->free, 0);
     atomic_init(&pool->bytes, 0);
     pool->trim_at = HWT_TRIM_MIN;
     return 0;
@@ -149,22 +148,46 @@ static uint32_t pop_empty(struct hwt_pool *pool)
 }
 
 /* Release as in hwt_entry_link(). */
-static void set_batch(struct hwt_entry *first, uint32_t count, uint32_t next)
+static void set_batch(struct hwt_entry *first, uint32_t total, uint32_t count, uint32_t next)
 {
-    atomic_store_explicit(&first->word.second, (uint64_t)count << 32 | next, memory_order_release);
+    uint32_t both = total << HWT_BATCH_BITS | (count - 1);
+    atomic_store_explicit(&first->word.second, (uint64_t)both << 32 | next, memory_order_release);
+}
+
+/* How many entries there are, if `head`, which is not older than the batch, is still the head after
+ * this. Acquire: if the deadline is of a newer use, another head is seen then. */
+static uint32_t total_at(const struct hwt_pool *pool, uint64_t head)
+{
+    if ((uint32_t)head == HWT_ID_NONE)
+        return 0;
+    return hwt_batch_total(hwt_entry_deadline(hwt_pool_entry(pool, (uint32_t)head)));
+}
+
+uint64_t hwt_pool_free(const struct hwt_pool *pool)
+{
+    uint64_t before, head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+    uint32_t total;
+    do {
+        before = head;
+        HWT_MEET(BATCH_COUNT);
+        total = total_at(pool, head);
+        head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+    } while (head != before);
+    return total;
 }
 
 /* A chain of `count`. */
 static void push_batch(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
 {
-    uint64_t head = atomic_load_explicit(&pool->batches, memory_order_relaxed);
+    /* Orders as in pop_empty(). */
+    uint64_t head = atomic_load_explicit(&pool->batches, memory_order_acquire);
     uint32_t id = hwt_entry_id(first);
-    atomic_fetch_add_explicit(&pool->free, count, memory_order_relaxed);
     do {
+        uint32_t total = total_at(pool, head) + count;
         HWT_MEET(BATCH_PUSH);
-        set_batch(first, count, (uint32_t)head);
+        set_batch(first, total < HWT_FREE_MAX ? total : HWT_FREE_MAX, count, (uint32_t)head);
     } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, with_top(head, id),
-                                                    memory_order_release, memory_order_relaxed));
+                                                    memory_order_acq_rel, memory_order_acquire));
 }
 
 /* The first of a batch of *ret_count, NULL: there is none. */
@@ -183,8 +206,7 @@ static struct hwt_entry *pop_batch(struct hwt_pool *pool, uint32_t *ret_count)
     } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head,
                                                     popped(head, (uint32_t)second),
                                                     memory_order_acq_rel, memory_order_acquire));
-    *ret_count = (uint32_t)(second >> 32);
-    atomic_fetch_sub_explicit(&pool->free, *ret_count, memory_order_relaxed);
+    *ret_count = hwt_batch_count(second);
     return first;
 }
 
@@ -396,6 +418,7 @@ static void wait_for_more(struct hwt_pool *pool, uint64_t left, uint64_t held)
     uint64_t twice = 2 * left + HWT_TRIM_MIN;
     uint64_t middle = left + (held > left ? (held - left + 1) / 2 : 1);
     uint64_t sooner = twice < middle ? twice : middle;
+    sooner = sooner < HWT_FREE_MAX ? sooner : HWT_FREE_MAX;
     pool->trim_at = sooner > HWT_TRIM_MIN ? sooner : HWT_TRIM_MIN;
 }
 
@@ -432,7 +455,7 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
  * at a time, a step of each in turn, for the next entry of a chain has to come from memory. */
 static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
 {
-    uint64_t most = 2 * (uint64_t)atomic_load_explicit(&pool->free, memory_order_relaxed);
+    uint64_t most = 2 * hwt_pool_free(pool);
     struct hwt_entry *chains[CHAINS];
     uint32_t n = 0, length;
     for (;;) {
@@ -472,7 +495,7 @@ bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
         return false;
     HWT_MEET(TRIM);
     /* To take all batches is dear: not for a few slabs. */
-    uint32_t in_pool = atomic_load_explicit(&pool->free, memory_order_relaxed);
+    uint64_t in_pool = hwt_pool_free(pool);
     if ((uint64_t)find_slabs(pool, trim) * HWT_SLAB_ENTRIES < in_pool / 4) {
         wait_for_more(pool, in_pool, trim->held);
         free(trim->census);

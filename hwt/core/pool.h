@@ -18,12 +18,13 @@
  *
  *   cache   a lane's: a chain of up to HWT_CACHE_BATCH, arg is the next entry, and a whole one to
  *           spare. Its thread takes and gives without any atomic operation
- *   batch   such a chain; its first one's deadline is its length and the id of the next batch
- *   pool    a stack of batches, with a tag. A push replaces the head by compare-exchange,
- *           release: what was done to the entries. A pop reads the head (acquire), the first
- *           entry's deadline, and replaces the head. If that deadline was of a newer use, the
- *           batch was popped since, the tag is another, and the exchange fails. (The tag has 32
- *           bits: a thread would have to sleep between the two through a multiple of 2^32 pops.)
+ *   batch   such a chain; its first one's deadline says how many entries lie on each other up to
+ *           these, how many these are, and the id of the batch below
+ *   pool    a stack of batches, with a tag. A push and a pop read the head (acquire) and the first
+ *           entry's deadline, and replace the head by compare-exchange (release: what was done to
+ *           the entries, and what was read). If that deadline was of a newer use, the batch was
+ *           popped since, the tag is another, and the exchange fails. (The tag has 32 bits: a
+ *           thread would have to sleep between the two through a multiple of 2^32 pops.)
  *
  * Empty slabs are on a stack of the same kind, by numbers. A slab all of whose entries are free
  * is given back to the system by the worker and becomes empty: its memory reads as zero, which is
@@ -65,7 +66,6 @@ struct hwt_pool {
     uint32_t numbers;                      /* of slabs, that the directory has addresses for */
     _Atomic uint32_t slots;                /* of the directory that are memory */
     _Atomic uint32_t slabs;                /* numbers given out */
-    _Atomic uint32_t free;                 /* entries in batches, about */
     _Atomic uint64_t bytes;
     uint64_t trim_at; /* the worker's: so many free ones make a trim worth it */
 };
@@ -157,6 +157,21 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache);
 /* Takes all of a cache into the pool. Lock-free. */
 void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache);
 
+/* What a batch's first entry has for its deadline. */
+#define HWT_BATCH_BITS 5                            /* of a length less 1 */
+#define HWT_FREE_MAX (UINT32_MAX >> HWT_BATCH_BITS) /* more are not told apart */
+_Static_assert(HWT_CACHE_BATCH == 1 << HWT_BATCH_BITS, "the longest one");
+
+static inline uint32_t hwt_batch_total(uint64_t word)
+{
+    return (uint32_t)(word >> (32 + HWT_BATCH_BITS));
+}
+
+static inline uint32_t hwt_batch_count(uint64_t word)
+{
+    return (uint32_t)(word >> 32) % HWT_CACHE_BATCH + 1;
+}
+
 /* A stack's head publishes this. Release, for who reads the field by an old handle: see entry.h. */
 static inline void hwt_entry_link(struct hwt_entry *entry, struct hwt_entry *next)
 {
@@ -207,6 +222,9 @@ static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
  * used, or NULL. The two are those of the one that follows it. */
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat);
 
+/* Worker: how many entries are in batches, or HWT_FREE_MAX. */
+uint64_t hwt_pool_free(const struct hwt_pool *pool);
+
 #define HWT_TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
 
 /* Worker: whether there is so much in the pool that a trim is likely to pay; `again`: one that was
@@ -214,7 +232,7 @@ struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, u
 static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, bool again)
 {
     uint64_t least = again && pool->trim_at > HWT_TRIM_MIN ? HWT_TRIM_MIN : pool->trim_at;
-    return atomic_load_explicit(&pool->free, memory_order_relaxed) >= least;
+    return hwt_pool_free(pool) >= least;
 }
 
 /* Slabs that the worker has taken for itself. */

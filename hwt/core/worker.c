@@ -190,11 +190,6 @@ static void expire_unfiled(struct hwt_worker *worker)
     }
 }
 
-static uint64_t free_entries(const struct hwt_worker *worker)
-{
-    return atomic_load_explicit(&worker->shared->pool.free, memory_order_relaxed);
-}
-
 /* A trim looks at each free entry, and at each hint: it is not worth that where few entries of many
  * are free. */
 static bool is_worth_a_trim(const struct hwt_worker *worker)
@@ -202,13 +197,13 @@ static bool is_worth_a_trim(const struct hwt_worker *worker)
     const struct hwt_shared *shared = worker->shared;
     uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
     return hwt_pool_is_worth_a_trim(&shared->pool, told >= worker->trim_again) &&
-           free_entries(worker) >= worker->wheel.hints / 4;
+           hwt_pool_free(&worker->shared->pool) >= worker->wheel.hints / 4;
 }
 
 /* About. */
 static uint64_t time_for_a_trim(const struct hwt_worker *worker)
 {
-    return (free_entries(worker) + worker->wheel.hints) * TRIM_NS;
+    return (hwt_pool_free(&worker->shared->pool) + worker->wheel.hints) * TRIM_NS;
 }
 
 /* Whether it would make nothing late, by what is filed, was armed again in this pass, or, with one

@@ -5,7 +5,8 @@
  * such an order that the first one lies on the stack again though the second one does not.
  *
  * Verified: no batch is had by two, who has one sees what the last one wrote, and its length is its
- * own. GenMC itself finds the races on `written`.
+ * own. With COUNTS the worker asks meanwhile how many there are: never more than that.
+ * GenMC itself finds the races on `written`.
  */
 
 #include <assert.h>
@@ -37,8 +38,12 @@ static struct hwt_entry *pop(void)
 
 static void use(struct hwt_entry *entry)
 {
-    if (entry)
-        written[hwt_entry_id(entry) - FIRST]++;
+    if (!entry)
+        return;
+    written[hwt_entry_id(entry) - FIRST]++;
+#ifdef COUNTS
+    atomic_store_explicit(&entry->word.second, UINT64_MAX, memory_order_release);
+#endif
 }
 
 static void *there_and_back(void *arg)
@@ -53,6 +58,15 @@ static void *there_and_back(void *arg)
     return NULL;
 }
 
+#ifdef COUNTS
+static void *worker(void *arg)
+{
+    (void)arg;
+    assert(hwt_pool_free(&pool) <= 1 + 2 + 3);
+    return NULL;
+}
+#endif
+
 int main(void)
 {
     pthread_t thread;
@@ -66,9 +80,17 @@ int main(void)
         hwt_entry_link(entry, NULL);
         push_batch(&pool, entry, length_of(entry));
     }
+    assert(hwt_pool_free(&pool) == 1 + 2 + 3);
     pthread_create(&thread, NULL, there_and_back, NULL);
+#ifdef COUNTS
+    pthread_t other;
+    pthread_create(&other, NULL, worker, NULL);
+    use(pop());
+    pthread_join(other, NULL);
+#else
     use(pop());
     use(pop());
+#endif
     pthread_join(thread, NULL);
     return 0;
 }

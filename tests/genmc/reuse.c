@@ -33,7 +33,7 @@ static void *use_again(void *arg)
     hwt_word_exchange_first(&entry.word, state, hwt_with_phase(state, HWT_PHASE_CANCELLED));
 #ifndef AT_ONCE
     hwt_entry_link(&entry, NULL);
-    set_batch(&entry, 1, 8);
+    set_batch(&entry, 1, 1, 8);
 #endif
     hwt_entry_begin(&entry, &task_2, &second, 12);
     return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* The pool: taking against taking and giving back, two that give back, two that grow it, and one
- * that gives slabs back to the system. */
+ * that gives slabs back to the system; one that counts. */
 
 #include "stage.h"
 
@@ -23,6 +23,11 @@ static void spill(struct actor *actor)
     hwt_pool_flush(pool, actor->arg);
 }
 
+static void count_free(struct actor *actor)
+{
+    *(uint64_t *)actor->arg = hwt_pool_free(pool);
+}
+
 static void fill_here(struct hwt_cache *cache)
 {
     must(hwt_pool_fill(pool, cache));
@@ -42,6 +47,27 @@ static bool have_common(const struct hwt_cache *a, const struct hwt_cache *b)
         }
     }
     return false;
+}
+
+/* Begins a timeout in each of a cache. Returns how many. */
+static uint32_t begin_all(struct hwt_cache *cache, struct hwt_entry **all)
+{
+    uint32_t n = 0;
+    while (cache->first) {
+        all[n] = hwt_pool_take(pool, cache);
+        (void)hwt_entry_begin(all[n++], &silent, &beside, UINT64_MAX / 3);
+    }
+    return n;
+}
+
+/* Nobody has touched them meanwhile. */
+static void end_all(struct hwt_cache *cache, struct hwt_entry **all, uint32_t n)
+{
+    while (n-- > 0) {
+        ck_assert_ptr_eq(hwt_entry_arg(all[n]), &beside);
+        atomic_store(&all[n]->word.first, (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
+        hwt_pool_give(pool, cache, all[n]);
+    }
 }
 
 /* So that there are batches. */
@@ -101,25 +127,45 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
     struct actor taker;
     struct hwt_cache taken = { 0 }, a = { 0 };
     struct hwt_entry *all[HWT_CACHE_BATCH];
-    uint32_t n = 0;
     make_batches();
     taker.arg = &taken;
     actor_begin(&taker, fill);
     actor_go_to(&taker, "BATCH_POP");
     fill_here(&a);
-    while (a.first) {
-        all[n] = hwt_pool_take(pool, &a);
-        (void)hwt_entry_begin(all[n++], &silent, &beside, UINT64_MAX / 3);
-    }
+    uint32_t n = begin_all(&a, all);
     actor_end(&taker);
-    while (n-- > 0) {
-        ck_assert_ptr_eq(hwt_entry_arg(all[n]), &beside); /* nobody's next */
-        atomic_store(&all[n]->word.first, (uint64_t)1 << HWT_GENERATION_SHIFT | HWT_PHASE_EXPIRED);
-        hwt_pool_give(pool, &a, all[n]);
-    }
+    end_all(&a, all, n);
     ck_assert(!have_common(&taken, &a));
     spill_all(&taken);
     spill_all(&a);
+}
+END_TEST
+
+/*
+ *     counter                         another
+ *     has seen A, the top: BATCH_COUNT
+ *                                     takes A, and uses it
+ *     the top is another: looks anew,
+ *     for what it read was a deadline
+ */
+START_TEST(what_is_in_use_by_now_does_not_say_how_many_are_free)
+{
+    struct actor counter;
+    struct hwt_cache a = { 0 };
+    struct hwt_entry *all[HWT_CACHE_BATCH];
+    uint64_t counted = 0;
+    make_batches();
+    uint64_t before = hwt_pool_free(pool);
+    counter.arg = &counted;
+    actor_begin(&counter, count_free);
+    actor_go_to(&counter, "BATCH_COUNT");
+    fill_here(&a);
+    uint32_t n = begin_all(&a, all);
+    actor_end(&counter);
+    ck_assert_uint_eq(counted, before - HWT_CACHE_BATCH);
+    end_all(&a, all, n);
+    spill_all(&a);
+    ck_assert_uint_eq(hwt_pool_free(pool), before);
 }
 END_TEST
 
@@ -408,6 +454,7 @@ int main(void)
     TCase *batches = stage_case(suite, "batches", open_pool, stage_close);
     tcase_add_loop_test(batches, what_was_taken_and_given_back_meanwhile_is_looked_at_anew, 0, 2);
     tcase_add_test(batches, what_is_in_use_by_now_is_not_taken_for_a_next);
+    tcase_add_test(batches, what_is_in_use_by_now_does_not_say_how_many_are_free);
     tcase_add_loop_test(batches, of_two_that_give_back_neither_loses_the_others, 0, 2);
     TCase *growth = stage_case(suite, "growth", open_pool, stage_close);
     tcase_add_loop_test(growth, of_two_that_grow_the_pool_each_has_its_own_numbers, 0, 3);

@@ -95,11 +95,13 @@ static inline uint64_t use(struct hwt_entry *one)
     return state;
 }
 
-/* How many entries are in the pool's batches: takes them all out, and puts them back. */
+/* How many entries are in the pool's batches: takes them all out, and puts them back. The pool
+ * knows it. */
 static inline uint32_t count_batches(void)
 {
     static struct hwt_cache all[2000];
     uint32_t batches = 0, count = 0;
+    uint64_t said = hwt_pool_free(&pool);
     struct hwt_cache one = { 0 };
     while ((one.first = pop_batch(&pool, &one.count)) != NULL) {
         uint32_t length = 0;
@@ -109,6 +111,7 @@ static inline uint32_t count_batches(void)
         all[batches++] = one;
         count += length;
     }
+    must(said == count);
     while (batches > 0)
         hwt_pool_flush(&pool, &all[--batches]);
     return count;
