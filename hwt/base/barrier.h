@@ -3,10 +3,11 @@
 #define HWT_BARRIER_H
 
 /*
+ * Barriers of liburcu's, for ThreadSanitizer knows no fences, and gcc says so.
+ *
  * A fork() may come at any time, on another processor, and the child destroys the timer as it
  * finds it. What is stored after this is not in the child without what was stored before, also
- * where processors take note of a fork without being interrupted (ARM). liburcu's, for
- * ThreadSanitizer knows no fences, and gcc says so.
+ * where processors take note of a fork without being interrupted (ARM).
  */
 
 #include <urcu/arch.h>
@@ -14,6 +15,12 @@
 static inline void hwt_a_fork_may_come(void)
 {
     cmm_smp_wmb();
+}
+
+/* What atomic_thread_fence(memory_order_seq_cst) is. */
+static inline void hwt_full_barrier(void)
+{
+    cmm_smp_mb();
 }
 
 #endif

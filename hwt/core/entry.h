@@ -80,12 +80,12 @@ enum {
     HWT_PHASE_VISITED,
     HWT_PHASE_MASK = 7,
 
-    HWT_RAN = 1 << 3,
+    HWT_TELLS = 1 << 3,
     HWT_REARMED = 1 << 4,
     HWT_BARRED = 1 << 5,
     HWT_WAITED = 1 << 6,
     HWT_HANDED = 1 << 7,
-    HWT_TELLS = 1 << 8,
+    HWT_RAN = 1 << 8,
     HWT_GENERATION_SHIFT = 9
 };
 
@@ -161,30 +161,36 @@ static inline void *hwt_entry_arg(const struct hwt_entry *entry)
     return atomic_load_explicit(&entry->arg, memory_order_acquire);
 }
 
-/* Adder, of a free entry: the next timeout in it, which is of this generation. */
-static inline uint64_t hwt_entry_begin_as(struct hwt_entry *entry, uint64_t generation,
-                                          const hwt_task *task, void *arg, uint64_t deadline)
+/* Adder, of a free entry, whose state is the adder's: of the next timeout in it. */
+static inline uint64_t hwt_entry_next_state(const struct hwt_entry *entry, const hwt_task *task)
 {
-    uint64_t state =
-        generation << HWT_GENERATION_SHIFT | (task->cancelled ? HWT_TELLS : 0) | HWT_PHASE_PENDING;
+    uint64_t last = atomic_load_explicit(&entry->word.first, memory_order_relaxed);
+    uint64_t next = (last | (((uint64_t)1 << HWT_GENERATION_SHIFT) - 1)) + 1;
+    return next + HWT_PHASE_PENDING + (task->cancelled ? HWT_TELLS : 0);
+}
+
+/* What goes before it is published. */
+static inline void hwt_entry_set(struct hwt_entry *entry, const hwt_task *task, void *arg,
+                                 uint64_t deadline)
+{
     atomic_store_explicit(&entry->task, task, memory_order_release);
     atomic_store_explicit(&entry->arg, arg, memory_order_release);
     atomic_store_explicit(&entry->word.second, deadline, memory_order_release);
-    atomic_store_explicit(&entry->word.first, state, memory_order_release);
-    return state;
 }
 
-/* The generation of that. Relaxed: the entry is the adder's. */
-static inline uint64_t hwt_entry_next_generation(const struct hwt_entry *entry)
+static inline void hwt_entry_publish(struct hwt_entry *entry, uint64_t state)
 {
-    return hwt_generation(atomic_load_explicit(&entry->word.first, memory_order_relaxed)) + 1;
+    atomic_store_explicit(&entry->word.first, state, memory_order_release);
 }
 
 /* Returns its state, PENDING. */
 static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *task, void *arg,
                                        uint64_t deadline)
 {
-    return hwt_entry_begin_as(entry, hwt_entry_next_generation(entry), task, arg, deadline);
+    uint64_t state = hwt_entry_next_state(entry, task);
+    hwt_entry_set(entry, task, arg, deadline);
+    hwt_entry_publish(entry, state);
+    return state;
 }
 
 #endif

@@ -26,8 +26,8 @@
  * barrier somewhere between two of its own instructions: if before 1's store, then 3 comes after A;
  * if after it, then C sees the record. Where the system refuses membarrier (if that
  * begins late: after a pause that is longer than any store takes to be seen), and under
- * ThreadSanitizer and model checkers, `fences` is set: 1 is a seq_cst store, and B is nothing, for
- * A, C and 3 are seq_cst: of A and 1, one is first in their order.
+ * ThreadSanitizer and model checkers, `fences` is set: 2 is a full barrier, and B is nothing, for
+ * A and C are seq_cst: of A and 2, one is first in their order.
  *
  * Stop is the same with `unusual` in place of wake_before; see stop.c.
  *
@@ -105,13 +105,14 @@ static inline bool hwt_gate_is_fenced(const struct hwt_gate *gate)
 /* 3: whether what is due at `deadline` must wake the worker. Any thread. */
 static inline bool hwt_gate_asks(const struct hwt_gate *gate, uint64_t deadline)
 {
-    return deadline < atomic_load_explicit(&gate->wake_before, memory_order_seq_cst);
+    /* Relaxed: it comes after 2. */
+    return deadline < atomic_load_explicit(&gate->wake_before, memory_order_relaxed);
 }
 
 /* The same of what must be done within a tick. */
 static inline bool hwt_gate_is_long(const struct hwt_gate *gate)
 {
-    return atomic_load_explicit(&gate->wake_before, memory_order_seq_cst) != HWT_GATE_OPEN;
+    return atomic_load_explicit(&gate->wake_before, memory_order_relaxed) != HWT_GATE_OPEN;
 }
 
 #endif

@@ -26,7 +26,6 @@ static struct hwt_lane *make_lane(bool shared)
     memset(lane, 0, size);
     lane->shared = shared;
     lane->soonest = UINT64_MAX;
-    lane->last = HWT_ID_NONE;
     if (hwt_stream_init(&lane->pending) < 0) {
         free(lane);
         return NULL;
@@ -174,8 +173,11 @@ void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *s
 {
     uint32_t most = streams == &lanes->pending ? hwt_lane_backlog(lanes) : HWT_BACKLOG;
     uint32_t chunks = hwt_stream_backlog(stream) + 1;
-    if (chunks >= most && chunks % HWT_BACKLOG == 0)
-        hwt_gate_wake(lanes->gate);
+    if (chunks < most || chunks % HWT_BACKLOG != 0)
+        return;
+    /* The worker makes nobody pass one before it sleeps to the next tick, and sees how many. */
+    hwt_full_barrier();
+    hwt_gate_wake(lanes->gate);
 }
 
 void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)

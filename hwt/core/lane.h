@@ -24,6 +24,7 @@
 
 #include <pthread.h>
 
+#include "hwt/base/barrier.h"
 #include "hwt/base/thread.h"
 #include "hwt/core/gate.h"
 #include "hwt/core/pool.h"
@@ -37,8 +38,8 @@ struct hwt_lane {
     _Atomic uint64_t rejected;
     bool shared;
     /* With one thread. */
-    uint64_t soonest; /* no unread pending record is for an earlier instant */
-    uint32_t last;    /* the id of the last one, if it is unread; else HWT_ID_NONE */
+    uint64_t soonest;             /* no unread pending record is for an earlier instant */
+    const struct hwt_entry *last; /* of the last one, if it is unread; else NULL */
     struct hwt_stream pending;
     struct hwt_stream cancelled;
 };
@@ -136,9 +137,9 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
     if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
         return false;
     hwt_stream_append(stream, record);
-    /* Again, seq_cst, where the worker cannot make this thread pass a barrier: see gate.h. */
+    /* Where the worker cannot make this thread pass one: see gate.h. */
     if (hwt_gate_is_fenced(lanes->gate))
-        atomic_store_explicit(&stream->tail->used, stream->at, memory_order_seq_cst);
+        hwt_full_barrier();
     HWT_MEET(APPENDED);
     hwt_streams_list(streams, stream);
     if (__builtin_expect(full, 0))
@@ -173,29 +174,29 @@ static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_l
 
 /* There is room for it. Of the last entry only the last record holds: of those that a request arms
  * and cancels one after the other there is one. */
-static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline, uint32_t id,
-                                           uint64_t generation)
+static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline,
+                                           const struct hwt_entry *entry, uint64_t generation)
 {
-    const struct hwt_record record = { deadline, id, (uint32_t)generation };
     if (deadline < lane->soonest)
         lane->soonest = deadline;
-    if (id == lane->last) {
-        hwt_stream_replace(&lane->pending, record);
+    if (entry == lane->last) {
+        hwt_stream_replace(&lane->pending, deadline, (uint32_t)generation);
         return;
     }
-    lane->last = id;
-    hwt_stream_append(&lane->pending, record);
+    lane->last = entry;
+    hwt_stream_append(&lane->pending,
+                      (struct hwt_record){ deadline, hwt_entry_id(entry), (uint32_t)generation });
 }
 
 static inline bool hwt_lane_note_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
                                          uint64_t deadline, uint32_t id, uint64_t generation)
 {
     if (hwt_stream_is_full(&lane->pending)) {
-        lane->last = HWT_ID_NONE;
+        lane->last = NULL;
         if (!hwt_lane_grow(lanes, &lane->pending, hwt_pending_stays))
             return false;
     }
-    hwt_lane_append_pending(lane, deadline, id, generation);
+    hwt_lane_append_pending(lane, deadline, hwt_pool_entry(lanes->pool, id), generation);
     return true;
 }
 

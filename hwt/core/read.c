@@ -259,7 +259,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
         (lane->soonest >= until && hwt_stream_backlog(&lane->pending) < hwt_lane_backlog(lanes)))
         return false;
     lane->soonest = HWT_NEVER;
-    lane->last = HWT_ID_NONE;
+    lane->last = NULL;
     begin_reading(&lane->pending);
     size_t filed = read_stream(worker, &lane->pending, read_noted, SIZE_MAX);
     if (worker->wheel.hints >= worker->sweep_at)

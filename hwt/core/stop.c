@@ -86,7 +86,7 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
         hwt_task_tell(shared, entry, hwt_generation(state));
 }
 
-/* 3: after this, what was published before a barrier or a seq_cst store is seen. */
+/* 3: after this, what was published before a barrier is seen. */
 static void read_counts(struct hwt_lanes *lanes)
 {
     uint32_t count = hwt_lanes_count(lanes);

@@ -20,7 +20,7 @@ static struct hwt_chunk *make_chunk(void)
     if (!chunk)
         return NULL;
     atomic_init(&chunk->next, NULL);
-    atomic_init(&chunk->used, 0);
+    atomic_init(&chunk->used, HWT_CHUNK_FIRST);
     return chunk;
 }
 
@@ -30,6 +30,7 @@ int hwt_stream_init(struct hwt_stream *stream)
     if (!chunk)
         return -ENOMEM;
     stream->tail = stream->head = chunk;
+    stream->at = stream->read = HWT_CHUNK_FIRST;
     atomic_init(&stream->chunks, 1);
     stream->compact_at = COMPACT_FIRST;
     atomic_init(&stream->chunks_read, 0);
@@ -83,7 +84,7 @@ static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
         return make_chunk();
     stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
     atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
-    atomic_store_explicit(&chunk->used, 0, memory_order_relaxed);
+    atomic_store_explicit(&chunk->used, HWT_CHUNK_FIRST, memory_order_relaxed);
     return chunk;
 }
 
@@ -98,18 +99,19 @@ struct place {
 
 static void put(struct place *to, const struct hwt_record *record)
 {
-    if (to->at == HWT_CHUNK_RECORDS) {
+    if (to->at == HWT_CHUNK_END) {
         to->chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
-        to->at = 0;
+        to->at = HWT_CHUNK_FIRST;
         to->chunks++;
     }
-    to->chunk->records[to->at++] = *record;
+    *hwt_chunk_record(to->chunk, to->at) = *record;
+    to->at += (uint32_t)sizeof(*record);
 }
 
 static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
 {
-    /* Seq_cst: before the look at the gate, as `used`; a reading is for so many. */
-    atomic_store_explicit(&stream->chunks, chunks, memory_order_seq_cst);
+    /* Relaxed: it publishes nothing; a reading is for so many. */
+    atomic_store_explicit(&stream->chunks, chunks, memory_order_relaxed);
 }
 
 /* Everything behind `to` is empty. */
@@ -138,13 +140,14 @@ static uint64_t pack(struct place *to, const struct hwt_stream *stream,
 {
     uint64_t kept = 0;
     struct hwt_chunk *from = stream->head;
-    for (uint32_t at = stream->read; from; at = 0) {
+    for (uint32_t at = stream->read; from; at = HWT_CHUNK_FIRST) {
         uint32_t used = atomic_load_explicit(&from->used, memory_order_relaxed);
-        for (; at < used; at++) {
+        for (; at < used; at += (uint32_t)sizeof(struct hwt_record)) {
+            const struct hwt_record *record = hwt_chunk_record(from, at);
             HWT_MEET(COMPACT);
-            if (!filter.stays(filter.data, &from->records[at]))
+            if (!filter.stays(filter.data, record))
                 continue;
-            put(to, &from->records[at]);
+            put(to, record);
             kept++;
         }
         from = atomic_load_explicit(&from->next, memory_order_relaxed);
@@ -213,17 +216,17 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
     if (hwt_stream_backlog(stream) >= stream->compact_at) {
         if (!compact(stream, filter))
             return false;
-        if (stream->at < HWT_CHUNK_RECORDS)
+        if (stream->at < HWT_CHUNK_END)
             return true;
     }
     struct hwt_chunk *chunk = take_chunk(stream);
     if (!chunk)
         return false;
     HWT_MEET(CHUNK);
-    /* Release: the chunk. Seq_cst: before the look at the gate, as `used`. */
-    atomic_store_explicit(&stream->tail->next, chunk, memory_order_seq_cst);
+    /* Release: the chunk. */
+    atomic_store_explicit(&stream->tail->next, chunk, memory_order_release);
     stream->tail = chunk;
-    stream->at = 0;
+    stream->at = HWT_CHUNK_FIRST;
     set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
     return true;
 }
@@ -232,28 +235,29 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
 {
-    if (stream->read == HWT_CHUNK_RECORDS) {
+    if (stream->read == HWT_CHUNK_END) {
         /* Acquire: the chunk. Seq_cst: see below. */
         struct hwt_chunk *read = stream->head;
         struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_seq_cst);
         if (!next)
             return 0;
         stream->head = next;
-        stream->read = 0;
+        stream->read = HWT_CHUNK_FIRST;
         atomic_fetch_add_explicit(&stream->chunks_read, 1, memory_order_relaxed);
         hwt_a_fork_may_come();
         give_back(stream, read);
     }
-    *ret_records = &stream->head->records[stream->read];
+    *ret_records = hwt_chunk_record(stream->head, stream->read);
     /* Acquire: the records. Seq_cst: after the worker has closed the gate, or taken the stream off
      * its list. */
-    return atomic_load_explicit(&stream->head->used, memory_order_seq_cst) - stream->read;
+    return (atomic_load_explicit(&stream->head->used, memory_order_seq_cst) - stream->read) /
+           (uint32_t)sizeof(struct hwt_record);
 }
 
 bool hwt_stream_is_used(const struct hwt_stream *stream)
 {
     /* Seq_cst, both: as in hwt_stream_peek(). */
-    if (stream->read == HWT_CHUNK_RECORDS)
+    if (stream->read == HWT_CHUNK_END)
         return atomic_load_explicit(&stream->head->next, memory_order_seq_cst) != NULL;
     return atomic_load_explicit(&stream->head->used, memory_order_seq_cst) != stream->read;
 }

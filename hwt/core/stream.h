@@ -21,9 +21,9 @@
  *                                     thread the last one is replaced, too
  *   used                              the producer; release: the records before it. Also after a
  *                                     compaction, when nobody reads
- *   next                              the producer; release: the chunk; seq_cst as `used`
- *   chunks, chunks_read               the producer, seq_cst; who has `claimed`, relaxed: their
- *                                     difference is how much one reading is for
+ *   next                              the producer; release: the chunk
+ *   chunks, chunks_read               the producer; who has `claimed`: relaxed, their difference
+ *                                     is how much one reading is for
  *   claimed                           exchange, acquire; cleared with release: head and read pass
  *                                     from one to the other
  *   spare                             a stack of empty chunks on their way back: who has `claimed`
@@ -71,10 +71,20 @@ struct hwt_chunk {
     struct hwt_record records[HWT_CHUNK_RECORDS];
 };
 
+/* A place in a chunk is as many bytes from where it begins: `used` and `at` are the next record's,
+ * `read` that of the next one to be read. */
+#define HWT_CHUNK_FIRST ((uint32_t)offsetof(struct hwt_chunk, records))
+#define HWT_CHUNK_END (HWT_CHUNK_FIRST + HWT_CHUNK_RECORDS * (uint32_t)sizeof(struct hwt_record))
+
+static inline struct hwt_record *hwt_chunk_record(struct hwt_chunk *chunk, uint32_t at)
+{
+    return (struct hwt_record *)(void *)((char *)chunk + at);
+}
+
 struct hwt_stream {
     /* the producer */
     struct hwt_chunk *tail;
-    uint32_t at; /* the next record in it */
+    uint32_t at;
     _Atomic uint32_t chunks;
     uint32_t compact_at; /* chunks */
     struct hwt_chunk *own_spare;
@@ -83,7 +93,7 @@ struct hwt_stream {
     hwt_queue_node node;
     /* who has claimed it */
     _Alignas(64) _Atomic bool claimed;
-    uint32_t read; /* the next record in head */
+    uint32_t read; /* in head */
     struct hwt_chunk *head;
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
@@ -112,13 +122,14 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
 {
-    return stream->at == HWT_CHUNK_RECORDS;
+    return stream->at == HWT_CHUNK_END;
 }
 
 /* Producer: appends a record, for which there is room. */
 static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
 {
-    stream->tail->records[stream->at++] = record;
+    *hwt_chunk_record(stream->tail, stream->at) = record;
+    stream->at += (uint32_t)sizeof(record);
     HWT_MEET(APPEND);
     /* Release: the record. What is loaded next stays behind it in the program's order, see
      * gate.h. */
@@ -126,16 +137,20 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* With one thread: instead of the last record, which has not been read. */
-static inline void hwt_stream_replace(struct hwt_stream *stream, struct hwt_record record)
+/* With one thread: in the last record, which has not been read. */
+static inline void hwt_stream_replace(const struct hwt_stream *stream, uint64_t deadline,
+                                      uint32_t generation)
 {
-    stream->tail->records[stream->at - 1] = record;
+    struct hwt_record *last = hwt_chunk_record(stream->tail, stream->at) - 1;
+    last->deadline = deadline;
+    last->generation = generation;
 }
 
-/* Whether it is on the worker's list. Seq_cst: after the append. */
+/* Whether it is on the worker's list, after a barrier. Acquire: if it is not, the worker has left
+ * its node. */
 static inline bool hwt_stream_is_listed(const struct hwt_stream *stream)
 {
-    return atomic_load_explicit(&stream->listed, memory_order_seq_cst);
+    return atomic_load_explicit(&stream->listed, memory_order_acquire);
 }
 
 /* How many chunks are not read, about. */
@@ -168,7 +183,7 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
 
 static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
 {
-    stream->read += n;
+    stream->read += n * (uint32_t)sizeof(struct hwt_record);
 }
 
 /* Worker, or who keeps it from being one: whether anything is unread, or was a moment ago. */

@@ -83,16 +83,18 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
     }
 }
 
-/* With one thread: from `state`, of a task that has no `cancelled`. */
-__attribute__((noinline)) static bool cancel_alone(struct hwt_shared *shared,
-                                                   struct hwt_entry *entry, uint64_t state)
+/* With one thread: of a task that has no `cancelled`. */
+__attribute__((noinline)) static bool cancel_alone(hwt_timeout timeout, struct hwt_shared *shared,
+                                                   uint64_t state)
 {
     struct hwt_lane *lane = shared->lanes.shared;
-    atomic_store_explicit(&entry->word.first, hwt_pending_to(state, HWT_PHASE_CANCELLED),
+    if (__builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0))
+        return cancel_slowly(timeout, shared);
+    atomic_store_explicit(&timeout.entry->word.first, hwt_pending_to(state, HWT_PHASE_CANCELLED),
                           memory_order_relaxed);
-    HWT_PROBE3(cancel, shared, entry, hwt_generation(state));
+    HWT_PROBE3(cancel, shared, timeout.entry, timeout.generation);
     hwt_lane_count(&lane->cancelled_count, 1);
-    hwt_pool_give(&shared->pool, &lane->cache, entry);
+    hwt_cache_add(&lane->cache, timeout.entry);
     return true;
 }
 
@@ -108,7 +110,7 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(CANCEL);
     if (unusual != 0)
-        return unusual == HWT_ONE_THREADED ? cancel_alone(shared, entry, state)
+        return unusual == HWT_ONE_THREADED ? cancel_alone(timeout, shared, state)
                                            : cancel_slowly(timeout, shared);
     /* The short way, where there is nothing to mind. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);

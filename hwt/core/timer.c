@@ -143,7 +143,7 @@ static bool is_renewal(uint64_t generation)
 /* An entry that has served its time goes by the worker before it is used again. */
 static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
 {
-    uint64_t generation = hwt_entry_next_generation(entry);
+    uint64_t generation = hwt_generation(hwt_entry_state(entry)) + 1;
     if (!is_renewal(generation))
         return false;
     if (timer->shared.one_thread) {
@@ -169,7 +169,8 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
 static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
                     uint64_t state)
 {
-    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_seq_cst);
+    /* Acquire, after a barrier: see gate.h. */
+    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_acquire);
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return 0;
     HWT_MEET(WITHDRAW);
@@ -254,37 +255,71 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
     return r < 0 ? r : 0;
 }
 
-/* The same for one thread, where there is nothing else to mind. */
+/* The short way, where the lane has an entry, and room for a record: the entry, to be published in
+ * the state, and counted. NULL: there is something to mind, and nothing has been done. */
+static inline struct hwt_entry *take_shortly(struct hwt_lane *lane, const hwt_task *task, void *arg,
+                                             uint64_t deadline, uint64_t *ret_state)
+{
+    struct hwt_entry *entry = lane->cache.first;
+    if (__builtin_expect(!entry, 0) || __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
+        return NULL;
+    uint64_t state = hwt_entry_next_state(entry, task);
+    if (__builtin_expect(is_renewal(hwt_generation(state)), 0))
+        return NULL;
+    hwt_cache_drop(&lane->cache, entry);
+    hwt_entry_set(entry, task, arg, deadline);
+    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
+    *ret_state = state;
+    return entry;
+}
+
+/* With one thread, where there is nothing else to mind. */
 __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const hwt_task *task,
                                                        void *arg, uint64_t deadline,
                                                        hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
     struct hwt_lane *lane = shared->lanes.shared;
-    struct hwt_entry *entry = lane->cache.first;
-    if (__builtin_expect(!entry, 0) || __builtin_expect(hwt_stream_is_full(&lane->pending), 0) ||
-        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
+    uint64_t state;
+    struct hwt_entry *entry;
+    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+        (entry = take_shortly(lane, task, arg, deadline, &state)) == NULL)
         return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    uint64_t generation = hwt_entry_next_generation(entry);
-    if (__builtin_expect(is_renewal(generation), 0))
-        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    hwt_cache_drop(&lane->cache, entry);
-    hwt_lane_count(&lane->added, 1);
-    (void)hwt_entry_begin_as(entry, generation, task, arg, deadline);
+    uint64_t generation = hwt_generation(state);
+    hwt_entry_publish(entry, state);
     HWT_PROBE4(add, timer, entry, generation, deadline);
-    hwt_lane_append_pending(lane, deadline, hwt_entry_id(entry), generation);
+    hwt_lane_append_pending(lane, deadline, entry, generation);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, generation };
     return 0;
 }
 
-/* Whatever there is to mind. */
-static int new_timeout_unusual(hwt_timer *timer, uint32_t unusual, const hwt_task *task, void *arg,
-                               uint64_t deadline, hwt_timeout *ret_timeout)
+/* With threads, where there is nothing to mind. */
+__attribute__((noinline)) static int new_timeout_shortly(hwt_timer *timer, const hwt_task *task,
+                                                         void *arg, uint64_t deadline,
+                                                         hwt_timeout *ret_timeout)
 {
-    return unusual == HWT_ONE_THREADED
-               ? new_timeout_alone(timer, task, arg, deadline, ret_timeout)
-               : new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    uint64_t state;
+    struct hwt_entry *entry;
+    if (__builtin_expect(!lane, 0) ||
+        (entry = take_shortly(lane, task, arg, deadline, &state)) == NULL)
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    uint64_t generation = hwt_generation(state);
+    uint32_t id = hwt_entry_id(entry); /* before anybody can end it */
+    hwt_entry_publish(entry, state);
+    HWT_PROBE4(add, timer, entry, generation, deadline);
+    HWT_MEET(ADD_SAY);
+    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
+    /* All after the append: see gate.h. */
+    if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
+        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_acquire) != 0, 0))
+        return list_and_announce(timer, lane, entry, state, deadline, ret_timeout);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ entry, generation };
+    return 0;
 }
 
 int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
@@ -292,35 +327,13 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
 {
     if (!timer || !task || !task->run)
         return -EINVAL;
-    struct hwt_shared *shared = &timer->shared;
     /* Acquire: what starting has made. */
-    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_acquire);
-    if (unusual != 0)
-        return new_timeout_unusual(timer, unusual, task, arg, deadline, ret_timeout);
-    /* The short way, where there is nothing to mind. */
-    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
-    if (__builtin_expect(!lane, 0) || __builtin_expect(!lane->cache.first, 0) ||
-        __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
-        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    struct hwt_entry *entry = lane->cache.first;
-    uint64_t generation = hwt_entry_next_generation(entry);
-    if (__builtin_expect(is_renewal(generation), 0))
-        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
-    hwt_cache_drop(&lane->cache, entry);
-    uint32_t id = hwt_entry_id(entry);
-    hwt_lane_count(&lane->added, 1); /* both before anybody can end it */
-    uint64_t state = hwt_entry_begin_as(entry, generation, task, arg, deadline);
-    HWT_PROBE4(add, timer, entry, generation, deadline);
-    HWT_MEET(ADD_SAY);
-    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
-    /* Seq_cst, all: after the append. */
-    if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
-        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
-        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_seq_cst) != 0, 0))
-        return list_and_announce(timer, lane, entry, state, deadline, ret_timeout);
-    if (ret_timeout)
-        *ret_timeout = (hwt_timeout){ entry, generation };
-    return 0;
+    uint32_t unusual = atomic_load_explicit(&timer->shared.unusual, memory_order_acquire);
+    if (unusual == 0)
+        return new_timeout_shortly(timer, task, arg, deadline, ret_timeout);
+    if (unusual == HWT_ONE_THREADED)
+        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
+    return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
 }
 
 int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,

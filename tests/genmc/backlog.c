@@ -49,7 +49,7 @@ static void *add(void *arg)
     if (!hwt_stream_grow(&stream, filter))
         return NULL;
     hwt_stream_append(&stream, (struct hwt_record){ 5, 3, 3 });
-    atomic_store_explicit(&stream.tail->used, stream.at, memory_order_seq_cst);
+    hwt_full_barrier();
 #ifdef SHORT
     hwt_gate_wake(&gate);
 #else

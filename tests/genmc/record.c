@@ -38,7 +38,7 @@ static void *produce(void *arg)
     struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0 };
     (void)arg;
     for (uint32_t i = 1; i <= RECORDS; i++) {
-        if (stream.at == HWT_CHUNK_RECORDS && !hwt_stream_grow(&stream, filter))
+        if (stream.at == HWT_CHUNK_END && !hwt_stream_grow(&stream, filter))
             return NULL;
         hwt_stream_append(&stream, (struct hwt_record){ i, i, i });
     }

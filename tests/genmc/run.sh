@@ -7,7 +7,7 @@
 #
 #     sh tests/genmc/run.sh
 #
-# Takes half a minute. GenMC is the one of $GENMC, or on the PATH; where there is none, that is said and
+# Takes five minutes. GenMC is the one of $GENMC, or on the PATH; where there is none, that is said and
 # nothing is done. Works from any folder, and writes to build/genmc only. The exit status is 0; 1 if
 # a harness has an error, or if a weakening was not found; 2 for misuse.
 
@@ -56,6 +56,7 @@ stop -DAT=2
 reuse
 reuse -DAT_ONCE
 pool
+pool -DCOUNTS
 exchange
 wants
 wants -DMOVES
@@ -66,7 +67,7 @@ wants -DMOVES
 weakenings='
 record | stream.h | /tail->used, stream->at/s/release/relaxed/
 record | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/relaxed/
-record | stream.c | /tail->next, chunk/s/seq_cst/relaxed/
+record | stream.c | /tail->next, chunk/s/release/relaxed/
 record | stream.c | /read->next, memory/s/seq_cst/relaxed/
 record -DRECORDS=5 | stream.c | /&stream->spare, &top/{n;s/release/relaxed/}
 record -DRECORDS=5 | stream.c | /own_spare = atomic_exchange/s/acquire/relaxed/
@@ -74,11 +75,9 @@ record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, true/s/a
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, false/s/release/relaxed/
 gate | nothing |
 gate -DLISTED | nothing |
-gate -DFENCES | lane.h | /tail->used, stream->at/s/seq_cst/release/
-gate -DFENCES -DLISTED | lane.h | /tail->used, stream->at/s/seq_cst/release/
-gate -DFENCES -DLISTED | stream.h | /stream->listed, memory/s/seq_cst/acquire/
+gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
+gate -DFENCES -DLISTED | lane.h | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DLISTED | lane.c | /stream->listed, false/s/seq_cst/release/
-gate -DFENCES | gate.h | /deadline < atomic_load/s/seq_cst/acquire/
 gate -DFENCES | gate.c | /gate->wake_before, wake_before/s/seq_cst/release/
 gate -DFENCES | stream.c | /head->used, memory_order_seq_cst) != /s/seq_cst/acquire/
 gate -DSTOPS | gate.c | /gate->asleep, 1/s/seq_cst/relaxed/
@@ -88,22 +87,22 @@ gate -DASKS -DFLAG=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_bef
 gate -DSTOPS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
 gate -DASKS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
 backlog | stream.h | /&stream->chunks, memory/s/seq_cst/relaxed/
-backlog | stream.c | /&stream->chunks, chunks/s/seq_cst/release/
+backlog | barrier.h | s/cmm_smp_mb()/(void)0/
 backlog -DSHORT | gate.c | /gate->asleep, 1/s/seq_cst/relaxed/
-backlog -DSHORT | gate.c | /exchange_explicit(&gate->asleep, 0/s/seq_cst/relaxed/
 backlog -DSHORT | stream.h | /&stream->chunks, memory/s/seq_cst/relaxed/
-backlog -DSHORT | stream.c | /&stream->chunks, chunks/s/seq_cst/release/
+backlog -DSHORT | barrier.h | s/cmm_smp_mb()/(void)0/
 stop | nothing |
-stop -DFENCES | lane.h | /tail->used, stream->at/s/seq_cst/release/
+stop -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
 stop -DFENCES | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/acquire/
 stop -DFENCES | entry.h | /word.first, state, memory_order_release/s/release/relaxed/
 stop -DFENCES -DFLAG=release | nothing |
-stop -DFENCES -DLOOK=acquire | nothing |
 reuse -DAT_ONCE | entry.h | /word.second, deadline/s/release/relaxed/
 reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
 reuse | pool.c | /first->word.second, (uint64/s/release/relaxed/
 reuse | pool.h | /entry->arg, next/s/release/relaxed/
-pool | pool.c | /with_top(head, id)/{n;s/release/relaxed/}
+pool | pool.c | /with_top(head, id)/{n;s/acq_rel/relaxed/}
+pool -DCOUNTS | pool.c | s/} while (head != before)/} while (head == 0)/
+pool -DCOUNTS | entry.h | /hwt_entry_deadline/,/^}/s/acquire/relaxed/
 pool | pool.c | /^static struct hwt_entry .pop_batch/,/^}/s/order_acq[a-z_]*/order_relaxed/g
 pool | pool.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
 exchange | word.c | /test_and_set/s/acquire/relaxed/
@@ -121,9 +120,9 @@ copy_sources()
     rm -rf "$dir/hwt"
     cp -r "$root/hwt" "$dir/hwt"
     fields='to_->deadline = from_->deadline; to_->id = from_->id; to_->generation = from_->generation;'
-    sed -i -e "s/ stream->tail->records\[stream->at++\] = record;/ { const struct hwt_record *from_ = \&record; struct hwt_record *to_ = \&stream->tail->records[stream->at++]; $fields }/" \
+    sed -i -e "s/ \*hwt_chunk_record(stream->tail, stream->at) = record;/ { const struct hwt_record *from_ = \&record; struct hwt_record *to_ = hwt_chunk_record(stream->tail, stream->at); $fields }/" \
         -e '/atomic_signal_fence(/d' "$dir/hwt/core/stream.h"
-    sed -i "s/ to->chunk->records\[to->at++\] = \*record;/ { const struct hwt_record *from_ = record; struct hwt_record *to_ = \&to->chunk->records[to->at++]; $fields }/" \
+    sed -i "s/ \*hwt_chunk_record(to->chunk, to->at) = \*record;/ { const struct hwt_record *from_ = record; struct hwt_record *to_ = hwt_chunk_record(to->chunk, to->at); $fields }/" \
         "$dir/hwt/core/stream.c"
     sed -i -e '/^int hwt_pool_init/,/^}/d' -e '/---- new slabs ----/,$d' "$dir/hwt/core/pool.c"
 }

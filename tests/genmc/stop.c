@@ -24,7 +24,7 @@
 #define FLAG seq_cst
 #endif
 #ifndef LOOK
-#define LOOK seq_cst
+#define LOOK acquire
 #endif
 #define ORDER_(order) memory_order_##order
 #define ORDER(order) ORDER_(order)

@@ -152,7 +152,7 @@ inline list()
     fi
 }
 
-/* The store of `used` again, seq_cst. */
+/* A full barrier. */
 inline fence()
 {
 #if defined(FENCES) && !defined(MISTAKE_NO_FENCE)
