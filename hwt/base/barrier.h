@@ -20,7 +20,7 @@ static inline void hwt_a_fork_may_come(void)
 /* What atomic_thread_fence(memory_order_seq_cst) is. */
 static inline void hwt_full_barrier(void)
 {
-    cmm_smp_mb();
+    cmm_mb();
 }
 
 #endif

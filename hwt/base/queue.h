@@ -9,15 +9,10 @@
  * predecessor. Between the two the queue has a gap; a consumer that meets one gets
  * HWT_QUEUE_STALLED and comes back later, where liburcu's blocking calls would sleep.
  *
- * Splicing takes all that is queued in O(1) into a queue of the consumer's own, so that a
- * pass works on a snapshot and cannot be kept busy by producers.
- *
  * Up to 0.14 liburcu's atomics are inline assembly and volatile accesses, which no
  * sanitizer sees and which say nothing of order to the compiler; they are mapped to the
  * compiler's builtins. xchg and cmpxchg stay full barriers, as liburcu documents them.
- * Loads are seq_cst because the worker looks at the tails after it published that it is
- * about to sleep (see gate.h); on x86 that is a plain load. The linking store releases
- * the node's content to the consumer's load.
+ * The linking store releases the node's content to the consumer's load.
  */
 
 #include "hwt/base/meet.h"
@@ -44,7 +39,7 @@
                                     __ATOMIC_SEQ_CST);                                             \
         seen_;                                                                                     \
     })
-#define CMM_LOAD_SHARED(variable) __atomic_load_n(&(variable), __ATOMIC_SEQ_CST)
+#define CMM_LOAD_SHARED(variable) __atomic_load_n(&(variable), __ATOMIC_ACQUIRE)
 #define CMM_STORE_SHARED(variable, value)                                                          \
     (HWT_MEET(LINK), __atomic_store_n(&(variable), value, __ATOMIC_RELEASE))
 #endif
@@ -68,25 +63,6 @@ static inline void hwt_queue_push(hwt_queue_head *head, hwt_queue_tail *tail, hw
     HWT_MEET(PUSH);
     cds_wfcq_enqueue(head, tail, node);
     HWT_MEET(PUSHED);
-}
-
-static inline bool hwt_queue_is_empty(hwt_queue_head *head, hwt_queue_tail *tail)
-{
-    return cds_wfcq_empty(head, tail);
-}
-
-/* Whether anything is queued, or was a moment ago: any thread may ask. */
-static inline bool hwt_queue_is_used(const hwt_queue_head *head, hwt_queue_tail *tail)
-{
-    return CMM_LOAD_SHARED(tail->p) != &head->node;
-}
-
-/* Consumer: moves all that is queued behind what `to` holds. False: the first node is not
- * linked yet, so that nothing could be moved. */
-static inline bool hwt_queue_splice(hwt_queue_head *to_head, hwt_queue_tail *to_tail,
-                                    hwt_queue_head *head, hwt_queue_tail *tail)
-{
-    return __cds_wfcq_splice_nonblocking(to_head, to_tail, head, tail) != CDS_WFCQ_RET_WOULDBLOCK;
 }
 
 /* Consumer: the oldest node; NULL: empty; HWT_QUEUE_STALLED: its successor is not linked yet. */

@@ -9,7 +9,8 @@
 void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
 {
     place->where = 0;
-    atomic_store_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
+    /* An exchange, for what a producer has released by it. */
+    atomic_exchange_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
 }
 
 /* Of one that was filed before: whether it is pending, and then for which tick. Should it be moved

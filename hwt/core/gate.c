@@ -10,6 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include "hwt/base/barrier.h"
 #include "hwt/base/meet.h"
 #include "hwt/base/time.h"
 
@@ -45,13 +46,16 @@ bool hwt_gate_needs_fences(void)
 
 void hwt_gate_barrier(struct hwt_gate *gate)
 {
-    const struct timespec pause = { 0, 10000000 };
+    struct timespec pause = { 0, 10000000 };
+    hwt_full_barrier();
     /* A child of fork() may have to register anew. */
     if (hwt_gate_is_fenced(gate) || membarrier(MEMBARRIER_PRIVATE) ||
         (membarrier(MEMBARRIER_REGISTER_PRIVATE) && membarrier(MEMBARRIER_PRIVATE)))
         return;
     atomic_fetch_or_explicit(gate->flags, gate->fences, memory_order_seq_cst);
-    nanosleep(&pause, NULL);
+    while (nanosleep(&pause, &pause) != 0 && errno == EINTR)
+        ;
+    hwt_full_barrier();
 }
 
 /* ---- the descriptor ---- */
@@ -120,18 +124,17 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative)
 
 void hwt_gate_begin(struct hwt_gate *gate)
 {
-    /* Relaxed: it only spares others a system call. */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
-    /* Seq_cst: before the look at how many chunks there are; a producer wakes after it has counted
-     * its chunk. */
-    atomic_store_explicit(&gate->asleep, 1, memory_order_seq_cst);
+    atomic_store_explicit(&gate->asleep, 1, memory_order_relaxed);
+    hwt_full_barrier();
 }
 
+/* Relaxed, both: B follows. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
 {
-    atomic_store_explicit(&gate->asleep, 1, memory_order_seq_cst);
+    atomic_store_explicit(&gate->asleep, 1, memory_order_relaxed);
     HWT_MEET(PARK_A);
-    atomic_exchange_explicit(&gate->wake_before, wake_before, memory_order_seq_cst);
+    atomic_store_explicit(&gate->wake_before, wake_before, memory_order_relaxed);
     HWT_MEET(PARK_B);
 }
 
@@ -170,9 +173,11 @@ void hwt_gate_open(struct hwt_gate *gate)
 void hwt_gate_wake(struct hwt_gate *gate)
 {
     HWT_MEET(WAKE_3);
+    /* Seq_cst: not after what the worker stores when it has seen `asleep` cleared. */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_seq_cst);
     HWT_MEET(WAKE_CLEAR);
-    /* Seq_cst: before the call; see sleep_on_fd(). Of several, one makes it. */
+    /* Seq_cst: after what the worker is woken for, which is published by a seq_cst operation or
+     * before a barrier; and before the call, see sleep_on_fd(). Of several, one makes it. */
     if (!atomic_exchange_explicit(&gate->asleep, 0, memory_order_seq_cst))
         return;
     HWT_MEET(WAKE_4);

@@ -26,10 +26,16 @@
  * barrier somewhere between two of its own instructions: if before 1's store, then 3 comes after A;
  * if after it, then C sees the record. Where the system refuses membarrier (if that
  * begins late: after a pause that is longer than any store takes to be seen), and under
- * ThreadSanitizer and model checkers, `fences` is set: 2 is a full barrier, and B is nothing, for
- * A and C are seq_cst: of A and 2, one is first in their order.
+ * ThreadSanitizer and model checkers, `fences` is set: 2 and B are full barriers of their own
+ * threads. A thread that looks at `fences` does so after 1.
+ *
+ * A stream that the worker has dismissed is pushed on a queue, and then C sees only the push: that
+ * is 1, too, and has a barrier of its own in any case.
  *
  * Stop is the same with `unusual` in place of wake_before; see stop.c.
+ *
+ * `asleep`, which ends any sleep, has a barrier of the worker's own before each, also before a short
+ * one: who sets a flag, seq_cst, or makes a barrier, and clears `asleep` then, is seen or heard.
  *
  * `asleep` is what the worker sleeps on, a futex. 4 clears it and then wakes; D sets it before A.
  * A waker that is late wakes a worker that has parked again: it makes one pass for nothing. A
@@ -50,7 +56,7 @@ struct hwt_gate {
     _Atomic int fd;          /* timer descriptor, -1: none */
     _Atomic bool quiet;      /* it is not to become readable again */
     _Atomic uint32_t *flags; /* the timer's, for all producers to read */
-    uint32_t fences;         /* in them: the producers make their own barriers */
+    uint32_t fences; /* in them: the producers make their own barriers; or there is one thread */
     _Atomic bool late;       /* a waker has set the descriptor, maybe after it was set anew */
     clockid_t clock_id;
 };
@@ -69,8 +75,8 @@ int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
 
 /* Worker, before its last reading: a wake-up from here on ends a sleep to the next tick boundary,
- * for which the gate is not closed. Of a great backlog that comes sooner the reading sees how much
- * there is. */
+ * for which the gate is not closed. What the waker has done before is seen from here on: a flag, or
+ * of a great backlog, how much it is. */
 void hwt_gate_begin(struct hwt_gate *gate);
 
 /* Worker: A. */
@@ -98,7 +104,8 @@ void hwt_gate_quiet(struct hwt_gate *gate);
 
 static inline bool hwt_gate_is_fenced(const struct hwt_gate *gate)
 {
-    /* Relaxed: who reads it late has the pause of hwt_gate_barrier() for it. */
+    /* Relaxed: a producer looks after 1, and who reads it late then has the pause of
+     * hwt_gate_barrier() for it. */
     return atomic_load_explicit(gate->flags, memory_order_relaxed) & gate->fences;
 }
 

@@ -85,11 +85,11 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
         if (!lane)
             lane = make_lane(false);
         if (lane) {
-            /* Seq_cst: before anything is appended, and so before the look at the gate. */
-            atomic_store_explicit(own, lane, memory_order_seq_cst);
+            /* Release, both: the lane. */
+            atomic_store_explicit(own, lane, memory_order_release);
             uint32_t end = atomic_load_explicit(&lanes->end, memory_order_relaxed);
             while (end < number && !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number,
-                                                                          memory_order_seq_cst,
+                                                                          memory_order_release,
                                                                           memory_order_relaxed))
                 ;
             return lane;
@@ -101,13 +101,12 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
 
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)
 {
-    return atomic_load_explicit(&lanes->end, memory_order_seq_cst) + 1;
+    return atomic_load_explicit(&lanes->end, memory_order_acquire) + 1;
 }
 
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n)
 {
-    /* Seq_cst, for who looks after a barrier; acquire: what was made. */
-    return n == 0 ? lanes->shared : atomic_load_explicit(&lanes->own[n], memory_order_seq_cst);
+    return n == 0 ? lanes->shared : atomic_load_explicit(&lanes->own[n], memory_order_acquire);
 }
 
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
@@ -175,8 +174,7 @@ void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *s
     uint32_t chunks = hwt_stream_backlog(stream) + 1;
     if (chunks < most || chunks % HWT_BACKLOG != 0)
         return;
-    /* The worker makes nobody pass one before it sleeps to the next tick, and sees how many. */
-    hwt_full_barrier();
+    hwt_full_barrier(); /* the worker sees how many, or is woken: see gate.h */
     hwt_gate_wake(lanes->gate);
 }
 
@@ -186,6 +184,7 @@ void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
     atomic_store_explicit(&stream->listed, true, memory_order_relaxed);
     HWT_MEET(LIST);
     hwt_queue_push(&streams->head, &streams->tail, &stream->node);
+    hwt_full_barrier(); /* the worker sees only the push: see gate.h */
 }
 
 bool hwt_streams_gather(struct hwt_streams *streams)
@@ -207,8 +206,8 @@ struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams)
     streams->listed = NULL;
     for (struct hwt_stream *stream = dismissed; stream; stream = stream->next_listed) {
         HWT_MEET(DISMISS);
-        /* Seq_cst: before the barrier, and the look that follows it. */
-        atomic_store_explicit(&stream->listed, false, memory_order_seq_cst);
+        /* Release: the node is the producer's from now on. */
+        atomic_store_explicit(&stream->listed, false, memory_order_release);
     }
     return dismissed;
 }

@@ -18,8 +18,8 @@
  * HWT_ONE_THREAD that lane is the only one, and is not locked.
  *
  * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
- * cancelled. A stream stays on the worker's list until the worker is about to sleep for long and
- * finds it empty. Where a thread is half-way through a push, the worker looks at all lanes instead.
+ * cancelled. A stream stays on the worker's list until the worker is about to sleep for long. Where
+ * a thread is half-way through a push, the worker looks at all lanes instead.
  */
 
 #include <pthread.h>
@@ -137,7 +137,7 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
     if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
         return false;
     hwt_stream_append(stream, record);
-    /* Where the worker cannot make this thread pass one: see gate.h. */
+    /* Where the worker cannot make this thread pass a barrier: see gate.h. */
     if (hwt_gate_is_fenced(lanes->gate))
         hwt_full_barrier();
     HWT_MEET(APPENDED);
@@ -204,8 +204,8 @@ static inline bool hwt_lane_note_pending(struct hwt_lanes *lanes, struct hwt_lan
  * push, and what comes behind it is not listed: look at all lanes. */
 bool hwt_streams_gather(struct hwt_streams *streams);
 
-/* Worker: what it found empty leaves the list; after a barrier it must be looked at once more. The
- * streams that have left are chained by next_listed. */
+/* Worker: all leave the list; after a barrier they must be looked at once more. They are chained by
+ * next_listed. */
 struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
 
 /* Bytes held. Any thread; about. */

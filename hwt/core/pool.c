@@ -418,7 +418,6 @@ static void wait_for_more(struct hwt_pool *pool, uint64_t left, uint64_t held)
     uint64_t twice = 2 * left + HWT_TRIM_MIN;
     uint64_t middle = left + (held > left ? (held - left + 1) / 2 : 1);
     uint64_t sooner = twice < middle ? twice : middle;
-    sooner = sooner < HWT_FREE_MAX ? sooner : HWT_FREE_MAX;
     pool->trim_at = sooner > HWT_TRIM_MIN ? sooner : HWT_TRIM_MIN;
 }
 
@@ -455,7 +454,7 @@ static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_
  * at a time, a step of each in turn, for the next entry of a chain has to come from memory. */
 static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
 {
-    uint64_t most = 2 * hwt_pool_free(pool);
+    uint64_t most = (uint64_t)trim->slabs * HWT_SLAB_ENTRIES;
     struct hwt_entry *chains[CHAINS];
     uint32_t n = 0, length;
     for (;;) {

@@ -19,7 +19,7 @@
  *   cache   a lane's: a chain of up to HWT_CACHE_BATCH, arg is the next entry, and a whole one to
  *           spare. Its thread takes and gives without any atomic operation
  *   batch   such a chain; its first one's deadline says how many entries lie on each other up to
- *           these, how many these are, and the id of the batch below
+ *           these (or HWT_FREE_MAX), how many these are, and the id of the batch below
  *   pool    a stack of batches, with a tag. A push and a pop read the head (acquire) and the first
  *           entry's deadline, and replace the head by compare-exchange (release: what was done to
  *           the entries, and what was read). If that deadline was of a newer use, the batch was

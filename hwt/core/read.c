@@ -285,9 +285,9 @@ void hwt_worker_read(struct hwt_worker *worker)
     } else {
         read_all_streams(worker);
     }
-    /* Seq_cst, both: after the gate was closed. */
-    if (atomic_load_explicit(&shared->overlooked, memory_order_seq_cst) &&
-        atomic_exchange_explicit(&shared->overlooked, false, memory_order_seq_cst))
+    /* Acquire: the entries of all who have set it. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
         look_at_all(worker);
 }
 

@@ -6,7 +6,7 @@
 
 bool hwt_request_is_there(const hwt_timer *timer)
 {
-    return atomic_load_explicit(&timer->request, memory_order_seq_cst) != NULL;
+    return atomic_load_explicit(&timer->request, memory_order_relaxed) != NULL;
 }
 
 void hwt_request_do(hwt_timer *timer)

@@ -8,9 +8,12 @@
  * worker neither starts nor stops meanwhile.
  *
  *     asker                                         worker
- *     1  timer->request = its own      (seq_cst)    A  closes the gate                (seq_cst)
- *     2  wakes it, if the gate is closed (seq_cst)  B  sleeps only if there is none   (seq_cst)
- *     3  waits until there is none                  C  after each pass: does it
+ *     1  timer->request = its own                   A  asleep = 1
+ *     2  clears `asleep`, and wakes                 B  (barrier)
+ *     3  waits until there is none                  C  sleeps only if there is none, and it is asleep
+ *                                                   D  after each pass: does it
+ *
+ * 1 and 2 are seq_cst. Either C sees 1, or 2 comes after A.
  */
 
 #include "hwt/core/timer.h"
@@ -23,7 +26,7 @@ struct hwt_request {
 /* Has it done by the worker, or, where there is none to be had, does it here. */
 void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), void *data);
 
-/* Worker: B, and C. */
+/* Worker: C, and D. */
 bool hwt_request_is_there(const hwt_timer *timer);
 void hwt_request_do(hwt_timer *timer);
 

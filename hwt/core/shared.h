@@ -104,8 +104,8 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
  * have gone to sleep without them since. */
 static inline void hwt_shared_overlook(struct hwt_shared *shared)
 {
-    /* Release: the entries. */
-    atomic_store_explicit(&shared->overlooked, true, memory_order_release);
+    /* Release: the entries. An exchange, for what another thread has released by it. */
+    atomic_exchange_explicit(&shared->overlooked, true, memory_order_release);
     hwt_full_barrier(); /* before the look at the gate, and at what stop has set */
     if (hwt_gate_is_long(&shared->gate))
         hwt_gate_wake(&shared->gate);

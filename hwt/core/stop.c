@@ -8,10 +8,10 @@
  * It looks at no stream and no bucket, for they hold only hints.
  *
  *     stop                                    adder
- *     1  unusual has STOPPING                 a  the entry is PENDING, the record published
+ *     1  unusual has STOPPING                 a  the entry is PENDING
  *     2  barrier                              b  (barrier)
- *     3  reads the records' counts,           c  loads `unusual`: STOPPING? takes its timeout back,
- *        then walks the slabs                    by an exchange, unless stop has ended it
+ *     3  walks the slabs                      c  loads `unusual`: STOPPING? takes its timeout back,
+ *                                                by an exchange, unless stop has ended it
  *
  * Either c sees 1, or 3 sees a. A canceller needs none of it: its exchange comes before the walk
  * gets to the entry, which then finds it UNTOLD, or after it and fails. If it cancels what was
@@ -86,32 +86,12 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
         hwt_task_tell(shared, entry, hwt_generation(state));
 }
 
-/* 3: after this, what was published before a barrier is seen. */
-static void read_counts(struct hwt_lanes *lanes)
-{
-    uint32_t count = hwt_lanes_count(lanes);
-    for (uint32_t i = 0; i < count; i++) {
-        struct hwt_lane *lane = hwt_lane_at(lanes, i);
-        const struct hwt_record *records;
-        if (!lane)
-            continue;
-        HWT_MEET(STOP_READ);
-        while (!hwt_stream_claim(&lane->pending))
-            sched_yield(); /* its thread compacts */
-        uint32_t n;
-        while ((n = hwt_stream_peek(&lane->pending, &records)) > 0)
-            hwt_stream_advance(&lane->pending, n);
-        hwt_stream_release(&lane->pending);
-    }
-}
-
 static uint64_t end_all(hwt_timer *timer, unprocessed_function unprocessed, void *data)
 {
     struct hwt_shared *shared = &timer->shared;
     struct visitor visitor = { unprocessed, data, 0 };
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
-    read_counts(&shared->lanes);
     while ((entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
         HWT_MEET(STOP_WALK);
         end_one(shared, entry, &visitor);

@@ -236,9 +236,9 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
 {
     if (stream->read == HWT_CHUNK_END) {
-        /* Acquire: the chunk. Seq_cst: see below. */
+        /* Acquire: the chunk. */
         struct hwt_chunk *read = stream->head;
-        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_seq_cst);
+        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_acquire);
         if (!next)
             return 0;
         stream->head = next;
@@ -248,18 +248,17 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
         give_back(stream, read);
     }
     *ret_records = hwt_chunk_record(stream->head, stream->read);
-    /* Acquire: the records. Seq_cst: after the worker has closed the gate, or taken the stream off
-     * its list. */
-    return (atomic_load_explicit(&stream->head->used, memory_order_seq_cst) - stream->read) /
+    /* Acquire: the records. */
+    return (atomic_load_explicit(&stream->head->used, memory_order_acquire) - stream->read) /
            (uint32_t)sizeof(struct hwt_record);
 }
 
 bool hwt_stream_is_used(const struct hwt_stream *stream)
 {
-    /* Seq_cst, both: as in hwt_stream_peek(). */
+    /* Relaxed, both: nothing is read by them. */
     if (stream->read == HWT_CHUNK_END)
-        return atomic_load_explicit(&stream->head->next, memory_order_seq_cst) != NULL;
-    return atomic_load_explicit(&stream->head->used, memory_order_seq_cst) != stream->read;
+        return atomic_load_explicit(&stream->head->next, memory_order_relaxed) != NULL;
+    return atomic_load_explicit(&stream->head->used, memory_order_relaxed) != stream->read;
 }
 
 size_t hwt_stream_bytes(const struct hwt_stream *stream)

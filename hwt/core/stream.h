@@ -20,7 +20,7 @@
  *   a record                          the producer, before `used` of its chunk counts it; with one
  *                                     thread the last one is replaced, too
  *   used                              the producer; release: the records before it. Also after a
- *                                     compaction, when nobody reads
+ *                                     compaction, when nobody reads those
  *   next                              the producer; release: the chunk
  *   chunks, chunks_read               the producer; who has `claimed`: relaxed, their difference
  *                                     is how much one reading is for
@@ -72,7 +72,7 @@ struct hwt_chunk {
 };
 
 /* A place in a chunk is as many bytes from where it begins: `used` and `at` are the next record's,
- * `read` that of the next one to be read. */
+ * `read` that of the next one to be read. (Of a spare chunk `used` is another thing.) */
 #define HWT_CHUNK_FIRST ((uint32_t)offsetof(struct hwt_chunk, records))
 #define HWT_CHUNK_END (HWT_CHUNK_FIRST + HWT_CHUNK_RECORDS * (uint32_t)sizeof(struct hwt_record))
 
@@ -156,11 +156,9 @@ static inline bool hwt_stream_is_listed(const struct hwt_stream *stream)
 /* How many chunks are not read, about. */
 static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
 {
-    /* Acquire: `chunks` is not older, and so not less. A compaction makes it less, but then the two
-     * are of one thread. */
-    uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_acquire);
-    /* Seq_cst: after the worker has closed the gate; see hwt_stream_peek(). */
-    uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_seq_cst);
+    /* Relaxed, both: whichever is older, what is less than nothing is nothing. */
+    uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_relaxed);
+    uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_relaxed);
     return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
 }
 

@@ -201,6 +201,7 @@ __attribute__((noinline)) static int list_and_announce(hwt_timer *timer, struct 
                                                        struct hwt_entry *entry, uint64_t state,
                                                        uint64_t deadline, hwt_timeout *ret_timeout)
 {
+    hwt_full_barrier(); /* it may be this thread's from now on: see gate.h */
     hwt_streams_list(&timer->shared.lanes.pending, &lane->pending);
     int r = announce(timer, lane, entry, state, deadline, ret_timeout);
     if (r == UNTOLD)

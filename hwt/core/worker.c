@@ -352,8 +352,8 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     worker->told = false;
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);
-    /* Seq_cst: stop sets the flag, then looks at the gate. */
-    if (atomic_load_explicit(&shared->unusual, memory_order_seq_cst) & HWT_HALTED_STOPPING)
+    /* Stop sets the flag and then clears `asleep`. Relaxed: after a barrier, see gate.h. */
+    if (atomic_load_explicit(&shared->unusual, memory_order_relaxed) & HWT_HALTED_STOPPING)
         return 0;
     uint64_t until = hwt_ticks_end(ticks, next);
     HWT_PROBE2(park, shared, until);

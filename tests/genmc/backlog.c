@@ -76,6 +76,7 @@ int main(void)
     hwt_gate_begin(&gate);
 #else
     hwt_gate_close(&gate, 10);
+    hwt_gate_barrier(&gate);
 #endif
     stream.left = (uint64_t)hwt_stream_backlog(&stream) * HWT_CHUNK_RECORDS;
     while (stream.left > 0 && (n = hwt_stream_peek(&stream, &records)) > 0) {

@@ -12,9 +12,12 @@
  *     -DFLAG=order, -DLOOK=order
  *                 weaker orders for the flag and the looks at it
  *     -DLISTED    the stream is on the worker's list, which it takes it off before
+ *     -DUNLISTED  it is on no list
+ *     -DSHORT     the worker sleeps to the next tick
  *
  * Verified: if the worker has seen nothing, whoever had something to say has cleared `asleep`; and
- * then a futex does not sleep, or is woken. With -DLISTED: or the stream is on the queue.
+ * then a futex does not sleep, or is woken. With -DLISTED: or the stream is on the queue. With
+ * -DUNLISTED the worker sees no more than that it is there.
  */
 
 #include <assert.h>
@@ -35,7 +38,7 @@
 #define FLAG seq_cst
 #endif
 #ifndef LOOK
-#define LOOK seq_cst
+#define LOOK relaxed
 #endif
 #define ORDER_(order) memory_order_##order
 #define ORDER(order) ORDER_(order)
@@ -96,22 +99,34 @@ int main(void)
 {
     pthread_t thread;
     hwt_stream_init(&stream);
+#ifdef UNLISTED
+    atomic_init(&stream.listed, false);
+#else
     atomic_init(&stream.listed, true);
+    lanes.pending.listed = &stream;
+#endif
     hwt_queue_init(&lanes.pending.head, &lanes.pending.tail);
     lanes.gate = &gate;
-    lanes.pending.listed = &stream;
     hwt_gate_init(&gate, CLOCK_MONOTONIC, &unusual, FENCED);
 #ifdef FENCES
     atomic_init(&unusual, FENCED);
 #endif
     pthread_create(&thread, NULL, other, NULL);
 
+#ifdef SHORT
+    hwt_gate_begin(&gate);
+#else
     hwt_gate_close(&gate, 10);
 #ifdef LISTED
     hwt_streams_dismiss(&lanes.pending);
 #endif
-    all_pass_a_barrier();
+    all_pass_a_barrier(&gate);
+#endif
+#ifdef UNLISTED
+    bool seen = hwt_queue_pop(&lanes.pending.head, &lanes.pending.tail) != NULL;
+#else
     bool seen = hwt_stream_is_used(&stream);
+#endif
     /* hwt_worker_park(), run_worker() */
     seen = seen || atomic_load_explicit(&unusual, ORDER(LOOK)) & STOPPING;
     seen = seen || atomic_load_explicit(&request, ORDER(LOOK));

@@ -45,8 +45,14 @@ gate -DAT=2
 gate -DAT=0 -DLISTED
 gate -DAT=1 -DLISTED
 gate -DAT=2 -DLISTED
-gate -DSTOPS
-gate -DASKS
+gate -DFENCES -DUNLISTED
+gate -DAT=0 -DUNLISTED
+gate -DAT=1 -DUNLISTED
+gate -DAT=2 -DUNLISTED
+gate -DFENCES -DSTOPS
+gate -DFENCES -DASKS
+gate -DSTOPS -DSHORT
+gate -DASKS -DSHORT
 backlog
 backlog -DSHORT
 stop -DFENCES
@@ -66,9 +72,9 @@ wants -DMOVES
 # bounds are the mistake.
 weakenings='
 record | stream.h | /tail->used, stream->at/s/release/relaxed/
-record | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/relaxed/
+record | stream.c | /head->used, memory_order_acquire) - /s/acquire/relaxed/
 record | stream.c | /tail->next, chunk/s/release/relaxed/
-record | stream.c | /read->next, memory/s/seq_cst/relaxed/
+record | stream.c | /read->next, memory/s/acquire/relaxed/
 record -DRECORDS=5 | stream.c | /&stream->spare, &top/{n;s/release/relaxed/}
 record -DRECORDS=5 | stream.c | /own_spare = atomic_exchange/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, true/s/acquire/relaxed/
@@ -77,25 +83,22 @@ gate | nothing |
 gate -DLISTED | nothing |
 gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DLISTED | lane.h | s/hwt_full_barrier()/(void)0/
-gate -DFENCES -DLISTED | lane.c | /stream->listed, false/s/seq_cst/release/
-gate -DFENCES | gate.c | /gate->wake_before, wake_before/s/seq_cst/release/
-gate -DFENCES | stream.c | /head->used, memory_order_seq_cst) != /s/seq_cst/acquire/
-gate -DSTOPS | gate.c | /gate->asleep, 1/s/seq_cst/relaxed/
-gate -DSTOPS | gate.c | /exchange_explicit(&gate->asleep, 0/s/seq_cst/relaxed/
-gate -DSTOPS -DFLAG=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
-gate -DASKS -DFLAG=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
-gate -DSTOPS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
-gate -DASKS -DLOOK=relaxed | gate.c | s/atomic_exchange_explicit(&gate->wake_before/atomic_store_explicit(\&gate->wake_before/
-backlog | stream.h | /&stream->chunks, memory/s/seq_cst/relaxed/
-backlog | barrier.h | s/cmm_smp_mb()/(void)0/
-backlog -DSHORT | gate.c | /gate->asleep, 1/s/seq_cst/relaxed/
-backlog -DSHORT | stream.h | /&stream->chunks, memory/s/seq_cst/relaxed/
-backlog -DSHORT | barrier.h | s/cmm_smp_mb()/(void)0/
+gate -DFENCES | gate.c | s/hwt_full_barrier()/(void)0/
+gate -DFENCES -DUNLISTED | lane.c | s/hwt_full_barrier()/(void)0/
+gate -DFENCES -DSTOPS | gate.c | s/hwt_full_barrier()/(void)0/
+gate -DFENCES -DASKS | gate.c | s/hwt_full_barrier()/(void)0/
+gate -DSTOPS -DSHORT | gate.c | s/hwt_full_barrier()/(void)0/
+gate -DFENCES -DSTOPS | gate.c | /exchange_explicit(&gate->asleep, 0/s/seq_cst/relaxed/
+gate -DSTOPS -DSHORT | gate.c | /exchange_explicit(&gate->asleep, 0/s/seq_cst/relaxed/
+gate -DSTOPS -DSHORT -DFLAG=release | nothing |
+gate -DASKS -DSHORT -DFLAG=release | nothing |
+backlog | barrier.h | s/cmm_mb()/(void)0/
+backlog -DSHORT | gate.c | s/hwt_full_barrier()/(void)0/
+backlog -DSHORT | barrier.h | s/cmm_mb()/(void)0/
 stop | nothing |
 stop -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
-stop -DFENCES | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/acquire/
+stop -DFENCES | gate.c | s/hwt_full_barrier()/(void)0/
 stop -DFENCES | entry.h | /word.first, state, memory_order_release/s/release/relaxed/
-stop -DFENCES -DFLAG=release | nothing |
 reuse -DAT_ONCE | entry.h | /word.second, deadline/s/release/relaxed/
 reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
 reuse | pool.c | /first->word.second, (uint64/s/release/relaxed/
@@ -109,7 +112,7 @@ exchange | word.c | /test_and_set/s/acquire/relaxed/
 exchange | word.c | s/atomic_flag_clear_explicit(lock, memory_order_release)/atomic_flag_clear_explicit(lock, memory_order_relaxed)/
 exchange | word.c | s/second, memory_order_seq_cst) == second/second, memory_order_seq_cst) | 1/
 wants | stream.h | /tail->used, stream->at/s/release/relaxed/
-wants | stream.c | /head->used, memory_order_seq_cst) - /s/seq_cst/relaxed/
+wants | stream.c | /head->used, memory_order_acquire) - /s/acquire/relaxed/
 wants -DMOVES | stream.h | /tail->used, stream->at/s/release/relaxed/
 '
 

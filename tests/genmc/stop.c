@@ -2,8 +2,8 @@
 
 /*
  * Stop beside a thread that adds: on hwt/core/entry.h, lane.h, stream.[ch] and hwt/base/word.c as
- * they are; what hwt_halt(), end_one() and read_counts() do, and withdraw(), is copied from
- * timer.h, stop.c and timer.c.
+ * they are, and gate.c; what hwt_halt() and end_one() do, and withdraw(), is copied from timer.h,
+ * stop.c and timer.c.
  *
  *     -DFENCES, -DAT=n, -DFLAG=order, -DLOOK=order    as in gate.c
  *
@@ -14,8 +14,15 @@
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+/* They are not called here. */
+#define syscall(...) 0
+#define nanosleep(...) 0
 
 #include "hwt/base/word.c"
+#include "hwt/core/gate.c"
 #include "hwt/core/lane.h"
 #include "hwt/core/stream.c"
 #include "membarrier.h"
@@ -80,7 +87,6 @@ static void *add(void *arg)
 int main(void)
 {
     pthread_t adder;
-    const struct hwt_record *records;
     hwt_stream_init(&stream);
     atomic_init(&stream.listed, true);
     lanes.gate = &gate;
@@ -92,9 +98,7 @@ int main(void)
     pthread_create(&adder, NULL, add, NULL);
 
     atomic_fetch_or_explicit(&unusual, STOPPING, ORDER(FLAG));
-    all_pass_a_barrier();
-    uint32_t n = hwt_stream_peek(&stream, &records);
-    hwt_stream_advance(&stream, n);
+    all_pass_a_barrier(&gate);
     uint64_t state = hwt_entry_state(&entry);
     if (hwt_phase(state) == HWT_PHASE_PENDING) {
         assert(hwt_entry_arg(&entry) == &here && hwt_entry_task(&entry) == &task);

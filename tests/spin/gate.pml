@@ -26,7 +26,7 @@
  *
  * MISTAKE_STOP_RELAXED and MISTAKE_REQUEST_RELAXED are flags that nothing publishes: they are seen at
  * any time from then on, whatever the thread does next. (On x86 the exchange of `asleep` pushes
- * them, in C11 the exchange of wake_before; tests/genmc looks at that.)
+ * them, in C11 they are seq_cst; tests/genmc looks at that.)
  */
 
 #ifndef PRODUCERS

@@ -2,4 +2,4 @@
 /* What hwt/base/barrier.h takes; the first is for fork(), not for threads. */
 #include <stdatomic.h>
 #define cmm_smp_wmb() ((void)0)
-#define cmm_smp_mb() atomic_thread_fence(memory_order_seq_cst)
+#define cmm_mb() atomic_thread_fence(memory_order_seq_cst)

@@ -2,8 +2,8 @@
 #ifndef SHIM_WFCQUEUE_H
 #define SHIM_WFCQUEUE_H
 
-/* liburcu's queue, its nonblocking half, in C11 atomics: what GenMC can read. Its orders are those
- * that hwt/base/queue.h gives it. */
+/* liburcu's queue, its nonblocking half, in C11 atomics: what GenMC can read. Its orders are at
+ * most those that hwt/base/queue.h gives it. */
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -26,8 +26,6 @@ struct cds_wfcq_tail {
 };
 
 #define CDS_WFCQ_WOULDBLOCK ((struct cds_wfcq_node *)1)
-#define CDS_WFCQ_RET_WOULDBLOCK (-1)
-#define CMM_LOAD_SHARED(variable) atomic_load(&(variable))
 
 static inline void __cds_wfcq_init(struct __cds_wfcq_head *head, struct cds_wfcq_tail *tail)
 {
@@ -48,28 +46,19 @@ static inline bool cds_wfcq_enqueue(struct __cds_wfcq_head *head, struct cds_wfc
     return before != &head->node;
 }
 
-static inline bool cds_wfcq_empty(struct __cds_wfcq_head *head, struct cds_wfcq_tail *tail)
-{
-    return !atomic_load(&head->node.next) && atomic_load(&tail->p) == &head->node;
-}
-
-/* Nobody calls it here. */
-#define __cds_wfcq_splice_nonblocking(to_head, to_tail, head, tail)                                \
-    ((void)(to_head), (void)(to_tail), (void)(head), (void)(tail), CDS_WFCQ_RET_WOULDBLOCK)
-
 static inline struct cds_wfcq_node *__cds_wfcq_dequeue_nonblocking(struct __cds_wfcq_head *head,
                                                                    struct cds_wfcq_tail *tail)
 {
-    struct cds_wfcq_node *node = atomic_load(&head->node.next);
+    struct cds_wfcq_node *node = atomic_load_explicit(&head->node.next, memory_order_acquire);
     if (!node)
-        return atomic_load(&tail->p) == &head->node ? NULL : CDS_WFCQ_WOULDBLOCK;
-    struct cds_wfcq_node *next = atomic_load(&node->next);
+        return atomic_load_explicit(&tail->p, memory_order_relaxed) == &head->node ? NULL : CDS_WFCQ_WOULDBLOCK;
+    struct cds_wfcq_node *next = atomic_load_explicit(&node->next, memory_order_acquire);
     if (!next) {
         struct cds_wfcq_node *seen = node;
         atomic_store_explicit(&head->node.next, NULL, memory_order_relaxed);
         if (atomic_compare_exchange_strong(&tail->p, &seen, &head->node))
             return node;
-        next = atomic_load(&node->next);
+        next = atomic_load_explicit(&node->next, memory_order_acquire);
         if (!next) {
             atomic_store_explicit(&head->node.next, node, memory_order_relaxed);
             return CDS_WFCQ_WOULDBLOCK;
