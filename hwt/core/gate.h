@@ -56,8 +56,8 @@ struct hwt_gate {
     _Atomic int fd;          /* timer descriptor, -1: none */
     _Atomic bool quiet;      /* it is not to become readable again */
     _Atomic uint32_t *flags; /* the timer's, for all producers to read */
-    uint32_t fences; /* in them: the producers make their own barriers; or there is one thread */
-    _Atomic bool late;       /* a waker has set the descriptor, maybe after it was set anew */
+    uint32_t fences;   /* in them: the producers make their own barriers; or there is one thread */
+    _Atomic bool late; /* a waker has set the descriptor, maybe after it was set anew */
     clockid_t clock_id;
 };
 

@@ -54,7 +54,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
 __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct hwt_shared *shared)
 {
     struct hwt_entry *entry = timeout.entry;
-    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see pool.h */
+    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {

@@ -220,7 +220,7 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
             return -ENOMEM;
     } while (renew(timer, lane, entry));
     hwt_lane_count(&lane->added, 1);
-    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see pool.h */
+    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
     HWT_MEET(ADD_SAY);

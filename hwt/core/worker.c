@@ -11,6 +11,7 @@
 
 #include "hwt/base/probes.h"
 #include "hwt/core/task.h"
+#include "hwt/core/trim.h"
 
 #define QUIET_PASSES 8
 #define PATIENT_PASSES 1024

@@ -11,7 +11,7 @@ import time
 
 import gdb
 
-# As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/pool.h, hwt/store/directory.h and
+# As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/slab.h, hwt/store/directory.h and
 # hwt/store/wheel.c.
 PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited", "?"]
 PENDING, RUNNING = 1, 2

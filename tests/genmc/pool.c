@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Batches that come back, on hwt/core/pool.c as it is: two threads pop and push, one of them in
+ * Batches that come back, on hwt/core/stacks.c as it is: two threads pop and push, one of them in
  * such an order that the first one lies on the stack again though the second one does not.
  *
  * Verified: no batch is had by two, who has one sees what the last one wrote, and its length is its
@@ -12,7 +12,7 @@
 #include <assert.h>
 #include <pthread.h>
 
-#include "hwt/core/pool.c"
+#include "hwt/core/stacks.c"
 
 #define BATCHES 3
 #define FIRST 300 /* seat, behind all heads */
@@ -31,7 +31,7 @@ static uint32_t length_of(const struct hwt_entry *entry)
 static struct hwt_entry *pop(void)
 {
     uint32_t length = 0;
-    struct hwt_entry *entry = pop_batch(&pool, &length);
+    struct hwt_entry *entry = hwt_batch_pop(&pool, &length);
     assert(!entry || length == length_of(entry));
     return entry;
 }
@@ -53,7 +53,7 @@ static void *there_and_back(void *arg)
     struct hwt_entry *other = pop();
     use(one);
     if (one)
-        push_batch(&pool, one, length_of(one));
+        hwt_batch_push(&pool, one, length_of(one));
     use(other);
     return NULL;
 }
@@ -78,7 +78,7 @@ int main(void)
     for (uint32_t i = BATCHES; i-- > 0;) {
         struct hwt_entry *entry = hwt_pool_entry(&pool, FIRST + i);
         hwt_entry_link(entry, NULL);
-        push_batch(&pool, entry, length_of(entry));
+        hwt_batch_push(&pool, entry, length_of(entry));
     }
     assert(hwt_pool_free(&pool) == 1 + 2 + 3);
     pthread_create(&thread, NULL, there_and_back, NULL);

@@ -101,13 +101,13 @@ stop -DFENCES | gate.c | s/hwt_full_barrier()/(void)0/
 stop -DFENCES | entry.h | /word.first, state, memory_order_release/s/release/relaxed/
 reuse -DAT_ONCE | entry.h | /word.second, deadline/s/release/relaxed/
 reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
-reuse | pool.c | /first->word.second, (uint64/s/release/relaxed/
-reuse | pool.h | /entry->arg, next/s/release/relaxed/
-pool | pool.c | /with_top(head, id)/{n;s/acq_rel/relaxed/}
-pool -DCOUNTS | pool.c | s/} while (head != before)/} while (head == 0)/
+reuse | stacks.c | /first->word.second, (uint64/s/release/relaxed/
+reuse | slab.h | /entry->arg, next/s/release/relaxed/
+pool | stacks.c | /with_top(head, id)/{n;s/acq_rel/relaxed/}
+pool -DCOUNTS | stacks.c | s/} while (head != before)/} while (head == 0)/
 pool -DCOUNTS | entry.h | /hwt_entry_deadline/,/^}/s/acquire/relaxed/
-pool | pool.c | /^static struct hwt_entry .pop_batch/,/^}/s/order_acq[a-z_]*/order_relaxed/g
-pool | pool.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
+pool | stacks.c | /^struct hwt_entry .hwt_batch_pop/,/^}/s/order_acq[a-z_]*/order_relaxed/g
+pool | stacks.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
 exchange | word.c | /test_and_set/s/acquire/relaxed/
 exchange | word.c | s/atomic_flag_clear_explicit(lock, memory_order_release)/atomic_flag_clear_explicit(lock, memory_order_relaxed)/
 exchange | word.c | s/second, memory_order_seq_cst) == second/second, memory_order_seq_cst) | 1/
@@ -116,8 +116,8 @@ wants | stream.c | /head->used, memory_order_acquire) - /s/acquire/relaxed/
 wants -DMOVES | stream.h | /tail->used, stream->at/s/release/relaxed/
 '
 
-# The sources, but for what GenMC cannot read: a struct copied as a whole, a fence for the compiler
-# alone (it takes it for a real one), and what maps memory.
+# The sources, but for what GenMC cannot read: a struct copied as a whole, and a fence for the compiler
+# alone (it takes it for a real one).
 copy_sources()
 {
     rm -rf "$dir/hwt"
@@ -127,7 +127,6 @@ copy_sources()
         -e '/atomic_signal_fence(/d' "$dir/hwt/core/stream.h"
     sed -i "s/ \*hwt_chunk_record(to->chunk, to->at) = \*record;/ { const struct hwt_record *from_ = record; struct hwt_record *to_ = hwt_chunk_record(to->chunk, to->at); $fields }/" \
         "$dir/hwt/core/stream.c"
-    sed -i -e '/^int hwt_pool_init/,/^}/d' -e '/---- new slabs ----/,$d' "$dir/hwt/core/pool.c"
 }
 
 # check <model> <harness> [-D...]: what came of it is in $dir/log. 42 is GenMC's for an error found.

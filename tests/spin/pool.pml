@@ -4,8 +4,9 @@
  * The stack of free batches, and that of empty slabs: two threads take and give back.
  *
  *     here          there
- *     take          pop_batch(), pop_empty() in hwt/core/pool.c; of more than one: take_all()
- *     give          push_batch(), push_empty()
+ *     take          hwt_batch_pop(), hwt_empty_pop() in hwt/core/stacks.c;
+ *                   of more than one: take_all()
+ *     give          hwt_batch_push(), hwt_empty_push()
  *     index         the word that links one to the next: the deadline of a batch's first entry
  *     user          who takes batches: while they are a thread's, that word is anything
  *

@@ -3,8 +3,8 @@
 #define HWT_TESTS_POOL_FIXTURE_H
 
 /*
- * A pool without a timer. pool.c is included, so that what it asks of the system can be refused;
- * the linker then leaves out the library's own.
+ * A pool without a timer. pool.c and its neighbours are included, so that what they ask of the
+ * system can be refused; the linker then leaves out the library's own.
  */
 
 #include <stdbool.h>
@@ -41,6 +41,8 @@ static inline int may_madvise(void *at, size_t size, int advice)
 #define madvise may_madvise
 #define mprotect may_mprotect
 #include "hwt/core/pool.c"
+#include "hwt/core/stacks.c"
+#include "hwt/core/trim.c"
 #undef mmap
 #undef calloc
 #undef madvise
@@ -103,7 +105,7 @@ static inline uint32_t count_batches(void)
     uint32_t batches = 0, count = 0;
     uint64_t said = hwt_pool_free(&pool);
     struct hwt_cache one = { 0 };
-    while ((one.first = pop_batch(&pool, &one.count)) != NULL) {
+    while ((one.first = hwt_batch_pop(&pool, &one.count)) != NULL) {
         uint32_t length = 0;
         for (struct hwt_entry *entry = one.first; entry; entry = hwt_entry_linked(entry))
             length++;

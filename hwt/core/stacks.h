@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_STACKS_H
+#define HWT_STACKS_H
+
+/*
+ * What the pool has, for all threads: a stack of batches, and one of empty slabs.
+ *
+ * A batch is a chain of up to HWT_CACHE_BATCH free entries; its first one's deadline says how many
+ * entries lie on each other up to these (or HWT_FREE_MAX), how many these are, and the id of the
+ * batch below.
+ *
+ * The stack has a tag. A push and a pop read the head (acquire) and the first entry's deadline, and
+ * replace the head by compare-exchange (release: what was done to the entries, and what was read).
+ * If that deadline was of a newer use, the batch was popped since, the tag is another, and the
+ * exchange fails. (The tag has 32 bits: a thread would have to sleep between the two through a
+ * multiple of 2^32 pops.)
+ *
+ * Empty slabs are on a stack of the same kind, by numbers: their slots are the links.
+ */
+
+#include "hwt/core/slab.h"
+
+#define HWT_CACHE_BATCH 32
+
+/* What a batch's first entry has for its deadline. */
+#define HWT_BATCH_BITS 5                            /* of a length less 1 */
+#define HWT_FREE_MAX (UINT32_MAX >> HWT_BATCH_BITS) /* more are not told apart */
+_Static_assert(HWT_CACHE_BATCH == 1 << HWT_BATCH_BITS, "the longest one");
+
+static inline uint32_t hwt_batch_total(uint64_t word)
+{
+    return (uint32_t)(word >> (32 + HWT_BATCH_BITS));
+}
+
+static inline uint32_t hwt_batch_count(uint64_t word)
+{
+    return (uint32_t)(word >> 32) % HWT_CACHE_BATCH + 1;
+}
+
+/* A chain of `count` goes to the pool. Lock-free, as all of these. */
+void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count);
+
+/* The first of a batch of *ret_count, NULL: there is none. */
+struct hwt_entry *hwt_batch_pop(struct hwt_pool *pool, uint32_t *ret_count);
+
+/* Worker: how many entries are in batches, or HWT_FREE_MAX. */
+uint64_t hwt_pool_free(const struct hwt_pool *pool);
+
+void hwt_empty_push(struct hwt_pool *pool, uint32_t number);
+
+/* HWT_ID_NONE: there is none. */
+uint32_t hwt_empty_pop(struct hwt_pool *pool);
+
+#endif
