@@ -34,10 +34,9 @@
  *
  * Stop is the same with `unusual` in place of wake_before; see stop.c.
  *
- * `asleep`, which ends any sleep, has a barrier of the worker's own before each, also before a short
- * one: who sets a flag, seq_cst, or makes a barrier, and clears `asleep` then, is seen or heard.
- *
- * `asleep` is what the worker sleeps on, a futex. 4 clears it and then wakes; D sets it before A.
+ * `asleep` is what the worker sleeps on, a futex. 4 clears it and then wakes; D sets it before A. The
+ * worker passes a barrier after that, before a short sleep, too: who sets a flag, seq_cst, or makes
+ * a barrier, and clears `asleep` then, has its flag seen or ends the sleep.
  * A waker that is late wakes a worker that has parked again: it makes one pass for nothing. A
  * timer whose clock a futex does not know, and one that a loop watches, has a timer descriptor
  * instead: 4 sets it to now, D to t.
