@@ -353,6 +353,26 @@ START_TEST(trims_in_vain_do_not_put_off_the_last_one)
 }
 END_TEST
 
+/* 134 million are the most that are counted. */
+START_TEST(more_free_ones_than_can_be_counted_wait_for_a_trim_as_others_do)
+{
+    struct hwt_cache first = { 0 }, second = { 0 };
+    must(hwt_pool_fill(&pool, &first) && hwt_pool_fill(&pool, &second));
+    const uint32_t counts[] = { first.count, second.count };
+    hwt_pool_flush(&pool, &first);
+    struct hwt_entry *top = hwt_pool_entry(&pool, (uint32_t)pool.batches);
+    uint64_t word = hwt_entry_deadline(top);
+    set_batch(top, HWT_FREE_MAX - 10, hwt_batch_count(word), (uint32_t)word);
+    hwt_pool_flush(&pool, &second);
+    ck_assert_uint_eq(hwt_pool_free(&pool), HWT_FREE_MAX);
+    wait_for_more(&pool, 3 * (uint64_t)HWT_FREE_MAX, 4 * (uint64_t)HWT_FREE_MAX);
+    ck_assert(!hwt_pool_is_worth_a_trim(&pool, false));
+    ck_assert(hwt_pool_is_worth_a_trim(&pool, true));
+    must(hwt_pool_fill(&pool, &second) && hwt_pool_fill(&pool, &first));
+    ck_assert(first.count == counts[0] && second.count == counts[1]);
+}
+END_TEST
+
 /* ---- want of memory ---- */
 
 START_TEST(without_memory_nothing_is_taken_and_nothing_is_lost)
@@ -451,6 +471,7 @@ int main(void)
     tcase_add_test(trims, few_free_ones_are_not_looked_through);
     tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_more);
     tcase_add_test(trims, trims_in_vain_do_not_put_off_the_last_one);
+    tcase_add_test(trims, more_free_ones_than_can_be_counted_wait_for_a_trim_as_others_do);
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
     tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
     tcase_add_test(want, without_memory_a_trim_changes_nothing);
