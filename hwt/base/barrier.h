@@ -2,19 +2,18 @@
 #ifndef HWT_BARRIER_H
 #define HWT_BARRIER_H
 
+/* Barriers of liburcu's, for ThreadSanitizer knows no fences, and gcc says so. */
+
+#include <urcu/arch.h>
+
 /*
- * Barriers of liburcu's, for ThreadSanitizer knows no fences, and gcc says so.
- *
  * A fork() may come at any time, on another processor, and the child destroys the timer as it
  * finds it. What is stored after this is not in the child without what was stored before, also
  * where processors take note of a fork without being interrupted (ARM).
  */
-
-#include <urcu/arch.h>
-
 static inline void hwt_a_fork_may_come(void)
 {
-    cmm_smp_wmb();
+    cmm_wmb();
 }
 
 /* What atomic_thread_fence(memory_order_seq_cst) is. */

@@ -125,15 +125,16 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative)
 void hwt_gate_begin(struct hwt_gate *gate)
 {
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
-    atomic_store_explicit(&gate->asleep, 1, memory_order_relaxed);
+    /* Release: the descriptor, for who clears it. */
+    atomic_store_explicit(&gate->asleep, 1, memory_order_release);
     hwt_full_barrier();
 }
 
-/* Relaxed, both: B follows. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
 {
-    atomic_store_explicit(&gate->asleep, 1, memory_order_relaxed);
     HWT_MEET(PARK_A);
+    /* Relaxed: hwt_gate_begin() has a barrier before it, and B follows. A late waker stores OPEN
+     * and then clears `asleep`: if OPEN is later than this, it clears what was set there. */
     atomic_store_explicit(&gate->wake_before, wake_before, memory_order_relaxed);
     HWT_MEET(PARK_B);
 }
@@ -173,11 +174,11 @@ void hwt_gate_open(struct hwt_gate *gate)
 void hwt_gate_wake(struct hwt_gate *gate)
 {
     HWT_MEET(WAKE_3);
-    /* Seq_cst: not after what the worker stores when it has seen `asleep` cleared. */
+    /* Seq_cst: see hwt_gate_close(). */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_seq_cst);
     HWT_MEET(WAKE_CLEAR);
-    /* Seq_cst: after what the worker is woken for, which is published by a seq_cst operation or
-     * before a barrier; and before the call, see sleep_on_fd(). Of several, one makes it. */
+    /* Seq_cst: after stop's flag, a request or a backlog, which are seq_cst or have a barrier
+     * behind them; and before the call, see sleep_on_fd(). Of several, one makes it. */
     if (!atomic_exchange_explicit(&gate->asleep, 0, memory_order_seq_cst))
         return;
     HWT_MEET(WAKE_4);

@@ -9,8 +9,8 @@
  * sleeps, nobody has to do anything. (Who drives a timer without a worker may leave it closed.)
  * The same while it sleeps to the next tick boundary only, for no deadline can come too early for
  * that. Otherwise it is asleep, or about to be, until the tick that begins at this instant. A
- * deadline before it must wake the worker, and nothing else of what producers do. `asleep` tells in
- * any case: stop, a request and a great backlog wake it too.
+ * deadline before it must wake the worker, as must a cancel that is to be told. `asleep` tells in
+ * any case: stop, a request and a great backlog wake it from a short sleep, too.
  *
  * The gate must not lose a wake-up:
  *
@@ -26,17 +26,18 @@
  * barrier somewhere between two of its own instructions: if before 1's store, then 3 comes after A;
  * if after it, then C sees the record. Where the system refuses membarrier (if that
  * begins late: after a pause that is longer than any store takes to be seen), and under
- * ThreadSanitizer and model checkers, `fences` is set: 2 and B are full barriers of their own
- * threads. A thread that looks at `fences` does so after 1.
+ * ThreadSanitizer and model checkers, FENCED is set: 2 and B are full barriers of their own
+ * threads. A producer looks at FENCED after 1.
  *
  * A stream that the worker has dismissed is pushed on a queue, and then C sees only the push: that
  * is 1, too, and has a barrier of its own in any case.
  *
  * Stop is the same with `unusual` in place of wake_before; see stop.c.
  *
- * `asleep` is what the worker sleeps on, a futex. 4 clears it and then wakes; D sets it before A. The
- * worker passes a barrier after that, before a short sleep, too: who sets a flag, seq_cst, or makes
- * a barrier, and clears `asleep` then, has its flag seen or ends the sleep.
+ * `asleep` is what the worker sleeps on, a futex. 4 clears it and then wakes. The worker sets it
+ * before A, and before its last look ahead of a short sleep, and passes a barrier then: who sets a
+ * flag, seq_cst, or makes a barrier, and clears `asleep` after that, has its flag seen or ends the
+ * sleep.
  * A waker that is late wakes a worker that has parked again: it makes one pass for nothing. A
  * timer whose clock a futex does not know, and one that a loop watches, has a timer descriptor
  * instead: 4 sets it to now, D to t.
@@ -55,8 +56,8 @@ struct hwt_gate {
     _Atomic int fd;          /* timer descriptor, -1: none */
     _Atomic bool quiet;      /* it is not to become readable again */
     _Atomic uint32_t *flags; /* the timer's, for all producers to read */
-    uint32_t fences;   /* in them: the producers make their own barriers; or there is one thread */
-    _Atomic bool late; /* a waker has set the descriptor, maybe after it was set anew */
+    uint32_t fences;         /* of them: FENCED, or, where nobody needs barriers, ONE_THREADED */
+    _Atomic bool late;       /* a waker has set the descriptor, maybe after it was set anew */
     clockid_t clock_id;
 };
 
@@ -78,7 +79,7 @@ void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
  * of a great backlog, how much it is. */
 void hwt_gate_begin(struct hwt_gate *gate);
 
-/* Worker: A. */
+/* Worker, after that: A. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before);
 
 /* B. Where the system has begun to refuse it, the producers make their own from now on. */

@@ -19,7 +19,7 @@
  *
  * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
  * cancelled. A stream stays on the worker's list until the worker is about to sleep for long. Where
- * a thread is half-way through a push, the worker looks at all lanes instead.
+ * a thread is half-way through a push, or compacts, the worker looks at all lanes instead.
  */
 
 #include <pthread.h>

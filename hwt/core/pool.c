@@ -5,8 +5,6 @@
 #include "hwt/core/pool.h"
 
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "hwt/base/meet.h"

@@ -6,7 +6,7 @@
  * Where entries come from. A free entry belongs to one thread's cache, or is in the pool:
  *
  *   cache   a lane's: a chain of up to HWT_CACHE_BATCH, arg is the next entry, and a whole one to
- *           spare. Its thread takes and gives without any atomic operation
+ *           spare. Its thread takes and gives without a locked operation
  *   pool    a stack of such chains, see stacks.h
  */
 

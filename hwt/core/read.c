@@ -125,7 +125,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
             hwt_stream_release(stream);
             tell_all(worker);
             if (!claim(stream)) {
-                worker->again = true;
+                worker->again = worker->unsure = true;
                 return done;
             }
         }

@@ -10,7 +10,7 @@
  *     asker                                         worker
  *     1  timer->request = its own                   A  asleep = 1
  *     2  clears `asleep`, and wakes                 B  (barrier)
- *     3  waits until there is none                  C  sleeps only if there is none, and it is asleep
+ *     3  waits until there is none                  C  if there is none, sleeps while it is 1
  *                                                   D  after each pass: does it
  *
  * 1 and 2 are seq_cst. Either C sees 1, or 2 comes after A.

@@ -15,6 +15,8 @@
  * A slab all of whose entries are free is given back to the system by the worker, see trim.h, and
  * becomes empty: its memory reads as zero, which is no state of any handle. When it is used again
  * its generations begin at the floor that was noted for it, above all that were.
+ *
+ * The pool itself is here, too: whatever has to do with a slab needs it.
  */
 
 #include "hwt/core/entry.h"

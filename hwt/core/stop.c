@@ -3,8 +3,9 @@
 /*
  * The end of a timer.
  *
- * Stop sets STOPPING, makes all threads pass a barrier (see gate.h), waits for the worker and the
- * executor, and then walks the slabs: whatever is PENDING there is ended, what is UNTOLD is told.
+ * Stop sets STOPPING, waits for the worker, or who drives the timer, and the executor, makes all
+ * threads pass a barrier (see gate.h), and then walks the slabs: whatever is PENDING there is
+ * ended, what is UNTOLD is told.
  * It looks at no stream and no bucket, for they hold only hints.
  *
  *     stop                                    adder

@@ -19,9 +19,8 @@
  *   head, read                        who has `claimed`: the worker reads, the producer compacts
  *   a record                          the producer, before `used` of its chunk counts it; with one
  *                                     thread the last one is replaced, too
- *   used                              the producer; release: the records before it. Also after a
- *                                     compaction, when nobody reads those
- *   next                              the producer; release: the chunk
+ *   used, next                        the producer; release: the records before it, the chunk. A
+ *                                     compaction's are relaxed, for `claimed` publishes them
  *   chunks, chunks_read               the producer; who has `claimed`: relaxed, their difference
  *                                     is how much one reading is for
  *   claimed                           exchange, acquire; cleared with release: head and read pass
@@ -31,7 +30,7 @@
  *                                     each says how deep it lies
  *   own_spare                         the producer
  *   listed                            set by the producer, who then pushes the stream on its queue;
- *                                     cleared by the worker, whose list it then leaves
+ *                                     cleared by the worker, release, when it has left its list
  *
  * Nobody waits for `claimed`. A worker that finds it taken comes back later; a producer does
  * without compaction.
@@ -146,8 +145,8 @@ static inline void hwt_stream_replace(const struct hwt_stream *stream, uint64_t 
     last->generation = generation;
 }
 
-/* Whether it is on the worker's list, after a barrier. Acquire: if it is not, the worker has left
- * its node. */
+/* After a barrier: whether it is on the worker's list, or on its way there. Acquire: if it is not,
+ * the worker is done with its node. */
 static inline bool hwt_stream_is_listed(const struct hwt_stream *stream)
 {
     return atomic_load_explicit(&stream->listed, memory_order_acquire);

@@ -169,8 +169,8 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
 static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
                     uint64_t state)
 {
-    /* Acquire, after a barrier: see gate.h. */
-    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_acquire);
+    /* Relaxed: after a barrier, see gate.h. */
+    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return 0;
     HWT_MEET(WITHDRAW);
@@ -316,7 +316,7 @@ __attribute__((noinline)) static int new_timeout_shortly(hwt_timer *timer, const
     /* All after the append: see gate.h. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
-        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_acquire) != 0, 0))
+        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0))
         return list_and_announce(timer, lane, entry, state, deadline, ret_timeout);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, generation };

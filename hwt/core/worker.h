@@ -158,8 +158,8 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
 uint64_t hwt_worker_next(struct hwt_worker *worker);
 
 /*
- * Closes the gate. Returns the instant until when nothing has to be done, or 0: there is something
- * now, do another pass.
+ * Before a long sleep closes the gate. Returns the instant until when nothing has to be done, or
+ * 0: there is something now, do another pass.
  */
 uint64_t hwt_worker_park(struct hwt_worker *worker);
 

@@ -72,9 +72,8 @@ int main(void)
     hwt_gate_init(&gate, CLOCK_MONOTONIC, &unusual, FENCED);
     pthread_create(&adder, NULL, add, NULL);
 
-#ifdef SHORT
     hwt_gate_begin(&gate);
-#else
+#ifndef SHORT
     hwt_gate_close(&gate, 10);
     hwt_gate_barrier(&gate);
 #endif

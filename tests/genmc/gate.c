@@ -14,6 +14,7 @@
  *     -DLISTED    the stream is on the worker's list, which it takes it off before
  *     -DUNLISTED  it is on no list
  *     -DSHORT     the worker sleeps to the next tick
+ *     -DLATE      a third thread wakes the worker, for what was said before
  *
  * Verified: if the worker has seen nothing, whoever had something to say has cleared `asleep`; and
  * then a futex does not sleep, or is woken. With -DLISTED: or the stream is on the queue. With
@@ -95,6 +96,14 @@ static void *other(void *arg)
     return NULL;
 }
 
+#ifdef LATE
+static void *late(void *arg)
+{
+    hwt_gate_wake(&gate);
+    return arg;
+}
+#endif
+
 int main(void)
 {
     pthread_t thread;
@@ -112,10 +121,13 @@ int main(void)
     atomic_init(&unusual, FENCED);
 #endif
     pthread_create(&thread, NULL, other, NULL);
+#ifdef LATE
+    pthread_t waker;
+    pthread_create(&waker, NULL, late, NULL);
+#endif
 
-#ifdef SHORT
     hwt_gate_begin(&gate);
-#else
+#ifndef SHORT
     hwt_gate_close(&gate, 10);
 #ifdef LISTED
     hwt_streams_dismiss(&lanes.pending);
@@ -132,6 +144,9 @@ int main(void)
     seen = seen || atomic_load_explicit(&request, ORDER(LOOK));
 
     pthread_join(thread, NULL);
+#ifdef LATE
+    pthread_join(waker, NULL);
+#endif
 #ifdef LISTED
     if (!seen)
         assert(hwt_queue_pop(&lanes.pending.head, &lanes.pending.tail) == &stream.node);

@@ -53,6 +53,7 @@ gate -DFENCES -DSTOPS
 gate -DFENCES -DASKS
 gate -DSTOPS -DSHORT
 gate -DASKS -DSHORT
+gate -DFENCES -DLATE
 backlog
 backlog -DSHORT
 stop -DFENCES
@@ -85,6 +86,8 @@ gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DLISTED | lane.h | s/hwt_full_barrier()/(void)0/
 gate -DFENCES | gate.c | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DUNLISTED | lane.c | s/hwt_full_barrier()/(void)0/
+gate -DFENCES -DLATE | gate.c | /asleep, 1/,/}/s/hwt_full_barrier()/(void)0/
+gate -DFENCES -DLATE | gate.c | /wake_before, HWT_GATE_OPEN, memory_order_seq_cst/s/seq_cst/relaxed/
 gate -DFENCES -DSTOPS | gate.c | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DASKS | gate.c | s/hwt_full_barrier()/(void)0/
 gate -DSTOPS -DSHORT | gate.c | s/hwt_full_barrier()/(void)0/

@@ -31,7 +31,7 @@
 #define FLAG seq_cst
 #endif
 #ifndef LOOK
-#define LOOK acquire
+#define LOOK relaxed
 #endif
 #define ORDER_(order) memory_order_##order
 #define ORDER(order) ORDER_(order)

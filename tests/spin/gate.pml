@@ -145,6 +145,7 @@ inline list()
             pushed++
         };
         put(LINK(place), 1);
+        flushed;
         place = 0
 #ifdef MISTAKE_LISTED_LATE
         ; put(LISTED(me), 1)
@@ -452,18 +453,14 @@ inline read_all()
     fi
 }
 
-inline close(until)
+/* hwt_gate_begin() */
+inline begin()
 {
-#if defined(MISTAKE_ASLEEP_LATE)
-    set(WAKE_BEFORE, until);
-    set(ASLEEP, 1)
-#elif defined(MISTAKE_CLOSE_BUFFERED)
+    put(WAKE_BEFORE, OPEN);
+#ifndef MISTAKE_ASLEEP_LATE
     put(ASLEEP, 1);
-    put(WAKE_BEFORE, until)
-#else
-    set(ASLEEP, 1);
-    set(WAKE_BEFORE, until)
 #endif
+    flushed
 }
 
 inline dismiss()
@@ -474,11 +471,7 @@ inline dismiss()
         :: on_list[i] ->
             on_list[i] = false;
             dismissed[i] = true;
-#ifdef MISTAKE_DISMISS_BUFFERED
             put(LISTED(i), 0)
-#else
-            set(LISTED(i), 0)
-#endif
         :: else
         fi;
         i++
@@ -506,15 +499,27 @@ inline read_dismissed()
     od
 }
 
+/* hwt_gate_barrier(): of its own, and of all. */
+inline barriers()
+{
+#ifndef MISTAKE_NO_OWN_BARRIER
+    flushed;
+#endif
+    barrier()
+}
+
 inline close_for_long()
 {
 #ifdef MISTAKE_BARRIER_FIRST
-    barrier();
+    barriers();
 #endif
-    close(FAR);
+    put(WAKE_BEFORE, FAR);
+#ifdef MISTAKE_ASLEEP_LATE
+    put(ASLEEP, 1);
+#endif
     dismiss();
 #ifndef MISTAKE_BARRIER_FIRST
-    barrier();
+    barriers();
 #endif
 #ifndef MISTAKE_NOT_AGAIN
     read_dismissed();
@@ -526,11 +531,10 @@ inline close_for_long()
 inline park()
 {
     again = false;
+    begin();
     read_all();
     if
-    :: again ->
-        close(OPEN);
-        long_sleep = false
+    :: again -> long_sleep = false
     :: else -> close_for_long()
     fi
 }

@@ -63,6 +63,12 @@ static bool is_set(void)
 
 /* ---- what is asked ---- */
 
+static void park_gate(uint64_t wake_before)
+{
+    hwt_gate_begin(&gate);
+    hwt_gate_close(&gate, wake_before);
+}
+
 START_TEST(while_it_is_open_nothing_asks_for_a_wake_up)
 {
     ck_assert(!hwt_gate_is_long(&gate));
@@ -75,13 +81,13 @@ END_TEST
 
 START_TEST(while_it_is_closed_only_what_is_earlier_asks)
 {
-    hwt_gate_close(&gate, 1000);
+    park_gate(1000);
     ck_assert(hwt_gate_is_long(&gate));
     ck_assert(hwt_gate_asks(&gate, 0));
     ck_assert(hwt_gate_asks(&gate, 999));
     ck_assert(!hwt_gate_asks(&gate, 1000));
     ck_assert(!hwt_gate_asks(&gate, UINT64_MAX));
-    hwt_gate_close(&gate, UINT64_MAX);
+    park_gate(UINT64_MAX);
     ck_assert(hwt_gate_asks(&gate, UINT64_MAX - 1));
     ck_assert(!hwt_gate_asks(&gate, UINT64_MAX)); /* what never comes */
     hwt_gate_open(&gate);
@@ -104,7 +110,7 @@ END_TEST
 
 START_TEST(a_wake_opens_it)
 {
-    hwt_gate_close(&gate, 1000);
+    park_gate(1000);
     hwt_gate_wake(&gate);
     ck_assert(!hwt_gate_is_long(&gate));
     ck_assert(!hwt_gate_asks(&gate, 0));
@@ -130,7 +136,7 @@ END_TEST
 START_TEST(a_wake_between_closing_and_sleeping_is_not_lost)
 {
     for (int i = 0; i < 100; i++) {
-        hwt_gate_close(&gate, UINT64_MAX);
+        park_gate(UINT64_MAX);
         hwt_gate_wake(&gate);
         hwt_gate_sleep(&gate, UINT64_MAX);
         hwt_gate_open(&gate);
@@ -142,12 +148,12 @@ START_TEST(it_sleeps_until_the_instant_and_not_beyond_one_that_has_passed)
 {
     static const uint64_t past[] = { 0, 1, HWT_SECOND };
     for (int i = 0; i < 3; i++) {
-        hwt_gate_close(&gate, UINT64_MAX);
+        park_gate(UINT64_MAX);
         hwt_gate_sleep(&gate, past[i]);
         hwt_gate_open(&gate);
     }
     uint64_t until = now() + 20000000;
-    hwt_gate_close(&gate, until);
+    park_gate(until);
     while (now() < until) /* it may return early, for nothing */
         hwt_gate_sleep(&gate, until);
     hwt_gate_open(&gate);
@@ -183,7 +189,7 @@ static bool all_over(void)
 static void *sleep_and_answer(void *data)
 {
     while (!all_over()) {
-        hwt_gate_close(&gate, UINT64_MAX);
+        park_gate(UINT64_MAX);
         hwt_gate_barrier(&gate);
         if (!answer_all() && !all_over())
             hwt_gate_sleep(&gate, UINT64_MAX);
@@ -262,7 +268,7 @@ START_TEST(a_wake_makes_it_readable_only_if_it_was_closed)
 {
     hwt_gate_wake(&gate);
     ck_assert(!is_readable(0) && !is_set());
-    hwt_gate_close(&gate, 1000);
+    park_gate(1000);
     hwt_gate_wake(&gate);
     ck_assert(is_readable(10000));
     hwt_gate_set_fd(&gate, UINT64_MAX, false);
@@ -273,13 +279,13 @@ END_TEST
 
 START_TEST(once_quiet_no_late_waker_makes_it_readable)
 {
-    hwt_gate_close(&gate, 1000);
+    park_gate(1000);
     hwt_gate_wake(&gate);
     ck_assert(is_readable(10000));
     hwt_gate_quiet(&gate);
     ck_assert(!is_readable(0) && !is_set());
     for (int i = 0; i < 3; i++) {
-        hwt_gate_close(&gate, 1000);
+        park_gate(1000);
         hwt_gate_wake(&gate);
         ck_assert(!is_set() && !is_readable(0));
     }
@@ -300,7 +306,7 @@ START_TEST(quiet_and_wakers_at_once_leave_it_quiet)
 {
     for (int i = 0; i < 300; i++) {
         atomic_store(&gate.quiet, false);
-        hwt_gate_close(&gate, 1000);
+        park_gate(1000);
         go = false;
         pthread_t a = spawn(wake_when_told, NULL), b = spawn(wake_when_told, NULL);
         go = true;

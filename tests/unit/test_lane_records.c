@@ -17,6 +17,12 @@ static bool pending_stays(struct hwt_entry *one, uint64_t state, uint64_t genera
     return hwt_pending_stays(&pool, &record);
 }
 
+static void park_gate(uint64_t wake_before)
+{
+    hwt_gate_begin(&gate);
+    hwt_gate_close(&gate, wake_before);
+}
+
 START_TEST(a_pending_record_stays_while_its_timeout_is_pending)
 {
     const uint64_t generation = (UINT64_C(7) << 32) + 3; /* of which a record has the low half */
@@ -83,7 +89,7 @@ START_TEST(what_is_soon_cancelled_is_left_out_without_the_worker)
     close_lanes();
     open_lanes_with(backlogs[_i]);
     enter(&lane);
-    hwt_gate_close(&gate, UINT64_MAX);
+    park_gate(UINT64_MAX);
     for (uint64_t i = 0; i < 20 * WINDOW && atomic_load(&gate.asleep); i++) {
         struct hwt_entry *one = window[i % WINDOW];
         if (i >= WINDOW) {
@@ -121,7 +127,7 @@ START_TEST(a_great_backlog_wakes_a_worker_that_sleeps)
     open_lanes_with(backlogs[_i]);
     enter(&lane);
     ck_assert_uint_eq(hwt_lanes_count(&lanes), 2);
-    hwt_gate_close(&gate, UINT64_MAX);
+    park_gate(UINT64_MAX);
     uint64_t said = 0;
     for (; atomic_load(&gate.asleep); said++) {
         struct hwt_entry *one = make_pending(lane, 1000);
