@@ -14,13 +14,6 @@
 
 #include "hwt/delay/store.h"
 
-static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
-{
-    int order = hwt_delay_compare(a->key, b->key);
-    /* A message that is done has an erase of the same key, which comes behind it. */
-    return order != 0 ? order : (a->kind > b->kind) - (a->kind < b->kind);
-}
-
 static int bytes_compare(uint64_t due, const void *id, size_t id_size,
                          const struct hwt_delay_record *record)
 {
@@ -34,6 +27,16 @@ static int bytes_compare(uint64_t due, const void *id, size_t id_size,
 int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
 {
     return bytes_compare(a->key.due, a->bytes, a->id_size, b);
+}
+
+/* A message that is done has an erase of the same key, which comes behind it. Two identities with one
+ * key are only in files that somebody else has made; both are kept. */
+static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
+{
+    int order = hwt_delay_compare(a->key, b->key);
+    if (order == 0)
+        order = (a->kind > b->kind) - (a->kind < b->kind);
+    return order != 0 ? order : hwt_delay_identity_compare(a, b);
 }
 
 RB_GENERATE(hwt_delay_keys, hwt_delay_record, by_key, key_compare)

@@ -9,8 +9,9 @@
 #     --afl          with AFL++ in place of libFuzzer
 #
 # They begin with tests/fuzz/corpus-*, and with what earlier runs have added to build/fuzz*. What
-# makes a target fail is left there, with a line that says how to run it again. Installs what it
-# needs. The exit status is 0, 1 if something was found or not built, 2 for misuse.
+# makes a target fail is left there, and printed: how to run it again, the input itself (the machine
+# may be gone when this is read), and the end of what the target said. Installs what it needs. The
+# exit status is 0, 1 if something was found or not built, 2 for misuse.
 #
 # To commit what runs have found worth keeping, for T timer, options or delay:
 #
@@ -37,7 +38,7 @@ afl=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,14s/^# \{0,1\}//p' "$0"
+        sed -n '4,15s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --afl) afl=yes ;;
@@ -114,11 +115,15 @@ run_afl()
 say_finding()
 {
     if [ "$2" = "$build/fuzz_$1.log" ]; then
-        echo "FAILED: fuzz_$1 did not run; see $2"
-        return
+        echo "FAILED: fuzz_$1 did not run to its end; the end of $2:"
+    else
+        echo "FOUND: ${build#"$root/"}/tests/fuzz/fuzz_$1 $2"
+        [ "$1" != timer ] || echo "as a small C test: ${build#"$root/"}/tests/simulate/simulate $2"
+        echo "the input, for base64 -d:"
+        base64 "$2"
+        echo "the end of $build/fuzz_$1.log:"
     fi
-    echo "FOUND: ${build#"$root/"}/tests/fuzz/fuzz_$1 $2"
-    [ "$1" != timer ] || echo "as a small C test: ${build#"$root/"}/tests/simulate/simulate $2"
+    tail -n 60 "$build/fuzz_$1.log"
 }
 
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
