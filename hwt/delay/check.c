@@ -96,10 +96,8 @@ static int copy_slots(hwt_delay *store, struct hwt_delay_slot **ret_slots, size_
     pthread_mutex_lock(&store->lock);
     size_t count = store->slot_count;
     struct hwt_delay_slot *slots = calloc(count + 1, sizeof(*slots));
-    for (size_t i = 0; slots && i < count; i++) {
-        slots[i] = *store->slots[i];
-        slots[i].reader = (struct hwt_delay_reader){ 0 };
-    }
+    for (size_t i = 0; slots && i < count; i++)
+        slots[i] = hwt_delay_slot_copy(store->slots[i]);
     pthread_mutex_unlock(&store->lock);
     *ret_slots = slots;
     *ret_count = count;
@@ -132,6 +130,20 @@ static int check_frame(struct check *check, unsigned segment, uint64_t offset, u
     return r < 0 ? r : ret_frame->sequence == sequence ? 0 : -EBADMSG;
 }
 
+/* A frame cannot be read: -EBADMSG. -ESTALE: the owner has made a checkpoint meanwhile, and may have
+ * written it over. */
+static int damaged_or_stale(struct check *check)
+{
+    unsigned char *checkpoint;
+    uint64_t size;
+    int r = hwt_delay_checkpoint_read(check->store, &checkpoint, &size);
+    if (r < 0)
+        return r;
+    uint64_t sequence = hwt_delay_get64(checkpoint + HWT_DELAY_CHECKPOINT_SEQUENCE);
+    free(checkpoint);
+    return sequence == check->store->log.kept_sequence ? -EBADMSG : -ESTALE;
+}
+
 static int check_frames(struct check *check, uint64_t behind, unsigned char *bytes)
 {
     const struct hwt_delay_log *log = &check->store->log;
@@ -143,6 +155,8 @@ static int check_frames(struct check *check, uint64_t behind, unsigned char *byt
         int r = check_frame(check, segment, offset, sequence, &frame, bytes);
         if (r == -EBADMSG) {
             r = check_frame(check, segment ^ 1, HWT_DELAY_SEGMENT_FRAMES, sequence, &frame, bytes);
+            if (r == -EBADMSG && check->store->read_only)
+                r = damaged_or_stale(check);
             if (r == -EBADMSG) {
                 tell(check, names[segment], offset, check->store->options.segment_size - offset,
                      "a frame that does not have its checksum");

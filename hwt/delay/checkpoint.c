@@ -285,19 +285,19 @@ static void conclude(hwt_delay *store)
 static void delete_finished(hwt_delay *store)
 {
     wait_for_loading(store);
-    size_t count = store->finished_count;
-    for (size_t i = 0; i < count; i++) {
+    while (store->finished_count > 0) {
+        struct hwt_delay_slot *slot = store->finished[store->finished_count - 1];
         char name[HWT_DELAY_NAME_MAX];
-        hwt_delay_slot_name(store->finished[i], name);
+        hwt_delay_slot_name(slot, name);
         pthread_mutex_unlock(&store->lock);
         /* One that stays is deleted at the next opening. */
         store->system.unlink(store->system.data, store->directory, name);
         pthread_mutex_lock(&store->lock);
-        hwt_delay_slot_free(store->finished[i]);
+        store->finished_count--;
+        hwt_delay_slot_free(slot);
     }
-    store->finished_count = 0;
     if (store->slot_count == 0 && RB_EMPTY(&store->keys))
-        store->pending = store->leased_count;
+        store->pending = hwt_delay_leases_pending(store);
 }
 
 /* Without the lock. */
@@ -456,7 +456,8 @@ void *hwt_delay_checkpointer(void *arg)
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
     while (!store->closing) {
-        if (store->wanted && !store->poisoned && hwt_delay_checkpoint_make(store) == 0)
+        if (store->wanted && !store->poisoned &&
+            (hwt_delay_checkpoint_make(store) == 0 || store->closing))
             continue;
         if (!store->full || store->poisoned) {
             pthread_cond_wait(&store->checkpointer_wake, &store->lock);

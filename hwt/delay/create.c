@@ -150,6 +150,12 @@ static int make_store(hwt_delay *store)
 
 /* ---- reading ---- */
 
+static bool is_size(uint64_t segment_size)
+{
+    return segment_size >= UINT64_C(32) << 10 && segment_size <= UINT64_C(4) << 30 &&
+           segment_size % 4096 == 0;
+}
+
 /* 1: there is no head. */
 static int read_store(hwt_delay *store)
 {
@@ -170,7 +176,7 @@ static int read_store(hwt_delay *store)
         return -ENOTSUP;
     store->key = hwt_delay_get32(head + HWT_DELAY_STORE_KEY);
     store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_STORE_SEGMENT_SIZE);
-    return 0;
+    return is_size(store->options.segment_size) ? 0 : -EBADMSG;
 }
 
 static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
@@ -194,7 +200,7 @@ static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
     }
     bool same = store->key == hwt_delay_get32(head + HWT_DELAY_SEGMENT_KEY) &&
                 store->options.segment_size == hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
-    return same ? 0 : -EBADMSG;
+    return same && is_size(store->options.segment_size) ? 0 : -EBADMSG;
 }
 
 /* A head of `store` that is damaged is made up from those of the log. */
@@ -218,7 +224,7 @@ static int mend_head(hwt_delay *store, unsigned index)
     return r < 0 ? r : hwt_delay_write_all(store, file, head, sizeof(head), 0);
 }
 
-/* One that was cut gets its length again. */
+/* One that was cut gets its length again; what is too much is put aside. */
 static int check_length(hwt_delay *store, unsigned index)
 {
     int file = store->log.files[index];
@@ -230,10 +236,13 @@ static int check_length(hwt_delay *store, unsigned index)
         return 0;
     if (!store->salvage)
         return -EBADMSG;
-    store->salvaged++;
-    store->salvaged_bytes += (uint64_t)size < wanted ? wanted - (uint64_t)size : 0;
-    return (uint64_t)size < wanted ? fill(store, file, (uint64_t)size)
-                                   : store->system.truncate(store->system.data, file, wanted);
+    if ((uint64_t)size < wanted) {
+        store->salvaged++;
+        store->salvaged_bytes += wanted - (uint64_t)size;
+        return fill(store, file, (uint64_t)size);
+    }
+    int r = hwt_delay_put_aside(store, file, wanted, (uint64_t)size - wanted);
+    return r < 0 ? r : store->system.truncate(store->system.data, file, wanted);
 }
 
 static int read_segments(hwt_delay *store)

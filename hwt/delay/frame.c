@@ -15,6 +15,12 @@ static bool is_head(const hwt_delay *store, const unsigned char *head, uint64_t 
            size <= store->log.frame_max && size <= store->options.segment_size - offset;
 }
 
+/* Has it records, and do their sequences go up? */
+static bool is_sane(const struct hwt_delay_frame *frame)
+{
+    return frame->count > 0 && frame->sequence <= UINT64_MAX - frame->count;
+}
+
 /* Into `bytes`, of log.frame_max. -EBADMSG: there is no whole frame. */
 int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *bytes,
                          struct hwt_delay_frame *ret_frame)
@@ -46,7 +52,7 @@ int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, un
         .sequence = hwt_delay_get64(bytes + HWT_DELAY_FRAME_SEQUENCE),
         .hand = hwt_delay_get64(bytes + HWT_DELAY_FRAME_HAND),
     };
-    return 0;
+    return is_sane(ret_frame) ? 0 : -EBADMSG;
 }
 
 /* A whole frame at one place, if it is of this sequence or later and before what was found. */

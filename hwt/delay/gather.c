@@ -122,6 +122,9 @@ static int take_block(struct gather *gather, const struct hwt_delay_slot *slot,
         if ((size_t)(end - at) < HWT_DELAY_RECORD_SIZE)
             return -EBADMSG;
         struct hwt_delay_key key = key_at(at);
+        /* What no checkpoint can have brought here. It does not change while `loading` is set. */
+        if (key.sequence >= gather->store->log.kept_sequence)
+            return -EBADMSG;
         *ret_last = key;
         if (hwt_delay_compare(key, gather->to) >= 0)
             return 0;

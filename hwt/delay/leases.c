@@ -86,6 +86,18 @@ void hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *
         store->pending--;
 }
 
+/* Messages that are leased and come back if their lease ends. */
+uint64_t hwt_delay_leases_pending(hwt_delay *store)
+{
+    struct hwt_delay_lease *lease;
+    uint64_t count = 0;
+    RB_FOREACH(lease, hwt_delay_tokens, &store->tokens)
+    {
+        count += !lease->superseded;
+    }
+    return count;
+}
+
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end)
 {
     RB_REMOVE(hwt_delay_ends, &store->ends, lease);

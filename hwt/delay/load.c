@@ -95,6 +95,7 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_remove(store, there);
     }
     if (record->kind == HWT_DELAY_PUT) {
+        hwt_delay_lease_supersede(store, record);
         hwt_delay_insert(store, record, HWT_DELAY_FILED);
     } else {
         if (counted)

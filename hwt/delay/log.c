@@ -76,9 +76,12 @@ static int wait_for_checkpoint(hwt_delay *store, bool put)
 /*
  * Waits until `size` bytes of records find room in the frame that is gathered, and for a put also
  * until its memory fits. Lets go of the lock while it waits: what was looked at before is old.
+ * -EMSGSIZE: no frame has so much room.
  */
 int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put)
 {
+    if (padded(HWT_DELAY_FRAME_SIZE + size) > store->log.frame_max)
+        return -EMSGSIZE;
     for (;;) {
         if (store->poisoned)
             return -EIO;

@@ -76,9 +76,6 @@ static int make_tables(hwt_delay *store)
 static int make_frames(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
-    if (store->options.segment_size < UINT64_C(32) << 10 ||
-        store->options.segment_size > UINT64_C(4) << 30)
-        return -EBADMSG;
     log->frame_max = (size_t)(store->options.segment_size / 8 * 3);
     log->gathered_frame = 1;
     log->gathered = malloc(log->frame_max);

@@ -118,8 +118,10 @@ static int note_rejected(hwt_delay *store, size_t count, int r)
 
 static int reserve_batch(hwt_delay *store, struct hwt_delay_record **records, size_t count)
 {
+    /* What was put can be retried, with an erase in the same frame. */
+    const size_t erase = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX;
     size_t memory, size = size_batch(records, count, &memory);
-    if (size > store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8)
+    if (size + erase > store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8)
         return -EMSGSIZE;
     return note_rejected(store, count, hwt_delay_log_reserve(store, size, memory, true));
 }

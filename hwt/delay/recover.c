@@ -88,6 +88,13 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
     return read_leased(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LEASED));
 }
 
+/* Can a frame of the log be there? */
+static bool is_place(const hwt_delay *store, uint64_t offset)
+{
+    return offset >= HWT_DELAY_SEGMENT_FRAMES && offset <= store->options.segment_size &&
+           offset % 8 == 0;
+}
+
 /* Is this a whole checkpoint? Its size, or an error. */
 static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t size)
 {
@@ -104,7 +111,8 @@ static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t 
         return -EBADMSG;
     if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_VERSION) != HWT_DELAY_VERSION)
         return -ENOTSUP;
-    return (int64_t)whole;
+    return is_place(store, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION)) ? (int64_t)whole
+                                                                                  : -EBADMSG;
 }
 
 /* How many bytes of the file can count: the rest is room that was set aside. Or an error. */
@@ -154,13 +162,16 @@ static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, s
     return r < 0 ? r : hwt_delay_sync_directory(store);
 }
 
+/* 1: it was damaged, and is made up. */
 static int read_checkpoint(hwt_delay *store)
 {
     unsigned char *bytes;
     uint64_t size;
     int r = hwt_delay_checkpoint_read(store, &bytes, &size);
-    if (r == -EBADMSG && store->salvage)
-        return hwt_delay_rebuild(store);
+    if (r == -EBADMSG && store->salvage) {
+        r = hwt_delay_rebuild(store);
+        return r < 0 ? r : 1;
+    }
     if (r < 0)
         return r;
     r = take_checkpoint(store, bytes, size);
@@ -389,6 +400,14 @@ static int replay(hwt_delay *store, struct hwt_delay_frame *last)
     return 0;
 }
 
+/* The end of the log may be damaged, and slots may have what was there: records of two segments at
+ * most. */
+static void skip_sequences(hwt_delay *store)
+{
+    store->log.next_sequence += 2 * store->options.segment_size;
+    store->log.durable_sequence = store->log.next_sequence;
+}
+
 /* The same bytes: if this is torn they are what they were. */
 static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
 {
@@ -409,12 +428,14 @@ static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
 int hwt_delay_recover(hwt_delay *store)
 {
     struct hwt_delay_frame last = { 0 };
-    int r = read_checkpoint(store);
+    int made_up = read_checkpoint(store), r = made_up < 0 ? made_up : 0;
     if (r == 0)
         r = look_at_slots(store);
     if (r == 0 && !store->read_only)
         r = delete_leftovers(store);
     if (r == 0)
         r = replay(store, &last);
+    if (r == 0 && made_up)
+        skip_sequences(store);
     return r < 0 || store->read_only ? r : write_anew(store, &last);
 }

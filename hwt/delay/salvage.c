@@ -58,25 +58,25 @@ struct found {
 static void add_slot(const char *name, void *arg)
 {
     struct found *found = arg;
-    unsigned shift;
-    uint64_t index, number;
+    struct hwt_delay_slot own = { .sealed = true, .made = true };
     if (found->error < 0 ||
-        sscanf(name, "slot-%u-%" SCNx64 "-%" SCNx64, &shift, &index, &number) != 3 || shift > 63 ||
-        index > UINT64_MAX >> shift)
+        sscanf(name, "slot-%u-%" SCNx64 "-%" SCNx64, &own.shift, &own.index, &own.number) != 3 ||
+        own.shift > 63 || own.index > UINT64_MAX >> own.shift)
         return;
-    struct hwt_delay_slot *slot = calloc(1, sizeof(*slot));
+    char its[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(&own, its);
+    if (strcmp(name, its) != 0)
+        return; /* somebody's copy */
+    struct hwt_delay_slot *slot = malloc(sizeof(*slot));
+    if (slot)
+        *slot = own;
     if (!slot || hwt_delay_wheel_add(found->store, slot) < 0) {
         free(slot);
         found->error = -ENOMEM;
         return;
     }
-    slot->number = number;
-    slot->index = index;
-    slot->shift = shift;
-    slot->sealed = true;
-    slot->made = true;
-    if (number >= found->store->next_number)
-        found->store->next_number = number + 1;
+    if (own.number >= found->store->next_number)
+        found->store->next_number = own.number + 1;
 }
 
 static int measure(hwt_delay *store, struct hwt_delay_slot *slot)
@@ -117,10 +117,11 @@ int hwt_delay_rebuild(hwt_delay *store)
         r = found.error;
     for (size_t i = 0; i < store->slot_count && r == 0; i++)
         r = measure(store, store->slots[i]);
-    /* Without a frame: a sequence above all that the slots can have. */
+    /* Without a frame: a sequence above all that the slots can have, also if that comes again. */
+    uint64_t now = store->system.realtime(store->system.data);
     struct hwt_delay_frame oldest = {
         .offset = HWT_DELAY_SEGMENT_FRAMES,
-        .sequence = store->slot_count > 0 ? UINT64_C(1) << 62 : 1,
+        .sequence = store->slot_count > 0 ? (UINT64_C(1) << 62) + now / 2 : 1,
     };
     if (r == 0)
         r = hwt_delay_frame_later(store, 0, &oldest);

@@ -353,6 +353,7 @@ struct hwt_delay_slot *hwt_delay_wheel_find(hwt_delay *store, unsigned shift, ui
 int hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot);
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot);
 bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due);
+struct hwt_delay_slot hwt_delay_slot_copy(const struct hwt_delay_slot *slot);
 void hwt_delay_slot_free(struct hwt_delay_slot *slot);
 void hwt_delay_slot_bounds(struct hwt_delay_slot *slot, struct hwt_delay_key loaded);
 uint64_t hwt_delay_wheel_next(const hwt_delay *store); /* no slot has anything before */
@@ -424,6 +425,7 @@ void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
                          struct hwt_delay_record *record, uint64_t end);
 struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease);
 void hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record);
+uint64_t hwt_delay_leases_pending(hwt_delay *store);
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);
 void hwt_delay_leases_expire(hwt_delay *store);
 RB_PROTOTYPE(hwt_delay_tokens, hwt_delay_lease, by_token, )

@@ -97,9 +97,11 @@ static int truncate_file(void *data, int file, uint64_t size)
 static int allocate(void *data, int file, uint64_t size)
 {
     (void)data;
-    if (fallocate(file, 0, 0, (off_t)size) == 0 || errno == EOPNOTSUPP || errno == ENOSYS)
-        return 0;
-    return -errno;
+    int r;
+    do
+        r = fallocate(file, 0, 0, (off_t)size);
+    while (r < 0 && errno == EINTR);
+    return r == 0 || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
 }
 
 static int64_t size_of(void *data, int file)

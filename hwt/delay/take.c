@@ -55,9 +55,14 @@ static bool may_lease(const hwt_delay *store, const struct hwt_delay_record *rec
 }
 
 /* Records that were leased, to be copied when the lock is let go. */
+struct taken {
+    struct hwt_delay_record *record;
+    uint64_t lease;
+    uint32_t expired; /* the record's own may change once the lock is let go */
+};
+
 struct taking {
-    struct hwt_delay_record **records;
-    uint64_t *leases;
+    struct taken *taken;
     size_t count, room;
     size_t bytes;
 };
@@ -66,14 +71,10 @@ static int grow(struct taking *taking, size_t max)
 {
     size_t room = taking->room ? 2 * taking->room : 64;
     room = room < max ? room : max;
-    struct hwt_delay_record **records = realloc(taking->records, room * sizeof(*records));
-    if (records)
-        taking->records = records;
-    uint64_t *leases = realloc(taking->leases, room * sizeof(*leases));
-    if (leases)
-        taking->leases = leases;
-    if (!records || !leases)
+    struct taken *taken = realloc(taking->taken, room * sizeof(*taken));
+    if (!taken)
         return -ENOMEM;
+    taking->taken = taken;
     taking->room = room;
     return 0;
 }
@@ -98,8 +99,7 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
         }
         hwt_delay_lease_add(store, lease, record, end);
         record->refs++;
-        taking->leases[taking->count] = lease->token;
-        taking->records[taking->count++] = record;
+        taking->taken[taking->count++] = (struct taken){ record, lease->token, record->expired };
         taking->bytes += record->id_size + (size_t)record->payload_size;
         note_lateness(store, record, now);
     }
@@ -114,7 +114,8 @@ static hwt_delay_message *copy_out(const struct taking *taking)
     hwt_delay_message *messages = malloc(taking->count * sizeof(*messages) + taking->bytes);
     unsigned char *at = messages ? (unsigned char *)(messages + taking->count) : NULL;
     for (size_t i = 0; messages && i < taking->count; i++) {
-        const struct hwt_delay_record *record = taking->records[i];
+        const struct taken *taken = &taking->taken[i];
+        const struct hwt_delay_record *record = taken->record;
         size_t size = record->id_size + (size_t)record->payload_size;
         memcpy(at, record->bytes, size);
         messages[i] = (hwt_delay_message){
@@ -123,9 +124,9 @@ static hwt_delay_message *copy_out(const struct taking *taking)
             .id_size = record->id_size,
             .payload = at + record->id_size,
             .payload_size = record->payload_size,
-            .lease = taking->leases[i],
+            .lease = taken->lease,
             .retries = record->retries,
-            .expired = record->expired,
+            .expired = taken->expired,
         };
         at += size;
     }
@@ -136,7 +137,7 @@ static hwt_delay_message *copy_out(const struct taking *taking)
 static void give_back(hwt_delay *store, const struct taking *taking)
 {
     for (size_t i = 0; i < taking->count; i++) {
-        struct hwt_delay_lease *lease = hwt_delay_lease_find(store, taking->leases[i]);
+        struct hwt_delay_lease *lease = hwt_delay_lease_find(store, taking->taken[i].lease);
         struct hwt_delay_record *record = lease ? hwt_delay_lease_end(store, lease) : NULL;
         if (record)
             hwt_delay_insert(store, record, HWT_DELAY_FRESH);
@@ -157,7 +158,7 @@ static int64_t finish(hwt_delay *store, struct taking *taking,
     if (!messages)
         give_back(store, taking);
     for (size_t i = 0; i < taking->count; i++)
-        hwt_delay_record_unref(taking->records[i]);
+        hwt_delay_record_unref(taking->taken[i].record);
     pthread_mutex_unlock(&store->lock);
     if (messages)
         *ret_messages = messages;
@@ -247,8 +248,7 @@ int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,
     } else {
         pthread_mutex_unlock(&store->lock);
     }
-    free(taking.records);
-    free(taking.leases);
+    free(taking.taken);
     return r;
 }
 
@@ -335,9 +335,9 @@ static int retry(hwt_delay *store, uint64_t token, uint64_t due, uint64_t *ret_f
     const struct hwt_delay_lease *held = hwt_delay_lease_find(store, token);
     if (!held)
         return -ENOENT;
-    const size_t most =
-        2 * (HWT_DELAY_RECORD_SIZE + (size_t)HWT_DELAY_ID_MAX) + held->record->payload_size;
-    int r = hwt_delay_log_reserve(store, most, 0, false);
+    const size_t size =
+        2 * (HWT_DELAY_RECORD_SIZE + (size_t)held->record->id_size) + held->record->payload_size;
+    int r = hwt_delay_log_reserve(store, size, 0, false);
     if (r < 0)
         return r;
     struct hwt_delay_lease *lease = hwt_delay_lease_find(store, token);

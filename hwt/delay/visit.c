@@ -19,6 +19,7 @@
 struct seen {
     struct hwt_delay_record *record;
     uint64_t lease;
+    uint32_t expired; /* the record's own may change once the lock is let go */
 };
 
 struct view {
@@ -40,7 +41,7 @@ static int add(struct view *view, struct hwt_delay_record *record, uint64_t leas
         view->room = room;
     }
     record->refs++;
-    view->seen[view->count++] = (struct seen){ record, lease };
+    view->seen[view->count++] = (struct seen){ record, lease, record->expired };
     return 0;
 }
 
@@ -73,17 +74,20 @@ static int add_leased(struct view *view)
     return 0;
 }
 
-/* Messages of the table up to the end of the stretch, or up to `most`: then it ends there. */
+/* Messages of the table up to the end of the stretch, or up to about `most`: then it ends there,
+ * between two keys. */
 static int add_table(struct view *view, size_t most)
 {
     hwt_delay *store = view->store;
     struct hwt_delay_record *record = hwt_delay_from(store, view->from);
+    struct hwt_delay_key last = view->from;
     for (; record && hwt_delay_compare(record->key, view->to) < 0;
          record = RB_NEXT(hwt_delay_keys, &store->keys, record)) {
-        if (view->count >= most) {
+        if (view->count >= most && hwt_delay_compare(record->key, last) > 0) {
             view->to = record->key;
             break;
         }
+        last = record->key;
         int r = record->kind == HWT_DELAY_PUT ? add(view, record, 0) : 0;
         if (r < 0)
             return r;
@@ -115,13 +119,22 @@ static int copy_slots(const struct view *view, struct hwt_delay_slot ***ret_copi
             free_copies(copies, count);
             return -ENOMEM;
         }
-        *copies[count] = *slot;
-        copies[count]->reader = (struct hwt_delay_reader){ .position = slot->position };
-        count++;
+        *copies[count++] = hwt_delay_slot_copy(slot);
     }
     *ret_copies = copies;
     *ret_count = count;
     return copies ? 0 : -ENOMEM;
+}
+
+/* What was put aside is not put aside again. */
+static void note_salvaged(hwt_delay *store, struct hwt_delay_slot **copies, size_t count)
+{
+    for (size_t i = 0; store->salvage && i < count; i++) {
+        for (size_t s = 0; s < store->slot_count; s++) {
+            if (store->slots[s]->number == copies[i]->number)
+                store->slots[s]->salvaged = copies[i]->salvaged;
+        }
+    }
 }
 
 /* Does the table, or a lease, have this record or a newer one? */
@@ -164,10 +177,11 @@ static int add_slots(struct view *view)
     pthread_mutex_unlock(&store->lock);
     r = hwt_delay_gather(store, copies, count, view->from, &view->to, store->options.memory / 8,
                          &gathered);
-    free_copies(copies, count);
     if (r == 0)
         mark_replaced(&gathered);
     pthread_mutex_lock(&store->lock);
+    note_salvaged(store, copies, count);
+    free_copies(copies, count);
     if (r < 0)
         return r;
     struct hwt_delay_record *record;
@@ -223,7 +237,7 @@ static int show(const struct view *view,
             .payload_size = record->payload_size,
             .lease = view->seen[i].lease,
             .retries = record->retries,
-            .expired = record->expired,
+            .expired = view->seen[i].expired,
         };
         r = visitor(&message, data);
     }

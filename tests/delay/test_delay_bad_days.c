@@ -462,6 +462,55 @@ START_TEST(test_the_number_pending_is_right)
 }
 END_TEST
 
+/* A lease that another put has ended holds no message. */
+START_TEST(test_a_superseded_lease_is_not_pending)
+{
+    const hwt_delay_message *taken[2];
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(simulated_put(&s, s.realtime, 1, 10), 0);
+        ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken[i]), 1);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 1);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(hwt_delay_done(s.store, &taken[i]->lease, 1), 1);
+        hwt_delay_free(taken[i]);
+    }
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
+static uint64_t disk_before;
+static unsigned deleted;
+
+/* The lock is let go while a file is deleted. */
+static void look_at_disk(void *arg, enum disk_call call, const char *name)
+{
+    (void)arg;
+    if (call != DISK_UNLINK || strncmp(name, "slot-", 5) != 0)
+        return;
+    uint64_t disk = simulated_stats(&s).disk;
+    ck_assert_uint_lt(disk, disk_before);
+    disk_before = disk;
+    deleted++;
+}
+
+START_TEST(test_a_look_at_the_disk_while_slots_are_deleted)
+{
+    for (uint32_t i = 0; i < 6; i++)
+        ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(5000) * (i + 1), i, 100), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_advance(&s, HWT_SEC(50000));
+    disk_before = UINT64_MAX;
+    deleted = 0;
+    s.process.changed = look_at_disk;
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 6);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_gt(deleted, 1);
+    s.process.changed = NULL;
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_bad_days");
@@ -481,6 +530,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_killed_at_the_worst_moment, 0, MOMENTS);
     tcase_add_loop_test(tcase, test_a_burst_is_delivered_within_memory, 0, 2);
     tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
+    tcase_add_test(tcase, test_a_superseded_lease_is_not_pending);
+    tcase_add_test(tcase, test_a_look_at_the_disk_while_slots_are_deleted);
     suite_add_tcase(suite, tcase);
     return suite;
 }

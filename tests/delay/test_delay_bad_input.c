@@ -336,6 +336,36 @@ START_TEST(test_payloads_past_the_limit)
 }
 END_TEST
 
+/* A store keeps the size of its log: options may allow more than a frame has room for. */
+START_TEST(test_messages_that_the_log_has_no_room_for)
+{
+    static const unsigned char bytes[20000];
+    const hwt_delay_message *taken;
+    struct simulated s;
+    simulated_new(&s);
+    simulated_open(&s);
+    ck_assert_int_eq(simulated_put(&s, 5, 1, 10), 0);
+    simulated_close(&s);
+    hwt_delay_options_init(&s.options);
+    simulated_open(&s);
+    hwt_delay_message message = {
+        .due = 6, .id = "a", .id_size = 1, .payload = bytes, .payload_size = sizeof(bytes)
+    };
+    const uint32_t first = 1;
+    ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), -EMSGSIZE);
+    ck_assert_int_eq(hwt_delay_replace(s.store, 5, &first, sizeof(first), &message), -EMSGSIZE);
+    while (hwt_delay_put(s.store, &message, 1) == -EMSGSIZE)
+        message.payload_size--;
+    ck_assert_uint_gt(message.payload_size, 8192);
+    /* What could be put can be retried. */
+    ck_assert_int_eq(hwt_delay_take(s.store, 2, 0, &taken), 2);
+    ck_assert_uint_eq(taken[1].payload_size, message.payload_size);
+    ck_assert_int_eq(hwt_delay_retry(s.store, taken[1].lease, 7), 0);
+    hwt_delay_free(taken);
+    simulated_free(&s);
+}
+END_TEST
+
 /* One that is past is next; the far future waits; the last instant is no time. */
 START_TEST(test_all_due_times)
 {
@@ -421,6 +451,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 30);
     tcase_add_test(tcase, test_ids_of_all_sizes);
     tcase_add_test(tcase, test_payloads_past_the_limit);
+    tcase_add_test(tcase, test_messages_that_the_log_has_no_room_for);
     tcase_add_loop_test(tcase, test_all_due_times, 0, 4);
     tcase_add_test(tcase, test_no_store);
     suite_add_tcase(suite, tcase);

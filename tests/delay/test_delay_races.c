@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "hwt/delay/system.h"
+#include "hwt/delay/store.h"
 #include "kit.h"
 
 static struct hwt_delay_system held_system;
@@ -17,9 +17,36 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool hold, reading, may_go; /* a read of a slot */
 static int slot_file = -1;
 static bool slot_written;
+static bool fail, failing; /* making a slot, once the store is being closed */
+static hwt_delay *closed;
+
+static bool is_closing(hwt_delay *store)
+{
+    pthread_mutex_lock(&store->lock);
+    bool closing = store->closing;
+    pthread_mutex_unlock(&store->lock);
+    return closing;
+}
+
+/* Too many files are open, and the store is closed meanwhile. */
+static bool fails(const char *name, int flags)
+{
+    pthread_mutex_lock(&lock);
+    bool its = fail && strncmp(name, "slot-", 5) == 0 && flags & O_CREAT;
+    failing |= its;
+    pthread_cond_broadcast(&changed);
+    while (its && !closed)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+    while (its && !is_closing(closed))
+        sched_yield();
+    return its;
+}
 
 static int open_file(void *data, int directory, const char *name, int flags)
 {
+    if (fails(name, flags))
+        return -EMFILE;
     int file = hwt_delay_real_system.open(data, directory, name, flags);
     pthread_mutex_lock(&lock);
     if (file == slot_file)
@@ -152,6 +179,31 @@ START_TEST(test_a_slot_made_while_loading)
 }
 END_TEST
 
+/* A checkpoint is under way, and fails when the store is closed. */
+START_TEST(test_closing_beside_a_checkpoint_that_fails)
+{
+    hwt_delay *store = open_store();
+    char id = 0;
+    bool begun = false;
+    fail = true;
+    while (!begun) {
+        put(store, hwt_delay_now(store) + HWT_SEC(5000), id++);
+        pthread_mutex_lock(&lock);
+        begun = failing;
+        pthread_mutex_unlock(&lock);
+    }
+    pthread_mutex_lock(&lock);
+    closed = store;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    hwt_delay_close(store);
+    fail = false;
+    closed = NULL;
+    store = open_store();
+    hwt_delay_close(store);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_races");
@@ -159,6 +211,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, test_a_slot_made_while_loading);
+    tcase_add_test(tcase, test_closing_beside_a_checkpoint_that_fails);
     suite_add_tcase(suite, tcase);
     return suite;
 }
