@@ -459,8 +459,9 @@ HWT_PUBLIC uint64_t hwt_timer_next_tick(hwt_timer *timer);
  * work, be it only to find that a timeout was cancelled or pushed back, so that it may run
  * nothing. Only to be watched, level-triggered, and not to be read from; it belongs to the
  * timer, is the same at each call, and closed by hwt_timer_destroy(): take it out of the loop
- * before that. Once the timer is stopped it is not readable again. With a clock function it goes
- * by the distance to the next tick at the last call of this group.
+ * before that. Once the timer is stopped it is not readable again, but for a moment where another
+ * thread is still in a call that was to wake the loop. With a clock function it goes by the
+ * distance to the next tick at the last call of this group.
  *
  * -EINVAL (also: the timer has a worker); -EMFILE, -ENFILE, -ENOMEM; -ESHUTDOWN (also: called
  * from a task, and there is none yet)
@@ -535,7 +536,8 @@ HWT_PUBLIC int64_t hwt_stats_prometheus(const hwt_stats *stats, const char *cons
  * between two passes, which takes time in proportion to what is filed: this blocks as long as
  * a task runs. Do not hold a lock across it that a task takes, nor let tasks of two timers
  * dump each other's. Without a worker, it waits for the call that drives the timer. From a
- * callback it is written at once, without the timeouts that the worker has in hand in that moment.
+ * callback it is written at once, without the timeouts that the worker has in hand in that moment;
+ * from one that hwt_timer_stop() is under way beside, only the first line.
  *
  * -EINVAL; -EDEADLK: called from a callback of this timer, and the timer has an executor
  */
@@ -556,7 +558,9 @@ HWT_PUBLIC const char *hwt_version(void);
  *
  * fork(): a timer that has accepted no timeout and was not started goes along, and is the child's
  * own there. Of any other the child may ask, cancel and destroy; what arms or drives it is refused
- * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched.
+ * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. In a child that a task
+ * has made nothing more is called back; if that was a worker's task and it returns there, the child
+ * ends, for it has no other thread.
  *
  * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
  * end, share one under a lock that is held for the time of a call.

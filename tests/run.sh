@@ -204,6 +204,8 @@ done
 [ -z "$sanitize" ] || [ -z "$memcheck" ] || wrong_usage '--sanitize and --memcheck exclude each other'
 
 mkdir -p "$root/build"
+# As it is by default with newer compilers: locals may be elsewhere than on the stack.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
 export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 

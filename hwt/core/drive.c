@@ -46,8 +46,8 @@ void hwt_timer_leave(hwt_timer *timer)
     struct hwt_shared *shared = &timer->shared;
     struct hwt_gate *gate = &shared->gate;
     if (atomic_load_explicit(&gate->fd, memory_order_relaxed) >= 0) {
-        bool closed = atomic_load_explicit(&gate->asleep, memory_order_seq_cst) &&
-                      !atomic_exchange_explicit(&gate->late, false, memory_order_seq_cst);
+        bool as_set = hwt_gate_fd_is_as_set(gate);
+        bool closed = as_set && atomic_load_explicit(&gate->asleep, memory_order_seq_cst);
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));
@@ -56,7 +56,8 @@ void hwt_timer_leave(hwt_timer *timer)
         if (!atomic_load_explicit(&gate->asleep, memory_order_seq_cst))
             set_fd(timer, 0);
     }
-    if (!shared->one_thread)
+    /* In a child of fork(), which a task has made, it is new, and free. */
+    if (!shared->one_thread && !hwt_halted_by(timer, HWT_HALTED_FORKED))
         pthread_mutex_unlock(&timer->driving);
 }
 

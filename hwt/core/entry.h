@@ -27,6 +27,7 @@
  *     UNTOLD     CANCELLED   the teller       `cancelled`, if any, is about to be called; then it
  *                                             is free
  *     RUNNING    + REARMED   its own task     the next deadline; pending again
+ *     RUNNING    RUNNING     a mover          REARMED and not BARRED: another deadline
  *     RUNNING    + BARRED    a canceller      this run is the end
  *     RUNNING    + WAITED    a canceller      somebody waits for the end of this run
  *     RUNNING    PENDING     who ran it       REARMED and not BARRED
@@ -145,7 +146,8 @@ static inline uint64_t hwt_entry_state(const struct hwt_entry *entry)
     return atomic_load_explicit(&entry->word.first, memory_order_acquire);
 }
 
-/* Acquire: a state that is read after this is not older than the deadline. */
+/* Acquire: a state that is read after this is not older than the deadline; but where words are
+ * exchanged under locks it may be the RUNNING of the run that was armed again for it. */
 static inline uint64_t hwt_entry_deadline(const struct hwt_entry *entry)
 {
     return atomic_load_explicit(&entry->word.second, memory_order_acquire);

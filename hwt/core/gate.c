@@ -70,7 +70,9 @@ void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *
     gate->clock_id = clock_id;
     gate->flags = flags;
     gate->fences = fences;
-    atomic_init(&gate->late, false);
+    atomic_init(&gate->begun, 0);
+    atomic_init(&gate->done, 0);
+    gate->known = 0;
 }
 
 static int fd_of(const struct hwt_gate *gate)
@@ -118,6 +120,15 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative)
     if (instant != UINT64_MAX)
         at.it_value = hwt_timespec(instant > 0 ? instant : 1);
     timerfd_settime(fd_of(gate), relative ? 0 : TFD_TIMER_ABSTIME, &at, NULL);
+}
+
+bool hwt_gate_fd_is_as_set(struct hwt_gate *gate)
+{
+    uint32_t done = atomic_load_explicit(&gate->done, memory_order_acquire);
+    uint32_t begun = atomic_load_explicit(&gate->begun, memory_order_acquire);
+    bool as_set = begun == done && done == gate->known;
+    gate->known = done;
+    return as_set;
 }
 
 /* ---- parking ---- */
@@ -186,9 +197,11 @@ void hwt_gate_wake(struct hwt_gate *gate)
         syscall(FUTEX_CALL, &gate->asleep, FUTEX_WAKE_PRIVATE, 1);
         return;
     }
+    /* Acq_rel: who sees that it has begun or is done has the descriptor set after that. */
+    atomic_fetch_add_explicit(&gate->begun, 1, memory_order_acq_rel);
     hwt_gate_set_fd(gate, 1, true);
-    atomic_store_explicit(&gate->late, true, memory_order_seq_cst);
     HWT_MEET(WAKE_QUIET);
+    atomic_fetch_add_explicit(&gate->done, 1, memory_order_acq_rel);
     /* Seq_cst: either this sees the flag, or hwt_gate_quiet() comes after the call above. */
     if (atomic_load_explicit(&gate->quiet, memory_order_seq_cst))
         hwt_gate_set_fd(gate, UINT64_MAX, false);

@@ -38,8 +38,9 @@
  * before A, and before its last look ahead of a short sleep, and passes a barrier then: who sets a
  * flag, seq_cst, or makes a barrier, and clears `asleep` after that, has its flag seen or ends the
  * sleep.
- * A waker that is late wakes a worker that has parked again: it makes one pass for nothing. A
- * timer whose clock a futex does not know, and one that a loop watches, has a timer descriptor
+ * A waker that is late wakes a worker that has parked again: it makes one pass for nothing. While a
+ * waker is between its two steps of 4, others that find the gate open rely on it.
+ * A timer whose clock a futex does not know, and one that a loop watches, has a timer descriptor
  * instead: 4 sets it to now, D to t.
  */
 
@@ -57,7 +58,10 @@ struct hwt_gate {
     _Atomic bool quiet;      /* it is not to become readable again */
     _Atomic uint32_t *flags; /* the timer's, for all producers to read */
     uint32_t fences;         /* of them: FENCED, or, where nobody needs barriers, ONE_THREADED */
-    _Atomic bool late;       /* a waker has set the descriptor, maybe after it was set anew */
+    /* Wakers that are about to set the descriptor, and that have, and those that the one who
+     * watches it knew of when it set it: another one may have set it since. */
+    _Atomic uint32_t begun, done;
+    uint32_t known;
     clockid_t clock_id;
 };
 
@@ -92,6 +96,10 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until);
 /* Whose loop watches the descriptor: it becomes readable at the instant, or in so many
  * nanoseconds, at once, or not at all. */
 void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative);
+
+/* The same, each time before it sets the descriptor or leaves it as it is: whether it is what it was
+ * set to last. */
+bool hwt_gate_fd_is_as_set(struct hwt_gate *gate);
 
 /* Worker: awake again. */
 void hwt_gate_open(struct hwt_gate *gate);

@@ -47,6 +47,13 @@ static void destroy_lane(struct hwt_lane *lane)
     free(lane);
 }
 
+static void init_streams(struct hwt_streams *streams)
+{
+    hwt_queue_init(&streams->head, &streams->tail);
+    streams->listed = NULL;
+    streams->last_listed = &streams->listed;
+}
+
 int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
                    uint32_t backlog)
 {
@@ -63,8 +70,8 @@ int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_ga
         return -ENOMEM;
     }
     pthread_mutex_init(&lanes->shared_lock, NULL);
-    hwt_queue_init(&lanes->pending.head, &lanes->pending.tail);
-    hwt_queue_init(&lanes->cancelled.head, &lanes->cancelled.tail);
+    init_streams(&lanes->pending);
+    init_streams(&lanes->cancelled);
     return 0;
 }
 
@@ -194,8 +201,9 @@ bool hwt_streams_gather(struct hwt_streams *streams)
         if (node == HWT_QUEUE_STALLED)
             return false;
         struct hwt_stream *stream = caa_container_of(node, struct hwt_stream, node);
-        stream->next_listed = streams->listed;
-        streams->listed = stream;
+        stream->next_listed = NULL;
+        *streams->last_listed = stream;
+        streams->last_listed = &stream->next_listed;
     }
     return true;
 }
@@ -204,6 +212,7 @@ struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams)
 {
     struct hwt_stream *dismissed = streams->listed;
     streams->listed = NULL;
+    streams->last_listed = &streams->listed;
     for (struct hwt_stream *stream = dismissed; stream; stream = stream->next_listed) {
         HWT_MEET(DISMISS);
         /* Release: the node is the producer's from now on. */

@@ -48,7 +48,8 @@ struct hwt_lane {
 struct hwt_streams {
     _Alignas(64) hwt_queue_tail tail; /* of the queue: producers */
     _Alignas(64) hwt_queue_head head; /* the worker, and the list too */
-    struct hwt_stream *listed;
+    struct hwt_stream *listed;        /* in the order in which they were pushed */
+    struct hwt_stream **last_listed;
 };
 
 struct hwt_lanes {

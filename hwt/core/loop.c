@@ -79,7 +79,7 @@ static void tell_beginning(struct beginning *beginning, int r)
 
 static bool goes_on(const hwt_timer *timer)
 {
-    return !hwt_halted_by(timer, HWT_HALTED_STOPPING);
+    return !hwt_halted_by(timer, HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 
 static void *run_worker(void *arg)

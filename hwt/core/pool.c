@@ -133,11 +133,9 @@ static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
     return number;
 }
 
-/* Maps slabs and enters them as empty. False: no memory. */
-static bool map_region(struct hwt_pool *pool)
+/* Maps n slabs and enters them as empty. False: no memory. */
+static bool map_slabs(struct hwt_pool *pool, uint32_t n)
 {
-    uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
-    uint32_t n = held / 8 < 1 ? 1 : held / 8 > REGION_SLABS_MAX ? REGION_SLABS_MAX : held / 8;
     size_t size = n * HWT_SLAB_SIZE;
     char *memory = map_aligned(size);
     if (!memory)
@@ -159,6 +157,14 @@ static bool map_region(struct hwt_pool *pool)
         hwt_empty_push(pool, number + i);
     }
     return true;
+}
+
+/* An eighth more, or what there is room for. */
+static bool map_region(struct hwt_pool *pool)
+{
+    uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    uint32_t n = held / 8 < REGION_SLABS_MAX ? held / 8 : REGION_SLABS_MAX;
+    return (n > 1 && map_slabs(pool, n)) || map_slabs(pool, 1);
 }
 
 /* Makes batches of an empty slab. */

@@ -20,6 +20,9 @@
 static void tell_all(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
+    /* Relaxed: a task that has forked has set it for this thread. The parent tells them. */
+    if (atomic_load_explicit(&shared->unusual, memory_order_relaxed) & HWT_HALTED_FORKED)
+        worker->untold_count = 0;
     for (uint32_t i = 0; i < worker->untold_count; i++) {
         hwt_timeout timeout = worker->untold[i];
         if (shared->executor)
@@ -154,7 +157,8 @@ static size_t for_streams(struct hwt_worker *worker, bool cancelled, bool listed
     for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
          s = s->next_listed)
         done += act(worker, s, read, budget - done);
-    for (uint32_t i = 0; i < count && done < budget; i++) {
+    /* The shared one is the first, and comes last: a thread that ends has its own before it. */
+    for (uint32_t i = count; i-- > 0 && done < budget;) {
         struct hwt_lane *lane = hwt_lane_at(lanes, i);
         if (lane)
             done += act(worker, stream_of(lane, cancelled), read, budget - done);

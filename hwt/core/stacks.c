@@ -6,6 +6,8 @@
 
 #include "hwt/base/meet.h"
 
+#define COUNT_TRIES 16
+
 static uint64_t with_top(uint64_t head, uint32_t top)
 {
     return (head & ~(uint64_t)UINT32_MAX) | top;
@@ -65,13 +67,15 @@ uint64_t hwt_pool_free(const struct hwt_pool *pool)
 {
     uint64_t before, head = atomic_load_explicit(&pool->batches, memory_order_acquire);
     uint32_t total;
-    do {
+    for (int tries = 0; tries < COUNT_TRIES; tries++) {
         before = head;
         HWT_MEET(BATCH_COUNT);
         total = total_at(pool, head);
         head = atomic_load_explicit(&pool->batches, memory_order_acquire);
-    } while (head != before);
-    return total;
+        if (head == before)
+            return total;
+    }
+    return 0; /* producers are busy: it is no time for a trim */
 }
 
 void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)

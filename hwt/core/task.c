@@ -12,8 +12,9 @@
 /* Innermost first: a task may drive another timer. */
 static HWT_THREAD_LOCAL struct hwt_frame *frames;
 
-void hwt_frame_enter(struct hwt_frame *frame)
+void hwt_frame_enter(struct hwt_frame *frame, const void *stack)
 {
+    frame->stack = (uintptr_t)stack;
     frame->outer = frames;
     frames = frame;
 }
@@ -64,7 +65,7 @@ void hwt_frames_check(const struct hwt_shared *shared)
 {
     /* What this thread is inside of is further up its stack. */
     for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
-        if (frame->shared == shared && (uintptr_t)frame < (uintptr_t)__builtin_frame_address(0))
+        if (frame->shared == shared && frame->stack < (uintptr_t)__builtin_frame_address(0))
             does_not_return();
     }
 }
@@ -73,7 +74,7 @@ static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout t
                  struct hwt_frame *frame)
 {
     __attribute__((cleanup(must_return))) volatile bool returned = false;
-    hwt_frame_enter(frame);
+    hwt_frame_enter(frame, __builtin_frame_address(0));
     function(timeout, arg);
     hwt_frame_leave(frame);
     returned = true;
@@ -238,7 +239,7 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
     HWT_MEET(HAND_OVER);
     /* A stop from inside the executor would wait for this very call. */
     struct hwt_frame frame = { .shared = shared };
-    hwt_frame_enter(&frame);
+    hwt_frame_enter(&frame, __builtin_frame_address(0));
     int refused = shared->executor(shared->executor_data, work, entry);
     hwt_frame_leave(&frame);
     if (refused)

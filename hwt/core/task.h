@@ -13,10 +13,12 @@ struct hwt_frame {
     uint64_t generation;
     uint64_t deadline; /* of this run */
     uint64_t missed;   /* periods that its repeat left out */
+    uintptr_t stack;   /* not the frame's own address: AddressSanitizer may keep it elsewhere */
     struct hwt_frame *outer;
 };
 
-void hwt_frame_enter(struct hwt_frame *frame);
+/* `stack`: the caller's __builtin_frame_address(0). */
+void hwt_frame_enter(struct hwt_frame *frame, const void *stack);
 void hwt_frame_leave(const struct hwt_frame *frame);
 
 /* Whether this thread is inside a callback of the timer. */

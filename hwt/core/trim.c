@@ -5,7 +5,6 @@
 #include "hwt/core/trim.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
 
 #include "hwt/base/meet.h"
@@ -160,6 +159,14 @@ bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
     return true;
 }
 
+/* Where memory is locked. Old handles are asked meanwhile. */
+static void make_zero(char *base)
+{
+    _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)base;
+    for (size_t i = 0; i < HWT_SLAB_SIZE / sizeof(*words); i++)
+        atomic_store_explicit(&words[i], 0, memory_order_relaxed);
+}
+
 void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim)
 {
     for (uint32_t number = 0; number < trim->slabs; number++) {
@@ -169,7 +176,7 @@ void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim)
         char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
         HWT_MEET(EMPTY);
         if (madvise(base, HWT_SLAB_SIZE, MADV_DONTNEED) != 0)
-            memset(base, 0, HWT_SLAB_SIZE);
+            make_zero(base);
         atomic_fetch_sub_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
         hwt_empty_push(pool, number);
     }

@@ -46,7 +46,7 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
 }
 
 /* Or a task has forked, and this is the child. Relaxed: a pass may see it late; who sleeps looks
- * again, see hwt_worker_park(). */
+ * again, after a barrier, see hwt_worker_park(). */
 static bool stopping(const struct hwt_worker *worker)
 {
     return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
@@ -353,8 +353,8 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     worker->told = false;
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);
-    /* Stop sets the flag and then clears `asleep`. Relaxed: after a barrier, see gate.h. */
-    if (atomic_load_explicit(&shared->unusual, memory_order_relaxed) & HWT_HALTED_STOPPING)
+    /* Stop sets the flag and then clears `asleep`. */
+    if (stopping(worker))
         return 0;
     uint64_t until = hwt_ticks_end(ticks, next);
     HWT_PROBE2(park, shared, until);

@@ -107,15 +107,17 @@ int64_t hwt_timer_dump(hwt_timer *timer, char *buffer, size_t size)
     struct hwt_text text;
     if (!timer || hwt_text_init(&text, buffer, size) < 0)
         return -EINVAL;
-    if (hwt_halted_by(timer, HWT_HALTED_FORKED)) {
+    bool inside = hwt_in_callback(&timer->shared), forked = hwt_halted_by(timer, HWT_HALTED_FORKED);
+    /* With an executor a callback may be on any thread. */
+    if (inside && timer->shared.executor && !forked)
+        return -EDEADLK;
+    /* Without one it is on the worker, in the midst of a pass; but while the timer stops, an adder
+     * may call `cancelled`, too. */
+    if (forked || (inside && hwt_halted_by(timer, HWT_HALTED_STOPPING)))
         add_head(&text, timer, hwt_time_now(&timer->shared.time));
-    } else if (!hwt_in_callback(&timer->shared)) {
-        hwt_request(timer, write_dump, &text);
-    } else {
-        /* Without an executor this is the worker, in the midst of a pass; else it may not be. */
-        if (timer->shared.executor)
-            return -EDEADLK;
+    else if (inside)
         write_dump(timer, &text);
-    }
+    else
+        hwt_request(timer, write_dump, &text);
     return (int64_t)text.length;
 }

@@ -235,6 +235,65 @@ START_TEST(after_a_leap_a_period_of_one_tick_runs_once_and_then_at_every_tick)
 }
 END_TEST
 
+/*
+ * ---- A thread that ends ----
+ *
+ * What it added in a destructor ran before what it had added earlier for the same tick: its lane was
+ * read after the one that those without a lane share.
+ */
+
+typedef struct last_words {
+    hwt_timer *timer;
+    char order[3];
+    unsigned count;
+} last_words;
+
+static pthread_key_t key; /* later than the library's: its destructor is called after that */
+
+static void say_first(hwt_timeout timeout, void *arg)
+{
+    last_words *words = arg;
+    (void)timeout;
+    words->order[words->count++] = '1';
+}
+
+static void say_second(hwt_timeout timeout, void *arg)
+{
+    last_words *words = arg;
+    (void)timeout;
+    words->order[words->count++] = '2';
+}
+
+static const hwt_task first_word = { say_first, NULL }, second_word = { say_second, NULL };
+
+static void add_when_leaving(void *data)
+{
+    last_words *words = data;
+    must(hwt_timer_new_timeout(words->timer, &second_word, words, TICK, NULL) == 0);
+}
+
+static void *add_and_leave(void *data)
+{
+    last_words *words = data;
+    must(hwt_timer_new_timeout(words->timer, &first_word, words, TICK, NULL) == 0);
+    must(pthread_setspecific(key, words) == 0);
+    return NULL;
+}
+
+START_TEST(the_adds_of_a_thread_that_ends_run_in_their_order)
+{
+    manual_open(&m, 0, TICK, 8);
+    last_words words = { .timer = m.timer };
+    (void)arm(m.timer, &idle, NULL, HWT_SEC(1000));
+    ck_assert_int_eq(pthread_key_create(&key, add_when_leaving), 0);
+    join(spawn(add_and_leave, &words));
+    ck_assert_uint_eq(manual_go(&m, 5 * TICK), 2);
+    ck_assert_str_eq(words.order, "12");
+    ck_assert_int_eq(pthread_key_delete(key), 0);
+    manual_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("regressions: due");
@@ -245,6 +304,8 @@ int main(void)
         sleeps, a_worker_is_told_of_an_add_and_of_a_cancel_after_one_was_pushed_back_twice, 0, 4);
     tcase_add_test(sleeps, what_is_due_at_instant_0_waits_for_the_tick_as_all_that_is_due);
     tcase_add_test(sleeps, adds_at_instant_0_do_not_wake_a_worker_that_sleeps_to_the_next_tick);
+    TCase *threads = add_brief_case(suite, "threads");
+    tcase_add_test(threads, the_adds_of_a_thread_that_ends_run_in_their_order);
     TCase *rounds = add_brief_case(suite, "rounds");
     tcase_add_test(rounds, what_was_cancelled_long_ago_does_not_hide_what_is_due);
     tcase_add_test(rounds, when_the_next_ones_are_cancelled_one_by_one_those_after_them_are_found);

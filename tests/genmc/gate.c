@@ -114,6 +114,7 @@ int main(void)
     atomic_init(&stream.listed, true);
     lanes.pending.listed = &stream;
 #endif
+    lanes.pending.last_listed = &lanes.pending.listed;
     hwt_queue_init(&lanes.pending.head, &lanes.pending.tail);
     lanes.gate = &gate;
     hwt_gate_init(&gate, CLOCK_MONOTONIC, &unusual, FENCED);

@@ -247,6 +247,47 @@ START_TEST(who_wakes_what_has_parked_again_takes_no_wake_up_away)
 END_TEST
 
 /*
+ *     adder                           driver
+ *     is to set the descriptor:
+ *     WAKE_4
+ *                                     parks for ten minutes
+ *     has set it to now: WAKE_QUIET;
+ *     or has ended
+ *                                     comes for nothing; it is not readable any more
+ *     goes on
+ *                                     comes when it is due
+ */
+START_TEST(who_wakes_slowly_does_not_keep_the_descriptor_readable)
+{
+    struct actor adder;
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = HWT_NO_WORKER; /* by the system's clock: so it is not set anew each time */
+    timer = create(&options);
+    must(hwt_timer_fd(timer) >= 0);
+    must(hwt_timer_new_timeout(timer, &silent, &beside, HWT_MIN(30), NULL) == 0);
+    ck_assert_uint_eq(hwt_timer_dispatch(timer), 0);
+    act_add(&adder, timer, &counting, &fate, hwt_timer_now(timer) + HWT_MIN(10));
+    actor_go_to(&adder, "WAKE_4");
+    ck_assert_uint_eq(hwt_timer_dispatch(timer), 0);
+    if (_i == 0)
+        actor_go_to(&adder, "WAKE_QUIET");
+    else
+        ck_assert_int_eq(actor_end(&adder), 0);
+    ck_assert_uint_eq(told_in(), 0);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(hwt_timer_dispatch(timer), 0);
+        ck_assert_uint_gt(told_in(), HWT_MIN(9));
+        ck_assert_uint_lt(told_in(), HWT_MIN(11));
+    }
+    if (_i == 0)
+        ck_assert_int_eq(actor_end(&adder), 0);
+    ck_assert_uint_eq(hwt_timer_dispatch(timer), 0);
+    ck_assert_uint_gt(told_in(), HWT_MIN(9));
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+/*
  *     adder                           stop
  *     WAKE_3, WAKE_CLEAR, WAKE_4, or
  *     WAKE_QUIET
@@ -411,6 +452,7 @@ int main(void)
     tcase_add_loop_test(late, an_adder_that_is_late_at_any_step_ends_the_sleep, 0,
                         2 * (PARKING + 1));
     tcase_add_loop_test(late, a_driver_that_is_late_at_any_step_does_not_sleep_on, 0, 2 * PARKING);
+    tcase_add_loop_test(late, who_wakes_slowly_does_not_keep_the_descriptor_readable, 0, 2);
     TCase *worker = stage_case(suite, "worker", NULL, NULL);
     tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_runs_what_is_added, 0, ON_ITS_WAY);
     tcase_add_loop_test(worker, a_worker_that_is_woken_late_runs_what_was_added, 0, 4);

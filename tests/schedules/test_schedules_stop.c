@@ -90,17 +90,22 @@ START_TEST(of_stop_and_its_adder_one_ends_it)
 }
 END_TEST
 
-/* The one that is pending: its handle. */
-static hwt_timeout find_pending(void)
+/* The one that is pending, and due before this instant: its handle. */
+static hwt_timeout find_pending_before(uint64_t instant)
 {
     uint32_t number = 0, seat = 0;
     struct hwt_entry *entry;
     while ((entry = hwt_pool_walk(&timer->shared.pool, &number, &seat)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
-        if (hwt_phase(state) == HWT_PHASE_PENDING)
+        if (hwt_phase(state) == HWT_PHASE_PENDING && hwt_entry_deadline(entry) < instant)
             return (hwt_timeout){ entry, hwt_generation(state) };
     }
     ck_abort_msg("none is pending");
+}
+
+static hwt_timeout find_pending(void)
+{
+    return find_pending_before(HWT_NEVER);
 }
 
 /*
@@ -124,6 +129,32 @@ START_TEST(what_is_cancelled_behind_the_walk_is_told_by_its_adder)
     expect_fate(0, 1);
     ck_assert_int_eq(actor_end(&stopper), 0);
     ck_assert(adder.timeout.entry && !hwt_timeout_cancel(adder.timeout));
+}
+END_TEST
+
+static char dumped[65536];
+
+static void dump_it(hwt_timeout timeout, void *arg)
+{
+    count_cancelled(timeout, arg);
+    must(hwt_timer_dump(timer, dumped, sizeof(dumped)) > 0);
+}
+
+/* The same; it asks for a dump then, and has no part of the wheel, which is another's. */
+START_TEST(an_adder_that_tells_does_not_touch_the_wheel)
+{
+    static const hwt_task dumping = { dump_it, dump_it };
+    struct actor adder, stopper;
+    (void)add_with(&silent, &beside, AT(1000));
+    drive(0);
+    act_add(&adder, timer, &dumping, &fate, AT(10));
+    actor_go_to(&adder, "ADD_CHECK");
+    ck_assert(hwt_timeout_cancel(find_pending_before(AT(1000))));
+    act_stop_to(&stopper, "STOP_WAKE");
+    ck_assert_int_eq(actor_end(&adder), 0);
+    ck_assert_ptr_nonnull(strstr(dumped, "stopped"));
+    ck_assert_ptr_null(strstr(dumped, "bucket"));
+    ck_assert_int_eq(actor_end(&stopper), 1);
 }
 END_TEST
 
@@ -516,6 +547,7 @@ int main(void)
     tcase_add_test(add, what_is_added_after_stop_is_refused);
     tcase_add_loop_test(add, of_stop_and_its_adder_one_ends_it, 0, 4);
     tcase_add_test(add, what_is_cancelled_behind_the_walk_is_told_by_its_adder);
+    tcase_add_test(add, an_adder_that_tells_does_not_touch_the_wheel);
     tcase_add_test(add, what_stop_ends_without_a_visitor_is_told_by_stop);
     tcase_add_loop_test(add, whenever_it_is_added_it_has_one_end_or_is_refused, 0, 5);
     tcase_add_loop_test(add, what_is_withdrawn_while_it_is_filed_never_runs, 0, 3);

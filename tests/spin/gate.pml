@@ -7,7 +7,7 @@
  * threads empty theirs (membarrier), or, with -DFENCES, each producer does so itself.
  *
  *     here                 there
- *     add                  new_timeout() and announce(), withdraw() in hwt/core/timer.c
+ *     add                  accept_timeout(), announce(), withdraw() in hwt/core/timer.c
  *     list                 hwt_streams_list(), hwt_streams_push() in hwt/core/lane.c
  *     compaction           hwt_stream_grow() in hwt/core/stream.c, as far as the claim goes,
  *                          or all that is unread is dropped; hwt_shared_overlook()

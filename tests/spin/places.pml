@@ -7,7 +7,7 @@
  * records, places and hints wrap; those of the entry do not. Its slab may be trimmed and used again.
  *
  *     here             there
- *     add              new_timeout() with renew() in hwt/core/timer.c
+ *     add              accept_timeout() with renew() in hwt/core/timer.c
  *     cancel, move     the exchange in timeout.c; then, of a move to earlier, the record
  *     file_for, note   hwt_worker_file_at() in hwt/core/worker.h, hwt_worker_note() in file.c
  *     file             hwt_wheel_file_at() in hwt/store/wheel.c

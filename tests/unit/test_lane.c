@@ -210,8 +210,9 @@ START_TEST(behind_a_push_that_stands_still_nothing_is_listed)
     __atomic_store_n(&before->next, node, __ATOMIC_RELEASE);
     ck_assert(hwt_streams_gather(&lanes.pending));
     ck_assert_uint_eq(read_listed(&lanes.pending), 1);
-    ck_assert_ptr_eq(lanes.pending.listed, &lanes.shared->pending);
-    ck_assert_ptr_eq(lanes.pending.listed->next_listed, &lane->pending);
+    /* In the order of their pushes. */
+    ck_assert_ptr_eq(lanes.pending.listed, &lane->pending);
+    ck_assert_ptr_eq(lanes.pending.listed->next_listed, &lanes.shared->pending);
 }
 END_TEST
 
