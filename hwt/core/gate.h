@@ -97,8 +97,8 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until);
  * nanoseconds, at once, or not at all. */
 void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative);
 
-/* The same, each time before it sets the descriptor or leaves it as it is: whether it is what it was
- * set to last. */
+/* The same, each time before it sets the descriptor or leaves it as it is: whether it is what it
+ * was set to last. */
 bool hwt_gate_fd_is_as_set(struct hwt_gate *gate);
 
 /* Worker: awake again. */

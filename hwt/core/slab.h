@@ -67,8 +67,8 @@ static inline size_t hwt_slab_head(uintptr_t base)
  * The head of an empty slab is zero, and a slab becomes empty page by page. So who has a handle
  * reads the head first and the state then: if that has the handle's generation and says that the
  * timeout has not ended, the slab was in use when its head was read. And the thread that publishes
- * an entry, or gives it away, reads the head before; or it is the worker, which alone empties slabs,
- * or the executor's, for whose tasks a trim waits.
+ * an entry, or gives it away, reads the head before; or it is the worker, which alone empties
+ * slabs, or the executor's, for whose tasks a trim waits.
  */
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {

@@ -61,11 +61,25 @@ static void must_return(volatile bool *returned)
         does_not_return();
 }
 
+/* Of another stack, a coroutine's, an address says nothing. */
+static bool are_on_own_stack(uintptr_t one, uintptr_t other)
+{
+    pthread_attr_t attributes;
+    void *begin;
+    size_t size;
+    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
+        return false;
+    pthread_attr_getstack(&attributes, &begin, &size);
+    pthread_attr_destroy(&attributes);
+    return one - (uintptr_t)begin < size && other - (uintptr_t)begin < size;
+}
+
 void hwt_frames_check(const struct hwt_shared *shared)
 {
     /* What this thread is inside of is further up its stack. */
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
     for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
-        if (frame->shared == shared && frame->stack < (uintptr_t)__builtin_frame_address(0))
+        if (frame->shared == shared && frame->stack < here && are_on_own_stack(frame->stack, here))
             does_not_return();
     }
 }

@@ -130,8 +130,8 @@ static int check_frame(struct check *check, unsigned segment, uint64_t offset, u
     return r < 0 ? r : ret_frame->sequence == sequence ? 0 : -EBADMSG;
 }
 
-/* A frame cannot be read: -EBADMSG. -ESTALE: the owner has made a checkpoint meanwhile, and may have
- * written it over. */
+/* A frame cannot be read: -EBADMSG. -ESTALE: the owner has made a checkpoint meanwhile, and may
+ * have written it over. */
 static int damaged_or_stale(struct check *check)
 {
     unsigned char *checkpoint;

@@ -29,8 +29,9 @@ int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hw
     return bytes_compare(a->key.due, a->bytes, a->id_size, b);
 }
 
-/* A message that is done has an erase of the same key, which comes behind it. Two identities with one
- * key are only in files that somebody else has made, or where numbers were lost; both are kept. */
+/* A message that is done has an erase of the same key, which comes behind it. Two identities with
+ * one key are only in files that somebody else has made, or where numbers were lost; both are
+ * kept. */
 static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
 {
     int order = hwt_delay_compare(a->key, b->key);

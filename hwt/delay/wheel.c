@@ -92,8 +92,8 @@ bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due)
     return false;
 }
 
-/* For a reading of the caller's own, without the lock. What belongs to a checkpoint that is being made
- * is left out: its thread changes that without the lock. */
+/* For a reading of the caller's own, without the lock. What belongs to a checkpoint that is being
+ * made is left out: its thread changes that without the lock. */
 struct hwt_delay_slot hwt_delay_slot_copy(const struct hwt_delay_slot *slot)
 {
     return (struct hwt_delay_slot){

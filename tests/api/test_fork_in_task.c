@@ -2,8 +2,8 @@
 
 /*
  * A task that forks, and returns in both processes. In the child nothing more is called back: a
- * worker, which is the child's only thread, ends, and so the child does; the call that drives a timer
- * returns.
+ * worker, which is the child's only thread, ends, and so the child does; the call that drives a
+ * timer returns.
  */
 
 #include <signal.h>

@@ -8,6 +8,14 @@
  */
 
 #include <setjmp.h>
+#include <sys/mman.h>
+
+#if defined(__has_include) && __has_include(<ucontext.h>) && defined(__GLIBC__)
+#include <ucontext.h>
+#define WITH_COROUTINES 1
+#else
+#define WITH_COROUTINES 0
+#endif
 
 #include "children.h"
 
@@ -191,6 +199,59 @@ START_TEST(a_thread_that_ends_in_dispatch_is_not_silent)
 }
 END_TEST
 
+/* ---- a callback that does return, by way of another stack ---- */
+
+#if WITH_COROUTINES
+
+enum { STACK_SIZE = 1 << 20 };
+
+static ucontext_t main_context, loop_context;
+static hwt_timer *driven_timer;
+static uint64_t answers;
+
+/* Further up than the loop: it has the thread's own stack, the loop one that was mapped. */
+static void resume_main(hwt_timeout timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+    must(swapcontext(&loop_context, &main_context) == 0);
+}
+
+static void loop_once(void)
+{
+    answers += hwt_timer_advance(driven_timer, HWT_SEC(1));
+}
+
+START_TEST(a_coroutine_that_a_task_resumes_may_ask_the_timer)
+{
+    static const hwt_task resuming = { resume_main, NULL };
+    manual m;
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = _i ? HWT_ONE_THREAD : 0;
+    manual_open_with(&m, 0, options);
+    driven_timer = m.timer;
+    (void)arm(m.timer, &resuming, NULL, 0);
+    void *stack =
+        mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(stack, MAP_FAILED);
+    ck_assert_int_eq(getcontext(&loop_context), 0);
+    loop_context.uc_stack.ss_sp = stack;
+    loop_context.uc_stack.ss_size = STACK_SIZE;
+    loop_context.uc_link = &main_context;
+    makecontext(&loop_context, loop_once, 0);
+    answers = 0;
+    ck_assert_int_eq(swapcontext(&main_context, &loop_context), 0);
+    /* From within the task, it does nothing. */
+    ck_assert_uint_eq(hwt_timer_advance(m.timer, HWT_SEC(2)), 0);
+    ck_assert_uint_eq(hwt_timer_next_tick(m.timer), HWT_NEVER);
+    ck_assert_int_eq(swapcontext(&main_context, &loop_context), 0);
+    ck_assert_uint_eq(answers, 1);
+    manual_close(&m);
+    munmap(stack, STACK_SIZE);
+}
+END_TEST
+
+#endif
+
 int main(void)
 {
     Suite *suite = suite_create("api: callbacks that do not return");
@@ -202,5 +263,9 @@ int main(void)
     TCase *driven = add_case(suite, "dispatch");
     tcase_add_loop_test(driven, a_jump_out_of_dispatch_is_not_silent, 0, 2);
     tcase_add_test(driven, a_thread_that_ends_in_dispatch_is_not_silent);
+#if WITH_COROUTINES
+    if (!WITH_SANITIZER) /* which would have to be told */
+        tcase_add_loop_test(driven, a_coroutine_that_a_task_resumes_may_ask_the_timer, 0, 2);
+#endif
     return run_suite(suite);
 }

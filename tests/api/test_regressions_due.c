@@ -238,8 +238,8 @@ END_TEST
 /*
  * ---- A thread that ends ----
  *
- * What it added in a destructor ran before what it had added earlier for the same tick: its lane was
- * read after the one that those without a lane share.
+ * What it added in a destructor ran before what it had added earlier for the same tick: its lane
+ * was read after the one that those without a lane share.
  */
 
 typedef struct last_words {
