@@ -162,14 +162,18 @@ bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_strea
 {
     uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
     uint32_t half = hwt_lane_backlog(lanes) / 2, count = hwt_lanes_count(lanes);
-    return hwt_stream_grow(stream, (struct hwt_stream_filter){
-                                       .stays = stays,
-                                       .data = lanes->pool,
-                                       .most = slabs * HWT_SLAB_ENTRIES,
-                                       .ids = slabs << HWT_ID_BITS,
-                                       .slack = least_of(least_of(SLACK / count, SLACK_MAX), half),
-                                       .room = least_of(least_of(ROOM / count, ROOM_MAX), half),
-                                   });
+    const struct hwt_stream_filter filter = {
+        .stays = stays,
+        .data = lanes->pool,
+        .most = slabs * HWT_SLAB_ENTRIES,
+        .ids = slabs << HWT_ID_BITS,
+        .slack = least_of(least_of(SLACK / count, SLACK_MAX), half),
+        .room = least_of(least_of(ROOM / count, ROOM_MAX), half),
+    };
+    bool grown = hwt_stream_grow(stream, filter);
+    if (hwt_stream_was_missed(stream))
+        hwt_gate_wake(lanes->gate);
+    return grown;
 }
 
 /* ---- the queues ---- */

@@ -95,7 +95,7 @@ static bool claim(struct hwt_stream *stream)
             return true;
         caa_cpu_relax();
     }
-    return false;
+    return hwt_stream_claim_or_miss(stream);
 }
 
 /* A reading ends, however fast producers are: it is for what was published when it began, and a

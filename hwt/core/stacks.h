@@ -44,7 +44,8 @@ void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t cou
 /* The first of a batch of *ret_count, NULL: there is none. */
 struct hwt_entry *hwt_batch_pop(struct hwt_pool *pool, uint32_t *ret_count);
 
-/* Worker: how many entries are in batches, or HWT_FREE_MAX. */
+/* Worker: how many entries are in batches, or HWT_FREE_MAX; 0: others take and give too fast for
+ * that to be known. */
 uint64_t hwt_pool_free(const struct hwt_pool *pool);
 
 void hwt_empty_push(struct hwt_pool *pool, uint32_t number);

@@ -49,7 +49,7 @@ static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
                                .entry = entry,
                                .generation = hwt_generation(state) };
     uint64_t remaining = hwt_time_until(&shared->time, hwt_entry_deadline(entry));
-    hwt_frame_enter(&frame, __builtin_frame_address(0));
+    hwt_frame_enter(&frame);
     visitor->unprocessed(hwt_entry_task(entry), hwt_entry_arg(entry), remaining, visitor->data);
     hwt_frame_leave(&frame);
     HWT_MEET(VISITED);

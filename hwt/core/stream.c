@@ -32,6 +32,7 @@ int hwt_stream_init(struct hwt_stream *stream)
     stream->tail = stream->head = chunk;
     stream->at = stream->read = HWT_CHUNK_FIRST;
     atomic_init(&stream->chunks, 1);
+    atomic_init(&stream->missed, false);
     stream->compact_at = COMPACT_FIRST;
     atomic_init(&stream->chunks_read, 0);
     return 0;
@@ -208,6 +209,7 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     }
     stream->compact_at = to.chunks + space_until_next(to.chunks, filter);
     hwt_stream_release(stream);
+    hwt_full_barrier(); /* the worker's claim succeeds, or the look at `missed` sees it */
     return all;
 }
 
@@ -232,6 +234,14 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 }
 
 /* ---- the worker ---- */
+
+bool hwt_stream_claim_or_miss(struct hwt_stream *stream)
+{
+    HWT_MEET(MISS);
+    atomic_store_explicit(&stream->missed, true, memory_order_release);
+    hwt_full_barrier();
+    return hwt_stream_claim(stream);
+}
 
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
 {

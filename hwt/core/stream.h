@@ -32,8 +32,12 @@
  *   listed                            set by the producer, who then pushes the stream on its queue;
  *                                     cleared by the worker, release, when it has left its list
  *
- * Nobody waits for `claimed`. A worker that finds it taken comes back later; a producer does
- * without compaction.
+ *   missed                            set by the worker that finds it claimed, and then tries once
+ *                                     more; taken by the producer when it has compacted: of the
+ *                                     two, with a full barrier each, one sees the other
+ *
+ * Nobody waits for `claimed`. A worker that finds it taken comes back when the producer has
+ * compacted, and wakes it; a producer does without compaction.
  *
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
@@ -88,6 +92,7 @@ struct hwt_stream {
     uint32_t compact_at; /* chunks */
     struct hwt_chunk *own_spare;
     _Atomic bool listed;
+    _Atomic bool missed;
     _Atomic(struct hwt_chunk *) spare;
     hwt_queue_node node;
     /* who has claimed it */
@@ -161,11 +166,24 @@ static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
     return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
 }
 
-/* Worker. False: the producer compacts. */
+/* False: another one has claimed it. */
 static inline bool hwt_stream_claim(struct hwt_stream *stream)
 {
     HWT_MEET(CLAIM);
     return !atomic_exchange_explicit(&stream->claimed, true, memory_order_acquire);
+}
+
+/* Worker, who found it claimed. False: it still is, and its producer will wake the worker. */
+bool hwt_stream_claim_or_miss(struct hwt_stream *stream);
+
+/* Producer, who may have compacted: whether the worker missed it meanwhile, and is to be woken. */
+static inline bool hwt_stream_was_missed(struct hwt_stream *stream)
+{
+    /* Acquire: that the worker goes to sleep, see hwt_gate_wake(). */
+    if (__builtin_expect(!atomic_load_explicit(&stream->missed, memory_order_acquire), 1))
+        return false;
+    atomic_store_explicit(&stream->missed, false, memory_order_relaxed);
+    return true;
 }
 
 static inline void hwt_stream_release(struct hwt_stream *stream)

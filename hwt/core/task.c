@@ -12,9 +12,9 @@
 /* Innermost first: a task may drive another timer. */
 static HWT_THREAD_LOCAL struct hwt_frame *frames;
 
-void hwt_frame_enter(struct hwt_frame *frame, const void *stack)
+void hwt_frame_enter(struct hwt_frame *frame)
 {
-    frame->stack = (uintptr_t)stack;
+    frame->stack = (uintptr_t)__builtin_frame_address(0);
     frame->outer = frames;
     frames = frame;
 }
@@ -88,7 +88,7 @@ static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout t
                  struct hwt_frame *frame)
 {
     __attribute__((cleanup(must_return))) volatile bool returned = false;
-    hwt_frame_enter(frame, __builtin_frame_address(0));
+    hwt_frame_enter(frame);
     function(timeout, arg);
     hwt_frame_leave(frame);
     returned = true;
@@ -253,7 +253,7 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
     HWT_MEET(HAND_OVER);
     /* A stop from inside the executor would wait for this very call. */
     struct hwt_frame frame = { .shared = shared };
-    hwt_frame_enter(&frame, __builtin_frame_address(0));
+    hwt_frame_enter(&frame);
     int refused = shared->executor(shared->executor_data, work, entry);
     hwt_frame_leave(&frame);
     if (refused)

@@ -17,8 +17,7 @@ struct hwt_frame {
     struct hwt_frame *outer;
 };
 
-/* `stack`: the caller's __builtin_frame_address(0). */
-void hwt_frame_enter(struct hwt_frame *frame, const void *stack);
+void hwt_frame_enter(struct hwt_frame *frame);
 void hwt_frame_leave(const struct hwt_frame *frame);
 
 /* Whether this thread is inside a callback of the timer. */

@@ -61,7 +61,7 @@ enum {
     HWT_DELAY_FRAME_MAGIC = 0,     /* u32 */
     HWT_DELAY_FRAME_CRC = 4,       /* u32, from offset 8 to the end of the records */
     HWT_DELAY_FRAME_LENGTH = 8,    /* u32: of the records, without this head and padding */
-    HWT_DELAY_FRAME_COUNT = 12,    /* u32: how many records */
+    HWT_DELAY_FRAME_COUNT = 12,    /* u32: how many records, 1 at least */
     HWT_DELAY_FRAME_SEQUENCE = 16, /* u64: of the first record */
     HWT_DELAY_FRAME_HAND = 24,     /* u64: the latest instant the store had seen */
     HWT_DELAY_FRAME_SIZE = 32

@@ -37,6 +37,7 @@ harnesses='
 record
 record -DRECORDS=5
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS
+missed
 gate -DFENCES
 gate -DFENCES -DLISTED
 gate -DAT=0
@@ -80,6 +81,8 @@ record -DRECORDS=5 | stream.c | /&stream->spare, &top/{n;s/release/relaxed/}
 record -DRECORDS=5 | stream.c | /own_spare = atomic_exchange/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, true/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, false/s/release/relaxed/
+missed | stream.c | /hwt_stream_release(stream);/{n;s/hwt_full_barrier()/(void)0/}
+missed | stream.c | /&stream->missed, true/{n;s/hwt_full_barrier()/(void)0/}
 gate | nothing |
 gate -DLISTED | nothing |
 gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
@@ -107,7 +110,7 @@ reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
 reuse | stacks.c | /first->word.second, (uint64/s/release/relaxed/
 reuse | slab.h | /entry->arg, next/s/release/relaxed/
 pool | stacks.c | /with_top(head, id)/{n;s/acq_rel/relaxed/}
-pool -DCOUNTS | stacks.c | s/} while (head != before)/} while (head == 0)/
+pool -DCOUNTS | stacks.c | s/if (head == before)/if (true)/
 pool -DCOUNTS | entry.h | /hwt_entry_deadline/,/^}/s/acquire/relaxed/
 pool | stacks.c | /^struct hwt_entry .hwt_batch_pop/,/^}/s/order_acq[a-z_]*/order_relaxed/g
 pool | stacks.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A producer that compacts, and a worker that finds its stream claimed and goes to sleep; on
+ * hwt/core/stream.[ch] as they are. The worker has read the stream, or is woken.
+ */
+
+#include <assert.h>
+#include <pthread.h>
+
+#include "hwt/base/barrier.h"
+#include "hwt/core/stream.h"
+
+#undef HWT_CHUNK_RECORDS
+#define HWT_CHUNK_RECORDS 2
+
+#include "hwt/core/stream.c"
+
+static struct hwt_stream stream;
+static _Atomic uint32_t asleep;
+static bool has_read;
+
+static bool stays(const void *data, const struct hwt_record *record)
+{
+    (void)data;
+    (void)record;
+    return true;
+}
+
+static void *produce(void *arg)
+{
+    const struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0 };
+    (void)compact(&stream, filter);
+    if (hwt_stream_was_missed(&stream)) /* as hwt_lane_grow() and hwt_gate_wake() */
+        atomic_exchange_explicit(&asleep, 0, memory_order_seq_cst);
+    return arg;
+}
+
+int main(void)
+{
+    pthread_t producer;
+    hwt_stream_init(&stream);
+    hwt_stream_append(&stream, (struct hwt_record){ 1, 1, 1 });
+    pthread_create(&producer, NULL, produce, NULL);
+    atomic_store_explicit(&asleep, 1, memory_order_release); /* as hwt_gate_begin() */
+    hwt_full_barrier();
+    if (hwt_stream_claim(&stream) || hwt_stream_claim_or_miss(&stream)) {
+        has_read = true;
+        hwt_stream_release(&stream);
+    }
+    pthread_join(producer, NULL);
+    assert(has_read || !asleep);
+    return 0;
+}
