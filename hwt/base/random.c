@@ -5,12 +5,8 @@
  *
  * GROUND RULES
  *
- * own        Its thread's alone. A child of fork() has that of the thread that forked.
- *
- * forks      How many forks lie between this process and the first one that looked. Written by
- *            the handler that runs in a child before fork() returns there, when the child has no
- *            other thread. So every later thread of the child was created after the write, and
- *            relaxed is enough.
+ * own        Its thread's alone. A child of fork() has that of the thread that forked, its only one
+ *            then: the handler that runs in the child before fork() returns has it seeded anew.
  *
  * watched    Written once, inside of pthread_once(), whose return publishes it; every reader has
  *            returned from that.
@@ -19,7 +15,6 @@
 #include "hwt/base/random.h"
 
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/random.h>
 #include <time.h>
@@ -27,22 +22,20 @@
 
 struct own {
     uint64_t sequence;
-    unsigned forks; /* when it was seeded */
     bool seeded;
 };
 
 static _Thread_local struct own own;
-static _Atomic unsigned forks;
 static bool watched; /* a fork will be noticed */
 
-static void count_fork(void)
+static void forget_seed(void)
 {
-    atomic_fetch_add_explicit(&forks, 1, memory_order_relaxed);
+    own.seeded = false;
 }
 
 static void watch_forks(void)
 {
-    watched = pthread_atfork(NULL, NULL, count_fork) == 0;
+    watched = pthread_atfork(NULL, NULL, forget_seed) == 0;
 }
 
 static uint64_t nanoseconds(clockid_t clock)
@@ -70,13 +63,12 @@ static void seed_own(void)
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
         seed = makeshift_seed();
     own.sequence = seed;
-    own.forks = atomic_load_explicit(&forks, memory_order_relaxed);
     own.seeded = watched; /* else it is seeded anew at each use */
 }
 
 uint64_t *hwt_random_own(void)
 {
-    if (!own.seeded || own.forks != atomic_load_explicit(&forks, memory_order_relaxed))
+    if (!own.seeded)
         seed_own();
     return &own.sequence;
 }

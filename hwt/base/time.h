@@ -4,7 +4,6 @@
 
 /* Sums and differences of instants that saturate, and instants for the system's calls. */
 
-#include <limits.h>
 #include <stdint.h>
 #include <time.h>
 

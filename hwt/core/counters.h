@@ -3,10 +3,9 @@
 #define HWT_COUNTERS_H
 
 /*
- * Counters. What callers do is counted in their lane, what runs is counted here. All are
- * relaxed but for this: pending is what was added and re-armed less what began, was
- * cancelled or was left over; whoever takes away releases, the reader acquires that first,
- * so it never sees an end without its beginning.
+ * Counters. What callers do is counted in their lane, what runs is counted here. Pending is what was
+ * added and re-armed less what began, was cancelled or was left over. A counter is written with
+ * release and read with acquire, the ends first: so the reader sees no end without its beginning.
  */
 
 #include <stdatomic.h>
@@ -15,7 +14,6 @@
 #include "hwt/hwt.h"
 
 struct hwt_run_stats {
-    bool shared; /* tasks run on an executor; else one thread at a time writes all of this */
     _Atomic uint64_t rearmed;
     _Atomic uint64_t unprocessed;
     _Atomic uint64_t wakeups;
@@ -40,10 +38,9 @@ static inline uint64_t hwt_count(_Atomic uint64_t *counter, uint64_t n, bool sha
 }
 
 /* A run begins, `lateness` ns after its deadline. */
-static inline void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness)
+static inline void hwt_stats_run(struct hwt_run_stats *stats, uint64_t lateness, bool shared)
 {
     unsigned power = 63 - (unsigned)__builtin_clzll(lateness | 1);
-    bool shared = stats->shared;
     hwt_count(&stats->lateness[power], 1, shared);
     hwt_count(&stats->lateness_sum, lateness, shared);
     uint64_t max = atomic_load_explicit(&stats->lateness_max, memory_order_relaxed);

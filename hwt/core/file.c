@@ -22,10 +22,9 @@ static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t ge
     /* The deadline first: one that was earlier has a record of its own. */
     uint64_t deadline = hwt_entry_deadline(entry);
     uint64_t state = hwt_entry_state(entry);
-    uint32_t its = (uint32_t)hwt_generation(state);
-    (void)hwt_worker_place(worker->wheel.directory, id, &its);
     *ret_tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-    return hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED) && its == generation;
+    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
+           hwt_entry_counted(entry, hwt_generation(state)) == generation;
 }
 
 void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, uint32_t id,

@@ -17,6 +17,15 @@
 #define ROOM_MAX 256
 #define OWN_SIZE ((HWT_THREAD_NONE + 1) * sizeof(_Atomic(struct hwt_lane *)))
 
+static void destroy_lane(struct hwt_lane *lane)
+{
+    if (!lane)
+        return;
+    hwt_stream_destroy(&lane->pending);
+    hwt_stream_destroy(&lane->cancelled);
+    free(lane);
+}
+
 static struct hwt_lane *make_lane(bool shared)
 {
     size_t size = (sizeof(struct hwt_lane) + 63) / 64 * 64;
@@ -26,25 +35,10 @@ static struct hwt_lane *make_lane(bool shared)
     memset(lane, 0, size);
     lane->shared = shared;
     lane->soonest = UINT64_MAX;
-    if (hwt_stream_init(&lane->pending) < 0) {
-        free(lane);
-        return NULL;
-    }
-    if (hwt_stream_init(&lane->cancelled) < 0) {
-        hwt_stream_destroy(&lane->pending);
-        free(lane);
-        return NULL;
-    }
-    return lane;
-}
-
-static void destroy_lane(struct hwt_lane *lane)
-{
-    if (!lane)
-        return;
-    hwt_stream_destroy(&lane->pending);
-    hwt_stream_destroy(&lane->cancelled);
-    free(lane);
+    if (hwt_stream_init(&lane->pending) == 0 && hwt_stream_init(&lane->cancelled) == 0)
+        return lane;
+    destroy_lane(lane);
+    return NULL;
 }
 
 static void init_streams(struct hwt_streams *streams)

@@ -95,14 +95,6 @@ static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
 
-/* Adds to a counter of the thread's own lane. Release, for what is read with acquire by pending:
- * see counters.h. */
-static inline void hwt_lane_count(_Atomic uint64_t *counter, uint64_t n)
-{
-    uint64_t before = atomic_load_explicit(counter, memory_order_relaxed);
-    atomic_store_explicit(counter, before + n, memory_order_release);
-}
-
 /* Whether an unread record must stay; `data` is the pool. See stream.h. */
 bool hwt_pending_stays(const void *data, const struct hwt_record *record);
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);

@@ -23,12 +23,6 @@ _Static_assert(HWT_SLAB_SEATS <= HWT_ID_PLACE + 1, "a seat fits the id");
 
 /* ---- memory ---- */
 
-static void *map(size_t size)
-{
-    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
-}
-
 /* LeakSanitizer of the program, if it has that: what only a pending timeout's arg reaches is no
  * leak. */
 extern void __lsan_register_root_region(const void *begin, size_t size) __attribute__((weak));
@@ -45,8 +39,9 @@ static void unmap_slabs(char *base, size_t size)
 static char *map_aligned(size_t size)
 {
     size_t alignment = size < HWT_SLAB_SIZE * REGION_SLABS_MAX ? HWT_SLAB_SIZE : size;
-    char *memory = map(size + alignment);
-    if (!memory)
+    char *memory =
+        mmap(NULL, size + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
         return NULL;
     size_t before = -(uintptr_t)memory & (alignment - 1);
     if (before > 0)

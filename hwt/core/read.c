@@ -98,14 +98,8 @@ static bool claim(struct hwt_stream *stream)
     return hwt_stream_claim_or_miss(stream);
 }
 
-/* A reading ends, however fast producers are: it is for what was published when it began, and a
- * little more. */
-static void begin_reading(struct hwt_stream *stream)
-{
-    stream->left = (uint64_t)hwt_stream_backlog(stream) * HWT_CHUNK_RECORDS;
-}
-
-/* Reads up to about `budget` records, and returns how many. */
+/* Reads up to about `budget` records, and returns how many. A reading ends, however fast producers
+ * are: of each stream it is for what was published when it first came to it, and a little more. */
 static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
                           size_t budget)
 {
@@ -115,6 +109,10 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     /* Only the worker moves on in it, and a compaction leaves it where it is. */
     if (!hwt_stream_is_used(stream))
         return 0;
+    if (stream->reading != worker->reading) {
+        stream->reading = worker->reading;
+        stream->left = (uint64_t)hwt_stream_backlog(stream) * HWT_CHUNK_RECORDS;
+    }
     if (!claim(stream)) {
         worker->again = worker->unsure = true;
         return 0;
@@ -137,17 +135,8 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     return done;
 }
 
-/* The stream of one kind of a lane. */
-static struct hwt_stream *stream_of(struct hwt_lane *lane, bool cancelled)
-{
-    return cancelled ? &lane->cancelled : &lane->pending;
-}
-
-/* For each stream of one kind that may have something. */
-static size_t for_streams(struct hwt_worker *worker, bool cancelled, bool listed,
-                          size_t (*act)(struct hwt_worker *worker, struct hwt_stream *stream,
-                                        read_records read, size_t budget),
-                          size_t budget)
+/* Reads each stream of one kind that may have something. */
+static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool listed, size_t budget)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
     struct hwt_streams *streams = cancelled ? &lanes->cancelled : &lanes->pending;
@@ -156,24 +145,15 @@ static size_t for_streams(struct hwt_worker *worker, bool cancelled, bool listed
     size_t done = 0;
     for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
          s = s->next_listed)
-        done += act(worker, s, read, budget - done);
+        done += read_stream(worker, s, read, budget - done);
     /* The shared one is the first, and comes last: a thread that ends has its own before it. */
     for (uint32_t i = count; i-- > 0 && done < budget;) {
         struct hwt_lane *lane = hwt_lane_at(lanes, i);
         if (lane)
-            done += act(worker, stream_of(lane, cancelled), read, budget - done);
+            done += read_stream(worker, cancelled ? &lane->cancelled : &lane->pending, read,
+                                budget - done);
     }
     return done;
-}
-
-static size_t begin_one(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
-                        size_t budget)
-{
-    (void)worker;
-    (void)read;
-    (void)budget;
-    begin_reading(stream);
-    return 0;
 }
 
 /* All that is published now, in batches, the cancelled between. */
@@ -187,22 +167,20 @@ static void read_once(struct hwt_worker *worker)
     size_t filed;
     worker->unsure = false;
     worker->again |= !listed;
-    for_streams(worker, false, listed, begin_one, SIZE_MAX);
-    for_streams(worker, true, listed, begin_one, SIZE_MAX);
+    worker->reading++;
     do {
-        filed = for_streams(worker, false, listed, read_stream, DRAIN_MAX);
+        filed = read_streams(worker, false, listed, DRAIN_MAX);
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         if (worker->wheel.hints >= worker->sweep_at)
             (void)hwt_worker_sweep(worker, filed, false);
-        for_streams(worker, true, listed, read_stream, SIZE_MAX);
+        read_streams(worker, true, listed, SIZE_MAX);
     } while (filed >= DRAIN_MAX);
 }
 
 /* What a lane has. */
 static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
 {
-    begin_reading(&lane->pending);
-    begin_reading(&lane->cancelled);
+    worker->reading++;
     read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
@@ -264,7 +242,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
         return false;
     lane->soonest = HWT_NEVER;
     lane->last = NULL;
-    begin_reading(&lane->pending);
+    worker->reading++;
     size_t filed = read_stream(worker, &lane->pending, read_noted, SIZE_MAX);
     if (worker->wheel.hints >= worker->sweep_at)
         (void)hwt_worker_sweep(worker, filed, false);
@@ -274,7 +252,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
 void hwt_worker_read_own(struct hwt_worker *worker)
 {
     struct hwt_lane *lane = worker->shared->lanes.shared;
-    begin_reading(&lane->cancelled);
+    worker->reading++;
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
 
@@ -299,9 +277,9 @@ void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dis
                                bool cancelled)
 {
     read_records read = cancelled ? read_cancelled : read_pending;
+    worker->reading++;
     while (dismissed) {
         struct hwt_stream *next = dismissed->next_listed;
-        begin_reading(dismissed);
         read_stream(worker, dismissed, read, SIZE_MAX);
         dismissed = next;
     }
@@ -318,8 +296,8 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
     if (worker->since_kept_up < KEEP_UP_EVERY)
         return;
     worker->since_kept_up = 0;
+    worker->reading++;
     if (worker->shared->one_thread) {
-        begin_reading(&lanes->shared->cancelled);
         if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
             read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
         return;
@@ -331,6 +309,5 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
         chunks += hwt_stream_backlog(s) / 2; /* an open one is no backlog */
     if (chunks <= HWT_BACKLOG / 2)
         return;
-    for_streams(worker, true, true, begin_one, SIZE_MAX);
-    for_streams(worker, true, true, read_stream, KEEP_UP_MAX);
+    read_streams(worker, true, true, KEEP_UP_MAX);
 }

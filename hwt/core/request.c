@@ -42,7 +42,7 @@ void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), vo
 {
     struct hwt_request request = { act, data };
     pthread_mutex_lock(&timer->control);
-    if (timer->thread_runs && !timer->stopped) {
+    if (timer->thread_runs && !hwt_halted_by(timer, HWT_HALTED_STOPPING)) {
         ask(timer, &request);
     } else {
         pthread_mutex_lock(&timer->driving);

@@ -34,13 +34,6 @@ struct visitor {
     uint64_t left;
 };
 
-static void count_left(struct hwt_shared *shared, struct visitor *visitor)
-{
-    hwt_count(&shared->stats.unprocessed, 1, false);
-    hwt_unreserve(shared);
-    visitor->left++;
-}
-
 /* The visitor has the timeout's arg: until it has returned, that counts as a run. */
 static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                   struct visitor *visitor)
@@ -76,7 +69,9 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
         HWT_MEET(END);
         if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, phase)))
             continue;
-        count_left(shared, visitor);
+        hwt_count(&shared->stats.unprocessed, 1, false);
+        hwt_unreserve(shared);
+        visitor->left++;
         if (visits)
             visit(shared, entry, hwt_with_phase(state, phase), visitor);
         else
@@ -130,9 +125,8 @@ int64_t hwt_timer_stop(hwt_timer *timer, unprocessed_function unprocessed, void 
     if (hwt_halted_by(timer, HWT_HALTED_FORKED))
         return 0;
     pthread_mutex_lock(&timer->control);
-    if (!timer->stopped)
+    if (!hwt_halted_by(timer, HWT_HALTED_STOPPING))
         left = stop(timer, unprocessed, data);
-    timer->stopped = true;
     pthread_mutex_unlock(&timer->control);
     return (int64_t)left;
 }

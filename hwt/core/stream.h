@@ -101,7 +101,7 @@ struct hwt_stream {
     struct hwt_chunk *head;
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
-    uint64_t left;                  /* the worker's: records that this reading is to read yet */
+    uint64_t reading, left;         /* the worker's: records that this reading is to read yet */
 };
 
 /* -ENOMEM: nothing to destroy. */

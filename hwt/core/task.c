@@ -158,7 +158,7 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
         .deadline = *deadline,
     };
     uint64_t lateness = hwt_saturating_sub(hwt_time_reached(&shared->time), *deadline);
-    hwt_stats_run(&shared->stats, lateness);
+    hwt_stats_run(&shared->stats, lateness, shared->executor != NULL);
     HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
     hwt_unreserve(shared);
     HWT_MEET(RUN);
@@ -187,9 +187,8 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
 
 /* ---- the executor ---- */
 
-/* PENDING, and for the worker to look at again. If that is out of date by now: it is a hint. */
-static void say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
-                      uint64_t deadline)
+void hwt_task_say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                        uint64_t deadline)
 {
     HWT_MEET(AGAIN);
     struct hwt_lane *lane = hwt_shared_enter(shared);
@@ -213,12 +212,12 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             if (!hwt_exchange_both(shared, entry, state, deadline, state & ~(uint64_t)HWT_HANDED,
                                    deadline))
                 continue;
-            say_again(shared, entry, state, deadline);
+            hwt_task_say_again(shared, entry, state, deadline);
             return;
         }
         enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
         if (run == HWT_RUN_AGAIN)
-            say_again(shared, entry, state, deadline);
+            hwt_task_say_again(shared, entry, state, deadline);
         if (run != HWT_RUN_NOT)
             return;
     }
@@ -260,12 +259,12 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
         work(entry);
 }
 
-bool hwt_task_none_submitted(struct hwt_shared *shared)
+uint64_t hwt_task_submitted(struct hwt_shared *shared)
 {
     pthread_mutex_lock(&shared->runs);
-    bool none = shared->submitted == 0;
+    uint64_t submitted = shared->submitted;
     pthread_mutex_unlock(&shared->runs);
-    return none;
+    return submitted;
 }
 
 void hwt_task_wait_all(struct hwt_shared *shared)

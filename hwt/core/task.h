@@ -48,6 +48,11 @@ void hwt_task_end(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
 /* Tells that an UNTOLD timeout of this generation will never run, if nobody has, and frees it. */
 void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation);
 
+/* PENDING, and for the worker to look at again, by the stream, behind what its task has added. If
+ * that is out of date by now: it is a hint. */
+void hwt_task_say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                        uint64_t deadline);
+
 /* Has the executor look at an entry: run it, or tell it. Where that refuses, does it here. */
 void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry);
 
@@ -68,7 +73,7 @@ void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout);
 /* Waits until the executor has nothing of this timer's any more. */
 void hwt_task_wait_all(struct hwt_shared *shared);
 
-/* Whether it has nothing now. */
-bool hwt_task_none_submitted(struct hwt_shared *shared);
+/* How many it has now. */
+uint64_t hwt_task_submitted(struct hwt_shared *shared);
 
 #endif

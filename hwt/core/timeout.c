@@ -39,7 +39,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     uint64_t generation = hwt_generation(state);
     struct hwt_lane *lane = hwt_shared_enter(shared);
     HWT_PROBE3(cancel, shared, entry, generation);
-    hwt_lane_count(&lane->cancelled_count, 1);
+    hwt_count(&lane->cancelled_count, 1, false);
     hwt_unreserve(shared);
     HWT_MEET(CANCEL_SAY);
     /* What the executor has is told and freed there. */
@@ -74,11 +74,7 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
             continue;
         if (!(state & HWT_REARMED))
             return false;
-        struct hwt_lane *lane = hwt_shared_enter(shared);
-        HWT_PROBE3(cancel, shared, entry, timeout.generation);
-        hwt_lane_count(&lane->cancelled_count, 1);
-        hwt_unreserve(shared);
-        hwt_shared_leave(shared, lane);
+        dismiss(shared, entry, id, state | HWT_HANDED, true); /* to the one that runs it */
         return true;
     }
 }
@@ -93,7 +89,7 @@ __attribute__((noinline)) static bool cancel_alone(hwt_timeout timeout, struct h
     atomic_store_explicit(&timeout.entry->word.first, hwt_pending_to(state, HWT_PHASE_CANCELLED),
                           memory_order_relaxed);
     HWT_PROBE3(cancel, shared, timeout.entry, timeout.generation);
-    hwt_lane_count(&lane->cancelled_count, 1);
+    hwt_count(&lane->cancelled_count, 1, false);
     hwt_cache_add(&lane->cache, timeout.entry);
     return true;
 }
@@ -120,7 +116,7 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
                          0))
         return cancel_slowly(timeout, shared);
     HWT_PROBE3(cancel, shared, entry, timeout.generation);
-    hwt_lane_count(&lane->cancelled_count, 1);
+    hwt_count(&lane->cancelled_count, 1, false);
     hwt_cache_add(&lane->cache, entry);
     return true;
 }
@@ -156,7 +152,7 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     HWT_PROBE4(reschedule, shared, entry, hwt_generation(state), deadline);
     /* Counted before it can be cancelled. */
     hwt_reserve_beyond(shared);
-    hwt_count(&shared->stats.rearmed, 1, shared->stats.shared);
+    hwt_count(&shared->stats.rearmed, 1, shared->executor != NULL);
     while (!(state & HWT_BARRED)) {
         HWT_MEET(REARM);
         if (hwt_exchange_both(shared, entry, state, hwt_entry_deadline(entry), state | HWT_REARMED,
@@ -165,7 +161,7 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
         state = hwt_entry_state(entry);
     }
     hwt_unreserve(shared);
-    hwt_count(&shared->stats.rearmed, UINT64_MAX, shared->stats.shared);
+    hwt_count(&shared->stats.rearmed, UINT64_MAX, shared->executor != NULL);
     return false;
 }
 
@@ -207,7 +203,7 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
         }
     }
     struct hwt_lane *lane = hwt_shared_enter(shared);
-    hwt_lane_count(&lane->rescheduled, 1);
+    hwt_count(&lane->rescheduled, 1, false);
     if (deadline < before && hwt_phase(state) == HWT_PHASE_PENDING)
         say_earlier(shared, lane, id, timeout, deadline);
     hwt_shared_leave(shared, lane);
@@ -219,7 +215,7 @@ __attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shar
                                                          hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_lane *lane = shared->lanes.shared;
-    hwt_lane_count(&lane->rescheduled, 1);
+    hwt_count(&lane->rescheduled, 1, false);
     say_earlier(shared, lane, hwt_entry_id(timeout.entry), timeout, deadline);
     return true;
 }
@@ -231,7 +227,7 @@ static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, ui
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
     if (deadline < before)
         return move_earlier_alone(shared, timeout, deadline);
-    hwt_lane_count(&shared->lanes.shared->rescheduled, 1);
+    hwt_count(&shared->lanes.shared->rescheduled, 1, false);
     return true;
 }
 
@@ -256,7 +252,7 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
         __builtin_expect(!hwt_word_exchange(&entry->word, state, before, state, deadline), 0))
         return move_slowly(timeout, deadline);
     HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
-    hwt_lane_count(&lane->rescheduled, 1);
+    hwt_count(&lane->rescheduled, 1, false);
     return true;
 }
 

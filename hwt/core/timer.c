@@ -29,7 +29,6 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->executor = options->executor;
     shared->executor_data = options->executor_data;
     shared->one_thread = options->flags & HWT_ONE_THREAD;
-    shared->stats.shared = options->executor != NULL;
     atomic_init(&shared->unusual, HWT_HALTED_UNSTARTED |
                                       (shared->one_thread ? HWT_ONE_THREADED : 0) |
                                       (shared->max_pending > 0 ? HWT_LIMITED : 0));
@@ -76,7 +75,7 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     return 0;
 
 destroy_worker:
-    hwt_worker_destroy(&timer->worker);
+    hwt_wheel_destroy(&timer->worker.wheel);
 destroy_lanes:
     hwt_lanes_destroy(&shared->lanes);
 destroy_pool:
@@ -176,7 +175,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
     HWT_MEET(WITHDRAW);
     if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
         return hwt_in_callback(shared) ? 0 : UNTOLD; /* stop waits for a callback, and walks then */
-    hwt_lane_count(&lane->added, UINT64_MAX);
+    hwt_count(&lane->added, UINT64_MAX, false);
     hwt_pool_give(&shared->pool, &lane->cache, entry);
     return -ESHUTDOWN;
 }
@@ -219,7 +218,7 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
         if (!entry)
             return -ENOMEM;
     } while (renew(timer, lane, entry));
-    hwt_lane_count(&lane->added, 1);
+    hwt_count(&lane->added, 1, false);
     uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
@@ -247,7 +246,7 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
             hwt_unreserve(shared);
     }
     if (r < 0 && r != -ESHUTDOWN)
-        hwt_lane_count(&lane->rejected, 1);
+        hwt_count(&lane->rejected, 1, false);
     hwt_shared_leave(shared, lane);
     if (r >= 0 && ret_timeout)
         *ret_timeout = added;
@@ -269,7 +268,7 @@ static inline struct hwt_entry *take_shortly(struct hwt_lane *lane, const hwt_ta
         return NULL;
     hwt_cache_drop(&lane->cache, entry);
     hwt_entry_set(entry, task, arg, deadline);
-    hwt_lane_count(&lane->added, 1); /* before anybody can end it */
+    hwt_count(&lane->added, 1, false); /* before anybody can end it */
     *ret_state = state;
     return entry;
 }
@@ -363,7 +362,7 @@ void hwt_timer_destroy(hwt_timer *timer)
         pthread_mutex_destroy(&timer->shared.lanes.shared_lock);
     }
     hwt_gate_destroy(&timer->shared.gate);
-    hwt_worker_destroy(&timer->worker);
+    hwt_wheel_destroy(&timer->worker.wheel);
     hwt_lanes_destroy(&timer->shared.lanes);
     hwt_pool_destroy(&timer->shared.pool);
     free(timer);

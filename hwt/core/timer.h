@@ -4,8 +4,6 @@
 
 /* The timer's whole. */
 
-#include <sys/types.h>
-
 #include "hwt/core/shared.h"
 #include "hwt/core/worker.h"
 
@@ -28,7 +26,6 @@ struct hwt_timer {
     pthread_mutex_t control;
     pthread_t thread;
     bool thread_runs;
-    bool stopped;
     pthread_mutex_t driving; /* HWT_NO_WORKER: held by who drives */
 
     /* Set under `control`, cleared by the worker under `runs`; see request.h. */

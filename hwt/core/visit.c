@@ -34,28 +34,17 @@ int64_t hwt_timer_visit(hwt_timer *timer,
 /* ---- a graceful end ---- */
 
 /* Whether anything but HWT_NEVER is due before `until`. */
-struct due {
-    uint64_t until;
-    bool any;
-};
-
-static bool is_due(hwt_timeout timeout, const hwt_task *task, void *arg, uint64_t remaining,
-                   void *data)
+static bool any_due(const hwt_timer *timer, uint64_t until)
 {
-    struct due *due = data;
+    struct hwt_entry *entry;
+    uint32_t number = 0, seat = 0;
     uint64_t deadline;
-    (void)task;
-    (void)arg;
-    (void)remaining;
-    due->any = hwt_timeout_get(timeout, &deadline, NULL, NULL) == 0 && deadline < due->until;
-    return !due->any;
-}
-
-static bool any_due(hwt_timer *timer, uint64_t until)
-{
-    struct due due = { until, false };
-    (void)hwt_timer_visit(timer, is_due, &due);
-    return due.any;
+    while ((entry = hwt_pool_walk(&timer->shared.pool, &number, &seat)) != NULL) {
+        hwt_timeout timeout = { entry, hwt_generation(hwt_entry_state(entry)) };
+        if (hwt_timeout_get(timeout, &deadline, NULL, NULL) == 0 && deadline < until)
+            return true;
+    }
+    return false;
 }
 
 int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,

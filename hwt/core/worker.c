@@ -34,11 +34,6 @@ int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32
     return 0;
 }
 
-void hwt_worker_destroy(struct hwt_worker *worker)
-{
-    hwt_wheel_destroy(&worker->wheel);
-}
-
 void hwt_worker_publish_bytes(struct hwt_worker *worker)
 {
     atomic_store_explicit(&worker->shared->stats.wheel_bytes, worker->wheel.bytes,
@@ -55,20 +50,6 @@ static bool stopping(const struct hwt_worker *worker)
 
 /* ---- running ---- */
 
-static void run_again(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t generation,
-                      uint64_t deadline)
-{
-    struct hwt_shared *shared = worker->shared;
-    uint32_t id = hwt_entry_id(entry);
-    HWT_MEET(AGAIN);
-    if (deadline < worker->rearmed)
-        worker->rearmed = deadline;
-    /* By the stream, behind what its task has added. */
-    struct hwt_lane *lane = hwt_shared_enter(shared);
-    hwt_shared_say_pending(shared, lane, deadline, id, generation);
-    hwt_shared_leave(shared, lane);
-}
-
 /* What was PENDING with this state and deadline is due. False: it was not so. */
 static bool run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state,
                 uint64_t deadline)
@@ -81,8 +62,10 @@ static bool run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t sta
         return true;
     }
     enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
-    if (run == HWT_RUN_AGAIN)
-        run_again(worker, entry, hwt_generation(state), deadline);
+    if (run == HWT_RUN_AGAIN) {
+        worker->rearmed = deadline < worker->rearmed ? deadline : worker->rearmed;
+        hwt_task_say_again(shared, entry, state, deadline);
+    }
     return run != HWT_RUN_NOT;
 }
 
@@ -168,12 +151,6 @@ static void expire_first(struct hwt_worker *worker)
     worker->limit = limit;
 }
 
-static void expire(struct hwt_worker *worker)
-{
-    while (expire_batch(worker))
-        ;
-}
-
 /* What is due and could not be filed runs without regard to its turn. */
 static void expire_unfiled(struct hwt_worker *worker)
 {
@@ -225,7 +202,7 @@ static bool trim(struct hwt_worker *worker)
     struct hwt_shared *shared = worker->shared;
     struct hwt_trim slabs;
     uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
-    if (!hwt_task_none_submitted(shared))
+    if (hwt_task_submitted(shared) > 0)
         return false;
     worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
     worker->waits = 0;
@@ -268,7 +245,8 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     expire_first(worker);
     hwt_worker_read(worker);
     expire_unfiled(worker);
-    expire(worker);
+    while (expire_batch(worker))
+        ;
     expire_unfiled(worker); /* what was pushed back within the ticks that are over */
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */

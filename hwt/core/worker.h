@@ -47,6 +47,7 @@ struct hwt_worker {
     uint64_t parked_for; /* the tick: nothing unread is for an earlier one */
     bool has_parked;     /* in its own thread, and has not run what it parked for */
     bool told;           /* of a cancel, in this pass */
+    uint64_t reading;    /* how many there were; see read.c */
     bool again;          /* a stream could not be read: look again in a tick */
     size_t since_kept_up;
     unsigned waits;       /* passes for which a trim has been worth it */
@@ -69,7 +70,6 @@ static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
 }
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
-void hwt_worker_destroy(struct hwt_worker *worker);
 
 /* One pass at `now`: reads the streams, runs what is due, but no more than `most`. Returns how many
  * tasks it started. */

@@ -59,13 +59,10 @@ static void add_queues(struct hwt_text *text, hwt_timer *timer)
         pending += lane && hwt_stream_is_used(&lane->pending);
         cancelled += lane && hwt_stream_is_used(&lane->cancelled);
     }
-    pthread_mutex_lock(&shared->runs);
-    uint64_t submitted = shared->submitted;
-    pthread_mutex_unlock(&shared->runs);
     hwt_text_add(text,
                  "queues in use: %" PRIu32 " pending, %" PRIu32
                  " cancelled; on the executor: %" PRIu64 "\n",
-                 pending, cancelled, submitted);
+                 pending, cancelled, hwt_task_submitted(shared));
 }
 
 /* When a tick with work can be handled, seen from now. */

@@ -4,7 +4,6 @@
 
 #include "hwt/store/hint.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #define DIGIT_BITS 8

@@ -274,8 +274,6 @@ static void sweep(struct hwt_wheel *wheel, uint32_t slot, bool asks)
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
     const struct judge judge = { wheel, slot, asks, asks };
     uint32_t before = hwt_bucket_count(bucket);
-    if (before == 0)
-        return;
     hwt_bucket_sweep(bucket, keep, &judge, &wheel->bytes);
     if (asks) {
         file_again(wheel, slot, &bucket->near, bucket->begin);
@@ -432,31 +430,16 @@ uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 
 /* ---- going by all ---- */
 
-/* The first slot from `from` on that is due at all, or slots(); from node to node of the
- * tournament, for most of a great wheel may never have been touched. */
-static uint32_t first_due(const struct hwt_store *store, uint32_t from)
-{
-    size_t node = (size_t)slots(store) + from;
-    while (store->due[node] == 0) {
-        while (node & 1 && node > 1) /* the right child: there is nothing more below its parent */
-            node /= 2;
-        if (node == 1)
-            return slots(store);
-        node++;
-    }
-    while (node < slots(store))
-        node = 2 * node + (store->due[2 * node] == 0);
-    return (uint32_t)(node - slots(store));
-}
-
-/* The first bucket from number `from` on that has hints, or one past the last. */
+/* The first bucket from number `from` on that has hints, or one past the last. Most of a great wheel
+ * is seen to be empty by the tournament's leaves alone. */
 static uint32_t first_used(const struct hwt_store *store, uint32_t from)
 {
-    uint32_t slot = from < slots(store) ? first_due(store, from) : from;
-    while (slot >= slots(store) && slot <= far_slot(store) &&
-           hwt_bucket_count(&store->buckets[slot]) == 0)
-        slot++;
-    return slot;
+    const uint64_t *leaves = store->due + slots(store);
+    while (from < slots(store)
+               ? leaves[from] == 0
+               : from <= far_slot(store) && hwt_bucket_count(&store->buckets[from]) == 0)
+        from++;
+    return from;
 }
 
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)

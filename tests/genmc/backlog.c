@@ -5,7 +5,7 @@
  * number that is not as new as the records. Before a long sleep, it must not miss one for that; and
  * before a short one (-DSHORT) no chunk whose producer wakes it, for there are so many. On
  * hwt/core/gate.[ch], lane.h and stream.[ch] as they are, with chunks of two records; the loop is
- * copied from begin_reading() and read_stream() in read.c, the producer's from lane.h.
+ * copied from read_stream() in read.c, the producer's from lane.h.
  *
  * Verified: the worker has read the record that opened a chunk, or will look again, or its producer
  * has cleared `asleep`.

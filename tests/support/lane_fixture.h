@@ -4,6 +4,7 @@
 
 /* Lanes with a pool and a gate of their own, for the unit tests of lane.c. */
 
+#include "hwt/core/counters.h"
 #include "hwt/core/lane.h"
 
 #include "unit.h"
@@ -54,7 +55,7 @@ static inline void *enter(void *data)
 {
     struct hwt_lane *lane = hwt_lane_enter(&lanes);
     must(hwt_lane_enter(&lanes) == lane || lane->shared);
-    hwt_lane_count(&lane->added, 1);
+    hwt_count(&lane->added, 1, false);
     *(struct hwt_lane **)data = lane;
     hwt_lane_leave(&lanes, lane);
     return NULL;

@@ -118,7 +118,7 @@ static void *share(void *data)
         must(lane == lanes.shared);
         struct hwt_entry *one = make_pending(lane, 1);
         must(hwt_lane_say_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
-        hwt_lane_count(&lane->added, 1);
+        hwt_count(&lane->added, 1, false);
         hwt_lane_leave(&lanes, lane);
     }
     return data;
