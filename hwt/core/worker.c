@@ -50,9 +50,10 @@ static bool stopping(const struct hwt_worker *worker)
 
 /* ---- running ---- */
 
-/* What was PENDING with this state and deadline is due. False: it was not so. */
-static bool run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state,
-                uint64_t deadline)
+/* This and the next one are most of what a timeout costs there: they are inlined. What was PENDING
+ * with this state and deadline is due. False: it was not so. */
+__attribute__((always_inline)) static inline bool
+run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
     struct hwt_shared *shared = worker->shared;
     if (shared->executor) {
@@ -70,7 +71,8 @@ static bool run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t sta
 }
 
 /* Taken from its bucket; its timeout is due if its deadline is before `horizon`. */
-static void look(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t horizon)
+__attribute__((always_inline)) static inline void look(struct hwt_worker *worker,
+                                                       struct hwt_entry *entry, uint64_t horizon)
 {
     struct hwt_place *place = hwt_entry_place(entry);
     for (;;) {
@@ -126,9 +128,8 @@ static bool expire_batch(struct hwt_worker *worker)
     size_t n;
     if (stopping(worker) || worker->runs >= worker->most || (n = take(worker, &batch)) == 0)
         return false;
-    /* The end of this tick, not of the last: what was pushed back to a later one, though that is
-     * over too, takes its turn there. What has come nearer is filed, not before its age begins, so
-     * not later than it was. */
+    /* Due is what ends with this tick: what was pushed back to a later one takes its turn there,
+     * though that may be over, too. What has only come nearer is filed again. */
     uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
     for (size_t i = 0; i < n && !stopping(worker); i++) {
         if (i + ARGS_AHEAD < n)
@@ -178,7 +179,7 @@ static bool is_worth_a_trim(const struct hwt_worker *worker)
            hwt_pool_free(&worker->shared->pool) >= worker->wheel.hints / 4;
 }
 
-/* About. */
+/* What a trim takes, about. */
 static uint64_t time_for_a_trim(const struct hwt_worker *worker)
 {
     return (hwt_pool_free(&worker->shared->pool) + worker->wheel.hints) * TRIM_NS;
@@ -195,16 +196,16 @@ static bool has_time_for_a_trim(const struct hwt_worker *worker)
            hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
 }
 
-/* After a peak. One in vain is tried again when a thousand times as long is over. False: not now,
- * for what the executor has may be of a slab that is free otherwise. */
+/* After a peak. One in vain, or put off, is tried again when a thousand times as long is over. False:
+ * put off, for what the executor has may be of a slab that is free otherwise. */
 static bool trim(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
     struct hwt_trim slabs;
     uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
+    worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
     if (hwt_task_submitted(shared) > 0)
         return false;
-    worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
     worker->waits = 0;
     if (!hwt_pool_trim_begin(&shared->pool, &slabs))
         return true;
@@ -244,6 +245,8 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->told = worker->again = false;
     expire_first(worker);
     hwt_worker_read(worker);
+    /* What a missed stream has may be for the last tick that is over: it is to run there yet. */
+    worker->wheel.lags = worker->unsure;
     expire_unfiled(worker);
     while (expire_batch(worker))
         ;
@@ -260,23 +263,29 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 
 /* ---- before a sleep ---- */
 
-/* Relaxed: the worker's own; of what another says too late for this, the gate tells. */
+/* Relaxed: a producer that sets it later wakes the worker: see hwt_shared_overlook(). */
 static bool is_overlooked(const struct hwt_worker *worker)
 {
     return atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed);
+}
+
+/* The tick that goes on; one that is over, if the last pass was cut short. */
+static uint64_t this_tick(const struct hwt_worker *worker)
+{
+    const struct hwt_wheel *wheel = &worker->wheel;
+    return hwt_ticks_ending(&wheel->ticks, wheel->tick + wheel->lags);
 }
 
 /* The next tick with work. */
 static uint64_t next_tick(struct hwt_worker *worker)
 {
     struct hwt_wheel *wheel = &worker->wheel;
+    uint64_t next = hwt_wheel_next(wheel), soon = this_tick(worker);
+    if (hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, next)))
+        next = hwt_wheel_next(wheel);
     /* What could not be read or filed is looked at again in a tick. */
-    if (worker->again || is_overlooked(worker))
-        return wheel->tick;
-    uint64_t next = hwt_wheel_next(wheel);
-    if (!hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, next)))
-        return next;
-    return is_overlooked(worker) ? wheel->tick : hwt_wheel_next(wheel);
+    bool again = worker->again || is_overlooked(worker);
+    return again && soon < next ? soon : next;
 }
 
 uint64_t hwt_worker_next(struct hwt_worker *worker)
@@ -318,15 +327,16 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     worker->again = false;
     hwt_worker_read(worker);
     HWT_MEET(PARK_READ);
-    uint64_t next = next_tick(worker);
+    uint64_t next = next_tick(worker), soon = this_tick(worker);
     /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. And
      * what has heaped up is to be thrown away. */
-    if (worker->told || worker->crowded)
-        next = worker->wheel.tick;
-    if (next > worker->wheel.tick && is_worth_a_trim(worker) && has_time_for_a_trim(worker) &&
-        !trim(worker))
-        next = worker->wheel.tick;
-    if (next > worker->wheel.tick)
+    if ((worker->told || worker->crowded) && soon < next)
+        next = soon;
+    if (next > soon && is_worth_a_trim(worker) && has_time_for_a_trim(worker) && !trim(worker)) {
+        uint64_t then = hwt_ticks_at(ticks, worker->trim_again);
+        next = then < next ? then : next;
+    }
+    if (next > soon)
         next = close_for(worker, next);
     worker->told = false;
     hwt_worker_publish_bytes(worker);

@@ -48,12 +48,12 @@ struct hwt_worker {
     bool has_parked;     /* in its own thread, and has not run what it parked for */
     bool told;           /* of a cancel, in this pass */
     uint64_t reading;    /* how many there were; see read.c */
-    bool again;          /* a stream could not be read: look again in a tick */
+    bool again;          /* a stream may not have been read: look again in a tick */
     size_t since_kept_up;
     unsigned waits;       /* passes for which a trim has been worth it */
     uint64_t waits_since; /* the instant of the first */
     uint64_t trim_again;  /* from then on another may be, though the last one was in vain */
-    bool unsure;          /* it may be on no list: look at all lanes then */
+    bool unsure;          /* a stream was missed, and may be on no list: look at all lanes */
     uint64_t sweep_at;    /* hints in the wheel */
     bool sweep_asks;      /* what does not count was not enough */
     bool crowded;         /* the last pass has not thrown away all that it should */
@@ -61,12 +61,10 @@ struct hwt_worker {
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };
 
-/* The tick for what is not of the last pass, or the one that goes on. There is always one that
- * ends. */
+/* The tick for what is not of the last pass, or the one that goes on. */
 static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
 {
-    uint64_t last = worker->wheel.ticks.last;
-    return worker->limit < last ? worker->limit : last - (last > 0);
+    return hwt_ticks_ending(&worker->wheel.ticks, worker->limit);
 }
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
@@ -114,8 +112,8 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, u
 /* The wheel had no memory: the entries are looked at another time. */
 void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place);
 
-/* Files for a tick, or the floor, or the one at which the hand is, whichever is latest. The
- * generation is as places have it. */
+/* Files for `tick`, the floor or the wheel's own tick, whichever is latest. The generation is as
+ * places have it. */
 static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_place *place,
                                       uint32_t id, uint32_t generation, uint64_t tick)
 {

@@ -74,7 +74,7 @@ static uint64_t age_of(uint64_t tick)
     return tick >> AGE_BITS;
 }
 
-/* wheel->tick / wheel length for the bucket's first tick from wheel->tick on. */
+/* The round of the slot's first tick from wheel->tick on. */
 static uint64_t first_round(const struct hwt_wheel *wheel, uint32_t slot)
 {
     const struct hwt_store *store = wheel->store;
@@ -206,8 +206,8 @@ struct judge {
     const struct hwt_wheel *wheel;
     uint32_t slot;
     bool asks; /* those that are not wanted do not stay either */
-    /* Of several that are the same the first stays: one that was moved and came back has more. What
-     * stays is nowhere, as its place says, until file_again(). */
+    /* Of equal hints the first stays: a timeout that was moved and came back has several. Its place
+     * says "nowhere" from then on, until file_again(). */
     bool once;
 };
 
@@ -232,7 +232,7 @@ static uint32_t keep_counting(const struct judge *judge, const struct hwt_hint *
     return kept;
 }
 
-/* So few at a time that the second look finds them in the processor's own cache. */
+/* BATCH_MAX at a time, so that `wanted` finds them in the processor's own cache. */
 static uint32_t keep(const void *data, struct hwt_hint *hints, uint32_t n)
 {
     const struct judge *judge = data;
@@ -260,7 +260,7 @@ static bool prune(struct hwt_wheel *wheel, uint32_t slot)
     return some;
 }
 
-/* What has stayed; what is not wanted is nowhere from now on. */
+/* Sets the places of the hints that have stayed. The others stay nowhere. */
 static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_shelf *shelf,
                        uint32_t from)
 {
@@ -369,11 +369,9 @@ uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
 /* Nothing is due before `limit`. */
 static void move_to(struct hwt_wheel *wheel, uint64_t limit)
 {
-    /* There is always a tick to file for: after HWT_NEVER the last one. */
-    if (limit >= wheel->ticks.last && limit > 0)
-        limit = wheel->ticks.last - (wheel->ticks.last > 0);
-    if (wheel->tick < limit)
-        set_tick(wheel, limit);
+    uint64_t tick = hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
+    if (wheel->tick < tick)
+        set_tick(wheel, tick);
 }
 
 /* Takes ids from a bucket whose tick it is. */

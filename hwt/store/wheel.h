@@ -32,6 +32,7 @@ struct hwt_wheel {
     uint64_t near_end; /* the store's: ticks before it are not far */
     size_t bytes;      /* memory held */
     uint64_t hints;    /* held: for what is filed, and for what was dropped or cancelled since */
+    bool lags;         /* the caller's: something may yet be filed for the tick before `limit` */
     /* Moves the hints of timeouts that are still wanted to the front, in order, and returns how
      * many they are; NULL: all are. The store asks before it says when it is due next, and before
      * it throws away. */
@@ -72,6 +73,12 @@ static inline uint64_t hwt_ticks_instant(const struct hwt_ticks *ticks, uint64_t
     return ticks->start + tick * ticks->duration;
 }
 
+/* This tick, or the last one that ends: there is always one to file for. */
+static inline uint64_t hwt_ticks_ending(const struct hwt_ticks *ticks, uint64_t tick)
+{
+    return tick < ticks->last ? tick : ticks->last - (ticks->last > 0);
+}
+
 /* The instant at which the tick can be handled. */
 static inline uint64_t hwt_ticks_end(const struct hwt_ticks *ticks, uint64_t tick)
 {
@@ -100,8 +107,8 @@ uint64_t hwt_wheel_next(struct hwt_wheel *wheel);
 
 /*
  * Takes up to `max` ids of the soonest tick before `limit` that has any, in the order in which
- * they were filed, and returns how many; 0: all ticks before `limit` are handled. Costs nothing
- * for ticks without timeouts. *ret_far: these are not due, but come nearer: the caller files
+ * they were filed, and returns how many; 0: all ticks before `limit` are handled, but if the caller
+ * lags, the last of them may be once more. Costs nothing for ticks without timeouts. *ret_far: these are not due, but come nearer: the caller files
  * each again for its tick before it takes more.
  */
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,

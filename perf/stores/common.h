@@ -44,11 +44,10 @@ static inline struct hwt_store *store_begin(struct hwt_wheel *wheel,
     return wheel->store;
 }
 
-/* To which tick the hand goes when all before `limit` are handled: there is always one left. */
+/* To which tick the hand goes when all before `limit` are handled. */
 static inline uint64_t store_limit(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    uint64_t last = wheel->ticks.last;
-    return limit < last || limit == 0 ? limit : last - (last > 0);
+    return hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
 }
 
 /* ---- what counts ---- */

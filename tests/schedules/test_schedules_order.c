@@ -2,7 +2,8 @@
 
 /*
  * The order of ticks, beside a worker that runs what it has slept for before it reads: whatever was
- * added on its way into the sleep, and however late it wakes.
+ * added on its way into the sleep, and however late it wakes; and beside a producer that keeps what
+ * it has added from being read.
  */
 
 #include "schedule.h"
@@ -123,6 +124,79 @@ START_TEST(nor_where_a_waker_stands_half_way)
 }
 END_TEST
 
+/* ---- a stream that the worker missed ---- */
+
+enum { MISSED = 2 * 62 }; /* records, of chunks that are full: the next add compacts them */
+
+static struct {
+    uint32_t first;  /* runs of what is due in the first tick */
+    uint32_t second; /* in the second */
+    bool early;      /* one of those came before one of the first */
+} runs;
+
+static void run_first(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    runs.early |= runs.second > 0;
+    runs.first++;
+}
+
+static void run_second(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    (void)arg;
+    runs.second++;
+}
+
+static const hwt_task first = { run_first, NULL }, second = { run_second, NULL };
+
+static void add_many(struct actor *adder)
+{
+    for (int i = 0; i <= MISSED; i++)
+        must(hwt_timer_new_timeout_at(adder->timer, &first, NULL, 0, NULL) == 0);
+}
+
+/*
+ *     driver                          adder
+ *     files something for the second
+ *     tick
+ *                                     adds much for the first one, and compacts
+ *     the first tick is over: cannot
+ *     read that
+ *                                     goes on
+ *     at the same instant, or when the
+ *     second tick is over, too: runs
+ *     it, in order
+ */
+START_TEST(what_a_pass_could_not_read_keeps_its_tick)
+{
+    const uint64_t tick = HWT_MIN(60);
+    struct actor adder;
+    manual m;
+    memset(&runs, 0, sizeof(runs));
+    manual_open(&m, 0, tick, 8);
+    must(hwt_timer_new_timeout_at(m.timer, &second, NULL, tick + 1, NULL) == 0);
+    ck_assert_uint_eq(manual_go(&m, 0), 0);
+    adder.timer = m.timer;
+    actor_begin(&adder, add_many);
+    actor_go_to(&adder, _i % 2 ? "CUT" : "COMPACT");
+    ck_assert_uint_eq(manual_go(&m, tick), 0);
+    if (_i / 4) /* until then nothing is known of it */
+        ck_assert_uint_eq(hwt_timer_next_tick(m.timer), 2 * tick);
+    (void)actor_end(&adder);
+    if (_i / 2 % 2) {
+        ck_assert_uint_eq(hwt_timer_next_tick(m.timer), tick);
+        ck_assert_uint_eq(manual_go(&m, tick), MISSED + 1);
+    } else {
+        ck_assert_uint_eq(manual_go(&m, 2 * tick), MISSED + 2);
+    }
+    ck_assert_uint_eq(runs.first, MISSED + 1);
+    ck_assert(!runs.early);
+    manual_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules: order");
@@ -131,5 +205,6 @@ int main(void)
                         0, PARKING * TICKS);
     tcase_add_loop_test(tcase, nor_do_they_lose_it_where_it_is_not_woken, 0, NAPPING * TICKS);
     tcase_add_test(tcase, nor_where_a_waker_stands_half_way);
+    tcase_add_loop_test(tcase, what_a_pass_could_not_read_keeps_its_tick, 0, 8);
     return run_suite(suite);
 }
