@@ -31,13 +31,13 @@
  *   own_spare                         the producer
  *   listed                            set by the producer, who then pushes the stream on its queue;
  *                                     cleared by the worker, release, when it has left its list
+ *   missed                            set by the worker that finds it claimed, release, and then
+ *                                     tries once more; taken by the producer, by an exchange, when
+ *                                     it begins a chunk and may have compacted: of the two, with a
+ *                                     full barrier each, one sees the other
  *
- *   missed                            set by the worker that finds it claimed, and then tries once
- *                                     more; taken by the producer when it has compacted: of the
- *                                     two, with a full barrier each, one sees the other
- *
- * Nobody waits for `claimed`. A worker that finds it taken comes back when the producer has
- * compacted, and wakes it; a producer does without compaction.
+ * Nobody waits for `claimed`. A worker that finds it taken comes back in a tick, or sooner: the
+ * producer wakes it when it has compacted. A producer that finds it taken does without compaction.
  *
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
@@ -179,11 +179,10 @@ bool hwt_stream_claim_or_miss(struct hwt_stream *stream);
 /* Producer, who may have compacted: whether the worker missed it meanwhile, and is to be woken. */
 static inline bool hwt_stream_was_missed(struct hwt_stream *stream)
 {
-    /* Acquire: that the worker goes to sleep, see hwt_gate_wake(). */
-    if (__builtin_expect(!atomic_load_explicit(&stream->missed, memory_order_acquire), 1))
-        return false;
-    atomic_store_explicit(&stream->missed, false, memory_order_relaxed);
-    return true;
+    /* Relaxed: a look. An exchange, so that of what the worker sets anew nothing is lost; acquire:
+     * that it goes to sleep, see hwt_gate_wake(). */
+    return __builtin_expect(atomic_load_explicit(&stream->missed, memory_order_relaxed), 0) &&
+           atomic_exchange_explicit(&stream->missed, false, memory_order_acquire);
 }
 
 static inline void hwt_stream_release(struct hwt_stream *stream)
