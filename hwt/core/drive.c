@@ -56,9 +56,8 @@ void hwt_timer_leave(hwt_timer *timer)
         if (!atomic_load_explicit(&gate->asleep, memory_order_seq_cst))
             set_fd(timer, 0);
     }
-    /* In a child of fork(), which a task has made, it is new, and free. */
-    if (!shared->one_thread && !hwt_halted_by(timer, HWT_HALTED_FORKED))
-        pthread_mutex_unlock(&timer->driving);
+    if (!shared->one_thread)
+        hwt_unlock(timer, &timer->driving);
 }
 
 uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most)

@@ -20,10 +20,7 @@
 static void tell_all(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
-    /* Relaxed: a task that has forked has set it for this thread. The parent tells them. */
-    if (atomic_load_explicit(&shared->unusual, memory_order_relaxed) & HWT_HALTED_FORKED)
-        worker->untold_count = 0;
-    for (uint32_t i = 0; i < worker->untold_count; i++) {
+    for (uint32_t i = 0; i < worker->untold_count && !hwt_is_forked(shared); i++) {
         hwt_timeout timeout = worker->untold[i];
         if (shared->executor)
             hwt_task_submit(shared, timeout.entry);
@@ -87,7 +84,7 @@ static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *r
 typedef void (*read_records)(struct hwt_worker *worker, const struct hwt_record *records,
                              uint32_t n);
 
-/* Who compacts is soon done, if it runs. */
+/* A producer that compacts is soon done, if it runs. */
 static bool claim(struct hwt_stream *stream)
 {
     for (int tries = 0; tries < CLAIM_TRIES; tries++) {
@@ -146,7 +143,7 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
     for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
          s = s->next_listed)
         done += read_stream(worker, s, read, budget - done);
-    /* The shared one is the first, and comes last: a thread that ends has its own before it. */
+    /* The shared one is the first, and comes last: a thread that ends has used its own before. */
     for (uint32_t i = count; i-- > 0 && done < budget;) {
         struct hwt_lane *lane = hwt_lane_at(lanes, i);
         if (lane)
@@ -160,8 +157,8 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
 static void read_once(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    /* Where a thread is half-way through a push, or one compacted when its stream left the list,
-     * not all are on the lists. */
+    /* Where a thread is half-way through a push, or a stream was missed, which may have left its
+     * list since, not all are on the lists. */
     bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
                   !worker->unsure;
     size_t filed;

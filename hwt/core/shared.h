@@ -14,7 +14,7 @@
 #include "hwt/core/counters.h"
 #include "hwt/store/wheel.h"
 
-/* What the short way of a call does not mind. Of most timers there is nothing, most of the time. */
+/* Bits of `unusual`. While it is 0, as that of most timers most of the time, calls go a short way. */
 enum {
     HWT_HALTED_UNSTARTED = 1, /* the first timeout starts the worker */
     HWT_HALTED_STOPPING = 2,
@@ -37,7 +37,8 @@ struct hwt_shared {
     /* The reasons above. Written by atomic operations on single bits; read by all. */
     _Atomic uint32_t unusual;
 
-    /* A hint had no memory: the worker looks at all entries. Set by any, cleared by the worker. */
+    /* A record or a hint had no memory: the worker looks at all entries. Set by any thread, cleared
+     * by the worker. */
     _Atomic bool overlooked;
 
     struct hwt_gate gate;
@@ -47,10 +48,11 @@ struct hwt_shared {
     /* With max_pending only. */
     _Alignas(64) _Atomic uint64_t reserved;
 
-    /* Who runs tasks; see counters.h. */
+    /* Written by the threads that run tasks; see counters.h. */
     _Alignas(64) struct hwt_run_stats stats;
 
-    /* Under `runs`: tasks handed to the executor, waiters for a task's return or for a dump. */
+    /* Under `runs`: how many tasks the executor has; those who wait for a task's return, for a
+     * request, or for the worker's start. */
     pthread_mutex_t runs;
     pthread_cond_t returned;
     uint64_t submitted;
@@ -59,6 +61,13 @@ struct hwt_shared {
 static inline struct hwt_shared *hwt_shared_of(const struct hwt_entry *entry)
 {
     return (struct hwt_shared *)(void *)hwt_timer_of(entry);
+}
+
+/* In the child of a fork() nothing is called back. Relaxed: the callback that has forked was called
+ * by this thread. */
+static inline bool hwt_is_forked(const struct hwt_shared *shared)
+{
+    return atomic_load_explicit(&shared->unusual, memory_order_relaxed) & HWT_HALTED_FORKED;
 }
 
 /* The calling thread's lane, until hwt_shared_leave(). */
@@ -100,7 +109,7 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
         atomic_fetch_sub_explicit(&shared->reserved, 1, memory_order_relaxed);
 }
 
-/* A hint could not be given, or hints were taken back: the worker is to look at all entries. It may
+/* A record could not be written, or records were taken back: the worker is to look at all entries. It may
  * have gone to sleep without them since. */
 static inline void hwt_shared_overlook(struct hwt_shared *shared)
 {

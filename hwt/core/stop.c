@@ -88,7 +88,7 @@ static uint64_t end_all(hwt_timer *timer, unprocessed_function unprocessed, void
     struct visitor visitor = { unprocessed, data, 0 };
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
-    while ((entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
+    while (!hwt_is_forked(shared) && (entry = hwt_pool_walk(&shared->pool, &number, &place))) {
         HWT_MEET(STOP_WALK);
         end_one(shared, entry, &visitor);
     }
@@ -111,7 +111,7 @@ static uint64_t stop(hwt_timer *timer, unprocessed_function unprocessed, void *d
     hwt_gate_barrier(&timer->shared.gate);
     uint64_t left = end_all(timer, unprocessed, data);
     hwt_gate_quiet(&timer->shared.gate);
-    pthread_mutex_unlock(&timer->driving);
+    hwt_unlock(timer, &timer->driving);
     return left;
 }
 
@@ -127,6 +127,6 @@ int64_t hwt_timer_stop(hwt_timer *timer, unprocessed_function unprocessed, void 
     pthread_mutex_lock(&timer->control);
     if (!hwt_halted_by(timer, HWT_HALTED_STOPPING))
         left = stop(timer, unprocessed, data);
-    pthread_mutex_unlock(&timer->control);
+    hwt_unlock(timer, &timer->control);
     return (int64_t)left;
 }

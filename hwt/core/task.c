@@ -9,7 +9,8 @@
 
 #include "hwt/base/probes.h"
 
-/* Innermost first: a task may drive another timer. */
+/* The last one entered first: a task may drive another timer, and a coroutine may be left within a
+ * task for another one. */
 static HWT_THREAD_LOCAL struct hwt_frame *frames;
 
 void hwt_frame_enter(struct hwt_frame *frame)
@@ -19,9 +20,21 @@ void hwt_frame_enter(struct hwt_frame *frame)
     frames = frame;
 }
 
+__attribute__((noinline)) static void leave_outer(const struct hwt_frame *frame)
+{
+    struct hwt_frame *inner = frames;
+    while (inner && inner->outer != frame)
+        inner = inner->outer;
+    if (inner)
+        inner->outer = frame->outer;
+}
+
 void hwt_frame_leave(const struct hwt_frame *frame)
 {
-    frames = frame->outer;
+    if (__builtin_expect(frames == frame, 1))
+        frames = frame->outer;
+    else
+        leave_outer(frame);
 }
 
 bool hwt_in_callback(const struct hwt_shared *shared)
@@ -97,6 +110,8 @@ static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout t
 static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation)
 {
     struct hwt_frame frame = { .shared = shared };
+    if (hwt_is_forked(shared))
+        return;
     HWT_MEET(TELL_CANCELLED);
     call(hwt_entry_task(entry)->cancelled, (hwt_timeout){ entry, generation }, hwt_entry_arg(entry),
          &frame);

@@ -351,10 +351,11 @@ void hwt_timer_destroy(hwt_timer *timer)
 {
     if (!timer || hwt_in_callback(&timer->shared))
         return;
-    hwt_fork_remove(timer);
-    /* In the child of a fork() there is no worker to stop, and any mutex may be held. */
+    /* In the child of a fork() there is no worker to stop. */
+    hwt_timer_stop(timer, NULL, NULL);
+    hwt_fork_remove(timer); /* a task that forked until then has made that known in the child */
+    /* There any mutex may be held. */
     if (!hwt_halted_by(timer, HWT_HALTED_FORKED)) {
-        hwt_timer_stop(timer, NULL, NULL);
         pthread_cond_destroy(&timer->shared.returned);
         pthread_mutex_destroy(&timer->shared.runs);
         pthread_mutex_destroy(&timer->driving);

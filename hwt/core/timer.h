@@ -14,19 +14,19 @@ struct hwt_timer {
 
     /* The worker: its thread, or who calls hwt_timer_advance() and its like. */
     _Alignas(64) struct hwt_worker worker;
-    uint64_t
-        parked_until; /* with a descriptor that a loop watches: what it is set to; 0: nothing */
+    /* What the descriptor that a loop watches is set to; 0: nothing. */
+    uint64_t parked_until;
 
     /* Frozen after create. */
     uint32_t flags;
     int worker_cpu;
     char worker_name[16];
 
-    /* Under `control`: start, stop and dumps, one at a time. */
+    /* Under `control`: start, stop and requests, one at a time. */
     pthread_mutex_t control;
     pthread_t thread;
     bool thread_runs;
-    pthread_mutex_t driving; /* HWT_NO_WORKER: held by who drives */
+    pthread_mutex_t driving; /* HWT_NO_WORKER: held by the thread that drives */
 
     /* Set under `control`, cleared by the worker under `runs`; see request.h. */
     _Atomic(struct hwt_request *) request;
@@ -37,7 +37,7 @@ struct hwt_timer {
 
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
-    /* Relaxed: an early answer; who must know looks again, see there. */
+    /* Relaxed: it may be old. A caller that must be sure looks again after a barrier: see stop.c. */
     return atomic_load_explicit(&timer->shared.unusual, memory_order_relaxed) & reasons;
 }
 
@@ -52,6 +52,13 @@ static inline void hwt_unhalt(hwt_timer *timer, uint32_t reasons)
 {
     /* Release: what starting has made. */
     atomic_fetch_and_explicit(&timer->shared.unusual, ~reasons, memory_order_release);
+}
+
+/* `control` or `driving`. In the child of a fork() by a callback they are new, and not held. */
+static inline void hwt_unlock(const hwt_timer *timer, pthread_mutex_t *lock)
+{
+    if (!hwt_halted_by(timer, HWT_HALTED_FORKED))
+        pthread_mutex_unlock(lock);
 }
 
 /* HWT_NO_WORKER. False: not to be driven now. Else, hwt_timer_leave() must follow. */

@@ -185,6 +185,34 @@ START_TEST(stop_from_a_task_on_the_executor_would_deadlock_and_says_so)
 }
 END_TEST
 
+/* With a worker: one that wakes in each tick wakes a thousand times. */
+START_TEST(what_waits_in_the_executor_after_a_peak_keeps_the_worker_awake_no_more)
+{
+    enum { PEAK = 1 << 15 };
+    static const hwt_task untold = { count_run, NULL };
+    static hwt_timeout peak[PEAK];
+    shared_count never = 0;
+    ends e = { 0 };
+    hwt_options options = with_executor(defer, &d);
+    deferred_open(&d);
+    hwt_timer *timer = create(&options);
+    arm(timer, &counting, &e, 0);
+    for (int i = 0; i < PEAK; i++)
+        peak[i] = arm(timer, &untold, &e, HWT_MIN(1));
+    ck_assert(await_count(&d.accepted, 1));
+    for (int i = 0; i < PEAK; i++)
+        must(hwt_timeout_cancel(peak[i]));
+    arm(timer, &counting, &e, 0); /* it does not sleep for a minute, then */
+    (void)await_within(HWT_MS(200), &never, 1);
+    uint64_t before = stats_of(timer).wakeups;
+    (void)await_within(HWT_SEC(1), &never, 1);
+    ck_assert_uint_lt(stats_of(timer).wakeups - before, 200);
+    run_deferred(&d);
+    hwt_timer_destroy(timer);
+    deferred_close(&d);
+}
+END_TEST
+
 /* ---- An executor that refuses, or runs at once ---- */
 
 static int refuse(void *executor_data, void (*work)(void *), void *work_arg)
@@ -396,6 +424,7 @@ static void add_deferred(Suite *suite)
     tcase_add_test(tcase, a_rearm_on_the_executor_takes_effect_when_the_task_returns);
     tcase_add_test(tcase, a_rearm_taken_back_on_the_executor_is_told_after_the_run);
     tcase_add_test(tcase, stop_from_a_task_on_the_executor_would_deadlock_and_says_so);
+    tcase_add_test(tcase, what_waits_in_the_executor_after_a_peak_keeps_the_worker_awake_no_more);
 }
 
 static void add_unwilling(Suite *suite)

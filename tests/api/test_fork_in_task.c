@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A task that forks, and returns in both processes. In the child nothing more is called back: a
- * worker, which is the child's only thread, ends, and so the child does; the call that drives a
- * timer returns.
+ * A callback that forks, and returns in both processes. In the child nothing more is called back: a
+ * worker, which is the child's only thread, ends, and so the child does; the call that drives or
+ * stops a timer returns.
  */
 
 #include <signal.h>
@@ -97,14 +97,114 @@ START_TEST(without_a_worker)
 }
 END_TEST
 
+/* ---- what else may fork ---- */
+
+/* The first one to be called back forks, and in the child no other is. */
+static void fork_once(forker *f)
+{
+    if (getpid() != parent)
+        _exit(CALLED_BACK);
+    fflush(NULL);
+    if (f->ends.cancelled + f->ends.runs == 0)
+        f->child = fork();
+    if (f->child == 0) {
+        signal(SIGALRM, SIG_DFL);
+        alarm(PATIENCE_S);
+    }
+}
+
+static void fork_when_cancelled(hwt_timeout timeout, void *arg)
+{
+    forker *f = arg;
+    (void)timeout;
+    fork_once(f);
+    f->ends.cancelled++;
+}
+
+static void fork_cancelled(hwt_timeout timeout, void *arg)
+{
+    forker *f = arg;
+    ck_assert(hwt_timeout_reschedule(timeout, HWT_SEC(1)));
+    ck_assert(hwt_timeout_cancel(timeout));
+    fork_once(f);
+    f->ends.runs++;
+}
+
+static void fork_when_visited(const hwt_task *task, void *arg, uint64_t remaining, void *data)
+{
+    (void)task;
+    (void)arg;
+    (void)remaining;
+    fork_when_cancelled((hwt_timeout){ 0 }, data);
+}
+
+static const hwt_task telling = { not_in_the_child, fork_when_cancelled };
+static const hwt_task cancelled_again = { fork_cancelled, not_in_the_child };
+
+/* Each loop: two that are to be told; one that is armed and cancelled in its own task; two that are
+ * left over. */
+START_TEST(other_callbacks)
+{
+    hwt_timeout two[2];
+    manual m;
+    forker f = { 0 };
+    parent = getpid();
+    manual_open(&m, HWT_SEC(1), HWT_MS(1), 64);
+    for (int i = 0; i < 2 && _i != 1; i++)
+        two[i] = arm(m.timer, &telling, &f, HWT_MS(1));
+    if (_i == 0 && hwt_timeout_cancel(two[0]) && hwt_timeout_cancel(two[1]))
+        (void)manual_go(&m, HWT_MS(1));
+    if (_i == 1 && hwt_timer_new_timeout(m.timer, &cancelled_again, &f, 0, NULL) == 0)
+        (void)manual_go(&m, HWT_MS(2));
+    if (_i == 2)
+        ck_assert_int_eq(hwt_timer_stop(m.timer, fork_when_visited, &f),
+                         getpid() == parent ? 2 : 1);
+    if (getpid() != parent) {
+        manual_close(&m);
+        _exit(EXIT_SUCCESS);
+    }
+    expect_child_ended(&f);
+    ck_assert_uint_eq(ends_sum(&f.ends), 2);
+    manual_close(&m);
+}
+END_TEST
+
+static void fork_beside_destroy(hwt_timeout timeout, void *arg)
+{
+    forker *f = arg;
+    f->ends.runs++;
+    while (hwt_timer_new_timeout(f->timer, &parents, f, HWT_MIN(1), NULL) == 0)
+        give_others_a_chance();
+    f->ends.runs--;
+    fork_and_return(timeout, arg);
+}
+
+static const hwt_task forking_beside = { fork_beside_destroy, NULL };
+
+START_TEST(on_a_worker_whose_timer_is_being_destroyed)
+{
+    forker f = { .timer = create_ticking(HWT_MS(1)) };
+    parent = getpid();
+    f.other = arm(f.timer, &parents, &f, HWT_MIN(1));
+    (void)arm(f.timer, &forking_beside, &f, 0);
+    ck_assert(await_count(&f.ends.runs, 1));
+    hwt_timer_destroy(f.timer);
+    expect_child_ended(&f);
+    ck_assert_uint_ge(f.ends.cancelled, 1);
+}
+END_TEST
+
 int main(void)
 {
-    Suite *suite = suite_create("api: a task that forks");
+    Suite *suite = suite_create("api: callbacks that fork");
     TCase *tcase = tcase_create("forks");
     tcase_set_timeout(tcase, 2 * PATIENCE_S);
     suite_add_tcase(suite, tcase);
-    if (!WITH_THREAD_SANITIZER) /* whose own locks a fork may find taken */
+    if (!WITH_THREAD_SANITIZER) { /* whose own locks a fork may find taken */
         tcase_add_test(tcase, on_a_worker);
+        tcase_add_test(tcase, on_a_worker_whose_timer_is_being_destroyed);
+    }
     tcase_add_loop_test(tcase, without_a_worker, 0, 2);
+    tcase_add_loop_test(tcase, other_callbacks, 0, 3);
     return run_suite(suite);
 }

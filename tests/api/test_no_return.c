@@ -250,6 +250,50 @@ START_TEST(a_coroutine_that_a_task_resumes_may_ask_the_timer)
 }
 END_TEST
 
+/* Two loops, each on a stack of its own. */
+static ucontext_t loops[2];
+static manual manuals[2];
+static bool armed_again[2];
+
+static void resume_main_and_arm(hwt_timeout timeout, void *arg)
+{
+    size_t i = (size_t)((bool *)arg - armed_again);
+    must(swapcontext(&loops[i], &main_context) == 0);
+    armed_again[i] = hwt_timeout_reschedule(timeout, HWT_SEC(1));
+}
+
+static void drive_one(int i)
+{
+    (void)manual_go(&manuals[i], HWT_SEC(1));
+}
+
+START_TEST(two_coroutines_end_in_the_order_in_which_they_began)
+{
+    static const hwt_task resuming = { resume_main_and_arm, NULL };
+    void *stacks[2];
+    for (int i = 0; i < 2; i++) {
+        manual_open(&manuals[i], 0, HWT_MS(1), 64);
+        (void)arm(manuals[i].timer, &resuming, &armed_again[i], HWT_MS(5));
+        stacks[i] =
+            mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        ck_assert_ptr_ne(stacks[i], MAP_FAILED);
+        ck_assert_int_eq(getcontext(&loops[i]), 0);
+        loops[i].uc_stack.ss_sp = stacks[i];
+        loops[i].uc_stack.ss_size = STACK_SIZE;
+        loops[i].uc_link = &main_context;
+        makecontext(&loops[i], (void (*)(void))drive_one, 1, i);
+        ck_assert_int_eq(swapcontext(&main_context, &loops[i]), 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(swapcontext(&main_context, &loops[i]), 0);
+        ck_assert(armed_again[i]);
+        munmap(stacks[i], STACK_SIZE);
+    }
+    for (int i = 0; i < 2; i++)
+        manual_close(&manuals[i]);
+}
+END_TEST
+
 #endif
 
 int main(void)
@@ -264,8 +308,10 @@ int main(void)
     tcase_add_loop_test(driven, a_jump_out_of_dispatch_is_not_silent, 0, 2);
     tcase_add_test(driven, a_thread_that_ends_in_dispatch_is_not_silent);
 #if WITH_COROUTINES
-    if (!WITH_SANITIZER) /* which would have to be told */
+    if (!WITH_SANITIZER) { /* which would have to be told */
         tcase_add_loop_test(driven, a_coroutine_that_a_task_resumes_may_ask_the_timer, 0, 2);
+        tcase_add_test(driven, two_coroutines_end_in_the_order_in_which_they_began);
+    }
 #endif
     return run_suite(suite);
 }
