@@ -11,9 +11,8 @@
  *
  * Up to 0.14 liburcu's atomics are inline assembly and volatile accesses, which no
  * sanitizer sees and which say nothing of order to the compiler; they are mapped to the
- * compiler's builtins. xchg and cmpxchg are seq_cst: who needs a barrier
- * behind one makes it.
- * The linking store releases the node's content to the consumer's load.
+ * compiler's builtins. xchg and cmpxchg are seq_cst; a caller that needs a barrier behind one makes
+ * it. The linking store releases the node's content to the consumer's load.
  */
 
 #include "hwt/base/meet.h"

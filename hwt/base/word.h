@@ -6,8 +6,8 @@
  * Two words of 64 bits that are exchanged together, or the first of them alone.
  *
  * x86-64 and 64-bit ARM have an instruction for it. Elsewhere, and under ThreadSanitizer, which
- * does not know it, an exchange takes one of a few spin locks, and then nothing is lock-free: all
- * that changes a word whose thread is not its only user goes through the functions here.
+ * does not know it, an exchange takes one of a few spin locks, and then nothing is lock-free: once
+ * other threads can see a word, only the functions here change it.
  *
  * Either half may be read on its own with atomic_load_explicit(). Two reads may come from before
  * and after an exchange: an exchange of both fails then.

@@ -4,7 +4,7 @@
 
 #include "hwt/core/worker.h"
 
-#define SWEEP_RATIO 4 /* at least a third of what heaps up is thrown away */
+#define SWEEP_RATIO 4 /* hints looked at for each that was filed: a third of them can go at least */
 
 void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
 {

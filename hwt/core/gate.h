@@ -10,7 +10,8 @@
  * The same while it sleeps to the next tick boundary only, for no deadline can come too early for
  * that. Otherwise it is asleep, or about to be, until the tick that begins at this instant. A
  * deadline before it must wake the worker, as must a cancel that is to be told. `asleep` tells in
- * any case: stop, a request and a great backlog wake it from a short sleep, too.
+ * any case: stop, a request, a great backlog and a stream that it missed wake it from a short sleep,
+ * too.
  *
  * The gate must not lose a wake-up:
  *
@@ -58,8 +59,8 @@ struct hwt_gate {
     _Atomic bool quiet;      /* it is not to become readable again */
     _Atomic uint32_t *flags; /* the timer's, for all producers to read */
     uint32_t fences;         /* of them: FENCED, or, where nobody needs barriers, ONE_THREADED */
-    /* Wakers that are about to set the descriptor, and that have, and those that the one who
-     * watches it knew of when it set it: another one may have set it since. */
+    /* Wakers that are about to set the descriptor; that have set it; and `done` when the loop that
+     * watches it set it last: another one may have set it since. */
     _Atomic uint32_t begun, done;
     uint32_t known;
     clockid_t clock_id;
@@ -79,8 +80,8 @@ int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
 
 /* Worker, before its last reading: a wake-up from here on ends a sleep to the next tick boundary,
- * for which the gate is not closed. What the waker has done before is seen from here on: a flag, or
- * of a great backlog, how much it is. */
+ * for which the gate is not closed. What the waker has done before is seen from here on: a flag, how
+ * great a backlog is, or that a stream can be claimed. */
 void hwt_gate_begin(struct hwt_gate *gate);
 
 /* Worker, after that: A. */

@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Chunks that all lanes may have before they are compacted, and one: they are in its processor's
- * first cache yet; and more, where more has to stay: in its second. */
+/* Chunks that come before a compaction in any case: SLACK of all lanes, SLACK_MAX of one. They fit
+ * the processor's first cache. Where much has to stay, ROOM and ROOM_MAX: they fit its second. */
 #define SLACK 256
 #define SLACK_MAX 64
 #define ROOM 1024

@@ -111,9 +111,9 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
         hwt_streams_push(streams, stream);
 }
 
-/* Producer, who has begun a chunk: so many that are not read wake the worker. Of a pending stream
- * it may be more, up to the lane's part of `backlog`: the longer the worker sleeps, the more of it
- * the producer leaves out by itself, for it was cancelled. */
+/* A producer that has begun a chunk wakes the worker when so many are not read. Of a pending stream
+ * it is the lane's part of `backlog`: while the worker sleeps, the producer leaves out what was
+ * cancelled. */
 #define HWT_BACKLOG 64 /* chunks: 4000 records */
 #define HWT_BACKLOG_MAX 4096
 uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);
@@ -165,8 +165,8 @@ static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_l
     return true;
 }
 
-/* There is room for it. Of the last entry only the last record holds: of those that a request arms
- * and cancels one after the other there is one. */
+/* Appends a pending record, for which there is room. Two in a row for one entry become one, as where
+ * a request arms and cancels one timeout after the other. */
 static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline,
                                            const struct hwt_entry *entry, uint64_t generation)
 {

@@ -6,7 +6,7 @@
 
 #include "hwt/hwt.h"
 
-/* The lengths of the structs in the first release. */
+/* The length of hwt_options in the first release. */
 #define HWT_OPTIONS_SIZE_MIN                                                                       \
     (offsetof(hwt_options, worker_name) + sizeof(((hwt_options *)NULL)->worker_name))
 

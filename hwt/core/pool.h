@@ -70,8 +70,8 @@ static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
     hwt_cache_add(cache, entry);
 }
 
-/* For who walks all entries: from (0, 0) on, the next one after *number, *seat that has ever been
- * used, or NULL. The two are those of the one that follows it. */
+/* From (0, 0) on: the next entry that has ever been used, or NULL. Then *number and *seat say where
+ * to go on. */
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat);
 
 #endif

@@ -26,7 +26,7 @@
 
 struct hwt_slab {
     _Atomic(hwt_timer *) timer;
-    /* The id of an entry is its address / its size + this, modulo 2^32. */
+    /* The id of an entry is its address / sizeof(struct hwt_entry) + this, modulo 2^32. */
     _Atomic uint32_t to_id;
     _Atomic uint32_t floor; /* the low bits of its slot's */
     char pad[64 - sizeof(void *) - 2 * sizeof(uint32_t)];

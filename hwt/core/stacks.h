@@ -5,9 +5,9 @@
 /*
  * What the pool has, for all threads: a stack of batches, and one of empty slabs.
  *
- * A batch is a chain of up to HWT_CACHE_BATCH free entries; its first one's deadline says how many
- * entries lie on each other up to these (or HWT_FREE_MAX), how many these are, and the id of the
- * batch below.
+ * A batch is a chain of up to HWT_CACHE_BATCH free entries. Its first one's deadline has three
+ * numbers: the entries of this batch and of those below it (HWT_FREE_MAX at most), the entries of
+ * this one, and the id of the batch below.
  *
  * The stack has a tag. A push and a pop read the head (acquire) and the first entry's deadline, and
  * replace the head by compare-exchange (release: what was done to the entries, and what was read).

@@ -9,7 +9,7 @@
 /* A callback that this thread is inside of, and the one that it is inside of. */
 struct hwt_frame {
     const struct hwt_shared *shared;
-    struct hwt_entry *entry; /* NULL: `cancelled`, the executor, or a visitor of all */
+    struct hwt_entry *entry; /* NULL: `cancelled`, or the executor */
     uint64_t generation;
     uint64_t deadline; /* of this run */
     uint64_t missed;   /* periods that its repeat left out */

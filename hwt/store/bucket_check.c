@@ -4,11 +4,12 @@
 
 #include "hwt/store/bucket.h"
 
-/* The least and the greatest of a part, counted from `now`. False: one is before that. */
+/* The least and the greatest of a part, counted from `now`. */
 struct range {
     uint32_t least, most;
 };
 
+/* False: a round is before `now`. */
 static bool check_part(const struct hwt_shelf *shelf, uint32_t from, uint32_t to, uint32_t now,
                        struct range *range)
 {

@@ -27,7 +27,7 @@
 
 struct hwt_slot {
     _Atomic(char *) base;  /* the slab; NULL: none yet */
-    uint64_t floor;        /* this and the next ones are what its owner keeps with it */
+    uint64_t floor;        /* this and the next two are its owner's: see core/slab.h */
     _Atomic uint32_t next; /* slab */
     uint32_t region;       /* of so many slabs it is the first */
 };

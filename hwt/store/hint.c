@@ -11,7 +11,7 @@
 
 _Static_assert(DIGITS == HWT_HINTS_REACH, "what one digit tells apart");
 
-/* So that the greatest number, of which there are no more bits, has one digit. */
+/* How far to shift, so that a number up to `most` has one digit. */
 static unsigned shift_for(uint32_t most)
 {
     unsigned bits = most == 0 ? 0 : 32 - (unsigned)__builtin_clz(most);
