@@ -33,7 +33,7 @@ bool hwt_word_exchange(struct hwt_word *word, uint64_t first, uint64_t second, u
     bool same = atomic_load_explicit(&word->first, memory_order_seq_cst) == first &&
                 atomic_load_explicit(&word->second, memory_order_seq_cst) == second;
     if (same) {
-        /* The second first: who sees the new first sees the second that belongs to it. */
+        /* The second first: a reader of the new first sees the second that belongs to it. */
         atomic_store_explicit(&word->second, new_second, memory_order_seq_cst);
         atomic_store_explicit(&word->first, new_first, memory_order_seq_cst);
     }

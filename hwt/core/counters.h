@@ -3,8 +3,8 @@
 #define HWT_COUNTERS_H
 
 /*
- * Counters. What callers do is counted in their lane, what runs is counted here. Pending is what was
- * added and re-armed less what began, was cancelled or was left over. A counter is written with
+ * Counters. What callers do is counted in their lane, what runs is counted here. Pending is what
+ * was added and re-armed less what began, was cancelled or was left over. A counter is written with
  * release and read with acquire, the ends first: so the reader sees no end without its beginning.
  */
 

@@ -39,8 +39,8 @@ static void set_fd(hwt_timer *timer, uint64_t until)
         hwt_gate_set_fd(&shared->gate, until, false);
 }
 
-/* Who watches the descriptor sleeps from here on. A gate that is closed for the right instant, and
- * that nobody has opened since, stays as it is. */
+/* The loop that watches the descriptor sleeps from here on. A gate that is closed for the right
+ * instant, and that nobody has opened since, stays as it is. */
 void hwt_timer_leave(hwt_timer *timer)
 {
     struct hwt_shared *shared = &timer->shared;

@@ -17,7 +17,7 @@
  *     PENDING    PENDING     a mover          another deadline
  *     PENDING    + HANDED    the worker       the executor has it, in the tick of its deadline
  *     PENDING    - HANDED    the executor     it was moved meanwhile
- *     PENDING    RUNNING     who runs it      its deadline has passed; sets RAN, clears HANDED
+ *     PENDING    RUNNING     the runner       its deadline has passed; sets RAN, clears HANDED
  *     PENDING    CANCELLED   a canceller      the task has no `cancelled`: the entry is free
  *     PENDING    UNTOLD      a canceller      it has one, or the executor has the entry
  *     PENDING    CANCELLED   its adder        stop came first, and it has never run: refused
@@ -30,9 +30,9 @@
  *     RUNNING    RUNNING     a mover          REARMED and not BARRED: another deadline
  *     RUNNING    + BARRED    a canceller      this run is the end
  *     RUNNING    + WAITED    a canceller      somebody waits for the end of this run
- *     RUNNING    PENDING     who ran it       REARMED and not BARRED
- *     RUNNING    CANCELLED   who ran it       REARMED and BARRED; tells it, then it is free
- *     RUNNING    EXPIRED     who ran it       else; it is free
+ *     RUNNING    PENDING     the runner       REARMED and not BARRED
+ *     RUNNING    CANCELLED   the runner       REARMED and BARRED; tells it, then it is free
+ *     RUNNING    EXPIRED     the runner       else; it is free
  *     VISITED    + WAITED    a canceller      as for RUNNING
  *     VISITED    CANCELLED   stop             the visitor has returned; it is free
  *
@@ -41,10 +41,10 @@
  *
  * All but those and the first are exchanges, seq_cst, of the state alone or with the deadline; with
  * one thread, stores. So each has one winner, and what a thread wrote before its exchange is seen
- * by whoever acts on the result. A deadline that is read beside a state belongs to it if an
+ * by the thread that acts on the result. A deadline that is read beside a state belongs to it if an
  * exchange of both succeeds.
  *
- * TELLS says that the task has `cancelled`, from the first to the last; who cancels need not look
+ * TELLS says that the task has `cancelled`, from the first to the last; a canceller need not look
  * at the task, which the caller may have freed by then. RAN stays: the state of a timeout that has
  * run is never again the one its adder stored, by which alone the adder may take it back.
  *
@@ -54,7 +54,7 @@
  * THE OTHER FIELDS
  *
  * deadline, task and arg are written by the adder, and deadline and arg by the pool for an entry
- * that is free, with release: who reads one of this use of the entry, acquire, sees by a second
+ * that is free, with release: a reader of one of this use of the entry, acquire, sees by a second
  * look at the state that the first one is over.
  */
 
@@ -118,7 +118,7 @@ static inline bool hwt_state_queued(uint64_t state, uint64_t generation)
            (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
 }
 
-/* The same, and who cancels it has nobody to tell. */
+/* The same, and its canceller has nobody to tell. */
 static inline bool hwt_state_quiet(uint64_t state, uint64_t generation)
 {
     return (state & ~(uint64_t)HWT_RAN) == (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);

@@ -136,7 +136,7 @@ bool hwt_gate_fd_is_as_set(struct hwt_gate *gate)
 void hwt_gate_begin(struct hwt_gate *gate)
 {
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
-    /* Release: the descriptor, for who clears it. */
+    /* Release: the descriptor, for the one that clears it. */
     atomic_store_explicit(&gate->asleep, 1, memory_order_release);
     hwt_full_barrier();
 }
@@ -197,7 +197,7 @@ void hwt_gate_wake(struct hwt_gate *gate)
         syscall(FUTEX_CALL, &gate->asleep, FUTEX_WAKE_PRIVATE, 1);
         return;
     }
-    /* Acq_rel: who sees that it has begun or is done has the descriptor set after that. */
+    /* Acq_rel: a driver that sees that it has begun or is done sets the descriptor after that. */
     atomic_fetch_add_explicit(&gate->begun, 1, memory_order_acq_rel);
     hwt_gate_set_fd(gate, 1, true);
     HWT_MEET(WAKE_QUIET);

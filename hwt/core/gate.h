@@ -6,12 +6,12 @@
  * The gate: how the worker parks and how others wake it.
  *
  * `wake_before` is HWT_GATE_OPEN while the worker is awake: it will look at the streams before it
- * sleeps, nobody has to do anything. (Who drives a timer without a worker may leave it closed.)
- * The same while it sleeps to the next tick boundary only, for no deadline can come too early for
- * that. Otherwise it is asleep, or about to be, until the tick that begins at this instant. A
- * deadline before it must wake the worker, as must a cancel that is to be told. `asleep` tells in
- * any case: stop, a request, a great backlog and a stream that it missed wake it from a short sleep,
- * too.
+ * sleeps, nobody has to do anything. (A thread that drives a timer without a worker may leave it
+ * closed.) The same while it sleeps to the next tick boundary only, for no deadline can come too
+ * early for that. Otherwise it is asleep, or about to be, until the tick that begins at this
+ * instant. A deadline before it must wake the worker, as must a cancel that is to be told. `asleep`
+ * tells in any case: stop, a request, a great backlog and a stream that it missed wake it from a
+ * short sleep, too.
  *
  * The gate must not lose a wake-up:
  *
@@ -36,13 +36,12 @@
  * Stop is the same with `unusual` in place of wake_before; see stop.c.
  *
  * `asleep` is what the worker sleeps on, a futex. 4 clears it and then wakes. The worker sets it
- * before A, and before its last look ahead of a short sleep, and passes a barrier then: who sets a
- * flag, seq_cst, or makes a barrier, and clears `asleep` after that, has its flag seen or ends the
- * sleep.
- * A waker that is late wakes a worker that has parked again: it makes one pass for nothing. While a
- * waker is between its two steps of 4, others that find the gate open rely on it.
- * A timer whose clock a futex does not know, and one that a loop watches, has a timer descriptor
- * instead: 4 sets it to now, D to t.
+ * before A, and before its last look ahead of a short sleep, and passes a barrier then: a waker
+ * that sets a flag, seq_cst, or makes a barrier, and clears `asleep` after that, has its flag seen
+ * or ends the sleep. A waker that is late wakes a worker that has parked again: it makes one pass
+ * for nothing. While a waker is between its two steps of 4, others that find the gate open rely on
+ * it. A timer whose clock a futex does not know, and one that a loop watches, has a timer
+ * descriptor instead: 4 sets it to now, D to t.
  */
 
 #include <stdatomic.h>
@@ -80,8 +79,8 @@ int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
 
 /* Worker, before its last reading: a wake-up from here on ends a sleep to the next tick boundary,
- * for which the gate is not closed. What the waker has done before is seen from here on: a flag, how
- * great a backlog is, or that a stream can be claimed. */
+ * for which the gate is not closed. What the waker has done before is seen from here on: a flag,
+ * how great a backlog is, or that a stream can be claimed. */
 void hwt_gate_begin(struct hwt_gate *gate);
 
 /* Worker, after that: A. */
@@ -108,12 +107,12 @@ void hwt_gate_open(struct hwt_gate *gate);
 /* 4. Any thread. */
 void hwt_gate_wake(struct hwt_gate *gate);
 
-/* Stop: the descriptor is not readable from now on, whoever is late to wake it. */
+/* Stop: the descriptor is not readable from now on, however late a waker is. */
 void hwt_gate_quiet(struct hwt_gate *gate);
 
 static inline bool hwt_gate_is_fenced(const struct hwt_gate *gate)
 {
-    /* Relaxed: a producer looks after 1, and who reads it late then has the pause of
+    /* Relaxed: a producer looks after 1, and one that reads it late then has the pause of
      * hwt_gate_barrier() for it. */
     return atomic_load_explicit(gate->flags, memory_order_relaxed) & gate->fences;
 }

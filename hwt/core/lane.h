@@ -91,7 +91,7 @@ static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane
         pthread_mutex_unlock(&lanes->shared_lock);
 }
 
-/* For who looks at all lanes: the n-th, NULL: it was never made; and how many there can be. */
+/* For a look at all lanes: the n-th, NULL: it was never made; and how many there can be. */
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
 
@@ -165,8 +165,8 @@ static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_l
     return true;
 }
 
-/* Appends a pending record, for which there is room. Two in a row for one entry become one, as where
- * a request arms and cancels one timeout after the other. */
+/* Appends a pending record, for which there is room. Two in a row for one entry become one, as
+ * where a request arms and cancels one timeout after the other. */
 static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline,
                                            const struct hwt_entry *entry, uint64_t generation)
 {

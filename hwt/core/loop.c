@@ -62,7 +62,7 @@ static int choose_processors(int worker_cpu)
     return sched_setaffinity(0, sizeof(processors), &processors) == 0 ? 0 : -errno;
 }
 
-/* Between the starter, who waits, and the thread. */
+/* Between the starter, which waits, and the thread. */
 struct beginning {
     hwt_timer *timer;
     int r; /* 1: not known yet */

@@ -146,7 +146,7 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n)
         __lsan_register_root_region(memory, size);
     hwt_pool_slot(pool, number)->region = n;
     for (uint32_t i = 0; i < n; i++) {
-        /* Release: for who walks all slabs. */
+        /* Release: for a walk over all slabs. */
         atomic_store_explicit(&hwt_pool_slot(pool, number + i)->base, memory + i * HWT_SLAB_SIZE,
                               memory_order_release);
         hwt_empty_push(pool, number + i);

@@ -264,7 +264,7 @@ void hwt_worker_read(struct hwt_worker *worker)
     } else {
         read_all_streams(worker);
     }
-    /* Acquire: the entries of all who have set it. */
+    /* Acquire: the entries of all threads that have set it. */
     if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
         atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
         look_at_all(worker);

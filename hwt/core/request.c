@@ -6,7 +6,7 @@
 
 bool hwt_request_is_there(const hwt_timer *timer)
 {
-    /* Relaxed: after B; who does it reads it with acquire. */
+    /* Relaxed: after B; the worker that does it reads it with acquire. */
     return atomic_load_explicit(&timer->request, memory_order_relaxed) != NULL;
 }
 

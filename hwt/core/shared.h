@@ -2,7 +2,7 @@
 #ifndef HWT_SHARED_H
 #define HWT_SHARED_H
 
-/* What all threads share of a timer, grouped by who may write what. It is the timer's first
+/* What all threads share of a timer, grouped by which thread may write it. It is the timer's first
  * member: a slab's owner is both. */
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include "hwt/core/counters.h"
 #include "hwt/store/wheel.h"
 
-/* Bits of `unusual`. While it is 0, as that of most timers most of the time, calls go a short way. */
+/* Bits of `unusual`. While it is 0, as mostly, calls go a short way. */
 enum {
     HWT_HALTED_UNSTARTED = 1, /* the first timeout starts the worker */
     HWT_HALTED_STOPPING = 2,
@@ -51,7 +51,7 @@ struct hwt_shared {
     /* Written by the threads that run tasks; see counters.h. */
     _Alignas(64) struct hwt_run_stats stats;
 
-    /* Under `runs`: how many tasks the executor has; those who wait for a task's return, for a
+    /* Under `runs`: how many tasks the executor has; waiters for a task's return, for a
      * request, or for the worker's start. */
     pthread_mutex_t runs;
     pthread_cond_t returned;
@@ -109,8 +109,8 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
         atomic_fetch_sub_explicit(&shared->reserved, 1, memory_order_relaxed);
 }
 
-/* A record could not be written, or records were taken back: the worker is to look at all entries. It may
- * have gone to sleep without them since. */
+/* A record could not be written, or records were taken back: the worker is to look at all entries.
+ * It may have gone to sleep without them since. */
 static inline void hwt_shared_overlook(struct hwt_shared *shared)
 {
     /* Release: the entries. An exchange, for what another thread has released by it. */

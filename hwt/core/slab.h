@@ -64,11 +64,11 @@ static inline size_t hwt_slab_head(uintptr_t base)
 }
 
 /*
- * The head of an empty slab is zero, and a slab becomes empty page by page. So who has a handle
- * reads the head first and the state then: if that has the handle's generation and says that the
- * timeout has not ended, the slab was in use when its head was read. And the thread that publishes
- * an entry, or gives it away, reads the head before; or it is the worker, which alone empties
- * slabs, or the executor's, for whose tasks a trim waits.
+ * The head of an empty slab is zero, and a slab becomes empty page by page. So a thread with a
+ * handle reads the head first and the state then: if that has the handle's generation and says that
+ * the timeout has not ended, the slab was in use when its head was read. And the thread that
+ * publishes an entry, or gives it away, reads the head before; or it is the worker, which alone
+ * empties slabs, or the executor's, for whose tasks a trim waits.
  */
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {
@@ -128,7 +128,7 @@ static inline struct hwt_slot *hwt_pool_slot(const struct hwt_pool *pool, uint32
     return &pool->directory.slots[number];
 }
 
-/* For who walks by numbers, and may be ahead of the thread that enters the slab: 0, not yet. */
+/* For a walk by numbers, which may be ahead of the thread that enters the slab: 0, not yet. */
 static inline uintptr_t hwt_pool_base(const struct hwt_pool *pool, uint32_t number)
 {
     /* Acquire: what was mapped before it was entered. */
@@ -136,7 +136,7 @@ static inline uintptr_t hwt_pool_base(const struct hwt_pool *pool, uint32_t numb
                                            memory_order_acquire);
 }
 
-/* A stack's head publishes this. Release, for who reads the field by an old handle: see entry.h. */
+/* A stack's head publishes this. Release, for readers of the field by old handles: see entry.h. */
 static inline void hwt_entry_link(struct hwt_entry *entry, struct hwt_entry *next)
 {
     atomic_store_explicit(&entry->arg, next, memory_order_release);

@@ -3,7 +3,7 @@
 /*
  * The end of a timer.
  *
- * Stop sets STOPPING, waits for the worker, or who drives the timer, and the executor, makes all
+ * Stop sets STOPPING, waits for the worker, or the driving thread, and the executor, makes all
  * threads pass a barrier (see gate.h), and then walks the slabs: whatever is PENDING there is
  * ended, what is UNTOLD is told.
  * It looks at no stream and no bucket, for they hold only hints.

@@ -54,11 +54,11 @@ void hwt_stream_destroy(struct hwt_stream *stream)
     free_chunks(atomic_load_explicit(&stream->spare, memory_order_relaxed));
 }
 
-/* Who has claimed the stream: a chunk that is read goes back to the producer, if not too many
+/* The claimer: a chunk that is read goes back to the producer, if not too many
  * have. */
 static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
-    /* Relaxed: the exchange publishes them. Only who has claimed the stream pushes, and the
+    /* Relaxed: the exchange publishes them. Only the claimer pushes, and the
      * producer takes all: what is on top stays where it is, or all of it is gone. */
     struct hwt_chunk *top = atomic_load_explicit(&stream->spare, memory_order_relaxed);
     do {

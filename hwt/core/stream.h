@@ -16,21 +16,22 @@
  * GROUND RULES
  *
  *   tail, at, compact_at              the producer
- *   head, read                        who has `claimed`: the worker reads, the producer compacts
+ *   head, read                        the claimer: the worker reads, the producer compacts
  *   a record                          the producer, before `used` of its chunk counts it; with one
  *                                     thread the last one is replaced, too
  *   used, next                        the producer; release: the records before it, the chunk. A
  *                                     compaction's are relaxed, for `claimed` publishes them
- *   chunks, chunks_read               the producer; who has `claimed`: relaxed, their difference
+ *   chunks, chunks_read               the producer; the claimer: relaxed, their difference
  *                                     is how much one reading is for
- *   claimed                           exchange, acquire; cleared with release: head and read pass
- *                                     from one to the other
- *   spare                             a stack of empty chunks on their way back: who has `claimed`
- *                                     pushes (release), the producer takes all (acquire); `used` of
- *                                     each says how deep it lies
+ *   claimed                           set by the claimer: exchange, acquire; cleared with release:
+ *                                     head and read pass from one to the other
+ *   spare                             a stack of empty chunks on their way back: the claimer pushes
+ *                                     (release), the producer takes all (acquire); `used` of each
+ *                                     says how deep it lies
  *   own_spare                         the producer
- *   listed                            set by the producer, who then pushes the stream on its queue;
- *                                     cleared by the worker, release, when it has left its list
+ *   listed                            set by the producer, which then pushes the stream on its
+ *                                     queue; cleared by the worker, release, when it has left its
+ *                                     list
  *   missed                            set by the worker that finds it claimed, release, and then
  *                                     tries once more; taken by the producer, by an exchange, when
  *                                     it begins a chunk and may have compacted: of the two, with a
@@ -95,7 +96,7 @@ struct hwt_stream {
     _Atomic bool missed;
     _Atomic(struct hwt_chunk *) spare;
     hwt_queue_node node;
-    /* who has claimed it */
+    /* the claimer */
     _Alignas(64) _Atomic bool claimed;
     uint32_t read; /* in head */
     struct hwt_chunk *head;
@@ -173,10 +174,10 @@ static inline bool hwt_stream_claim(struct hwt_stream *stream)
     return !atomic_exchange_explicit(&stream->claimed, true, memory_order_acquire);
 }
 
-/* Worker, who found it claimed. False: it still is, and its producer will wake the worker. */
+/* Worker, which found it claimed. False: it still is, and its producer will wake the worker. */
 bool hwt_stream_claim_or_miss(struct hwt_stream *stream);
 
-/* Producer, who may have compacted: whether the worker missed it meanwhile, and is to be woken. */
+/* Producer, which may have compacted: whether the worker missed it meanwhile and is to be woken. */
 static inline bool hwt_stream_was_missed(struct hwt_stream *stream)
 {
     /* Relaxed: a look. An exchange, so that of what the worker sets anew nothing is lost; acquire:
@@ -191,7 +192,7 @@ static inline void hwt_stream_release(struct hwt_stream *stream)
     atomic_store_explicit(&stream->claimed, false, memory_order_release);
 }
 
-/* Worker, who has claimed it: how many records it can read now where they are, from *ret_records
+/* Worker, which has claimed it: how many records it can read now where they are, from *ret_records
  * on; 0: none. After it has read them, it says so. */
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records);
 
@@ -200,7 +201,7 @@ static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
     stream->read += n * (uint32_t)sizeof(struct hwt_record);
 }
 
-/* Worker, or who keeps it from being one: whether anything is unread, or was a moment ago. */
+/* Worker, or a thread that keeps it from working: whether anything is unread, or was just now. */
 bool hwt_stream_is_used(const struct hwt_stream *stream);
 
 /* How many bytes its chunks take, about. */

@@ -211,7 +211,7 @@ void hwt_task_say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint
     hwt_shared_leave(shared, lane);
 }
 
-/* The entry says what there is to do for who was handed it. */
+/* The entry says what there is to do for the thread that was handed it. */
 static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
 {
     for (;;) {
@@ -294,7 +294,7 @@ void hwt_task_wait_all(struct hwt_shared *shared)
 
 void hwt_task_returned(struct hwt_shared *shared)
 {
-    /* The state has changed already: who looks at it under the mutex, before or after
+    /* The state has changed already: a thread that looks at it under the mutex, before or after
      * this, does not wait. */
     pthread_mutex_lock(&shared->runs);
     pthread_cond_broadcast(&shared->returned);

@@ -64,7 +64,7 @@ static inline void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *en
     hwt_shared_leave(shared, lane);
 }
 
-/* Wakes those who wait for a task's return. */
+/* Wakes the waiters for a task's return. */
 void hwt_task_returned(struct hwt_shared *shared);
 
 /* Waits until `timeout` is neither running nor being visited. */

@@ -13,7 +13,7 @@
  *     discard          none                 none, if the entry was used again since; else the entry
  *     fire             1 of 16 bytes, 1     the entry, once
  *
- * (and a few for every 62 records or 32 entries: a chunk, a batch.) The one who cancels has the
+ * (and a few for every 62 records or 32 entries: a chunk, a batch.) The canceller has the
  * entry from then on, and uses it for its next timeout while it is in its processor's cache. The
  * worker is not told: what it has filed is a hint, which it throws away when it meets it. Only a
  * timeout whose task has `cancelled` goes through the stream of cancelled ones, to be told there.

@@ -39,7 +39,7 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
 }
 
 /* How many chunks may wait for a worker that sleeps: it reads them within a tick, and runs first
- * what it has slept for. Who drives the timer reads first: half as many. */
+ * what it has slept for. A thread that drives the timer reads first: half as many. */
 static uint32_t backlog_of(const hwt_timer *timer)
 {
     uint64_t share = timer->flags & HWT_NO_WORKER ? 2 : 1;
@@ -162,8 +162,8 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
 /*
  * After the timeout was published: whether stop has begun. Stop sets `unusual`, makes all threads
  * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
- * Then the exchange says who ends it. -ESHUTDOWN: the adder, who refuses it. UNTOLD: if another
- * thread has cancelled it, the adder tells that, for stop may be past it already.
+ * Then the exchange says which thread ends it. -ESHUTDOWN: the adder, which refuses it. UNTOLD: if
+ * another thread has cancelled it, the adder tells that, for stop may be past it already.
  */
 static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
                     uint64_t state)

@@ -12,7 +12,7 @@ struct hwt_request;
 struct hwt_timer {
     struct hwt_shared shared; /* first: see there */
 
-    /* The worker: its thread, or who calls hwt_timer_advance() and its like. */
+    /* The worker: its thread, or the one that calls hwt_timer_advance() and its like. */
     _Alignas(64) struct hwt_worker worker;
     /* What the descriptor that a loop watches is set to; 0: nothing. */
     uint64_t parked_until;
@@ -37,7 +37,7 @@ struct hwt_timer {
 
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
-    /* Relaxed: it may be old. A caller that must be sure looks again after a barrier: see stop.c. */
+    /* Relaxed: it may be old. A caller that must be sure looks after a barrier: see stop.c. */
     return atomic_load_explicit(&timer->shared.unusual, memory_order_relaxed) & reasons;
 }
 

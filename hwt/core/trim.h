@@ -22,9 +22,9 @@ struct hwt_trim {
     uint32_t kept;             /* entries that were free and have stayed */
 };
 
-/* Takes the slabs all of whose entries are in the pool. False: there are too few, or there
- * was no memory to find them; there is nothing to end. Meanwhile the pool is empty for others, who
- * map new slabs if they need entries. */
+/* Takes the slabs all of whose entries are in the pool. False: there are too few, or there was no
+ * memory to find them; there is nothing to end. Meanwhile the pool is empty for others, which map
+ * new slabs if they need entries. */
 bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim);
 
 /* Gives them back to the system, with their places, which the caller does not need any more. */

@@ -40,8 +40,8 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
                           memory_order_relaxed);
 }
 
-/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; who sleeps looks
- * again, after a barrier, see hwt_worker_park(). */
+/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; a worker that goes
+ * to sleep looks again, after a barrier, see hwt_worker_park(). */
 static bool stopping(const struct hwt_worker *worker)
 {
     return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
@@ -196,8 +196,8 @@ static bool has_time_for_a_trim(const struct hwt_worker *worker)
            hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
 }
 
-/* After a peak. One in vain, or put off, is tried again when a thousand times as long is over. False:
- * put off, for what the executor has may be of a slab that is free otherwise. */
+/* After a peak. One in vain, or put off, is tried again when a thousand times as long is over.
+ * False: put off, for what the executor has may be of a slab that is free otherwise. */
 static bool trim(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;

@@ -88,8 +88,8 @@ static void shrink(struct hwt_shelf *shelf, size_t *bytes)
         (void)resize(shelf, 0, grown(shelf->used), bytes); /* another time, then */
 }
 
-/* The same after a sweep, which has looked at all: a copy costs little more, so it gives back sooner.
- * True: the array begins with what was at `from`. */
+/* The same after a sweep, which has looked at all: a copy costs little more, so it gives back
+ * sooner. True: the array begins with what was at `from`. */
 static bool fit(struct hwt_shelf *shelf, uint32_t from, size_t *bytes)
 {
     uint32_t used = shelf->used - from, wanted = used + used / 4 + CAPACITY_MIN;

@@ -44,7 +44,7 @@ struct hwt_place {
 
 static inline char *hwt_slot_base(const struct hwt_slot *slot)
 {
-    /* Relaxed: who has an id got it from a thread that had seen the slab. */
+    /* Relaxed: a thread that has an id got it from one that had seen the slab. */
     return atomic_load_explicit(&slot->base, memory_order_relaxed);
 }
 

@@ -428,8 +428,8 @@ uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 
 /* ---- going by all ---- */
 
-/* The first bucket from number `from` on that has hints, or one past the last. Most of a great wheel
- * is seen to be empty by the tournament's leaves alone. */
+/* The first bucket from number `from` on that has hints, or one past the last. Most of a great
+ * wheel is seen to be empty by the tournament's leaves alone. */
 static uint32_t first_used(const struct hwt_store *store, uint32_t from)
 {
     const uint64_t *leaves = store->due + slots(store);

@@ -106,10 +106,11 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
 uint64_t hwt_wheel_next(struct hwt_wheel *wheel);
 
 /*
- * Takes up to `max` ids of the soonest tick before `limit` that has any, in the order in which
- * they were filed, and returns how many; 0: all ticks before `limit` are handled, but if the caller
- * lags, the last of them may be once more. Costs nothing for ticks without timeouts. *ret_far: these are not due, but come nearer: the caller files
- * each again for its tick before it takes more.
+ * Takes up to `max` ids of the soonest tick before `limit` that has any, in the order in which they
+ * were filed, and returns how many; 0: all ticks before `limit` are handled, but if the caller
+ * lags, the last of them may be once more. Costs nothing for ticks without timeouts. *ret_far:
+ * these are not due, but come nearer: the caller files each again for its tick before it takes
+ * more.
  */
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far);
