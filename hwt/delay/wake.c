@@ -38,17 +38,19 @@ static uint64_t lease_end(const hwt_delay *store, uint64_t now)
     if (!lease || lease->end == HWT_NEVER)
         return HWT_NEVER;
     uint64_t boottime = hwt_delay_boottime(store);
-    return lease->end <= boottime ? now : now + (lease->end - boottime);
+    uint64_t left = lease->end > boottime ? lease->end - boottime : 0;
+    return left < HWT_NEVER - now ? now + left : HWT_NEVER;
 }
 
-/* The earliest instant at which something can be due. */
+/*
+ * The earliest instant at which something can be due. At that of an erase there is nothing: take
+ * drops it then, with all others up to where it loads.
+ */
 uint64_t hwt_delay_next_locked(hwt_delay *store)
 {
     uint64_t now = store->system.realtime(store->system.data);
     uint64_t next = hwt_delay_wheel_next(store);
-    struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
-    while (first && first->kind == HWT_DELAY_ERASE)
-        first = RB_NEXT(hwt_delay_keys, &store->keys, first);
+    const struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
     if (first && first->key.due < next)
         next = first->key.due;
     uint64_t end = lease_end(store, now);
