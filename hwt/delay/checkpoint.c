@@ -176,7 +176,7 @@ static void undo_part(hwt_delay *store, struct part *part)
     int file = hwt_delay_open_file(store, name, O_RDWR);
     if (file < 0)
         return;
-    store->system.truncate(store->system.data, file, part->slot->length);
+    hwt_delay_truncate(store, file, part->slot->length);
     hwt_delay_close_file(store, file);
 }
 
@@ -353,7 +353,7 @@ bool hwt_delay_reserve_take(hwt_delay *store)
         return false;
     int r = store->system.allocate(store->system.data, file, store->options.segment_size);
     if (r < 0) /* not a part of it either */
-        store->system.truncate(store->system.data, file, 0);
+        hwt_delay_truncate(store, file, 0);
     hwt_delay_close_file(store, file);
     return r >= 0;
 }
@@ -363,7 +363,7 @@ static void reserve_give_up(hwt_delay *store)
     int file = hwt_delay_open_file(store, "reserve", O_RDWR);
     if (file < 0)
         return;
-    store->system.truncate(store->system.data, file, 0);
+    hwt_delay_truncate(store, file, 0);
     hwt_delay_close_file(store, file);
 }
 

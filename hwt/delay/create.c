@@ -242,7 +242,7 @@ static int check_length(hwt_delay *store, unsigned index)
         return fill(store, file, (uint64_t)size);
     }
     int r = hwt_delay_put_aside(store, file, wanted, (uint64_t)size - wanted);
-    return r < 0 ? r : store->system.truncate(store->system.data, file, wanted);
+    return r < 0 ? r : hwt_delay_truncate(store, file, wanted);
 }
 
 static int read_segments(hwt_delay *store)

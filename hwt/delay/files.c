@@ -59,6 +59,15 @@ int64_t hwt_delay_search(hwt_delay *store, int file, uint32_t magic, uint64_t fr
     return (int64_t)end;
 }
 
+int hwt_delay_truncate(hwt_delay *store, int file, uint64_t size)
+{
+    int r;
+    do
+        r = store->system.truncate(store->system.data, file, size);
+    while (r == -EINTR);
+    return r;
+}
+
 /* Counted without the lock: it is a count for humans, and this is called from several threads. */
 static void count_sync(hwt_delay *store)
 {

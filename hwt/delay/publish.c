@@ -113,7 +113,7 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
     int r = file < 0 ? file : hwt_delay_write_all(store, file, bytes, size, 0);
     /* An empty store gives the room back. */
     if (r == 0 && hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES) == 0)
-        r = store->system.truncate(store->system.data, file, size);
+        r = hwt_delay_truncate(store, file, size);
     if (r == 0 && hwt_delay_sync(store, file) < 0)
         r = -EIO;
     hwt_delay_close_file(store, file);

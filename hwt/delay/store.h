@@ -299,6 +299,7 @@ int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t si
 int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size, uint64_t offset);
 /* The next offset from `from` on at which there is this number, or `end`. */
 int64_t hwt_delay_search(hwt_delay *store, int file, uint32_t magic, uint64_t from, uint64_t end);
+int hwt_delay_truncate(hwt_delay *store, int file, uint64_t size);
 int hwt_delay_sync(hwt_delay *store, int file);
 int hwt_delay_sync_directory(hwt_delay *store);
 int hwt_delay_open_file(hwt_delay *store, const char *name, int flags);
