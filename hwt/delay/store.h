@@ -234,6 +234,7 @@ struct hwt_delay {
     hwt_timer *timer;
     hwt_timeout alarm;
     uint64_t alarm_at; /* the instant the alarm is set to; HWT_NEVER: none */
+    bool no_alarm;     /* it could not be set: takers look for themselves */
     int event;         /* -1: none */
     bool event_set;
     uint64_t waiting; /* threads in take that sleep */

@@ -199,11 +199,14 @@ static uint64_t monotonic(void)
 /* Until something may have become due; not at all where that has happened already. */
 static void sleep_in_take(hwt_delay *store, uint64_t until)
 {
+    const uint64_t nap = HWT_MS(100);
     store->waiting++;
     if (hwt_delay_wake_arm(store)) {
         store->waiting--;
         return;
     }
+    if (store->no_alarm && monotonic() + nap < until)
+        until = monotonic() + nap;
     if (until == HWT_NEVER) {
         pthread_cond_wait(&store->takers, &store->lock);
     } else {

@@ -57,14 +57,18 @@ uint64_t hwt_delay_next_locked(hwt_delay *store)
     return end < next ? end : next;
 }
 
+static void set_event(hwt_delay *store)
+{
+    const uint64_t one = 1;
+    if (store->event >= 0 && !store->event_set)
+        store->event_set = write(store->event, &one, sizeof(one)) == (ssize_t)sizeof(one);
+}
+
 void hwt_delay_wake_now(hwt_delay *store)
 {
     if (store->waiting > 0)
         pthread_cond_signal(&store->takers);
-    if (store->event >= 0 && !store->event_set) {
-        const uint64_t one = 1;
-        store->event_set = write(store->event, &one, sizeof(one)) == (ssize_t)sizeof(one);
-    }
+    set_event(store);
 }
 
 /* Nothing is due: the descriptor is not readable until something is. */
@@ -84,6 +88,23 @@ static bool waits_for_frame(hwt_delay *store, uint64_t now)
            first->key.sequence >= store->log.durable_sequence;
 }
 
+/*
+ * -ENOMEM: there is no alarm until somebody calls here again. Takers that sleep get to know once, and
+ * look for themselves from then on; the descriptor stays readable.
+ */
+static void set_alarm(hwt_delay *store, uint64_t now, uint64_t delay)
+{
+    bool set = hwt_timeout_reschedule(store->alarm, delay) ||
+               hwt_timer_new_timeout(store->timer, &alarm_task, store, delay, &store->alarm) == 0;
+    store->alarm_at = set ? now + delay : HWT_NEVER;
+    if (!set) {
+        if (!store->no_alarm)
+            pthread_cond_broadcast(&store->takers);
+        set_event(store);
+    }
+    store->no_alarm = !set;
+}
+
 /* Something may have changed what is next. True: something can be taken now. */
 bool hwt_delay_wake_arm(hwt_delay *store)
 {
@@ -98,13 +119,11 @@ bool hwt_delay_wake_arm(hwt_delay *store)
             hwt_delay_wake_now(store);
         return ready;
     }
-    if (next == HWT_NEVER || next >= store->alarm_at)
+    if (next == HWT_NEVER || next >= store->alarm_at) {
+        store->no_alarm = false; /* none is needed, or it is set */
         return false;
-    uint64_t delay = next - now < LONGEST ? next - now : LONGEST;
-    if (!hwt_timeout_reschedule(store->alarm, delay) &&
-        hwt_timer_new_timeout(store->timer, &alarm_task, store, delay, &store->alarm) < 0)
-        hwt_delay_wake_now(store); /* better once too often */
-    store->alarm_at = now + delay;
+    }
+    set_alarm(store, now, next - now < LONGEST ? next - now : LONGEST);
     return false;
 }
 
