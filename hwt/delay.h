@@ -65,7 +65,9 @@
  *
  * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
  * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with
- * HWT_DELAY_READ_ONLY; -ENOMEM: nothing was done.
+ * HWT_DELAY_READ_ONLY; -ENOMEM: nothing was done; -EMFILE, -ENFILE: files are to be opened, and too
+ * many are: nothing was done. Room in memory and in the log is made by writing files: while memory
+ * or descriptors are too few for that, what needs the room fails so. It is tried again every second.
  */
 
 #include <hwt/hwt.h>

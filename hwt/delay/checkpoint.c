@@ -21,6 +21,9 @@
  * checkpoint that leaves the log where it is, and only says how far the slots have been handed
  * over, is written in its place, so that slots which are done with make room. The room for that
  * is set aside when the one before it is finished.
+ *
+ * Where memory or descriptors are missing, step 2 is undone too. What waited for the checkpoint gets the
+ * error, and it is tried again a second later.
  */
 
 #include <errno.h>
@@ -277,7 +280,7 @@ static void conclude(hwt_delay *store)
     store->log.kept_sequence = snapshot->sequence;
     store->log.kept_bytes -= snapshot->kept_bytes;
     store->erased_bytes -= snapshot->erased_bytes;
-    store->stuck = false;
+    store->stuck = 0;
     store->stats.checkpoints++;
 }
 
@@ -388,6 +391,12 @@ static void make_good(hwt_delay *store)
     store->full = !taken;
 }
 
+/* Something is missing: the checkpointer looks for it every second. */
+static bool is_short(const hwt_delay *store)
+{
+    return store->full || store->stuck != 0;
+}
+
 /*
  * Makes a checkpoint. Lets go of the lock meanwhile, and waits for one that is being made. -ENOSPC;
  * -EIO; -ENOMEM, -EMFILE, -ENFILE: all is as it was
@@ -398,20 +407,23 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
         pthread_cond_wait(&store->changed, &store->lock);
     if (store->poisoned)
         return -EIO;
+    bool was_short = is_short(store);
     store->checkpointing = true;
     store->wanted = false;
     int r = make(store);
     hwt_delay_snapshot_free(&store->snapshot);
     if (is_full(r) && !store->full)
         r = make_with_reserve(store);
-    if (is_full(r))
-        store->stuck = true;
+    if (is_full(r) || is_shortage(r))
+        store->stuck = is_full(r) ? -ENOSPC : r;
     else if (r == 0 && store->full)
         make_good(store);
     store->checkpointing = false;
     pthread_cond_broadcast(&store->changed);
     if (store->threads > 0)
         pthread_cond_signal(&store->loader_wake);
+    if (store->threads > 0 && !was_short && is_short(store))
+        pthread_cond_signal(&store->checkpointer_wake);
     return store->poisoned ? -EIO : r;
 }
 
@@ -435,12 +447,12 @@ int hwt_delay_checkpoint(hwt_delay *store)
 }
 
 /*
- * On a full disk: is there room again? Makes a checkpoint only where that may give room itself: each
- * may need a new slot, which would use the room up that cancels need.
+ * Is there room again, or what else was missing? On a full disk a checkpoint is made only where that
+ * may give room itself: each may need a new slot, which would use the room up that cancels need.
  */
 static void look_for_room(hwt_delay *store)
 {
-    if (store->stuck || store->passed_bytes > 0) {
+    if (store->stuck != 0 || store->passed_bytes > 0) {
         store->wanted = true;
     } else if (store->full && !store->checkpointing) {
         store->checkpointing = true;
@@ -450,7 +462,7 @@ static void look_for_room(hwt_delay *store)
     }
 }
 
-/* The thread that makes them. On a full disk it looks for room every second. */
+/* The thread that makes them. Where something is missing it looks for that every second. */
 void *hwt_delay_checkpointer(void *arg)
 {
     hwt_delay *store = arg;
@@ -459,7 +471,7 @@ void *hwt_delay_checkpointer(void *arg)
         if (store->wanted && !store->poisoned &&
             (hwt_delay_checkpoint_make(store) == 0 || store->closing))
             continue;
-        if (!store->full || store->poisoned) {
+        if (!is_short(store) || store->poisoned) {
             pthread_cond_wait(&store->checkpointer_wake, &store->lock);
             continue;
         }

@@ -64,13 +64,13 @@ static int wait_for_checkpoint(hwt_delay *store, bool put)
     int r = 0;
     if (store->alone)
         r = hwt_delay_checkpoint_make(store);
-    else if (!store->stuck && !(put && store->full)) {
+    else if (store->stuck == 0 && !(put && store->full)) {
         hwt_delay_checkpoint_want(store);
         pthread_cond_wait(&store->changed, &store->lock);
     }
-    if (r == 0 && (store->stuck || (put && store->full)))
-        r = -ENOSPC;
-    return r;
+    if (r == 0 && store->stuck != 0)
+        r = store->stuck;
+    return r == 0 && put && store->full ? -ENOSPC : r;
 }
 
 /*

@@ -88,7 +88,7 @@ static bool checkpoint_is_due(const hwt_delay *store)
 /* Called where the log has grown, or something is done. */
 void hwt_delay_look_at_log(hwt_delay *store)
 {
-    if (store->checkpointing || store->wanted || store->stuck || !checkpoint_is_due(store))
+    if (store->checkpointing || store->wanted || store->stuck != 0 || !checkpoint_is_due(store))
         return;
     if (store->alone)
         hwt_delay_checkpoint_make(store);

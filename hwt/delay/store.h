@@ -217,8 +217,9 @@ struct hwt_delay {
     bool checkpointing; /* a thread makes a checkpoint */
     bool wanted;        /* a checkpoint is wanted */
     bool snapshot_wanted;
-    bool full;  /* there is no reserve: puts are refused */
-    bool stuck; /* not even a checkpoint found room */
+    bool full; /* there is no reserve: puts are refused */
+    int stuck; /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
+                  -ENOMEM, -EMFILE, -ENFILE; 0 */
     bool poisoned, closing;
     int damaged; /* what loading failed with: -EBADMSG or -EIO; 0 */
     struct hwt_delay_snapshot snapshot;
