@@ -143,8 +143,8 @@ HWT_PUBLIC int hwt_delay_open(const char *directory, const hwt_delay_options *op
                               hwt_delay **ret_store);
 
 /*
- * Waits until what was put is durable, calls the callbacks that are still to be called, and closes
- * the store. Messages that are leased will be handed over again. No other call may be under way
+ * Waits until what was put is durable, and the callbacks that are still to be called have returned,
+ * with those of what they put; and closes the store. Messages that are leased will be handed over again. No other call may be under way
  * or follow. NULL is fine. Nothing is lost if it is never called. Not from a callback.
  */
 HWT_PUBLIC void hwt_delay_close(hwt_delay *store);
@@ -174,8 +174,9 @@ HWT_PUBLIC int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages
 
 /*
  * Told once for each hwt_delay_put_async() that returned 0: result is 0 when its messages are on
- * the disk, or -EIO. Called on a thread of the library, or on one that is in a call of another
- * message; it should be short, and may not call functions that wait for the disk or for messages.
+ * the disk, or -EIO. Called on a thread of the library, one after the other, in the order of their
+ * puts; it should be short. It may put again with hwt_delay_put_async(), but may not call functions
+ * that wait for the disk or for messages.
  */
 typedef void (*hwt_delay_durable)(int result, void *arg);
 

@@ -6,7 +6,8 @@
  * Callers gather records in the bytes of the next frame, under the lock, and change the table at the
  * same time; so the table is always what the log says up to the last gathered record. One of those
  * that wait for their frame becomes the leader: it takes what was gathered, writes it as one frame
- * with one flush, and wakes those that waited for it; meanwhile the others gather the next.
+ * with one flush, and wakes those that waited for it; meanwhile the others gather the next. Those that
+ * did not wait are called back by one thread, in the order of the frames.
  *
  * On the disk: the frame before anybody is told that its records are durable. One frame at a time
  * is written and not flushed, so behind a torn frame there is never a whole newer one. A segment
@@ -130,15 +131,65 @@ void hwt_delay_poison(hwt_delay *store)
     pthread_cond_broadcast(&store->takers);
 }
 
-static void tell(struct hwt_delay_notices *notices, int result)
+/* ---- who is called back ---- */
+
+static void take_notices(struct hwt_delay_notices *from, struct hwt_delay_notices *notices)
+{
+    STAILQ_INIT(notices);
+    STAILQ_CONCAT(notices, from);
+}
+
+static void tell(struct hwt_delay_notices *notices)
 {
     struct hwt_delay_notice *notice;
     while ((notice = STAILQ_FIRST(notices))) {
         STAILQ_REMOVE_HEAD(notices, link);
-        notice->durable(result, notice->arg);
+        notice->durable(notice->result, notice->arg);
         free(notice);
     }
 }
+
+/* Calls back, without the lock. What a callback puts is told in a later round, not inside of it. */
+void hwt_delay_log_tell(hwt_delay *store)
+{
+    struct hwt_delay_log *log = &store->log;
+    struct hwt_delay_notices notices;
+    if (log->telling)
+        return;
+    log->telling = true;
+    while (!STAILQ_EMPTY(&log->to_tell)) {
+        take_notices(&log->to_tell, &notices);
+        pthread_mutex_unlock(&store->lock);
+        tell(&notices);
+        pthread_mutex_lock(&store->lock);
+    }
+    log->telling = false;
+    pthread_cond_broadcast(&store->changed);
+}
+
+/*
+ * Their frame is on the disk, or will not be. The committer tells them, and nobody else: a callback may
+ * put, and so wait for a frame or a checkpoint, whose thread must not be the one that waits.
+ */
+static void pass_notices(hwt_delay *store, struct hwt_delay_notices *notices, int result)
+{
+    struct hwt_delay_notice *notice;
+    if (STAILQ_EMPTY(notices))
+        return;
+    if (result < 0) {
+        STAILQ_FOREACH(notice, notices, link)
+        {
+            notice->result = -EIO;
+        }
+    }
+    STAILQ_CONCAT(&store->log.to_tell, notices);
+    if (store->alone)
+        hwt_delay_log_tell(store);
+    else
+        pthread_cond_signal(&store->committer_wake);
+}
+
+/* ---- frames ---- */
 
 static void write_head(const hwt_delay *store, unsigned char *frame, size_t length, uint32_t count,
                        uint64_t sequence, uint64_t hand)
@@ -187,46 +238,28 @@ static void take_frame(hwt_delay *store, size_t *ret_size, uint64_t *ret_at)
     store->stats.log_bytes += size;
 }
 
-static void take_notices(hwt_delay *store, struct hwt_delay_notices *notices)
-{
-    STAILQ_INIT(notices);
-    STAILQ_CONCAT(notices, &store->log.notices);
-}
-
-/* After poisoning: whoever has not been told yet is told. */
-static void give_up(hwt_delay *store)
-{
-    struct hwt_delay_notices notices;
-    take_notices(store, &notices);
-    pthread_mutex_unlock(&store->lock);
-    tell(&notices, -EIO);
-    pthread_mutex_lock(&store->lock);
-}
-
 /* After a frame: wakes those who waited for it, and one who may lead the next. */
 static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_notices *notices,
                           int r)
 {
     struct hwt_delay_log *log = &store->log;
-    pthread_cond_broadcast(&log->durable[frame & 1]);
-    if (!STAILQ_EMPTY(notices)) {
-        pthread_mutex_unlock(&store->lock);
-        tell(notices, r < 0 ? -EIO : 0);
-        pthread_mutex_lock(&store->lock);
-    }
     log->writing = false;
+    pthread_cond_broadcast(&log->durable[frame & 1]);
     pthread_cond_signal(&log->durable[(frame + 1) & 1]);
     pthread_cond_broadcast(&store->changed);
     if (store->waiting > 0 || store->event >= 0)
         hwt_delay_wake_arm(store);
+    pass_notices(store, notices, r);
 }
 
 /* Nobody else leads. Lets go of the lock meanwhile. */
 void hwt_delay_log_lead(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
+    struct hwt_delay_notices notices;
     if (store->poisoned) {
-        give_up(store);
+        take_notices(&log->notices, &notices);
+        pass_notices(store, &notices, -EIO);
         return;
     }
     if (log->count == 0)
@@ -238,8 +271,7 @@ void hwt_delay_log_lead(hwt_delay *store)
     uint64_t hand = store->hand;
     take_frame(store, &size, &at);
     unsigned segment = log->segment;
-    struct hwt_delay_notices notices;
-    take_notices(store, &notices);
+    take_notices(&log->notices, &notices);
     log->writing = true;
     if (store->snapshot_wanted)
         hwt_delay_snapshot_take(store);
@@ -269,4 +301,19 @@ int hwt_delay_log_wait(hwt_delay *store, uint64_t frame)
             pthread_cond_wait(&log->durable[frame & 1], &store->lock);
     }
     return 0;
+}
+
+/* Until all that was gathered is on the disk, or will not be, and all have been called back. */
+void hwt_delay_log_finish(hwt_delay *store)
+{
+    struct hwt_delay_log *log = &store->log;
+    for (;;) {
+        bool more = store->poisoned ? !STAILQ_EMPTY(&log->notices) : log->count > 0;
+        if (more && !log->writing)
+            hwt_delay_log_lead(store);
+        else if (log->writing || log->telling || !STAILQ_EMPTY(&log->to_tell))
+            pthread_cond_wait(&store->changed, &store->lock);
+        else
+            return;
+    }
 }

@@ -55,6 +55,7 @@ static int make_tables(hwt_delay *store)
     RB_INIT(&store->ends);
     TAILQ_INIT(&store->fresh);
     STAILQ_INIT(&store->log.notices);
+    STAILQ_INIT(&store->log.to_tell);
     store->next_token = 1;
     store->next_number = 1;
     store->directory = store->store_file = store->log.files[0] = store->log.files[1] = -1;
@@ -246,12 +247,7 @@ void hwt_delay_close(hwt_delay *store)
     if (!store)
         return;
     pthread_mutex_lock(&store->lock);
-    if (store->log.count > 0 || !STAILQ_EMPTY(&store->log.notices) || store->log.writing)
-        hwt_delay_log_wait(store, store->log.gathered_frame - (store->log.count == 0));
-    while (store->log.writing)
-        pthread_cond_wait(&store->changed, &store->lock);
-    if (store->poisoned)
-        hwt_delay_log_lead(store);
+    hwt_delay_log_finish(store);
     if (store->passed_bytes > 0)
         hwt_delay_checkpoint_make(store);
     pthread_mutex_unlock(&store->lock);

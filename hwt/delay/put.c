@@ -185,13 +185,15 @@ int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *messages, siz
     return 0;
 }
 
-/* The thread that writes what nobody waits for. */
+/* The thread that writes what nobody waits for, and calls back. */
 void *hwt_delay_committer(void *arg)
 {
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
     while (!store->closing) {
-        if (STAILQ_EMPTY(&store->log.notices))
+        if (!STAILQ_EMPTY(&store->log.to_tell))
+            hwt_delay_log_tell(store);
+        else if (STAILQ_EMPTY(&store->log.notices))
             pthread_cond_wait(&store->committer_wake, &store->lock);
         else if (!store->log.writing)
             hwt_delay_log_lead(store);

@@ -141,6 +141,7 @@ struct hwt_delay_notice {
     STAILQ_ENTRY(hwt_delay_notice) link;
     hwt_delay_durable durable;
     void *arg;
+    int result;
 };
 
 STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
@@ -162,7 +163,9 @@ struct hwt_delay_log {
     size_t length;                           /* of the gathered records */
     uint32_t count;
     bool writing;
-    struct hwt_delay_notices notices;
+    struct hwt_delay_notices notices; /* of the gathered frame */
+    struct hwt_delay_notices to_tell; /* of those before it, in their order */
+    bool telling;
     pthread_cond_t durable[2]; /* by the frame's number modulo 2 */
 };
 
@@ -313,6 +316,8 @@ int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put
 uint64_t hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record, bool own_sequence);
 int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
 void hwt_delay_log_lead(hwt_delay *store);
+void hwt_delay_log_tell(hwt_delay *store);
+void hwt_delay_log_finish(hwt_delay *store);
 void hwt_delay_poison(hwt_delay *store);
 
 /* ---- frame.c ---- */
