@@ -275,6 +275,7 @@ static void conclude(hwt_delay *store)
     file_records(store);
     hwt_delay_evict(store);
     store->loading = false;
+    pthread_cond_broadcast(&store->changed);
     store->log.kept_segment = snapshot->segment;
     store->log.kept_offset = snapshot->offset;
     store->log.kept_sequence = snapshot->sequence;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -75,6 +76,45 @@ static int64_t read_file(void *data, int file, void *buffer, size_t size, uint64
     return hwt_delay_real_system.read(data, file, buffer, size, offset);
 }
 
+/* ---- a checkpoint that lets others have the lock ---- */
+
+static _Thread_local bool is_checkpointer, is_taker;
+static void (*meanwhile)(void); /* called once, by the thread that makes the checkpoint */
+static atomic_bool looked, returned;
+static _Atomic uint64_t passed; /* by the clock */
+static bool await_taker;        /* before a slot is deleted */
+
+int __real_sched_yield(void);
+int __wrap_sched_yield(void);
+
+int __wrap_sched_yield(void)
+{
+    void (*then)(void) = is_checkpointer ? meanwhile : NULL;
+    if (!then)
+        return __real_sched_yield();
+    meanwhile = NULL;
+    then();
+    return 0;
+}
+
+static uint64_t realtime(void *data)
+{
+    looked = looked || is_taker;
+    return hwt_delay_real_system.realtime(data) + passed;
+}
+
+static uint64_t boottime(void *data)
+{
+    return hwt_delay_real_system.boottime(data) + passed;
+}
+
+static int unlink_file(void *data, int at, const char *name)
+{
+    while (await_taker && !returned)
+        sched_yield();
+    return hwt_delay_real_system.unlink(data, at, name);
+}
+
 static char directory[64];
 
 static void begin(void)
@@ -84,6 +124,9 @@ static void begin(void)
     held_system = hwt_delay_real_system;
     held_system.open = open_file;
     held_system.read = read_file;
+    held_system.unlink = unlink_file;
+    held_system.realtime = realtime;
+    held_system.boottime = boottime;
 }
 
 static void end(void)
@@ -204,6 +247,56 @@ START_TEST(test_closing_beside_a_checkpoint_that_fails)
 }
 END_TEST
 
+static hwt_delay *yielding;
+static pthread_t taker;
+
+static void *take_nothing(void *arg)
+{
+    const hwt_delay_message *taken;
+    (void)arg;
+    is_taker = true;
+    ck_assert_int_eq(hwt_delay_take(yielding, 1, 0, &taken), 0);
+    returned = true;
+    return NULL;
+}
+
+/* Comes back when the taker waits to load. */
+static void start_taker(void)
+{
+    taker = spawn(take_nothing, NULL);
+    while (!looked)
+        sched_yield();
+    pthread_mutex_lock(&yielding->lock); /* it has looked at the clock under it */
+    pthread_mutex_unlock(&yielding->lock);
+}
+
+/* Who waits to load while a checkpoint changes the table does not wait until slots are deleted. */
+START_TEST(test_a_taker_does_not_wait_until_slots_are_deleted)
+{
+    enum { MANY = HWT_DELAY_CHUNK + 10 };
+    static hwt_delay_message messages[MANY];
+    static uint16_t ids[MANY];
+    yielding = open_store();
+    uint64_t now = hwt_delay_now(yielding);
+    put(yielding, now - HWT_SEC(20), 'a');
+    ck_assert_int_eq(hwt_delay_checkpoint(yielding), 0);
+    for (uint16_t i = 0; i < MANY; i++) {
+        ids[i] = i;
+        messages[i] = (hwt_delay_message){ .due = now + HWT_MIN(60), .id = &ids[i], .id_size = 2 };
+    }
+    ck_assert_int_eq(hwt_delay_put(yielding, messages, MANY), 0);
+    take_and_finish(yielding); /* its slot is deleted by the next checkpoint */
+    passed = HWT_SEC(10);      /* what comes next is to be loaded */
+    is_checkpointer = await_taker = true;
+    meanwhile = start_taker;
+    ck_assert_int_eq(hwt_delay_checkpoint(yielding), 0);
+    is_checkpointer = await_taker = false;
+    ck_assert(!meanwhile);
+    join(taker);
+    hwt_delay_close(yielding);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_races");
@@ -212,6 +305,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, test_a_slot_made_while_loading);
     tcase_add_test(tcase, test_closing_beside_a_checkpoint_that_fails);
+    tcase_add_test(tcase, test_a_taker_does_not_wait_until_slots_are_deleted);
     suite_add_tcase(suite, tcase);
     return suite;
 }
