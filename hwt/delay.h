@@ -66,8 +66,9 @@
  * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
  * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with
  * HWT_DELAY_READ_ONLY; -ENOMEM: nothing was done; -EMFILE, -ENFILE: files are to be opened, and too
- * many are: nothing was done. Room in memory and in the log is made by writing files: while memory
- * or descriptors are too few for that, what needs the room fails so. It is tried again every second.
+ * many are: nothing was done. Room in memory and in the log is made by writing files: while there is
+ * too little memory or too few descriptors for that, what needs the room fails so. It is tried again
+ * every second.
  */
 
 #include <hwt/hwt.h>
@@ -251,7 +252,8 @@ HWT_PUBLIC int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size
  * Puts a leased message back for later, in one step: it is done with at its old time, and put at
  * the new one. From now on it is identified by the new due time and its id.
  *
- * -ENOENT: the lease is over; -EINVAL: a due time of HWT_NEVER; -ENOSPC
+ * -ENOENT: the lease is over; -EINVAL: a due time of HWT_NEVER; -ENOSPC; -EMSGSIZE: with the end of
+ *   its lease it is too long for the log, as only what an older library has put can be
  */
 HWT_PUBLIC int hwt_delay_retry(hwt_delay *store, uint64_t lease, uint64_t due);
 
@@ -327,7 +329,8 @@ typedef struct hwt_delay_stats {
     uint64_t salvaged_bytes; /* and their bytes */
     uint64_t clock_leaps;    /* leaps of the clock that held deliveries */
     uint64_t memory;         /* bytes held for messages */
-    uint64_t disk;           /* bytes of all files of the store */
+    uint64_t disk;           /* bytes of the log, the slots and the reserve for a full disk;
+                                checkpoints and what was put aside are not in it */
     uint64_t files;          /* slot files */
     uint64_t hand;           /* the latest instant the store has seen; it never goes back */
     uint64_t next;           /* as hwt_delay_next() */
@@ -378,8 +381,10 @@ typedef struct hwt_delay_damage {
 
 /*
  * Reads everything and looks at every checksum. Calls `found`, which may be NULL, for each damage.
- * Returns how many there are. What the store does goes on meanwhile. -ESTALE: as
- * hwt_delay_visit()
+ * Returns how many there are. What the store does goes on meanwhile; but while the log is read, no
+ * checkpoint is made, nor a put that needs one. `found` may not call functions of this store.
+ *
+ * -ESTALE: as hwt_delay_visit()
  */
 HWT_PUBLIC int64_t hwt_delay_check(hwt_delay *store,
                                    void (*found)(const hwt_delay_damage *damage, void *data),

@@ -22,8 +22,8 @@
  * over, is written in its place, so that slots which are done with make room. The room for that
  * is set aside when the one before it is finished.
  *
- * Where memory or descriptors are missing, step 2 is undone too. What waited for the checkpoint gets the
- * error, and it is tried again a second later.
+ * Where memory or descriptors are missing, step 2 is undone too. What waited for the checkpoint gets
+ * the error, and it is tried again a second later.
  */
 
 #include <errno.h>
@@ -448,7 +448,7 @@ int hwt_delay_checkpoint(hwt_delay *store)
 }
 
 /*
- * Is there room again, or what else was missing? On a full disk a checkpoint is made only where that
+ * Is there room again, or what else was missing? On a full disk a checkpoint is made only where it
  * may give room itself: each may need a new slot, which would use the room up that cancels need.
  */
 static void look_for_room(hwt_delay *store)

@@ -6,8 +6,8 @@
  * Callers gather records in the bytes of the next frame, under the lock, and change the table at the
  * same time; so the table is always what the log says up to the last gathered record. One of those
  * that wait for their frame becomes the leader: it takes what was gathered, writes it as one frame
- * with one flush, and wakes those that waited for it; meanwhile the others gather the next. Those that
- * did not wait are called back by one thread, in the order of the frames.
+ * with one flush, and wakes those that waited for it; meanwhile the others gather the next. Those
+ * that did not wait are called back by one thread, in the order of the frames.
  *
  * On the disk: the frame before anybody is told that its records are durable. One frame at a time
  * is written and not flushed, so behind a torn frame there is never a whole newer one. A segment
@@ -168,8 +168,8 @@ void hwt_delay_log_tell(hwt_delay *store)
 }
 
 /*
- * Their frame is on the disk, or will not be. The committer tells them, and nobody else: a callback may
- * put, and so wait for a frame or a checkpoint, whose thread must not be the one that waits.
+ * Their frame is on the disk, or will not be. The committer tells them, and nobody else: a callback
+ * may put, and so wait for a frame or a checkpoint, whose thread must not be the one that waits.
  */
 static void pass_notices(hwt_delay *store, struct hwt_delay_notices *notices, int result)
 {

@@ -63,7 +63,7 @@ static const struct metric {
     { "clock_leaps_total", "counter", "Leaps of the clock that held deliveries.",
       FIELD(clock_leaps), false },
     { "memory_bytes", "gauge", "Memory held for messages.", FIELD(memory), false },
-    { "disk_bytes", "gauge", "Bytes of the store's files.", FIELD(disk), false },
+    { "disk_bytes", "gauge", "Bytes of the log, the slots and the reserve.", FIELD(disk), false },
     { "slots", "gauge", "Slot files.", FIELD(files), false },
     { "held", "gauge", "1 while the clock has leapt and nothing is handed over.", FIELD(held),
       true },

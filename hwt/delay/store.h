@@ -10,7 +10,7 @@
  * The table holds records: messages (puts) and erases, by key = (due, sequence) and by
  * identity = (due, id). It is complete below `loaded`: whatever is pending with a lower key is in the
  * table or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves `loaded` up;
- * eviction (checkpoint.c) moves it down.
+ * eviction (also there) moves it down.
  *
  * A record is FRESH while it is in the log alone, FLUSHING while a checkpoint writes it to its
  * slot, and FILED when the checkpoint is on the disk. What is FILED stays in the table below

@@ -89,8 +89,8 @@ static bool waits_for_frame(hwt_delay *store, uint64_t now)
 }
 
 /*
- * -ENOMEM: there is no alarm until somebody calls here again. Takers that sleep get to know once, and
- * look for themselves from then on; the descriptor stays readable.
+ * Where it cannot be set there is no alarm until somebody calls here again. Takers that sleep get to
+ * know once, and look for themselves from then on; the descriptor stays readable.
  */
 static void set_alarm(hwt_delay *store, uint64_t now, uint64_t delay)
 {

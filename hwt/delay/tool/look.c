@@ -14,7 +14,7 @@ static const struct row {
     const char *remark;
 } rows[] = {
     { "pending", offsetof(hwt_delay_stats, pending), "messages" },
-    { "disk", offsetof(hwt_delay_stats, disk), "bytes of all files" },
+    { "disk", offsetof(hwt_delay_stats, disk), "bytes of log, slots and reserve" },
     { "files", offsetof(hwt_delay_stats, files), "of slots" },
     { "replayed", offsetof(hwt_delay_stats, replayed), "records in the log" },
     { "cut", offsetof(hwt_delay_stats, cut), "bytes of an unfinished write" },
