@@ -6,133 +6,22 @@
  * is used after it was freed, no message that is whole is lost.
  */
 
-#include "tests/delay/simulated.h"
+#include "tests/delay/spoil.h"
 
-#include <fcntl.h>
-#include <stdlib.h>
-
-#include "hwt/delay/format.h"
 
 #define HOUR HWT_MIN(60)
 
-/* ---- files ---- */
-
-static struct disk_file *file_of(struct simulated *s, const char *beginning)
-{
-    for (size_t i = 0; i < s->disk->seen.count; i++) {
-        if (strncmp(s->disk->seen.entries[i].name, beginning, strlen(beginning)) == 0)
-            return s->disk->seen.entries[i].file;
-    }
-    ck_abort_msg("there is no %s", beginning);
-}
-
-static void write_at(struct disk_file *file, size_t at, const void *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        disk_flip(file, at + i, file->seen[at + i] ^ ((const unsigned char *)bytes)[i]);
-}
-
-static void set32(struct disk_file *file, size_t at, uint32_t value)
-{
-    unsigned char bytes[4];
-    hwt_delay_set32(bytes, value);
-    write_at(file, at, bytes, sizeof(bytes));
-}
-
-static void set64(struct disk_file *file, size_t at, uint64_t value)
-{
-    unsigned char bytes[8];
-    hwt_delay_set64(bytes, value);
-    write_at(file, at, bytes, sizeof(bytes));
-}
-
-static uint32_t key_of(struct simulated *s)
-{
-    return hwt_delay_get32(file_of(s, "store")->seen + HWT_DELAY_STORE_KEY);
-}
-
-/* Makes the checksum at `at` fit the bytes from `from` to `to`. */
-static void seal(struct disk_file *file, uint32_t key, size_t at, size_t from, size_t to)
-{
-    set32(file, at, hwt_delay_crc(key, file->seen + from, to - from));
-}
-
-/* Where in the file this number is for the n-th time, from 1. */
-static size_t find(const struct disk_file *file, uint32_t magic, unsigned n)
-{
-    for (size_t at = 0; at + 4 <= file->seen_size; at++) {
-        if (hwt_delay_get32(file->seen + at) == magic && --n == 0)
-            return at;
-    }
-    return file->seen_size;
-}
-
-static void seal_checkpoint(struct simulated *s)
-{
-    struct disk_file *file = file_of(s, "checkpoint");
-    size_t length = hwt_delay_get64(file->seen + HWT_DELAY_CHECKPOINT_LENGTH);
-    seal(file, key_of(s), HWT_DELAY_CHECKPOINT_CRC, HWT_DELAY_CHECKPOINT_LENGTH,
-         HWT_DELAY_CHECKPOINT_SIZE + length);
-}
-
-static void spoil_checkpoint(struct simulated *s)
-{
-    disk_flip(file_of(s, "checkpoint"), HWT_DELAY_CHECKPOINT_CRC, 1);
-}
-
 /* A frame without records. */
-static void write_frame(struct simulated *s, const char *name, size_t at, uint64_t sequence)
+static void write_frame(const char *name, size_t at, uint64_t sequence)
 {
-    struct disk_file *file = file_of(s, name);
+    struct disk_file *file = file_of(name);
     set32(file, at + HWT_DELAY_FRAME_MAGIC, HWT_DELAY_MAGIC_FRAME);
     set32(file, at + HWT_DELAY_FRAME_LENGTH, 0);
     set32(file, at + HWT_DELAY_FRAME_COUNT, 0);
     set64(file, at + HWT_DELAY_FRAME_SEQUENCE, sequence);
     set64(file, at + HWT_DELAY_FRAME_HAND, 0);
-    seal(file, key_of(s), at + HWT_DELAY_FRAME_CRC, at + HWT_DELAY_FRAME_LENGTH,
+    seal(file, key_of(), at + HWT_DELAY_FRAME_CRC, at + HWT_DELAY_FRAME_LENGTH,
          at + HWT_DELAY_FRAME_SIZE);
-}
-
-/* ---- a small store ---- */
-
-static struct simulated s;
-
-static void put_some(uint32_t from, uint32_t to, uint64_t due, uint32_t size)
-{
-    for (uint32_t i = from; i < to; i++)
-        ck_assert_int_eq(simulated_put(&s, due, i, size), 0);
-}
-
-static void begin(void)
-{
-    simulated_new(&s);
-    simulated_open(&s);
-}
-
-static void end(void)
-{
-    simulated_free(&s);
-}
-
-static int open_with(uint32_t flags)
-{
-    s.options.flags = flags;
-    simulated_begin(&s);
-    s.process.fail_at = 100000; /* what goes on for ever ends */
-    s.process.fail_count = UINT64_MAX;
-    s.process.fail_with = -EIO;
-    return simulated_try_open(&s);
-}
-
-/* All that is pending comes once, and `counts` says what. */
-static void assert_delivers(uint32_t from, uint32_t to)
-{
-    unsigned counts[SIMULATED_IDS] = { 0 };
-    simulated_advance(&s, 24 * HOUR);
-    ck_assert_int_ge(simulated_deliver(&s, SIZE_MAX, counts), 0);
-    for (uint32_t i = from; i < to; i++)
-        ck_assert_msg(counts[i] == 1, "number %u came %u times", i, counts[i]);
-    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
 }
 
 /* ---- the log ---- */
@@ -142,15 +31,15 @@ START_TEST(test_frames_without_records)
     put_some(0, 10, s.realtime + HOUR, 10);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    const unsigned char *head = file_of(&s, "checkpoint")->seen;
+    const unsigned char *head = file_of("checkpoint")->seen;
     uint64_t sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE);
     size_t at = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION);
     ck_assert_uint_eq(hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SEGMENT), 0);
     if (_i == 0) {
-        write_frame(&s, "log.0", at, sequence);
+        write_frame("log.0", at, sequence);
     } else {
-        write_frame(&s, "log.0", HWT_DELAY_SEGMENT_FRAMES, sequence);
-        write_frame(&s, "log.1", HWT_DELAY_SEGMENT_FRAMES, sequence);
+        write_frame("log.0", HWT_DELAY_SEGMENT_FRAMES, sequence);
+        write_frame("log.1", HWT_DELAY_SEGMENT_FRAMES, sequence);
     }
     ck_assert_int_eq(open_with(_i < 2 ? HWT_DELAY_SALVAGE : 0), 0);
     assert_delivers(0, 10);
@@ -163,8 +52,8 @@ START_TEST(test_a_place_in_the_log_that_cannot_be)
     put_some(0, 10, s.realtime + HOUR, 10);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    set64(file_of(&s, "checkpoint"), HWT_DELAY_CHECKPOINT_POSITION, places[_i]);
-    seal_checkpoint(&s);
+    set64(file_of("checkpoint"), HWT_DELAY_CHECKPOINT_POSITION, places[_i]);
+    seal_checkpoint();
     ck_assert_int_eq(open_with(0), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     assert_delivers(0, 10);
@@ -175,7 +64,7 @@ END_TEST
 START_TEST(test_a_size_of_the_log_that_cannot_be)
 {
     static const uint64_t sizes[] = { 0, 4096, 40961, UINT64_C(1) << 62 };
-    struct disk_file *file = file_of(&s, "store");
+    struct disk_file *file = file_of("store");
     put_some(0, 10, s.realtime + HOUR, 10);
     simulated_kill(&s);
     set64(file, HWT_DELAY_STORE_SEGMENT_SIZE, sizes[_i]);
@@ -213,7 +102,7 @@ START_TEST(test_many_messages_of_one_key)
             size_t records = hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_COUNT);
             for (size_t i = 0; i < records; i++)
                 set64(file, first + i * size + HWT_DELAY_RECORD_SEQUENCE, 1);
-            seal(file, key_of(&s), at + HWT_DELAY_BLOCK_CRC, at + HWT_DELAY_BLOCK_LENGTH,
+            seal(file, key_of(), at + HWT_DELAY_BLOCK_CRC, at + HWT_DELAY_BLOCK_LENGTH,
                  first + records * size);
         }
     }
@@ -241,7 +130,7 @@ START_TEST(test_a_newer_message_than_the_one_leased)
     put_some(0, 1, due, 4096);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    struct disk_file *file = file_of(&s, "slot-");
+    struct disk_file *file = file_of("slot-");
     size_t at = 0, next;
     for (unsigned n = 2; (next = find(file, HWT_DELAY_MAGIC_RUN, n)) < file->seen_size; n++)
         at = next;
@@ -251,7 +140,7 @@ START_TEST(test_a_newer_message_than_the_one_leased)
         set64(file, key, due + 1);
         set64(file, key + 8, 0);
     }
-    seal(file, key_of(&s), at + HWT_DELAY_RUN_CRC, at + HWT_DELAY_RUN_LENGTH,
+    seal(file, key_of(), at + HWT_DELAY_RUN_CRC, at + HWT_DELAY_RUN_LENGTH,
          at + HWT_DELAY_RUN_SIZE);
     ck_assert_int_eq(open_with(0), 0);
     simulated_advance(&s, 2 * HOUR);
@@ -279,85 +168,14 @@ START_TEST(test_a_sequence_that_was_never_given)
     put_some(0, 10, s.realtime + HOUR, 0);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    struct disk_file *file = file_of(&s, "slot-");
+    struct disk_file *file = file_of("slot-");
     size_t at = find(file, HWT_DELAY_MAGIC_BLOCK, 1);
     set64(file, at + HWT_DELAY_BLOCK_SIZE + HWT_DELAY_RECORD_SEQUENCE, UINT64_MAX);
-    seal(file, key_of(&s), at + HWT_DELAY_BLOCK_CRC, at + HWT_DELAY_BLOCK_LENGTH,
+    seal(file, key_of(), at + HWT_DELAY_BLOCK_CRC, at + HWT_DELAY_BLOCK_LENGTH,
          at + HWT_DELAY_BLOCK_SIZE + hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_LENGTH));
     ck_assert_int_eq(open_with(0), 0);
     simulated_advance(&s, 2 * HOUR);
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), -EBADMSG);
-}
-END_TEST
-
-/* ---- salvage ---- */
-
-static void lose_log(size_t from)
-{
-    static const char *const names[] = { "log.0", "log.1" };
-    for (int i = 0; i < 2; i++) {
-        struct disk_file *file = file_of(&s, names[i]);
-        for (size_t at = i == 0 ? from : HWT_DELAY_SEGMENT_FRAMES; at < file->seen_size; at++)
-            disk_flip(file, at, file->seen[at]);
-    }
-    spoil_checkpoint(&s);
-}
-
-/* Slots have what the log has lost, its end or all of it, and that more than once. */
-START_TEST(test_numbers_go_on_after_salvage)
-{
-    const uint64_t due = s.realtime + HOUR;
-    const size_t from = HWT_DELAY_SEGMENT_FRAMES;
-    const hwt_delay_message *taken;
-    put_some(0, 10, due, 0);
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    simulated_kill(&s);
-    lose_log(_i > 0 ? from : find(file_of(&s, "log.0"), HWT_DELAY_MAGIC_FRAME, 5));
-    for (int times = 0; times < _i; times++) {
-        ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
-        put_some(10, 20, due, 100);
-        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-        simulated_kill(&s);
-        simulated_advance(&s, HWT_SEC(1));
-        lose_log(from);
-    }
-    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
-    simulated_advance(&s, 2 * HOUR);
-    /* All at once: what is done takes numbers, too. */
-    ck_assert_int_eq(hwt_delay_take(s.store, 100, 0, &taken), _i > 0 ? 20 : 10);
-    hwt_delay_free(taken);
-}
-END_TEST
-
-START_TEST(test_a_copy_beside_a_slot)
-{
-    put_some(0, 10, s.realtime + HOUR, 0);
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    simulated_kill(&s);
-    simulated_begin(&s);
-    const struct hwt_delay_system *system = &s.process.system;
-    int directory = system->open_directory(&s.process, "store");
-    int copy = system->open(&s.process, directory, "slot-30-5-1.bak", O_RDWR | O_CREAT);
-    ck_assert_int_ge(copy, 0);
-    process_end(&s.process);
-    spoil_checkpoint(&s);
-    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
-    assert_delivers(0, 10);
-}
-END_TEST
-
-START_TEST(test_damage_is_put_aside_once)
-{
-    unsigned counts[SIMULATED_IDS] = { 0 };
-    put_some(0, 10, s.realtime + HOUR, 0);
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    simulated_kill(&s);
-    struct disk_file *file = file_of(&s, "slot-");
-    disk_flip(file, find(file, HWT_DELAY_MAGIC_BLOCK, 1) + HWT_DELAY_BLOCK_CRC, 1);
-    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
-    for (int i = 0; i < 3; i++)
-        ck_assert_int_eq(simulated_list(&s, counts), 0);
-    ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
 }
 END_TEST
 
@@ -396,9 +214,6 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_many_messages_of_one_key);
     tcase_add_test(tcase, test_a_newer_message_than_the_one_leased);
     tcase_add_test(tcase, test_a_sequence_that_was_never_given);
-    tcase_add_loop_test(tcase, test_numbers_go_on_after_salvage, 0, 3);
-    tcase_add_test(tcase, test_a_copy_beside_a_slot);
-    tcase_add_test(tcase, test_damage_is_put_aside_once);
     tcase_add_test(tcase, test_the_log_of_an_owner_who_goes_on);
     suite_add_tcase(suite, tcase);
     return suite;
