@@ -204,9 +204,8 @@ static bool is_named(const hwt_delay *store, const char *name)
 static void note_leftover(const char *name, void *arg)
 {
     struct leftovers *leftovers = arg;
-    size_t length = strlen(name);
-    if (strncmp(name, "slot-", 5) != 0 || length >= HWT_DELAY_NAME_MAX ||
-        is_named(leftovers->store, name))
+    struct hwt_delay_slot slot = { 0 };
+    if (!hwt_delay_slot_parse(name, &slot) || is_named(leftovers->store, name))
         return;
     if (leftovers->count == leftovers->room) {
         size_t room = leftovers->room ? 2 * leftovers->room : 16;
@@ -218,7 +217,7 @@ static void note_leftover(const char *name, void *arg)
         leftovers->names = names;
         leftovers->room = room;
     }
-    memcpy(leftovers->names[leftovers->count++], name, length + 1);
+    hwt_delay_slot_name(&slot, leftovers->names[leftovers->count++]);
 }
 
 /* Slots of a checkpoint that did not end, or that were to be deleted. */

@@ -59,14 +59,8 @@ static void add_slot(const char *name, void *arg)
 {
     struct found *found = arg;
     struct hwt_delay_slot own = { .sealed = true, .made = true };
-    if (found->error < 0 ||
-        sscanf(name, "slot-%u-%" SCNx64 "-%" SCNx64, &own.shift, &own.index, &own.number) != 3 ||
-        own.shift > 63 || own.index > UINT64_MAX >> own.shift)
+    if (found->error < 0 || !hwt_delay_slot_parse(name, &own))
         return;
-    char its[HWT_DELAY_NAME_MAX];
-    hwt_delay_slot_name(&own, its);
-    if (strcmp(name, its) != 0)
-        return; /* somebody's copy */
     struct hwt_delay_slot *slot = malloc(sizeof(*slot));
     if (slot)
         *slot = own;

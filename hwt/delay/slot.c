@@ -26,6 +26,17 @@ void hwt_delay_slot_name(const struct hwt_delay_slot *slot, char name[HWT_DELAY_
              slot->number);
 }
 
+bool hwt_delay_slot_parse(const char *name, struct hwt_delay_slot *ret_slot)
+{
+    char its[HWT_DELAY_NAME_MAX];
+    if (sscanf(name, "slot-%u-%" SCNx64 "-%" SCNx64, &ret_slot->shift, &ret_slot->index,
+               &ret_slot->number) != 3 ||
+        ret_slot->shift > 63 || ret_slot->index > UINT64_MAX >> ret_slot->shift)
+        return false;
+    hwt_delay_slot_name(ret_slot, its);
+    return strcmp(name, its) == 0; /* else it is somebody's copy */
+}
+
 /* Bytes on their way to a file. */
 struct writer {
     hwt_delay *store;

@@ -337,6 +337,8 @@ int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_
 
 #define HWT_DELAY_NAME_MAX 64
 void hwt_delay_slot_name(const struct hwt_delay_slot *slot, char name[HWT_DELAY_NAME_MAX]);
+/* Is this the name of a slot? Sets shift, index and number. */
+bool hwt_delay_slot_parse(const char *name, struct hwt_delay_slot *ret_slot);
 int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count);
 int hwt_delay_slot_index(hwt_delay *store, int file, struct hwt_delay_reader *reader,

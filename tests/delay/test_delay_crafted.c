@@ -8,7 +8,6 @@
 
 #include "tests/delay/spoil.h"
 
-
 #define HOUR HWT_MIN(60)
 
 /* A frame without records. */
