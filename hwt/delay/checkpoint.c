@@ -282,6 +282,7 @@ static void conclude(hwt_delay *store)
     store->log.kept_bytes -= snapshot->kept_bytes;
     store->erased_bytes -= snapshot->erased_bytes;
     store->stuck = 0;
+    store->made_up = false;
     store->stats.checkpoints++;
 }
 
@@ -319,7 +320,8 @@ static int write_out(hwt_delay *store, struct plan *plan, int *ret_old)
     /* After any other failure the disk may have either checkpoint: both must find their bytes. */
     if (is_full(r) || is_shortage(r))
         undo(store, plan);
-    if (is_full(r))
+    /* What is made up is whole only with numbers that were not given before. */
+    if (is_full(r) && !store->made_up)
         *ret_old = publish_old(store);
     return r;
 }

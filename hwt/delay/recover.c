@@ -5,10 +5,6 @@
  * the table. Nothing is loaded then, so every record that changes something in a slot stays in
  * the table until a checkpoint brings it to a slot too.
  *
- * The log ends where no frame has the sequence that is next, at its place or at the beginning of
- * the other segment. A whole frame with this or a higher sequence anywhere else means that something
- * in between is damaged: an unfinished write is always the last one.
- *
  * What was read may be in the kernel's memory only: after a kill, and after a flush that failed, which
  * leaves pages that are clean and not on the disk. So before anything is built on it, what the
  * last process may not have known to be on the disk is written once more and flushed: the last frame
@@ -162,15 +158,14 @@ static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, s
     return r < 0 ? r : hwt_delay_sync_directory(store);
 }
 
-/* 1: it was damaged, and is made up. */
 static int read_checkpoint(hwt_delay *store)
 {
     unsigned char *bytes;
     uint64_t size;
     int r = hwt_delay_checkpoint_read(store, &bytes, &size);
     if (r == -EBADMSG && store->salvage) {
-        r = hwt_delay_rebuild(store);
-        return r < 0 ? r : 1;
+        store->made_up = true;
+        return hwt_delay_rebuild(store);
     }
     if (r < 0)
         return r;
@@ -277,133 +272,18 @@ static int look_at_slots(hwt_delay *store)
     return 0;
 }
 
-/* ---- the log ---- */
+/* ---- the end ---- */
 
-static int apply(hwt_delay *store, struct hwt_delay_record *record, uint64_t sequence)
-{
-    store->stats.replayed++;
-    if (record->kind == HWT_DELAY_ERASE) {
-        store->erased_bytes += hwt_delay_record_bytes(record);
-        hwt_delay_apply_erase(store, record);
-        return 0;
-    }
-    if (record->key.sequence != sequence) {
-        hwt_delay_record_unref(record);
-        return -EBADMSG;
-    }
-    hwt_delay_apply_put(store, record);
-    return 0;
-}
-
-static int apply_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
-{
-    const unsigned char *at = store->log.gathered + HWT_DELAY_FRAME_SIZE;
-    const unsigned char *end = at + frame->length;
-    for (uint32_t i = 0; i < frame->count; i++) {
-        struct hwt_delay_record *record;
-        int r = hwt_delay_decode(&at, end, &record);
-        if (r == 0)
-            r = apply(store, record, frame->sequence + i);
-        if (r < 0)
-            return r;
-    }
-    if (at != end)
-        return -EBADMSG;
-    if (frame->hand > store->hand)
-        store->hand = frame->hand;
-    return 0;
-}
-
-/* The next frame: at its place, or at the beginning of the other segment. */
-static int next_frame(hwt_delay *store, struct hwt_delay_frame *frame)
-{
-    struct hwt_delay_log *log = &store->log;
-    int r = hwt_delay_frame_read(store, log->segment, log->offset, log->gathered, frame);
-    if (r == 0 && frame->sequence == log->next_sequence)
-        return 0;
-    if (r < 0 && r != -EBADMSG)
-        return r;
-    r = hwt_delay_frame_read(store, log->segment ^ 1, HWT_DELAY_SEGMENT_FRAMES, log->gathered,
-                             frame);
-    if (r == 0 && frame->sequence == log->next_sequence) {
-        log->segment ^= 1;
-        log->offset = HWT_DELAY_SEGMENT_FRAMES;
-        return 0;
-    }
-    return r < 0 ? r : -EBADMSG;
-}
-
-/* How much of a write that did not end is at the end of the log. */
-static void note_cut(hwt_delay *store)
-{
-    const struct hwt_delay_log *log = &store->log;
-    unsigned char head[HWT_DELAY_FRAME_SIZE];
-    int64_t n =
-        hwt_delay_read_all(store, log->files[log->segment], head, sizeof(head), log->offset);
-    if (n == (int64_t)sizeof(head) &&
-        hwt_delay_get32(head + HWT_DELAY_FRAME_MAGIC) == HWT_DELAY_MAGIC_FRAME &&
-        hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) == log->next_sequence)
-        store->stats.cut += HWT_DELAY_FRAME_SIZE + hwt_delay_get32(head + HWT_DELAY_FRAME_LENGTH);
-}
-
-/* There is no next frame. 1: it was an unfinished write, if anything; 0: salvage goes on behind. */
-static int end_of_log(hwt_delay *store)
-{
-    struct hwt_delay_log *log = &store->log;
-    struct hwt_delay_frame later = { 0 };
-    int r = hwt_delay_frame_later(store, log->next_sequence, &later);
-    if (r < 0)
-        return r;
-    if (r == 0) {
-        note_cut(store);
-        return 1;
-    }
-    if (!store->salvage)
-        return -EBADMSG;
-    uint64_t behind = later.segment == log->segment && later.offset > log->offset
-                          ? later.offset
-                          : store->options.segment_size;
-    r = hwt_delay_put_aside(store, log->files[log->segment], log->offset, behind - log->offset);
-    log->segment = later.segment;
-    log->offset = later.offset;
-    log->next_sequence = later.sequence;
-    return r;
-}
-
-static int replay(hwt_delay *store, struct hwt_delay_frame *last)
-{
-    struct hwt_delay_log *log = &store->log;
-    log->segment = log->kept_segment;
-    log->offset = log->kept_offset;
-    log->next_sequence = log->kept_sequence;
-    for (;;) {
-        struct hwt_delay_frame frame;
-        int r = next_frame(store, &frame);
-        if (r == -EBADMSG) {
-            r = end_of_log(store);
-            if (r == 1)
-                break;
-            if (r == 0)
-                continue;
-        }
-        if (r == 0)
-            r = apply_frame(store, &frame);
-        if (r < 0)
-            return r;
-        log->next_sequence = frame.sequence + frame.count;
-        log->offset += frame.size;
-        log->kept_bytes += frame.size;
-        *last = frame;
-    }
-    log->durable_sequence = log->next_sequence;
-    return 0;
-}
-
-/* The end of the log may be damaged, and slots may have what was there: records of two segments at
- * most. */
+/*
+ * The end of the log may be damaged, and slots may have what was there: records of two segments at
+ * most. It may be damaged again, so the numbers go by the clock, too: they are above all that were
+ * given before.
+ */
 static void skip_sequences(hwt_delay *store)
 {
-    store->log.next_sequence += 2 * store->options.segment_size;
+    uint64_t next = store->log.next_sequence + 2 * store->options.segment_size;
+    uint64_t by_clock = (UINT64_C(1) << 62) + store->system.realtime(store->system.data) / 2;
+    store->log.next_sequence = next > by_clock ? next : by_clock;
     store->log.durable_sequence = store->log.next_sequence;
 }
 
@@ -427,14 +307,14 @@ static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
 int hwt_delay_recover(hwt_delay *store)
 {
     struct hwt_delay_frame last = { 0 };
-    int made_up = read_checkpoint(store), r = made_up < 0 ? made_up : 0;
+    int r = read_checkpoint(store);
     if (r == 0)
         r = look_at_slots(store);
     if (r == 0 && !store->read_only)
         r = delete_leftovers(store);
     if (r == 0)
-        r = replay(store, &last);
-    if (r == 0 && made_up)
+        r = hwt_delay_replay(store, &last);
+    if (r == 0 && store->made_up)
         skip_sequences(store);
     return r < 0 || store->read_only ? r : write_anew(store, &last);
 }

@@ -111,12 +111,7 @@ int hwt_delay_rebuild(hwt_delay *store)
         r = found.error;
     for (size_t i = 0; i < store->slot_count && r == 0; i++)
         r = measure(store, store->slots[i]);
-    /* Without a frame: a sequence above all that the slots can have, also if that comes again. */
-    uint64_t now = store->system.realtime(store->system.data);
-    struct hwt_delay_frame oldest = {
-        .offset = HWT_DELAY_SEGMENT_FRAMES,
-        .sequence = store->slot_count > 0 ? (UINT64_C(1) << 62) + now / 2 : 1,
-    };
+    struct hwt_delay_frame oldest = { .offset = HWT_DELAY_SEGMENT_FRAMES, .sequence = 1 };
     if (r == 0)
         r = hwt_delay_frame_later(store, 0, &oldest);
     store->log.kept_segment = oldest.segment;

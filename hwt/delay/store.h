@@ -224,7 +224,8 @@ struct hwt_delay {
     int stuck; /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
     bool poisoned, closing;
-    int damaged; /* what loading failed with: -EBADMSG or -EIO; 0 */
+    bool made_up; /* no checkpoint on the disk has it yet: damage was left out, so are numbers */
+    int damaged;  /* what loading failed with: -EBADMSG or -EIO; 0 */
     struct hwt_delay_snapshot snapshot;
     pthread_cond_t changed; /* loading, checkpointing, room in the log or in memory */
 
@@ -332,6 +333,14 @@ struct hwt_delay_frame {
 int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *bytes,
                          struct hwt_delay_frame *ret_frame);
 int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame);
+int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset,
+                             uint64_t sequence);
+
+/* So many records two segments have at most. */
+static inline uint64_t hwt_delay_log_numbers(const hwt_delay *store)
+{
+    return 2 * store->options.segment_size / (HWT_DELAY_RECORD_SIZE + 1);
+}
 
 /* ---- slot.c ---- */
 
@@ -427,6 +436,10 @@ void *hwt_delay_committer(void *store);
 
 int hwt_delay_recover(hwt_delay *store);
 int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size);
+
+/* ---- replay.c ---- */
+
+int hwt_delay_replay(hwt_delay *store, struct hwt_delay_frame *ret_last);
 
 /* ---- leases.c ---- */
 

@@ -39,19 +39,46 @@ static void make_in_store(const char *name)
     process_end(&s.process);
 }
 
+/* ---- what was read ---- */
+
+static int64_t (*read_before)(void *data, int file, void *buffer, size_t size, uint64_t offset);
+static uint64_t bytes_read;
+
+static int64_t count_read(void *data, int file, void *buffer, size_t size, uint64_t offset)
+{
+    int64_t n = read_before(data, file, buffer, size, offset);
+    bytes_read += n > 0 ? (uint64_t)n : 0;
+    return n;
+}
+
+static int open_counting(uint32_t flags)
+{
+    s.options.flags = flags;
+    simulated_begin(&s);
+    bytes_read = 0;
+    read_before = s.process.system.read;
+    s.process.system.read = count_read;
+    return simulated_try_open(&s);
+}
+
 /* ---- a checkpoint that is made up ---- */
 
 /* Slots have what the log has lost, its end or all of it, and that more than once. */
 START_TEST(test_numbers_go_on_after_salvage)
 {
+    static const struct {
+        bool end; /* only its end is lost */
+        int times;
+    } cases[] = { { true, 0 }, { false, 1 }, { false, 2 }, { true, 1 }, { true, 2 } };
     const uint64_t due = s.realtime + HOUR;
-    const size_t from = HWT_DELAY_SEGMENT_FRAMES;
     const hwt_delay_message *taken;
     put_some(0, 10, due, 0);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    lose_log(_i > 0 ? from : find(file_of("log.0"), HWT_DELAY_MAGIC_FRAME, 5));
-    for (int times = 0; times < _i; times++) {
+    const size_t from =
+        cases[_i].end ? find(file_of("log.0"), HWT_DELAY_MAGIC_FRAME, 5) : HWT_DELAY_SEGMENT_FRAMES;
+    lose_log(from);
+    for (int times = 0; times < cases[_i].times; times++) {
         ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
         put_some(10, 20, due, 100);
         ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
@@ -62,8 +89,77 @@ START_TEST(test_numbers_go_on_after_salvage)
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     simulated_advance(&s, 2 * HOUR);
     /* All at once: what is done takes numbers, too. */
-    ck_assert_int_eq(hwt_delay_take(s.store, 100, 0, &taken), _i > 0 ? 20 : 10);
+    ck_assert_int_eq(hwt_delay_take(s.store, 100, 0, &taken), cases[_i].times > 0 ? 20 : 10);
     hwt_delay_free(taken);
+}
+END_TEST
+
+/* What was made up counts once it is whole: numbers must not come back. */
+START_TEST(test_a_checkpoint_is_made_up_on_a_full_disk)
+{
+    unsigned refused = 0;
+    for (uint64_t room = 0; room < 16384; room += 512) {
+        put_some(0, 10, s.realtime + HOUR, 0);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        put_some(10, 20, s.realtime + 9 * HOUR, 700);
+        simulated_kill(&s);
+        spoil_checkpoint();
+        disk_cut(file_of("reserve"), 0);
+        s.disk->capacity = disk_size(s.disk) + file_of("checkpoint")->seen_size + room;
+        int r = open_with(HWT_DELAY_SALVAGE);
+        ck_assert(r == 0 || r == -ENOSPC);
+        refused += r == -ENOSPC;
+        s.disk->capacity = UINT64_MAX;
+        if (r == -ENOSPC) {
+            r = open_with(0);
+            ck_assert(r == 0 || r == -EBADMSG);
+        }
+        if (r == -EBADMSG)
+            ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+        ck_assert_int_eq(hwt_delay_check(s.store, NULL, NULL), 0);
+        assert_delivers(0, 20);
+        end();
+        begin();
+    }
+    ck_assert_uint_gt(refused, 0);
+}
+END_TEST
+
+/* Only numbers are missing in it. */
+START_TEST(test_a_log_that_is_whole_is_not_put_aside)
+{
+    const uint64_t due = s.realtime + HOUR;
+    put_some(0, 10, due, 10);
+    /* Or the first frame behind them begins the other segment. */
+    if (_i > 0)
+        put_some(20, 24, due, 8000);
+    for (int times = 0; times < 2; times++) {
+        simulated_kill(&s);
+        spoil_checkpoint();
+        ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+        ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
+        put_some(10, 11, due, 4000);
+        put_some(11, 20, due, 10);
+        simulated_advance(&s, HWT_SEC(1));
+    }
+    assert_delivers(0, 20);
+}
+END_TEST
+
+/* The last frame of a segment is damaged, and the next one is where it should be. */
+START_TEST(test_a_lost_end_of_a_segment_is_counted)
+{
+    size_t at = 0, next;
+    uint32_t i = 0;
+    while (find(file_of("log.1"), HWT_DELAY_MAGIC_FRAME, 1) == file_of("log.1")->seen_size)
+        put_some(i, i + 1, s.realtime + HOUR, 4000), i++;
+    simulated_kill(&s);
+    struct disk_file *file = file_of("log.0");
+    for (unsigned n = 1; (next = find(file, HWT_DELAY_MAGIC_FRAME, n)) < file->seen_size; n++)
+        at = next;
+    disk_flip(file, at + HWT_DELAY_FRAME_CRC, 1);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
 }
 END_TEST
 
@@ -104,15 +200,146 @@ START_TEST(test_damage_is_put_aside_once)
 }
 END_TEST
 
+/* ---- the end of the log ---- */
+
+/* The frame that was to begin the other segment did not get whole; or its length is nonsense. */
+START_TEST(test_what_was_cut_is_counted)
+{
+    uint32_t i = 0;
+    put_some(i, 1, s.realtime + HOUR, 4000);
+    while (find(file_of("log.1"), HWT_DELAY_MAGIC_FRAME, 1) == file_of("log.1")->seen_size) {
+        i++;
+        put_some(i, i + 1, s.realtime + HOUR, 4000);
+    }
+    simulated_kill(&s);
+    struct disk_file *file = file_of("log.1");
+    if (_i == 0)
+        disk_flip(file, HWT_DELAY_SEGMENT_FRAMES + 1000, 1);
+    else
+        set32(file, HWT_DELAY_SEGMENT_FRAMES + HWT_DELAY_FRAME_LENGTH, UINT32_MAX - 7);
+    ck_assert_int_eq(open_with(0), 0);
+    ck_assert_uint_ge(simulated_stats(&s).cut, _i == 0 ? 4000 : HWT_DELAY_FRAME_SIZE);
+    ck_assert_uint_le(simulated_stats(&s).cut, 5000);
+    assert_delivers(0, i);
+}
+END_TEST
+
+/* ---- payloads that look like heads ---- */
+
+/* With an id of 8 bytes, so that the payload begins at a multiple of 8. */
+static void put_units(uint64_t i, uint64_t due, const unsigned char *unit, size_t unit_size)
+{
+    unsigned char payload[8192];
+    for (size_t at = 0; at < sizeof(payload); at += unit_size)
+        memcpy(payload + at, unit, unit_size);
+    const hwt_delay_message message = {
+        .due = due,
+        .id = &i,
+        .id_size = sizeof(i),
+        .payload = payload,
+        .payload_size = sizeof(payload),
+    };
+    ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
+}
+
+static void put_frames(uint32_t n, size_t unit_size, uint64_t sequence)
+{
+    unsigned char unit[HWT_DELAY_FRAME_SIZE] = { 0 };
+    hwt_delay_set32(unit + HWT_DELAY_FRAME_MAGIC, HWT_DELAY_MAGIC_FRAME);
+    hwt_delay_set32(unit + HWT_DELAY_FRAME_LENGTH, 15000);
+    hwt_delay_set32(unit + HWT_DELAY_FRAME_COUNT, 1);
+    hwt_delay_set64(unit + HWT_DELAY_FRAME_SEQUENCE, sequence);
+    for (uint32_t i = 0; i < n; i++)
+        put_units(i, s.realtime + HOUR, unit, unit_size);
+}
+
+static uint64_t log_size(void)
+{
+    return file_of("log.0")->seen_size + file_of("log.1")->seen_size;
+}
+
+START_TEST(test_payloads_like_frames)
+{
+    /* The second half of a unit of 16 bytes is read as the beginning of the next. */
+    const size_t unit_size = _i % 2 == 0 ? 16 : 32;
+    const uint32_t n = _i < 4 ? 3 : 21; /* into a new log; over old frames */
+    put_frames(n, unit_size, _i / 2 % 2 == 0 ? 40 : UINT64_C(1) << 40);
+    /* Ends within an old one. */
+    for (uint32_t i = 0; i < 3; i++) {
+        const hwt_delay_message message = { .due = s.realtime + HOUR,
+                                            .id = "xyz",
+                                            .id_size = i + 1 };
+        ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
+    }
+    simulated_kill(&s);
+    int r = open_counting(0);
+
+    ck_assert_uint_le(bytes_read, 4 * log_size());
+    if (_i != 5)
+        ck_assert_int_eq(r, 0);
+    else
+        ck_assert(r == 0 || r == -EBADMSG);
+    if (r == 0)
+        simulated_kill(&s);
+    ck_assert_int_eq(open_counting(HWT_DELAY_SALVAGE), 0);
+    ck_assert_uint_le(bytes_read, 5 * log_size()); /* and what is put aside */
+    ck_assert_uint_eq(simulated_stats(&s).pending, n + 3);
+}
+END_TEST
+
+/* ---- beside an owner ---- */
+
+static void put_and_count(void)
+{
+    static uint32_t i = 1000;
+    put_some(i, i + 1, s.realtime + HOUR, 10);
+    i++;
+}
+
+/* The owner puts one whenever the reader looks through the log. */
+static int64_t read_beside(void *data, int file, void *buffer, size_t size, uint64_t offset)
+{
+    if (size > SIMULATED_SEGMENT)
+        put_and_count();
+    return read_before(data, file, buffer, size, offset);
+}
+
+START_TEST(test_a_reader_beside_a_busy_owner)
+{
+    struct process reader;
+    hwt_delay *read;
+    hwt_delay_options options = s.options;
+    unsigned counts[SIMULATED_IDS] = { 0 };
+    put_some(0, 5, s.realtime + HOUR, 10);
+    process_start(&reader, s.disk, &s.realtime, &s.boottime);
+    read_before = reader.system.read;
+    reader.system.read = read_beside;
+    options.flags = HWT_DELAY_READ_ONLY;
+    ck_assert_int_eq(hwt_delay_open_on("store", &options, &reader.system, true, &read), 0);
+    ck_assert_int_eq(hwt_delay_visit(read, 0, HWT_NEVER, simulated_list_one, counts), 0);
+    for (uint32_t i = 0; i < 5; i++)
+        ck_assert_uint_eq(counts[i], 1);
+    ck_assert_int_eq(hwt_delay_check(read, NULL, NULL), 0);
+    hwt_delay_close(read);
+    process_end(&reader);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_salvage");
     TCase *tcase = tcase_create("salvage");
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
-    tcase_add_loop_test(tcase, test_numbers_go_on_after_salvage, 0, 3);
+    tcase_add_loop_test(tcase, test_numbers_go_on_after_salvage, 0, 5);
+    tcase_add_test(tcase, test_a_checkpoint_is_made_up_on_a_full_disk);
+    tcase_add_loop_test(tcase, test_a_log_that_is_whole_is_not_put_aside, 0, 2);
+    tcase_add_test(tcase, test_a_lost_end_of_a_segment_is_counted);
     tcase_add_loop_test(tcase, test_a_copy_beside_a_slot, 0, 2);
     tcase_add_test(tcase, test_damage_is_put_aside_once);
+    tcase_add_loop_test(tcase, test_what_was_cut_is_counted, 0, 2);
+    tcase_add_loop_test(tcase, test_payloads_like_frames, 0, 8);
+    tcase_add_test(tcase, test_a_reader_beside_a_busy_owner);
     suite_add_tcase(suite, tcase);
     return suite;
 }
