@@ -16,6 +16,7 @@
 
 struct check {
     hwt_delay *store;
+    uint64_t sequence; /* no slot has a record with this one or a higher one */
     void (*found)(const hwt_delay_damage *damage, void *data);
     void *data;
     int64_t count;
@@ -32,7 +33,8 @@ static void tell(struct check *check, const char *file, uint64_t offset, uint64_
 
 /* ---- slots ---- */
 
-static int check_records(const struct hwt_delay_slot *slot, const struct hwt_delay_block *block)
+static int check_records(const struct check *check, const struct hwt_delay_slot *slot,
+                         const struct hwt_delay_block *block)
 {
     const unsigned char *at = block->at;
     for (uint32_t i = 0; i < block->count; i++) {
@@ -40,7 +42,8 @@ static int check_records(const struct hwt_delay_slot *slot, const struct hwt_del
         int r = hwt_delay_decode(&at, block->end, &record);
         if (r < 0)
             return r;
-        bool here = record->key.due >> slot->shift == slot->index;
+        bool here =
+            record->key.due >> slot->shift == slot->index && record->key.sequence < check->sequence;
         hwt_delay_record_unref(record);
         if (!here)
             return -EBADMSG;
@@ -57,7 +60,7 @@ static int check_run(struct check *check, struct hwt_delay_slot *slot, const cha
     while (offset < run->end && r == 0) {
         r = hwt_delay_slot_block(check->store, slot, file, offset, run->end, &block);
         if (r == 0)
-            r = check_records(slot, &block);
+            r = check_records(check, slot, &block);
         if (r == 0)
             offset = block.behind;
     }
@@ -68,14 +71,34 @@ static int check_run(struct check *check, struct hwt_delay_slot *slot, const cha
     return 0;
 }
 
+/* Its file is not there: damage, unless it was done with meanwhile. */
+static void check_that_it_is_gone(struct check *check, const struct hwt_delay_slot *slot,
+                                  const char *name)
+{
+    hwt_delay *store = check->store;
+    bool counts = false;
+    pthread_mutex_lock(&store->lock);
+    for (size_t i = 0; i < store->slot_count; i++)
+        counts = counts || store->slots[i]->number == slot->number;
+    pthread_mutex_unlock(&store->lock);
+    if (counts)
+        tell(check, name, 0, slot->length, "the file is not there");
+}
+
 static int check_slot(struct check *check, struct hwt_delay_slot *slot)
 {
     hwt_delay *store = check->store;
     char name[HWT_DELAY_NAME_MAX];
     hwt_delay_slot_name(slot, name);
+    if (slot->length == 0) /* a checkpoint is making it */
+        return 0;
     int file = hwt_delay_open_file(store, name, O_RDONLY);
+    if (file == -ENOENT && !store->read_only) {
+        check_that_it_is_gone(check, slot, name);
+        return 0;
+    }
     if (file == -ENOENT)
-        return store->read_only ? -ESTALE : 0;
+        return -ESTALE;
     if (file < 0)
         return file;
     struct hwt_delay_reader *reader = &slot->reader;
@@ -91,9 +114,14 @@ static int check_slot(struct check *check, struct hwt_delay_slot *slot)
     return r;
 }
 
-static int copy_slots(hwt_delay *store, struct hwt_delay_slot **ret_slots, size_t *ret_count)
+/* Not while a checkpoint ends: it says how long slots are before it says up to which sequence. */
+static int copy_slots(struct check *check, struct hwt_delay_slot **ret_slots, size_t *ret_count)
 {
+    hwt_delay *store = check->store;
     pthread_mutex_lock(&store->lock);
+    while (store->loading)
+        pthread_cond_wait(&store->changed, &store->lock);
+    check->sequence = store->log.kept_sequence;
     size_t count = store->slot_count;
     struct hwt_delay_slot *slots = calloc(count + 1, sizeof(*slots));
     for (size_t i = 0; slots && i < count; i++)
@@ -108,7 +136,7 @@ static int check_slots(struct check *check)
 {
     struct hwt_delay_slot *slots;
     size_t count;
-    int r = copy_slots(check->store, &slots, &count);
+    int r = copy_slots(check, &slots, &count);
     if (r < 0)
         return r;
     for (size_t i = 0; i < count; i++) {

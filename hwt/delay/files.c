@@ -40,21 +40,23 @@ int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size,
     return (int64_t)done;
 }
 
-int64_t hwt_delay_search(hwt_delay *store, int file, uint32_t magic, uint64_t from, uint64_t end)
+int64_t hwt_delay_search(hwt_delay *store, int file, size_t size, uint64_t from, uint64_t end,
+                         bool (*match)(const unsigned char *bytes, uint64_t offset, void *arg),
+                         void *arg)
 {
     unsigned char bytes[65536];
-    while (from + sizeof(magic) <= end) {
-        size_t size = end - from < sizeof(bytes) ? (size_t)(end - from) : sizeof(bytes);
-        int64_t n = hwt_delay_read_all(store, file, bytes, size, from);
+    while (end - from >= size) {
+        size_t part = end - from < sizeof(bytes) ? (size_t)(end - from) : sizeof(bytes);
+        int64_t n = hwt_delay_read_all(store, file, bytes, part, from);
         if (n < 0)
             return n;
-        if (n < (int64_t)sizeof(magic))
+        if ((size_t)n < size)
             break;
-        for (int64_t i = 0; i + (int64_t)sizeof(magic) <= n; i++) {
-            if (hwt_delay_get32(bytes + i) == magic)
-                return (int64_t)from + i;
+        for (size_t i = 0; i + size <= (size_t)n; i++) {
+            if (match(bytes + i, from + i, arg))
+                return (int64_t)(from + i);
         }
-        from += (uint64_t)n - (sizeof(magic) - 1);
+        from += (uint64_t)n - (size - 1);
     }
     return (int64_t)end;
 }

@@ -148,29 +148,23 @@ static int take_block(struct gather *gather, const struct hwt_delay_slot *slot,
 }
 
 /* Where the next block is that can be read; what is before it is put aside. */
-static int skip_damage(struct gather *gather, struct hwt_delay_slot *slot, int file,
+static int skip_damage(struct gather *gather, const struct hwt_delay_slot *slot, int file,
                        uint64_t *offset, uint64_t end)
 {
     hwt_delay *store = gather->store;
     uint64_t next = *offset;
     int found;
     do {
-        int64_t at = hwt_delay_search(store, file, HWT_DELAY_MAGIC_BLOCK, next + 1, end);
+        int64_t at = hwt_delay_slot_search(store, slot, file, next + 1, end);
         if (at < 0)
             return (int)at;
         next = (uint64_t)at;
         found = next < end ? hwt_delay_slot_block(store, slot, file, next, end, &gather->block) : 0;
     } while (found == -EBADMSG);
-    if (found < 0)
-        return found;
-    if (*offset >= slot->salvaged) {
-        int r = hwt_delay_put_aside(store, file, *offset, next - *offset);
-        if (r < 0)
-            return r;
-        slot->salvaged = next;
-    }
+    if (found == 0)
+        found = hwt_delay_put_slot_aside(store, slot, file, *offset, next - *offset);
     *offset = next;
-    return 0;
+    return found;
 }
 
 static bool run_is_needed(const struct gather *gather, const struct hwt_delay_slot *slot,
@@ -181,28 +175,39 @@ static bool run_is_needed(const struct gather *gather, const struct hwt_delay_sl
            hwt_delay_compare(run->last, slot->reader.position) >= 0;
 }
 
-static int read_run(struct gather *gather, struct hwt_delay_slot *slot, int file,
+/* Reads a block and takes its records; *offset is moved on behind it. */
+static int read_block(struct gather *gather, const struct hwt_delay_slot *slot, int file,
+                      struct hwt_delay_run *run, uint64_t *offset, struct hwt_delay_key *ret_last)
+{
+    bool salvage = gather->store->salvage;
+    int r = hwt_delay_slot_block(gather->store, slot, file, *offset, run->end, &gather->block);
+    if (r == -EBADMSG && salvage)
+        return skip_damage(gather, slot, file, offset, run->end);
+    if (r < 0)
+        return r;
+    uint64_t behind = gather->block.behind;
+    r = take_block(gather, slot, ret_last);
+    if (r == -EBADMSG && salvage) {
+        *ret_last = run->first; /* its keys say nothing */
+        r = hwt_delay_put_slot_aside(gather->store, slot, file, *offset, behind - *offset);
+    } else if (r == 0) {
+        r = add_mark(gather, run, behind, *ret_last);
+    }
+    *offset = behind;
+    return r;
+}
+
+static int read_run(struct gather *gather, const struct hwt_delay_slot *slot, int file,
                     struct hwt_delay_run *run)
 {
     uint64_t offset = run->next;
     while (offset < run->end) {
-        int r = hwt_delay_slot_block(gather->store, slot, file, offset, run->end, &gather->block);
-        if (r == -EBADMSG && gather->store->salvage) {
-            r = skip_damage(gather, slot, file, &offset, run->end);
-            if (r < 0)
-                return r;
-            continue;
-        }
         struct hwt_delay_key last = run->first;
-        if (r == 0)
-            r = take_block(gather, slot, &last);
-        if (r == 0)
-            r = add_mark(gather, run, gather->block.behind, last);
+        int r = read_block(gather, slot, file, run, &offset, &last);
         if (r < 0)
             return r;
         if (hwt_delay_compare(last, gather->to) >= 0 && !run->rough)
             return 0;
-        offset = gather->block.behind;
     }
     return 0;
 }

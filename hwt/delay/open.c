@@ -157,6 +157,7 @@ static void free_store(hwt_delay *store)
         hwt_delay_slot_free(store->finished[i]);
     free(store->slots);
     free(store->finished);
+    free(store->aside);
     free(store->log.gathered);
     free(store->log.writing_bytes);
     const int files[] = { store->log.files[0], store->log.files[1], store->store_file,

@@ -210,6 +210,17 @@ static int add_run(struct hwt_delay_reader *reader, const struct hwt_delay_run *
     return 0;
 }
 
+/* Is this the head of a run that ends by `length`? */
+static bool is_run_head(const hwt_delay *store, const unsigned char *head, uint64_t offset,
+                        uint64_t length)
+{
+    return hwt_delay_get32(head + HWT_DELAY_RUN_MAGIC) == HWT_DELAY_MAGIC_RUN &&
+           hwt_delay_get32(head + HWT_DELAY_RUN_CRC) ==
+               hwt_delay_crc(store->key, head + HWT_DELAY_RUN_LENGTH,
+                             HWT_DELAY_RUN_SIZE - HWT_DELAY_RUN_LENGTH) &&
+           hwt_delay_get64(head + HWT_DELAY_RUN_LENGTH) <= length - offset - HWT_DELAY_RUN_SIZE;
+}
+
 /* Reads the head of a run; -EBADMSG: there is none. */
 static int read_run_head(hwt_delay *store, int file, uint64_t offset, uint64_t length,
                          struct hwt_delay_run *ret_run)
@@ -220,42 +231,40 @@ static int read_run_head(hwt_delay *store, int file, uint64_t offset, uint64_t l
     int64_t n = hwt_delay_read_all(store, file, head, sizeof(head), offset);
     if (n < 0)
         return (int)n;
-    uint64_t blocks = hwt_delay_get64(head + HWT_DELAY_RUN_LENGTH);
-    if (n < (int64_t)sizeof(head) ||
-        hwt_delay_get32(head + HWT_DELAY_RUN_MAGIC) != HWT_DELAY_MAGIC_RUN ||
-        hwt_delay_get32(head + HWT_DELAY_RUN_CRC) !=
-            hwt_delay_crc(store->key, head + HWT_DELAY_RUN_LENGTH,
-                          HWT_DELAY_RUN_SIZE - HWT_DELAY_RUN_LENGTH) ||
-        blocks > length - offset - sizeof(head))
+    if (n < (int64_t)sizeof(head) || !is_run_head(store, head, offset, length))
         return -EBADMSG;
     *ret_run = (struct hwt_delay_run){
         .next = offset + sizeof(head),
-        .end = offset + sizeof(head) + blocks,
+        .end = offset + sizeof(head) + hwt_delay_get64(head + HWT_DELAY_RUN_LENGTH),
         .first = get_key(head + HWT_DELAY_RUN_FIRST),
         .last = get_key(head + HWT_DELAY_RUN_LAST),
     };
     return 0;
 }
 
+struct runs {
+    const hwt_delay *store;
+    uint64_t length;
+};
+
+static bool match_run(const unsigned char *head, uint64_t offset, void *arg)
+{
+    const struct runs *runs = arg;
+    return is_run_head(runs->store, head, offset, runs->length);
+}
+
 /* What is up to the next run whose head is whole: its blocks are looked for one by one. */
 static int rough_run(hwt_delay *store, int file, uint64_t offset, uint64_t length,
                      struct hwt_delay_run *ret_run)
 {
-    struct hwt_delay_run run;
-    uint64_t next = offset;
-    int r;
-    do {
-        int64_t at = hwt_delay_search(store, file, HWT_DELAY_MAGIC_RUN, next + 1, length);
-        if (at < 0)
-            return (int)at;
-        next = (uint64_t)at;
-        r = next < length ? read_run_head(store, file, next, length, &run) : 0;
-    } while (r == -EBADMSG);
-    if (r < 0)
-        return r;
+    struct runs runs = { store, length };
+    int64_t next =
+        hwt_delay_search(store, file, HWT_DELAY_RUN_SIZE, offset + 1, length, match_run, &runs);
+    if (next < 0)
+        return (int)next;
     *ret_run = (struct hwt_delay_run){
         .next = offset,
-        .end = next,
+        .end = (uint64_t)next,
         .last = { UINT64_MAX, UINT64_MAX },
         .rough = true,
     };
@@ -292,8 +301,28 @@ static int block_room(struct hwt_delay_block *block, size_t size)
     return 0;
 }
 
-int hwt_delay_slot_block(hwt_delay *store, struct hwt_delay_slot *slot, int file, uint64_t offset,
-                         uint64_t end, struct hwt_delay_block *block)
+/* Is this the head of the block that belongs there? Its checksum is not looked at. */
+static bool is_block_head(const unsigned char *head, uint64_t offset, uint64_t number)
+{
+    return hwt_delay_get32(head + HWT_DELAY_BLOCK_MAGIC) == HWT_DELAY_MAGIC_BLOCK &&
+           hwt_delay_get64(head + HWT_DELAY_BLOCK_OFFSET) == offset &&
+           hwt_delay_get64(head + HWT_DELAY_BLOCK_NUMBER) == number;
+}
+
+static bool match_block(const unsigned char *head, uint64_t offset, void *number)
+{
+    return is_block_head(head, offset, *(const uint64_t *)number);
+}
+
+int64_t hwt_delay_slot_search(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
+                              uint64_t from, uint64_t end)
+{
+    uint64_t number = slot->number;
+    return hwt_delay_search(store, file, HWT_DELAY_BLOCK_SIZE, from, end, match_block, &number);
+}
+
+int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
+                         uint64_t offset, uint64_t end, struct hwt_delay_block *block)
 {
     const size_t usual = HWT_DELAY_BLOCK_SIZE + HWT_DELAY_BLOCK_RECORDS;
     int r = block_room(block, usual);
@@ -304,10 +333,7 @@ int hwt_delay_slot_block(hwt_delay *store, struct hwt_delay_slot *slot, int file
     if (n < 0)
         return (int)n;
     const unsigned char *head = block->bytes;
-    if (n < HWT_DELAY_BLOCK_SIZE ||
-        hwt_delay_get32(head + HWT_DELAY_BLOCK_MAGIC) != HWT_DELAY_MAGIC_BLOCK ||
-        hwt_delay_get64(head + HWT_DELAY_BLOCK_OFFSET) != offset ||
-        hwt_delay_get64(head + HWT_DELAY_BLOCK_NUMBER) != slot->number)
+    if (n < HWT_DELAY_BLOCK_SIZE || !is_block_head(head, offset, slot->number))
         return -EBADMSG;
     uint64_t whole =
         (uint64_t)hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH) + HWT_DELAY_BLOCK_SIZE;

@@ -29,8 +29,8 @@
  * WHO MAY TOUCH WHAT
  *
  * `lock` guards everything here, but for: what is set at opening and does not change (marked
- * "frozen"); log.writing_bytes and the log's files, which belong to the leader; a slot's reader, which
- * belongs to whoever set `loading`; the slots' files, which are written by whoever set
+ * "frozen"); log.writing_bytes and the log's files, which belong to the leader; a slot's reader and
+ * `aside`, which belong to whoever set `loading`; the slots' files, which are written by whoever set
  * `checkpointing`. The bytes of a record do not change once it is in the table. No file is
  * read or written under the lock, but when the store is alone or is being opened.
  */
@@ -113,16 +113,20 @@ struct hwt_delay_slot {
     uint64_t index;
     unsigned shift;
     bool sealed;
-    bool made;         /* its file is there */
-    uint64_t length;   /* of the file, as far as it counts */
-    uint64_t count;    /* records */
-    uint64_t salvaged; /* damage before this offset has been put aside */
+    bool made;       /* its file is there */
+    uint64_t length; /* of the file, as far as it counts */
+    uint64_t count;  /* records */
     struct hwt_delay_key position;
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
     uint64_t highest;               /* no due time is higher */
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: the same */
     struct hwt_delay_reader reader;
+};
+
+/* Damage in a slot that was put aside: not again at the next reading. */
+struct hwt_delay_aside {
+    uint64_t number, offset;
 };
 
 struct hwt_delay_lease {
@@ -216,6 +220,9 @@ struct hwt_delay {
     size_t finished_count;
     uint64_t next_number;
 
+    struct hwt_delay_aside *aside; /* belongs to whoever has set `loading` */
+    size_t aside_count, aside_room;
+
     bool loading;       /* a thread reads slots */
     bool checkpointing; /* a thread makes a checkpoint */
     bool wanted;        /* a checkpoint is wanted */
@@ -303,8 +310,10 @@ int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t si
                         uint64_t offset);
 /* How many bytes were read: fewer only at the end of the file. */
 int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size, uint64_t offset);
-/* The next offset from `from` on at which there is this number, or `end`. */
-int64_t hwt_delay_search(hwt_delay *store, int file, uint32_t magic, uint64_t from, uint64_t end);
+/* The next offset from `from` on whose `size` bytes, 64 at most, are a match, or `end`. */
+int64_t hwt_delay_search(hwt_delay *store, int file, size_t size, uint64_t from, uint64_t end,
+                         bool (*match)(const unsigned char *bytes, uint64_t offset, void *arg),
+                         void *arg);
 int hwt_delay_truncate(hwt_delay *store, int file, uint64_t size);
 int hwt_delay_sync(hwt_delay *store, int file);
 int hwt_delay_sync_directory(hwt_delay *store);
@@ -352,6 +361,9 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count);
 int hwt_delay_slot_index(hwt_delay *store, int file, struct hwt_delay_reader *reader,
                          uint64_t length);
+/* The next offset from `from` on where there is the head of a block that belongs there, or `end`. */
+int64_t hwt_delay_slot_search(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
+                              uint64_t from, uint64_t end);
 /* Reads the block at `offset` into a buffer that grows; the offset behind it, or an error. */
 struct hwt_delay_block {
     unsigned char *bytes;
@@ -360,8 +372,8 @@ struct hwt_delay_block {
     uint32_t count;
     uint64_t behind; /* the offset behind the block */
 };
-int hwt_delay_slot_block(hwt_delay *store, struct hwt_delay_slot *slot, int file, uint64_t offset,
-                         uint64_t end, struct hwt_delay_block *block);
+int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
+                         uint64_t offset, uint64_t end, struct hwt_delay_block *block);
 
 /* ---- wheel.c ---- */
 
@@ -471,6 +483,8 @@ uint64_t hwt_delay_next_locked(hwt_delay *store);
 /* ---- salvage.c ---- */
 
 int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length);
+int hwt_delay_put_slot_aside(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
+                             uint64_t offset, uint64_t length);
 int hwt_delay_rebuild(hwt_delay *store);
 
 #endif

@@ -126,17 +126,6 @@ static int copy_slots(const struct view *view, struct hwt_delay_slot ***ret_copi
     return copies ? 0 : -ENOMEM;
 }
 
-/* What was put aside is not put aside again. */
-static void note_salvaged(hwt_delay *store, struct hwt_delay_slot **copies, size_t count)
-{
-    for (size_t i = 0; store->salvage && i < count; i++) {
-        for (size_t s = 0; s < store->slot_count; s++) {
-            if (store->slots[s]->number == copies[i]->number)
-                store->slots[s]->salvaged = copies[i]->salvaged;
-        }
-    }
-}
-
 /* Does the table, or a lease, have this record or a newer one? */
 static bool is_old(hwt_delay *store, const struct hwt_delay_record *record)
 {
@@ -180,7 +169,6 @@ static int add_slots(struct view *view)
     if (r == 0)
         mark_replaced(&gathered);
     pthread_mutex_lock(&store->lock);
-    note_salvaged(store, copies, count);
     free_copies(copies, count);
     if (r < 0)
         return r;

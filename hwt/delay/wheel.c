@@ -93,7 +93,7 @@ bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due)
 }
 
 /* For a reading of the caller's own, without the lock. What belongs to a checkpoint that is being
- * made is left out: its thread changes that without the lock. */
+ * made, or to who reads slots, is left out: they change it without the lock. */
 struct hwt_delay_slot hwt_delay_slot_copy(const struct hwt_delay_slot *slot)
 {
     return (struct hwt_delay_slot){
@@ -101,7 +101,6 @@ struct hwt_delay_slot hwt_delay_slot_copy(const struct hwt_delay_slot *slot)
         .index = slot->index,
         .shift = slot->shift,
         .length = slot->length,
-        .salvaged = slot->salvaged,
         .position = slot->position,
         .reader.position = slot->position,
     };

@@ -39,6 +39,14 @@ static void make_in_store(const char *name)
     process_end(&s.process);
 }
 
+static void remove_from_store(const char *name)
+{
+    const struct hwt_delay_system *system = &s.process.system;
+    int directory = system->open_directory(&s.process, "store");
+    ck_assert_int_eq(system->unlink(&s.process, directory, name), 0);
+    system->close(&s.process, directory);
+}
+
 /* ---- what was read ---- */
 
 static int64_t (*read_before)(void *data, int file, void *buffer, size_t size, uint64_t offset);
@@ -184,6 +192,22 @@ START_TEST(test_a_copy_beside_a_slot)
 }
 END_TEST
 
+START_TEST(test_a_slot_that_somebody_has_removed)
+{
+    put_some(0, 10, s.realtime + HOUR, 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_int_eq(hwt_delay_check(s.store, NULL, NULL), 0);
+    for (size_t i = 0; i < s.disk->seen.count; i++) {
+        const char *name = s.disk->seen.entries[i].name;
+        if (strncmp(name, "slot-", 5) == 0) {
+            remove_from_store(name);
+            break;
+        }
+    }
+    ck_assert_int_eq(hwt_delay_check(s.store, NULL, NULL), 1);
+}
+END_TEST
+
 /* ---- blocks ---- */
 
 START_TEST(test_damage_is_put_aside_once)
@@ -196,6 +220,58 @@ START_TEST(test_damage_is_put_aside_once)
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(simulated_list(&s, counts), 0);
+    ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
+}
+END_TEST
+
+/* What is due first comes last in the file. */
+START_TEST(test_each_damage_is_put_aside)
+{
+    const uint64_t start = s.realtime >> 38 << 38, due = start + (UINT64_C(40) << 38);
+    unsigned counts[SIMULATED_IDS] = { 0 };
+    for (uint32_t i = 0; i < 2; i++) {
+        put_some(10 * i, 10 * i + 10, due + (1 - i) * HWT_SEC(100), 0);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    }
+    simulated_kill(&s);
+    spoil_block(1);
+    spoil_block(2);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    s.options.flags = 0;
+    simulated_advance(&s, due - s.realtime);
+    hwt_delay_accept_clock(s.store);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 0);
+    ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
+    simulated_advance(&s, HWT_SEC(100));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 0);
+    ck_assert_uint_eq(simulated_stats(&s).salvaged, 2);
+    ck_assert_int_eq(simulated_list(&s, counts), 0);
+    ck_assert_uint_eq(simulated_stats(&s).salvaged, 2);
+}
+END_TEST
+
+/* A block with its checksum that no checkpoint can have brought there. */
+START_TEST(test_a_number_that_was_never_given_is_put_aside)
+{
+    unsigned counts[SIMULATED_IDS] = { 0 };
+    put_some(0, 10, s.realtime + HOUR, 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    put_some(10, 20, s.realtime + HOUR, 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    struct disk_file *file = file_of("slot-");
+    size_t at = find(file, HWT_DELAY_MAGIC_BLOCK, 1);
+    set64(file, at + HWT_DELAY_BLOCK_SIZE + HWT_DELAY_RECORD_SEQUENCE, UINT64_MAX);
+    seal(file, key_of(), at + HWT_DELAY_BLOCK_CRC, at + HWT_DELAY_BLOCK_LENGTH,
+         at + HWT_DELAY_BLOCK_SIZE + hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_LENGTH));
+    ck_assert_int_eq(open_with(0), 0);
+    ck_assert_int_eq(hwt_delay_check(s.store, NULL, NULL), 1);
+    simulated_kill(&s);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    for (int i = 0; i < 2; i++)
+        ck_assert_int_eq(simulated_list(&s, counts), 0);
+    simulated_advance(&s, 2 * HOUR);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 10);
     ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
 }
 END_TEST
@@ -287,6 +363,32 @@ START_TEST(test_payloads_like_frames)
 }
 END_TEST
 
+/* Of runs, and of blocks. */
+START_TEST(test_payloads_like_heads_of_slots)
+{
+    unsigned char unit[4];
+    hwt_delay_set32(unit, _i == 0 ? HWT_DELAY_MAGIC_RUN : HWT_DELAY_MAGIC_BLOCK);
+    for (uint32_t i = 0; i < 3; i++) {
+        put_units(i, s.realtime + HOUR, unit, sizeof(unit));
+        put_units(i + 3, s.realtime + HOUR, unit, sizeof(unit));
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    }
+    simulated_kill(&s);
+    struct disk_file *file = file_of("slot-");
+    if (_i == 0)
+        disk_flip(file, HWT_DELAY_RUN_CRC, 1);
+    disk_flip(file, HWT_DELAY_RUN_SIZE + HWT_DELAY_BLOCK_CRC, 1);
+    ck_assert_int_eq(open_counting(HWT_DELAY_SALVAGE), 0);
+    const hwt_delay_message *taken;
+    bytes_read = 0;
+    simulated_advance(&s, 2 * HOUR);
+    ck_assert_int_eq(hwt_delay_take(s.store, 10, 0, &taken), 5);
+    hwt_delay_free(taken);
+    ck_assert_uint_le(bytes_read, 8 * file->seen_size);
+    ck_assert_uint_gt(simulated_stats(&s).salvaged, 0);
+}
+END_TEST
+
 /* ---- beside an owner ---- */
 
 static void put_and_count(void)
@@ -336,9 +438,13 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_log_that_is_whole_is_not_put_aside, 0, 2);
     tcase_add_test(tcase, test_a_lost_end_of_a_segment_is_counted);
     tcase_add_loop_test(tcase, test_a_copy_beside_a_slot, 0, 2);
+    tcase_add_test(tcase, test_a_slot_that_somebody_has_removed);
     tcase_add_test(tcase, test_damage_is_put_aside_once);
+    tcase_add_test(tcase, test_each_damage_is_put_aside);
+    tcase_add_test(tcase, test_a_number_that_was_never_given_is_put_aside);
     tcase_add_loop_test(tcase, test_what_was_cut_is_counted, 0, 2);
     tcase_add_loop_test(tcase, test_payloads_like_frames, 0, 8);
+    tcase_add_loop_test(tcase, test_payloads_like_heads_of_slots, 0, 2);
     tcase_add_test(tcase, test_a_reader_beside_a_busy_owner);
     suite_add_tcase(suite, tcase);
     return suite;
