@@ -298,8 +298,10 @@ int hwt_delay_open_files(hwt_delay *store)
     int r = store->read_only ? 0 : store->system.lock(store->system.data, store->store_file);
     if (r == 0)
         r = read_store(store);
-    if (r == 1)
-        r = create ? make_store(store) : -ENOENT;
+    if (r == 1 && create)
+        r = make_store(store);
+    else if (r == 1) /* one whose making did not end; or its head is lost */
+        r = store->salvage ? -EBADMSG : -ENOENT;
     bool damaged = r == -EBADMSG && store->salvage;
     if (r == 0 || damaged)
         r = open_segments(store, store->salvage && !damaged);

@@ -160,6 +160,8 @@ static void free_store(hwt_delay *store)
     free(store->aside);
     free(store->log.gathered);
     free(store->log.writing_bytes);
+    if (store->store_file >= 0 && !store->read_only)
+        store->system.unlock(store->system.data, store->store_file);
     const int files[] = { store->log.files[0], store->log.files[1], store->store_file,
                           store->directory };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)

@@ -22,8 +22,10 @@ static int copy(hwt_delay *store, int from, int to, uint64_t offset, uint64_t le
     for (uint64_t done = 0; done < length;) {
         size_t size = length - done < sizeof(bytes) ? (size_t)(length - done) : sizeof(bytes);
         int64_t n = hwt_delay_read_all(store, from, bytes, size, offset + done);
-        if (n <= 0)
+        if (n < 0)
             return (int)n;
+        if (n == 0)
+            break;
         int r = hwt_delay_write_all(store, to, bytes, (size_t)n, done);
         if (r < 0)
             return r;

@@ -157,6 +157,12 @@ static int lock(void *data, int file)
     return errno == EWOULDBLOCK ? -EBUSY : -errno;
 }
 
+static void unlock(void *data, int file)
+{
+    (void)data;
+    flock(file, LOCK_UN);
+}
+
 static int in_memory(void *data, int directory)
 {
     (void)data;
@@ -201,6 +207,7 @@ const struct hwt_delay_system hwt_delay_real_system = {
     .unlink = unlink_file,
     .list = list,
     .lock = lock,
+    .unlock = unlock,
     .in_memory = in_memory,
     .realtime = realtime,
     .boottime = boottime,

@@ -44,6 +44,7 @@ struct hwt_delay_system {
     int (*unlink)(void *data, int directory, const char *name);
     int (*list)(void *data, int directory, void (*found)(const char *name, void *arg), void *arg);
     int (*lock)(void *data, int file);           /* for one owner; -EBUSY: another has it */
+    void (*unlock)(void *data, int file);        /* before it is closed: a child may have it, too */
     int (*in_memory)(void *data, int directory); /* 1: nothing here survives power loss */
     uint64_t (*realtime)(void *data);
     uint64_t (*boottime)(void *data);

@@ -377,6 +377,14 @@ static int lock(void *data, int number)
     return 0;
 }
 
+static void unlock(void *data, int number)
+{
+    struct process *process = data;
+    (void)opened(process, number);
+    if (process->disk->owner == process)
+        process->disk->owner = NULL;
+}
+
 static int in_memory(void *data, int directory)
 {
     struct process *process = data;
@@ -416,6 +424,7 @@ void process_start(struct process *process, struct disk *disk, uint64_t *now, ui
         .unlink = unlink_file,
         .list = list,
         .lock = lock,
+        .unlock = unlock,
         .in_memory = in_memory,
         .realtime = realtime,
         .boottime = boottime,

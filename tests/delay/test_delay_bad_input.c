@@ -156,6 +156,28 @@ START_TEST(test_a_store_in_use)
 }
 END_TEST
 
+/* A child that was forked has the store's descriptors, too. */
+START_TEST(test_a_child_that_goes_on)
+{
+    hwt_delay *store = open_new();
+    int wait[2], status;
+    char byte;
+    ck_assert_int_eq(pipe(wait), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        close(wait[1]);
+        _exit((int)read(wait[0], &byte, 1));
+    }
+    hwt_delay_close(store);
+    int r = open_flags(path, 0, &store);
+    close(wait[1]);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    close(wait[0]);
+    ck_assert_int_eq(r, 0);
+    hwt_delay_close(store);
+}
+END_TEST
+
 START_TEST(test_read_only_changes_nothing)
 {
     hwt_delay *store = open_new();
@@ -442,6 +464,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_directory_with_other_things);
     tcase_add_test(tcase, test_a_file_and_no_directory);
     tcase_add_test(tcase, test_a_store_in_use);
+    tcase_add_test(tcase, test_a_child_that_goes_on);
     tcase_add_test(tcase, test_read_only_changes_nothing);
     tcase_add_test(tcase, test_tmpfs_is_not_durable);
     tcase_add_test(tcase, test_a_later_format);

@@ -150,9 +150,10 @@ static void salvage(struct disk *disk, const struct damaged *damaged)
     begin(&s, disk, HWT_DELAY_SALVAGE);
     int r = simulated_try_open(&s);
     if (r != 0) {
-        /* A version may be a later one; without the key no checksum can be looked at. */
+        /* A version may be a later one; where there is no `store` there is nothing to be salvaged. */
         bool version = r == -ENOTSUP && damaged->at >= 8 && damaged->at < 12;
-        if (!version && (strcmp(damaged->file, "store") != 0 || !(is_clear(r) || r == -ENOENT)))
+        bool gone = strcmp(damaged->file, "store") == 0 && strcmp(damaged->how, "removed") == 0;
+        if (!version && !(gone && r == -ENOENT))
             complain(damaged, "open with salvage", r);
         disk_free(s.disk);
         return;

@@ -192,6 +192,31 @@ START_TEST(test_a_copy_beside_a_slot)
 }
 END_TEST
 
+/* The log's heads say what its key is. */
+START_TEST(test_a_store_of_zeros)
+{
+    put_some(0, 10, s.realtime + HOUR, 0);
+    simulated_kill(&s);
+    disk_cut(file_of("store"), 0);
+    ck_assert_int_eq(open_with(0), -ENOENT);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
+    assert_delivers(0, 10);
+}
+END_TEST
+
+/* What was put aside is on the disk, though the file was shorter than it should be. */
+START_TEST(test_what_is_put_aside_is_on_the_disk)
+{
+    simulated_kill(&s);
+    disk_cut(file_of("store"), 10);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    const struct disk_file *file = file_of("salvage-");
+    ck_assert_uint_eq(file->seen_size, 10);
+    ck_assert_uint_eq(file->kept_size, 10);
+}
+END_TEST
+
 START_TEST(test_a_slot_that_somebody_has_removed)
 {
     put_some(0, 10, s.realtime + HOUR, 0);
@@ -438,6 +463,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_log_that_is_whole_is_not_put_aside, 0, 2);
     tcase_add_test(tcase, test_a_lost_end_of_a_segment_is_counted);
     tcase_add_loop_test(tcase, test_a_copy_beside_a_slot, 0, 2);
+    tcase_add_test(tcase, test_a_store_of_zeros);
+    tcase_add_test(tcase, test_what_is_put_aside_is_on_the_disk);
     tcase_add_test(tcase, test_a_slot_that_somebody_has_removed);
     tcase_add_test(tcase, test_damage_is_put_aside_once);
     tcase_add_test(tcase, test_each_damage_is_put_aside);
