@@ -130,12 +130,17 @@ typedef struct hwt_delay_message {
  * Opens the store in a directory; NULL options are the defaults. With HWT_DELAY_CREATE, the
  * directory is made too, but not what is above it. A few background threads begin here.
  *
+ * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages that
+ * were done come once more, some that were cancelled or replaced come back, and some that were
+ * leased are lost.
+ *
  * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
  *   below eight times payload_max, or memory below 32 times that
  * -ENOENT: no store is there; with HWT_DELAY_CREATE: nor is the directory above it
  * -ENOTEMPTY: HWT_DELAY_CREATE, and the directory has other things in it
  * -ENOTDIR, -EACCES, -EROFS, -ENOSPC, -EMFILE, -ENFILE, -EAGAIN (no thread), -ENOMEM
- * -EBUSY: another process, or this one, owns it
+ * -EBUSY: another process, or this one, owns it; also while children live that were forked and not
+ *   executed anew by a process that has ended without hwt_delay_close()
  * -ENOTSUP: it was made by a later release
  * -EBADMSG: it is damaged; see HWT_DELAY_SALVAGE
  * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has changed too much meanwhile: open it again

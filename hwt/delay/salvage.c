@@ -4,8 +4,9 @@
  * Salvage: what is damaged is put aside in a file of its own, and the rest is used.
  *
  * A checkpoint that is damaged is made up anew out of the slots that are there: then it is not
- * known how far each has been handed over, so messages come twice, and those that were leased
- * and are in no slot and no frame of the log are lost.
+ * known how far each has been handed over, so messages come twice. Some that were cancelled or
+ * replaced come back: an erase that had done its work was dropped, and is in no slot. Those that
+ * were leased and are in no slot and no frame of the log are lost.
  */
 
 #include <errno.h>
