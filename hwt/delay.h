@@ -130,9 +130,9 @@ typedef struct hwt_delay_message {
  * Opens the store in a directory; NULL options are the defaults. With HWT_DELAY_CREATE, the
  * directory is made too, but not what is above it. A few background threads begin here.
  *
- * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages that
- * were done come once more, some that were cancelled or replaced come back, and some that were
- * leased are lost.
+ * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages
+ * that were done come once more, some that were cancelled or replaced come back, and some that
+ * were leased are lost.
  *
  * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
  *   below eight times payload_max, or memory below 32 times that

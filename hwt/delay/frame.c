@@ -21,7 +21,7 @@ static bool is_sane(const struct hwt_delay_frame *frame)
     return frame->count > 0 && frame->sequence <= UINT64_MAX - frame->count;
 }
 
-/* Of the bytes, which have the head of a frame and all that it claims. -EBADMSG: it is not whole. */
+/* Of bytes that have the head of a frame and all that it claims. -EBADMSG: it is not whole. */
 static int take_frame(const hwt_delay *store, unsigned segment, uint64_t offset,
                       const unsigned char *bytes, struct hwt_delay_frame *ret_frame)
 {
@@ -154,7 +154,8 @@ static int look_through(struct search *search, unsigned char *bytes, size_t room
     }
 }
 
-/* Salvage puts a segment aside in which there may be more, and goes on as with a made-up checkpoint. */
+/* Salvage puts the segment aside, as there may be more in it, and goes on as with a made-up
+ * checkpoint. */
 static int give_up(const struct search *search)
 {
     hwt_delay *store = search->store;

@@ -276,8 +276,8 @@ static int look_at_slots(hwt_delay *store)
 
 /*
  * The end of the log may be damaged, and slots may have what was there: records of two segments at
- * most. It may be damaged again, so the numbers go by the clock, too: they are above all that were
- * given before.
+ * most. It may be damaged again, so the numbers go by the clock, too: while that is not set back,
+ * they are above all that were given before.
  */
 static void skip_sequences(hwt_delay *store)
 {

@@ -3,9 +3,9 @@
 /*
  * Reading the log at opening.
  *
- * It ends where no frame has the sequence that is next, at its place or at the beginning of the other
- * segment. A whole frame with this or a higher sequence anywhere else means that something in
- * between is damaged: an unfinished write is always the last one.
+ * It ends where no frame has the sequence that is next, at its place or at the beginning of the
+ * other segment. A whole frame with this or a higher sequence anywhere else means that something
+ * in between is damaged: an unfinished write is always the last one.
  */
 
 #include <errno.h>

@@ -29,10 +29,10 @@
  * WHO MAY TOUCH WHAT
  *
  * `lock` guards everything here, but for: what is set at opening and does not change (marked
- * "frozen"); log.writing_bytes and the log's files, which belong to the leader; a slot's reader and
- * `aside`, which belong to whoever set `loading`; the slots' files, which are written by whoever set
- * `checkpointing`. The bytes of a record do not change once it is in the table. No file is
- * read or written under the lock, but when the store is alone or is being opened.
+ * "frozen"); log.writing_bytes and the log's files, which belong to the leader; a slot's reader
+ * and `aside`, which belong to whoever set `loading`; the slots' files, which are written by
+ * whoever set `checkpointing`. The bytes of a record do not change once it is in the table. No file
+ * is read or written under the lock, but when the store is alone or is being opened.
  */
 
 #include <bsd/sys/queue.h>
@@ -361,7 +361,7 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count);
 int hwt_delay_slot_index(hwt_delay *store, int file, struct hwt_delay_reader *reader,
                          uint64_t length);
-/* The next offset from `from` on where there is the head of a block that belongs there, or `end`. */
+/* The next offset from `from` on at which is the head of a block that belongs there, or `end`. */
 int64_t hwt_delay_slot_search(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                               uint64_t from, uint64_t end);
 /* Reads the block at `offset` into a buffer that grows; the offset behind it, or an error. */

@@ -2,7 +2,7 @@
 #ifndef HWT_TESTS_DELAY_SPOIL_H
 #define HWT_TESTS_DELAY_SPOIL_H
 
-/* Changes files of a store on a simulated disk from outside: damage, or what no store has written. */
+/* Changes files of a store on a simulated disk from outside: damage, or what no store writes. */
 
 #include "tests/delay/simulated.h"
 

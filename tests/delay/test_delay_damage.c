@@ -150,7 +150,7 @@ static void salvage(struct disk *disk, const struct damaged *damaged)
     begin(&s, disk, HWT_DELAY_SALVAGE);
     int r = simulated_try_open(&s);
     if (r != 0) {
-        /* A version may be a later one; where there is no `store` there is nothing to be salvaged. */
+        /* A version may be a later one; without a `store` there is nothing to be salvaged. */
         bool version = r == -ENOTSUP && damaged->at >= 8 && damaged->at < 12;
         bool gone = strcmp(damaged->file, "store") == 0 && strcmp(damaged->how, "removed") == 0;
         if (!version && !(gone && r == -ENOENT))

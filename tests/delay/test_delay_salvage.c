@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Salvage: what is damaged is put aside and counted once, what is whole is delivered, and what was made
- * up does not harm what comes after.
+ * Salvage: what is damaged is put aside and counted once, what is whole is delivered, and what was
+ * made up does not harm what comes after.
  */
 
 #include "tests/delay/spoil.h"
