@@ -376,10 +376,8 @@ START_TEST(test_payloads_like_frames)
     int r = open_counting(0);
 
     ck_assert_uint_le(bytes_read, 4 * log_size());
-    if (_i != 5)
-        ck_assert_int_eq(r, 0);
-    else
-        ck_assert(r == 0 || r == -EBADMSG);
+    /* Case 5: what is left of an old frame has numbers that can come, too much to be looked at. */
+    ck_assert_int_eq(r, _i == 5 ? -EBADMSG : 0);
     if (r == 0)
         simulated_kill(&s);
     ck_assert_int_eq(open_counting(HWT_DELAY_SALVAGE), 0);
