@@ -66,9 +66,9 @@
  * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
  * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with
  * HWT_DELAY_READ_ONLY; -ENOMEM: nothing was done; -EMFILE, -ENFILE: files are to be opened, and too
- * many are: nothing was done. Room in memory and in the log is made by writing files: while there is
- * too little memory or too few descriptors for that, what needs the room fails so. It is tried again
- * every second.
+ * many are: nothing was done. Room in memory and in the log is made by writing files: while there
+ * is too little memory or too few descriptors for that, what needs the room fails so. It is tried
+ * again every second.
  */
 
 #include <hwt/hwt.h>
@@ -150,8 +150,9 @@ HWT_PUBLIC int hwt_delay_open(const char *directory, const hwt_delay_options *op
 
 /*
  * Waits until what was put is durable, and the callbacks that are still to be called have returned,
- * with those of what they put; and closes the store. Messages that are leased will be handed over again. No other call may be under way
- * or follow. NULL is fine. Nothing is lost if it is never called. Not from a callback.
+ * with those of what they put; and closes the store. Messages that are leased will be handed over
+ * again. No other call may be under way or follow. NULL is fine. Nothing is lost if it is never
+ * called. Not from a callback.
  */
 HWT_PUBLIC void hwt_delay_close(hwt_delay *store);
 

@@ -124,8 +124,8 @@ typedef struct hwt_timeout {
  * and the timer stopped before its add has returned, in that hwt_timer_new_timeout().
  *
  * Both must return, as every function must that hwt calls: no C++ exception may leave them, nor
- * longjmp(), and their thread may not end in them by pthread_exit() or pthread_cancel(). A coroutine
- * may be left in them, and resumed on the same thread.
+ * longjmp(), and their thread may not end in them by pthread_exit() or pthread_cancel(). A
+ * coroutine may be left in them, and resumed on the same thread.
  */
 typedef struct hwt_task {
     void (*run)(hwt_timeout timeout, void *arg);
@@ -559,9 +559,9 @@ HWT_PUBLIC const char *hwt_version(void);
  *
  * fork(): a timer that has accepted no timeout and was not started goes along, and is the child's
  * own there. Of any other the child may ask, cancel and destroy; what arms or drives it is refused
- * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. In a child that a callback
- * has made nothing more is called back; if that was the worker's and it returns there, the child
- * ends, for it has no other thread.
+ * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. In a child that a
+ * callback has made nothing more is called back; if that was the worker's and it returns there, the
+ * child ends, for it has no other thread.
  *
  * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
  * end, share one under a lock that is held for the time of a call.
