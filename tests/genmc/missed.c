@@ -2,7 +2,8 @@
 
 /*
  * A producer that compacts, and a worker that finds its stream claimed and goes to sleep; on
- * hwt/core/stream.[ch] as they are. The worker has read the stream, or is woken.
+ * hwt/core/stream.[ch] as they are. The worker has read the stream, or is woken; also where it had
+ * missed the stream once before (-DAGAIN).
  */
 
 #include <assert.h>
@@ -27,12 +28,21 @@ static bool stays(const void *data, const struct hwt_record *record)
     return true;
 }
 
+/* As hwt_lane_grow() and hwt_gate_wake(). */
+static void wake_if_missed(void)
+{
+    if (hwt_stream_was_missed(&stream))
+        atomic_exchange_explicit(&asleep, 0, memory_order_seq_cst);
+}
+
 static void *produce(void *arg)
 {
     const struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0 };
+#ifdef AGAIN
+    wake_if_missed();
+#endif
     (void)compact(&stream, filter);
-    if (hwt_stream_was_missed(&stream)) /* as hwt_lane_grow() and hwt_gate_wake() */
-        atomic_exchange_explicit(&asleep, 0, memory_order_seq_cst);
+    wake_if_missed();
     return arg;
 }
 
@@ -41,6 +51,9 @@ int main(void)
     pthread_t producer;
     hwt_stream_init(&stream);
     hwt_stream_append(&stream, (struct hwt_record){ 1, 1, 1 });
+#ifdef AGAIN
+    atomic_store_explicit(&stream.missed, true, memory_order_relaxed);
+#endif
     pthread_create(&producer, NULL, produce, NULL);
     atomic_store_explicit(&asleep, 1, memory_order_release); /* as hwt_gate_begin() */
     hwt_full_barrier();

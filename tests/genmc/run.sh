@@ -38,6 +38,7 @@ record
 record -DRECORDS=5
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS
 missed
+missed -DAGAIN
 gate -DFENCES
 gate -DFENCES -DLISTED
 gate -DAT=0
@@ -83,6 +84,7 @@ record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, true/s/a
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, false/s/release/relaxed/
 missed | stream.c | /hwt_stream_release(stream);/{n;s/hwt_full_barrier()/(void)0/}
 missed | stream.c | /&stream->missed, true/{n;s/hwt_full_barrier()/(void)0/}
+missed -DAGAIN | stream.h | s/atomic_exchange_explicit(&stream->missed, false, memory_order_acquire)/(atomic_store_explicit(\&stream->missed, false, memory_order_relaxed), true)/
 gate | nothing |
 gate -DLISTED | nothing |
 gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
