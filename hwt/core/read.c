@@ -6,6 +6,8 @@
  * At most 100000 records are filed at a time, and the cancelled ones looked at between.
  */
 
+#include <string.h>
+
 #include "hwt/base/probes.h"
 #include "hwt/core/task.h"
 #include "hwt/core/worker.h"
@@ -16,7 +18,6 @@
 #define CLAIM_TRIES 256
 #define ROUNDS_MAX 8
 
-/* Not while a stream is claimed: `cancelled` may take long. */
 static void tell_all(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
@@ -95,12 +96,31 @@ static bool claim(struct hwt_stream *stream)
     return hwt_stream_claim_or_miss(stream);
 }
 
+/* Takes what the next chunk has, and returns how many records. A stream is claimed for no longer than
+ * that: its producer cannot compact it meanwhile, and the worker may have to wait for its processor,
+ * or for memory, while it files. */
+static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *stream,
+                             struct hwt_record taken[HWT_CHUNK_RECORDS])
+{
+    const struct hwt_record *records;
+    if (!claim(stream)) {
+        worker->again = worker->unsure = true;
+        return 0;
+    }
+    uint32_t n = hwt_stream_peek(stream, &records);
+    if (n > 0)
+        memcpy(taken, records, n * sizeof(*taken));
+    hwt_stream_advance(stream, n);
+    hwt_stream_release(stream);
+    return n;
+}
+
 /* Reads up to about `budget` records, and returns how many. A reading ends, however fast producers
  * are: of each stream it is for what was published when it first came to it, and a little more. */
 static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
                           size_t budget)
 {
-    const struct hwt_record *records;
+    struct hwt_record records[HWT_CHUNK_RECORDS];
     size_t done = 0;
     uint32_t n;
     /* Only the worker moves on in it, and a compaction leaves it where it is. */
@@ -110,25 +130,13 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
         stream->reading = worker->reading;
         stream->left = (uint64_t)hwt_stream_backlog(stream) * HWT_CHUNK_RECORDS;
     }
-    if (!claim(stream)) {
-        worker->again = worker->unsure = true;
-        return 0;
-    }
-    while (done < budget && stream->left > 0 && (n = hwt_stream_peek(stream, &records)) > 0) {
+    while (done < budget && stream->left > 0 && (n = take_records(worker, stream, records)) > 0) {
         read(worker, records, n);
-        hwt_stream_advance(stream, n);
         stream->left -= n < stream->left ? n : stream->left;
         done += n;
-        if (worker->untold_count > 0) {
-            hwt_stream_release(stream);
+        if (worker->untold_count > 0)
             tell_all(worker);
-            if (!claim(stream)) {
-                worker->again = worker->unsure = true;
-                return done;
-            }
-        }
     }
-    hwt_stream_release(stream);
     return done;
 }
 

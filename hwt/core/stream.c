@@ -54,8 +54,8 @@ void hwt_stream_destroy(struct hwt_stream *stream)
     free_chunks(atomic_load_explicit(&stream->spare, memory_order_relaxed));
 }
 
-/* The claimer: a chunk that is read goes back to the producer, if not too many
- * have. */
+/* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is freed
+ * with the claim. */
 static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
     /* Relaxed: the exchange publishes them. Only the claimer pushes, and the
@@ -64,7 +64,8 @@ static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
     do {
         uint32_t depth = top ? atomic_load_explicit(&top->used, memory_order_relaxed) + 1 : 1;
         if (depth > SPARE_MAX) {
-            free(chunk);
+            atomic_store_explicit(&chunk->next, stream->surplus, memory_order_relaxed);
+            stream->surplus = chunk;
             return;
         }
         atomic_store_explicit(&chunk->next, top, memory_order_relaxed);
@@ -72,6 +73,16 @@ static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
         HWT_MEET(SPARE);
     } while (!atomic_compare_exchange_weak_explicit(&stream->spare, &top, chunk,
                                                     memory_order_release, memory_order_relaxed));
+}
+
+void hwt_stream_release(struct hwt_stream *stream)
+{
+    struct hwt_chunk *surplus = stream->surplus;
+    stream->surplus = NULL;
+    HWT_MEET(RELEASE);
+    atomic_store_explicit(&stream->claimed, false, memory_order_release);
+    hwt_a_fork_may_come();
+    free_chunks(surplus);
 }
 
 /* The producer: an empty chunk, NULL: no memory. */

@@ -16,7 +16,7 @@
  * GROUND RULES
  *
  *   tail, at, compact_at              the producer
- *   head, read                        the claimer: the worker reads, the producer compacts
+ *   head, read, surplus               the claimer: the worker reads, the producer compacts
  *   a record                          the producer, before `used` of its chunk counts it; with one
  *                                     thread the last one is replaced, too
  *   used, next                        the producer; release: the records before it, the chunk. A
@@ -100,6 +100,7 @@ struct hwt_stream {
     _Alignas(64) _Atomic bool claimed;
     uint32_t read; /* in head */
     struct hwt_chunk *head;
+    struct hwt_chunk *surplus; /* to be freed */
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
     uint64_t reading, left;         /* the worker's: records that this reading is to read yet */
@@ -186,11 +187,8 @@ static inline bool hwt_stream_was_missed(struct hwt_stream *stream)
            atomic_exchange_explicit(&stream->missed, false, memory_order_acquire);
 }
 
-static inline void hwt_stream_release(struct hwt_stream *stream)
-{
-    HWT_MEET(RELEASE);
-    atomic_store_explicit(&stream->claimed, false, memory_order_release);
-}
+/* The claimer. Frees what it has left over, when it is the claimer no more: that may take long. */
+void hwt_stream_release(struct hwt_stream *stream);
 
 /* Worker, which has claimed it: how many records it can read now where they are, from *ret_records
  * on; 0: none. After it has read them, it says so. */

@@ -197,6 +197,34 @@ START_TEST(what_a_pass_could_not_read_keeps_its_tick)
 }
 END_TEST
 
+/*
+ *     driver                          producer
+ *     stands still while it files
+ *     what the producer has added
+ *                                     adds and cancels on and on: that is
+ *                                     compacted
+ *     files the rest
+ */
+START_TEST(a_worker_that_stands_still_does_not_keep_a_stream_from_being_compacted)
+{
+    enum { MUCH = 200000, KEPT = 10, HELD_MAX = 256 * 1024 };
+    struct actor driver;
+    manual m;
+    manual_open(&m, 0, HWT_MS(1), 64);
+    for (int i = 0; i < KEPT; i++)
+        must(hwt_timer_new_timeout_at(m.timer, &second, NULL, HWT_MS(5), NULL) == 0);
+    act_advance(&driver, m.timer, 0);
+    actor_go_to(&driver, "FILE");
+    uint64_t before = stats_of(m.timer).memory;
+    for (int i = 0; i < MUCH; i++)
+        must(hwt_timeout_cancel(arm(m.timer, &second, NULL, HWT_MIN(1))));
+    ck_assert_uint_lt(stats_of(m.timer).memory, before + HELD_MAX);
+    ck_assert_int_eq(actor_end(&driver), 0);
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(6)), KEPT);
+    manual_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules: order");
@@ -206,5 +234,6 @@ int main(void)
     tcase_add_loop_test(tcase, nor_do_they_lose_it_where_it_is_not_woken, 0, NAPPING * TICKS);
     tcase_add_test(tcase, nor_where_a_waker_stands_half_way);
     tcase_add_loop_test(tcase, what_a_pass_could_not_read_keeps_its_tick, 0, 8);
+    tcase_add_test(tcase, a_worker_that_stands_still_does_not_keep_a_stream_from_being_compacted);
     return run_suite(suite);
 }
