@@ -96,9 +96,9 @@ static bool claim(struct hwt_stream *stream)
     return hwt_stream_claim_or_miss(stream);
 }
 
-/* Takes what the next chunk has, and returns how many records. A stream is claimed for no longer than
- * that: its producer cannot compact it meanwhile, and the worker may have to wait for its processor,
- * or for memory, while it files. */
+/* Takes what the next chunk has, and returns how many records. A stream is claimed for no longer
+ * than that: its producer cannot compact it meanwhile, and the worker may have to wait for its
+ * processor, or for memory, while it files. */
 static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *stream,
                              struct hwt_record taken[HWT_CHUNK_RECORDS])
 {

@@ -54,8 +54,8 @@ void hwt_stream_destroy(struct hwt_stream *stream)
     free_chunks(atomic_load_explicit(&stream->spare, memory_order_relaxed));
 }
 
-/* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is freed
- * with the claim. */
+/* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is
+ * freed when the claim ends. */
 static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
     /* Relaxed: the exchange publishes them. Only the claimer pushes, and the
