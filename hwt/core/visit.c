@@ -64,7 +64,7 @@ int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
     hwt_halt(timer, HWT_HALTED_ENDING);
     if (timer->flags & HWT_NO_WORKER && time->clock)
         (void)hwt_timer_advance(timer, hwt_saturating_add(until, tick));
-    while (!time->clock && any_due(timer, until) &&
+    while (!time->clock && !hwt_is_forked(&timer->shared) && any_due(timer, until) &&
            hwt_time_now(time) < hwt_saturating_add(until, 2 * tick)) {
         if (timer->flags & HWT_NO_WORKER)
             (void)hwt_timer_dispatch(timer);

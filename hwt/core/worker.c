@@ -18,6 +18,7 @@
 #define PATIENCE_NS HWT_SEC(10)
 #define TRIM_NS 32 /* for a free entry, or a hint */
 #define TRIM_SELDOM 1024
+#define PUT_OFF_NS HWT_SEC(1)
 #define SWEEP_SLICE 16384
 #define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
 
@@ -196,16 +197,16 @@ static bool has_time_for_a_trim(const struct hwt_worker *worker)
            hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
 }
 
-/* After a peak. One in vain, or put off, is tried again when a thousand times as long is over.
- * False: put off, for what the executor has may be of a slab that is free otherwise. */
+/* After a peak. One in vain is tried again when a thousand times as long is over. False: it is put
+ * off, for what the executor has may be of a slab that is free otherwise. */
 static bool trim(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
     struct hwt_trim slabs;
     uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
-    worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
     if (hwt_task_submitted(shared) > 0)
         return false;
+    worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
     worker->waits = 0;
     if (!hwt_pool_trim_begin(&shared->pool, &slabs))
         return true;
@@ -333,7 +334,8 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if ((worker->told || worker->crowded) && soon < next)
         next = soon;
     if (next > soon && is_worth_a_trim(worker) && has_time_for_a_trim(worker) && !trim(worker)) {
-        uint64_t then = hwt_ticks_at(ticks, worker->trim_again);
+        uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
+        uint64_t then = hwt_ticks_at(ticks, hwt_saturating_add(told, PUT_OFF_NS));
         next = then < next ? then : next;
     }
     if (next > soon)

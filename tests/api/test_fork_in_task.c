@@ -169,6 +169,23 @@ START_TEST(other_callbacks)
 }
 END_TEST
 
+/* Without a worker, what is left in the child would be waited for: for an hour. */
+START_TEST(in_a_graceful_end)
+{
+    forker f = { .timer = create_driven(0, HWT_MS(1)) };
+    parent = getpid();
+    f.other = arm(f.timer, &parents, &f, HWT_MIN(1));
+    (void)arm(f.timer, &forking, &f, 0);
+    (void)arm(f.timer, &parents, &f, HWT_MS(50));
+    (void)hwt_timer_end(f.timer, hwt_timer_now(f.timer) + HWT_MIN(60), NULL, NULL);
+    hwt_timer_destroy(f.timer);
+    if (getpid() != parent)
+        _exit(EXIT_SUCCESS);
+    expect_child_ended(&f);
+    ck_assert_uint_eq(f.ends.cancelled, 2);
+}
+END_TEST
+
 static void fork_beside_destroy(hwt_timeout timeout, void *arg)
 {
     forker *f = arg;
@@ -206,5 +223,6 @@ int main(void)
     }
     tcase_add_loop_test(tcase, without_a_worker, 0, 2);
     tcase_add_loop_test(tcase, other_callbacks, 0, 3);
+    tcase_add_test(tcase, in_a_graceful_end);
     return run_suite(suite);
 }
