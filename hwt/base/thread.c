@@ -16,6 +16,7 @@
 HWT_THREAD_LOCAL uint32_t hwt_thread_number;
 
 static _Atomic uint64_t taken[WORDS]; /* bit n of word w: number w * 64 + n + 1 */
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static bool has_thread_end;
 
@@ -41,11 +42,17 @@ static void forget_the_others(void)
                               memory_order_relaxed);
 }
 
-/* Runs as the library is loaded, so that no thread must wait for another's first call. */
-__attribute__((constructor)) static void begin(void)
+static void begin(void)
 {
     has_thread_end = pthread_key_create(&at_thread_end, give_number_back) == 0 &&
                      pthread_atfork(NULL, NULL, forget_the_others) == 0;
+}
+
+/* Runs as the library is loaded, so that no thread must wait for another's first call. A program
+ * that has the library in itself may call it earlier, from a constructor of its own. */
+__attribute__((constructor)) static void begin_once(void)
+{
+    pthread_once(&once, begin);
 }
 
 /* Runs as it is unloaded: threads that end later do not call into what is gone. */
@@ -72,6 +79,7 @@ static uint32_t take_in_word(uint32_t w)
 uint32_t hwt_thread_take_number(void)
 {
     uint32_t number = 0;
+    begin_once();
     for (uint32_t w = 0; w < WORDS && number == 0 && has_thread_end; w++)
         number = take_in_word(w);
     if (number != 0 && pthread_setspecific(at_thread_end, (void *)(uintptr_t)number) != 0) {

@@ -27,7 +27,7 @@
 
 extern HWT_THREAD_LOCAL uint32_t hwt_thread_number; /* from 1; 0: none yet */
 
-/* Gives the calling thread its number. Lock-free. */
+/* Gives the calling thread its number. Lock-free, once the library is loaded. */
 uint32_t hwt_thread_take_number(void);
 
 #endif
