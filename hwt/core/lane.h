@@ -17,6 +17,11 @@
  * lane there is no memory, shares one lane with its like, under a lock for the time of a call. With
  * HWT_ONE_THREAD that lane is the only one, and is not locked.
  *
+ * A thread that ends may use its own lane, give its number back, and then use the shared one. So that
+ * its timeouts keep their order within a tick, the worker files what it has taken from the shared
+ * lane behind all that it finds in the others after that. (It may find one claimed by the next
+ * thread of the number, which compacts; then it does not wait for that, and the order is lost.)
+ *
  * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
  * cancelled. A stream stays on the worker's list until the worker is about to sleep for long. Where
  * a thread is half-way through a push, or compacts, the worker looks at all lanes instead.

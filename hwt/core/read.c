@@ -115,6 +115,11 @@ static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *strea
     return n;
 }
 
+static void begin_reading(struct hwt_worker *worker)
+{
+    worker->reading = ++worker->readings;
+}
+
 /* Reads up to about `budget` records, and returns how many. A reading ends, however fast producers
  * are: of each stream it is for what was published when it first came to it, and a little more. */
 static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
@@ -140,7 +145,12 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     return done;
 }
 
-/* Reads each stream of one kind that may have something. */
+static struct hwt_stream *shared_pending(const struct hwt_worker *worker)
+{
+    return &worker->shared->lanes.shared->pending;
+}
+
+/* Reads each stream of one kind that may have something, but not the shared pending one. */
 static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool listed, size_t budget)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
@@ -149,16 +159,30 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
     uint32_t count = listed ? 0 : hwt_lanes_count(lanes);
     size_t done = 0;
     for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
-         s = s->next_listed)
-        done += read_stream(worker, s, read, budget - done);
-    /* The shared one is the first, and comes last: a thread that ends has used its own before. */
-    for (uint32_t i = count; i-- > 0 && done < budget;) {
+         s = s->next_listed) {
+        if (s != shared_pending(worker))
+            done += read_stream(worker, s, read, budget - done);
+    }
+    for (uint32_t i = 0; i < count && done < budget; i++) {
         struct hwt_lane *lane = hwt_lane_at(lanes, i);
-        if (lane)
-            done += read_stream(worker, cancelled ? &lane->cancelled : &lane->pending, read,
-                                budget - done);
+        struct hwt_stream *s = !lane ? NULL : cancelled ? &lane->cancelled : &lane->pending;
+        if (s && s != shared_pending(worker))
+            done += read_stream(worker, s, read, budget - done);
     }
     return done;
+}
+
+/* These were taken from the shared lane. A thread that ends has used its own lane before that one,
+ * see lane.h, so all that the other lanes have by now is filed first. */
+static void read_shared(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+{
+    const uint64_t reading = worker->reading;
+    bool listed = hwt_streams_gather(&worker->shared->lanes.pending) && !worker->unsure;
+    worker->again |= !listed;
+    begin_reading(worker);
+    read_streams(worker, false, listed, SIZE_MAX);
+    worker->reading = reading;
+    read_pending(worker, records, n);
 }
 
 /* All that is published now, in batches, the cancelled between. */
@@ -172,9 +196,12 @@ static void read_once(struct hwt_worker *worker)
     size_t filed;
     worker->unsure = false;
     worker->again |= !listed;
-    worker->reading++;
+    begin_reading(worker);
     do {
         filed = read_streams(worker, false, listed, DRAIN_MAX);
+        HWT_MEET(SHARED);
+        if (filed < DRAIN_MAX)
+            filed += read_stream(worker, shared_pending(worker), read_shared, DRAIN_MAX - filed);
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         if (worker->wheel.hints >= worker->sweep_at)
             (void)hwt_worker_sweep(worker, filed, false);
@@ -185,7 +212,7 @@ static void read_once(struct hwt_worker *worker)
 /* What a lane has. */
 static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
 {
-    worker->reading++;
+    begin_reading(worker);
     read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
@@ -247,7 +274,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
         return false;
     lane->soonest = HWT_NEVER;
     lane->last = NULL;
-    worker->reading++;
+    begin_reading(worker);
     size_t filed = read_stream(worker, &lane->pending, read_noted, SIZE_MAX);
     if (worker->wheel.hints >= worker->sweep_at)
         (void)hwt_worker_sweep(worker, filed, false);
@@ -257,7 +284,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
 void hwt_worker_read_own(struct hwt_worker *worker)
 {
     struct hwt_lane *lane = worker->shared->lanes.shared;
-    worker->reading++;
+    begin_reading(worker);
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
 
@@ -282,10 +309,11 @@ void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dis
                                bool cancelled)
 {
     read_records read = cancelled ? read_cancelled : read_pending;
-    worker->reading++;
+    begin_reading(worker);
     while (dismissed) {
         struct hwt_stream *next = dismissed->next_listed;
-        read_stream(worker, dismissed, read, SIZE_MAX);
+        if (dismissed != shared_pending(worker)) /* it has its place in the next reading */
+            read_stream(worker, dismissed, read, SIZE_MAX);
         dismissed = next;
     }
 }
@@ -301,7 +329,7 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
     if (worker->since_kept_up < KEEP_UP_EVERY)
         return;
     worker->since_kept_up = 0;
-    worker->reading++;
+    begin_reading(worker);
     if (worker->shared->one_thread) {
         if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
             read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);

@@ -47,7 +47,8 @@ struct hwt_worker {
     uint64_t parked_for; /* the tick: nothing unread is for an earlier one */
     bool has_parked;     /* in its own thread, and has not run what it parked for */
     bool told;           /* of a cancel, in this pass */
-    uint64_t reading;    /* how many there were; see read.c */
+    uint64_t reading;    /* the number of the one that goes on; see read.c */
+    uint64_t readings;   /* how many there were */
     bool again;          /* a stream may not have been read: look again in a tick */
     size_t since_kept_up;
     unsigned waits;       /* passes for which a trim has been worth it */
@@ -85,7 +86,8 @@ void hwt_worker_read_own(struct hwt_worker *worker);
  * if it is much. Whether it did. */
 bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until);
 
-/* Reads streams that have left the list, chained by next_listed. */
+/* Reads streams that have left the list, chained by next_listed. hwt_worker_read() must follow: it
+ * reads the shared pending one whether it is listed or not. */
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
                                bool cancelled);
 
