@@ -28,8 +28,9 @@ struct hwt_slab {
     _Atomic(hwt_timer *) timer;
     /* The id of an entry is its address / sizeof(struct hwt_entry) + this, modulo 2^32. */
     _Atomic uint32_t to_id;
-    _Atomic uint32_t floor; /* the low bits of its slot's */
-    char pad[64 - sizeof(void *) - 2 * sizeof(uint32_t)];
+    _Atomic uint32_t floor;  /* the low bits of its slot's */
+    _Atomic uint32_t handed; /* how often the executor has one of its entries; see task.c */
+    char pad[64 - sizeof(void *) - 3 * sizeof(uint32_t)];
 };
 
 #define HWT_HEAD_SEATS (sizeof(struct hwt_slab) / sizeof(struct hwt_entry))
@@ -68,7 +69,7 @@ static inline size_t hwt_slab_head(uintptr_t base)
  * handle reads the head first and the state then: if that has the handle's generation and says that
  * the timeout has not ended, the slab was in use when its head was read. And the thread that
  * publishes an entry, or gives it away, reads the head before; or it is the worker, which alone
- * empties slabs, or the executor's, for whose tasks a trim waits.
+ * empties slabs, or the executor's: a slab of which that has an entry is not emptied.
  */
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {

@@ -238,14 +238,23 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
     }
 }
 
+/* What the executor has is counted, in all and of each slab, under the mutex. Acq_rel: the worker
+ * empties a slab of which it has nothing, and that count is the last that the executor's thread
+ * writes there. */
+static void count_handed(const struct hwt_entry *entry, uint32_t n)
+{
+    atomic_fetch_add_explicit(&hwt_slab_of(entry)->handed, n, memory_order_acq_rel);
+}
+
 /*
  * The count goes down under the mutex: stop, which waits for 0 under it, may free the timer
  * as soon as it has been unlocked.
  */
-static void hand_back(struct hwt_shared *shared)
+static void hand_back(struct hwt_shared *shared, const struct hwt_entry *entry)
 {
     HWT_MEET(HAND_BACK);
     pthread_mutex_lock(&shared->runs);
+    count_handed(entry, UINT32_MAX);
     if (--shared->submitted == 0)
         pthread_cond_broadcast(&shared->returned);
     pthread_mutex_unlock(&shared->runs);
@@ -256,13 +265,14 @@ static void work(void *arg)
     struct hwt_entry *entry = arg;
     struct hwt_shared *shared = hwt_shared_of(entry);
     take_up(shared, entry);
-    hand_back(shared);
+    hand_back(shared, entry);
 }
 
 void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
 {
     pthread_mutex_lock(&shared->runs);
     shared->submitted++;
+    count_handed(entry, 1);
     pthread_mutex_unlock(&shared->runs);
     HWT_MEET(HAND_OVER);
     /* A stop from inside the executor would wait for this very call. */

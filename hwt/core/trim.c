@@ -27,6 +27,14 @@ static bool is_in_use(uintptr_t base)
     return atomic_load_explicit(&slab->timer, memory_order_relaxed) != NULL;
 }
 
+/* The executor's threads read the head of what they have after it has ended. Acquire: that was the
+ * last they did. What the worker has found to be free it does not hand over. */
+static bool is_handed(uintptr_t base)
+{
+    const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
+    return atomic_load_explicit(&slab->handed, memory_order_acquire) > 0;
+}
+
 static bool all_have_ended(uintptr_t base)
 {
     for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
@@ -46,7 +54,7 @@ static uint32_t find_slabs(const struct hwt_pool *pool, struct hwt_trim *trim)
     for (uint32_t number = 0; number < trim->slabs; number++) {
         uintptr_t base = hwt_pool_base(pool, number);
         bool in_use = base && is_in_use(base);
-        trim->census[number].may_go = in_use && all_have_ended(base);
+        trim->census[number].may_go = in_use && all_have_ended(base) && !is_handed(base);
         trim->held += in_use ? (uint32_t)HWT_SLAB_ENTRIES : 0;
         n += trim->census[number].may_go;
     }

@@ -18,7 +18,6 @@
 #define PATIENCE_NS HWT_SEC(10)
 #define TRIM_NS 32 /* for a free entry, or a hint */
 #define TRIM_SELDOM 1024
-#define PUT_OFF_NS HWT_SEC(1)
 #define SWEEP_SLICE 16384
 #define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
 
@@ -197,23 +196,19 @@ static bool has_time_for_a_trim(const struct hwt_worker *worker)
            hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
 }
 
-/* After a peak. One in vain is tried again when a thousand times as long is over. False: it is put
- * off, for what the executor has may be of a slab that is free otherwise. */
-static bool trim(struct hwt_worker *worker)
+/* After a peak. One in vain is tried again when a thousand times as long is over. */
+static void trim(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
     struct hwt_trim slabs;
     uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
-    if (hwt_task_submitted(shared) > 0)
-        return false;
     worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
     worker->waits = 0;
     if (!hwt_pool_trim_begin(&shared->pool, &slabs))
-        return true;
+        return;
     /* Nothing of the slabs is wanted: no hint may be left that counts when they are used again. */
     (void)hwt_wheel_sweep(&worker->wheel, UINT64_MAX, 0, true);
     hwt_pool_trim_end(&shared->pool, &slabs);
-    return true;
 }
 
 /* A timer that has work in each tick never sleeps long: it gives memory back between its passes, in
@@ -230,7 +225,7 @@ static void give_back(struct hwt_worker *worker)
         worker->waits_since = told;
     bool long_enough = worker->waits > PATIENT_PASSES && told - worker->waits_since >= PATIENCE_NS;
     if (long_enough || (worker->waits > QUIET_PASSES && has_time && has_time_for_a_trim(worker)))
-        (void)trim(worker);
+        trim(worker);
 }
 
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
@@ -333,11 +328,8 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
      * what has heaped up is to be thrown away. */
     if ((worker->told || worker->crowded) && soon < next)
         next = soon;
-    if (next > soon && is_worth_a_trim(worker) && has_time_for_a_trim(worker) && !trim(worker)) {
-        uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
-        uint64_t then = hwt_ticks_at(ticks, hwt_saturating_add(told, PUT_OFF_NS));
-        next = then < next ? then : next;
-    }
+    if (next > soon && is_worth_a_trim(worker) && has_time_for_a_trim(worker))
+        trim(worker);
     if (next > soon)
         next = close_for(worker, next);
     worker->told = false;
