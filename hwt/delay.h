@@ -22,20 +22,24 @@
  *     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
  *     options.flags = HWT_DELAY_CREATE;
  *     int r = hwt_delay_open("/var/lib/shop/delays", &options, &store);
+ *     if (r < 0)
+ *         return r;                                        // no store: see hwt_delay_open()
  *
- *     hwt_delay_message message = { .due = hwt_delay_now(store) + HWT_SEC(3600),
+ *     hwt_delay_message message = { .due = hwt_delay_now(store) + HWT_SEC(2),
  *                                   .id = "order-17", .id_size = 8,
  *                                   .payload = "remind", .payload_size = 6 };
- *     r = hwt_delay_put(store, &message, 1);           // 0: it is on the disk
+ *     r = hwt_delay_put(store, &message, 1);               // 0: it is on the disk
  *
  *     const hwt_delay_message *taken;
- *     int64_t n = hwt_delay_take(store, 100, HWT_SEC(10), &taken);
+ *     int64_t n = r < 0 ? r : hwt_delay_take(store, 100, HWT_SEC(10), &taken);
  *     for (int64_t i = 0; i < n; i++) {
  *         handle(&taken[i]);
- *         hwt_delay_done(store, &taken[i].lease, 1);   // 1: it will not come again
+ *         hwt_delay_done(store, &taken[i].lease, 1);       // 1: it will not come again
  *     }
- *     hwt_delay_free(taken);
- *     hwt_delay_close(store);
+ *     if (n > 0)
+ *         hwt_delay_free(taken);                           // only what take has set
+ *     int closed = hwt_delay_close(store);
+ *     return n < 0 ? (int)n : closed;
  *
  * PROMISES
  *
@@ -82,14 +86,28 @@ typedef struct hwt_delay hwt_delay;
 /* Ids are of 1 to so many bytes, any bytes. */
 #define HWT_DELAY_ID_MAX 255
 
+/*
+ * Structs
+ *
+ * hwt_delay_options and hwt_delay_stats may become longer with a release, and say how long the
+ * caller knows them: begin with their _INIT macros, or with hwt_delay_options_init() and
+ * hwt_delay_stats_init(). hwt_delay_damage says how long the library knows it. hwt_delay_message stays
+ * as long as it is, because arrays of it go to the library and come from it; later releases
+ * use what is reserved in it.
+ */
+
 /* hwt_delay_options.flags */
 #define HWT_DELAY_CREATE UINT32_C(1) /* make the store where there is none */
 #define HWT_DELAY_READ_ONLY                                                                        \
     UINT32_C(2)                       /* look, as of the moment of opening; see hwt_delay_visit() */
 #define HWT_DELAY_SALVAGE UINT32_C(4) /* put aside what is damaged, deliver the rest */
 
+/*
+ * A field that is 0 has its default, and so has one that the caller does not know. What the library
+ * does not know must be 0.
+ */
 typedef struct hwt_delay_options {
-    size_t size;           /* set by HWT_DELAY_OPTIONS_INIT */
+    size_t size;           /* sizeof(hwt_delay_options) */
     uint32_t flags;        /* see above */
     uint32_t payload_max;  /* a longer payload: -EMSGSIZE; default 1 MiB, up to 16 MiB */
     uint64_t lease;        /* ns from take to done; default HWT_SEC(60) */
@@ -107,10 +125,15 @@ typedef struct hwt_delay_options {
             UINT64_C(128) << 20, UINT64_C(64) << 20, HWT_MIN(60)                                   \
     }
 
-/* The same as HWT_DELAY_OPTIONS_INIT, for languages that have no macros. */
-HWT_PUBLIC void hwt_delay_options_init(hwt_delay_options *ret_options);
+/*
+ * HWT_DELAY_OPTIONS_INIT as a function, for languages that cannot read macros: sets the fields of a
+ * struct of `size` bytes, which is what sizeof(hwt_delay_options) is for the caller. Wait-free.
+ *
+ * -EINVAL: NULL; a size that no release has
+ */
+HWT_PUBLIC int hwt_delay_options_init(hwt_delay_options *options, size_t size);
 
-/* A message, as it is put and as it is taken. */
+/* A message, as it is put and as it is taken. Zero it before its fields are set. */
 typedef struct hwt_delay_message {
     uint64_t due;   /* any but HWT_NEVER; in the past: next */
     const void *id; /* 1 to HWT_DELAY_ID_MAX bytes */
@@ -120,6 +143,7 @@ typedef struct hwt_delay_message {
     uint64_t lease;   /* taken: what hwt_delay_done() wants; not looked at by put */
     uint32_t retries; /* taken: how often hwt_delay_retry() put it back; not looked at by put */
     uint32_t expired; /* taken: how many leases on it have ended since the store was opened */
+    uint64_t reserved[4]; /* 0 */
 } hwt_delay_message;
 
 /*
@@ -153,8 +177,11 @@ HWT_PUBLIC int hwt_delay_open(const char *directory, const hwt_delay_options *op
  * with those of what they put; and closes the store. Messages that are leased will be handed over
  * again. No other call may be under way or follow. NULL is fine. Nothing is lost if it is never
  * called. Not from a callback.
+ *
+ * It is closed whatever this returns. -EIO: a flush has failed, now or earlier, so it is not known
+ * whether the disk has what hwt_delay_put_async() took; all else has had its own answer
  */
-HWT_PUBLIC void hwt_delay_close(hwt_delay *store);
+HWT_PUBLIC int hwt_delay_close(hwt_delay *store);
 
 /* The store's clock: nanoseconds since 1970. 0 for NULL. */
 HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
@@ -172,7 +199,7 @@ HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
  * May block while the disk is behind, so that memory stays bounded.
  *
  * -EINVAL: a count of 0, an id of 0 or more than HWT_DELAY_ID_MAX bytes, a due time of
- *   HWT_NEVER, a NULL id or payload
+ *   HWT_NEVER, a NULL id or payload, `reserved` is not 0
  * -EMSGSIZE: a payload over options.payload_max, or a batch over a quarter of a segment
  * -ENOSPC: the disk is full. Nothing was put. Goes away by itself when there is room again.
  * -EIO: it is not known whether the messages will be there when the store is opened again
@@ -199,9 +226,10 @@ HWT_PUBLIC int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *me
 
 /*
  * Cancels a message. 0: it will never be handed over from now on, nor after a crash. For a time
- * still to come it is not looked up whether there is such a message: 0 even if there is none.
+ * still to come the disk is not read to see whether there is such a message: the result may be 0
+ * even if there is none.
  *
- * -ENOENT: its time has come, and there is none: it is done, or was never put
+ * -ENOENT: there is none, as far as the store knows: it is done or cancelled, or was never put
  * -EBUSY: it is leased
  * -EINVAL: an id or due time that no message can have
  * -ENOSPC: the disk is full, and the room reserved for cancels is used up
@@ -314,7 +342,7 @@ HWT_PUBLIC int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
                                void *data);
 
 typedef struct hwt_delay_stats {
-    size_t size;             /* set by HWT_DELAY_STATS_INIT */
+    size_t size;             /* sizeof(hwt_delay_stats) */
     uint64_t pending;        /* not done and not cancelled, leased ones included; see below */
     uint64_t leased;         /* leased now */
     uint64_t put;            /* messages put since the store was opened, as all that follow */
@@ -356,19 +384,36 @@ typedef struct hwt_delay_stats {
     }
 
 /*
+ * HWT_DELAY_STATS_INIT as a function: zeroes a struct of `size` bytes, and sets its size. Wait-free.
+ *
+ * -EINVAL: NULL; a size that no release has
+ */
+HWT_PUBLIC int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size);
+
+/*
  * Reads the counters. `pending` is exact for what is in memory; a message that was put twice or
- * cancelled without being there is put right when its time comes. stats->size says how much the
- * caller knows. -EINVAL: NULL, or a size below the first release's.
+ * cancelled without being there is put right when its time comes. ret_stats->size says how much
+ * the caller knows; what this build does not know is zeroed.
+ *
+ * -EINVAL: NULL; a size that no release has
  */
 HWT_PUBLIC int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats);
 
 /*
- * Writes the stats of one store as a page in Prometheus' text exposition format, version 0.0.4.
- * With a name, the samples have the label store="name", escaped as need be. The metrics are
- * hwt_delay_... The buffer and the result are as for hwt_stats_prometheus().
+ * Writes the stats of `count` stores, from an array, as a page in Prometheus' text exposition
+ * format, version 0.0.4. The i-th store's samples have the label store="names[i]", escaped as need
+ * be; names are UTF-8, and no two are the same. Without names, count is 1 and there is no label. Each
+ * metric is described once, so a page of several stores cannot be put together from several calls; it
+ * goes together with the page of hwt_stats_prometheus(). The metrics are hwt_delay_...
+ *
+ * The buffer and the result are as for hwt_stats_prometheus(). Wait-free.
+ *
+ * -EINVAL: NULL, a count of 0, no names for several; a size that no release has, or not the same in
+ *   all
  */
-HWT_PUBLIC int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats, const char *name,
-                                              char *buffer, size_t size);
+HWT_PUBLIC int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats,
+                                              const char *const *names, size_t count, char *buffer,
+                                              size_t size);
 
 /*
  * Writes what the store consists of as a text for a human, which may change with each release: the
@@ -379,6 +424,7 @@ HWT_PUBLIC int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size);
 
 /* Something that hwt_delay_check() found, or that salvage put aside. */
 typedef struct hwt_delay_damage {
+    size_t size;        /* of this struct, as the library knows it */
     const char *file;   /* its name in the directory */
     uint64_t offset;    /* where in the file, in bytes */
     uint64_t length;    /* how many bytes cannot be used */

@@ -25,7 +25,7 @@ struct check {
 static void tell(struct check *check, const char *file, uint64_t offset, uint64_t length,
                  const char *reason)
 {
-    const hwt_delay_damage damage = { file, offset, length, reason };
+    const hwt_delay_damage damage = { sizeof(damage), file, offset, length, reason };
     check->count++;
     if (check->found)
         check->found(&damage, check->data);

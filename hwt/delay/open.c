@@ -8,44 +8,6 @@
 
 #include "hwt/delay/store.h"
 
-#define FLAGS (HWT_DELAY_CREATE | HWT_DELAY_READ_ONLY | HWT_DELAY_SALVAGE)
-
-void hwt_delay_options_init(hwt_delay_options *ret_options)
-{
-    if (ret_options)
-        *ret_options = (hwt_delay_options)HWT_DELAY_OPTIONS_INIT;
-}
-
-/* What this build does not know must be zero; what the caller does not know is the default. */
-static int copy_options(const hwt_delay_options *options, hwt_delay_options *ret_options)
-{
-    hwt_delay_options_init(ret_options);
-    if (!options)
-        return 0;
-    if (options->size < sizeof(*options))
-        return -EINVAL;
-    const unsigned char *bytes = (const unsigned char *)options;
-    for (size_t i = sizeof(*options); i < options->size; i++) {
-        if (bytes[i] != 0)
-            return -EINVAL;
-    }
-    *ret_options = *options;
-    return 0;
-}
-
-static int check_options(const hwt_delay_options *options)
-{
-    bool in_range =
-        (options->flags & ~FLAGS) == 0 &&
-        (!(options->flags & HWT_DELAY_READ_ONLY) || options->flags == HWT_DELAY_READ_ONLY) &&
-        options->payload_max <= UINT32_C(16) << 20 && options->lease > 0 &&
-        options->leased_max > 0 && options->memory >= UINT64_C(1) << 20 &&
-        options->memory / 32 >= options->payload_max &&
-        options->segment_size >= UINT64_C(64) << 10 && options->segment_size <= UINT64_C(4) << 30 &&
-        options->segment_size / 8 >= options->payload_max && options->clock_leap > 0;
-    return in_range ? 0 : -EINVAL;
-}
-
 static int make_tables(hwt_delay *store)
 {
     RB_INIT(&store->keys);
@@ -226,9 +188,7 @@ int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
     hwt_delay_options own;
     if (!directory || !ret_store)
         return -EINVAL;
-    int r = copy_options(options, &own);
-    if (r == 0)
-        r = check_options(&own);
+    int r = hwt_delay_options_read(options, &own);
     if (r < 0)
         return r;
     r = open_once(directory, &own, system, alone, ret_store);
@@ -245,15 +205,17 @@ int hwt_delay_open(const char *directory, const hwt_delay_options *options, hwt_
 }
 
 /* Nothing else is under way. */
-void hwt_delay_close(hwt_delay *store)
+int hwt_delay_close(hwt_delay *store)
 {
     if (!store)
-        return;
+        return 0;
     pthread_mutex_lock(&store->lock);
     hwt_delay_log_finish(store);
     if (store->passed_bytes > 0)
         hwt_delay_checkpoint_make(store);
+    int r = store->poisoned ? -EIO : 0;
     pthread_mutex_unlock(&store->lock);
     stop_threads(store);
     free_store(store);
+    return r;
 }

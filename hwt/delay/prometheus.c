@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Stats in Prometheus' text exposition format, version 0.0.4. */
+/* Stores' stats in Prometheus' text exposition format, version 0.0.4. */
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "hwt/delay.h"
+#include "hwt/delay/store.h"
 #include "hwt/delay/text.h"
 
 /* The ends of the histogram's buckets are 2^i - 1 ns, from 1 us to 34 s. */
@@ -71,6 +71,24 @@ static const struct metric {
     { "poisoned", "gauge", "1 after a flush has failed.", FIELD(poisoned), true },
 };
 
+/* What a page is made of. The caller's hwt_delay_stats may be shorter or longer than this build's. */
+struct stores {
+    const hwt_delay_stats *stats;
+    const char *const *names; /* NULL: one store, without a label */
+    size_t count;
+};
+
+static const hwt_delay_stats *stats_of(const struct stores *stores, size_t i)
+{
+    const char *first = (const char *)stores->stats;
+    return (const hwt_delay_stats *)(const void *)(first + i * stores->stats->size);
+}
+
+static const char *name_of(const struct stores *stores, size_t i)
+{
+    return stores->names ? stores->names[i] : NULL;
+}
+
 static void add_label(struct hwt_delay_text *text, const char *store)
 {
     hwt_delay_text_add(text, "store=\"");
@@ -91,6 +109,7 @@ static void add_name(struct hwt_delay_text *text, const char *name, const char *
         add_label(text, store);
         hwt_delay_text_add(text, "}");
     }
+    hwt_delay_text_add(text, " ");
 }
 
 static void add_head(struct hwt_delay_text *text, const char *name, const char *type,
@@ -100,22 +119,39 @@ static void add_head(struct hwt_delay_text *text, const char *name, const char *
                        type);
 }
 
-static void add_seconds(struct hwt_delay_text *text, uint64_t ns)
+static void add_number(struct hwt_delay_text *text, const char *name, const char *store,
+                       uint64_t value)
+{
+    add_name(text, name, store);
+    hwt_delay_text_add(text, "%" PRIu64 "\n", value);
+}
+
+static void add_ns(struct hwt_delay_text *text, uint64_t ns)
 {
     hwt_delay_text_add(text, "%" PRIu64 ".%09" PRIu64, ns / HWT_SEC(1), ns % HWT_SEC(1));
 }
 
-static void add_metrics(struct hwt_delay_text *text, const hwt_delay_stats *stats,
-                        const char *store)
+static void add_seconds(struct hwt_delay_text *text, const char *name, const char *store,
+                        uint64_t ns)
 {
-    for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
-        const struct metric *metric = &metrics[i];
-        const char *at = (const char *)stats + metric->field;
-        add_head(text, metric->name, metric->type, metric->help);
-        add_name(text, metric->name, store);
-        hwt_delay_text_add(text, " %" PRIu64 "\n",
-                           metric->narrow ? *(const uint32_t *)(const void *)at
-                                          : *(const uint64_t *)(const void *)at);
+    add_name(text, name, store);
+    add_ns(text, ns);
+    hwt_delay_text_add(text, "\n");
+}
+
+static uint64_t value_of(const hwt_delay_stats *stats, const struct metric *metric)
+{
+    const void *at = (const char *)stats + metric->field;
+    return metric->narrow ? *(const uint32_t *)at : *(const uint64_t *)at;
+}
+
+static void add_metrics(struct hwt_delay_text *text, const struct stores *stores)
+{
+    for (size_t m = 0; m < sizeof(metrics) / sizeof(metrics[0]); m++) {
+        add_head(text, metrics[m].name, metrics[m].type, metrics[m].help);
+        for (size_t i = 0; i < stores->count; i++)
+            add_number(text, metrics[m].name, name_of(stores, i),
+                       value_of(stats_of(stores, i), &metrics[m]));
     }
 }
 
@@ -130,41 +166,58 @@ static void add_bucket(struct hwt_delay_text *text, const char *store, uint64_t 
     if (end == HWT_NEVER)
         hwt_delay_text_add(text, "+Inf");
     else
-        add_seconds(text, end);
+        add_ns(text, end);
     hwt_delay_text_add(text, "\"} %" PRIu64 "\n", count);
 }
 
-static void add_lateness(struct hwt_delay_text *text, const hwt_delay_stats *stats,
-                         const char *store)
+static void add_histogram(struct hwt_delay_text *text, const char *store,
+                          const hwt_delay_stats *stats)
 {
     uint64_t count = 0;
-    add_head(text, "lateness_seconds", "histogram", "From due time, or put, to taking.");
     for (int i = 0; i < 64; i++) {
         if (i >= POWER_FIRST && i <= POWER_LAST)
             add_bucket(text, store, (UINT64_C(1) << i) - 1, count);
         count += stats->lateness[i];
     }
     add_bucket(text, store, HWT_NEVER, count);
-    add_name(text, "lateness_seconds_sum", store);
-    hwt_delay_text_add(text, " ");
-    add_seconds(text, stats->lateness_sum);
-    hwt_delay_text_add(text, "\n");
-    add_name(text, "lateness_seconds_count", store);
-    hwt_delay_text_add(text, " %" PRIu64 "\n", count);
-    add_head(text, "lateness_max_seconds", "gauge", "The longest of them.");
-    add_name(text, "lateness_max_seconds", store);
-    hwt_delay_text_add(text, " ");
-    add_seconds(text, stats->lateness_max);
-    hwt_delay_text_add(text, "\n");
+    add_seconds(text, "lateness_seconds_sum", store, stats->lateness_sum);
+    add_number(text, "lateness_seconds_count", store, count);
 }
 
-int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats, const char *name, char *buffer,
-                                   size_t size)
+static void add_lateness(struct hwt_delay_text *text, const struct stores *stores)
 {
+    add_head(text, "lateness_max_seconds", "gauge", "The most that a message was taken late.");
+    for (size_t i = 0; i < stores->count; i++)
+        add_seconds(text, "lateness_max_seconds", name_of(stores, i),
+                    stats_of(stores, i)->lateness_max);
+    add_head(text, "lateness_seconds", "histogram", "From due time, or put, to taking.");
+    for (size_t i = 0; i < stores->count; i++)
+        add_histogram(text, name_of(stores, i), stats_of(stores, i));
+}
+
+static bool is_fine(const struct stores *stores)
+{
+    if (!stores->stats || stores->count == 0 || (!stores->names && stores->count > 1) ||
+        stores->stats->size < HWT_DELAY_STATS_SIZE_MIN || stores->stats->size % 8 != 0)
+        return false;
+    for (size_t i = 0; i < stores->count; i++) {
+        if (stats_of(stores, i)->size != stores->stats->size ||
+            (stores->names && !stores->names[i]))
+            return false;
+    }
+    return true;
+}
+
+int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats, const char *const *names,
+                                   size_t count, char *buffer, size_t size)
+{
+    const struct stores stores = { stats, names, count };
     struct hwt_delay_text text;
-    if (!stats || stats->size < sizeof(*stats) || hwt_delay_text_init(&text, buffer, size) < 0)
+    if (!is_fine(&stores) || hwt_delay_text_init(&text, buffer, size) < 0)
         return -EINVAL;
-    add_metrics(&text, stats, name);
-    add_lateness(&text, stats, name);
+    add_metrics(&text, &stores);
+    /* A caller that does not know the histogram gets none, rather than a wrong one. */
+    if (stats->size >= offsetof(hwt_delay_stats, lateness_sum) + sizeof(stats->lateness_sum))
+        add_lateness(&text, &stores);
     return (int64_t)text.length;
 }

@@ -13,6 +13,15 @@
 
 #include "hwt/delay/store.h"
 
+/* Later releases give them a meaning. */
+static bool is_reserved(const hwt_delay_message *message)
+{
+    uint64_t any = 0;
+    for (size_t i = 0; i < sizeof(message->reserved) / sizeof(message->reserved[0]); i++)
+        any |= message->reserved[i];
+    return any == 0;
+}
+
 static bool is_identity(uint64_t due, const void *id, size_t id_size)
 {
     return due != HWT_NEVER && id && id_size > 0 && id_size <= HWT_DELAY_ID_MAX;
@@ -28,7 +37,7 @@ static int check_messages(const hwt_delay *store, const hwt_delay_message *messa
     for (size_t i = 0; i < count; i++) {
         const hwt_delay_message *message = &messages[i];
         if (!is_identity(message->due, message->id, message->id_size) ||
-            (message->payload_size > 0 && !message->payload))
+            (message->payload_size > 0 && !message->payload) || !is_reserved(message))
             return -EINVAL;
         too_long = too_long || message->payload_size > store->options.payload_max;
     }

@@ -51,19 +51,15 @@ static void fill(hwt_delay *store, hwt_delay_stats *stats)
 
 int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats)
 {
-    if (!store || !ret_stats || ret_stats->size < sizeof(hwt_delay_stats))
+    if (!store || !ret_stats)
         return -EINVAL;
-    size_t size = ret_stats->size;
     hwt_delay_stats stats;
     pthread_mutex_lock(&store->lock);
     if (!store->read_only)
         hwt_delay_clock(store);
     fill(store, &stats);
     pthread_mutex_unlock(&store->lock);
-    memset(ret_stats, 0, size);
-    *ret_stats = stats;
-    ret_stats->size = size;
-    return 0;
+    return hwt_delay_stats_copy(&stats, ret_stats);
 }
 
 static void add_slot(struct hwt_delay_text *text, const struct hwt_delay_slot *slot)

@@ -273,6 +273,15 @@ static inline uint64_t hwt_delay_leased_bytes_max(const hwt_delay *store)
     return store->options.memory / 8;
 }
 
+/* ---- options.c ---- */
+
+/* Without the histogram, at least. */
+#define HWT_DELAY_STATS_SIZE_MIN offsetof(hwt_delay_stats, lateness_max)
+
+int hwt_delay_options_read(const hwt_delay_options *given, hwt_delay_options *ret_options);
+/* As much as the size in *ret_stats says. */
+int hwt_delay_stats_copy(const hwt_delay_stats *stats, hwt_delay_stats *ret_stats);
+
 /* ---- table.c ---- */
 
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);

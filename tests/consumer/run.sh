@@ -254,6 +254,39 @@ test_readme()
     esac
 }
 
+# The example at the head of delay.h, as it stands but for the directory: it does what it says; and it
+# gets on where the store cannot be opened, and where nothing is due.
+# shellcheck disable=SC2086
+test_delay_usage()
+{
+    package=hwt-delay
+    sed -n '/^ \* USAGE$/,/^ \* PROMISES$/s/^ \*     //p' "$prefix/include/hwt/delay.h" \
+        >"$work/usage"
+    grep -q '"/var/lib/shop/delays"' "$work/usage" || fail 'delay.h has no example'
+    sed 's|"/var/lib/shop/delays"|directory|' "$work/usage" >"$work/usage.inc"
+    build $CC -std=gnu11 -g -Wall -Wextra -Wconversion -Wshadow -Werror -I"$work" "$here/usage.c"
+    [ "$("$work/program" "$work/delays")" = 'remind order-17' ] || fail 'the example does nothing'
+    ! "$work/program" "$work/nowhere/delays" 2>"$work/errors" || fail 'no store, and no failure'
+    grep -q '^it fails: ' "$work/errors" || fail 'the example ends without a word'
+    sed 's/HWT_SEC(10)/HWT_MS(10)/' "$work/usage.inc" >"$work/late" && mv "$work/late" "$work/usage.inc"
+    build $CC -std=gnu11 -g -I"$work" "$here/usage.c"
+    [ -z "$("$work/program" "$work/delays")" ] || fail 'the message is early'
+}
+
+# shellcheck disable=SC2086
+test_delay_cxx17()
+{
+    package=hwt-delay
+    build $CXX -std=c++17 $warnings -Wold-style-cast "$here/delay17.cpp"
+    "$work/program" "$work/delays"
+}
+
+test_delay_ctypes()
+{
+    [ "$HWT_DEFAULT_LIBRARY" != static ] || exit 77
+    python3 "$here/binding_delay.py" "$libdir/libhwt-delay.so" "$work/delays"
+}
+
 # What README.md says to copy and paste, in a checkout that has nothing but the library's sources.
 test_plain_build()
 {

@@ -36,7 +36,7 @@ void said(const struct run *run, const char *format, ...)
 
 void run_options(hwt_delay_options *ret_options)
 {
-    hwt_delay_options_init(ret_options);
+    hwt_delay_options_init(ret_options, sizeof(*ret_options));
     ret_options->flags = HWT_DELAY_CREATE;
     ret_options->payload_max = ORACLE_PAYLOAD_MAX;
     ret_options->segment_size = RUN_SEGMENT;

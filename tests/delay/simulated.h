@@ -28,7 +28,7 @@ static inline void simulated_new(struct simulated *s)
     s->disk = disk_new();
     s->realtime = SIMULATED_START;
     s->boottime = HWT_SEC(100);
-    hwt_delay_options_init(&s->options);
+    hwt_delay_options_init(&s->options, sizeof(hwt_delay_options));
     s->options.flags = HWT_DELAY_CREATE;
     s->options.payload_max = 8192;
     s->options.segment_size = SIMULATED_SEGMENT;

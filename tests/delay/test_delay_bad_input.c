@@ -279,15 +279,16 @@ START_TEST(test_options_out_of_range)
         uint64_t value;
         int answer;
     } tries[] = {
-        { offsetof(hwt_delay_options, flags), false, 8, -EINVAL },
+        { offsetof(hwt_delay_options, flags), false, 1u << 31, -EINVAL },
         { offsetof(hwt_delay_options, flags), false, HWT_DELAY_READ_ONLY | 1, -EINVAL },
         { offsetof(hwt_delay_options, flags), false, HWT_DELAY_READ_ONLY | 4, -EINVAL },
         { offsetof(hwt_delay_options, payload_max), false, (16u << 20) + 1, -EINVAL },
         { offsetof(hwt_delay_options, payload_max), false, 8193, -EINVAL }, /* an eighth */
         { offsetof(hwt_delay_options, memory), true, (1 << 20) - 1, -EINVAL },
         { offsetof(hwt_delay_options, segment_size), true, (1 << 16) - 1, -EINVAL },
-        { offsetof(hwt_delay_options, leased_max), true, 0, -EINVAL },
         { offsetof(hwt_delay_options, size), true, sizeof(hwt_delay_options) - 1, -EINVAL },
+        { offsetof(hwt_delay_options, size), true, 0, -EINVAL },
+        { offsetof(hwt_delay_options, size), true, 8, -EINVAL },
     };
     for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
         hwt_delay_options options = small_options(HWT_DELAY_CREATE);
@@ -368,7 +369,7 @@ START_TEST(test_messages_that_the_log_has_no_room_for)
     simulated_open(&s);
     ck_assert_int_eq(simulated_put(&s, 5, 1, 10), 0);
     simulated_close(&s);
-    hwt_delay_options_init(&s.options);
+    hwt_delay_options_init(&s.options, sizeof(hwt_delay_options));
     simulated_open(&s);
     hwt_delay_message message = {
         .due = 6, .id = "a", .id_size = 1, .payload = bytes, .payload_size = sizeof(bytes)

@@ -91,7 +91,9 @@ int command_put(const struct request *request)
                     request->count > 2 ? operands[2] : NULL, "");
     hwt_delay *store = open_store(request->directory, request->create ? HWT_DELAY_CREATE : 0);
     int r = batch.count == 0 ? 0 : hwt_delay_put(store, batch.messages, batch.count);
-    hwt_delay_close(store);
+    int closed = hwt_delay_close(store);
+    if (r == 0)
+        r = closed;
     if (r == -EMSGSIZE)
         return fail("a payload over 4 MiB, or too many lines for one batch: put fewer at a time");
     if (r < 0)

@@ -61,7 +61,7 @@ static char *text_of(int64_t (*write)(const void *arg, char *buffer, size_t size
 
 static int64_t write_metrics(const void *stats, char *buffer, size_t size)
 {
-    return hwt_delay_stats_prometheus(stats, NULL, buffer, size);
+    return hwt_delay_stats_prometheus(stats, NULL, 1, buffer, size);
 }
 
 int command_stat(const struct request *request)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""hwt-delay by ctypes: the structs are laid out as this file says, or it fails.
+
+usage: binding_delay.py LIBRARY DIRECTORY
+"""
+import ctypes
+import sys
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int64, c_size_t,
+                    c_uint32, c_uint64, c_void_p, sizeof, string_at)
+
+SECOND = 1_000_000_000
+NEVER = 2**64 - 1
+EINVAL = 22
+CREATE = 1
+
+
+class Options(Structure):
+    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("payload_max", c_uint32),
+                ("lease", c_uint64), ("leased_max", c_uint64), ("memory", c_uint64),
+                ("segment_size", c_uint64), ("clock_leap", c_uint64)]
+
+
+class Message(Structure):
+    _fields_ = [("due", c_uint64), ("id", c_char_p), ("id_size", c_size_t), ("payload", c_char_p),
+                ("payload_size", c_size_t), ("lease", c_uint64), ("retries", c_uint32),
+                ("expired", c_uint32), ("reserved", c_uint64 * 4)]
+
+
+# Up to the first counters: what is not known here is not asked for.
+NAMES = ("pending leased put cancelled taken done retried expired rejected commits syncs log_bytes "
+         "slot_bytes checkpoints replayed cut salvaged salvaged_bytes clock_leaps memory disk files "
+         "hand next").split()
+
+
+class Stats(Structure):
+    _fields_ = ([("size", c_size_t)] + [(name, c_uint64) for name in NAMES] +
+                [(name, c_uint32) for name in ("held", "full", "poisoned", "not_durable")])
+
+
+DURABLE = CFUNCTYPE(None, c_int, c_void_p)
+VISIT = CFUNCTYPE(c_int, POINTER(Message), c_void_p)
+
+
+def load(path):
+    lib = ctypes.CDLL(path)
+    for name, result, *arguments in [
+            ("hwt_delay_options_init", c_int, POINTER(Options), c_size_t),
+            ("hwt_delay_stats_init", c_int, POINTER(Stats), c_size_t),
+            ("hwt_delay_open", c_int, c_char_p, POINTER(Options), POINTER(c_void_p)),
+            ("hwt_delay_close", c_int, c_void_p),
+            ("hwt_delay_now", c_uint64, c_void_p),
+            ("hwt_delay_put", c_int, c_void_p, POINTER(Message), c_size_t),
+            ("hwt_delay_put_async", c_int, c_void_p, POINTER(Message), c_size_t, DURABLE, c_void_p),
+            ("hwt_delay_take", c_int64, c_void_p, c_size_t, c_uint64, POINTER(POINTER(Message))),
+            ("hwt_delay_free", None, POINTER(Message)),
+            ("hwt_delay_done", c_int64, c_void_p, POINTER(c_uint64), c_size_t),
+            ("hwt_delay_visit", c_int, c_void_p, c_uint64, c_uint64, VISIT, c_void_p),
+            ("hwt_delay_get_stats", c_int, c_void_p, POINTER(Stats))]:
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, arguments
+    return lib
+
+
+def expect(what, got, wanted):
+    if got != wanted:
+        sys.exit(f"binding_delay.py: {what}: {got}, not {wanted}")
+
+
+def test_layout(lib):
+    options = Options()
+    expect("init", lib.hwt_delay_options_init(byref(options), sizeof(options)), 0)
+    expect("options", [getattr(options, name) for name, _ in Options._fields_],
+           [sizeof(Options), 0, 1 << 20, 60 * SECOND, 65536, 128 << 20, 64 << 20, 3600 * SECOND])
+    expect("a wrong size", lib.hwt_delay_options_init(byref(options), 7), -EINVAL)
+    expect("stats of a wrong size", lib.hwt_delay_stats_init(byref(Stats()), 8), -EINVAL)
+
+
+def test_life(lib, directory):
+    """Two messages are put and seen, the first one is taken and done, in order."""
+    store = c_void_p()
+    options = Options(size=sizeof(Options), flags=CREATE, segment_size=8 << 20)
+    expect("open", lib.hwt_delay_open(directory.encode(), byref(options), byref(store)), 0)
+    now = lib.hwt_delay_now(store)
+    batch = (Message * 2)(Message(due=now + 3600 * SECOND, id=b"later", id_size=5),
+                          Message(due=now, id=b"soon", id_size=4, payload=b"x\0y",
+                                  payload_size=3))
+    expect("put", lib.hwt_delay_put(store, batch, 2), 0)
+    results = []
+    durable = DURABLE(lambda result, arg: results.append((result, arg)))
+    third = Message(due=now + 60 * SECOND, id=b"third", id_size=5)
+    expect("put_async", lib.hwt_delay_put_async(store, byref(third), 1, durable, 7), 0)
+
+    taken = POINTER(Message)()
+    expect("take", lib.hwt_delay_take(store, 10, 30 * SECOND, byref(taken)), 1)
+    expect("id", taken[0].id[:taken[0].id_size], b"soon")
+    # c_char_p stops at a zero byte: the address itself is wanted.
+    payload = c_void_p.from_buffer(taken[0], Message.payload.offset).value
+    expect("payload", string_at(payload, taken[0].payload_size), b"x\0y")
+    expect("done", lib.hwt_delay_done(store, byref(c_uint64(taken[0].lease)), 1), 1)
+    lib.hwt_delay_free(taken)
+
+    seen = []
+    visit = VISIT(lambda message, _: seen.append(message[0].due - now) or 0)
+    expect("visit", lib.hwt_delay_visit(store, 0, NEVER, visit, None), 0)
+    expect("seen", seen, [60 * SECOND, 3600 * SECOND])
+    stats = Stats()
+    expect("init", lib.hwt_delay_stats_init(byref(stats), sizeof(stats)), 0)
+    expect("stats", lib.hwt_delay_get_stats(store, byref(stats)), 0)
+    expect("counters", (stats.put, stats.taken, stats.done, stats.held), (3, 1, 1, 0))
+    expect("close", lib.hwt_delay_close(store), 0)
+    expect("callbacks", results, [(0, 7)])
+
+
+def main():
+    if len(sys.argv) != 3:
+        print(__doc__, file=sys.stderr)
+        sys.exit(2)
+    lib = load(sys.argv[1])
+    test_layout(lib)
+    test_life(lib, sys.argv[2])
+
+
+main()
