@@ -46,6 +46,10 @@
  * Any thread may call any function at any time, callbacks included, but where its
  * comment says otherwise. No function is async-signal-safe. "Wait-free" means a
  * bounded number of own steps; "lock-free" that some caller always gets on.
+ *
+ * A thread that another one cancels by pthread_cancel() ends after the call that it is in has
+ * returned. That is for deferred cancellation, the default; asynchronous cancellation is not
+ * supported.
  */
 
 #include <stdbool.h>
@@ -124,8 +128,10 @@ typedef struct hwt_timeout {
  * and the timer stopped before its add has returned, in that hwt_timer_new_timeout().
  *
  * Both must return, as every function must that hwt calls: no C++ exception may leave them, nor
- * longjmp(), and their thread may not end in them by pthread_exit() or pthread_cancel(). A
- * coroutine may be left in them, and resumed on the same thread.
+ * longjmp(), and their thread may not end in them by pthread_exit() or pthread_cancel(). The worker
+ * cannot be cancelled. A thread that others may cancel, and that drives a timer or runs the
+ * executor's work, disables cancellation meanwhile, unless the callbacks have no cancellation
+ * point. A coroutine may be left in them, and resumed on the same thread.
  */
 typedef struct hwt_task {
     void (*run)(hwt_timeout timeout, void *arg);

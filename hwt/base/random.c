@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hwt/base/shield.h"
+
 struct own {
     uint64_t sequence;
     bool seeded;
@@ -58,10 +60,12 @@ static uint64_t makeshift_seed(void)
 static void seed_own(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int shield = hwt_shield();
     pthread_once(&once, watch_forks);
     uint64_t seed;
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
         seed = makeshift_seed();
+    hwt_unshield(shield);
     own.sequence = seed;
     own.seeded = watched; /* else it is seeded anew at each use */
 }

@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 
+#include "hwt/base/shield.h"
 #include "hwt/core/timer.h"
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -61,6 +62,7 @@ static void renew_locks(hwt_timer *timer)
 
 static void in_child(void)
 {
+    int shield = hwt_shield(); /* descriptors are closed */
     hwt_word_renew_locks();
     for (hwt_timer *timer = all; timer; timer = timer->next) {
         renew_locks(timer);
@@ -77,6 +79,7 @@ static void in_child(void)
         }
     }
     pthread_mutex_unlock(&all_lock);
+    hwt_unshield(shield);
 }
 
 __attribute__((constructor)) static void begin(void)

@@ -12,6 +12,7 @@
 
 #include "hwt/base/barrier.h"
 #include "hwt/base/meet.h"
+#include "hwt/base/shield.h"
 #include "hwt/base/time.h"
 
 /* Of <linux/futex.h> and <linux/membarrier.h>, which not every libc finds. */
@@ -53,8 +54,10 @@ void hwt_gate_barrier(struct hwt_gate *gate)
         (membarrier(MEMBARRIER_REGISTER_PRIVATE) && membarrier(MEMBARRIER_PRIVATE)))
         return;
     atomic_fetch_or_explicit(gate->flags, gate->fences, memory_order_seq_cst);
+    int shield = hwt_shield();
     while (nanosleep(&pause, &pause) != 0 && errno == EINTR)
         ;
+    hwt_unshield(shield);
     hwt_full_barrier();
 }
 

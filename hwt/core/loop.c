@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 
 #include "hwt/base/probes.h"
+#include "hwt/base/shield.h"
 #include "hwt/core/request.h"
 
 static struct {
@@ -87,6 +88,7 @@ static void *run_worker(void *arg)
     struct beginning *beginning = arg;
     hwt_timer *timer = beginning->timer;
     struct hwt_gate *gate = &timer->shared.gate;
+    (void)hwt_shield(); /* for good: nobody else would do its work */
     int r = choose_processors(timer->worker_cpu);
     tell_beginning(beginning, r); /* which is the starter's from here on */
     if (r < 0)

@@ -4,6 +4,8 @@
 
 #include "hwt/core/request.h"
 
+#include "hwt/base/shield.h"
+
 bool hwt_request_is_there(const hwt_timer *timer)
 {
     /* Relaxed: after B; the worker that does it reads it with acquire. */
@@ -41,6 +43,7 @@ static void ask(hwt_timer *timer, struct hwt_request *request)
 void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), void *data)
 {
     struct hwt_request request = { act, data };
+    int shield = hwt_shield();
     pthread_mutex_lock(&timer->control);
     if (timer->thread_runs && !hwt_halted_by(timer, HWT_HALTED_STOPPING)) {
         ask(timer, &request);
@@ -50,4 +53,5 @@ void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), vo
         pthread_mutex_unlock(&timer->driving);
     }
     pthread_mutex_unlock(&timer->control);
+    hwt_unshield(shield);
 }

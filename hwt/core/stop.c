@@ -22,6 +22,7 @@
 #include <errno.h>
 
 #include "hwt/base/own_task.h"
+#include "hwt/base/shield.h"
 #include "hwt/core/task.h"
 #include "hwt/core/timer.h"
 
@@ -124,9 +125,11 @@ int64_t hwt_timer_stop(hwt_timer *timer, unprocessed_function unprocessed, void 
         return -EDEADLK;
     if (hwt_halted_by(timer, HWT_HALTED_FORKED))
         return 0;
+    int shield = hwt_shield();
     pthread_mutex_lock(&timer->control);
     if (!hwt_halted_by(timer, HWT_HALTED_STOPPING))
         left = stop(timer, unprocessed, data);
     hwt_unlock(timer, &timer->control);
+    hwt_unshield(shield);
     return (int64_t)left;
 }

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "hwt/base/probes.h"
+#include "hwt/base/shield.h"
 
 /* The last one entered first: a task may drive another timer, and a coroutine may be left within a
  * task for another one. */
@@ -314,6 +315,7 @@ void hwt_task_returned(struct hwt_shared *shared)
 void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
 {
     HWT_MEET(WAIT);
+    int shield = hwt_shield();
     pthread_mutex_lock(&shared->runs);
     for (;;) {
         uint64_t state = hwt_entry_state(timeout.entry);
@@ -324,4 +326,5 @@ void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
         pthread_cond_wait(&shared->returned, &shared->runs);
     }
     pthread_mutex_unlock(&shared->runs);
+    hwt_unshield(shield);
 }

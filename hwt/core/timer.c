@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "hwt/base/probes.h"
+#include "hwt/base/shield.h"
 #include "hwt/core/options.h"
 #include "hwt/core/task.h"
 
@@ -119,7 +120,7 @@ int hwt_timer_start(hwt_timer *timer)
     if (!hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
         return 0;
 
-    int r = 0;
+    int r = 0, shield = hwt_shield();
     HWT_MEET(START);
     pthread_mutex_lock(&timer->control);
     if (hwt_halted_by(timer, over))
@@ -129,6 +130,7 @@ int hwt_timer_start(hwt_timer *timer)
     if (r == 0)
         hwt_unhalt(timer, HWT_HALTED_UNSTARTED);
     pthread_mutex_unlock(&timer->control);
+    hwt_unshield(shield);
     return r;
 }
 
@@ -351,6 +353,7 @@ void hwt_timer_destroy(hwt_timer *timer)
 {
     if (!timer || hwt_in_callback(&timer->shared))
         return;
+    int shield = hwt_shield();
     /* In the child of a fork() there is no worker to stop. */
     hwt_timer_stop(timer, NULL, NULL);
     hwt_fork_remove(timer); /* a task that forked until then has made that known in the child */
@@ -367,6 +370,7 @@ void hwt_timer_destroy(hwt_timer *timer)
     hwt_lanes_destroy(&timer->shared.lanes);
     hwt_pool_destroy(&timer->shared.pool);
     free(timer);
+    hwt_unshield(shield);
 }
 
 uint64_t hwt_timer_now(const hwt_timer *timer)

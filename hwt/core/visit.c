@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "hwt/base/shield.h"
 #include "hwt/core/request.h"
 #include "hwt/core/task.h"
 
@@ -61,6 +62,7 @@ int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
     struct hwt_time *time = &timer->shared.time;
     uint64_t tick = timer->shared.ticks.duration;
     struct timespec pause = hwt_timespec(tick < HWT_MS(10) ? tick : HWT_MS(10));
+    int shield = hwt_shield();
     hwt_halt(timer, HWT_HALTED_ENDING);
     if (timer->flags & HWT_NO_WORKER && time->clock)
         (void)hwt_timer_advance(timer, hwt_saturating_add(until, tick));
@@ -70,7 +72,9 @@ int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
             (void)hwt_timer_dispatch(timer);
         nanosleep(&pause, NULL);
     }
-    return hwt_timer_stop(timer, unprocessed, data);
+    int64_t left = hwt_timer_stop(timer, unprocessed, data);
+    hwt_unshield(shield);
+    return left;
 }
 
 /* ---- arming, whatever the state ---- */

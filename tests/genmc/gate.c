@@ -29,6 +29,7 @@
 /* They are not called, but to wake. */
 #define syscall(...) 0
 #define nanosleep(...) 0
+#define pthread_setcancelstate(...) 0
 
 #include "hwt/core/gate.c"
 #include "hwt/core/lane.c"

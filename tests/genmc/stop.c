@@ -20,6 +20,7 @@
 /* They are not called here. */
 #define syscall(...) 0
 #define nanosleep(...) 0
+#define pthread_setcancelstate(...) 0
 
 #include "hwt/base/word.c"
 #include "hwt/core/gate.c"
