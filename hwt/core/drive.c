@@ -7,18 +7,34 @@
 #include "hwt/core/task.h"
 #include "hwt/core/timer.h"
 
+/*
+ * A callback that was left by longjmp() leaves the timer as if it were being driven for ever. Two
+ * calls that have not returned are not at one place of a stack: so the next one that is made from
+ * where the lost one was made finds it. Relaxed: of the addresses of its own stack a thread sees
+ * the last that was stored, whoever had that stack before.
+ */
+static void check_last(const hwt_timer *timer, uintptr_t here)
+{
+    if (__builtin_expect(atomic_load_explicit(&timer->driven_from, memory_order_relaxed) == here,
+                         0))
+        hwt_task_does_not_return();
+}
+
 bool hwt_timer_enter(hwt_timer *timer)
 {
     const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED;
-    if (timer)
-        hwt_frames_check(&timer->shared);
-    if (!timer || !(timer->flags & HWT_NO_WORKER) || hwt_in_callback(&timer->shared) ||
-        hwt_halted_by(timer, over))
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (!timer || !(timer->flags & HWT_NO_WORKER))
+        return false;
+    check_last(timer, here);
+    if (hwt_in_callback(&timer->shared) || hwt_halted_by(timer, over))
         return false;
     if (!timer->shared.one_thread)
         pthread_mutex_lock(&timer->driving);
-    if (!hwt_halted_by(timer, over))
+    if (!hwt_halted_by(timer, over)) {
+        atomic_store_explicit(&timer->driven_from, here, memory_order_relaxed);
         return true;
+    }
     if (!timer->shared.one_thread)
         pthread_mutex_unlock(&timer->driving);
     return false;
@@ -56,6 +72,7 @@ void hwt_timer_leave(hwt_timer *timer)
         if (!atomic_load_explicit(&gate->asleep, memory_order_seq_cst))
             set_fd(timer, 0);
     }
+    atomic_store_explicit(&timer->driven_from, 0, memory_order_relaxed);
     if (!shared->one_thread)
         hwt_unlock(timer, &timer->driving);
 }

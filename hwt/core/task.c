@@ -16,7 +16,6 @@ static HWT_THREAD_LOCAL struct hwt_frame *frames;
 
 void hwt_frame_enter(struct hwt_frame *frame)
 {
-    frame->stack = (uintptr_t)__builtin_frame_address(0);
     frame->outer = frames;
     frames = frame;
 }
@@ -61,7 +60,7 @@ struct hwt_frame *hwt_own_task(hwt_timeout timeout)
 
 /* A callback that does not come back to its caller (an exception, longjmp, pthread_exit) leaves
  * locks and states as they are, and others waiting for ever. */
-static void does_not_return(void)
+void hwt_task_does_not_return(void)
 {
     (void)fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
                 "pthread_cancel)\n",
@@ -72,30 +71,7 @@ static void does_not_return(void)
 static void must_return(volatile bool *returned)
 {
     if (!*returned)
-        does_not_return();
-}
-
-/* Of another stack, a coroutine's, an address says nothing. */
-static bool are_on_own_stack(uintptr_t one, uintptr_t other)
-{
-    pthread_attr_t attributes;
-    void *begin;
-    size_t size;
-    if (pthread_getattr_np(pthread_self(), &attributes) != 0)
-        return false;
-    pthread_attr_getstack(&attributes, &begin, &size);
-    pthread_attr_destroy(&attributes);
-    return one - (uintptr_t)begin < size && other - (uintptr_t)begin < size;
-}
-
-void hwt_frames_check(const struct hwt_shared *shared)
-{
-    /* What this thread is inside of is further up its stack. */
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
-        if (frame->shared == shared && frame->stack < here && are_on_own_stack(frame->stack, here))
-            does_not_return();
-    }
+        hwt_task_does_not_return();
 }
 
 static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,

@@ -13,7 +13,6 @@ struct hwt_frame {
     uint64_t generation;
     uint64_t deadline; /* of this run */
     uint64_t missed;   /* periods that its repeat left out */
-    uintptr_t stack;   /* not the frame's own address: AddressSanitizer may keep it elsewhere */
     struct hwt_frame *outer;
 };
 
@@ -23,9 +22,8 @@ void hwt_frame_leave(const struct hwt_frame *frame);
 /* Whether this thread is inside a callback of the timer. */
 bool hwt_in_callback(const struct hwt_shared *shared);
 
-/* Aborts, with a message, if a callback of the timer that this thread was inside of has been left
- * by longjmp(): it would seem to be inside of it for ever. */
-void hwt_frames_check(const struct hwt_shared *shared);
+/* A callback was left in a way that is not to return: aborts, with a message. */
+_Noreturn void hwt_task_does_not_return(void);
 
 /* The run of this very timeout that this thread is inside of, or NULL. */
 struct hwt_frame *hwt_own_task(hwt_timeout timeout);

@@ -16,6 +16,9 @@ struct hwt_timer {
     _Alignas(64) struct hwt_worker worker;
     /* What the descriptor that a loop watches is set to; 0: nothing. */
     uint64_t parked_until;
+    /* HWT_NO_WORKER: where on its stack a thread is in a call that drives; 0: none is. Read by those
+     * that are about to be. */
+    _Atomic uintptr_t driven_from;
 
     /* Frozen after create. */
     uint32_t flags;
