@@ -78,8 +78,9 @@ static void check_that_it_is_gone(struct check *check, const struct hwt_delay_sl
     hwt_delay *store = check->store;
     bool counts = false;
     pthread_mutex_lock(&store->lock);
-    for (size_t i = 0; i < store->slot_count; i++)
-        counts = counts || store->slots[i]->number == slot->number;
+    const struct hwt_delay_slot *there =
+        hwt_delay_wheel_from(store, slot->shift, slot->index, slot->number);
+    counts = there && there->number == slot->number;
     pthread_mutex_unlock(&store->lock);
     if (counts)
         tell(check, name, 0, slot->length, "the file is not there");
@@ -114,6 +115,17 @@ static int check_slot(struct check *check, struct hwt_delay_slot *slot)
     return r;
 }
 
+/* For a reading without the lock. */
+static struct hwt_delay_slot copy_slot(const struct hwt_delay_slot *slot)
+{
+    return (struct hwt_delay_slot){
+        .number = slot->number,
+        .index = slot->index,
+        .shift = slot->shift,
+        .length = slot->length,
+    };
+}
+
 /* Not while a checkpoint ends: it says how long slots are before it says up to which sequence. */
 static int copy_slots(struct check *check, struct hwt_delay_slot **ret_slots, size_t *ret_count)
 {
@@ -122,10 +134,11 @@ static int copy_slots(struct check *check, struct hwt_delay_slot **ret_slots, si
     while (store->loading)
         pthread_cond_wait(&store->changed, &store->lock);
     check->sequence = store->log.kept_sequence;
-    size_t count = store->slot_count;
-    struct hwt_delay_slot *slots = calloc(count + 1, sizeof(*slots));
-    for (size_t i = 0; slots && i < count; i++)
-        slots[i] = hwt_delay_slot_copy(store->slots[i]);
+    size_t count = 0;
+    struct hwt_delay_slot *slots = calloc(store->wheel.count + 1, sizeof(*slots));
+    struct hwt_delay_slot *slot = slots ? RB_MIN(hwt_delay_places, &store->wheel.places) : NULL;
+    for (; slot; slot = RB_NEXT(hwt_delay_places, NULL, slot))
+        slots[count++] = copy_slot(slot);
     pthread_mutex_unlock(&store->lock);
     *ret_slots = slots;
     *ret_count = count;

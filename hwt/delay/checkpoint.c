@@ -110,24 +110,13 @@ static int find_slot(hwt_delay *store, struct part *part)
     part->slot = hwt_delay_wheel_find(store, part->shift, part->index);
     if (part->slot)
         return 0;
-    struct hwt_delay_slot *slot = calloc(1, sizeof(*slot));
+    struct hwt_delay_slot *slot =
+        hwt_delay_slot_new(part->shift, part->index, store->next_number++);
     if (!slot)
         return -ENOMEM;
-    slot->number = store->next_number++;
-    slot->index = part->index;
-    slot->shift = part->shift;
-    slot->next = HWT_NEVER;
-    slot->highest = HWT_NEVER;
-    if (hwt_delay_slot_start(slot) < store->loaded.due ||
-        (hwt_delay_slot_start(slot) == store->loaded.due && store->loaded.sequence > 0)) {
-        slot->sealed = true;
-        slot->position = store->passed;
-    }
-    int r = hwt_delay_wheel_add(store, slot);
-    if (r < 0) {
-        free(slot);
-        return r;
-    }
+    hwt_delay_wheel_add(store, slot);
+    if (hwt_delay_begins_below(slot, store->loaded))
+        hwt_delay_seal(store, slot, store->snapshot.epoch);
     part->slot = slot;
     part->fresh_slot = true;
     return 0;
@@ -194,7 +183,7 @@ static void undo(hwt_delay *store, struct plan *plan)
         struct part *part = &plan->parts[i];
         if (part->fresh_slot) {
             hwt_delay_wheel_remove(store, part->slot);
-            hwt_delay_slot_free(part->slot);
+            hwt_delay_slot_unref(part->slot);
         } else if (part->slot) {
             part->slot->new_length = part->slot->length;
             part->slot->new_count = part->slot->count;
@@ -259,18 +248,15 @@ static void file_records(hwt_delay *store)
 }
 
 /* The checkpoint is on the disk: slots and log are what it says. */
-static void conclude(hwt_delay *store)
+static void conclude(hwt_delay *store, const struct plan *plan)
 {
     const struct hwt_delay_snapshot *snapshot = &store->snapshot;
     wait_for_loading(store);
     store->loading = true;
-    for (size_t i = 0; i < store->slot_count; i++) {
-        struct hwt_delay_slot *slot = store->slots[i];
-        if (slot->new_length > slot->length) {
-            slot->length = slot->new_length;
-            slot->count = slot->new_count;
-            hwt_delay_slot_bounds(slot, store->loaded);
-        }
+    for (size_t i = 0; i < plan->count; i++) {
+        struct hwt_delay_slot *slot = plan->parts[i].slot;
+        slot->count = slot->new_count;
+        hwt_delay_slot_set_length(store, slot, slot->new_length);
     }
     file_records(store);
     hwt_delay_evict(store);
@@ -290,18 +276,19 @@ static void conclude(hwt_delay *store)
 static void delete_finished(hwt_delay *store)
 {
     wait_for_loading(store);
-    while (store->finished_count > 0) {
-        struct hwt_delay_slot *slot = store->finished[store->finished_count - 1];
+    struct hwt_delay_slot *slot;
+    while ((slot = TAILQ_FIRST(&store->finished))) {
         char name[HWT_DELAY_NAME_MAX];
         hwt_delay_slot_name(slot, name);
         pthread_mutex_unlock(&store->lock);
         /* One that stays is deleted at the next opening. */
         store->system.unlink(store->system.data, store->directory, name);
         pthread_mutex_lock(&store->lock);
-        store->finished_count--;
-        hwt_delay_slot_free(slot);
+        TAILQ_REMOVE(&store->finished, slot, finished);
+        store->finished_bytes -= slot->length;
+        hwt_delay_slot_unref(slot);
     }
-    if (store->slot_count == 0 && RB_EMPTY(&store->keys))
+    if (store->wheel.count == 0 && RB_EMPTY(&store->keys))
         store->pending = hwt_delay_leases_pending(store);
 }
 
@@ -338,9 +325,9 @@ static int make(hwt_delay *store)
     pthread_mutex_unlock(&store->lock);
     r = write_out(store, &plan, &old);
     pthread_mutex_lock(&store->lock);
-    free(plan.parts);
     if (r == 0)
-        conclude(store);
+        conclude(store, &plan);
+    free(plan.parts);
     if ((r < 0 && !is_full(r) && !is_shortage(r)) ||
         (old < 0 && !is_full(old) && !is_shortage(old)))
         hwt_delay_poison(store);
@@ -455,7 +442,7 @@ int hwt_delay_checkpoint(hwt_delay *store)
  */
 static void look_for_room(hwt_delay *store)
 {
-    if (store->stuck != 0 || store->passed_bytes > 0) {
+    if (store->stuck != 0 || store->wheel.passed_bytes > 0) {
         store->wanted = true;
     } else if (store->full && !store->checkpointing) {
         store->checkpointing = true;

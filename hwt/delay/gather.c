@@ -4,10 +4,11 @@
  * Reading what is due in a stretch of time out of several slots, each of several sorted runs, with
  * bounded memory.
  *
- * Run after run is read, from where the last reading of it ended; what is in the stretch is kept, by
- * key. Where that gets more than the budget, the highest are dropped, and the stretch ends there:
- * the rest of the reading stops earlier. So each stretch is as long as its memory allows, and a
- * block is read once, or twice where a stretch ends in it.
+ * The runs are merged, block by block: the next block to be read is that of the run which goes on with
+ * the lowest key. What is in the stretch is kept, by key. Where that gets more than the budget,
+ * the highest are dropped, and the stretch ends there. So each stretch is as long as its memory
+ * allows, no slot is opened that begins behind it, and a block is read once, or twice where a
+ * stretch ends in it.
  *
  * A stretch ends between two due times, so that records of one identity are together. Where
  * a single instant has more than the budget it is cut at a sequence, and a second reading
@@ -27,6 +28,14 @@ struct mark {
     struct hwt_delay_key last;
 };
 
+/* Where the reading of a run is. */
+struct cursor {
+    struct hwt_delay_reader *reader;
+    struct hwt_delay_run *run;
+    uint64_t offset;
+    struct hwt_delay_key lowest; /* no record from there on is lower */
+};
+
 struct gather {
     hwt_delay *store;
     struct hwt_delay_key from, to;
@@ -36,8 +45,96 @@ struct gather {
     bool replacements;
     struct mark *marks;
     size_t count, room;
+    struct cursor *cursors; /* a heap, by `lowest` */
+    size_t cursor_count, cursor_room;
+    const struct hwt_delay_slot *slot; /* whose file is open */
+    int file;
     struct hwt_delay_block block;
 };
+
+/* ---- readers ---- */
+
+/* The next reading begins with the slot's first run. */
+void hwt_delay_reader_reset(struct hwt_delay_reader *reader)
+{
+    reader->count = 0;
+    reader->indexed = 0;
+}
+
+uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader)
+{
+    const struct hwt_delay_slot *slot = reader->slot;
+    uint64_t start = hwt_delay_slot_start(slot), next = HWT_NEVER;
+    if (slot->length == 0 || reader->indexed < slot->length)
+        return start;
+    for (size_t i = 0; i < reader->count; i++) {
+        const struct hwt_delay_run *run = &reader->runs[i];
+        if (run->next < run->end && run->first.due < next)
+            next = run->first.due;
+    }
+    return next > start ? next : start;
+}
+
+static int by_next(const void *a, const void *b)
+{
+    uint64_t x = hwt_delay_reader_next(*(struct hwt_delay_reader *const *)a);
+    uint64_t y = hwt_delay_reader_next(*(struct hwt_delay_reader *const *)b);
+    return (x > y) - (x < y);
+}
+
+/* ---- cursors ---- */
+
+static void swap_cursors(struct cursor *a, struct cursor *b)
+{
+    struct cursor other = *a;
+    *a = *b;
+    *b = other;
+}
+
+static bool is_before(const struct cursor *a, const struct cursor *b)
+{
+    return hwt_delay_compare(a->lowest, b->lowest) < 0;
+}
+
+static void sift_down(struct gather *gather)
+{
+    struct cursor *heap = gather->cursors;
+    size_t at = 0, child;
+    while ((child = 2 * at + 1) < gather->cursor_count) {
+        if (child + 1 < gather->cursor_count && is_before(&heap[child + 1], &heap[child]))
+            child++;
+        if (!is_before(&heap[child], &heap[at]))
+            return;
+        swap_cursors(&heap[child], &heap[at]);
+        at = child;
+    }
+}
+
+static int add_cursor(struct gather *gather, struct hwt_delay_reader *reader,
+                      struct hwt_delay_run *run)
+{
+    if (gather->cursor_count == gather->cursor_room) {
+        size_t room = gather->cursor_room ? 2 * gather->cursor_room : 64;
+        struct cursor *cursors = realloc(gather->cursors, room * sizeof(*cursors));
+        if (!cursors)
+            return -ENOMEM;
+        gather->cursors = cursors;
+        gather->cursor_room = room;
+    }
+    struct cursor *heap = gather->cursors;
+    size_t at = gather->cursor_count++;
+    heap[at] = (struct cursor){ reader, run, run->next, run->first };
+    for (; at > 0 && is_before(&heap[at], &heap[(at - 1) / 2]); at = (at - 1) / 2)
+        swap_cursors(&heap[at], &heap[(at - 1) / 2]);
+    return 0;
+}
+
+static void drop_first_cursor(struct gather *gather)
+{
+    gather->cursors[0] = gather->cursors[--gather->cursor_count];
+}
+
+/* ---- records ---- */
 
 static struct hwt_delay_record *highest(const struct gather *gather)
 {
@@ -114,7 +211,7 @@ static size_t size_at(const unsigned char *at)
 }
 
 /* Takes the records of the block that was read. *ret_last is the key of the last one looked at. */
-static int take_block(struct gather *gather, const struct hwt_delay_slot *slot,
+static int take_block(struct gather *gather, const struct hwt_delay_reader *reader,
                       struct hwt_delay_key *ret_last)
 {
     const unsigned char *at = gather->block.at, *end = gather->block.end;
@@ -129,7 +226,7 @@ static int take_block(struct gather *gather, const struct hwt_delay_slot *slot,
         if (hwt_delay_compare(key, gather->to) >= 0)
             return 0;
         if (hwt_delay_compare(key, gather->from) < 0 ||
-            hwt_delay_compare(key, slot->reader.position) < 0) {
+            hwt_delay_compare(key, reader->position) < 0) {
             if (size_at(at) > (size_t)(end - at))
                 return -EBADMSG;
             at += size_at(at);
@@ -167,29 +264,56 @@ static int skip_damage(struct gather *gather, const struct hwt_delay_slot *slot,
     return found;
 }
 
-static bool run_is_needed(const struct gather *gather, const struct hwt_delay_slot *slot,
+static bool run_is_needed(const struct gather *gather, const struct hwt_delay_reader *reader,
                           const struct hwt_delay_run *run)
 {
     return run->next < run->end && hwt_delay_compare(run->first, gather->to) < 0 &&
            hwt_delay_compare(run->last, gather->from) >= 0 &&
-           hwt_delay_compare(run->last, slot->reader.position) >= 0;
+           hwt_delay_compare(run->last, reader->position) >= 0;
+}
+
+static void close_slot(struct gather *gather)
+{
+    if (gather->slot)
+        hwt_delay_close_file(gather->store, gather->file);
+    gather->slot = NULL;
+}
+
+/* One file is open at a time. */
+static int open_slot(struct gather *gather, const struct hwt_delay_slot *slot)
+{
+    if (gather->slot == slot)
+        return 0;
+    close_slot(gather);
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    gather->file = hwt_delay_open_file(gather->store, name, O_RDONLY);
+    if (gather->file < 0)
+        return gather->file != -ENOENT    ? gather->file
+               : gather->store->read_only ? -ESTALE
+                                          : -EBADMSG;
+    gather->slot = slot;
+    return 0;
 }
 
 /* Reads a block and takes its records; *offset is moved on behind it. */
-static int read_block(struct gather *gather, const struct hwt_delay_slot *slot, int file,
-                      struct hwt_delay_run *run, uint64_t *offset, struct hwt_delay_key *ret_last)
+static int read_block(struct gather *gather, const struct cursor *cursor, uint64_t *offset,
+                      struct hwt_delay_key *ret_last)
 {
     bool salvage = gather->store->salvage;
-    int r = hwt_delay_slot_block(gather->store, slot, file, *offset, run->end, &gather->block);
+    const struct hwt_delay_slot *slot = cursor->reader->slot;
+    struct hwt_delay_run *run = cursor->run;
+    int r =
+        hwt_delay_slot_block(gather->store, slot, gather->file, *offset, run->end, &gather->block);
     if (r == -EBADMSG && salvage)
-        return skip_damage(gather, slot, file, offset, run->end);
+        return skip_damage(gather, slot, gather->file, offset, run->end);
     if (r < 0)
         return r;
     uint64_t behind = gather->block.behind;
-    r = take_block(gather, slot, ret_last);
+    r = take_block(gather, cursor->reader, ret_last);
     if (r == -EBADMSG && salvage) {
-        *ret_last = run->first; /* its keys say nothing */
-        r = hwt_delay_put_slot_aside(gather->store, slot, file, *offset, behind - *offset);
+        *ret_last = cursor->lowest; /* its keys say nothing */
+        r = hwt_delay_put_slot_aside(gather->store, slot, gather->file, *offset, behind - *offset);
     } else if (r == 0) {
         r = add_mark(gather, run, behind, *ret_last);
     }
@@ -197,53 +321,64 @@ static int read_block(struct gather *gather, const struct hwt_delay_slot *slot, 
     return r;
 }
 
-static int read_run(struct gather *gather, const struct hwt_delay_slot *slot, int file,
-                    struct hwt_delay_run *run)
+/* Reads the next block of the first cursor. */
+static int read_first(struct gather *gather)
 {
-    uint64_t offset = run->next;
-    while (offset < run->end) {
-        struct hwt_delay_key last = run->first;
-        int r = read_block(gather, slot, file, run, &offset, &last);
-        if (r < 0)
-            return r;
-        if (hwt_delay_compare(last, gather->to) >= 0 && !run->rough)
-            return 0;
+    struct cursor *first = &gather->cursors[0];
+    int r = open_slot(gather, first->reader->slot);
+    if (r == 0) {
+        struct hwt_delay_key last = first->lowest;
+        r = read_block(gather, first, &first->offset, &last);
+        if (!first->run->rough)
+            first->lowest = last;
     }
-    return 0;
-}
-
-static int read_slot(struct gather *gather, struct hwt_delay_slot *slot)
-{
-    struct hwt_delay_reader *reader = &slot->reader;
-    bool needed = reader->indexed < slot->length;
-    for (size_t i = 0; i < reader->count && !needed; i++)
-        needed = run_is_needed(gather, slot, &reader->runs[i]);
-    if (!needed)
-        return 0;
-    char name[HWT_DELAY_NAME_MAX];
-    hwt_delay_slot_name(slot, name);
-    int file = hwt_delay_open_file(gather->store, name, O_RDONLY);
-    if (file < 0)
-        return file == -ENOENT ? gather->store->read_only ? -ESTALE : -EBADMSG : file;
-    int r = hwt_delay_slot_index(gather->store, file, reader, slot->length);
-    for (size_t i = 0; i < reader->count && r == 0; i++) {
-        if (run_is_needed(gather, slot, &reader->runs[i]))
-            r = read_run(gather, slot, file, &reader->runs[i]);
-    }
-    hwt_delay_close_file(gather->store, file);
+    if (first->offset >= first->run->end)
+        drop_first_cursor(gather);
+    sift_down(gather);
     return r;
 }
 
-static int read_slots(struct gather *gather, struct hwt_delay_slot **slots, size_t count)
+/* Finds the runs of a slot that have something in the stretch. */
+static int begin_slot(struct gather *gather, struct hwt_delay_reader *reader)
 {
     int r = 0;
-    for (size_t i = 0; i < count && r == 0; i++)
-        r = read_slot(gather, slots[i]);
+    if (reader->indexed < reader->slot->length) {
+        r = open_slot(gather, reader->slot);
+        if (r == 0)
+            r = hwt_delay_slot_index(gather->store, gather->file, reader, reader->slot->length);
+    }
+    for (size_t i = 0; i < reader->count && r == 0; i++) {
+        if (run_is_needed(gather, reader, &reader->runs[i]))
+            r = add_cursor(gather, reader, &reader->runs[i]);
+    }
     return r;
+}
+
+/* Reads what is lowest, until that is behind the stretch. */
+static int read_slots(struct gather *gather, struct hwt_delay_reader **readers, size_t count)
+{
+    qsort(readers, count, sizeof(struct hwt_delay_reader *), by_next);
+    gather->cursor_count = 0;
+    for (size_t begun = 0;;) {
+        const struct cursor *first = gather->cursor_count > 0 ? &gather->cursors[0] : NULL;
+        uint64_t next = begun < count ? hwt_delay_reader_next(readers[begun]) : HWT_NEVER;
+        int r;
+        if (next != HWT_NEVER && (!first || next <= first->lowest.due)) {
+            if (hwt_delay_compare((struct hwt_delay_key){ next, 0 }, gather->to) >= 0)
+                return 0;
+            r = begin_slot(gather, readers[begun++]);
+        } else {
+            if (!first || hwt_delay_compare(first->lowest, gather->to) >= 0)
+                return 0;
+            r = read_first(gather);
+        }
+        if (r < 0)
+            return r;
+    }
 }
 
 /* A single instant is over the budget: looks at the rest of it. */
-static int read_replacements(struct gather *gather, struct hwt_delay_slot **slots, size_t count)
+static int read_replacements(struct gather *gather, struct hwt_delay_reader **readers, size_t count)
 {
     struct hwt_delay_key cut = gather->to, from = gather->from;
     struct hwt_delay_record *record;
@@ -259,7 +394,7 @@ static int read_replacements(struct gather *gather, struct hwt_delay_slot **slot
     gather->replacements = true;
     gather->from = cut;
     gather->to = (struct hwt_delay_key){ cut.due + 1, 0 };
-    int r = read_slots(gather, slots, count);
+    int r = read_slots(gather, readers, count);
     gather->to = cut;
     gather->from = from;
     return r;
@@ -279,10 +414,10 @@ static void move_on(struct gather *gather, bool cut)
 }
 
 /*
- * Gathers what the slots have from `from` to *to, which comes down to where memory ended. -EBADMSG,
- * -ESTALE, -EIO, -ENOMEM.
+ * Gathers what the slots have from `from` to *to, which comes down to where memory ended. Sorts the
+ * readers. -EBADMSG, -ESTALE, -EIO, -ENOMEM; then the readers begin anew the next time.
  */
-int hwt_delay_gather(hwt_delay *store, struct hwt_delay_slot **slots, size_t count,
+int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t count,
                      struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,
                      struct hwt_delay_gathered *ret_gathered)
 {
@@ -295,20 +430,22 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_slot **slots, size_t cou
     };
     RB_INIT(&ret_gathered->keys);
     ret_gathered->bytes = 0;
-    int r = read_slots(&gather, slots, count);
+    int r = read_slots(&gather, readers, count);
     bool cut = r == 0 && hwt_delay_compare(gather.to, *to) < 0;
-    if (cut) {
-        struct hwt_delay_record *lowest = RB_MIN(hwt_delay_keys, &ret_gathered->keys);
-        if (lowest->key.due < gather.to.due)
-            end_at(&gather, (struct hwt_delay_key){ gather.to.due, 0 });
-        else
-            r = read_replacements(&gather, slots, count);
-    }
-    if (r == 0) {
+    bool instant = cut && RB_MIN(hwt_delay_keys, &ret_gathered->keys)->key.due == gather.to.due;
+    if (cut && !instant)
+        end_at(&gather, (struct hwt_delay_key){ gather.to.due, 0 });
+    if (r == 0)
         move_on(&gather, cut);
+    if (instant)
+        r = read_replacements(&gather, readers, count);
+    close_slot(&gather);
+    for (size_t i = 0; i < count && r < 0; i++)
+        hwt_delay_reader_reset(readers[i]);
+    if (r == 0)
         *to = gather.to;
-    }
     free(gather.marks);
+    free(gather.cursors);
     free(gather.block.bytes);
     if (r < 0)
         hwt_delay_gathered_free(ret_gathered);

@@ -5,7 +5,7 @@
  *
  * The slots are read without the lock. Meanwhile `loading` is set, so that no slot changes its length
  * and no other thread reads; puts and cancels go on, and stay in the table, so that all is
- * there when the two are brought together under the lock. A slot is sealed before it is read.
+ * there when the two are brought together under the lock. A slot is sealed when `loaded` moves into it.
  */
 
 #include <errno.h>
@@ -20,23 +20,39 @@ static uint64_t budget_of(const hwt_delay *store)
     return store->options.memory / 8;
 }
 
-/* The slots that may have something between; sealed. A copy of the pointers, for use unlocked. */
-static int choose(hwt_delay *store, uint64_t from, uint64_t to, struct hwt_delay_slot ***ret_slots,
-                  size_t *ret_count)
+/* So many slots are read at a time, unless more of them begin with the stretch. */
+#define SLOTS_AT_ONCE 64
+
+/*
+ * The readers of the slots that may have something below *to, for use unlocked. *to comes down to
+ * where a slot begins that is not among them.
+ */
+static int choose(hwt_delay *store, struct hwt_delay_key *to,
+                  struct hwt_delay_reader ***ret_readers, size_t *ret_count)
 {
-    struct hwt_delay_slot **slots = malloc((store->slot_count + 1) * sizeof(*slots));
-    if (!slots)
-        return -ENOMEM;
-    size_t count = 0;
-    for (size_t i = 0; i < store->slot_count; i++) {
-        struct hwt_delay_slot *slot = store->slots[i];
-        if (hwt_delay_slot_last(slot) < from || hwt_delay_slot_start(slot) >= to)
-            continue;
-        slot->sealed = true;
-        slot->reader.position = slot->position;
-        slots[count++] = slot;
+    struct hwt_delay_reader **readers = NULL;
+    size_t count = 0, room = 0;
+    struct hwt_delay_slot *slot;
+    RB_FOREACH(slot, hwt_delay_nexts, &store->wheel.nexts)
+    {
+        bool enough = count >= SLOTS_AT_ONCE && slot->next > store->loaded.due;
+        if (enough && slot->next < to->due)
+            *to = (struct hwt_delay_key){ slot->next, 0 };
+        if (enough || slot->next >= to->due)
+            break;
+        if (count == room) {
+            room = room ? 2 * room : SLOTS_AT_ONCE;
+            struct hwt_delay_reader **more = realloc(readers, room * sizeof(*more));
+            if (!more) {
+                free(readers);
+                return -ENOMEM;
+            }
+            readers = more;
+        }
+        slot->reader.position = hwt_delay_position(store, slot);
+        readers[count++] = &slot->reader;
     }
-    *ret_slots = slots;
+    *ret_readers = readers;
     *ret_count = count;
     return 0;
 }
@@ -116,30 +132,48 @@ static void merge_all(hwt_delay *store, struct hwt_delay_gathered *gathered)
     }
 }
 
+/* Brings what was gathered into the table. Slots that begin below the stretch's end are sealed. */
+static int take_in(hwt_delay *store, struct hwt_delay_gathered *gathered, struct hwt_delay_key to,
+                   struct hwt_delay_reader **readers, size_t count)
+{
+    int r = hwt_delay_epoch_begin(store);
+    if (r < 0) {
+        hwt_delay_gathered_free(gathered);
+        for (size_t i = 0; i < count; i++)
+            hwt_delay_reader_reset(readers[i]);
+        return r;
+    }
+    merge_all(store, gathered);
+    store->loaded = to;
+    if (hwt_delay_compare(store->resolved, to) < 0)
+        store->resolved = to;
+    for (size_t i = 0; i < count; i++) {
+        struct hwt_delay_slot *slot = readers[i]->slot;
+        if (hwt_delay_begins_below(slot, to))
+            hwt_delay_seal(store, slot, store->positions.epoch);
+        hwt_delay_slot_bounds(store, slot);
+    }
+    return 0;
+}
+
 /* `loading` is set. */
 static int load(hwt_delay *store, uint64_t due)
 {
     struct hwt_delay_key from = store->loaded, to = { due, 0 };
-    struct hwt_delay_slot **slots;
+    struct hwt_delay_reader **readers;
     size_t count;
-    int r = choose(store, from.due, due, &slots, &count);
+    int r = choose(store, &to, &readers, &count);
     if (r < 0)
         return r;
     uint64_t filed = store->bytes[HWT_DELAY_FILED], most = budget_of(store);
     struct hwt_delay_gathered gathered;
     pthread_mutex_unlock(&store->lock);
-    r = hwt_delay_gather(store, slots, count, from, &to, most > filed ? most - filed : 1,
+    r = hwt_delay_gather(store, readers, count, from, &to, most > filed ? most - filed : 1,
                          &gathered);
     pthread_mutex_lock(&store->lock);
-    if (r == 0) {
-        merge_all(store, &gathered);
-        store->loaded = to;
-        if (hwt_delay_compare(store->resolved, to) < 0)
-            store->resolved = to;
-        for (size_t i = 0; i < count; i++)
-            hwt_delay_slot_bounds(slots[i], to);
-    }
-    free(slots);
+    if (r == 0)
+        r = take_in(store, &gathered, to, readers, count);
+    free(readers);
     return r;
 }
 
@@ -170,24 +204,26 @@ void hwt_delay_evict(hwt_delay *store)
     uint64_t most = budget_of(store);
     if (store->bytes[HWT_DELAY_FILED] <= most + most / 4)
         return;
+    struct hwt_delay_key before = store->loaded;
     struct hwt_delay_record *record = hwt_delay_from(store, store->loaded);
     record = record ? RB_PREV(hwt_delay_keys, &store->keys, record)
                     : RB_MAX(hwt_delay_keys, &store->keys);
     while (record && store->bytes[HWT_DELAY_FILED] > most) {
-        struct hwt_delay_record *before = RB_PREV(hwt_delay_keys, &store->keys, record);
+        struct hwt_delay_record *lower = RB_PREV(hwt_delay_keys, &store->keys, record);
         if (record->state == HWT_DELAY_FILED) {
             store->loaded = record->key;
             hwt_delay_remove(store, record);
         }
-        record = before;
+        record = lower;
     }
-    for (size_t i = 0; i < store->slot_count; i++) {
-        struct hwt_delay_slot *slot = store->slots[i];
-        if (hwt_delay_slot_last(slot) < store->loaded.due)
+    struct hwt_delay_slot *slot;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        if (hwt_delay_slot_last(slot) < store->loaded.due ||
+            hwt_delay_slot_start(slot) > before.due)
             continue;
-        slot->reader.count = 0;
-        slot->reader.indexed = 0;
-        hwt_delay_slot_bounds(slot, store->loaded);
+        hwt_delay_reader_reset(&slot->reader);
+        hwt_delay_slot_bounds(store, slot);
     }
 }
 

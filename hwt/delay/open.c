@@ -16,6 +16,10 @@ static int make_tables(hwt_delay *store)
     RB_INIT(&store->tokens);
     RB_INIT(&store->ends);
     TAILQ_INIT(&store->fresh);
+    RB_INIT(&store->wheel.places);
+    RB_INIT(&store->wheel.nexts);
+    RB_INIT(&store->wheel.highests);
+    TAILQ_INIT(&store->finished);
     STAILQ_INIT(&store->log.notices);
     STAILQ_INIT(&store->log.to_tell);
     store->next_token = 1;
@@ -33,7 +37,8 @@ static int make_tables(hwt_delay *store)
     for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
         pthread_cond_init(conds[i], &monotonic);
     pthread_condattr_destroy(&monotonic);
-    return -pthread_mutex_init(&store->lock, NULL);
+    int r = -pthread_mutex_init(&store->lock, NULL);
+    return r < 0 ? r : hwt_delay_epoch_begin(store);
 }
 
 static int make_frames(hwt_delay *store)
@@ -113,12 +118,16 @@ static void free_records(hwt_delay *store)
 static void free_store(hwt_delay *store)
 {
     free_records(store);
-    for (size_t i = 0; i < store->slot_count; i++)
-        hwt_delay_slot_free(store->slots[i]);
-    for (size_t i = 0; i < store->finished_count; i++)
-        hwt_delay_slot_free(store->finished[i]);
-    free(store->slots);
-    free(store->finished);
+    struct hwt_delay_slot *slot;
+    while ((slot = RB_MIN(hwt_delay_places, &store->wheel.places))) {
+        hwt_delay_wheel_remove(store, slot);
+        hwt_delay_slot_unref(slot);
+    }
+    while ((slot = TAILQ_FIRST(&store->finished))) {
+        TAILQ_REMOVE(&store->finished, slot, finished);
+        hwt_delay_slot_unref(slot);
+    }
+    free(store->positions.floors);
     free(store->aside);
     free(store->log.gathered);
     free(store->log.writing_bytes);
@@ -211,7 +220,7 @@ int hwt_delay_close(hwt_delay *store)
         return 0;
     pthread_mutex_lock(&store->lock);
     hwt_delay_log_finish(store);
-    if (store->passed_bytes > 0)
+    if (store->wheel.passed_bytes > 0)
         hwt_delay_checkpoint_make(store);
     int r = store->poisoned ? -EIO : 0;
     pthread_mutex_unlock(&store->lock);

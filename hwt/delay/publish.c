@@ -61,12 +61,13 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
         size += hwt_delay_encoded_size(snapshot->leased[i]);
     pthread_mutex_lock(&store->lock);
     size_t slots = 0;
-    unsigned char *bytes = malloc(size + store->slot_count * HWT_DELAY_FILE_SIZE);
+    unsigned char *bytes = malloc(size + store->wheel.count * HWT_DELAY_FILE_SIZE);
     unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
-    for (size_t i = 0; bytes && i < store->slot_count; i++) {
-        if (store->slots[i]->new_length == 0)
+    struct hwt_delay_slot *slot = bytes ? RB_MIN(hwt_delay_places, &store->wheel.places) : NULL;
+    for (; slot; slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
+        if (slot->new_length == 0)
             continue;
-        encode_slot(store->slots[i], at);
+        encode_slot(slot, at);
         at += HWT_DELAY_FILE_SIZE;
         slots++;
     }

@@ -23,25 +23,22 @@
 
 static int read_slot_entry(hwt_delay *store, const unsigned char *at)
 {
-    struct hwt_delay_slot *slot = calloc(1, sizeof(*slot));
+    uint32_t shift = hwt_delay_get32(at + HWT_DELAY_FILE_SHIFT);
+    uint64_t index = hwt_delay_get64(at + HWT_DELAY_FILE_INDEX);
+    if (shift >= 64 || index > UINT64_MAX >> shift)
+        return -EBADMSG;
+    struct hwt_delay_slot *slot =
+        hwt_delay_slot_new(shift, index, hwt_delay_get64(at + HWT_DELAY_FILE_NUMBER));
     if (!slot)
         return -ENOMEM;
-    slot->number = hwt_delay_get64(at + HWT_DELAY_FILE_NUMBER);
-    slot->index = hwt_delay_get64(at + HWT_DELAY_FILE_INDEX);
     slot->length = hwt_delay_get64(at + HWT_DELAY_FILE_LENGTH);
     slot->count = hwt_delay_get64(at + HWT_DELAY_FILE_COUNT);
     slot->position.due = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION);
     slot->position.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION + 8);
-    slot->shift = hwt_delay_get32(at + HWT_DELAY_FILE_SHIFT);
     slot->sealed = hwt_delay_get32(at + HWT_DELAY_FILE_SEALED) != 0;
     slot->made = true;
-    bool sane = slot->shift < 64 && slot->index <= UINT64_MAX >> slot->shift;
-    int r = sane ? hwt_delay_wheel_add(store, slot) : -EBADMSG;
-    if (r < 0)
-        free(slot);
-    else
-        hwt_delay_slot_bounds(slot, store->loaded);
-    return r;
+    hwt_delay_wheel_add(store, slot);
+    return 0;
 }
 
 static int read_leased(hwt_delay *store, const unsigned char *at, const unsigned char *end,
@@ -185,22 +182,19 @@ struct leftovers {
     int error;
 };
 
-static bool is_named(const hwt_delay *store, const char *name)
+static bool is_known(const hwt_delay *store, const struct hwt_delay_slot *slot)
 {
-    char known[HWT_DELAY_NAME_MAX];
-    for (size_t i = 0; i < store->slot_count; i++) {
-        hwt_delay_slot_name(store->slots[i], known);
-        if (strcmp(known, name) == 0)
-            return true;
-    }
-    return false;
+    const struct hwt_delay_slot *there =
+        hwt_delay_wheel_from(store, slot->shift, slot->index, slot->number);
+    return there && there->shift == slot->shift && there->index == slot->index &&
+           there->number == slot->number;
 }
 
 static void note_leftover(const char *name, void *arg)
 {
     struct leftovers *leftovers = arg;
     struct hwt_delay_slot slot = { 0 };
-    if (!hwt_delay_slot_parse(name, &slot) || is_named(leftovers->store, name))
+    if (!hwt_delay_slot_parse(name, &slot) || is_known(leftovers->store, &slot))
         return;
     if (leftovers->count == leftovers->room) {
         size_t room = leftovers->room ? 2 * leftovers->room : 16;
@@ -248,26 +242,25 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
         return -EBADMSG;
     store->salvaged++;
     store->salvaged_bytes += slot->length - (uint64_t)size;
-    slot->length = (uint64_t)size;
-    slot->sealed = true; /* its last run claims what would be appended */
+    hwt_delay_slot_set_length(store, slot, (uint64_t)size);
+    hwt_delay_seal(store, slot, 0); /* its last run claims what would be appended */
     return 0;
 }
 
 static int look_at_slots(hwt_delay *store)
 {
-    for (size_t i = 0; i < store->slot_count;) {
-        struct hwt_delay_slot *slot = store->slots[i];
+    struct hwt_delay_slot *slot, *next;
+    RB_FOREACH_SAFE(slot, hwt_delay_places, &store->wheel.places, next)
+    {
         int r = look_at(store, slot);
         if (r == -EBADMSG && store->salvage) {
             store->salvaged++;
             store->salvaged_bytes += slot->length;
             hwt_delay_wheel_remove(store, slot);
-            hwt_delay_slot_free(slot);
-            continue;
-        }
-        if (r < 0)
+            hwt_delay_slot_unref(slot);
+        } else if (r < 0) {
             return r;
-        i++;
+        }
     }
     return 0;
 }

@@ -109,17 +109,16 @@ struct found {
 static void add_slot(const char *name, void *arg)
 {
     struct found *found = arg;
-    struct hwt_delay_slot own = { .sealed = true, .made = true };
+    struct hwt_delay_slot own;
     if (found->error < 0 || !hwt_delay_slot_parse(name, &own))
         return;
-    struct hwt_delay_slot *slot = malloc(sizeof(*slot));
-    if (slot)
-        *slot = own;
-    if (!slot || hwt_delay_wheel_add(found->store, slot) < 0) {
-        free(slot);
+    struct hwt_delay_slot *slot = hwt_delay_slot_new(own.shift, own.index, own.number);
+    if (!slot) {
         found->error = -ENOMEM;
         return;
     }
+    slot->sealed = slot->made = true;
+    hwt_delay_wheel_add(found->store, slot);
     if (own.number >= found->store->next_number)
         found->store->next_number = own.number + 1;
 }
@@ -135,8 +134,7 @@ static int measure(hwt_delay *store, struct hwt_delay_slot *slot)
     hwt_delay_close_file(store, file);
     if (size < 0)
         return (int)size;
-    slot->length = (uint64_t)size;
-    hwt_delay_slot_bounds(slot, store->loaded);
+    hwt_delay_slot_set_length(store, slot, (uint64_t)size);
     return 0;
 }
 
@@ -160,8 +158,11 @@ int hwt_delay_rebuild(hwt_delay *store)
         r = store->system.list(store->system.data, store->directory, add_slot, &found);
     if (r >= 0)
         r = found.error;
-    for (size_t i = 0; i < store->slot_count && r == 0; i++)
-        r = measure(store, store->slots[i]);
+    struct hwt_delay_slot *slot;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        r = r == 0 ? measure(store, slot) : r;
+    }
     struct hwt_delay_frame oldest = { .offset = HWT_DELAY_SEGMENT_FRAMES, .sequence = 1 };
     if (r == 0)
         r = hwt_delay_frame_later(store, 0, &oldest);

@@ -321,36 +321,35 @@ int64_t hwt_delay_slot_search(hwt_delay *store, const struct hwt_delay_slot *slo
     return hwt_delay_search(store, file, HWT_DELAY_BLOCK_SIZE, from, end, match_block, &number);
 }
 
+/* Reads the head, and then no more than the block. */
 int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                          uint64_t offset, uint64_t end, struct hwt_delay_block *block)
 {
-    const size_t usual = HWT_DELAY_BLOCK_SIZE + HWT_DELAY_BLOCK_RECORDS;
-    int r = block_room(block, usual);
+    int r = block_room(block, HWT_DELAY_BLOCK_SIZE + HWT_DELAY_BLOCK_RECORDS);
     if (r < 0)
         return r;
-    size_t size = end - offset < usual ? (size_t)(end - offset) : usual;
-    int64_t n = hwt_delay_read_all(store, file, block->bytes, size, offset);
+    if (end - offset < HWT_DELAY_BLOCK_SIZE)
+        return -EBADMSG;
+    int64_t n = hwt_delay_read_all(store, file, block->bytes, HWT_DELAY_BLOCK_SIZE, offset);
+    if (n < HWT_DELAY_BLOCK_SIZE)
+        return n < 0 ? (int)n : -EBADMSG;
+    if (!is_block_head(block->bytes, offset, slot->number))
+        return -EBADMSG;
+    uint64_t length = hwt_delay_get32(block->bytes + HWT_DELAY_BLOCK_LENGTH);
+    uint64_t whole = length + HWT_DELAY_BLOCK_SIZE;
+    if (whole > end - offset)
+        return -EBADMSG;
+    r = block_room(block, whole); /* a single long record */
+    if (r < 0)
+        return r;
+    n = hwt_delay_read_all(store, file, block->bytes + HWT_DELAY_BLOCK_SIZE, length,
+                           offset + HWT_DELAY_BLOCK_SIZE);
     if (n < 0)
         return (int)n;
     const unsigned char *head = block->bytes;
-    if (n < HWT_DELAY_BLOCK_SIZE || !is_block_head(head, offset, slot->number))
-        return -EBADMSG;
-    uint64_t whole =
-        (uint64_t)hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH) + HWT_DELAY_BLOCK_SIZE;
-    if (whole > end - offset)
-        return -EBADMSG;
-    if (whole > (uint64_t)n) { /* a single long record */
-        r = block_room(block, whole);
-        if (r < 0)
-            return r;
-        n = hwt_delay_read_all(store, file, block->bytes, whole, offset);
-        if (n < 0)
-            return (int)n;
-        head = block->bytes;
-    }
-    if (whole > (uint64_t)n || hwt_delay_get32(head + HWT_DELAY_BLOCK_CRC) !=
-                                   hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_LENGTH,
-                                                 (size_t)whole - HWT_DELAY_BLOCK_LENGTH))
+    if ((uint64_t)n < length || hwt_delay_get32(head + HWT_DELAY_BLOCK_CRC) !=
+                                    hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_LENGTH,
+                                                  (size_t)whole - HWT_DELAY_BLOCK_LENGTH))
         return -EBADMSG;
     block->at = head + HWT_DELAY_BLOCK_SIZE;
     block->end = head + whole;

@@ -34,33 +34,29 @@ static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot
 }
 
 /* Slots in which nothing is left are not part of the checkpoint any more. */
-static void finish_slots(hwt_delay *store, struct hwt_delay_key left)
+static void finish_slots(hwt_delay *store)
 {
-    for (size_t i = 0; i < store->slot_count;) {
-        struct hwt_delay_slot *slot = store->slots[i];
-        slot->noted = slot->position;
+    struct hwt_delay_slot *slot, *next;
+    RB_FOREACH_SAFE(slot, hwt_delay_places, &store->wheel.places, next)
+    {
+        slot->noted = hwt_delay_position(store, slot);
         slot->new_length = slot->length;
         slot->new_count = slot->count;
-        if (slot->sealed && slot->highest < left.due) {
-            store->finished[store->finished_count++] = slot;
+        if (slot->passed) {
             hwt_delay_wheel_remove(store, slot);
-        } else {
-            i++;
+            TAILQ_INSERT_TAIL(&store->finished, slot, finished);
+            store->finished_bytes += slot->length;
         }
     }
 }
 
 static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 {
-    size_t finished = store->finished_count + store->slot_count + 1;
-    struct hwt_delay_slot **slots = realloc(store->finished, finished * sizeof(*slots));
-    if (slots)
-        store->finished = slots;
     snapshot->records = malloc((store->fresh_count + 1) * sizeof(*snapshot->records));
     /* The fresh ones too: see publish_old(). */
     snapshot->leased =
         malloc((store->leased_count + store->fresh_count + 1) * sizeof(*snapshot->leased));
-    return slots && snapshot->records && snapshot->leased ? 0 : -ENOMEM;
+    return snapshot->records && snapshot->leased ? 0 : -ENOMEM;
 }
 
 /* Nothing is gathered: the table is what the log says. Called with the lock, by the leader too. */
@@ -81,12 +77,14 @@ void hwt_delay_snapshot_take(hwt_delay *store)
     };
     snapshot->error = make_room(store, snapshot);
     if (snapshot->error == 0) {
-        struct hwt_delay_key left = hwt_delay_settle(store);
+        hwt_delay_settle(store);
+        snapshot->error = hwt_delay_epoch_begin(store);
+    }
+    if (snapshot->error == 0) {
+        snapshot->epoch = store->positions.epoch;
         collect_leased(store, snapshot);
         collect_fresh(store, snapshot);
-        finish_slots(store, left);
-        store->passed_bytes = 0;
-        store->passed = (struct hwt_delay_key){ 0, 0 };
+        finish_slots(store);
         snapshot->pending = store->pending;
     }
     pthread_cond_broadcast(&store->changed);

@@ -21,11 +21,7 @@ static uint64_t bytes_of(const hwt_delay *store)
 static uint64_t disk_of(const hwt_delay *store)
 {
     uint64_t bytes = (store->full ? 2 : 3) * store->options.segment_size + HWT_DELAY_STORE_SIZE;
-    for (size_t i = 0; i < store->slot_count; i++)
-        bytes += store->slots[i]->length;
-    for (size_t i = 0; i < store->finished_count; i++)
-        bytes += store->finished[i]->length;
-    return bytes;
+    return bytes + store->wheel.bytes + store->finished_bytes;
 }
 
 static void fill(hwt_delay *store, hwt_delay_stats *stats)
@@ -40,7 +36,7 @@ static void fill(hwt_delay *store, hwt_delay_stats *stats)
     stats->leased = store->leased_count;
     stats->memory = bytes_of(store);
     stats->disk = disk_of(store);
-    stats->files = store->slot_count;
+    stats->files = store->wheel.count;
     stats->hand = store->hand;
     stats->next = hwt_delay_next_locked(store);
     stats->held = store->held;
@@ -62,8 +58,10 @@ int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats)
     return hwt_delay_stats_copy(&stats, ret_stats);
 }
 
-static void add_slot(struct hwt_delay_text *text, const struct hwt_delay_slot *slot)
+static void add_slot(struct hwt_delay_text *text, const hwt_delay *store,
+                     const struct hwt_delay_slot *slot)
 {
+    const struct hwt_delay_key position = hwt_delay_position(store, slot);
     char name[HWT_DELAY_NAME_MAX];
     hwt_delay_slot_name(slot, name);
     hwt_delay_text_add(
@@ -72,7 +70,7 @@ static void add_slot(struct hwt_delay_text *text, const struct hwt_delay_slot *s
         " records, dealt with before %" PRIu64 ".%09" PRIu64 " #%" PRIu64 "%s\n",
         name, hwt_delay_slot_start(slot) / HWT_SEC(1), hwt_delay_slot_start(slot) % HWT_SEC(1),
         (UINT64_C(1) << slot->shift) / HWT_SEC(1), slot->length, slot->count,
-        slot->position.due / HWT_SEC(1), slot->position.due % HWT_SEC(1), slot->position.sequence,
+        position.due / HWT_SEC(1), position.due % HWT_SEC(1), position.sequence,
         slot->sealed ? ", sealed" : "");
 }
 
@@ -96,9 +94,12 @@ int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
                        ", %" PRIu64 " leased\n",
                        store->fresh_count, store->loaded.due / HWT_SEC(1),
                        store->loaded.due % HWT_SEC(1), store->leased_count);
-    hwt_delay_text_add(&text, "slots: %zu\n", store->slot_count);
-    for (size_t i = 0; i < store->slot_count; i++)
-        add_slot(&text, store->slots[i]);
+    hwt_delay_text_add(&text, "slots: %zu\n", store->wheel.count);
+    struct hwt_delay_slot *slot;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        add_slot(&text, store, slot);
+    }
     pthread_mutex_unlock(&store->lock);
     return (int64_t)text.length;
 }

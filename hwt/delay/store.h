@@ -24,14 +24,15 @@
  * or erased. Messages leave the table in the order of their keys, so the lowest key left,
  * or `loaded`, is the position of all slots that are there at this moment (hwt_delay_settle()).
  * What is put later with a lower key gets into another slot, whose position begins at 0: a slot
- * from which loading has read once is sealed.
+ * that begins below `loaded` is sealed. See position.c.
  *
  * WHO MAY TOUCH WHAT
  *
  * `lock` guards everything here, but for: what is set at opening and does not change (marked
  * "frozen"); log.writing_bytes and the log's files, which belong to the leader; a slot's reader
  * and `aside`, which belong to whoever set `loading`; the slots' files, which are written by
- * whoever set `checkpointing`. The bytes of a record do not change once it is in the table. No file
+ * whoever set `checkpointing`; `next`, `highest` and `length` of a slot are written with the lock by
+ * whoever set `loading`, who may also read them without it. The bytes of a record do not change once it is in the table. No file
  * is read or written under the lock, but when the store is alone or is being opened.
  */
 
@@ -100,8 +101,9 @@ struct hwt_delay_run {
     bool rough; /* its head was damaged: there may be any records in it, in any order */
 };
 
-/* See slot.c. */
+/* How far a slot has been read: by loading, or by a visit. See slot.c and gather.c. */
 struct hwt_delay_reader {
+    struct hwt_delay_slot *slot;
     struct hwt_delay_run *runs;
     size_t count, room;
     uint64_t indexed;              /* the runs are those up to this offset */
@@ -109,19 +111,56 @@ struct hwt_delay_reader {
 };
 
 struct hwt_delay_slot {
-    uint64_t number;
+    RB_ENTRY(hwt_delay_slot) by_place;    /* shift, index, number */
+    RB_ENTRY(hwt_delay_slot) by_next;     /* while `next` is not HWT_NEVER */
+    RB_ENTRY(hwt_delay_slot) by_highest;  /* while it is sealed and not passed */
+    TAILQ_ENTRY(hwt_delay_slot) finished; /* while it is finished */
+    uint64_t number;                      /* frozen, as index and shift */
     uint64_t index;
     unsigned shift;
+    uint32_t refs; /* of the wheel or the finished ones, and of visits */
+    bool on_wheel;
     bool sealed;
+    bool passed;     /* all in it has been dealt with */
     bool made;       /* its file is there */
     uint64_t length; /* of the file, as far as it counts */
     uint64_t count;  /* records */
-    struct hwt_delay_key position;
+    uint64_t since;  /* the epoch in which it was sealed */
+    struct hwt_delay_key position;  /* when it was sealed; see hwt_delay_position() */
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
     uint64_t highest;               /* no due time is higher */
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
-    uint64_t new_length, new_count; /* after that checkpoint; 0: the same */
-    struct hwt_delay_reader reader;
+    uint64_t new_length, new_count; /* after that checkpoint; 0: it does not name the slot */
+    struct hwt_delay_reader reader; /* of loading */
+};
+
+RB_HEAD(hwt_delay_places, hwt_delay_slot);
+RB_HEAD(hwt_delay_nexts, hwt_delay_slot);
+RB_HEAD(hwt_delay_highests, hwt_delay_slot);
+TAILQ_HEAD(hwt_delay_finished, hwt_delay_slot);
+
+/* The slots, each in a stretch of time. See wheel.c. */
+struct hwt_delay_wheel {
+    struct hwt_delay_places places;
+    struct hwt_delay_nexts nexts;
+    struct hwt_delay_highests highests;
+    size_t count;
+    uint64_t bytes;        /* of all */
+    uint64_t passed_bytes; /* of those that the next checkpoint leaves out */
+    size_t by_shift[64];   /* how many */
+};
+
+/* The highest position that there was in the epochs after the floor before, up to `until`. */
+struct hwt_delay_floor {
+    uint64_t until;
+    struct hwt_delay_key position;
+};
+
+/* See position.c. */
+struct hwt_delay_positions {
+    uint64_t epoch;
+    struct hwt_delay_floor *floors; /* their epochs go up, their positions go down */
+    size_t count, room;
 };
 
 /* Damage in a slot that was put aside: not again at the next reading. */
@@ -180,6 +219,7 @@ struct hwt_delay_snapshot {
     struct hwt_delay_record **leased;
     size_t leased_count;
     uint64_t sequence, offset, frame;
+    uint64_t epoch; /* begins with it */
     unsigned segment;
     uint64_t hand, now, pending, erased_bytes, kept_bytes;
     struct hwt_delay_key resolved;
@@ -203,7 +243,7 @@ struct hwt_delay {
     uint64_t pending;
     struct hwt_delay_key loaded;
     struct hwt_delay_key resolved; /* the highest that `loaded` has been */
-    struct hwt_delay_key passed;   /* the highest position there was since the last snapshot */
+    struct hwt_delay_positions positions;
 
     struct hwt_delay_tokens tokens;
     struct hwt_delay_ends ends;
@@ -213,11 +253,9 @@ struct hwt_delay {
 
     struct hwt_delay_log log;
 
-    struct hwt_delay_slot **slots;
-    size_t slot_count, slot_room;
-    uint64_t passed_bytes;            /* of slots that the next checkpoint will delete */
-    struct hwt_delay_slot **finished; /* no longer in the table; deleted by the next checkpoint */
-    size_t finished_count;
+    struct hwt_delay_wheel wheel;
+    struct hwt_delay_finished finished; /* no longer on the wheel; deleted by the next checkpoint */
+    uint64_t finished_bytes;
     uint64_t next_number;
 
     struct hwt_delay_aside *aside; /* belongs to whoever has set `loading` */
@@ -301,7 +339,7 @@ void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
 void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record);
 void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase);
 void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase);
-struct hwt_delay_key hwt_delay_settle(hwt_delay *store);
+void hwt_delay_settle(hwt_delay *store);
 /* The lowest record in the table that is at or above a key. */
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);
 
@@ -389,14 +427,37 @@ int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, in
 unsigned hwt_delay_wheel_shift(uint64_t due, uint64_t now);
 uint64_t hwt_delay_slot_start(const struct hwt_delay_slot *slot);
 uint64_t hwt_delay_slot_last(const struct hwt_delay_slot *slot); /* the last instant in it */
-struct hwt_delay_slot *hwt_delay_wheel_find(hwt_delay *store, unsigned shift, uint64_t index);
-int hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot);
+struct hwt_delay_slot *hwt_delay_slot_new(unsigned shift, uint64_t index, uint64_t number);
+void hwt_delay_slot_unref(struct hwt_delay_slot *slot);
+void hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot);
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot);
+/* The slot at this place or the next one behind it, by shift, index and number. */
+struct hwt_delay_slot *hwt_delay_wheel_from(const hwt_delay *store, unsigned shift, uint64_t index,
+                                            uint64_t number);
+/* The one to which can be appended. */
+struct hwt_delay_slot *hwt_delay_wheel_find(const hwt_delay *store, unsigned shift, uint64_t index);
 bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due);
-struct hwt_delay_slot hwt_delay_slot_copy(const struct hwt_delay_slot *slot);
-void hwt_delay_slot_free(struct hwt_delay_slot *slot);
-void hwt_delay_slot_bounds(struct hwt_delay_slot *slot, struct hwt_delay_key loaded);
+void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot);
+void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t length);
 uint64_t hwt_delay_wheel_next(const hwt_delay *store); /* no slot has anything before */
+RB_PROTOTYPE(hwt_delay_places, hwt_delay_slot, by_place, )
+RB_PROTOTYPE(hwt_delay_nexts, hwt_delay_slot, by_next, )
+RB_PROTOTYPE(hwt_delay_highests, hwt_delay_slot, by_highest, )
+
+/* ---- position.c ---- */
+
+/* Does the slot have instants below a key? */
+static inline bool hwt_delay_begins_below(const struct hwt_delay_slot *slot,
+                                          struct hwt_delay_key key)
+{
+    uint64_t start = slot->index << slot->shift;
+    return start < key.due || (start == key.due && key.sequence > 0);
+}
+
+int hwt_delay_epoch_begin(hwt_delay *store);
+void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoch);
+void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left);
+struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt_delay_slot *slot);
 
 /* ---- gather.c ---- */
 
@@ -405,10 +466,13 @@ struct hwt_delay_gathered {
     struct hwt_delay_keys keys;
     uint64_t bytes;
 };
-int hwt_delay_gather(hwt_delay *store, struct hwt_delay_slot **slots, size_t count,
+int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t count,
                      struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,
                      struct hwt_delay_gathered *ret_gathered);
 void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
+void hwt_delay_reader_reset(struct hwt_delay_reader *reader);
+/* No due time in the part that was not read is lower; HWT_NEVER: nothing is there. */
+uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader);
 
 /* ---- load.c ---- */
 

@@ -214,7 +214,7 @@ void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase)
  * Moves the positions of the slots up to what is left, and drops erases that have done their work.
  * Called before anything can get in below, that is under the lock that takes messages out.
  */
-struct hwt_delay_key hwt_delay_settle(hwt_delay *store)
+void hwt_delay_settle(hwt_delay *store)
 {
     struct hwt_delay_record *first;
     while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
@@ -223,15 +223,5 @@ struct hwt_delay_key hwt_delay_settle(hwt_delay *store)
     struct hwt_delay_key left = store->loaded;
     if (first && hwt_delay_compare(first->key, left) < 0)
         left = first->key;
-    if (hwt_delay_compare(store->passed, left) < 0)
-        store->passed = left;
-    store->passed_bytes = 0;
-    for (size_t i = 0; i < store->slot_count; i++) {
-        struct hwt_delay_slot *slot = store->slots[i];
-        if (slot->sealed && hwt_delay_compare(slot->position, left) < 0)
-            slot->position = left;
-        if (slot->sealed && slot->highest < left.due)
-            store->passed_bytes += slot->length;
-    }
-    return left;
+    hwt_delay_positions_raise(store, left);
 }

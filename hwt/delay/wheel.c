@@ -48,97 +48,173 @@ uint64_t hwt_delay_slot_last(const struct hwt_delay_slot *slot)
     return hwt_delay_slot_start(slot) + ((UINT64_C(1) << slot->shift) - 1);
 }
 
-/* The one to which can be appended. */
-struct hwt_delay_slot *hwt_delay_wheel_find(hwt_delay *store, unsigned shift, uint64_t index)
+static int place_compare(const struct hwt_delay_slot *a, const struct hwt_delay_slot *b)
 {
-    for (size_t i = 0; i < store->slot_count; i++) {
-        struct hwt_delay_slot *slot = store->slots[i];
-        if (slot->index == index && slot->shift == shift && !slot->sealed)
-            return slot;
-    }
-    return NULL;
+    if (a->shift != b->shift)
+        return a->shift < b->shift ? -1 : 1;
+    if (a->index != b->index)
+        return a->index < b->index ? -1 : 1;
+    return (a->number > b->number) - (a->number < b->number);
 }
 
-int hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot)
+static int next_compare(const struct hwt_delay_slot *a, const struct hwt_delay_slot *b)
 {
-    if (store->slot_count == store->slot_room) {
-        size_t room = store->slot_room ? 2 * store->slot_room : 64;
-        struct hwt_delay_slot **slots = realloc(store->slots, room * sizeof(*slots));
-        if (!slots)
-            return -ENOMEM;
-        store->slots = slots;
-        store->slot_room = room;
-    }
-    store->slots[store->slot_count++] = slot;
-    return 0;
+    int order = (a->next > b->next) - (a->next < b->next);
+    return order != 0 ? order : place_compare(a, b);
 }
 
+static int highest_compare(const struct hwt_delay_slot *a, const struct hwt_delay_slot *b)
+{
+    int order = (a->highest > b->highest) - (a->highest < b->highest);
+    return order != 0 ? order : place_compare(a, b);
+}
+
+RB_GENERATE(hwt_delay_places, hwt_delay_slot, by_place, place_compare)
+RB_GENERATE(hwt_delay_nexts, hwt_delay_slot, by_next, next_compare)
+RB_GENERATE(hwt_delay_highests, hwt_delay_slot, by_highest, highest_compare)
+
+struct hwt_delay_slot *hwt_delay_slot_new(unsigned shift, uint64_t index, uint64_t number)
+{
+    struct hwt_delay_slot *slot = calloc(1, sizeof(*slot));
+    if (!slot)
+        return NULL;
+    slot->refs = 1;
+    slot->shift = shift;
+    slot->index = index;
+    slot->number = number;
+    slot->next = HWT_NEVER;
+    slot->highest = HWT_NEVER;
+    slot->reader.slot = slot;
+    return slot;
+}
+
+void hwt_delay_slot_unref(struct hwt_delay_slot *slot)
+{
+    if (--slot->refs > 0)
+        return;
+    free(slot->reader.runs);
+    free(slot);
+}
+
+/* Takes over the caller's reference. */
+void hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot)
+{
+    struct hwt_delay_wheel *wheel = &store->wheel;
+    RB_INSERT(hwt_delay_places, &wheel->places, slot);
+    slot->on_wheel = true;
+    wheel->count++;
+    wheel->by_shift[slot->shift]++;
+    wheel->bytes += slot->length;
+    if (slot->sealed)
+        RB_INSERT(hwt_delay_highests, &wheel->highests, slot);
+    hwt_delay_slot_bounds(store, slot);
+}
+
+/* Gives the reference back to the caller. */
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot)
 {
-    for (size_t i = 0; i < store->slot_count; i++) {
-        if (store->slots[i] == slot) {
-            store->slots[i] = store->slots[--store->slot_count];
-            return;
-        }
-    }
+    struct hwt_delay_wheel *wheel = &store->wheel;
+    RB_REMOVE(hwt_delay_places, &wheel->places, slot);
+    slot->on_wheel = false;
+    if (slot->next != HWT_NEVER)
+        RB_REMOVE(hwt_delay_nexts, &wheel->nexts, slot);
+    if (slot->passed)
+        wheel->passed_bytes -= slot->length;
+    else if (slot->sealed)
+        RB_REMOVE(hwt_delay_highests, &wheel->highests, slot);
+    wheel->count--;
+    wheel->by_shift[slot->shift]--;
+    wheel->bytes -= slot->length;
+}
+
+struct hwt_delay_slot *hwt_delay_wheel_from(const hwt_delay *store, unsigned shift, uint64_t index,
+                                            uint64_t number)
+{
+    struct hwt_delay_slot place = { .shift = shift, .index = index, .number = number };
+    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->wheel.places;
+    return RB_NFIND(hwt_delay_places, places, &place);
+}
+
+/* Of the slots that were made for a place all but the last one are sealed. */
+struct hwt_delay_slot *hwt_delay_wheel_find(const hwt_delay *store, unsigned shift, uint64_t index)
+{
+    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->wheel.places;
+    struct hwt_delay_slot *behind = hwt_delay_wheel_from(store, shift, index + 1, 0);
+    struct hwt_delay_slot *slot =
+        behind ? RB_PREV(hwt_delay_places, places, behind) : RB_MAX(hwt_delay_places, places);
+    return slot && slot->shift == shift && slot->index == index && !slot->sealed ? slot : NULL;
 }
 
 bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due)
 {
-    for (size_t i = 0; i < store->slot_count; i++) {
-        if (due >> store->slots[i]->shift == store->slots[i]->index)
+    for (unsigned shift = 0; shift < 64; shift++) {
+        if (store->wheel.by_shift[shift] == 0)
+            continue;
+        const struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, due >> shift, 0);
+        if (slot && slot->shift == shift && slot->index == due >> shift)
             return true;
     }
     return false;
 }
 
-/* For a reading of the caller's own, without the lock. What belongs to a checkpoint that is being
- * made, or to who reads slots, is left out: they change it without the lock. */
-struct hwt_delay_slot hwt_delay_slot_copy(const struct hwt_delay_slot *slot)
+/* Which due times can be there at or above `loaded`, as far as the reader knows. */
+static void find_bounds(const struct hwt_delay_slot *slot, struct hwt_delay_key loaded,
+                        uint64_t *ret_next, uint64_t *ret_highest)
 {
-    return (struct hwt_delay_slot){
-        .number = slot->number,
-        .index = slot->index,
-        .shift = slot->shift,
-        .length = slot->length,
-        .position = slot->position,
-        .reader.position = slot->position,
-    };
-}
-
-void hwt_delay_slot_free(struct hwt_delay_slot *slot)
-{
-    if (slot)
-        free(slot->reader.runs);
-    free(slot);
-}
-
-/* For whoever may touch the reader: which due times can be there, as far as it knows. */
-void hwt_delay_slot_bounds(struct hwt_delay_slot *slot, struct hwt_delay_key loaded)
-{
-    uint64_t start = hwt_delay_slot_start(slot), next = HWT_NEVER, highest = 0;
-    if (start < loaded.due)
-        start = loaded.due;
+    uint64_t last = hwt_delay_slot_last(slot), highest = 0;
+    bool known = slot->length > 0 && slot->reader.indexed >= slot->length;
     for (size_t i = 0; i < slot->reader.count; i++) {
-        const struct hwt_delay_run *run = &slot->reader.runs[i];
-        if (run->next < run->end && run->first.due < next)
-            next = run->first.due;
-        if (run->last.due > highest)
-            highest = run->last.due;
+        if (slot->reader.runs[i].last.due > highest)
+            highest = slot->reader.runs[i].last.due;
     }
-    bool known = slot->reader.indexed >= slot->length;
-    slot->next = known && next > start ? next : start;
-    uint64_t last = hwt_delay_slot_last(slot);
-    slot->highest = known && highest < last ? highest : last;
+    *ret_highest = slot->length == 0 ? HWT_NEVER : known && highest < last ? highest : last;
+    uint64_t next = hwt_delay_reader_next(&slot->reader);
+    if (next != HWT_NEVER && next < loaded.due)
+        next = loaded.due;
+    /* What is not sealed yet is to be found where it begins, to be sealed. */
+    *ret_next = last < loaded.due || (slot->sealed && slot->length == 0) ? HWT_NEVER : next;
+}
+
+/* After a change of the slot's length, or of what its reader has read, or of `loaded`. */
+void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
+{
+    struct hwt_delay_wheel *wheel = &store->wheel;
+    uint64_t next, highest;
+    find_bounds(slot, store->loaded, &next, &highest);
+    if (slot->next != next) {
+        if (slot->next != HWT_NEVER)
+            RB_REMOVE(hwt_delay_nexts, &wheel->nexts, slot);
+        slot->next = next;
+        if (next != HWT_NEVER)
+            RB_INSERT(hwt_delay_nexts, &wheel->nexts, slot);
+    }
+    if (slot->highest == highest)
+        return;
+    bool is_in_order = slot->sealed && !slot->passed;
+    if (is_in_order)
+        RB_REMOVE(hwt_delay_highests, &wheel->highests, slot);
+    slot->highest = highest;
+    if (is_in_order)
+        RB_INSERT(hwt_delay_highests, &wheel->highests, slot);
+}
+
+/* `loading` is set. What the slot had may have been passed while more was appended to it. */
+void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t length)
+{
+    struct hwt_delay_wheel *wheel = &store->wheel;
+    if (slot->passed) {
+        wheel->passed_bytes -= slot->length;
+        slot->passed = false;
+        RB_INSERT(hwt_delay_highests, &wheel->highests, slot);
+    }
+    wheel->bytes += length - slot->length;
+    slot->length = length;
+    hwt_delay_slot_bounds(store, slot);
 }
 
 uint64_t hwt_delay_wheel_next(const hwt_delay *store)
 {
-    uint64_t next = HWT_NEVER;
-    for (size_t i = 0; i < store->slot_count; i++) {
-        const struct hwt_delay_slot *slot = store->slots[i];
-        if (hwt_delay_slot_last(slot) >= store->loaded.due && slot->next < next)
-            next = slot->next;
-    }
-    return next;
+    const struct hwt_delay_slot *slot =
+        RB_MIN(hwt_delay_nexts, &((hwt_delay *)(uintptr_t)store)->wheel.nexts);
+    return slot ? slot->next : HWT_NEVER;
 }

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Positions: how far each sealed slot has been dealt with, for any number of slots at the cost of one.
+ *
+ * All slots that are sealed have the same position at an instant: the lowest key that is left. A
+ * slot's position is the highest that there was since the slot was sealed, because what is left may
+ * go down: what is put later is in no slot that is sealed already.
+ *
+ * So one list is kept for all slots. Time is divided into epochs; a slot is sealed at the beginning
+ * of one. A floor is the highest position in some epochs that follow each other. A floor that is
+ * not higher than a later one says nothing, and is dropped. So floors get lower from the
+ * oldest to the newest, and a slot's position is that of the first floor which is not older than
+ * the slot's seal. There is rarely more than one.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+/* Room for the floor of a new epoch, so that hwt_delay_positions_raise() cannot fail. -ENOMEM */
+int hwt_delay_epoch_begin(hwt_delay *store)
+{
+    struct hwt_delay_positions *positions = &store->positions;
+    if (positions->count + 2 > positions->room) {
+        size_t room = positions->room ? 2 * positions->room : 8;
+        struct hwt_delay_floor *floors = realloc(positions->floors, room * sizeof(*floors));
+        if (!floors)
+            return -ENOMEM;
+        positions->floors = floors;
+        positions->room = room;
+    }
+    positions->epoch++;
+    return 0;
+}
+
+/* From an epoch on nothing is appended. */
+void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoch)
+{
+    if (slot->sealed)
+        return;
+    slot->sealed = true;
+    slot->since = epoch;
+    RB_INSERT(hwt_delay_highests, &store->wheel.highests, slot);
+}
+
+/* What is lower than `left` has been dealt with. */
+void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left)
+{
+    struct hwt_delay_positions *positions = &store->positions;
+    struct hwt_delay_slot *slot;
+    while (positions->count > 0 &&
+           hwt_delay_compare(positions->floors[positions->count - 1].position, left) <= 0)
+        positions->count--;
+    if (positions->count == 0 || positions->floors[positions->count - 1].until < positions->epoch)
+        positions->floors[positions->count++] = (struct hwt_delay_floor){ positions->epoch, left };
+    while ((slot = RB_MIN(hwt_delay_highests, &store->wheel.highests)) &&
+           slot->highest < left.due) {
+        RB_REMOVE(hwt_delay_highests, &store->wheel.highests, slot);
+        slot->passed = true;
+        store->wheel.passed_bytes += slot->length;
+    }
+}
+
+struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt_delay_slot *slot)
+{
+    const struct hwt_delay_positions *positions = &store->positions;
+    size_t low = 0, high = slot->sealed ? positions->count : 0;
+    size_t end = high;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (positions->floors[middle].until < slot->since)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low < end && hwt_delay_compare(slot->position, positions->floors[low].position) < 0)
+        return positions->floors[low].position;
+    return slot->position;
+}
