@@ -43,6 +43,7 @@ void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoc
     slot->sealed = true;
     slot->since = epoch;
     RB_INSERT(hwt_delay_highests, &store->wheel.highests, slot);
+    hwt_delay_slot_bounds(store, slot);
 }
 
 /* What is lower than `left` has been dealt with. */
