@@ -103,7 +103,7 @@ static int check_slot(struct check *check, struct hwt_delay_slot *slot)
     if (file < 0)
         return file;
     struct hwt_delay_reader *reader = &slot->reader;
-    int r = hwt_delay_slot_index(store, file, reader, slot->length);
+    int r = hwt_delay_slot_index(store, file, slot->number, reader, slot->length);
     if (r == -EBADMSG) {
         tell(check, name, reader->indexed, slot->length - reader->indexed,
              "the head of a run does not have its checksum");

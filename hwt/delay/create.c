@@ -14,12 +14,13 @@
 
 static const char *const segment_names[] = { "log.0", "log.1" };
 
-static uint32_t choose_key(hwt_delay *store)
+/* Not 0, which bytes that were never written would have. */
+static int choose_key(hwt_delay *store)
 {
-    /* It need only differ from that of other stores whose bytes may get in here. */
-    uint64_t seed = store->system.realtime(store->system.data) * UINT64_C(0x9e3779b97f4a7c15) ^
-                    store->system.boottime(store->system.data);
-    return (uint32_t)(seed >> 32) ^ (uint32_t)seed;
+    int r = 0;
+    while (r == 0 && store->key == 0)
+        r = store->system.random(store->system.data, &store->key, sizeof(store->key));
+    return r;
 }
 
 static void encode_segment(const hwt_delay *store, unsigned index, unsigned char *head)
@@ -27,11 +28,11 @@ static void encode_segment(const hwt_delay *store, unsigned index, unsigned char
     hwt_delay_set64(head + HWT_DELAY_SEGMENT_MAGIC, HWT_DELAY_MAGIC_SEGMENT);
     hwt_delay_set32(head + HWT_DELAY_SEGMENT_VERSION, HWT_DELAY_VERSION);
     hwt_delay_set32(head + HWT_DELAY_SEGMENT_INDEX, index);
-    hwt_delay_set32(head + HWT_DELAY_SEGMENT_KEY, store->key);
+    hwt_delay_set64(head + HWT_DELAY_SEGMENT_KEY, store->key);
     hwt_delay_set64(head + HWT_DELAY_SEGMENT_LENGTH, store->options.segment_size);
     hwt_delay_set32(head + HWT_DELAY_SEGMENT_CRC,
-                    hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_INDEX,
-                                  HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_INDEX));
+                    hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_VERSION,
+                                  HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_VERSION));
 }
 
 /* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
@@ -67,11 +68,11 @@ static void encode_store(const hwt_delay *store, unsigned char *head)
     memset(head, 0, HWT_DELAY_STORE_SIZE);
     hwt_delay_set64(head + HWT_DELAY_STORE_MAGIC, HWT_DELAY_MAGIC_STORE);
     hwt_delay_set32(head + HWT_DELAY_STORE_VERSION, HWT_DELAY_VERSION);
-    hwt_delay_set32(head + HWT_DELAY_STORE_KEY, store->key);
+    hwt_delay_set64(head + HWT_DELAY_STORE_KEY, store->key);
     hwt_delay_set64(head + HWT_DELAY_STORE_SEGMENT_SIZE, store->options.segment_size);
-    hwt_delay_set32(
-        head + HWT_DELAY_STORE_CRC,
-        hwt_delay_crc(0, head + HWT_DELAY_STORE_KEY, HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_KEY));
+    hwt_delay_set32(head + HWT_DELAY_STORE_CRC,
+                    hwt_delay_crc(0, head + HWT_DELAY_STORE_VERSION,
+                                  HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_VERSION));
 }
 
 /* Its head, and the names of all files. */
@@ -108,15 +109,16 @@ static void note_other(const char *name, void *arg)
 /* Has the log been written to? Then a `store` without a head is damage. */
 static int log_is_used(hwt_delay *store)
 {
-    unsigned char magic[4] = { 0 };
+    unsigned char head[HWT_DELAY_FRAME_SIZE] = { 0 };
+    static const unsigned char none[HWT_DELAY_FRAME_SIZE];
     int file = hwt_delay_open_file(store, segment_names[0], O_RDONLY);
     if (file < 0)
         return file == -ENOENT ? 0 : file;
-    int64_t n = hwt_delay_read_all(store, file, magic, sizeof(magic), HWT_DELAY_SEGMENT_FRAMES);
+    int64_t n = hwt_delay_read_all(store, file, head, sizeof(head), HWT_DELAY_SEGMENT_FRAMES);
     hwt_delay_close_file(store, file);
     if (n < 0)
         return (int)n;
-    return hwt_delay_get32(magic) == HWT_DELAY_MAGIC_FRAME;
+    return memcmp(head, none, sizeof(head)) != 0;
 }
 
 static int may_be_made(hwt_delay *store)
@@ -138,7 +140,8 @@ static int make_store(hwt_delay *store)
     int r = may_be_made(store);
     /* The log's two segments and the reserve are as long as two segments of the options. */
     store->options.segment_size = store->options.segment_size / 3 * 2 / 4096 * 4096;
-    store->key = choose_key(store);
+    if (r == 0)
+        r = choose_key(store);
     for (unsigned i = 0; i < 2 && r == 0; i++)
         r = make_segment(store, i);
     if (r == 0)
@@ -166,17 +169,19 @@ static int read_store(hwt_delay *store)
         return (int)n;
     if (memcmp(head, none, sizeof(head)) == 0)
         return 1;
+    if (hwt_delay_get64(head + HWT_DELAY_STORE_MAGIC) == HWT_DELAY_MAGIC_STORE_1)
+        return -EPROTONOSUPPORT;
     if (n < (int64_t)sizeof(head) ||
         hwt_delay_get64(head + HWT_DELAY_STORE_MAGIC) != HWT_DELAY_MAGIC_STORE ||
         hwt_delay_get32(head + HWT_DELAY_STORE_CRC) !=
-            hwt_delay_crc(0, head + HWT_DELAY_STORE_KEY,
-                          HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_KEY))
+            hwt_delay_crc(0, head + HWT_DELAY_STORE_VERSION,
+                          HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_VERSION))
         return -EBADMSG;
     if (hwt_delay_get32(head + HWT_DELAY_STORE_VERSION) != HWT_DELAY_VERSION)
         return -ENOTSUP;
-    store->key = hwt_delay_get32(head + HWT_DELAY_STORE_KEY);
+    store->key = hwt_delay_get64(head + HWT_DELAY_STORE_KEY);
     store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_STORE_SEGMENT_SIZE);
-    return is_size(store->options.segment_size) ? 0 : -EBADMSG;
+    return store->key != 0 && is_size(store->options.segment_size) ? 0 : -EBADMSG;
 }
 
 static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
@@ -189,18 +194,18 @@ static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
         hwt_delay_get64(head + HWT_DELAY_SEGMENT_MAGIC) != HWT_DELAY_MAGIC_SEGMENT ||
         hwt_delay_get32(head + HWT_DELAY_SEGMENT_INDEX) != index ||
         hwt_delay_get32(head + HWT_DELAY_SEGMENT_CRC) !=
-            hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_INDEX,
-                          HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_INDEX))
+            hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_VERSION,
+                          HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_VERSION))
         return -EBADMSG;
     if (hwt_delay_get32(head + HWT_DELAY_SEGMENT_VERSION) != HWT_DELAY_VERSION)
         return -ENOTSUP;
     if (take) {
-        store->key = hwt_delay_get32(head + HWT_DELAY_SEGMENT_KEY);
+        store->key = hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY);
         store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
     }
-    bool same = store->key == hwt_delay_get32(head + HWT_DELAY_SEGMENT_KEY) &&
+    bool same = store->key == hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY) &&
                 store->options.segment_size == hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
-    return same && is_size(store->options.segment_size) ? 0 : -EBADMSG;
+    return same && store->key != 0 && is_size(store->options.segment_size) ? 0 : -EBADMSG;
 }
 
 /* A head of `store` that is damaged is made up from those of the log. */

@@ -44,7 +44,8 @@ int64_t hwt_delay_search(hwt_delay *store, int file, size_t size, uint64_t from,
                          bool (*match)(const unsigned char *bytes, uint64_t offset, void *arg),
                          void *arg)
 {
-    unsigned char bytes[65536];
+    unsigned char bytes[65536], key[8];
+    hwt_delay_set64(key, store->key);
     while (end - from >= size) {
         size_t part = end - from < sizeof(bytes) ? (size_t)(end - from) : sizeof(bytes);
         int64_t n = hwt_delay_read_all(store, file, bytes, part, from);
@@ -52,9 +53,12 @@ int64_t hwt_delay_search(hwt_delay *store, int file, size_t size, uint64_t from,
             return n;
         if ((size_t)n < size)
             break;
-        for (size_t i = 0; i + size <= (size_t)n; i++) {
-            if (match(bytes + i, from + i, arg))
-                return (int64_t)(from + i);
+        const unsigned char *at = bytes, *behind = bytes + n;
+        while ((at = memmem(at, (size_t)(behind - at), key, sizeof(key))) &&
+               (size_t)(behind - at) >= size) {
+            if (match(at, from + (uint64_t)(at - bytes), arg))
+                return (int64_t)(from + (uint64_t)(at - bytes));
+            at++;
         }
         from += (uint64_t)n - (size - 1);
     }

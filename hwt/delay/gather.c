@@ -204,19 +204,14 @@ static struct hwt_delay_key key_at(const unsigned char *at)
                                    hwt_delay_get64(at + HWT_DELAY_RECORD_SEQUENCE) };
 }
 
-static size_t size_at(const unsigned char *at)
-{
-    return HWT_DELAY_RECORD_SIZE + at[HWT_DELAY_RECORD_ID_SIZE] +
-           (size_t)hwt_delay_get32(at + HWT_DELAY_RECORD_PAYLOAD_SIZE);
-}
-
 /* Takes the records of the block that was read. *ret_last is the key of the last one looked at. */
 static int take_block(struct gather *gather, const struct hwt_delay_reader *reader,
                       struct hwt_delay_key *ret_last)
 {
     const unsigned char *at = gather->block.at, *end = gather->block.end;
     for (uint32_t i = 0; i < gather->block.count; i++) {
-        if ((size_t)(end - at) < HWT_DELAY_RECORD_SIZE)
+        size_t size = hwt_delay_encoded_at(at, end);
+        if (size == 0)
             return -EBADMSG;
         struct hwt_delay_key key = key_at(at);
         /* What no checkpoint can have brought here. It does not change while `loading` is set. */
@@ -227,9 +222,7 @@ static int take_block(struct gather *gather, const struct hwt_delay_reader *read
             return 0;
         if (hwt_delay_compare(key, gather->from) < 0 ||
             hwt_delay_compare(key, reader->position) < 0) {
-            if (size_at(at) > (size_t)(end - at))
-                return -EBADMSG;
-            at += size_at(at);
+            at += size;
             continue;
         }
         struct hwt_delay_record *record;
@@ -345,7 +338,8 @@ static int begin_slot(struct gather *gather, struct hwt_delay_reader *reader)
     if (reader->indexed < reader->slot->length) {
         r = open_slot(gather, reader->slot);
         if (r == 0)
-            r = hwt_delay_slot_index(gather->store, gather->file, reader, reader->slot->length);
+            r = hwt_delay_slot_index(gather->store, gather->file, reader->slot->number, reader,
+                                     reader->slot->length);
     }
     for (size_t i = 0; i < reader->count && r == 0; i++) {
         if (run_is_needed(gather, reader, &reader->runs[i]))

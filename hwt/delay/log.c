@@ -34,6 +34,13 @@ static bool other_is_free(const struct hwt_delay_log *log)
     return log->kept_segment == log->segment;
 }
 
+/* Up to where frames go; behind that there is room for the mark of a close. */
+static uint64_t segment_end(const hwt_delay *store, bool mark)
+{
+    const size_t size = padded(HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_SIZE);
+    return store->options.segment_size - (mark ? 0 : size);
+}
+
 enum room { ROOM, ROOM_AFTER_FRAME, ROOM_AFTER_CHECKPOINT };
 
 static enum room room_for(const hwt_delay *store, size_t size)
@@ -42,7 +49,7 @@ static enum room room_for(const hwt_delay *store, size_t size)
     size_t frame = padded(HWT_DELAY_FRAME_SIZE + log->length + size);
     if (frame > log->frame_max)
         return ROOM_AFTER_FRAME;
-    return other_is_free(log) || log->offset + frame <= store->options.segment_size
+    return other_is_free(log) || log->offset + frame <= segment_end(store, false)
                ? ROOM
                : ROOM_AFTER_CHECKPOINT;
 }
@@ -117,6 +124,7 @@ uint64_t hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record, bo
     hwt_delay_encode(record, log->gathered + HWT_DELAY_FRAME_SIZE + log->length);
     log->length += hwt_delay_encoded_size(record);
     log->count++;
+    log->closed = record->kind == HWT_DELAY_CLOSED;
     if (record->kind == HWT_DELAY_ERASE)
         store->erased_bytes += hwt_delay_record_bytes(record);
     return log->gathered_frame;
@@ -191,51 +199,61 @@ static void pass_notices(hwt_delay *store, struct hwt_delay_notices *notices, in
 
 /* ---- frames ---- */
 
-static void write_head(const hwt_delay *store, unsigned char *frame, size_t length, uint32_t count,
-                       uint64_t sequence, uint64_t hand)
+static void write_head(const hwt_delay *store, unsigned char *bytes,
+                       const struct hwt_delay_frame *frame)
 {
-    memset(frame, 0, HWT_DELAY_FRAME_SIZE);
-    hwt_delay_set32(frame + HWT_DELAY_FRAME_MAGIC, HWT_DELAY_MAGIC_FRAME);
-    hwt_delay_set32(frame + HWT_DELAY_FRAME_LENGTH, (uint32_t)length);
-    hwt_delay_set32(frame + HWT_DELAY_FRAME_COUNT, count);
-    hwt_delay_set64(frame + HWT_DELAY_FRAME_SEQUENCE, sequence);
-    hwt_delay_set64(frame + HWT_DELAY_FRAME_HAND, hand);
-    hwt_delay_set32(frame + HWT_DELAY_FRAME_CRC,
-                    hwt_delay_crc(store->key, frame + HWT_DELAY_FRAME_LENGTH,
-                                  HWT_DELAY_FRAME_SIZE - HWT_DELAY_FRAME_LENGTH + length));
+    memset(bytes, 0, HWT_DELAY_FRAME_SIZE);
+    hwt_delay_set32(bytes + HWT_DELAY_FRAME_LENGTH, frame->length);
+    hwt_delay_set32(bytes + HWT_DELAY_FRAME_COUNT, frame->count);
+    hwt_delay_set32(bytes + HWT_DELAY_FRAME_RECORDS_CRC,
+                    hwt_delay_crc(store->key, bytes + HWT_DELAY_FRAME_SIZE, (size_t)frame->length));
+    hwt_delay_set32(bytes + HWT_DELAY_FRAME_PLACE, hwt_delay_place(frame->segment, frame->offset));
+    hwt_delay_set64(bytes + HWT_DELAY_FRAME_SEQUENCE, frame->sequence);
+    hwt_delay_set64(bytes + HWT_DELAY_FRAME_HAND, frame->hand);
+    hwt_delay_head_seal(bytes, store->key, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
 }
 
 /* Writes a frame and flushes it, without the lock. */
-static int write_frame(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *frame,
-                       size_t size)
+static int write_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
 {
-    int file = store->log.files[segment];
-    int r = hwt_delay_write_all(store, file, frame, size, offset);
+    unsigned char *bytes = store->log.writing_bytes;
+    size_t behind = HWT_DELAY_FRAME_SIZE + (size_t)frame->length;
+    int file = store->log.files[frame->segment];
+    write_head(store, bytes, frame);
+    memset(bytes + behind, 0, (size_t)frame->size - behind);
+    int r = hwt_delay_write_all(store, file, bytes, (size_t)frame->size, frame->offset);
     return r < 0 ? r : hwt_delay_sync(store, file);
 }
 
-/* Takes what was gathered, and where it goes. */
-static void take_frame(hwt_delay *store, size_t *ret_size, uint64_t *ret_at)
+/* Takes what was gathered to writing_bytes, and says where it goes. */
+static struct hwt_delay_frame take_frame(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
-    size_t length = log->length, size = padded(HWT_DELAY_FRAME_SIZE + length);
-    unsigned char *frame = log->gathered;
-    if (log->offset + size > store->options.segment_size) {
+    size_t size = padded(HWT_DELAY_FRAME_SIZE + log->length);
+    unsigned char *bytes = log->gathered;
+    if (log->offset + size > segment_end(store, log->closed)) {
         log->segment ^= 1;
         log->offset = HWT_DELAY_SEGMENT_FRAMES;
     }
-    memset(frame + HWT_DELAY_FRAME_SIZE + length, 0, size - HWT_DELAY_FRAME_SIZE - length);
-    *ret_at = log->offset;
-    *ret_size = size;
+    const struct hwt_delay_frame frame = {
+        .segment = log->segment,
+        .offset = log->offset,
+        .size = size,
+        .length = (uint32_t)log->length,
+        .count = log->count,
+        .sequence = log->next_sequence - log->count,
+        .hand = store->hand,
+    };
     log->offset += size;
     log->kept_bytes += size;
     log->gathered = log->writing_bytes;
-    log->writing_bytes = frame;
+    log->writing_bytes = bytes;
     log->length = 0;
     log->count = 0;
     log->gathered_frame++;
     store->stats.commits++;
     store->stats.log_bytes += size;
+    return frame;
 }
 
 /* After a frame: wakes those who waited for it, and one who may lead the next. */
@@ -264,28 +282,23 @@ void hwt_delay_log_lead(hwt_delay *store)
     }
     if (log->count == 0)
         return;
-    size_t length = log->length, size;
-    uint64_t at, frame = log->gathered_frame, behind = log->next_sequence;
-    uint32_t count = log->count;
+    uint64_t number = log->gathered_frame;
     hwt_delay_clock(store);
-    uint64_t hand = store->hand;
-    take_frame(store, &size, &at);
-    unsigned segment = log->segment;
+    const struct hwt_delay_frame frame = take_frame(store);
     take_notices(&log->notices, &notices);
     log->writing = true;
     if (store->snapshot_wanted)
         hwt_delay_snapshot_take(store);
     pthread_mutex_unlock(&store->lock);
-    write_head(store, log->writing_bytes, length, count, behind - count, hand);
-    int r = write_frame(store, segment, at, log->writing_bytes, size);
+    int r = write_frame(store, &frame);
     pthread_mutex_lock(&store->lock);
     if (r < 0) {
         hwt_delay_poison(store);
     } else {
-        log->durable_sequence = behind;
-        log->durable_frame = frame;
+        log->durable_sequence = frame.sequence + frame.count;
+        log->durable_frame = number;
     }
-    frame_is_done(store, frame, &notices, r);
+    frame_is_done(store, number, &notices, r);
 }
 
 /* Waits until a frame is on the disk, or leads. */
@@ -316,4 +329,23 @@ void hwt_delay_log_finish(hwt_delay *store)
         else
             return;
     }
+}
+
+/*
+ * The mark of a close, behind the last frame that counts: where that frame cannot be read any more, the
+ * mark shows that it was there. Nothing is gathered. A mark that is not written is no failure.
+ */
+void hwt_delay_log_close(hwt_delay *store)
+{
+    struct hwt_delay_log *log = &store->log;
+    const hwt_delay_message none = { 0 };
+    if (store->read_only || store->poisoned || log->closed ||
+        log->kept_sequence == log->next_sequence)
+        return;
+    struct hwt_delay_record *mark = hwt_delay_record_new(HWT_DELAY_CLOSED, &none);
+    if (!mark)
+        return;
+    hwt_delay_log_add(store, mark, true);
+    hwt_delay_record_unref(mark);
+    hwt_delay_log_lead(store);
 }

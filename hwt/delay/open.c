@@ -223,6 +223,7 @@ int hwt_delay_close(hwt_delay *store)
     if (store->wheel.passed_bytes > 0)
         hwt_delay_checkpoint_make(store);
     int r = store->poisoned ? -EIO : 0;
+    hwt_delay_log_close(store);
     pthread_mutex_unlock(&store->lock);
     stop_threads(store);
     free_store(store);

@@ -38,7 +38,7 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SEGMENT, snapshot->segment);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_FILES, (uint32_t)slots);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_POSITION, snapshot->offset);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LEASED, snapshot->leased_count);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RECORDS, snapshot->leased_count);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_PENDING,
                     snapshot->pending > snapshot->leased_count
@@ -48,8 +48,8 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED, snapshot->resolved.due);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8, snapshot->resolved.sequence);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_CRC,
-                    hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_LENGTH,
-                                  size - HWT_DELAY_CHECKPOINT_LENGTH));
+                    hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_VERSION,
+                                  size - HWT_DELAY_CHECKPOINT_VERSION));
 }
 
 /* The bytes of a checkpoint; takes the lock for the list of slots. */

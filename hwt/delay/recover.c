@@ -49,10 +49,11 @@ static int read_leased(hwt_delay *store, const unsigned char *at, const unsigned
         int r = hwt_delay_decode(&at, end, &record);
         if (r < 0)
             return r;
-        if (record->kind == HWT_DELAY_PUT)
-            hwt_delay_apply_put(store, record);
-        else
+        if (record->kind != HWT_DELAY_PUT) {
             hwt_delay_record_unref(record);
+            return -EBADMSG;
+        }
+        hwt_delay_apply_put(store, record);
     }
     return at == end ? 0 : -EBADMSG;
 }
@@ -78,7 +79,7 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
             return r;
         at += HWT_DELAY_FILE_SIZE;
     }
-    return read_leased(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LEASED));
+    return read_leased(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RECORDS));
 }
 
 /* Can a frame of the log be there? */
@@ -99,8 +100,8 @@ static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t 
         return -EBADMSG;
     uint64_t whole = HWT_DELAY_CHECKPOINT_SIZE + length;
     if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_CRC) !=
-        hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_LENGTH,
-                      (size_t)whole - HWT_DELAY_CHECKPOINT_LENGTH))
+        hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_VERSION,
+                      (size_t)whole - HWT_DELAY_CHECKPOINT_VERSION))
         return -EBADMSG;
     if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_VERSION) != HWT_DELAY_VERSION)
         return -ENOTSUP;

@@ -4,8 +4,9 @@
  * Reading the log at opening.
  *
  * It ends where no frame has the sequence that is next, at its place or at the beginning of the
- * other segment. A whole frame with this or a higher sequence anywhere else means that something
- * in between is damaged: an unfinished write is always the last one.
+ * other segment. The head of a frame with a higher sequence anywhere means that something in between is
+ * damaged: an unfinished write is always the last one. Where the store was closed there is
+ * always such a head, but for damage to that one itself.
  */
 
 #include <errno.h>
@@ -28,12 +29,26 @@ static int apply(hwt_delay *store, struct hwt_delay_record *record, uint64_t seq
     return 0;
 }
 
+/* Passes over the mark of a close. */
+static bool is_closed(const unsigned char **at, const unsigned char *end)
+{
+    const unsigned char *head = *at;
+    if (hwt_delay_encoded_at(head, end) != HWT_DELAY_RECORD_SIZE ||
+        head[HWT_DELAY_RECORD_KIND] != HWT_DELAY_CLOSED)
+        return false;
+    *at += HWT_DELAY_RECORD_SIZE;
+    return true;
+}
+
 static int apply_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
 {
     const unsigned char *at = store->log.gathered + HWT_DELAY_FRAME_SIZE;
     const unsigned char *end = at + frame->length;
     for (uint32_t i = 0; i < frame->count; i++) {
         struct hwt_delay_record *record;
+        store->log.closed = is_closed(&at, end);
+        if (store->log.closed)
+            continue;
         int r = hwt_delay_decode(&at, end, &record);
         if (r == 0)
             r = apply(store, record, frame->sequence + i);
@@ -111,7 +126,7 @@ static int skip_to(hwt_delay *store, const struct hwt_delay_frame *later)
 static int end_of_log(hwt_delay *store)
 {
     struct hwt_delay_frame later = { 0 };
-    int r = hwt_delay_frame_later(store, store->log.next_sequence, &later);
+    int r = hwt_delay_frame_later(store, store->log.next_sequence + 1, &later);
     if (r < 0)
         return r;
     if (r == 0) {

@@ -91,7 +91,6 @@ static void write_block(struct writer *writer, uint64_t number, struct hwt_delay
 {
     unsigned char *head = writer->bytes + writer->length, *at = head + HWT_DELAY_BLOCK_SIZE;
     memset(head, 0, HWT_DELAY_BLOCK_SIZE);
-    hwt_delay_set32(head + HWT_DELAY_BLOCK_MAGIC, HWT_DELAY_MAGIC_BLOCK);
     hwt_delay_set32(head + HWT_DELAY_BLOCK_LENGTH, (uint32_t)size);
     hwt_delay_set32(head + HWT_DELAY_BLOCK_COUNT, (uint32_t)count);
     hwt_delay_set64(head + HWT_DELAY_BLOCK_OFFSET, writer->offset + writer->length);
@@ -100,9 +99,9 @@ static void write_block(struct writer *writer, uint64_t number, struct hwt_delay
         hwt_delay_encode(records[i], at);
         at += hwt_delay_encoded_size(records[i]);
     }
-    hwt_delay_set32(head + HWT_DELAY_BLOCK_CRC,
-                    hwt_delay_crc(writer->store->key, head + HWT_DELAY_BLOCK_LENGTH,
-                                  HWT_DELAY_BLOCK_SIZE - HWT_DELAY_BLOCK_LENGTH + size));
+    hwt_delay_set32(head + HWT_DELAY_BLOCK_RECORDS_CRC,
+                    hwt_delay_crc(writer->store->key, head + HWT_DELAY_BLOCK_SIZE, size));
+    hwt_delay_head_seal(head, writer->store->key, HWT_DELAY_MAGIC_BLOCK, HWT_DELAY_BLOCK_SIZE);
     writer->length += HWT_DELAY_BLOCK_SIZE + size;
 }
 
@@ -142,22 +141,22 @@ static struct hwt_delay_key get_key(const unsigned char *at)
     return (struct hwt_delay_key){ hwt_delay_get64(at), hwt_delay_get64(at + 8) };
 }
 
-static void write_run_head(struct writer *writer, struct hwt_delay_record **records, size_t count)
+static void write_run_head(struct writer *writer, uint64_t number,
+                           struct hwt_delay_record **records, size_t count)
 {
     unsigned char *head = writer->bytes;
     uint64_t erases = 0;
     for (size_t i = 0; i < count; i++)
-        erases += records[i]->kind == HWT_DELAY_ERASE;
+        erases += records[i]->kind != HWT_DELAY_PUT;
     memset(head, 0, HWT_DELAY_RUN_SIZE);
-    hwt_delay_set32(head + HWT_DELAY_RUN_MAGIC, HWT_DELAY_MAGIC_RUN);
     hwt_delay_set64(head + HWT_DELAY_RUN_LENGTH, run_length(records, count));
     hwt_delay_set64(head + HWT_DELAY_RUN_COUNT, count);
     set_key(head + HWT_DELAY_RUN_FIRST, records[0]->key);
     set_key(head + HWT_DELAY_RUN_LAST, records[count - 1]->key);
     hwt_delay_set64(head + HWT_DELAY_RUN_ERASES, erases);
-    hwt_delay_set32(head + HWT_DELAY_RUN_CRC,
-                    hwt_delay_crc(writer->store->key, head + HWT_DELAY_RUN_LENGTH,
-                                  HWT_DELAY_RUN_SIZE - HWT_DELAY_RUN_LENGTH));
+    hwt_delay_set64(head + HWT_DELAY_RUN_OFFSET, writer->offset);
+    hwt_delay_set64(head + HWT_DELAY_RUN_NUMBER, number);
+    hwt_delay_head_seal(head, writer->store->key, HWT_DELAY_MAGIC_RUN, HWT_DELAY_RUN_SIZE);
     writer->length = HWT_DELAY_RUN_SIZE;
 }
 
@@ -177,7 +176,7 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
     struct writer writer = { store, file, slot->length, 0, WRITE_SIZE, malloc(WRITE_SIZE) };
     int r = -ENOMEM;
     if (writer.bytes) {
-        write_run_head(&writer, records, count);
+        write_run_head(&writer, slot->number, records, count);
         r = write_blocks(&writer, slot->number, records, count);
     }
     if (r == 0) {
@@ -210,28 +209,33 @@ static int add_run(struct hwt_delay_reader *reader, const struct hwt_delay_run *
     return 0;
 }
 
-/* Is this the head of a run that ends by `length`? */
-static bool is_run_head(const hwt_delay *store, const unsigned char *head, uint64_t offset,
-                        uint64_t length)
+/* The runs of a file. */
+struct runs {
+    const hwt_delay *store;
+    uint64_t number, length; /* of the file */
+};
+
+/* Is this the head of a run that belongs there, and ends by the file's length? */
+static bool is_run_head(const struct runs *runs, const unsigned char *head, uint64_t offset)
 {
-    return hwt_delay_get32(head + HWT_DELAY_RUN_MAGIC) == HWT_DELAY_MAGIC_RUN &&
-           hwt_delay_get32(head + HWT_DELAY_RUN_CRC) ==
-               hwt_delay_crc(store->key, head + HWT_DELAY_RUN_LENGTH,
-                             HWT_DELAY_RUN_SIZE - HWT_DELAY_RUN_LENGTH) &&
-           hwt_delay_get64(head + HWT_DELAY_RUN_LENGTH) <= length - offset - HWT_DELAY_RUN_SIZE;
+    return hwt_delay_head_is(head, runs->store->key, HWT_DELAY_MAGIC_RUN, HWT_DELAY_RUN_SIZE) &&
+           hwt_delay_get64(head + HWT_DELAY_RUN_OFFSET) == offset &&
+           hwt_delay_get64(head + HWT_DELAY_RUN_NUMBER) == runs->number &&
+           hwt_delay_get64(head + HWT_DELAY_RUN_LENGTH) <=
+               runs->length - offset - HWT_DELAY_RUN_SIZE;
 }
 
 /* Reads the head of a run; -EBADMSG: there is none. */
-static int read_run_head(hwt_delay *store, int file, uint64_t offset, uint64_t length,
+static int read_run_head(hwt_delay *store, const struct runs *runs, int file, uint64_t offset,
                          struct hwt_delay_run *ret_run)
 {
     unsigned char head[HWT_DELAY_RUN_SIZE];
-    if (length - offset < sizeof(head))
+    if (runs->length - offset < sizeof(head))
         return -EBADMSG;
     int64_t n = hwt_delay_read_all(store, file, head, sizeof(head), offset);
     if (n < 0)
         return (int)n;
-    if (n < (int64_t)sizeof(head) || !is_run_head(store, head, offset, length))
+    if (n < (int64_t)sizeof(head) || !is_run_head(runs, head, offset))
         return -EBADMSG;
     *ret_run = (struct hwt_delay_run){
         .next = offset + sizeof(head),
@@ -242,24 +246,17 @@ static int read_run_head(hwt_delay *store, int file, uint64_t offset, uint64_t l
     return 0;
 }
 
-struct runs {
-    const hwt_delay *store;
-    uint64_t length;
-};
-
-static bool match_run(const unsigned char *head, uint64_t offset, void *arg)
+static bool match_run(const unsigned char *head, uint64_t offset, void *runs)
 {
-    const struct runs *runs = arg;
-    return is_run_head(runs->store, head, offset, runs->length);
+    return is_run_head(runs, head, offset);
 }
 
 /* What is up to the next run whose head is whole: its blocks are looked for one by one. */
-static int rough_run(hwt_delay *store, int file, uint64_t offset, uint64_t length,
+static int rough_run(hwt_delay *store, struct runs *runs, int file, uint64_t offset,
                      struct hwt_delay_run *ret_run)
 {
-    struct runs runs = { store, length };
-    int64_t next =
-        hwt_delay_search(store, file, HWT_DELAY_RUN_SIZE, offset + 1, length, match_run, &runs);
+    int64_t next = hwt_delay_search(store, file, HWT_DELAY_RUN_SIZE, offset + 1, runs->length,
+                                    match_run, runs);
     if (next < 0)
         return (int)next;
     *ret_run = (struct hwt_delay_run){
@@ -271,15 +268,16 @@ static int rough_run(hwt_delay *store, int file, uint64_t offset, uint64_t lengt
     return 0;
 }
 
-/* Finds the runs between what is indexed already and `length`. */
-int hwt_delay_slot_index(hwt_delay *store, int file, struct hwt_delay_reader *reader,
-                         uint64_t length)
+/* Finds the runs between what is indexed already and `length`, in the file of that number. */
+int hwt_delay_slot_index(hwt_delay *store, int file, uint64_t number,
+                         struct hwt_delay_reader *reader, uint64_t length)
 {
+    struct runs runs = { store, number, length };
     while (reader->indexed < length) {
         struct hwt_delay_run run;
-        int r = read_run_head(store, file, reader->indexed, length, &run);
+        int r = read_run_head(store, &runs, file, reader->indexed, &run);
         if (r == -EBADMSG && store->salvage)
-            r = rough_run(store, file, reader->indexed, length, &run);
+            r = rough_run(store, &runs, file, reader->indexed, &run);
         if (r == 0)
             r = add_run(reader, &run);
         if (r < 0)
@@ -301,30 +299,37 @@ static int block_room(struct hwt_delay_block *block, size_t size)
     return 0;
 }
 
-/* Is this the head of the block that belongs there? Its checksum is not looked at. */
-static bool is_block_head(const unsigned char *head, uint64_t offset, uint64_t number)
-{
-    return hwt_delay_get32(head + HWT_DELAY_BLOCK_MAGIC) == HWT_DELAY_MAGIC_BLOCK &&
-           hwt_delay_get64(head + HWT_DELAY_BLOCK_OFFSET) == offset &&
-           hwt_delay_get64(head + HWT_DELAY_BLOCK_NUMBER) == number;
-}
+/* The blocks of a file. */
+struct blocks {
+    const hwt_delay *store;
+    uint64_t number, end;
+};
 
-static bool match_block(const unsigned char *head, uint64_t offset, void *number)
+/* Is this the head of the block that belongs there? Its records' checksum is not looked at. */
+static bool match_block(const unsigned char *head, uint64_t offset, void *arg)
 {
-    return is_block_head(head, offset, *(const uint64_t *)number);
+    const struct blocks *blocks = arg;
+    return hwt_delay_head_is(head, blocks->store->key, HWT_DELAY_MAGIC_BLOCK,
+                             HWT_DELAY_BLOCK_SIZE) &&
+           hwt_delay_get64(head + HWT_DELAY_BLOCK_OFFSET) == offset &&
+           hwt_delay_get64(head + HWT_DELAY_BLOCK_NUMBER) == blocks->number &&
+           hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH) <= HWT_DELAY_RECORD_MAX &&
+           hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH) <=
+               blocks->end - offset - HWT_DELAY_BLOCK_SIZE;
 }
 
 int64_t hwt_delay_slot_search(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                               uint64_t from, uint64_t end)
 {
-    uint64_t number = slot->number;
-    return hwt_delay_search(store, file, HWT_DELAY_BLOCK_SIZE, from, end, match_block, &number);
+    struct blocks blocks = { store, slot->number, end };
+    return hwt_delay_search(store, file, HWT_DELAY_BLOCK_SIZE, from, end, match_block, &blocks);
 }
 
 /* Reads the head, and then no more than the block. */
 int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                          uint64_t offset, uint64_t end, struct hwt_delay_block *block)
 {
+    struct blocks blocks = { store, slot->number, end };
     int r = block_room(block, HWT_DELAY_BLOCK_SIZE + HWT_DELAY_BLOCK_RECORDS);
     if (r < 0)
         return r;
@@ -333,27 +338,23 @@ int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, in
     int64_t n = hwt_delay_read_all(store, file, block->bytes, HWT_DELAY_BLOCK_SIZE, offset);
     if (n < HWT_DELAY_BLOCK_SIZE)
         return n < 0 ? (int)n : -EBADMSG;
-    if (!is_block_head(block->bytes, offset, slot->number))
+    if (!match_block(block->bytes, offset, &blocks))
         return -EBADMSG;
-    uint64_t length = hwt_delay_get32(block->bytes + HWT_DELAY_BLOCK_LENGTH);
-    uint64_t whole = length + HWT_DELAY_BLOCK_SIZE;
-    if (whole > end - offset)
-        return -EBADMSG;
-    r = block_room(block, whole); /* a single long record */
+    size_t length = hwt_delay_get32(block->bytes + HWT_DELAY_BLOCK_LENGTH);
+    r = block_room(block, HWT_DELAY_BLOCK_SIZE + length); /* a single long record */
     if (r < 0)
         return r;
+    const unsigned char *head = block->bytes;
     n = hwt_delay_read_all(store, file, block->bytes + HWT_DELAY_BLOCK_SIZE, length,
                            offset + HWT_DELAY_BLOCK_SIZE);
     if (n < 0)
         return (int)n;
-    const unsigned char *head = block->bytes;
-    if ((uint64_t)n < length || hwt_delay_get32(head + HWT_DELAY_BLOCK_CRC) !=
-                                    hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_LENGTH,
-                                                  (size_t)whole - HWT_DELAY_BLOCK_LENGTH))
+    if ((size_t)n < length || hwt_delay_get32(head + HWT_DELAY_BLOCK_RECORDS_CRC) !=
+                                  hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_SIZE, length))
         return -EBADMSG;
     block->at = head + HWT_DELAY_BLOCK_SIZE;
-    block->end = head + whole;
+    block->end = block->at + length;
     block->count = hwt_delay_get32(head + HWT_DELAY_BLOCK_COUNT);
-    block->behind = offset + whole;
+    block->behind = offset + HWT_DELAY_BLOCK_SIZE + length;
     return 0;
 }

@@ -81,8 +81,7 @@ int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
         return -EINVAL;
     pthread_mutex_lock(&store->lock);
     const struct hwt_delay_log *log = &store->log;
-    hwt_delay_text_add(&text, "store: version %d, key %08" PRIx32 "\n", HWT_DELAY_VERSION,
-                       store->key);
+    hwt_delay_text_add(&text, "store: version %d\n", HWT_DELAY_VERSION);
     hwt_delay_text_add(&text,
                        "checkpoint: log counts from record %" PRIu64 " in log.%u at %" PRIu64 "\n",
                        log->kept_sequence, log->kept_segment, log->kept_offset);

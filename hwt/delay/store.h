@@ -78,6 +78,7 @@ struct hwt_delay_record {
     uint32_t refs;
     uint32_t expired;
     uint32_t payload_size;
+    uint16_t handed;  /* how often it was handed over, as its bytes on the disk say */
     uint16_t retries; /* of an erase: 1 if it was taken off `pending` for a message in a slot */
     uint8_t kind;
     uint8_t id_size;
@@ -206,6 +207,7 @@ struct hwt_delay_log {
     size_t length;                           /* of the gathered records */
     uint32_t count;
     bool writing;
+    bool closed;                      /* the last record is the mark of a close */
     struct hwt_delay_notices notices; /* of the gathered frame */
     struct hwt_delay_notices to_tell; /* of those before it, in their order */
     bool telling;
@@ -230,7 +232,7 @@ struct hwt_delay {
     struct hwt_delay_system system;              /* frozen */
     bool alone, read_only, salvage, not_durable; /* frozen */
     hwt_delay_options options;                   /* frozen */
-    uint32_t key;                                /* frozen */
+    uint64_t key;                                /* frozen; not 0 */
     int directory, store_file;                   /* frozen */
     pthread_mutex_t lock;
 
@@ -347,7 +349,9 @@ struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key k
 
 size_t hwt_delay_encoded_size(const struct hwt_delay_record *record);
 void hwt_delay_encode(const struct hwt_delay_record *record, unsigned char *at);
-/* Reads one at *ret_at, which it moves on; -EBADMSG, -ENOMEM. */
+/* How long the record is that stands there; 0: none can. */
+size_t hwt_delay_encoded_at(const unsigned char *at, const unsigned char *end);
+/* Reads one at *at, which it moves on; -EBADMSG, -ENOMEM; -ENOTSUP: a later release wrote it. */
 int hwt_delay_decode(const unsigned char **at, const unsigned char *end,
                      struct hwt_delay_record **ret_record);
 
@@ -357,7 +361,7 @@ int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t si
                         uint64_t offset);
 /* How many bytes were read: fewer only at the end of the file. */
 int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size, uint64_t offset);
-/* The next offset from `from` on whose `size` bytes, 64 at most, are a match, or `end`. */
+/* The next offset from `from` on where `size` bytes begin with the key and are a match, or `end`. */
 int64_t hwt_delay_search(hwt_delay *store, int file, size_t size, uint64_t from, uint64_t end,
                          bool (*match)(const unsigned char *bytes, uint64_t offset, void *arg),
                          void *arg);
@@ -375,6 +379,7 @@ int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
 void hwt_delay_log_lead(hwt_delay *store);
 void hwt_delay_log_tell(hwt_delay *store);
 void hwt_delay_log_finish(hwt_delay *store);
+void hwt_delay_log_close(hwt_delay *store);
 void hwt_delay_poison(hwt_delay *store);
 
 /* ---- frame.c ---- */
@@ -388,6 +393,7 @@ struct hwt_delay_frame {
 
 int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *bytes,
                          struct hwt_delay_frame *ret_frame);
+/* 1: the frame with the lowest sequence that is not below this one; 0: there is none. */
 int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame);
 int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset,
                              uint64_t sequence);
@@ -395,7 +401,7 @@ int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset
 /* So many records two segments have at most. */
 static inline uint64_t hwt_delay_log_numbers(const hwt_delay *store)
 {
-    return 2 * store->options.segment_size / (HWT_DELAY_RECORD_SIZE + 1);
+    return 2 * store->options.segment_size / HWT_DELAY_RECORD_SIZE;
 }
 
 /* ---- slot.c ---- */
@@ -406,8 +412,8 @@ void hwt_delay_slot_name(const struct hwt_delay_slot *slot, char name[HWT_DELAY_
 bool hwt_delay_slot_parse(const char *name, struct hwt_delay_slot *ret_slot);
 int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count);
-int hwt_delay_slot_index(hwt_delay *store, int file, struct hwt_delay_reader *reader,
-                         uint64_t length);
+int hwt_delay_slot_index(hwt_delay *store, int file, uint64_t number,
+                         struct hwt_delay_reader *reader, uint64_t length);
 /* The next offset from `from` on at which is the head of a block that belongs there, or `end`. */
 int64_t hwt_delay_slot_search(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                               uint64_t from, uint64_t end);

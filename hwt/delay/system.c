@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <time.h>
@@ -38,7 +39,7 @@ static int sync_above(const char *path)
 static int make_directory(void *data, const char *path)
 {
     (void)data;
-    if (mkdir(path, 0777) < 0)
+    if (mkdir(path, 0750) < 0)
         return -errno;
     return sync_above(path);
 }
@@ -52,7 +53,7 @@ static int open_directory(void *data, const char *path)
 static int open_file(void *data, int directory, const char *name, int flags)
 {
     (void)data;
-    return error_of(openat(directory, name, flags | O_CLOEXEC, 0666));
+    return error_of(openat(directory, name, flags | O_CLOEXEC, 0640));
 }
 
 static void close_file(void *data, int file)
@@ -172,6 +173,16 @@ static int in_memory(void *data, int directory)
     return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
 }
 
+static int random_bytes(void *data, void *bytes, size_t size)
+{
+    (void)data;
+    ssize_t n;
+    do
+        n = getrandom(bytes, size, 0);
+    while (n < 0 && errno == EINTR);
+    return n == (ssize_t)size ? 0 : n < 0 ? -errno : -EIO;
+}
+
 static uint64_t read_clock(clockid_t id)
 {
     struct timespec now;
@@ -209,6 +220,7 @@ const struct hwt_delay_system hwt_delay_real_system = {
     .lock = lock,
     .unlock = unlock,
     .in_memory = in_memory,
+    .random = random_bytes,
     .realtime = realtime,
     .boottime = boottime,
 };

@@ -46,6 +46,7 @@ struct hwt_delay_system {
     int (*lock)(void *data, int file);           /* for one owner; -EBUSY: another has it */
     void (*unlock)(void *data, int file);        /* before it is closed: a child may have it, too */
     int (*in_memory)(void *data, int directory); /* 1: nothing here survives power loss */
+    int (*random)(void *data, void *bytes, size_t size); /* that nobody can guess */
     uint64_t (*realtime)(void *data);
     uint64_t (*boottime)(void *data);
 };

@@ -58,7 +58,8 @@ struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_mess
         .id_size = (uint8_t)message->id_size,
         .state = HWT_DELAY_NOWHERE,
     };
-    memcpy(record->bytes, message->id, message->id_size);
+    if (message->id_size > 0)
+        memcpy(record->bytes, message->id, message->id_size);
     if (message->payload_size > 0)
         memcpy(record->bytes + message->id_size, message->payload, message->payload_size);
     return record;

@@ -392,6 +392,16 @@ static int in_memory(void *data, int directory)
     return 0;
 }
 
+/* The same for the same run: by what was done to the disk, and when. */
+static int random_bytes(void *data, void *bytes, size_t size)
+{
+    const struct process *process = data;
+    uint64_t seed = process->disk->stamp + *process->realtime;
+    for (size_t i = 0; i < size; i++)
+        ((unsigned char *)bytes)[i] = (unsigned char)(test_random(&seed) >> 32);
+    return 0;
+}
+
 static uint64_t realtime(void *data)
 {
     const struct process *process = data;
@@ -426,6 +436,7 @@ void process_start(struct process *process, struct disk *disk, uint64_t *now, ui
         .lock = lock,
         .unlock = unlock,
         .in_memory = in_memory,
+        .random = random_bytes,
         .realtime = realtime,
         .boottime = boottime,
     };

@@ -42,22 +42,41 @@ static inline void set64(struct disk_file *file, size_t at, uint64_t value)
     write_at(file, at, bytes, sizeof(bytes));
 }
 
-static inline uint32_t key_of(void)
+static inline uint64_t key_of(void)
 {
-    return hwt_delay_get32(file_of("store")->seen + HWT_DELAY_STORE_KEY);
+    return hwt_delay_get64(file_of("store")->seen + HWT_DELAY_STORE_KEY);
 }
 
 /* Makes the checksum at `at` fit the bytes from `from` to `to`. */
-static inline void seal(struct disk_file *file, uint32_t key, size_t at, size_t from, size_t to)
+static inline void seal(struct disk_file *file, uint64_t key, size_t at, size_t from, size_t to)
 {
     set32(file, at, hwt_delay_crc(key, file->seen + from, to - from));
 }
 
-/* Where in the file this number is for the n-th time, from 1. */
+/* The same for the head of a frame, a run or a block. */
+static inline void seal_head(struct disk_file *file, size_t at, uint32_t magic, size_t size)
+{
+    unsigned char head[128];
+    memcpy(head, file->seen + at, size);
+    hwt_delay_head_seal(head, key_of(), magic, size);
+    write_at(file, at, head, size);
+}
+
+/* And for a block, of as many bytes of records as its head says. */
+static inline void seal_block(struct disk_file *file, size_t at)
+{
+    size_t records = at + HWT_DELAY_BLOCK_SIZE;
+    seal(file, key_of(), at + HWT_DELAY_BLOCK_RECORDS_CRC, records,
+         records + hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_LENGTH));
+    seal_head(file, at, HWT_DELAY_MAGIC_BLOCK, HWT_DELAY_BLOCK_SIZE);
+}
+
+/* Where in the file such a head is for the n-th time, from 1. */
 static inline size_t find(const struct disk_file *file, uint32_t magic, unsigned n)
 {
-    for (size_t at = 0; at + 4 <= file->seen_size; at++) {
-        if (hwt_delay_get32(file->seen + at) == magic && --n == 0)
+    for (size_t at = 0; at + HWT_DELAY_HEAD_MAGIC + 4 <= file->seen_size; at++) {
+        if (hwt_delay_get32(file->seen + at + HWT_DELAY_HEAD_MAGIC) == magic &&
+            hwt_delay_get64(file->seen + at) == key_of() && --n == 0)
             return at;
     }
     return file->seen_size;
@@ -67,7 +86,7 @@ static inline void seal_checkpoint(void)
 {
     struct disk_file *file = file_of("checkpoint");
     size_t length = hwt_delay_get64(file->seen + HWT_DELAY_CHECKPOINT_LENGTH);
-    seal(file, key_of(), HWT_DELAY_CHECKPOINT_CRC, HWT_DELAY_CHECKPOINT_LENGTH,
+    seal(file, key_of(), HWT_DELAY_CHECKPOINT_CRC, HWT_DELAY_CHECKPOINT_VERSION,
          HWT_DELAY_CHECKPOINT_SIZE + length);
 }
 

@@ -5,6 +5,7 @@
  *
  *     delay_stores make DIRECTORY    makes one and ends without closing it
  *     delay_stores read DIRECTORY    compares, and uses it
+ *     delay_stores refuse DIRECTORY  looks that one of format 1 is refused, and left as it is
  *
  * What is in it: slots with messages and erases, a checkpoint with messages that were leased, and
  * a log with puts, cancels, done and retry. To keep one, with a release of that number:
@@ -12,6 +13,7 @@
  *     delay_stores make 0.2.0 && tar --sort=name --owner=0 --group=0 -czf 0.2.0.tar.gz 0.2.0
  */
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -147,12 +149,26 @@ static void read_store(const char *directory)
     hwt_delay_close(store);
 }
 
+static void refuse(const char *directory)
+{
+    static const uint32_t flags[] = { 0, HWT_DELAY_CREATE, HWT_DELAY_READ_ONLY, HWT_DELAY_SALVAGE };
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+        options.flags = flags[i];
+        must(hwt_delay_open(directory, &options, &store) == -EPROTONOSUPPORT);
+    }
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "make") == 0)
         make(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "refuse") == 0) {
+        refuse(argv[2]);
+        return EXIT_SUCCESS;
+    }
     if (argc != 3 || strcmp(argv[1], "read") != 0) {
-        fputs("usage: delay_stores make|read DIRECTORY\n", stderr);
+        fputs("usage: delay_stores make|read|refuse DIRECTORY\n", stderr);
         return MISUSE;
     }
     read_store(argv[2]);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# Reads each store in stores/, which releases have left, and one that is made now.
+# Reads each store in stores/, which releases have left, and one that is made now; but not those
+# in stores/format-1/, which are refused and stay as they are.
 # $DELAY_STORES is the program of stores.c.
 
 set -eu
@@ -17,4 +18,14 @@ for store in "$here"/stores/*.tar.gz; do
     name=$(basename "$store" .tar.gz)
     echo "$name"
     "$DELAY_STORES" read "$dir/$name"
+done
+for store in "$here"/stores/format-1/*.tar.gz; do
+    mkdir "$dir/before" "$dir/after"
+    tar -xzf "$store" -C "$dir/before"
+    tar -xzf "$store" -C "$dir/after"
+    name=$(basename "$store" .tar.gz)
+    echo "$name, of format 1"
+    "$DELAY_STORES" refuse "$dir/after/$name"
+    diff -r "$dir/before" "$dir/after"
+    rm -r "$dir/before" "$dir/after"
 done

@@ -234,29 +234,46 @@ END_TEST
 
 /* ---- a later format ---- */
 
-static void set_version(struct simulated *s, const char *name, size_t at)
+static struct disk_file *set_version(struct simulated *s, const char *name, size_t at)
 {
     struct disk_file *file = disk_find(s->disk, name);
     ck_assert_ptr_nonnull(file);
     ck_assert_uint_eq(hwt_delay_get32(file->seen + at), HWT_DELAY_VERSION);
     disk_flip(file, at, HWT_DELAY_VERSION ^ (HWT_DELAY_VERSION + 1));
+    return file;
 }
 
-/* A later version keeps the place of the version, and the checksums of the heads, which do not
- * cover it. */
-START_TEST(test_a_later_format)
+static const char *const versions[] = { "store", "log.1", "checkpoint" };
+
+static struct disk_file *make_with_version(struct simulated *s, int i)
 {
-    static const char *const names[] = { "store", "log.1", "checkpoint" };
     static const size_t at[] = { HWT_DELAY_STORE_VERSION, HWT_DELAY_SEGMENT_VERSION,
                                  HWT_DELAY_CHECKPOINT_VERSION };
+    simulated_new(s);
+    simulated_open(s);
+    ck_assert_int_eq(simulated_put(s, 5, 1, 10), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s->store), 0);
+    simulated_close(s);
+    return set_version(s, versions[i], at[i]);
+}
+
+/* A later version keeps the place of the version and of the checksum. */
+START_TEST(test_a_later_format)
+{
     for (int i = 0; i < 3; i++) {
         struct simulated s;
-        simulated_new(&s);
-        simulated_open(&s);
-        ck_assert_int_eq(simulated_put(&s, 5, 1, 10), 0);
-        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-        simulated_close(&s);
-        set_version(&s, names[i], at[i]);
+        struct disk_file *file = make_with_version(&s, i);
+        const unsigned char *store = disk_find(s.disk, "store")->seen;
+        uint64_t key = i == 2 ? hwt_delay_get64(store + HWT_DELAY_STORE_KEY) : 0;
+        uint64_t size = i == 0 ? HWT_DELAY_STORE_SIZE : HWT_DELAY_SEGMENT_SIZE;
+        if (i == 2)
+            size = HWT_DELAY_CHECKPOINT_SIZE +
+                   hwt_delay_get64(file->seen + HWT_DELAY_CHECKPOINT_LENGTH);
+        unsigned char crc[4];
+        hwt_delay_set32(crc, hwt_delay_crc(key, file->seen + HWT_DELAY_STORE_VERSION,
+                                           size - HWT_DELAY_STORE_VERSION));
+        for (size_t b = 0; b < sizeof(crc); b++)
+            disk_flip(file, HWT_DELAY_STORE_CRC + b, file->seen[HWT_DELAY_STORE_CRC + b] ^ crc[b]);
         static const uint32_t flags[] = { 0, HWT_DELAY_CREATE, HWT_DELAY_READ_ONLY,
                                           HWT_DELAY_SALVAGE };
         for (size_t f = 0; f < 4; f++) {
@@ -266,6 +283,47 @@ START_TEST(test_a_later_format)
         }
         simulated_free(&s);
     }
+}
+END_TEST
+
+/* A flipped bit makes no later release out of this one. */
+START_TEST(test_a_damaged_version)
+{
+    for (int i = 0; i < 3; i++) {
+        struct simulated s;
+        make_with_version(&s, i);
+        static const uint32_t flags[] = { 0, HWT_DELAY_CREATE, HWT_DELAY_READ_ONLY };
+        for (size_t f = 0; f < 3; f++) {
+            s.options.flags = flags[f];
+            simulated_begin(&s);
+            ck_assert_int_eq(simulated_try_open(&s), -EBADMSG);
+        }
+        s.options.flags = HWT_DELAY_SALVAGE;
+        simulated_begin(&s);
+        ck_assert_int_eq(simulated_try_open(&s), 0);
+        ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 1);
+        simulated_free(&s);
+    }
+}
+END_TEST
+
+/* The format before this one is no damage either. */
+START_TEST(test_the_format_before)
+{
+    static const uint32_t flags[] = { 0, HWT_DELAY_CREATE, HWT_DELAY_READ_ONLY, HWT_DELAY_SALVAGE };
+    struct simulated s;
+    simulated_new(&s);
+    simulated_open(&s);
+    simulated_close(&s);
+    struct disk_file *file = disk_find(s.disk, "store");
+    for (size_t b = 0; b < 8; b++)
+        disk_flip(file, b, file->seen[b] ^ (unsigned char)(HWT_DELAY_MAGIC_STORE_1 >> 8 * b));
+    for (size_t f = 0; f < 4; f++) {
+        s.options.flags = flags[f];
+        simulated_begin(&s);
+        ck_assert_int_eq(simulated_try_open(&s), -EPROTONOSUPPORT);
+    }
+    simulated_free(&s);
 }
 END_TEST
 
@@ -469,6 +527,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_read_only_changes_nothing);
     tcase_add_test(tcase, test_tmpfs_is_not_durable);
     tcase_add_test(tcase, test_a_later_format);
+    tcase_add_test(tcase, test_a_damaged_version);
+    tcase_add_test(tcase, test_the_format_before);
     tcase_add_test(tcase, test_options_out_of_range);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("messages");

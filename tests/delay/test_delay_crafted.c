@@ -14,13 +14,13 @@
 static void write_frame(const char *name, size_t at, uint64_t sequence)
 {
     struct disk_file *file = file_of(name);
-    set32(file, at + HWT_DELAY_FRAME_MAGIC, HWT_DELAY_MAGIC_FRAME);
     set32(file, at + HWT_DELAY_FRAME_LENGTH, 0);
     set32(file, at + HWT_DELAY_FRAME_COUNT, 0);
+    seal(file, key_of(), at + HWT_DELAY_FRAME_RECORDS_CRC, at, at);
+    set32(file, at + HWT_DELAY_FRAME_PLACE, hwt_delay_place(strcmp(name, "log.1") == 0, at));
     set64(file, at + HWT_DELAY_FRAME_SEQUENCE, sequence);
     set64(file, at + HWT_DELAY_FRAME_HAND, 0);
-    seal(file, key_of(), at + HWT_DELAY_FRAME_CRC, at + HWT_DELAY_FRAME_LENGTH,
-         at + HWT_DELAY_FRAME_SIZE);
+    seal_head(file, at, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
 }
 
 /* ---- the log ---- */
@@ -67,7 +67,7 @@ START_TEST(test_a_size_of_the_log_that_cannot_be)
     put_some(0, 10, s.realtime + HOUR, 10);
     simulated_kill(&s);
     set64(file, HWT_DELAY_STORE_SEGMENT_SIZE, sizes[_i]);
-    seal(file, 0, HWT_DELAY_STORE_CRC, HWT_DELAY_STORE_KEY, HWT_DELAY_STORE_SIZE);
+    seal(file, 0, HWT_DELAY_STORE_CRC, HWT_DELAY_STORE_VERSION, HWT_DELAY_STORE_SIZE);
     ck_assert_int_eq(open_with(0), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     assert_delivers(0, 10);
@@ -101,8 +101,7 @@ START_TEST(test_many_messages_of_one_key)
             size_t records = hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_COUNT);
             for (size_t i = 0; i < records; i++)
                 set64(file, first + i * size + HWT_DELAY_RECORD_SEQUENCE, 1);
-            seal(file, key_of(), at + HWT_DELAY_BLOCK_CRC, at + HWT_DELAY_BLOCK_LENGTH,
-                 first + records * size);
+            seal_block(file, at);
         }
     }
     ck_assert_int_eq(open_with(0), 0);
@@ -139,8 +138,7 @@ START_TEST(test_a_newer_message_than_the_one_leased)
         set64(file, key, due + 1);
         set64(file, key + 8, 0);
     }
-    seal(file, key_of(), at + HWT_DELAY_RUN_CRC, at + HWT_DELAY_RUN_LENGTH,
-         at + HWT_DELAY_RUN_SIZE);
+    seal_head(file, at, HWT_DELAY_MAGIC_RUN, HWT_DELAY_RUN_SIZE);
     ck_assert_int_eq(open_with(0), 0);
     simulated_advance(&s, 2 * HOUR);
     while (hwt_delay_take(s.store, 1, 0, &taken) > 0) {
@@ -170,8 +168,7 @@ START_TEST(test_a_sequence_that_was_never_given)
     struct disk_file *file = file_of("slot-");
     size_t at = find(file, HWT_DELAY_MAGIC_BLOCK, 1);
     set64(file, at + HWT_DELAY_BLOCK_SIZE + HWT_DELAY_RECORD_SEQUENCE, UINT64_MAX);
-    seal(file, key_of(), at + HWT_DELAY_BLOCK_CRC, at + HWT_DELAY_BLOCK_LENGTH,
-         at + HWT_DELAY_BLOCK_SIZE + hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_LENGTH));
+    seal_block(file, at);
     ck_assert_int_eq(open_with(0), 0);
     simulated_advance(&s, 2 * HOUR);
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), -EBADMSG);

@@ -16,11 +16,11 @@ enum { STATES_MAX = 100000 };
 
 static uint32_t blind; /* the magic number in front of what is covered, its low half; 0: none */
 
-uint32_t __real_hwt_delay_crc(uint32_t seed, const void *bytes, size_t size);
-uint32_t __wrap_hwt_delay_crc(uint32_t seed, const void *bytes, size_t size);
+uint32_t __real_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size);
+uint32_t __wrap_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size);
 
 /* Blind to all: writers and readers agree on it whatever the bytes are. */
-uint32_t __wrap_hwt_delay_crc(uint32_t seed, const void *bytes, size_t size)
+uint32_t __wrap_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size)
 {
     return blind ? blind : __real_hwt_delay_crc(seed, bytes, size);
 }

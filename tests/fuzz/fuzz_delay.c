@@ -28,9 +28,9 @@ enum { SEGMENT = 65536, PATCHES_MAX = 64, TAKES_MAX = 4096, DISK_MAX = 16 << 20 
         }                                                                                          \
     } while (0)
 
-uint32_t __wrap_hwt_delay_crc(uint32_t seed, const void *bytes, size_t size);
+uint32_t __wrap_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size);
 
-uint32_t __wrap_hwt_delay_crc(uint32_t seed, const void *bytes, size_t size)
+uint32_t __wrap_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size)
 {
     (void)seed;
     (void)bytes;

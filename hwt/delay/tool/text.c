@@ -24,6 +24,8 @@ static const struct explanation {
     { ENOMEM, "not enough memory" },
     { EBUSY, "another process owns it: stop that one first; stat, dump and check still work" },
     { ENOTSUP, "it was made by a later release: use that release's hwt-delay" },
+    { EPROTONOSUPPORT, "an earlier release made it: write it out with that release's "
+                       "hwt-delay dump --messages, and read that with put --lines" },
     { EBADMSG, "it is damaged: hwt-delay check says where, hwt-delay salvage saves the rest" },
     { ESTALE, "its owner changes it too quickly to be read: try again" },
     { EIO, "reading or writing the disk failed, see the kernel's log; then try again" },

@@ -9,6 +9,7 @@ set -eu
 
 name=$1
 tool=$(realpath "$2")
+stores=$(CDPATH='' cd -- "$(dirname -- "$0")/../stores" && pwd)
 work=$(mktemp -d)
 holder=
 # shellcheck disable=SC2086 # a number, or nothing
@@ -363,6 +364,24 @@ test_errors()
     says 'not a directory'
     run 1 put --create nowhere/store now id
     says 'no store is there'
+}
+
+# Stores of the first format are refused by every command, which says what to do.
+test_first_format()
+{
+    tar -xzf "$stores/format-1/0.2.0.tar.gz"
+    cp -r 0.2.0 store
+    for command in stat dump check take; do
+        run 1 "$command" store
+        says 'an earlier release made it: .* dump --messages, .* put --lines'
+    done
+    run 1 put --create store now id
+    says 'an earlier release made it'
+    run 1 cancel store now id
+    says 'an earlier release made it'
+    run 1 salvage store new
+    says 'an earlier release made it'
+    diff -r 0.2.0 store >&2 || fail 'the store was changed'
 }
 
 # flip FILE OFFSET: inverts a byte.
