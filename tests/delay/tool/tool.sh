@@ -377,7 +377,7 @@ test_first_format()
     done
     run 1 put --create store now id
     says 'an earlier release made it'
-    run 1 cancel store now id
+    run 1 cancel store @1800000000 id
     says 'an earlier release made it'
     run 1 salvage store new
     says 'an earlier release made it'
