@@ -161,6 +161,14 @@ typedef uint64_t (*hwt_clock)(void *clock_data);
 #define HWT_ONE_THREAD UINT32_C(2)
 
 /*
+ * Calls with a delay read the clock, each time. Without this flag they take the time from the
+ * processor's counter where that is sound, which halves their time: with CLOCK_MONOTONIC and a
+ * tick of at least 512 us, on 64-bit x86, where the kernel's own clock is that counter. A delay
+ * then counts from an instant that is up to 8 us after the call, and never before it.
+ */
+#define HWT_EXACT_CLOCK UINT32_C(4)
+
+/*
  * Begin with HWT_OPTIONS_INIT or hwt_options_init(), and change what is to be different. A struct
  * that was only zeroed, and has its size set, stands for the defaults too: while `initialised`
  * is 0, each field that is 0 takes its default.
@@ -169,7 +177,7 @@ typedef struct hwt_options {
     size_t size;              /* sizeof(hwt_options) */
     uint64_t tick_duration;   /* at least HWT_US(1); default HWT_MS(100) */
     uint32_t ticks_per_wheel; /* 1 to 2^30, rounded up to a power of two; default 512 */
-    uint32_t flags;           /* HWT_NO_WORKER, HWT_ONE_THREAD */
+    uint32_t flags;           /* HWT_NO_WORKER, HWT_ONE_THREAD, HWT_EXACT_CLOCK */
     uint64_t max_pending;     /* more than so many pending: -ENOBUFS; default 0: no limit */
     hwt_executor executor;    /* default NULL: the worker runs tasks itself */
     void *executor_data;
@@ -493,11 +501,12 @@ typedef struct hwt_stats {
     uint64_t lateness_max; /* ns from deadline to start of task */
     uint64_t lateness[64]; /* [i]: runs late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
     uint64_t lateness_sum; /* ns, over all runs; modulo 2^64 */
+    uint64_t fast_clock;   /* 1: delays count by the processor's counter; see HWT_EXACT_CLOCK */
 } hwt_stats;
 
 #define HWT_STATS_INIT                                                                             \
     {                                                                                              \
-        sizeof(hwt_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0                                  \
+        sizeof(hwt_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0                               \
     }
 
 /*

@@ -6,6 +6,7 @@
 
 #include <stdatomic.h>
 
+#include "hwt/base/counter.h"
 #include "hwt/base/time.h"
 #include "hwt/hwt.h"
 
@@ -14,6 +15,7 @@ struct hwt_time {
     hwt_clock clock; /* NULL: clock_id */
     void *clock_data;
     clockid_t clock_id;
+    bool counts;           /* the processor's counter may stand for the clock */
     _Atomic uint64_t told; /* the worker's: what the last pass took for now */
 };
 
@@ -26,6 +28,12 @@ static inline uint64_t hwt_time_now(const struct hwt_time *time)
     return hwt_from_timespec(now);
 }
 
+/* From when a delay counts: now, or up to HWT_COUNTER_LATE later. */
+static inline uint64_t hwt_time_from(const struct hwt_time *time)
+{
+    return time->counts ? hwt_counter_now() : hwt_time_now(time);
+}
+
 /* The clock, or the instant that hwt_timer_advance() was told, whichever is later. */
 static inline uint64_t hwt_time_reached(const struct hwt_time *time)
 {
@@ -35,10 +43,20 @@ static inline uint64_t hwt_time_reached(const struct hwt_time *time)
     return now > told ? now : told;
 }
 
-/* deadline - now, at least 0; HWT_NEVER stays that. */
+/* The same for figures: up to HWT_COUNTER_LATE earlier. */
+static inline uint64_t hwt_time_reached_about(const struct hwt_time *time)
+{
+    if (!time->counts)
+        return hwt_time_reached(time);
+    uint64_t now = hwt_saturating_sub(hwt_counter_now(), HWT_COUNTER_LATE);
+    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
+    return now > told ? now : told;
+}
+
+/* How much of a delay is left, at least 0; HWT_NEVER stays that. */
 static inline uint64_t hwt_time_until(const struct hwt_time *time, uint64_t deadline)
 {
-    return deadline == HWT_NEVER ? HWT_NEVER : hwt_saturating_sub(deadline, hwt_time_now(time));
+    return deadline == HWT_NEVER ? HWT_NEVER : hwt_saturating_sub(deadline, hwt_time_from(time));
 }
 
 #endif

@@ -72,7 +72,7 @@ static bool is_in_range(const hwt_options *options)
     return options->tick_duration >= TICK_MIN && options->ticks_per_wheel >= 1 &&
            options->ticks_per_wheel <= TICKS_PER_WHEEL_MAX &&
            options->tick_duration <= (uint64_t)INT64_MAX / round_up(options->ticks_per_wheel) &&
-           !(options->flags & ~(HWT_NO_WORKER | HWT_ONE_THREAD)) &&
+           !(options->flags & ~(HWT_NO_WORKER | HWT_ONE_THREAD | HWT_EXACT_CLOCK)) &&
            (!(options->clock || options->flags & HWT_ONE_THREAD) ||
             options->flags & HWT_NO_WORKER) &&
            (options->clock_id == CLOCK_MONOTONIC || options->clock_id == CLOCK_BOOTTIME) &&

@@ -149,7 +149,7 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
         .generation = hwt_generation(state),
         .deadline = *deadline,
     };
-    uint64_t lateness = hwt_saturating_sub(hwt_time_reached(&shared->time), *deadline);
+    uint64_t lateness = hwt_saturating_sub(hwt_time_reached_about(&shared->time), *deadline);
     hwt_stats_run(&shared->stats, lateness, shared->executor != NULL);
     HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
     hwt_unreserve(shared);

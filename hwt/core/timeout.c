@@ -265,7 +265,7 @@ bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay)
     if (!hwt_state_live(hwt_entry_state(timeout.entry), timeout.generation))
         return false;
     return hwt_timeout_reschedule_at(timeout,
-                                     hwt_saturating_add(hwt_time_now(&shared->time), delay));
+                                     hwt_saturating_add(hwt_time_from(&shared->time), delay));
 }
 
 /*

@@ -13,9 +13,18 @@
 #include "hwt/core/options.h"
 #include "hwt/core/task.h"
 
+#define TICK_MIN_TO_COUNT (64 * HWT_COUNTER_LATE)
 #define UNTOLD 1 /* accepted, and maybe cancelled with nobody to tell it */
 
 /* ---- create ---- */
+
+/* Where to be late by so little cannot be seen beside a tick. */
+static bool may_count(const hwt_options *options)
+{
+    return !options->clock && options->clock_id == CLOCK_MONOTONIC &&
+           !(options->flags & HWT_EXACT_CLOCK) && options->tick_duration >= TICK_MIN_TO_COUNT &&
+           hwt_counter_is_trusted();
+}
 
 static void freeze_options(hwt_timer *timer, const hwt_options *options)
 {
@@ -23,6 +32,7 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->time.clock = options->clock;
     shared->time.clock_data = options->clock_data;
     shared->time.clock_id = options->clock_id;
+    shared->time.counts = may_count(options);
     uint64_t start = hwt_time_now(&shared->time);
     atomic_init(&shared->time.told, start);
     shared->ticks = hwt_ticks_init(start, options->tick_duration);
@@ -343,7 +353,7 @@ int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uin
 {
     if (!timer || !task || !task->run)
         return -EINVAL;
-    uint64_t deadline = hwt_saturating_add(hwt_time_now(&timer->shared.time), delay);
+    uint64_t deadline = hwt_saturating_add(hwt_time_from(&timer->shared.time), delay);
     return hwt_timer_new_timeout_at(timer, task, arg, deadline, ret_timeout);
 }
 

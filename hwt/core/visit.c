@@ -95,6 +95,6 @@ int hwt_timer_set(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t de
 {
     if (!timer)
         return -EINVAL;
-    uint64_t deadline = hwt_saturating_add(hwt_time_now(&timer->shared.time), delay);
+    uint64_t deadline = hwt_saturating_add(hwt_time_from(&timer->shared.time), delay);
     return hwt_timer_set_at(timer, task, arg, deadline, timeout);
 }

@@ -19,7 +19,7 @@ static int open_window(const struct hwt_shared *shared, uint64_t earliest, uint6
 {
     if (earliest > latest)
         return -EINVAL;
-    uint64_t now = hwt_time_now(&shared->time);
+    uint64_t now = hwt_time_from(&shared->time);
     ret_window->earliest = hwt_saturating_add(now, earliest);
     ret_window->latest = hwt_saturating_add(now, latest);
     return 0;

@@ -266,7 +266,7 @@ START_TEST(the_flag_needs_the_other_one)
     ck_assert_int_eq(hwt_timer_create(&options, &timer), 0);
     ck_assert_int_eq(hwt_timer_start(timer), 0);
     hwt_timer_destroy(timer);
-    options.flags = HWT_ONE_THREAD | HWT_NO_WORKER | UINT32_C(4);
+    options.flags = HWT_ONE_THREAD | HWT_NO_WORKER | UINT32_C(8);
     ck_assert_int_eq(hwt_timer_create(&options, &timer), -EINVAL);
 }
 END_TEST

@@ -43,7 +43,7 @@ class Stats(Structure):
                 ("expired", c_uint64), ("cancelled", c_uint64), ("unprocessed", c_uint64),
                 ("rescheduled", c_uint64), ("rejected", c_uint64), ("wakeups", c_uint64),
                 ("memory", c_uint64), ("lateness_max", c_uint64), ("lateness", c_uint64 * 64),
-                ("lateness_sum", c_uint64)]
+                ("lateness_sum", c_uint64), ("fast_clock", c_uint64)]
 
 
 def load(path):
