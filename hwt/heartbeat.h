@@ -156,7 +156,7 @@ struct hwt_heartbeat {
  *
  * -EINVAL: NULL, or no `notify`; something reserved of the rules is not zero
  * -EALREADY: it is started, or another thread is about to
- * -ENOMEM, -ENOBUFS, -EAGAIN, -ESHUTDOWN: as hwt_timer_new_timeout()
+ * -ENOMEM, -ENOBUFS, -EAGAIN, -EMFILE, -ENFILE, -ESHUTDOWN: as hwt_timer_new_timeout()
  * In its own callback: -ECANCELED: another thread has stopped it; -EBUSY: another timer than
  *   that of the callback
  */

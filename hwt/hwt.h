@@ -239,7 +239,8 @@ HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_time
  * SIGTRAP, SIGABRT, SIGSYS.
  *
  * -EINVAL (also: worker_cpu cannot be had); -EAGAIN: no thread could be started, try
- * again later; -ESHUTDOWN: after stop, or the timer is that of the parent of a fork()
+ * again later; -ESHUTDOWN: after stop, or the timer is that of the parent of a fork(); -EMFILE,
+ * -ENFILE, -ENOMEM: in a child of fork() that could have no descriptor, see NOTES
  */
 HWT_PUBLIC int hwt_timer_start(hwt_timer *timer);
 
@@ -287,7 +288,8 @@ HWT_PUBLIC uint64_t hwt_timer_now(const hwt_timer *timer);
  * before *ret_timeout is written: it has its handle as an argument.
  *
  * -EINVAL: no task or no run (also: worker_cpu cannot be had); -ENOMEM; -ENOBUFS:
- * max_pending is reached; -EAGAIN: no thread could be started; -ESHUTDOWN: after stop
+ * max_pending is reached; -EAGAIN: no thread could be started; -ESHUTDOWN: after stop; -EMFILE,
+ * -ENFILE: in a child of fork() that could have no descriptor, see NOTES
  */
 HWT_PUBLIC int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg,
                                      uint64_t delay, hwt_timeout *ret_timeout);
@@ -495,7 +497,7 @@ typedef struct hwt_stats {
     uint64_t cancelled;    /* cancels that returned true */
     uint64_t unprocessed;  /* left over by hwt_timer_stop() */
     uint64_t rescheduled;  /* reschedules and repeats that returned true */
-    uint64_t rejected;     /* timeouts refused with -ENOBUFS, -ENOMEM or -EAGAIN */
+    uint64_t rejected;     /* timeouts refused for a limit, or for want of memory and the like */
     uint64_t wakeups;      /* times the worker came out of a sleep */
     uint64_t memory;       /* bytes held, all included */
     uint64_t lateness_max; /* ns from deadline to start of task */
@@ -574,9 +576,12 @@ HWT_PUBLIC const char *hwt_version(void);
  *
  * fork(): a timer that has accepted no timeout and was not started goes along, and is the child's
  * own there. Of any other the child may ask, cancel and destroy; what arms or drives it is refused
- * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. In a child that a
- * callback has made nothing more is called back; if that was the worker's and it returns there, the
- * child ends, for it has no other thread.
+ * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. A timer that goes along
+ * and has a descriptor, for hwt_timer_fd() or CLOCK_BOOTTIME, has one of its own in the child, of
+ * the same number. If the child cannot have it, hwt_timer_start() and the first timeout are refused
+ * with -EMFILE, -ENFILE or -ENOMEM until the worker can have one, or hwt_timer_fd() has returned
+ * another. In a child that a callback has made nothing more is called back; if that was the worker's
+ * and it returns there, the child ends, for it has no other thread.
  *
  * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
  * end, share one under a lock that is held for the time of a call.

@@ -270,7 +270,8 @@ struct hwt_retry {
  * Any failure leaves it not started, and nothing is called.
  *
  * -EINVAL: NULL retry, timer, task, or a function of it; options as for hwt_backoff_init()
- * -EALREADY: it is started; -ENOMEM, -ENOBUFS, -EAGAIN, -ESHUTDOWN: as hwt_timer_new_timeout()
+ * -EALREADY: it is started; -ENOMEM, -ENOBUFS, -EAGAIN, -EMFILE, -ENFILE, -ESHUTDOWN: as
+ * hwt_timer_new_timeout()
  */
 HWT_PUBLIC int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
                                const hwt_retry_task *task, void *arg);

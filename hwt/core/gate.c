@@ -69,6 +69,7 @@ void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *
     atomic_init(&gate->wake_before, HWT_GATE_OPEN);
     atomic_init(&gate->asleep, 0);
     atomic_init(&gate->fd, -1);
+    atomic_init(&gate->lost, 0);
     atomic_init(&gate->quiet, false);
     gate->clock_id = clock_id;
     gate->flags = flags;
@@ -94,14 +95,18 @@ void hwt_gate_destroy(struct hwt_gate *gate)
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking)
 {
     int before = atomic_exchange_explicit(&gate->fd, -1, memory_order_relaxed);
-    if (before < 0 || hwt_gate_open_fd(gate, nonblocking) < 0)
+    if (before < 0)
         return;
-    /* A loop may have noted the number. */
-    int fd = fd_of(gate);
-    if (dup3(fd, before, O_CLOEXEC) == before) {
-        atomic_store_explicit(&gate->fd, before, memory_order_relaxed);
+    close(before); /* at a limit of descriptors there may be no other number */
+    int r = hwt_gate_open_fd(gate, nonblocking), fd = fd_of(gate);
+    if (r == 0 && fd != before) { /* a loop may have noted the number */
+        r = dup3(fd, before, O_CLOEXEC) < 0 ? -EMFILE : 0;
+        atomic_store_explicit(&gate->fd, r < 0 ? -1 : before, memory_order_relaxed);
         close(fd);
     }
+    atomic_store_explicit(&gate->lost, -r, memory_order_relaxed);
+    if (r < 0)
+        return;
     if (nonblocking) /* the loop that watches it comes at once, and parks anew */
         hwt_gate_set_fd(gate, 1, true);
 }
@@ -114,6 +119,7 @@ int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking)
     if (fd < 0)
         return -errno;
     atomic_store_explicit(&gate->fd, fd, memory_order_release);
+    atomic_store_explicit(&gate->lost, 0, memory_order_relaxed);
     return 0;
 }
 

@@ -55,6 +55,7 @@ struct hwt_gate {
     _Alignas(64) _Atomic uint64_t wake_before;
     _Atomic uint32_t asleep;
     _Atomic int fd;          /* timer descriptor, -1: none */
+    _Atomic int lost;        /* why a child of fork() has none in place of its parent's; else 0 */
     _Atomic bool quiet;      /* it is not to become readable again */
     _Atomic uint32_t *flags; /* the timer's, for all producers to read */
     uint32_t fences;         /* of them: FENCED, or, where nobody needs barriers, ONE_THREADED */
@@ -75,8 +76,16 @@ void hwt_gate_destroy(struct hwt_gate *gate);
 /* Opens the timer descriptor, if there is none. 0 or a negative errno. One thread at a time. */
 int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 
-/* In a child of fork(): the descriptor, if there is one, is the child's own, by the same number. */
+/* In a child of fork(): the descriptor, if there is one, is the child's own, by the same number; or
+ * it is lost. */
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
+
+/* 0, or the negative errno for which it is lost. */
+static inline int hwt_gate_loss(const struct hwt_gate *gate)
+{
+    /* Relaxed: who opens another one stores it after that; the opener itself tells its number. */
+    return -atomic_load_explicit(&gate->lost, memory_order_relaxed);
+}
 
 /* Worker, before its last reading: a wake-up from here on ends a sleep to the next tick boundary,
  * for which the gate is not closed. What the waker has done before is seen from here on: a flag,

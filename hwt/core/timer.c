@@ -120,6 +120,17 @@ int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
 
 /* ---- start ---- */
 
+/* In a child of fork() the descriptor that it needs may be lost. A worker gets another one; the loop
+ * that watches it must ask for it, for it has noted a number. */
+static int begin(hwt_timer *timer)
+{
+    struct hwt_gate *gate = &timer->shared.gate;
+    if (timer->flags & HWT_NO_WORKER)
+        return hwt_gate_loss(gate);
+    int r = hwt_gate_loss(gate) < 0 ? hwt_gate_open_fd(gate, false) : 0;
+    return r < 0 ? r : hwt_worker_thread_create(timer);
+}
+
 int hwt_timer_start(hwt_timer *timer)
 {
     const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED | HWT_HALTED_ENDING;
@@ -135,8 +146,8 @@ int hwt_timer_start(hwt_timer *timer)
     pthread_mutex_lock(&timer->control);
     if (hwt_halted_by(timer, over))
         r = -ESHUTDOWN;
-    else if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED) && !(timer->flags & HWT_NO_WORKER))
-        r = hwt_worker_thread_create(timer);
+    else if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
+        r = begin(timer);
     if (r == 0)
         hwt_unhalt(timer, HWT_HALTED_UNSTARTED);
     pthread_mutex_unlock(&timer->control);

@@ -9,23 +9,10 @@
 
 #include <sys/mman.h>
 
-#include "children.h"
+#include "fork_fixture.h"
 #include "one_thread.h"
 
 /* ---- a timer that has accepted nothing yet ---- */
-
-static void first_arm(void *data)
-{
-    ends e = { 0 };
-    hwt_timer *timer = data;
-    for (int i = 0; i < 100; i++)
-        child_must(hwt_timer_new_timeout(timer, &counting, &e, HWT_MS(i % 5), NULL) == 0);
-    child_must(hwt_timer_new_timeout(timer, &counting, &e, HWT_SEC(3600), NULL) == 0);
-    child_must(await_count(&e.runs, 100));
-    child_must(hwt_timer_stop(timer, NULL, NULL) == 1);
-    hwt_timer_destroy(timer);
-    child_must(e.runs == 100 && e.cancelled == 1);
-}
 
 START_TEST(the_first_arm_may_come_in_a_child)
 {
@@ -62,18 +49,6 @@ START_TEST(the_first_arm_may_come_in_the_child_of_a_child)
     hwt_timer_destroy(timer);
 }
 END_TEST
-
-static void loop_by(hwt_timer *timer, int fd)
-{
-    ends e = { 0 };
-    for (int i = 0; i < 20; i++)
-        child_must(hwt_timer_new_timeout(timer, &counting, &e, HWT_MS(i), NULL) == 0);
-    while (e.runs < 20) {
-        child_must(readable(fd, 20000));
-        hwt_timer_dispatch(timer);
-    }
-    hwt_timer_destroy(timer);
-}
 
 static void loop_in_child(void *timer)
 {
