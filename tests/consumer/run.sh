@@ -218,6 +218,23 @@ test_cmake_package()
     (cd "$work/cmake" && unset LD_LIBRARY_PATH && ctest --output-on-failure)
 }
 
+# libhwt-delay and its program find libhwt beside them, where nothing else tells them and the
+# installation was moved: a program needs to be told of its own library only.
+test_run_path()
+{
+    [ "$HWT_DEFAULT_LIBRARY" != static ] && [ "$HWT_DELAY" = yes ] || exit 77
+    readme_block 4 c >"$work/readme.c"
+    (unset LD_LIBRARY_PATH
+    package=hwt-delay
+    # shellcheck disable=SC2086
+    build $CC -pthread "$work/readme.c" -Wl,-rpath,"$libdir"
+    cd "$work"
+    ./program | grep '^remind order-17$'
+    "$prefix/bin/hwt-delay" dump delays >dumped
+    mv root moved
+    "moved$HWT_PREFIX/bin/hwt-delay" dump delays | cmp - dumped)
+}
+
 # README.md's first, second, ... block of this language.
 readme_block()
 {
