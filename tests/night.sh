@@ -11,7 +11,7 @@
 #
 #     simulate         a hundred million operations of tests/simulate/simulate.c
 #     delay            a million crash states of the durable store, 50000 failures of the
-#                      system, and a hundred kills
+#                      system, a hundred kills, and all schedules of its calls
 #     fuzz             ten minutes of each fuzzer
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
@@ -96,7 +96,8 @@ job_simulate()
 # A failure stays in build/night/.
 job_delay()
 {
-    ninja -C "$build" tests/delay/delay_crash tests/delay/delay_kill >"$build/delay.log" || {
+    ninja -C "$build" tests/delay/delay_crash tests/delay/delay_kill tests/delay/test_delay_pairs \
+        >"$build/delay.log" || {
         cat "$build/delay.log"
         return 1
     }
@@ -110,7 +111,8 @@ job_delay()
         rm "$1/delay-SEED.log"
     ' sh "$build" &&
         "$build/tests/delay/delay_crash" --each-call --seed "$seed" --states 50000 &&
-        "$build/tests/delay/delay_kill" --seed "$seed" --kills 100
+        "$build/tests/delay/delay_kill" --seed "$seed" --kills 100 &&
+        HWT_TEST_SCALE=1 HWT_TEST_SEED=$seed "$build/tests/delay/test_delay_pairs"
 }
 
 job_fuzz()

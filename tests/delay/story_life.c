@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The beginning of a story, what a crash would leave of it, and its end. See story.h. */
+
+#include "tests/delay/story_inside.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "kit.h"
+
+/* ---- looking ---- */
+
+/* What a listing has shown. */
+struct seen {
+    bool there[MESSAGES];
+    uint32_t version[MESSAGES];
+    uint64_t last;
+};
+
+static int see(const hwt_delay_message *message, void *data)
+{
+    struct seen *seen = data;
+    uint32_t version, number = story_number(message, &version);
+    if (seen->there[number] || message->due < seen->last)
+        story_broken("is listed twice, or not in its order", number);
+    seen->there[number] = true;
+    seen->version[number] = version;
+    seen->last = message->due;
+    return 0;
+}
+
+static bool is_as(const struct seen *seen, uint32_t number, const struct change *change)
+{
+    return seen->there[number] == change->pending &&
+           (!change->pending || seen->version[number] == change->version);
+}
+
+/* The call of this player was made: in all messages that it changes, or in none. */
+static void compare_calls(const struct seen *seen, const struct message *messages, uint32_t i)
+{
+    for (unsigned player = 0; player < 3; player++) {
+        const struct change *change = &messages[i].maybe[player];
+        const struct change *other = &messages[change->other].maybe[player];
+        if (change->ticket == 0 || change->other == i || other->ticket == 0)
+            continue;
+        if (is_as(seen, i, change) != is_as(seen, change->other, other))
+            story_broken("was changed, or not, and what belongs to it otherwise", i);
+    }
+}
+
+static void compare(const struct seen *seen, const struct message *messages, const char *where)
+{
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        const struct message *message = &messages[i];
+        bool fits = is_as(seen, i, &message->is);
+        for (unsigned player = 0; player < 3; player++)
+            fits = fits || (message->maybe[player].ticket > message->is.ticket &&
+                            is_as(seen, i, &message->maybe[player]));
+        if (!fits)
+            story_broken(where, i);
+        compare_calls(seen, messages, i);
+    }
+}
+
+/* Beside other calls: what they change meanwhile is seen or not. */
+void story_list(void)
+{
+    struct seen seen = { 0 };
+    must(hwt_delay_visit(story.store, 0, HWT_NEVER, see, &seen) == 0);
+}
+
+static void tell_damage(const hwt_delay_damage *damage, void *data)
+{
+    (void)data;
+    printf("%s: %s at %" PRIu64 "\n", damage->file, damage->reason, damage->offset);
+}
+
+void story_check(void)
+{
+    if (hwt_delay_check(story.store, tell_damage, NULL) != 0)
+        story_broken("or another is damaged", 0);
+}
+
+/* ---- the beginning ---- */
+
+static void set_messages(bool bulk)
+{
+    memset(story.messages, 0, sizeof(story.messages));
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        struct message *message = &story.messages[i];
+        message->due = story_due(i);
+        message->size = i < BULK ? 40 : 7000;
+        bool is_new = i >= NEW && i < BULK;
+        message->is = (struct change){ .pending = !is_new && (i < BULK || bulk), .version = 1 };
+        message->versions = 1;
+        for (unsigned player = 0; player < 3; player++)
+            message->maybe[player].other = i;
+    }
+}
+
+/* In batches, so that the log has few frames. */
+static void put_all(hwt_delay *store, bool slots)
+{
+    enum { BATCH = 12 };
+    static unsigned char payloads[BATCH][8192];
+    uint32_t numbers[BATCH];
+    hwt_delay_message messages[BATCH];
+    size_t count = 0;
+    for (uint32_t i = 0; i <= MESSAGES; i++) {
+        if (count == BATCH || (count > 0 && (i == MESSAGES || i >= BULK))) {
+            must(hwt_delay_put(store, messages, count) == 0);
+            count = 0;
+        }
+        bool in_slot = i < BULK && i % EACH < EACH / 2;
+        if (i == MESSAGES || !story.messages[i].is.pending || in_slot != slots)
+            continue;
+        numbers[count] = i;
+        messages[count] = story_message(&numbers[count], 1, payloads[count]);
+        count++;
+    }
+}
+
+static void set_options(bool bulk)
+{
+    story.options = (hwt_delay_options)HWT_DELAY_OPTIONS_INIT;
+    story.options.flags = HWT_DELAY_CREATE;
+    story.options.payload_max = 8192;
+    story.options.segment_size = bulk ? 1 << 20 : 1 << 17;
+    story.options.memory = 1 << 20;
+    story.options.lease = HWT_SEC(3000);
+}
+
+struct disk *story_prepare(bool bulk)
+{
+    uint64_t now = STORY_NOW, boottime = HWT_SEC(100);
+    struct disk *disk = disk_new();
+    struct process process;
+    hwt_delay *store;
+    set_options(bulk);
+    set_messages(bulk);
+    process_start(&process, disk, &now, &boottime);
+    must(hwt_delay_open_on("store", &story.options, &process.system, true, &store) == 0);
+    put_all(store, true);
+    must(hwt_delay_checkpoint(store) == 0);
+    put_all(store, false);
+    process.dead = true;
+    hwt_delay_close(store);
+    process_end(&process);
+    struct disk *base = disk_copy(disk);
+    disk_free(disk);
+    return base;
+}
+
+void story_begin(const struct disk *base, bool bulk, bool alone)
+{
+    uint32_t number;
+    story.bulk = bulk;
+    story.count = 0;
+    story.disk = disk_copy(base);
+    set_options(bulk);
+    set_messages(bulk);
+    held_realtime = STORY_NOW;
+    held_boottime = HWT_SEC(100);
+    held_start(&story.process, story.disk);
+    story.process.random = &story.random;
+    must(hwt_delay_open_on("store", &story.options, &story.process.system, alone, &story.store) ==
+         0);
+    for (uint32_t left = EACH; left > 0;)
+        left -= (uint32_t)story_take(left, &number);
+}
+
+/* ---- the end ---- */
+
+static void compare_listing(hwt_delay *store, const struct message *messages, const char *where)
+{
+    struct seen seen = { 0 };
+    must(hwt_delay_visit(store, 0, HWT_NEVER, see, &seen) == 0);
+    compare(&seen, messages, where);
+}
+
+/* What a crash has left is opened and looked at. */
+static void look_at_image(struct disk *disk, const struct message *messages)
+{
+    uint64_t now = held_realtime, boottime = HWT_SEC(1);
+    struct process process;
+    hwt_delay *store;
+    process_start(&process, disk, &now, &boottime);
+    must(hwt_delay_open_on("store", &story.options, &process.system, true, &store) == 0);
+    compare_listing(store, messages, "is not as it should be after a crash");
+    process.dead = true;
+    hwt_delay_close(store);
+    process_end(&process);
+    story.images++;
+}
+
+void story_crash(unsigned count)
+{
+    static struct message messages[MESSAGES];
+    for (unsigned i = 0; i < count; i++) {
+        story_lock();
+        memcpy(messages, story.messages, sizeof(messages));
+        story_unlock();
+        struct disk *left = held_crashed(&story.process, &story.random);
+        look_at_image(left, messages);
+        disk_free(left);
+    }
+}
+
+/* So many of what is due, or all. */
+static void take_and_do_all(size_t most)
+{
+    const hwt_delay_message *taken;
+    int64_t n = 1;
+    while (most > 0 && (n = hwt_delay_take(story.store, most < 7 ? most : 7, 0, &taken)) > 0) {
+        for (int64_t i = 0; i < n; i++) {
+            uint32_t number = story_taken(&taken[i], story.tickets);
+            must(hwt_delay_done(story.store, &taken[i].lease, 1) == 1);
+            story.messages[number].is.pending = false;
+            story.messages[number].lease = 0;
+        }
+        hwt_delay_free(taken);
+        most -= (size_t)n;
+    }
+    must(most == 0 || n == 0 || (n == -ENOBUFS && story.bulk));
+}
+
+static void deliver_all(void)
+{
+    take_and_do_all(SIZE_MAX);
+    /* All leases end, and all is due. */
+    story_pass_time(2 * HWT_SEC(3100));
+    for (uint32_t i = 0; i < MESSAGES; i++)
+        story.messages[i].lease = 0;
+    take_and_do_all(SIZE_MAX);
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        if (story.messages[i].is.pending)
+            story_broken("did not come", i);
+    }
+}
+
+static hwt_delay_stats stats(void)
+{
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    must(hwt_delay_get_stats(story.store, &stats) == 0);
+    return stats;
+}
+
+static void open_alone(void)
+{
+    static uint64_t none;
+    process_start(&story.process, story.disk, &none, &none);
+    story.process.random = &story.random;
+    held_clocks(&story.process);
+    must(hwt_delay_open_on("store", &story.options, &story.process.system, true, &story.store) ==
+         0);
+}
+
+static void close_store(void)
+{
+    hwt_delay_close(story.store);
+    process_end(&story.process);
+}
+
+/* Goes on with what is left after a crash. */
+static void crash(void)
+{
+    struct disk *left = disk_crashed(story.disk, &story.random);
+    story.process.dead = true;
+    close_store();
+    disk_free(story.disk);
+    story.disk = left;
+    open_alone();
+    for (uint32_t i = 0; i < MESSAGES; i++)
+        story.messages[i].lease = 0;
+}
+
+void story_end(void)
+{
+    compare_listing(story.store, story.messages, "is not listed as it should be");
+    story_check();
+    uint64_t way = test_random(&story.random) % 4;
+    take_and_do_all(test_random(&story.random) % EACH);
+    if (way > 0)
+        must(hwt_delay_checkpoint(story.store) == 0);
+    if (way > 1) {
+        crash();
+        compare_listing(story.store, story.messages, "is not as it should be in the end");
+    }
+    deliver_all();
+    must(hwt_delay_checkpoint(story.store) == 0);
+    if (stats().pending != 0)
+        story_broken("and others are pending", 0);
+    if (stats().files != 0)
+        story_broken("and others have left a file", 0);
+    close_store();
+    disk_free(story.disk);
+}
