@@ -259,12 +259,18 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  *
  * Any number of threads may take; a message goes to one of them.
  *
+ * While there is a reason to hand nothing over, a take with a wait sleeps, and has the reason as its
+ * result when its time is over. -ETIME, -EBADMSG and other failures of reading are told at once,
+ * too, when they begin: to all that wait, or else to the next take.
+ *
  * -EINVAL: a max of 0
- * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory
+ * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory: until a lease ends
  * -ETIME: the clock has leapt forward; see hwt_delay_accept_clock()
  * -EBADMSG: a file that is to be read is damaged: nothing of its time is handed over; see
  *   HWT_DELAY_SALVAGE
- * -ECANCELED: hwt_delay_wake() was called while this waited
+ * -EIO: a flush has failed, so each take returns this at once; or reading has, which is tried again
+ *   every second
+ * -ECANCELED: hwt_delay_wake() was called, and there is nothing
  */
 HWT_PUBLIC int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,
                                   const hwt_delay_message **ret_messages);
@@ -272,7 +278,11 @@ HWT_PUBLIC int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,
 /* Frees what hwt_delay_take() returned. NULL is fine. */
 HWT_PUBLIC void hwt_delay_free(const hwt_delay_message *messages);
 
-/* Makes every hwt_delay_take() that waits now return, with -ECANCELED if it has nothing. */
+/*
+ * Makes every hwt_delay_take() that waits now return, with -ECANCELED if it has nothing. If none
+ * waits, the next one does that would wait; several calls then count as one. To end several threads
+ * that take: set a flag, call this, and let each thread call it again when it has seen the flag.
+ */
 HWT_PUBLIC int hwt_delay_wake(hwt_delay *store);
 
 /*
@@ -303,11 +313,11 @@ HWT_PUBLIC int hwt_delay_extend(hwt_delay *store, uint64_t lease, uint64_t durat
 
 /*
  * A descriptor for poll, epoll and their like: readable when hwt_delay_take() is worth a call,
- * be it for nothing. Call hwt_delay_take() with a wait of 0 until it returns 0: that makes it
- * unreadable. Only to be watched, level-triggered, and not to be read from; it belongs to the
+ * be it for nothing. Call hwt_delay_take() with a wait of 0 until it returns 0 or an error: that
+ * makes it unreadable, until there is something new. Only to be watched, level-triggered, and not to be read from; it belongs to the
  * store, is the same at each call, and is closed by hwt_delay_close().
  *
- * -EINVAL
+ * -EINVAL; -EROFS; -EMFILE, -ENFILE, -ENOMEM
  */
 HWT_PUBLIC int hwt_delay_fd(hwt_delay *store);
 

@@ -31,12 +31,16 @@ uint64_t hwt_delay_clock(hwt_delay *store)
         if (!store->offset_known || offset > largest)
             store->offset_max = (uint64_t)offset;
         store->offset_known = true;
-        store->held = false;
+        if (store->held) {
+            store->held = false;
+            hwt_delay_trouble(store, 0);
+        }
         if (now > store->hand)
             store->hand = now;
     } else if (!store->held) {
         store->held = true;
         store->stats.clock_leaps++;
+        hwt_delay_trouble(store, -ETIME);
     }
     return now;
 }

@@ -86,6 +86,15 @@ void hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *
         store->pending--;
 }
 
+/* Room for another lease, in number and in bytes. One is always possible. */
+bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record *record)
+{
+    return store->leased_count < store->options.leased_max &&
+           (store->leased_count == 0 ||
+            store->bytes[HWT_DELAY_LEASED] + hwt_delay_record_bytes(record) <=
+                hwt_delay_leased_bytes_max(store));
+}
+
 /* Messages that are leased and come back if their lease ends. */
 uint64_t hwt_delay_leases_pending(hwt_delay *store)
 {

@@ -190,7 +190,8 @@ int hwt_delay_load(hwt_delay *store, uint64_t due)
     store->loading = true;
     int r = load(store, due);
     store->loading = false;
-    store->damaged = r == -EBADMSG ? r : 0;
+    if (!store->held)
+        hwt_delay_trouble(store, r);
     pthread_cond_broadcast(&store->changed);
     return r;
 }
@@ -231,7 +232,7 @@ void hwt_delay_evict(hwt_delay *store)
 static uint64_t load_at(const hwt_delay *store)
 {
     uint64_t next = hwt_delay_wheel_next(store), loaded = store->loaded.due;
-    if (next == HWT_NEVER || store->held || store->poisoned || store->damaged != 0)
+    if (next == HWT_NEVER || store->held || store->poisoned)
         return HWT_NEVER;
     next = next > HWT_DELAY_HORIZON ? next - HWT_DELAY_HORIZON : 0;
     loaded = loaded > HWT_DELAY_HORIZON / 2 ? loaded - HWT_DELAY_HORIZON / 2 : 0;

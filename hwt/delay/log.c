@@ -136,7 +136,7 @@ void hwt_delay_poison(hwt_delay *store)
     pthread_cond_broadcast(&store->changed);
     pthread_cond_broadcast(&store->log.durable[0]);
     pthread_cond_broadcast(&store->log.durable[1]);
-    pthread_cond_broadcast(&store->takers);
+    hwt_delay_wake_all(store);
 }
 
 /* ---- who is called back ---- */

@@ -272,7 +272,9 @@ struct hwt_delay {
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
     bool poisoned, closing;
     bool made_up; /* no checkpoint on the disk has it yet: damage was left out, so are numbers */
-    int damaged;  /* what loading failed with: -EBADMSG or -EIO; 0 */
+    int trouble;  /* why takes get nothing: -ETIME while `held`, or what loading failed with; 0 */
+    uint64_t troubles; /* how often one began */
+    uint64_t told;     /* the last one of them that a take has returned */
     struct hwt_delay_snapshot snapshot;
     pthread_cond_t changed; /* loading, checkpointing, room in the log or in memory */
 
@@ -289,8 +291,9 @@ struct hwt_delay {
     bool no_alarm;     /* it could not be set: takers look for themselves */
     int event;         /* -1: none */
     bool event_set;
-    uint64_t waiting; /* threads in take that sleep */
+    uint64_t waiting; /* threads in a take that may sleep */
     uint64_t wakes;   /* calls of hwt_delay_wake() */
+    bool woken;       /* one of them came when nobody was waiting: the next that would, is woken */
 
     hwt_delay_stats
         stats; /* the counters in it, but for these, which are counted without the lock */
@@ -539,6 +542,7 @@ void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
                          struct hwt_delay_record *record, uint64_t end);
 struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease);
 void hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record);
+bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record *record);
 uint64_t hwt_delay_leases_pending(hwt_delay *store);
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);
 void hwt_delay_leases_expire(hwt_delay *store);
@@ -556,6 +560,8 @@ int hwt_delay_wake_start(hwt_delay *store);
 void hwt_delay_wake_stop(hwt_delay *store);
 bool hwt_delay_wake_arm(hwt_delay *store);
 void hwt_delay_wake_now(hwt_delay *store);
+void hwt_delay_wake_all(hwt_delay *store);
+void hwt_delay_trouble(hwt_delay *store, int error);
 void hwt_delay_wake_clear(hwt_delay *store);
 uint64_t hwt_delay_next_locked(hwt_delay *store);
 

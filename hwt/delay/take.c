@@ -45,15 +45,6 @@ static void note_lateness(hwt_delay *store, const struct hwt_delay_record *recor
         stats->lateness_max = late;
 }
 
-/* Room for another lease, in number and in bytes. */
-static bool may_lease(const hwt_delay *store, const struct hwt_delay_record *record)
-{
-    return store->leased_count < store->options.leased_max &&
-           (store->leased_count == 0 ||
-            store->bytes[HWT_DELAY_LEASED] + hwt_delay_record_bytes(record) <=
-                hwt_delay_leased_bytes_max(store));
-}
-
 /* Records that were leased, to be copied when the lock is let go. */
 struct taken {
     struct hwt_delay_record *record;
@@ -89,7 +80,7 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
     if (end < store->options.lease)
         end = HWT_NEVER;
     while (taking->count < max && (record = first_due(store, now, &dropped))) {
-        r = may_lease(store, record) ? 0 : -ENOBUFS;
+        r = hwt_delay_lease_fits(store, record) ? 0 : -ENOBUFS;
         if (r == 0 && taking->count == taking->room)
             r = grow(taking, max);
         struct hwt_delay_lease *lease = r == 0 ? malloc(sizeof(*lease)) : NULL;
@@ -200,11 +191,8 @@ static uint64_t monotonic(void)
 static void sleep_in_take(hwt_delay *store, uint64_t until)
 {
     const uint64_t nap = HWT_MS(100);
-    store->waiting++;
-    if (hwt_delay_wake_arm(store)) {
-        store->waiting--;
+    if (hwt_delay_wake_arm(store))
         return;
-    }
     if (store->no_alarm && monotonic() + nap < until)
         until = monotonic() + nap;
     if (until == HWT_NEVER) {
@@ -213,27 +201,52 @@ static void sleep_in_take(hwt_delay *store, uint64_t until)
         const struct timespec at = { (time_t)(until / HWT_SEC(1)), (long)(until % HWT_SEC(1)) };
         pthread_cond_timedwait(&store->takers, &store->lock, &at);
     }
-    store->waiting--;
+}
+
+/* One that is over for this call; the others may end while it waits. See wake.c on troubles. */
+static bool is_to_be_told(const hwt_delay *store, int error, uint64_t troubles)
+{
+    if (error == 0 || error == -ENOBUFS)
+        return false;
+    return store->poisoned || error != store->trouble || store->told < store->troubles ||
+           troubles < store->troubles;
+}
+
+static int take_or_wait(hwt_delay *store, size_t max, uint64_t wait, struct taking *taking)
+{
+    uint64_t now = monotonic(), until = wait > HWT_NEVER - now ? HWT_NEVER : now + wait;
+    uint64_t wakes = store->wakes, troubles = store->troubles;
+    for (;;) {
+        int r = attempt(store, max, taking);
+        if (taking->count > 0 || is_to_be_told(store, r, troubles))
+            return r;
+        if (store->wakes != wakes || store->woken) {
+            store->woken = false;
+            return -ECANCELED;
+        }
+        if (until != HWT_NEVER && monotonic() >= until)
+            return r;
+        sleep_in_take(store, until);
+    }
 }
 
 static int take(hwt_delay *store, size_t max, uint64_t wait, struct taking *taking)
 {
-    uint64_t now = wait == 0 ? 0 : monotonic(), wakes = store->wakes;
-    uint64_t until = wait > HWT_NEVER - now ? HWT_NEVER : now + wait;
-    for (;;) {
-        int r = attempt(store, max, taking);
-        if (r < 0 || taking->count > 0)
-            return r;
-        if (wait == 0 || store->alone) {
-            hwt_delay_wake_clear(store);
-            return 0;
-        }
-        if (store->wakes != wakes)
-            return -ECANCELED;
-        if (until != HWT_NEVER && monotonic() >= until)
-            return 0;
-        sleep_in_take(store, until);
+    int r;
+    if (wait == 0 || store->alone) {
+        r = attempt(store, max, taking);
+    } else {
+        store->waiting++;
+        r = take_or_wait(store, max, wait, taking);
+        store->waiting--;
     }
+    if (taking->count > 0)
+        return 0;
+    if (r < 0 && r == store->trouble)
+        store->told = store->troubles;
+    if (r != -ECANCELED)
+        hwt_delay_wake_clear(store);
+    return r;
 }
 
 int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,

@@ -5,6 +5,12 @@
  * be handed over: a message, the end of a lease, or more to load. It wakes a thread that sleeps
  * in take, and makes the event descriptor readable.
  *
+ * A trouble is a reason why takes get nothing though something is due: the clock has leapt, or
+ * loading fails. When one begins, all that sleep in take return with it, and the descriptor becomes
+ * readable; if nobody sleeps, the next take returns with it. From then on it has been told: takes
+ * sleep, and the descriptor stays unreadable, until the trouble is over. The clock is looked at every
+ * second while it is held, and the loader tries again every second what has failed.
+ *
  * Everything here is under the store's lock. The timer's task takes it, so it is never held across a
  * call that waits for the task.
  */
@@ -64,6 +70,14 @@ static void set_event(hwt_delay *store)
         store->event_set = write(store->event, &one, sizeof(one)) == (ssize_t)sizeof(one);
 }
 
+/* All that sleep in take look again. */
+void hwt_delay_wake_all(hwt_delay *store)
+{
+    pthread_cond_broadcast(&store->takers);
+    set_event(store);
+}
+
+/* Something can be taken: one thread that sleeps in take is enough. */
 void hwt_delay_wake_now(hwt_delay *store)
 {
     if (store->waiting > 0)
@@ -71,7 +85,21 @@ void hwt_delay_wake_now(hwt_delay *store)
     set_event(store);
 }
 
-/* Nothing is due: the descriptor is not readable until something is. */
+/* A trouble begins, or 0: there is none, or it is over. */
+void hwt_delay_trouble(hwt_delay *store, int error)
+{
+    if (store->trouble == error)
+        return;
+    store->trouble = error;
+    if (error < 0) {
+        store->troubles++;
+        hwt_delay_wake_all(store);
+    } else {
+        hwt_delay_wake_now(store);
+    }
+}
+
+/* A take has said what there is to say: the descriptor is not readable until there is more. */
 void hwt_delay_wake_clear(hwt_delay *store)
 {
     uint64_t count;
@@ -80,12 +108,28 @@ void hwt_delay_wake_clear(hwt_delay *store)
     hwt_delay_wake_arm(store);
 }
 
-/* The message that is next waits for its frame. Whoever writes that calls here again. */
-static bool waits_for_frame(hwt_delay *store, uint64_t now)
+/*
+ * When a take is worth a call: `now` or before, at once. A message that waits for its frame, or for
+ * a lease to end, does not count: whoever writes the frame or ends the lease calls here again.
+ */
+static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
 {
     const struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
-    return first && first->kind == HWT_DELAY_PUT && first->key.due <= now &&
-           first->key.sequence >= store->log.durable_sequence;
+    uint64_t end = lease_end(store, now), due = HWT_NEVER;
+    if (first && hwt_delay_compare(first->key, store->loaded) < 0) {
+        bool waits =
+            first->kind == HWT_DELAY_PUT && (first->key.sequence >= store->log.durable_sequence ||
+                                             !hwt_delay_lease_fits(store, first));
+        due = waits && first->key.due <= now ? HWT_NEVER : first->key.due;
+    } else {
+        /* The rest is to be loaded first. */
+        due = hwt_delay_wheel_next(store);
+        if (first && first->key.due < due)
+            due = first->key.due;
+        if (due <= now && store->trouble != 0 && store->told == store->troubles)
+            due = HWT_NEVER;
+    }
+    return due < end ? due : end;
 }
 
 /*
@@ -108,16 +152,13 @@ static void set_alarm(hwt_delay *store, uint64_t now, uint64_t delay)
 /* Something may have changed what is next. True: something can be taken now. */
 bool hwt_delay_wake_arm(hwt_delay *store)
 {
-    if (!store->timer || (store->waiting == 0 && store->event < 0))
+    if (!store->timer || store->poisoned || (store->waiting == 0 && store->event < 0))
         return false;
-    uint64_t now = hwt_delay_clock(store), next = hwt_delay_next_locked(store);
-    if (store->held) {
-        next = now + LONGEST;
-    } else if (next <= now) {
-        bool ready = !waits_for_frame(store, now);
-        if (ready)
-            hwt_delay_wake_now(store);
-        return ready;
+    uint64_t now = hwt_delay_clock(store);
+    uint64_t next = store->held ? now + LONGEST : worth_a_take(store, now);
+    if (next <= now) {
+        hwt_delay_wake_now(store);
+        return true;
     }
     if (next == HWT_NEVER || next >= store->alarm_at) {
         store->no_alarm = false; /* none is needed, or it is set */
@@ -151,6 +192,7 @@ int hwt_delay_wake(hwt_delay *store)
         return -EINVAL;
     pthread_mutex_lock(&store->lock);
     store->wakes++;
+    store->woken = store->waiting == 0;
     pthread_cond_broadcast(&store->takers);
     pthread_mutex_unlock(&store->lock);
     return 0;
@@ -170,6 +212,7 @@ int hwt_delay_fd(hwt_delay *store)
         r = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         r = r < 0 ? -errno : r;
         store->event = r < 0 ? -1 : r;
+        set_event(store); /* the first take says what there is */
         hwt_delay_wake_arm(store);
     }
     pthread_mutex_unlock(&store->lock);
