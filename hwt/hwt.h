@@ -422,6 +422,34 @@ HWT_PUBLIC int64_t hwt_timer_visit(hwt_timer *timer,
                                                  void *arg, uint64_t remaining, void *data),
                                    void *data);
 
+/* A pending timeout, as hwt_timeout_get() has it. */
+typedef struct hwt_pending {
+    hwt_timeout timeout;
+    uint64_t deadline;
+    const hwt_task *task;
+    void *arg;
+} hwt_pending;
+
+/*
+ * Writes the soonest `count` of what is pending and `wanted` to an array, in the order of their
+ * deadlines, and returns how many they are. Deadlines that are equal come in no order. NULL: all
+ * are wanted. So a group is looked at, or moved to now, from its soonest timeout on.
+ *
+ * It looks at all that is pending, on this thread: some nanoseconds for each, and more for the few
+ * that enter the array. `wanted` is called for those only that may be among the soonest, once for
+ * each; as a visitor, it may look into `arg` only if it knows that the timeout cannot end meanwhile,
+ * or that arg outlives it. The library's own timeouts are looked at too.
+ *
+ * It stops nothing. A timeout that is pending all the time, and not moved, is found if it is among
+ * the soonest; what is armed, moved or ended meanwhile may be found or not, with a deadline that it
+ * had. No timeout is found twice. Lock-free but for what `wanted` does.
+ *
+ * -EINVAL: NULL timer; NULL array with a count that is not 0
+ */
+HWT_PUBLIC int64_t hwt_timer_soonest(hwt_timer *timer,
+                                     bool (*wanted)(const hwt_pending *pending, void *data),
+                                     void *data, hwt_pending *ret_soonest, size_t count);
+
 /*
  * A stop that first lets run what is due before the instant `until`: from now on new timeouts are
  * refused with -ESHUTDOWN, what is pending may run, re-arm itself and be cancelled; when nothing

@@ -45,7 +45,7 @@
  *     hwt_retry_options options = HWT_RETRY_OPTIONS_INIT;
  *     options.max_attempts = 5;
  *     options.attempt_timeout = HWT_SEC(3);
- *     r = hwt_retry_start(&connection->retry, timer, &options, &task, connection);
+ *     r = hwt_retry_start_now(&connection->retry, timer, &options, &task, connection);
  *
  *     hwt_retry_succeeded(&connection->retry, attempt);     // when it is connected: that number
  *
@@ -217,8 +217,9 @@ typedef struct hwt_retry hwt_retry;
 /*
  * What is attempted, and who is told of the end. Kept by reference, usually to a static const,
  * until `ended` is called. Both are called where the timer runs its tasks: on the worker, on the
- * executor if there is one, or in hwt_timer_advance() and its like; for one object, never both
- * nor twice at once, unless another thread starts it again while `ended` runs.
+ * executor if there is one, or in hwt_timer_advance() and its like (hwt_retry_start_now() says what
+ * is different there); for one object, never both nor twice at once, unless another thread starts
+ * it again while `ended` runs.
  *
  * `attempt` begins an attempt and should not wait for its answer: it is not timed out before
  * this has returned. Numbers go up by one from an attempt to the next, and further at a new
@@ -250,11 +251,12 @@ struct hwt_retry {
     hwt_retry_budget *budget;
     uint64_t pen;
     uint64_t told;
-    uint64_t reserved[2];
+    uint64_t line;
+    uint64_t reserved;
 } HWT_ALIGNED_8;
 
 /*
- * Starts it: the first attempt begins in the next tick. The options are copied; NULL are the
+ * Starts it: the first attempt begins in the next tick, on the timer's thread. The options are copied; NULL are the
  * defaults. Takes one timeout of the timer for the whole life, so that nothing can fail later.
  * Lock-free.
  *
@@ -275,6 +277,27 @@ struct hwt_retry {
  */
 HWT_PUBLIC int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
                                const hwt_retry_task *task, void *arg);
+
+/*
+ * The same, and the first attempt begins at once: `attempt` is called on this thread, before this
+ * returns, with no wait for a tick. Everything else is called where the timer runs its tasks: later
+ * attempts, and `ended`, within a tick of the answer, as ever. So `ended` may have been called by
+ * another thread when this returns. attempt_timeout counts from this call, but runs out within a
+ * tick after `attempt` has returned at the earliest; the delay after an attempt that failed inside
+ * of the call counts from the return of `attempt`.
+ *
+ * While `attempt` runs here, other threads may answer it, cancel it and stop the timer. Nothing
+ * else is called meanwhile. hwt_retry_cancel_sync() on another thread waits for it;
+ * hwt_timer_stop() does not: where the timer is stopped meanwhile, `ended` is called on this thread,
+ * before this returns, as HWT_RETRY_CANCELLED or as the end that was decided before. So hold no lock
+ * across this that either callback takes. It may be called from any callback, also from `ended` for
+ * the same object, and with any timer. Blocks as long as `attempt` does; apart from that lock-free.
+ *
+ * Errors as hwt_retry_start(): then `attempt` was not called either.
+ */
+HWT_PUBLIC int hwt_retry_start_now(hwt_retry *retry, hwt_timer *timer,
+                                   const hwt_retry_options *options, const hwt_retry_task *task,
+                                   void *arg);
 
 /*
  * The attempt of this number succeeded. True: it is under way and this is its answer; `ended` is

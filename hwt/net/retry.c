@@ -21,10 +21,17 @@
  * The end is told by `cancelled`, or by a run that has not re-armed the timeout: exactly
  * one of the two comes for every timeout, and it comes last.
  *
+ * hwt_retry_start_now() goes from STARTING to ATTEMPT n at once. FIRST is set then: the timeout, which
+ * is armed for HWT_NEVER, and all decisions are the starter's, not the task's. Answers and cancels
+ * change the state and leave the timeout alone. When `attempt` has returned, the starter does what a
+ * run would do: it arms the timeout for what comes next, or cancels it, so that `cancelled` tells the
+ * end. The exchange that clears FIRST hands all of it over to the task. If the timer is stopped
+ * before that, `cancelled` sets OVER and tells nothing, and the starter tells the end.
+ *
  * GROUND RULES
  *
- * state     Number of the attempt that is under way or comes next, the phase, and INSIDE. Every
- *           start takes a new number, so a value that was left does not come back. Changed by
+ * state     Number of the attempt that is under way or comes next, the phase, INSIDE, OVER and FIRST.
+ *           Every start takes a new number, so a value that was left does not come back. Changed by
  *           compare-exchange by anyone; by exchange where an end is told. Acquire on every load,
  *           release on every change: the thread that starts it again comes after all that was done
  *           with it, and see below for a failure that meets a run. After an end is told, nothing is
@@ -34,25 +41,31 @@
  * INSIDE    In the state while `attempt` is being called: set and cleared by run() alone, kept by
  *           everyone else.
  *
+ * FIRST     Not 0 from the start to the starter's last exchange: one more than the number of forks
+ *           (modulo 255) that led to the process whose thread has started it. In a child of that
+ *           process the thread is not there, and must not be waited for.
+ *
+ * OVER      Set by `cancelled` while FIRST is set, together with an end if none was decided. The
+ *           timeout has ended. Cleared by the starter with FIRST.
+ *
+ * line      Those who wait for the return of the starter's `attempt`; see line.h. The starter opens
+ *           it while STARTING, and closes it before it clears FIRST. Others push themselves before
+ *           their exchange of the state, while the object must be there.
+ *
  * timeout   Written while STARTING, read by answers and cancels before their exchange of the
  *           state. Relaxed: that exchange has proved that the copy is of this life. The timeout
  *           is armed for HWT_NEVER, and moved when the state is WAITING, so no run meets
  *           STARTING. A stop may: its `cancelled` then sets ABORTED and tells nothing, and the
  *           starter returns -ESHUTDOWN.
  *
- * pen       A lock on `told`, and the number of the attempt that it was last taken for. Taken by
- *           compare-exchange, given back by a store (release), both by the threads that have
- *           something to tell with their answer. It is given back before the answer's exchange of
- *           the state, and is not had for the same number again. Acquire on every load: a thread
- *           that has seen it given back for n then finds the state at n or later, and does not
- *           take it for less.
+ * pen       A lock on `told`, had once for each number; see pen.h.
  *
  * told      A delay or a reason. Written with the pen in hand. Once the pen was taken for n it is
  *           not had for n or less, and for more only when attempt n is over. So from an exchange of
  *           ATTEMPT n for PUSHED_BACK n or FAILED_FOR_GOOD n until the next attempt nobody writes
  *           it: the winner has done so, and that exchange publishes it. Relaxed.
  *
- * the rest  The starter's, then the task's, whose runs follow each other.
+ * the rest  The starter's, also while FIRST is set; then the task's, whose runs follow each other.
  *
  * A failure that meets a run. The timeout cannot be moved by others while it runs and is not yet
  * re-armed, so a thread that moves it to now may be refused:
@@ -66,85 +79,40 @@
  * refused. If C comes before B, then B fails, and the run goes on with FAILED. A cancel needs no
  * such care: one that meets a run bars its re-arming, or undoes it.
  *
+ * A run that meets a starter. The starter arms the timeout (A) before it clears FIRST (B), for the
+ * reason above. So a run may find FIRST. It leaves all as it is and looks again in the next tick: the
+ * starter is between A and B, where it calls nothing. A failure that comes before B makes the
+ * starter's exchange fail, and one that comes after B moves the timeout, or meets that run.
+ *
  * A move may come long after its exchange, in a later attempt or life (then it is refused). It
  * only ever moves the timeout to what was now: a run may find that it is early, and waits on.
  *
  * A synchronous cancel waits for the run only where its exchange has found INSIDE. Such a run has
  * re-armed the timeout, so it does not tell the end, and to wait for its return is to wait for
  * `attempt` alone. Any other run may tell the end, and must not be waited for: `ended` may take a
- * lock that the canceller holds. Nor need it be, for no attempt begins after the exchange.
+ * lock that the canceller holds. Nor need it be, for no attempt begins after the exchange. Where
+ * FIRST is set, it waits in `line`, unless it is inside of that attempt itself: see `firsts`.
  */
 
 #include <errno.h>
-#include <sched.h>
+#include <pthread.h>
 
 #include "hwt/base/own_task.h"
+#include "hwt/net/line.h"
 #include "hwt/net/options.h"
-
-enum phase {
-    IDLE, /* zeroed, or the end was told */
-    STARTING,
-    ABORTED, /* the timer was stopped during the start */
-    WAITING,
-    ATTEMPT,
-    FAILED,
-    PUSHED_BACK, /* failed, and `told` has the delay */
-    SUCCEEDED,   /* an end to be told, as all after it */
-    EXHAUSTED,
-    OUT_OF_TIME,
-    CANCELLED,
-    FAILED_FOR_GOOD,
-    THROTTLED,
-    PHASE_MASK = 15,
-    INSIDE = 16,
-    ONE_ATTEMPT = 32
-};
-
-_Static_assert(CANCELLED - SUCCEEDED == HWT_RETRY_CANCELLED &&
-                   THROTTLED - SUCCEEDED == HWT_RETRY_THROTTLED,
-               "the ends have one order");
-
-/* ---- the state word ---- */
-
-static uint64_t load(const hwt_retry *retry)
-{
-    return __atomic_load_n(&retry->state, __ATOMIC_ACQUIRE);
-}
-
-/* True: *state is `next` now; false: it is what was found instead. */
-static bool become(hwt_retry *retry, uint64_t *state, uint64_t next)
-{
-    if (!__atomic_compare_exchange_n(&retry->state, state, next, false, __ATOMIC_ACQ_REL,
-                                     __ATOMIC_ACQUIRE))
-        return false;
-    *state = next;
-    return true;
-}
-
-static enum phase phase_of(uint64_t state)
-{
-    return (enum phase)(state & PHASE_MASK);
-}
-
-static uint64_t with_phase(uint64_t state, enum phase phase)
-{
-    return (state & ~(uint64_t)PHASE_MASK) | phase;
-}
-
-static bool is_end(uint64_t state)
-{
-    return phase_of(state) >= SUCCEEDED;
-}
-
-static bool is_started(uint64_t state)
-{
-    return phase_of(state) >= WAITING;
-}
+#include "hwt/net/pen.h"
+#include "hwt/net/retry_state.h"
 
 static hwt_timeout timeout_of(const hwt_retry *retry)
 {
     return (hwt_timeout){ __atomic_load_n(&retry->timeout.entry, __ATOMIC_RELAXED),
                           __atomic_load_n(&retry->timeout.generation, __ATOMIC_RELAXED) };
+}
+
+/* What an answer or a cancel may do something to: none while it is the starter's. */
+static hwt_timeout timeout_to_touch(const hwt_retry *retry, uint64_t state)
+{
+    return is_first(state) ? (hwt_timeout){ NULL, 0 } : timeout_of(retry);
 }
 
 static void set_timeout(hwt_retry *retry, hwt_timeout timeout)
@@ -232,12 +200,20 @@ static void run(hwt_timeout timeout, void *arg)
     uint64_t state = load(retry);
     bool armed = false;
 
+    if (is_first(state)) {
+        if (hwt_timeout_reschedule(timeout, 0))
+            return;
+        state = load(retry); /* false: the starter has told it to be the end */
+    }
     while (!is_end(state)) {
         uint64_t next = next_state(retry, state, hwt_timer_now(retry->timer));
         if (is_waited_in(next)) {
-            /* False: cancelled, by a thread that has set an end before that. */
+            /* False: cancelled, by a thread that has set an end before that; or this is a child that
+             * `attempt` has forked. */
             if (!hwt_timeout_reschedule_at(timeout, retry->wake)) {
                 state = load(retry);
+                if (!is_end(state))
+                    return;
                 continue;
             }
             armed = true;
@@ -261,11 +237,14 @@ static void cancelled(hwt_timeout timeout, void *arg)
     (void)timeout;
     hwt_retry *retry = arg;
     uint64_t state = load(retry);
-    uint64_t next;
-    do {
-        next = with_phase(state, phase_of(state) == STARTING ? ABORTED : CANCELLED);
-    } while (!is_end(state) && !become(retry, &state, next));
-    if (is_end(state))
+    while (is_first(state) || !is_end(state)) {
+        uint64_t next = state | (is_first(state) ? OVER : 0);
+        if (!is_end(state))
+            next = with_phase(next, phase_of(state) == STARTING ? ABORTED : CANCELLED);
+        if (become(retry, &state, next))
+            break;
+    }
+    if (is_end(state) && !is_first(state))
         tell(retry, state);
 }
 
@@ -273,38 +252,9 @@ static const hwt_task retry_task HWT_OWN_TASK = { run, cancelled };
 
 /* ---- start ---- */
 
-static void set_up(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
-                   const hwt_retry_task *task, void *arg)
-{
-    retry->timer = timer;
-    retry->task = task;
-    retry->arg = arg;
-    hwt_backoff_init(&retry->backoff, options);
-    retry->attempt_timeout = options->attempt_timeout;
-    retry->deadline = saturating_add(hwt_timer_now(timer), options->total_timeout);
-    retry->attempts_left = options->max_attempts ? options->max_attempts : UINT64_MAX;
-    retry->wake = 0;
-    retry->budget = options->budget;
-}
-
-static int start(hwt_retry *retry, uint64_t state)
-{
-    hwt_timeout timeout;
-    int r = hwt_timer_new_timeout_at(retry->timer, &retry_task, retry, HWT_NEVER, &timeout);
-    if (r == 0) {
-        set_timeout(retry, timeout);
-        if (become(retry, &state, with_phase(state, WAITING))) {
-            hwt_timeout_reschedule(timeout, 0);
-            return 0;
-        }
-        r = -ESHUTDOWN;
-    }
-    __atomic_store_n(&retry->state, with_phase(state, IDLE), __ATOMIC_RELEASE);
-    return r;
-}
-
-int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
-                    const hwt_retry_task *task, void *arg)
+/* Sets it up while it is STARTING, with the state in *ret_state. */
+static int begin(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
+                 const hwt_retry_task *task, void *arg, uint64_t *ret_state)
 {
     hwt_retry_options known;
     if (!retry || !timer || !task || !task->attempt || !task->ended ||
@@ -315,16 +265,136 @@ int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options 
         if (phase_of(state) != IDLE)
             return -EALREADY;
     } while (!become(retry, &state, with_phase(state + ONE_ATTEMPT, STARTING)));
-    set_up(retry, timer, &known, task, arg);
-    return start(retry, state);
+    uint64_t now = hwt_timer_now(timer);
+    retry->timer = timer;
+    retry->task = task;
+    retry->arg = arg;
+    hwt_backoff_init(&retry->backoff, &known);
+    retry->attempt_timeout = known.attempt_timeout;
+    retry->deadline = saturating_add(now, known.total_timeout);
+    retry->attempts_left = known.max_attempts ? known.max_attempts : UINT64_MAX;
+    retry->wake = now;
+    retry->budget = known.budget;
+    *ret_state = state;
+    return 0;
+}
+
+/* Arms its timeout, for HWT_NEVER, and goes on from STARTING to `next`. */
+static int take_timeout(hwt_retry *retry, uint64_t state, uint64_t next, hwt_timeout *ret_timeout)
+{
+    int r = hwt_timer_new_timeout_at(retry->timer, &retry_task, retry, HWT_NEVER, ret_timeout);
+    if (r == 0) {
+        set_timeout(retry, *ret_timeout);
+        if (become(retry, &state, next))
+            return 0;
+        r = -ESHUTDOWN;
+    }
+    __atomic_store_n(&retry->state, with_phase(state, IDLE), __ATOMIC_RELEASE);
+    return r;
+}
+
+int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
+                    const hwt_retry_task *task, void *arg)
+{
+    uint64_t state;
+    hwt_timeout timeout;
+    int r = begin(retry, timer, options, task, arg, &state);
+    if (r == 0)
+        r = take_timeout(retry, state, with_phase(state, WAITING), &timeout);
+    if (r == 0)
+        hwt_timeout_reschedule(timeout, 0);
+    return r;
+}
+
+/* ---- the first attempt, by the starter ---- */
+
+/* One that this thread is making, and the one that it makes that inside of. */
+struct first {
+    hwt_retry *retry;
+    struct first *outer;
+};
+
+static _Thread_local struct first *firsts;
+static uint64_t forks; /* that led to this process */
+
+static void count_fork(void)
+{
+    forks++;
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, count_fork); /* only fails for want of memory */
+}
+
+static uint64_t first_of_this_process(void)
+{
+    return (1 + forks % 255) * FIRST_ONE;
+}
+
+static bool is_made_elsewhere(const hwt_retry *retry, uint64_t state)
+{
+    const struct first *first = firsts;
+    while (first && first->retry != retry)
+        first = first->outer;
+    return !first && (state & FIRST_MASK) == first_of_this_process();
+}
+
+/* `attempt` has returned: what comes next is the task's, or the end is told. */
+static void hand_over(hwt_retry *retry)
+{
+    hwt_timeout timeout = timeout_of(retry);
+    uint64_t state = load(retry), next;
+    bool over, done;
+    do {
+        next = is_end(state) ? state : next_state(retry, state, hwt_timer_now(retry->timer));
+        if (is_waited_in(next))
+            hwt_timeout_reschedule_at(timeout, retry->wake);
+        done = is_waited_in(next) || is_end(next);
+        over = next & OVER;
+        if (done)
+            next &= ~(uint64_t)(FIRST_MASK | OVER);
+    } while (!become(retry, &state, next) || !done);
+    if (over)
+        tell(retry, state);
+    else if (is_end(state))
+        hwt_timeout_cancel(timeout);
+}
+
+/* As `attempt` returns, or its thread ends in it. */
+static void leave_first(struct first *first)
+{
+    firsts = first->outer;
+    line_close(&first->retry->line);
+    hand_over(first->retry);
+}
+
+static void make_first(hwt_retry *retry, uint64_t attempt)
+{
+    __attribute__((cleanup(leave_first))) struct first first = { retry, firsts };
+    firsts = &first;
+    retry->task->attempt(retry, attempt, retry->arg);
+}
+
+int hwt_retry_start_now(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
+                        const hwt_retry_task *task, void *arg)
+{
+    uint64_t state;
+    hwt_timeout timeout;
+    int r = begin(retry, timer, options, task, arg, &state);
+    if (r < 0)
+        return r;
+    uint64_t next = begin_attempt(retry, state, retry->wake) | first_of_this_process();
+    line_open(&retry->line);
+    r = take_timeout(retry, state, next, &timeout);
+    if (r == 0)
+        make_first(retry, state / ONE_ATTEMPT);
+    else
+        line_close(&retry->line);
+    return r;
 }
 
 /* ---- answers ---- */
-
-static bool is_under_way(uint64_t state, uint64_t attempt)
-{
-    return phase_of(state) == ATTEMPT && state / ONE_ATTEMPT == attempt;
-}
 
 static bool answer(hwt_retry *retry, uint64_t attempt, enum phase phase, hwt_timeout *ret_timeout)
 {
@@ -334,7 +404,7 @@ static bool answer(hwt_retry *retry, uint64_t attempt, enum phase phase, hwt_tim
     do {
         if (!is_under_way(state, attempt))
             return false;
-        *ret_timeout = timeout_of(retry);
+        *ret_timeout = timeout_to_touch(retry, state);
     } while (!become(retry, &state, with_phase(state, phase)));
     return true;
 }
@@ -359,33 +429,13 @@ bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt)
 
 /* ---- answers that tell something ---- */
 
-enum { HELD = 1, PEN_SHIFT = 1 };
-
-/* False: this attempt is not under way, or another thread has had the pen for it. True: what was
- * told is of no more use: no later attempt has had the pen, and the earlier ones are over. */
-static bool take_pen(hwt_retry *retry, uint64_t attempt)
-{
-    uint64_t taken = attempt << PEN_SHIFT | HELD;
-    uint64_t seen = __atomic_load_n(&retry->pen, __ATOMIC_ACQUIRE);
-    while (is_under_way(load(retry), attempt) && seen >> PEN_SHIFT != attempt) {
-        if (seen & HELD) {
-            sched_yield();
-            seen = __atomic_load_n(&retry->pen, __ATOMIC_ACQUIRE);
-        } else if (__atomic_compare_exchange_n(&retry->pen, &seen, taken, false, __ATOMIC_ACQUIRE,
-                                               __ATOMIC_ACQUIRE)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool answer_telling(hwt_retry *retry, uint64_t attempt, uint64_t told, enum phase phase,
                            hwt_timeout *ret_timeout)
 {
     if (!retry || !take_pen(retry, attempt))
         return false;
     __atomic_store_n(&retry->told, told, __ATOMIC_RELAXED);
-    __atomic_store_n(&retry->pen, attempt << PEN_SHIFT, __ATOMIC_RELEASE);
+    put_pen_down(retry, attempt);
     return answer(retry, attempt, phase, ret_timeout);
 }
 
@@ -417,22 +467,29 @@ int hwt_retry_reason(const hwt_retry *retry)
 /* An end that is decided but not told is exchanged for itself: its timeout is sound then. */
 static bool cancel(hwt_retry *retry, bool waits)
 {
-    if (!retry)
-        return false;
-    uint64_t state = load(retry);
-    hwt_timeout timeout;
-    bool first;
-    do {
-        if (!is_started(state))
-            return false;
-        timeout = timeout_of(retry);
-        first = !is_end(state);
-    } while (!become(retry, &state, first ? with_phase(state, CANCELLED) : state));
-    if (waits && (state & INSIDE))
+    struct waiter waiter;
+    hwt_timeout timeout = { NULL, 0 };
+    bool in_line = false, decides = false, inside = false;
+    uint64_t state = retry ? load(retry) : IDLE;
+    while (is_started(state)) {
+        if (waits && !in_line)
+            in_line = is_made_elsewhere(retry, state) && line_join(&retry->line, &waiter);
+        hwt_timeout seen = timeout_to_touch(retry, state);
+        bool is_live = !is_end(state);
+        if (become(retry, &state, is_live ? with_phase(state, CANCELLED) : state)) {
+            timeout = seen;
+            decides = is_live;
+            inside = state & INSIDE;
+            break;
+        }
+    }
+    if (waits && inside)
         hwt_timeout_cancel_sync(timeout);
     else
         hwt_timeout_cancel(timeout);
-    return first;
+    if (in_line)
+        waiter_wait(&waiter);
+    return decides;
 }
 
 bool hwt_retry_cancel(hwt_retry *retry)

@@ -51,7 +51,8 @@ struct object {
 static struct {
     manual m;
     uint64_t tick, random;
-    bool coarse; /* all spans are of whole ticks, so that instants coincide */
+    bool in_start; /* hwt_retry_start_now() tells no end: the next pass does */
+    bool coarse;   /* all spans are of whole ticks, so that instants coincide */
     struct object objects[OBJECTS];
     uint64_t attempts, ends[ENDS], refused;
 } model;
@@ -150,6 +151,11 @@ static uint64_t least(uint64_t a, uint64_t b)
 
 static void foretell_end(struct object *object, hwt_retry_end end)
 {
+    if (model.in_start) {
+        object->stage = TO_BE_TOLD;
+        object->end = end;
+        return;
+    }
     object->stage = OVER;
     model.ends[end]++;
     if (end == HWT_RETRY_SUCCEEDED && object->options.budget)
@@ -307,6 +313,15 @@ static void choose_budget(struct object *object)
     object->options.budget = &object->budget;
 }
 
+static void call_start_now(struct object *object)
+{
+    must(hwt_retry_start_now(&object->retry, model.m.timer, &object->options, &task, object) == 0);
+    foretell_start(object);
+    model.in_start = true;
+    foretell_attempt(object);
+    model.in_start = false;
+}
+
 static void call_start(struct object *object)
 {
     bool over = object->stage == OVER;
@@ -314,6 +329,10 @@ static void call_start(struct object *object)
         object->options = random_options();
         choose_budget(object);
         object->salt = test_random(&model.random);
+    }
+    if (over && below(2)) {
+        call_start_now(object);
+        return;
     }
     must(start(object) == (over ? 0 : -EALREADY));
     if (over)

@@ -32,7 +32,20 @@ static void race_ended(hwt_retry *retry, hwt_retry_end end, void *arg)
     trial_ended(retry, end, arg);
 }
 
-static const hwt_retry_task race_task = { trial_attempt, race_ended };
+static _Atomic bool in_attempt;
+
+/* It may be halted on its way in and out: one that hwt_retry_start_now() makes has no run. */
+static void race_attempt(hwt_retry *retry, uint64_t attempt, void *arg)
+{
+    must(!in_attempt);
+    in_attempt = true;
+    step();
+    trial_attempt(retry, attempt, arg);
+    step();
+    in_attempt = false;
+}
+
+static const hwt_retry_task race_task = { race_attempt, race_ended };
 
 static int race_start(void)
 {
@@ -70,6 +83,12 @@ static void do_cancel(struct actor *actor)
     actor->answer = hwt_retry_cancel(&t.retry);
 }
 
+static void do_cancel_sync(struct actor *actor)
+{
+    actor->answer = hwt_retry_cancel_sync(&t.retry);
+    must(!actor->answer || !in_attempt);
+}
+
 static void do_stop(struct actor *actor)
 {
     actor->answer = hwt_timer_stop(m.timer, NULL, NULL) > 0;
@@ -78,6 +97,11 @@ static void do_stop(struct actor *actor)
 static void do_start(struct actor *actor)
 {
     actor->result = race_start();
+}
+
+static void do_start_now(struct actor *actor)
+{
+    actor->result = hwt_retry_start_now(&t.retry, m.timer, &t.options, &race_task, &t);
 }
 
 /* ---- Where it is played: each leaves the clock so that `instant` is the next pass ---- */
@@ -203,8 +227,10 @@ static void play_order(const struct scene *scene, void (*one)(struct actor *),
     begun_before = t.begun;
     actor_begin(&first, one, i);
     actor_begin(&second, other, j);
-    actor_finish(&first);
-    actor_finish(&second);
+    actor_go_on(&first);
+    actor_go_on(&second);
+    actor_join(&first);
+    actor_join(&second);
 }
 
 static hwt_retry_end expected_end(const struct scene *scene)
@@ -213,7 +239,7 @@ static hwt_retry_end expected_end(const struct scene *scene)
         return HWT_RETRY_SUCCEEDED;
     if (was_true(do_fail_for_good))
         return HWT_RETRY_FAILED;
-    if (was_true(do_cancel))
+    if (was_true(do_cancel) || was_true(do_cancel_sync))
         return HWT_RETRY_CANCELLED;
     if (was_true(do_stop) && scene->end != HWT_RETRY_SUCCEEDED)
         return HWT_RETRY_CANCELLED;
@@ -251,7 +277,7 @@ static void check_play(const struct scene *scene)
     must(t.end == end);
     must(end != HWT_RETRY_FAILED || t.reason == REASON);
     check_noticed(end);
-    if (was_true(do_cancel))
+    if (was_true(do_cancel) || was_true(do_cancel_sync))
         must(t.begun <= begun_before + 1);
     manual_go(&m, since_start(&m) + HWT_SEC(10));
     must(t.ends == 1);
@@ -347,7 +373,8 @@ END_TEST
 /* A start that was refused has called nothing, and leaves it startable. */
 static void check_start(const struct scene *scene)
 {
-    const struct actor *starter = first.act == do_start ? &first : &second;
+    bool first_starts = first.act == do_start || first.act == do_start_now;
+    const struct actor *starter = first_starts ? &first : &second;
     if (starter->result == 0) {
         check_play(scene);
         return;
@@ -374,6 +401,20 @@ START_TEST(a_stop_a_cancel_or_a_pass_against_a_start)
 }
 END_TEST
 
+/* While the starter's own attempt runs, which is halted there, and before and after it. */
+START_TEST(a_call_against_a_start_that_makes_the_first_attempt)
+{
+    static const struct scene scene = { not_started, HWT_RETRY_EXHAUSTED };
+    zeroes = _i;
+    for (size_t i = 0; i < (zeroes ? PLAIN_CALLS : CALLS); i++)
+        play_both_ways(&scene, do_start_now, calls[i], check_start);
+    play_both_ways(&scene, do_start_now, do_cancel_sync, check_start);
+    play_both_ways(&scene, do_start_now, do_stop, check_start);
+    play_both_ways(&scene, do_start_now, do_pass, check_start);
+    say_orders();
+}
+END_TEST
+
 static void check_one_start(const struct scene *scene)
 {
     must((first.result == 0) + (second.result == 0) == 1);
@@ -385,6 +426,8 @@ START_TEST(of_two_starts_one_is_refused)
 {
     static const struct scene scene = { not_started, HWT_RETRY_EXHAUSTED };
     play_all(&scene, do_start, do_start, check_one_start);
+    play_all(&scene, do_start_now, do_start_now, check_one_start);
+    play_both_ways(&scene, do_start, do_start_now, check_one_start);
     say_orders();
 }
 END_TEST
@@ -450,6 +493,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(races, two_calls_against_each_other, 0, SCENES);
     tcase_add_loop_test(races, a_call_against_a_stop, 0, 2 * SCENES);
     tcase_add_loop_test(races, a_stop_a_cancel_or_a_pass_against_a_start, 0, 2);
+    tcase_add_loop_test(races, a_call_against_a_start_that_makes_the_first_attempt, 0, 2);
     tcase_add_test(races, of_two_starts_one_is_refused);
     tcase_add_loop_test(races, an_answer_does_not_disturb_a_later_life, 0, SCENES);
     return suite;

@@ -16,7 +16,8 @@ struct actor {
     void (*act)(struct actor *actor);
     unsigned halt; /* the step to halt at */
     unsigned steps;
-    bool done, answer;
+    _Atomic bool done, blocked; /* blocked: it waits for another one */
+    bool answer;
     int result;
     sem_t halted, go;
     pthread_t thread;
@@ -43,6 +44,17 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
     return changed;
 }
 
+/* Waits for another actor: that is told like a halt. */
+static int step_wait(sem_t *sem)
+{
+    if (self && !self->blocked) {
+        self->blocked = true;
+        sem_post(&self->halted);
+    }
+    return sem_wait(sem);
+}
+
+#define sem_wait(sem) step_wait(sem)
 #define __atomic_load_n(address, order) (step(), __atomic_load_n(address, order))
 #define __atomic_store_n(address, value, order) (step(), __atomic_store_n(address, value, order))
 #define __atomic_exchange_n(address, value, order)                                                 \
@@ -62,6 +74,7 @@ static bool step_change(uint64_t *state, uint64_t *seen, uint64_t next)
 
 #include "hwt/net/retry.c"
 
+#undef sem_wait
 #undef __atomic_load_n
 #undef __atomic_store_n
 #undef __atomic_exchange_n
@@ -90,7 +103,7 @@ static void await_halt(struct actor *actor)
         ;
 }
 
-/* Returns when it has halted at that step, or is done. */
+/* Returns when it has halted at that step, waits for another one, or is done. */
 static void actor_begin(struct actor *actor, void (*act)(struct actor *), unsigned halt)
 {
     memset(actor, 0, sizeof(*actor));
@@ -102,15 +115,28 @@ static void actor_begin(struct actor *actor, void (*act)(struct actor *), unsign
     await_halt(actor);
 }
 
-static void actor_finish(struct actor *actor)
+/* Returns when it is done, or waits for another one. */
+static void actor_go_on(struct actor *actor)
 {
-    if (!actor->done) {
-        sem_post(&actor->go);
+    if (actor->done || actor->blocked)
+        return;
+    sem_post(&actor->go);
+    await_halt(actor);
+}
+
+static void actor_join(struct actor *actor)
+{
+    while (!actor->done)
         await_halt(actor);
-    }
     join(actor->thread);
     sem_destroy(&actor->halted);
     sem_destroy(&actor->go);
+}
+
+static inline void actor_finish(struct actor *actor)
+{
+    actor_go_on(actor);
+    actor_join(actor);
 }
 
 #endif
