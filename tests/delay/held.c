@@ -107,14 +107,23 @@ void player_end(struct player *player)
 
 /* ---- the seam ---- */
 
+static _Thread_local bool inside;
+
+bool held_is_inside(void)
+{
+    return inside;
+}
+
 static void enter(const char *point)
 {
     pass(point);
     pthread_mutex_lock(&disk_lock);
+    inside = true;
 }
 
 static int64_t leave(const char *point, int64_t r)
 {
+    inside = false;
     pthread_mutex_unlock(&disk_lock);
     pass(point);
     return r;

@@ -36,6 +36,9 @@ extern _Atomic uint64_t held_realtime, held_boottime;
 /* Starts a process whose calls several threads may make; what it is given must stay. */
 void held_start(struct process *process, struct disk *disk);
 
+/* Whether this thread is within a call of the system. */
+bool held_is_inside(void);
+
 /* Gives a process of one thread the clocks of this file. */
 void held_clocks(struct process *process);
 

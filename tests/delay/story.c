@@ -118,14 +118,14 @@ void story_unlock(void)
 }
 
 /* With the lock. */
-static void will(unsigned player, uint32_t number, bool pending, uint32_t version, uint32_t other)
+void story_will(unsigned player, uint32_t number, bool pending, uint32_t version, uint32_t other)
 {
     story.messages[number].maybe[player] =
         (struct change){ ++story.tickets, pending, version, other };
 }
 
 /* With the lock. `it`: it has happened. */
-static void did(unsigned player, uint32_t number, bool it)
+void story_did(unsigned player, uint32_t number, bool it)
 {
     struct message *message = &story.messages[number];
     struct change *change = &message->maybe[player];
@@ -146,18 +146,40 @@ static bool may_be_absent(unsigned player, uint32_t number)
 
 /* ---- the calls ---- */
 
+int story_put(uint32_t number, uint32_t version)
+{
+    unsigned char payload[8192];
+    const hwt_delay_message message = story_message(&number, version, payload);
+    return hwt_delay_put(story.store, &message, 1);
+}
+
+int story_put_async(uint32_t number, uint32_t version, hwt_delay_durable durable, void *arg)
+{
+    unsigned char payload[8192];
+    const hwt_delay_message message = story_message(&number, version, payload);
+    return hwt_delay_put_async(story.store, &message, 1, durable, arg);
+}
+
+int story_replace(uint32_t number, uint32_t by, uint32_t version)
+{
+    unsigned char payload[8192];
+    const hwt_delay_message message = story_message(&by, version, payload);
+    return hwt_delay_replace(story.store, story.messages[number].due, &number, sizeof(number),
+                             &message);
+}
+
 static void do_put(unsigned player, uint32_t number)
 {
     unsigned char payload[8192];
     story_lock();
     uint32_t version = ++story.messages[number].versions;
-    will(player, number, true, version, number);
+    story_will(player, number, true, version, number);
     story_unlock();
     const hwt_delay_message message = story_message(&number, version, payload);
     if (hwt_delay_put(story.store, &message, 1) != 0)
         story_broken("was not put", number);
     story_lock();
-    did(player, number, true);
+    story_did(player, number, true);
     story_unlock();
 }
 
@@ -166,7 +188,7 @@ static void do_cancel(unsigned player, uint32_t number)
 {
     const struct message *message = &story.messages[number];
     story_lock();
-    will(player, number, false, 0, number);
+    story_will(player, number, false, 0, number);
     story_unlock();
     int r = hwt_delay_cancel(story.store, message->due, &number, sizeof(number));
     story_lock();
@@ -174,7 +196,7 @@ static void do_cancel(unsigned player, uint32_t number)
         story_broken("was not cancelled", number);
     if (r == 0 && message->lease != 0 && message->leased_version == message->is.version)
         story_broken("was taken, and cancelled beside that", number);
-    did(player, number, r == 0);
+    story_did(player, number, r == 0);
     story_unlock();
 }
 
@@ -183,8 +205,8 @@ static void do_replace(unsigned player, uint32_t number, uint32_t by)
     unsigned char payload[8192];
     story_lock();
     uint32_t version = ++story.messages[by].versions;
-    will(player, number, false, 0, by);
-    will(player, by, true, version, number);
+    story_will(player, number, false, 0, by);
+    story_will(player, by, true, version, number);
     story_unlock();
     const hwt_delay_message message = story_message(&by, version, payload);
     int r = hwt_delay_replace(story.store, story.messages[number].due, &number, sizeof(number),
@@ -192,8 +214,8 @@ static void do_replace(unsigned player, uint32_t number, uint32_t by)
     story_lock();
     if (r != 0 && r != -EBUSY && !(r == -ENOENT && may_be_absent(player, number)))
         story_broken("was not replaced", number);
-    did(player, number, r == 0);
-    did(player, by, r == 0);
+    story_did(player, number, r == 0);
+    story_did(player, by, r == 0);
     story_unlock();
 }
 
@@ -202,13 +224,13 @@ static uint64_t begin_done(unsigned player, uint32_t number)
 {
     const struct message *message = &story.messages[number];
     if (message->leased_version == message->is.version)
-        will(player, number, false, 0, number);
+        story_will(player, number, false, 0, number);
     return message->lease;
 }
 
 static void end_done(unsigned player, uint32_t number)
 {
-    did(player, number, true);
+    story_did(player, number, true);
     story.messages[number].lease = 0;
 }
 
@@ -230,14 +252,14 @@ static void do_retry(unsigned player, uint32_t number)
     uint32_t to = RETRIED + number;
     story_lock();
     uint64_t lease = message->lease;
-    will(player, number, false, 0, to);
-    will(player, to, true, message->is.version, number);
+    story_will(player, number, false, 0, to);
+    story_will(player, to, true, message->is.version, number);
     story_unlock();
     if (hwt_delay_retry(story.store, lease, story.messages[to].due) != 0)
         story_broken("was not put back", number);
     story_lock();
-    did(player, number, true);
-    did(player, to, true);
+    story_did(player, number, true);
+    story_did(player, to, true);
     message->lease = 0;
     story_unlock();
 }
@@ -467,10 +489,15 @@ static void call_as_consumer(enum operation operation, unsigned n)
     }
 }
 
+void story_do(enum operation operation, unsigned n)
+{
+    call(operation, n);
+    call_as_consumer(operation, n);
+}
+
 /* Each player has its own messages. */
 void story_call(struct player *player)
 {
     unsigned n = (unsigned)(player - story.players);
-    call((enum operation)player->operation, n);
-    call_as_consumer((enum operation)player->operation, n);
+    story_do((enum operation)player->operation, n);
 }

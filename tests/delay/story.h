@@ -100,6 +100,14 @@ struct disk *story_prepare(bool bulk);
 void story_begin(const struct disk *base, bool bulk, bool alone);
 /* The part of a player. */
 void story_call(struct player *player);
+/* One call, with the messages of player n; it has to succeed. */
+void story_do(enum operation operation, unsigned n);
+/* A call is under way, and may count: it makes that of the message. Later: it has returned. */
+void story_will(unsigned n, uint32_t number, bool pending, uint32_t version, uint32_t other);
+void story_did(unsigned n, uint32_t number, bool it);
+hwt_delay_stats story_stats(void);
+/* The process ends, the power goes, and it is opened anew by one thread; compares. */
+void story_restart(void);
 /* What crashes now would leave is looked at, `count` times. */
 void story_crash(unsigned count);
 /* Everything that is left comes once: now, or after another checkpoint, or after that and a crash.

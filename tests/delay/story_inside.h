@@ -26,6 +26,15 @@ hwt_delay_message story_message(const uint32_t *number, uint32_t version,
 uint32_t story_taken(const hwt_delay_message *taken, uint64_t ticket);
 /* Takes up to so many; returns how many, and the number of the last one. */
 int64_t story_take(size_t max, uint32_t *ret_number);
+/* As hwt_delay_put(), put_async and replace. */
+int story_put(uint32_t number, uint32_t version);
+int story_put_async(uint32_t number, uint32_t version, hwt_delay_durable durable, void *arg);
+int story_replace(uint32_t number, uint32_t by, uint32_t version);
+/* Whether a call counted that had no answer: from now on it is as it is listed. */
+void story_settle(uint32_t number);
+/* The process ends, and the power goes; one thread opens what is left. */
+void story_kill(void);
+int story_open(void);
 void story_pass_time(uint64_t by);
 
 #endif

@@ -239,21 +239,21 @@ static void deliver_all(void)
     }
 }
 
-static hwt_delay_stats stats(void)
+hwt_delay_stats story_stats(void)
 {
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     must(hwt_delay_get_stats(story.store, &stats) == 0);
     return stats;
 }
 
-static void open_alone(void)
+int story_open(void)
 {
-    static uint64_t none;
-    process_start(&story.process, story.disk, &none, &none);
+    held_start(&story.process, story.disk);
     story.process.random = &story.random;
-    held_clocks(&story.process);
-    must(hwt_delay_open_on("store", &story.options, &story.process.system, true, &story.store) ==
-         0);
+    int r = hwt_delay_open_on("store", &story.options, &story.process.system, true, &story.store);
+    if (r < 0)
+        process_end(&story.process);
+    return r;
 }
 
 static void close_store(void)
@@ -262,17 +262,37 @@ static void close_store(void)
     process_end(&story.process);
 }
 
-/* Goes on with what is left after a crash. */
-static void crash(void)
+void story_kill(void)
 {
     struct disk *left = disk_crashed(story.disk, &story.random);
     story.process.dead = true;
     close_store();
     disk_free(story.disk);
     story.disk = left;
-    open_alone();
     for (uint32_t i = 0; i < MESSAGES; i++)
         story.messages[i].lease = 0;
+}
+
+void story_restart(void)
+{
+    story_kill();
+    must(story_open() == 0);
+    compare_listing(story.store, story.messages, "is not as it should be after a restart");
+}
+
+static int note_there(const hwt_delay_message *message, void *data)
+{
+    uint32_t version, number = story_number(message, &version);
+    if (number == *(const uint32_t *)data)
+        story.messages[number].is.pending = true;
+    return 0;
+}
+
+void story_settle(uint32_t number)
+{
+    story.messages[number].is.pending = false;
+    must(hwt_delay_visit(story.store, 0, HWT_NEVER, note_there, &number) == 0);
+    story_did(0, number, false);
 }
 
 void story_end(void)
@@ -283,15 +303,13 @@ void story_end(void)
     take_and_do_all(test_random(&story.random) % EACH);
     if (way > 0)
         must(hwt_delay_checkpoint(story.store) == 0);
-    if (way > 1) {
-        crash();
-        compare_listing(story.store, story.messages, "is not as it should be in the end");
-    }
+    if (way > 1)
+        story_restart();
     deliver_all();
     must(hwt_delay_checkpoint(story.store) == 0);
-    if (stats().pending != 0)
+    if (story_stats().pending != 0)
         story_broken("and others are pending", 0);
-    if (stats().files != 0)
+    if (story_stats().files != 0)
         story_broken("and others have left a file", 0);
     close_store();
     disk_free(story.disk);
