@@ -85,13 +85,22 @@ extern "C" {
 #define HWT_SEC(n) HWT_NANOSECONDS(n, UINT64_C(1000000000))
 #define HWT_MIN(n) HWT_NANOSECONDS(n, UINT64_C(60000000000))
 
-/* What they are made of; the | refuses a fraction. */
+/* What they are made of; in C the | refuses a fraction. */
 #ifdef __cplusplus
 constexpr uint64_t hwt_nanoseconds(uint64_t n, uint64_t unit)
 {
     return n > UINT64_MAX / unit ? UINT64_MAX : n * unit;
 }
-#define HWT_NANOSECONDS(n, unit) hwt_nanoseconds(static_cast<uint64_t>((n) | 0), unit)
+extern "C++" {
+template <typename T> constexpr uint64_t hwt_nanoseconds_of(T n, uint64_t unit)
+{
+    static_assert(T(1) / 2 == T(0), "HWT_US(), HWT_MS(), HWT_SEC() and HWT_MIN() take an integer: "
+                                    "write HWT_MS(1500), not HWT_SEC(1.5)");
+    return hwt_nanoseconds(static_cast<uint64_t>(n), unit);
+}
+}
+/* The 0 makes a number of what is converted to one. */
+#define HWT_NANOSECONDS(n, unit) hwt_nanoseconds_of((n) + 0, unit)
 #else
 static inline uint64_t hwt_nanoseconds(uint64_t n, uint64_t unit)
 {

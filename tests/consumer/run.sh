@@ -131,7 +131,7 @@ refuses_fractions()
 {
     suffix=$1
     shift
-    for expression in 'HWT_SEC(1)' 'HWT_SEC(0.5)' 'HWT_MS(fraction)' 'HWT_US(1.0f)'; do
+    for expression in 'HWT_SEC(1)' 'HWT_SEC(0.5)' 'HWT_MS(fraction)' 'HWT_US(1.0f)' 'HWT_MIN(1.5L)'; do
         printf '#include <hwt/hwt.h>\nuint64_t f(double fraction);\n' >"$work/fraction.$suffix"
         printf 'uint64_t f(double fraction) { (void)fraction; return %s; }\n' "$expression" \
             >>"$work/fraction.$suffix"
@@ -143,6 +143,9 @@ refuses_fractions()
         'HWT_SEC(1),yes' | *.*,no | *fraction*,no) ;;
         *) fail "$expression: accepted: $accepted $(cat "$work/fraction.log")" ;;
         esac
+        # In C++ the compiler says how it is to be written.
+        [ "$suffix,$accepted" != cpp,no ] || grep -q 'take an integer: ' "$work/fraction.log" ||
+            fail "$expression: $(cat "$work/fraction.log")"
     done
 }
 
@@ -191,6 +194,7 @@ test_cxx11()
 test_cxx17()
 {
     alone cpp $CXX -std=c++17 $warnings -Wold-style-cast
+    refuses_fractions cpp $CXX -std=c++17
     build $CXX -std=c++17 $warnings -Wold-style-cast -pthread "$here/cxx17.cpp"
     "$work/program"
 }
@@ -436,6 +440,39 @@ test_m32()
 test_lto()
 {
     variant gcc '-O3 -flto' -Db_lto=true -Dbuildtype=release
+}
+
+# Whether the other libraries that a command asks for are here. libev has no pkg-config file.
+has_libraries()
+{
+    case $1 in
+    *' -lev'*) echo '#include <ev.h>' | $CC -E -x c - >"$work/has_ev" 2>&1 || return 1 ;;
+    esac
+    # shellcheck disable=SC2046 # names are words
+    pkg-config --exists $(echo "$1" | sed 's/.*--libs \([^)]*\)).*/\1/')
+}
+
+# Each program that is to be copied, by the very command in its comment, held to what newer
+# compilers refuse; and as strict C, for it says itself what it needs of the system.
+test_recipes()
+{
+    export PKG_CONFIG_PATH="$work/pkgconfig"
+    unset PKG_CONFIG_LIBDIR
+    mkdir "$work/folder"
+    cp "$root"/tests/recipes/*.c "$root"/tests/loops/*.c "$work/folder"
+    cd "$work/folder"
+    for source in *.c; do
+        command=$(sed -n "s|.*: \(cc .*$source .*)\( -l[a-z]*\)\{0,1\}\).*|\1|p" "$source")
+        [ -n "$command" ] || fail "$source does not say how it is compiled"
+        if ! has_libraries "$command"; then
+            echo "$source: its libraries are not here"
+            continue
+        fi
+        for flags in '' '-std=c99' '-std=c11'; do
+            rm -f a.out
+            eval "$CC -Wall -Wextra -Werror $flags ${command#cc}" || fail "$source: $flags $command"
+        done
+    done
 }
 
 # The tests of the API need nothing but what is installed; meson runs them. But for those that

@@ -2,6 +2,8 @@
 
 /* hwt in io_uring: cc -pthread loop_io_uring.c $(pkg-config --cflags --libs hwt liburing) */
 
+#define _GNU_SOURCE 1 /* POSIX beside -std=c11 too */
+
 #include <errno.h>
 #include <hwt/hwt.h>
 #include <liburing.h>

@@ -2,6 +2,8 @@
 
 /* hwt in libuv: cc -pthread loop_libuv.c $(pkg-config --cflags --libs hwt libuv) */
 
+#define _GNU_SOURCE 1 /* POSIX beside -std=c11 too */
+
 #include <errno.h>
 #include <hwt/hwt.h>
 #include <pthread.h>

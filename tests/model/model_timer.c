@@ -149,6 +149,27 @@ static void step_check_all(void)
         check_item(&model.items[i]);
 }
 
+/* All that are sooner than the last one found are found, in order, as they are. */
+static void step_soonest(void)
+{
+    hwt_pending found[16];
+    size_t count = below(17), sooner = 0;
+    int64_t n = hwt_timer_soonest(model.timer, NULL, NULL, found, count);
+
+    must((size_t)n == (count < model.live_count ? count : model.live_count));
+    for (int64_t i = 0; i < n; i++) {
+        const struct item *item = found[i].arg;
+
+        must(found[i].deadline == item->deadline);
+        must(found[i].task == (item->told ? &task_telling : &task_quiet));
+        must(i == 0 || found[i - 1].deadline <= found[i].deadline);
+        sooner += found[i].deadline < found[n - 1].deadline;
+    }
+    for (size_t i = 0; n > 0 && i < model.live_count; i++)
+        sooner -= live_item(i)->deadline < found[n - 1].deadline;
+    must(sooner == 0);
+}
+
 static void step(void)
 {
     uint64_t choice = below(100);
@@ -167,6 +188,8 @@ static void step(void)
     else if (choice < 78)
         step_next_tick();
     else if (choice < 79)
+        step_soonest();
+    else if (choice < 80)
         one_in(8) ? step_check_all() : call_nonsense();
     else
         step_advance();

@@ -17,6 +17,8 @@
  * Here the clock that is set is the program's own, so that it can be tested.
  */
 
+#define _GNU_SOURCE 1 /* POSIX beside -std=c11 too */
+
 #include <errno.h>
 #include <hwt/hwt.h>
 #include <stdio.h>

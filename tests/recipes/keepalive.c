@@ -14,6 +14,8 @@
  * one that sends half a request, one that never reads its answer.
  */
 
+#define _GNU_SOURCE 1 /* accept4(), and POSIX beside -std=c11 too */
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <hwt/hwt.h>

@@ -15,6 +15,8 @@
  * answers one request in ten. It is over when all requests have ended.
  */
 
+#define _GNU_SOURCE 1 /* pthread_tryjoin_np(), and POSIX beside -std=c11 too */
+
 #include <errno.h>
 #include <hwt/hwt.h>
 #include <hwt/retry.h>
@@ -107,7 +109,7 @@ static void start(hwt_timer *timer, struct request *request, uint32_t number)
     options.max_delay = HWT_MS(100);
     options.max_attempts = has_no_answer(number) ? 3 : 0;
     request->number = number;
-    errno = -hwt_retry_start(&request->retry, timer, &options, &task, request);
+    errno = -hwt_retry_start_now(&request->retry, timer, &options, &task, request);
     check("request", -errno);
 }
 
