@@ -140,9 +140,9 @@ typedef struct hwt_delay_message {
     size_t id_size;
     const void *payload; /* may be NULL if payload_size is 0 */
     size_t payload_size;
-    uint64_t lease;   /* taken: what hwt_delay_done() wants; not looked at by put */
-    uint32_t retries; /* taken: how often hwt_delay_retry() put it back; not looked at by put */
-    uint32_t expired; /* taken: how many leases on it have ended since the store was opened */
+    uint64_t lease;       /* taken: what hwt_delay_done() wants; not looked at by put */
+    uint32_t retries;     /* taken: how often hwt_delay_retry() put it back; not looked at by put */
+    uint32_t expired;     /* taken: how many leases on it have ended since the store was opened */
     uint64_t reserved[4]; /* 0 */
 } hwt_delay_message;
 
@@ -152,7 +152,10 @@ typedef struct hwt_delay_message {
 
 /*
  * Opens the store in a directory; NULL options are the defaults. With HWT_DELAY_CREATE, the
- * directory is made too, but not what is above it. A few background threads begin here.
+ * directory is made too, with mode 0750, but not what is above it. Files have mode 0640. A few
+ * background threads begin here. The directory above is flushed, too, so that the name of the store
+ * stays; one that this process may not read, or that cannot be flushed, is left alone, unless the store
+ * is made in it now.
  *
  * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages
  * that were done come once more, some that were cancelled or replaced come back, and some that
@@ -434,7 +437,7 @@ HWT_PUBLIC int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats,
  */
 HWT_PUBLIC int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size);
 
-/* Something that hwt_delay_check() found, or that salvage put aside. */
+/* Something that hwt_delay_check() found. */
 typedef struct hwt_delay_damage {
     size_t size;        /* of this struct, as the library knows it */
     const char *file;   /* its name in the directory */
@@ -445,7 +448,10 @@ typedef struct hwt_delay_damage {
 
 /*
  * Reads everything and looks at every checksum. Calls `found`, which may be NULL, for each damage.
- * Returns how many there are. What the store does goes on meanwhile; but while the log is read, no
+ * Returns how many there are. `found` is also called, and that is not counted, for the end of the log
+ * if opening cut that off: a write that did not end when the power failed, and of which nobody
+ * was told that it is on the disk. Damage to the last write looks the same, unless the store was
+ * closed by hwt_delay_close() behind it: then it is damage. What the store does goes on meanwhile; but while the log is read, no
  * checkpoint is made, nor a put that needs one. `found` may not call functions of this store.
  *
  * -ESTALE: as hwt_delay_visit()

@@ -163,6 +163,8 @@ static int check_slots(struct check *check)
 
 /* ---- the log and the checkpoint ---- */
 
+static const char *const log_names[] = { "log.0", "log.1" };
+
 /* A frame at its place, read into memory of this call's own. */
 static int check_frame(struct check *check, unsigned segment, uint64_t offset, uint64_t sequence,
                        struct hwt_delay_frame *ret_frame, unsigned char *bytes)
@@ -188,7 +190,6 @@ static int damaged_or_stale(struct check *check)
 static int check_frames(struct check *check, uint64_t behind, unsigned char *bytes)
 {
     const struct hwt_delay_log *log = &check->store->log;
-    static const char *const names[] = { "log.0", "log.1" };
     unsigned segment = log->kept_segment;
     uint64_t offset = log->kept_offset, sequence = log->kept_sequence;
     while (sequence < behind) {
@@ -199,7 +200,7 @@ static int check_frames(struct check *check, uint64_t behind, unsigned char *byt
             if (r == -EBADMSG && check->store->read_only)
                 r = damaged_or_stale(check);
             if (r == -EBADMSG) {
-                tell(check, names[segment], offset, check->store->options.segment_size - offset,
+                tell(check, log_names[segment], offset, check->store->options.segment_size - offset,
                      "a frame that does not have its checksum");
                 return 0;
             }
@@ -210,6 +211,31 @@ static int check_frames(struct check *check, uint64_t behind, unsigned char *byt
         offset = frame.offset + frame.size;
         sequence = frame.sequence + frame.count;
     }
+    return 0;
+}
+
+/*
+ * What opening cut is told, and not counted: power failures leave it, and nobody was told that it
+ * is there. An owner may have written it by now.
+ */
+static int tell_cut(const struct check *check, unsigned char *bytes)
+{
+    const struct hwt_delay_cut *cut = &check->store->log.cut;
+    struct hwt_delay_frame frame;
+    int r = -EBADMSG;
+    if (check->store->read_only)
+        r = hwt_delay_frame_read(check->store, cut->segment, cut->offset, bytes, &frame);
+    if (r != -EBADMSG)
+        return r;
+    const hwt_delay_damage damage = {
+        sizeof(damage),
+        log_names[cut->segment],
+        cut->offset,
+        cut->length,
+        "a write that did not end, unless what it wrote is damaged; it was cut off at the opening",
+    };
+    if (check->found && cut->length > 0)
+        check->found(&damage, check->data);
     return 0;
 }
 
@@ -226,6 +252,8 @@ static int check_log(struct check *check)
     uint64_t behind = store->log.durable_sequence;
     pthread_mutex_unlock(&store->lock);
     int r = check_frames(check, behind, bytes);
+    if (r == 0)
+        r = tell_cut(check, bytes);
     unsigned char *checkpoint;
     uint64_t size;
     if (r == 0)

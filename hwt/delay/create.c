@@ -4,7 +4,8 @@
  * The files that every store has: making them, and reading their heads.
  *
  * On the disk: log.0, log.1 and `checkpoint` with their names, before the head of `store`. So a
- * `store` without a head is one whose making did not end, and is made again.
+ * `store` without a head is one whose making did not end, and is made again. So is one whose head is
+ * not whole, as long as the other files are as they were made.
  */
 
 #include <errno.h>
@@ -106,22 +107,39 @@ static void note_other(const char *name, void *arg)
     others->any = true;
 }
 
-/* Has the log been written to? Then a `store` without a head is damage. */
-static int log_is_used(hwt_delay *store)
+/* Reads 128 bytes of a file, with zeros behind its end; -ENOENT. */
+static int peek(hwt_delay *store, const char *name, uint64_t offset, unsigned char bytes[128])
 {
-    unsigned char head[HWT_DELAY_FRAME_SIZE] = { 0 };
-    static const unsigned char none[HWT_DELAY_FRAME_SIZE];
-    int file = hwt_delay_open_file(store, segment_names[0], O_RDONLY);
+    memset(bytes, 0, 128);
+    int file = hwt_delay_open_file(store, name, O_RDONLY);
     if (file < 0)
-        return file == -ENOENT ? 0 : file;
-    int64_t n = hwt_delay_read_all(store, file, head, sizeof(head), HWT_DELAY_SEGMENT_FRAMES);
+        return file;
+    int64_t n = hwt_delay_read_all(store, file, bytes, 128, offset);
     hwt_delay_close_file(store, file);
-    if (n < 0)
-        return (int)n;
-    return memcmp(head, none, sizeof(head)) != 0;
+    return n < 0 ? (int)n : 0;
 }
 
-static int may_be_made(hwt_delay *store)
+/* -EBADMSG: something was put; or, if there is a part of a head, a file is gone that was made
+ * before that. */
+static int check_unused(hwt_delay *store, bool head)
+{
+    static const unsigned char none[128];
+    unsigned char bytes[128];
+    for (unsigned i = 0; i < 2; i++) {
+        int r = peek(store, segment_names[i], HWT_DELAY_SEGMENT_FRAMES, bytes);
+        if (r < 0 && (r != -ENOENT || head))
+            return r == -ENOENT ? -EBADMSG : r;
+        if (memcmp(bytes, none, sizeof(none)) != 0)
+            return -EBADMSG;
+    }
+    int r = peek(store, "checkpoint", 0, bytes);
+    if (r < 0 && (r != -ENOENT || head))
+        return r == -ENOENT ? -EBADMSG : r;
+    return hwt_delay_get64(bytes + HWT_DELAY_CHECKPOINT_SEQUENCE) > 1 ? -EBADMSG : 0;
+}
+
+/* `head`: there is a part of one. */
+static int may_be_made(hwt_delay *store, bool head)
 {
     struct others others = { 0 };
     int r = store->system.list(store->system.data, store->directory, note_other, &others);
@@ -131,13 +149,12 @@ static int may_be_made(hwt_delay *store)
         return -EBADMSG;
     if (others.any)
         return -ENOTEMPTY;
-    r = log_is_used(store);
-    return r == 1 ? -EBADMSG : r;
+    return check_unused(store, head);
 }
 
 static int make_store(hwt_delay *store)
 {
-    int r = may_be_made(store);
+    int r = may_be_made(store, false);
     /* The log's two segments and the reserve are as long as two segments of the options. */
     store->options.segment_size = store->options.segment_size / 3 * 2 / 4096 * 4096;
     if (r == 0)
@@ -159,7 +176,7 @@ static bool is_size(uint64_t segment_size)
            segment_size % 4096 == 0;
 }
 
-/* 1: there is no head. */
+/* 1: there is no head. 2: there is something else in its place. */
 static int read_store(hwt_delay *store)
 {
     unsigned char head[HWT_DELAY_STORE_SIZE] = { 0 };
@@ -176,7 +193,7 @@ static int read_store(hwt_delay *store)
         hwt_delay_get32(head + HWT_DELAY_STORE_CRC) !=
             hwt_delay_crc(0, head + HWT_DELAY_STORE_VERSION,
                           HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_VERSION))
-        return -EBADMSG;
+        return 2;
     if (hwt_delay_get32(head + HWT_DELAY_STORE_VERSION) != HWT_DELAY_VERSION)
         return -ENOTSUP;
     store->key = hwt_delay_get64(head + HWT_DELAY_STORE_KEY);
@@ -303,6 +320,10 @@ int hwt_delay_open_files(hwt_delay *store)
     int r = store->read_only ? 0 : store->system.lock(store->system.data, store->store_file);
     if (r == 0)
         r = read_store(store);
+    if (r == 2) {
+        r = store->salvage ? -EBADMSG : may_be_made(store, true);
+        r = r == 0 ? 1 : r == -ENOTEMPTY ? -EBADMSG : r;
+    }
     if (r == 1 && create)
         r = make_store(store);
     else if (r == 1) /* one whose making did not end; or its head is lost */

@@ -65,7 +65,10 @@ int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, un
     return 0;
 }
 
-/* How many bytes were to be written there by a write that did not end; 0: none. */
+/*
+ * How many bytes were to be written there by a write that did not end; 0: none. Its head may be torn
+ * itself, or damaged in one place.
+ */
 int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset, uint64_t sequence)
 {
     unsigned char head[HWT_DELAY_FRAME_SIZE] = { 0 };
@@ -76,8 +79,10 @@ int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset
     }
     if (r != -EBADMSG)
         return r;
-    /* The head itself is torn. */
-    return hwt_delay_get64(head + HWT_DELAY_HEAD_KEY) == store->key ? HWT_DELAY_FRAME_SIZE : 0;
+    bool like = hwt_delay_get32(head + HWT_DELAY_HEAD_MAGIC) == HWT_DELAY_MAGIC_FRAME &&
+                hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) == sequence;
+    return like || hwt_delay_get64(head + HWT_DELAY_HEAD_KEY) == store->key ? HWT_DELAY_FRAME_SIZE
+                                                                            : 0;
 }
 
 struct search {

@@ -51,14 +51,29 @@ static int make_frames(hwt_delay *store)
     return log->gathered && log->writing_bytes ? 0 : -ENOMEM;
 }
 
+/* The directory above may be one that nobody can sync, or not this process. */
+static bool cannot_be_synced(int r)
+{
+    return r == -EACCES || r == -EPERM || r == -EROFS || r == -EINVAL;
+}
+
+/* Who has made the directory may have died before it made its name last, so each owner does. */
+static int sync_name(hwt_delay *store, bool made)
+{
+    int r = store->read_only ? 0 : store->system.sync_above(store->system.data, store->directory);
+    return cannot_be_synced(r) && !made ? 0 : r;
+}
+
 static int open_directory(hwt_delay *store, const char *path)
 {
     const struct hwt_delay_system *system = &store->system;
+    bool made = false;
     int directory = system->open_directory(system->data, path);
     if (directory == -ENOENT && (store->options.flags & HWT_DELAY_CREATE)) {
         int r = system->make_directory(system->data, path);
         if (r < 0 && r != -EEXIST)
             return r;
+        made = r == 0;
         directory = system->open_directory(system->data, path);
     }
     if (directory < 0)
@@ -66,7 +81,7 @@ static int open_directory(hwt_delay *store, const char *path)
     store->directory = directory;
     int in_memory = system->in_memory(system->data, directory);
     store->not_durable = in_memory == 1;
-    return in_memory < 0 ? in_memory : 0;
+    return in_memory < 0 ? in_memory : sync_name(store, made);
 }
 
 /* The threads that do what callers need not wait for. */

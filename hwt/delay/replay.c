@@ -81,18 +81,26 @@ static int next_frame(hwt_delay *store, struct hwt_delay_frame *frame)
     return r < 0 ? r : -EBADMSG;
 }
 
-/* How much of a write that did not end is at the end of the log. */
+/* How much of a write that did not end is at a place where the log may go on. */
+static int note_cut_at(hwt_delay *store, unsigned segment, uint64_t offset)
+{
+    struct hwt_delay_log *log = &store->log;
+    int64_t length = hwt_delay_frame_torn(store, segment, offset, log->next_sequence);
+    if (length < 0)
+        return (int)length;
+    if (length > 0)
+        log->cut = (struct hwt_delay_cut){ segment, offset, (uint64_t)length };
+    store->stats.cut += (uint64_t)length;
+    return 0;
+}
+
 static int note_cut(hwt_delay *store)
 {
-    const struct hwt_delay_log *log = &store->log;
-    int64_t cut = hwt_delay_frame_torn(store, log->segment, log->offset, log->next_sequence);
-    if (cut == 0)
-        cut = hwt_delay_frame_torn(store, log->segment ^ 1, HWT_DELAY_SEGMENT_FRAMES,
-                                   log->next_sequence);
-    if (cut < 0)
-        return (int)cut;
-    store->stats.cut += (uint64_t)cut;
-    return 0;
+    struct hwt_delay_log *log = &store->log;
+    int r = note_cut_at(store, log->segment, log->offset);
+    if (r == 0 && log->cut.length == 0)
+        r = note_cut_at(store, log->segment ^ 1, HWT_DELAY_SEGMENT_FRAMES);
+    return r;
 }
 
 /* Nothing is damaged before `later`, if numbers alone are missing: those that skip_sequences() left

@@ -122,11 +122,11 @@ struct hwt_delay_slot {
     uint32_t refs; /* of the wheel or the finished ones, and of visits */
     bool on_wheel;
     bool sealed;
-    bool passed;     /* all in it has been dealt with */
-    bool made;       /* its file is there */
-    uint64_t length; /* of the file, as far as it counts */
-    uint64_t count;  /* records */
-    uint64_t since;  /* the epoch in which it was sealed */
+    bool passed;                    /* all in it has been dealt with */
+    bool made;                      /* its file is there */
+    uint64_t length;                /* of the file, as far as it counts */
+    uint64_t count;                 /* records */
+    uint64_t since;                 /* the epoch in which it was sealed */
     struct hwt_delay_key position;  /* when it was sealed; see hwt_delay_position() */
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
     uint64_t highest;               /* no due time is higher */
@@ -190,6 +190,12 @@ struct hwt_delay_notice {
 
 STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
 
+/* What opening cut from the log, because it is no whole frame; of length 0: nothing. */
+struct hwt_delay_cut {
+    unsigned segment;
+    uint64_t offset, length;
+};
+
 struct hwt_delay_log {
     int files[2];     /* frozen */
     size_t frame_max; /* frozen: with head and padding */
@@ -208,6 +214,7 @@ struct hwt_delay_log {
     uint32_t count;
     bool writing;
     bool closed;                      /* the last record is the mark of a close */
+    struct hwt_delay_cut cut;         /* frozen */
     struct hwt_delay_notices notices; /* of the gathered frame */
     struct hwt_delay_notices to_tell; /* of those before it, in their order */
     bool telling;

@@ -22,32 +22,26 @@ static int error_of(int result)
     return result < 0 ? -errno : result;
 }
 
-/* Makes the name of `path` in the directory above it last. */
-static int sync_above(const char *path)
-{
-    int directory = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (directory < 0)
-        return -errno;
-    int above = openat(directory, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int r = above < 0 ? -errno : error_of(fsync(above));
-    if (above >= 0)
-        close(above);
-    close(directory);
-    return r;
-}
-
 static int make_directory(void *data, const char *path)
 {
     (void)data;
-    if (mkdir(path, 0750) < 0)
-        return -errno;
-    return sync_above(path);
+    return error_of(mkdir(path, 0750));
 }
 
 static int open_directory(void *data, const char *path)
 {
     (void)data;
     return error_of(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+}
+
+static int sync_above(void *data, int directory)
+{
+    (void)data;
+    int above = openat(directory, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r = above < 0 ? -errno : error_of(fsync(above));
+    if (above >= 0)
+        close(above);
+    return r;
 }
 
 static int open_file(void *data, int directory, const char *name, int flags)
@@ -205,6 +199,7 @@ static uint64_t boottime(void *data)
 const struct hwt_delay_system hwt_delay_real_system = {
     .make_directory = make_directory,
     .open_directory = open_directory,
+    .sync_above = sync_above,
     .open = open_file,
     .close = close_file,
     .read = read_file,

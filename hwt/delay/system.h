@@ -16,6 +16,7 @@
  *     name;
  *   - after sync_directory() returned 0: so are the names as they were made, renamed and removed
  *     before;
+ *   - after sync_above() returned 0: so is the directory's own name;
  *   - rename() is atomic: after a crash the new name is the old file or the new one;
  *   - before those, anything may be there or not, in any order, torn at 512 bytes.
  */
@@ -28,8 +29,9 @@
 
 struct hwt_delay_system {
     void *data;                                          /* the first argument of each function */
-    int (*make_directory)(void *data, const char *path); /* -EEXIST is fine; its name is synced */
+    int (*make_directory)(void *data, const char *path); /* -EEXIST is fine */
     int (*open_directory)(void *data, const char *path);
+    int (*sync_above)(void *data, int directory); /* makes the directory's own name last */
     /* flags: O_RDONLY or O_RDWR, and O_CREAT, O_EXCL, O_TRUNC */
     int (*open)(void *data, int directory, const char *name, int flags);
     void (*close)(void *data, int file); /* directories too */

@@ -13,8 +13,9 @@
 enum { SECTOR = 512, PAGE = 4096 };
 
 const char *const disk_call_names[DISK_CALLS] = {
-    "make_directory", "open_directory", "open", "read",   "write",  "sync", "sync_directory",
-    "truncate",       "allocate",       "size", "rename", "unlink", "list", "lock",
+    "make_directory", "open_directory", "sync_above",     "open",     "read",
+    "write",          "sync",           "sync_directory", "truncate", "allocate",
+    "size",           "rename",         "unlink",         "list",     "lock",
 };
 
 void *grown(void *array, size_t *room, size_t needed, size_t each)
@@ -244,7 +245,9 @@ struct disk *disk_crashed(const struct disk *disk, uint64_t *random)
             names_apply(&names, &disk->changes[i]);
     }
     struct disk *to = disk_new();
-    to->made = disk->made;
+    to->made = to->named = disk->made && (disk->named || arrives(&of_names, disk->stamp));
+    if (!to->made)
+        return to;
     for (size_t i = 0; i < names.count; i++) {
         const struct disk_entry *entry = &names.entries[i];
         struct luck own = luck;
@@ -258,7 +261,7 @@ struct disk *disk_crashed(const struct disk *disk, uint64_t *random)
 struct disk *disk_copy(const struct disk *disk)
 {
     struct disk *to = disk_new();
-    to->made = disk->made;
+    to->made = to->named = disk->made;
     for (size_t i = 0; i < disk->seen.count; i++) {
         const struct disk_file *file = disk->seen.entries[i].file;
         struct disk_file *copy = file_new();

@@ -8,6 +8,7 @@
  *
  * A file has the bytes that a reader sees, the bytes that are on the disk, and the list of what was
  * changed since its last sync; the directory has the same of its names. A sync ends the list.
+ * The directory's own name is on the disk once the directory above was synced; without it all is lost.
  * disk_crashed() says what another machine could find if the power went now: of each list any
  * part has arrived, in any order, writes torn at 512 bytes or at 4 KiB.
  *
@@ -29,6 +30,7 @@ enum { DISK_NAME_MAX = 64, DISK_FILES_MAX = 512, DISK_OPEN_MAX = 128 };
 enum disk_call {
     DISK_MAKE_DIRECTORY,
     DISK_OPEN_DIRECTORY,
+    DISK_SYNC_ABOVE,
     DISK_OPEN,
     DISK_READ,
     DISK_WRITE,
@@ -84,7 +86,8 @@ struct disk_name_change {
 };
 
 struct disk {
-    bool made; /* there is a directory */
+    bool made;  /* there is a directory */
+    bool named; /* its own name is on the disk */
     struct disk_names seen, kept;
     struct disk_name_change *changes;
     size_t changes_count, changes_room;
@@ -110,6 +113,7 @@ enum disk_sync_kind {
     SYNC_NAMES_NEW,     /* of the directory, while new names of slots or of the first files wait */
     SYNC_NAMES_RENAMED, /* while a rename waits */
     SYNC_NAMES_OTHER,
+    SYNC_ABOVE, /* of the directory above, while the directory's own name waits */
     SYNC_KINDS
 };
 

@@ -12,7 +12,7 @@
 
 const char *const disk_sync_names[SYNC_KINDS] = {
     "the log's",      "the slots'",   "the checkpoint's", "the store's",
-    "the new names'", "the rename's", "other names'",
+    "the new names'", "the rename's", "other names'",     "the directory's own",
 };
 
 /* ---- what goes wrong ---- */
@@ -174,6 +174,25 @@ static int make_directory(void *data, const char *path)
         return -EEXIST;
     process->disk->made = true;
     end(process, outcome, DISK_MAKE_DIRECTORY, path);
+    return 0;
+}
+
+/* Late, or not awaited: nothing but this can make it, so it stays undone. */
+static int sync_above(void *data, int directory)
+{
+    struct process *process = data;
+    if (opened(process, directory) != &process->directory)
+        abort();
+    enum outcome outcome = begin(process, DISK_SYNC_ABOVE);
+    if (outcome == FAIL)
+        return failure(process);
+    if (process->disk->named)
+        return 0;
+    if (process->mistake != MISTAKE_NONE && process->mistaken == SYNC_ABOVE)
+        process->mistakes++;
+    else
+        process->disk->named = true;
+    end(process, outcome, DISK_SYNC_ABOVE, "the directory above");
     return 0;
 }
 
@@ -421,6 +440,7 @@ void process_start(struct process *process, struct disk *disk, uint64_t *now, ui
         .data = process,
         .make_directory = make_directory,
         .open_directory = open_directory,
+        .sync_above = sync_above,
         .open = open_file,
         .close = close_file,
         .read = read_file,

@@ -37,6 +37,7 @@ static const struct mistake {
     { "creating: the checkpoint is not synced", MISTAKE_NO_SYNC, SYNC_CHECKPOINT, CREATING },
     { "creating: the store's head is not synced", MISTAKE_NO_SYNC, SYNC_STORE, CREATING },
     { "creating: the rename is not synced", MISTAKE_NO_SYNC, SYNC_NAMES_RENAMED, CREATING },
+    { "creating: the directory's own name is not synced", MISTAKE_NO_SYNC, SYNC_ABOVE, CREATING },
     { "opening: the log is not synced", MISTAKE_NO_SYNC, SYNC_LOG, OPENING },
     { "opening: the checkpoint is not synced", MISTAKE_NO_SYNC, SYNC_CHECKPOINT, OPENING },
     { "the log is not synced", MISTAKE_NO_SYNC, SYNC_LOG, RUNNING },
