@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hwt/base/shield.h"
 #include "hwt/base/time.h"
 
 #ifdef __x86_64__
@@ -102,7 +103,9 @@ static void look(void)
 
 bool hwt_counter_is_trusted(void)
 {
+    int shield = hwt_shield();
     pthread_once(&once, look);
+    hwt_unshield(shield);
     return trusted;
 }
 
