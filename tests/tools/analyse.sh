@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# Reads libhwt with static analysers, and all shell scripts with shellcheck: none may have anything to
-# say. hwt/delay/, a library of its own, is not read.
+# Reads libhwt with static analysers, all shell scripts with shellcheck, and the licence of each file
+# with reuse: none may have anything to say. hwt/delay/, a library of its own, is not read.
 #
 #     sh tests/tools/analyse.sh [TOOL...]
 #
-#     TOOL    gcc (-fanalyzer), clang-tidy (with .clang-tidy), cppcheck, scan-build, shellcheck;
-#             all by default
+#     TOOL    gcc (-fanalyzer), clang-tidy (with .clang-tidy), cppcheck, scan-build, shellcheck,
+#             reuse; all by default
 #
 # Installs what it needs, works from any folder, and writes to build/analyse only. The exit status
 # is 0, 1 if something was found, 2 for misuse.
@@ -18,7 +18,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-tools='gcc clang-tidy cppcheck scan-build shellcheck'
+tools='gcc clang-tidy cppcheck scan-build shellcheck reuse'
 build=$root/build/analyse
 
 chosen=
@@ -28,7 +28,7 @@ for argument in "$@"; do
         sed -n '4,14s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
-    gcc | clang-tidy | cppcheck | scan-build | shellcheck) chosen="$chosen $argument" ;;
+    gcc | clang-tidy | cppcheck | scan-build | shellcheck | reuse) chosen="$chosen $argument" ;;
     *)
         echo "tests/tools/analyse.sh: there is no tool $argument; see --help" >&2
         exit 2
@@ -91,6 +91,14 @@ analyse_shellcheck()
 {
     # shellcheck disable=SC2046 # a file each
     (cd "$root" && shellcheck -x .ci/run $(git ls-files '*.sh'))
+}
+
+# By .reuse/dep5, and each source file's own line.
+analyse_reuse()
+{
+    reuse --root "$root" lint >"$build/reuse.log" 2>&1 && return
+    cat "$build/reuse.log"
+    return 1
 }
 
 # shellcheck disable=SC2046,SC2086 # names are words

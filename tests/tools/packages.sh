@@ -4,7 +4,7 @@
 # To be sourced, with the root of the checkout in $root. Defines
 #
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
-#                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [gcovr] [abigail]
+#                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [reuse] [gcovr] [abigail]
 #                     [aarch64] [i386] [musl] [isal] [libbsd]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
@@ -35,7 +35,7 @@ packages_of()
     fuzzer) echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" ;;
     afl) echo afl++ ;;
     spin) echo spin ;;
-    clang-tidy | cppcheck | shellcheck | gcovr) echo "$1" ;;
+    clang-tidy | cppcheck | shellcheck | reuse | gcovr) echo "$1" ;;
     scan-build) echo clang-tools ;;
     abigail) echo abigail-tools ;;
     aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
@@ -75,6 +75,7 @@ package_is()
     afl) echo 'the AFL++ fuzzer' ;;
     spin) echo 'the Spin model checker, 6.4 or later' ;;
     clang-tidy | cppcheck | scan-build | shellcheck) echo 'a static analyser' ;;
+    reuse) echo 'what reads the licence of each file' ;;
     gcovr) echo 'what counts covered lines' ;;
     abigail) echo 'what compares binary interfaces' ;;
     aarch64) echo 'a compiler for 64-bit ARM, and what runs its programs' ;;
@@ -123,7 +124,7 @@ has()
     fuzzer) links_fuzzer ;;
     afl) command -v afl-fuzz >/dev/null && command -v afl-clang-fast >/dev/null ;;
     spin) spin -V 2>/dev/null | grep -q '^Spin Version 6' ;;
-    clang-tidy | cppcheck | scan-build | shellcheck | gcovr) command -v "$1" >/dev/null ;;
+    clang-tidy | cppcheck | scan-build | shellcheck | reuse | gcovr) command -v "$1" >/dev/null ;;
     abigail) command -v abidw >/dev/null ;;
     aarch64) compiles_c aarch64-linux-gnu-gcc && command -v qemu-aarch64 >/dev/null ;;
     i386) compiles_c i686-linux-gnu-gcc ;;
