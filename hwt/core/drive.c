@@ -100,7 +100,10 @@ uint64_t hwt_timer_next_tick(hwt_timer *timer)
 {
     if (!hwt_timer_enter(timer))
         return HWT_NEVER;
-    uint64_t next = hwt_worker_next(&timer->worker);
+    uint64_t next;
+    do
+        next = hwt_worker_next(&timer->worker);
+    while (next == 0);
     hwt_timer_leave(timer);
     return next;
 }

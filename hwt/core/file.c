@@ -61,7 +61,7 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
         const struct hwt_slot *slot = &pool->directory.slots[hint.id >> HWT_ID_BITS];
         uint64_t state = hwt_entry_state(hwt_slot_entry(slot, hint.id));
         if (hwt_phase(state) == HWT_PHASE_PENDING &&
-            (uint32_t)(hwt_generation(state) - slot->floor) == hint.generation)
+            (uint32_t)hwt_generation(state) == hint.generation)
             hints[kept++] = hint;
     }
     return kept;

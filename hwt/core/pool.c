@@ -9,7 +9,6 @@
 
 #include "hwt/base/meet.h"
 
-#define REGION_SLABS_MAX 32 /* 2 MiB */
 #define SLOTS_FIRST 64
 #define SLOTS_LEAST 512 /* for 800000 timeouts */
 
@@ -38,7 +37,7 @@ static void unmap_slabs(char *base, size_t size)
 /* size bytes, aligned to their size up to 2 MiB and to a slab at least. */
 static char *map_aligned(size_t size)
 {
-    size_t alignment = size < HWT_SLAB_SIZE * REGION_SLABS_MAX ? HWT_SLAB_SIZE : size;
+    size_t alignment = size < HWT_SLAB_SIZE * HWT_REGION_SLABS ? HWT_SLAB_SIZE : size;
     char *memory =
         mmap(NULL, size + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -72,12 +71,14 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
         return -ENOMEM;
     pool->timer = timer;
     pool->directory = (struct hwt_directory){ slots, HWT_SLAB_SEATS * sizeof(struct hwt_entry) };
-    atomic_init(&pool->batches, HWT_ID_NONE);
+    atomic_init(&pool->batches[0], HWT_ID_NONE);
+    atomic_init(&pool->batches[1], HWT_ID_NONE);
+    atomic_init(&pool->given_to, 0);
     atomic_init(&pool->empty, HWT_ID_NONE);
     atomic_init(&pool->slots, 0);
     atomic_init(&pool->slabs, 0);
-    atomic_init(&pool->bytes, 0);
-    pool->trim_at = HWT_TRIM_MIN;
+    atomic_init(&pool->used, 0);
+    pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE };
     return 0;
 }
 
@@ -108,8 +109,7 @@ static bool ensure_slots(struct hwt_pool *pool, uint32_t end)
         /* Relaxed: a number is all that is wanted. */
         if (atomic_compare_exchange_weak_explicit(&pool->slots, &open, more, memory_order_relaxed,
                                                   memory_order_relaxed))
-            atomic_fetch_add_explicit(&pool->bytes, (more - open) * sizeof(struct hwt_slot),
-                                      memory_order_relaxed);
+            return true;
     }
     return true;
 }
@@ -140,15 +140,16 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n)
         munmap(memory, size);
         return false;
     }
-    if (n == REGION_SLABS_MAX)
+    if (n == HWT_REGION_SLABS)
         (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
     if (__lsan_register_root_region)
         __lsan_register_root_region(memory, size);
-    hwt_pool_slot(pool, number)->region = n;
+    hwt_pool_slot(pool, number)->region = (uint8_t)n;
     for (uint32_t i = 0; i < n; i++) {
+        struct hwt_slot *slot = hwt_pool_slot(pool, number + i);
+        atomic_store_explicit(&slot->empty, true, memory_order_relaxed);
         /* Release: for a walk over all slabs. */
-        atomic_store_explicit(&hwt_pool_slot(pool, number + i)->base, memory + i * HWT_SLAB_SIZE,
-                              memory_order_release);
+        atomic_store_explicit(&slot->base, memory + i * HWT_SLAB_SIZE, memory_order_release);
         hwt_empty_push(pool, number + i);
     }
     return true;
@@ -158,7 +159,7 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n)
 static bool map_region(struct hwt_pool *pool)
 {
     uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
-    uint32_t n = held / 8 < REGION_SLABS_MAX ? held / 8 : REGION_SLABS_MAX;
+    uint32_t n = held / 8 < HWT_REGION_SLABS ? held / 8 : HWT_REGION_SLABS;
     return (n > 1 && map_slabs(pool, n)) || map_slabs(pool, 1);
 }
 
@@ -174,7 +175,8 @@ static void carve(struct hwt_pool *pool, uint32_t number)
                           (number << HWT_ID_BITS) - (uint32_t)(base / sizeof(struct hwt_entry)),
                           memory_order_relaxed);
     atomic_store_explicit(&slab->floor, (uint32_t)slot->floor, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
+    atomic_store_explicit(&slot->empty, false, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->used, 1, memory_order_relaxed);
     struct hwt_entry *first = NULL;
     uint32_t count = 0, most = (HWT_SLAB_ENTRIES - 1) % HWT_CACHE_BATCH + 1; /* one is short */
     for (uint32_t seat = HWT_SLAB_SEATS; seat-- > 0;) {

@@ -291,7 +291,6 @@ void hwt_worker_read_own(struct hwt_worker *worker)
 void hwt_worker_read(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
-    worker->rearmed = HWT_NEVER;
     if (shared->one_thread) {
         uint64_t until = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
         (void)hwt_worker_read_noted(worker, until);

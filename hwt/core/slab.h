@@ -39,18 +39,29 @@ struct hwt_slab {
 #define HWT_SLAB_COLOURS 64
 #define HWT_SLAB_STEP (4 * sizeof(struct hwt_entry)) /* whole cache lines, on a 64-bit machine */
 
-#define HWT_TRIM_MIN ((uint32_t)(8 * HWT_SLAB_ENTRIES))
+#define HWT_REGION_SLABS 32 /* that are mapped at a time, at most: 2 MiB */
+
+/* Of a trim: see trim.h. The worker's. */
+struct hwt_trim {
+    enum { HWT_TRIM_IDLE, HWT_TRIM_SCANS, HWT_TRIM_GATHERS, HWT_TRIM_SETTLES } step;
+    uint32_t next;       /* slab to be scanned, or one above the next to be settled */
+    uint32_t candidates; /* slabs that may go */
+    uint64_t looked;     /* at so many entries, about */
+    uint64_t left;       /* entries that are free, if none was taken or given since it began */
+    uint64_t again;      /* the instant at which the next may begin */
+};
 
 struct hwt_pool {
     hwt_timer *timer;
     struct hwt_directory directory;
-    _Alignas(64) _Atomic uint64_t batches; /* tag << 32 | the first entry's id */
-    _Atomic uint64_t empty;                /* tag << 32 | a slab's number */
-    uint32_t numbers;                      /* of slabs, that the directory has addresses for */
-    _Atomic uint32_t slots;                /* of the directory that are memory */
-    _Atomic uint32_t slabs;                /* numbers given out */
-    _Atomic uint64_t bytes;
-    uint64_t trim_at; /* the worker's: so many free ones make a trim worth it */
+    _Alignas(64) _Atomic uint64_t batches[2]; /* two stacks: tag << 32 | the first entry's id */
+    _Atomic uint32_t given_to;                /* one of the two; the worker's */
+    _Atomic uint64_t empty;                   /* a stack: tag << 32 | a slab's number */
+    uint32_t numbers;                         /* of slabs, that the directory has addresses for */
+    _Atomic uint32_t slots;                   /* of the directory that are memory */
+    _Atomic uint32_t slabs;                   /* numbers given out */
+    _Atomic uint32_t used;                    /* slabs that are not empty */
+    struct hwt_trim trim;
 };
 
 static inline uintptr_t hwt_slab_base(const void *within)
@@ -135,6 +146,14 @@ static inline uintptr_t hwt_pool_base(const struct hwt_pool *pool, uint32_t numb
     /* Acquire: what was mapped before it was entered. */
     return (uintptr_t)atomic_load_explicit(&hwt_pool_slot(pool, number)->base,
                                            memory_order_acquire);
+}
+
+/* Bytes held. Any thread; about. */
+static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
+{
+    /* Relaxed, both: numbers. */
+    return atomic_load_explicit(&pool->used, memory_order_relaxed) * (uint64_t)HWT_SLAB_SIZE +
+           atomic_load_explicit(&pool->slots, memory_order_relaxed) * sizeof(struct hwt_slot);
 }
 
 /* A stack's head publishes this. Release, for readers of the field by old handles: see entry.h. */

@@ -63,38 +63,56 @@ static uint32_t total_at(const struct hwt_pool *pool, uint64_t head)
     return hwt_batch_total(hwt_entry_deadline(hwt_pool_entry(pool, (uint32_t)head)));
 }
 
-uint64_t hwt_pool_free(const struct hwt_pool *pool)
+static uint64_t count_stack(const struct hwt_pool *pool, const _Atomic uint64_t *stack)
 {
-    uint64_t before, head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+    uint64_t before, head = atomic_load_explicit(stack, memory_order_acquire);
     uint32_t total;
     for (int tries = 0; tries < COUNT_TRIES; tries++) {
         before = head;
         HWT_MEET(BATCH_COUNT);
         total = total_at(pool, head);
-        head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+        head = atomic_load_explicit(stack, memory_order_acquire);
         if (head == before)
             return total;
     }
     return 0; /* producers are busy: it is no time for a trim */
 }
 
+uint64_t hwt_pool_free(const struct hwt_pool *pool)
+{
+    uint64_t all = count_stack(pool, &pool->batches[0]) + count_stack(pool, &pool->batches[1]);
+    return all < HWT_FREE_MAX ? all : HWT_FREE_MAX;
+}
+
+/* Relaxed: either stack is right. */
+static uint32_t given_to(const struct hwt_pool *pool)
+{
+    return atomic_load_explicit(&pool->given_to, memory_order_relaxed);
+}
+
+void hwt_batches_swap(struct hwt_pool *pool)
+{
+    atomic_store_explicit(&pool->given_to, 1 - given_to(pool), memory_order_relaxed);
+}
+
 void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
 {
     /* Orders as in hwt_empty_pop(). */
-    uint64_t head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+    _Atomic uint64_t *stack = &pool->batches[given_to(pool)];
+    uint64_t head = atomic_load_explicit(stack, memory_order_acquire);
     uint32_t id = hwt_entry_id(first);
     do {
         uint32_t total = total_at(pool, head) + count;
         HWT_MEET(BATCH_PUSH);
         set_batch(first, total < HWT_FREE_MAX ? total : HWT_FREE_MAX, count, (uint32_t)head);
-    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head, with_top(head, id),
+    } while (!atomic_compare_exchange_weak_explicit(stack, &head, with_top(head, id),
                                                     memory_order_acq_rel, memory_order_acquire));
 }
 
-struct hwt_entry *hwt_batch_pop(struct hwt_pool *pool, uint32_t *ret_count)
+static struct hwt_entry *pop(struct hwt_pool *pool, _Atomic uint64_t *stack, uint32_t *ret_count)
 {
     /* Orders as in hwt_empty_pop(). */
-    uint64_t head = atomic_load_explicit(&pool->batches, memory_order_acquire);
+    uint64_t head = atomic_load_explicit(stack, memory_order_acquire);
     struct hwt_entry *first;
     uint64_t second;
     do {
@@ -103,9 +121,19 @@ struct hwt_entry *hwt_batch_pop(struct hwt_pool *pool, uint32_t *ret_count)
         first = hwt_pool_entry(pool, (uint32_t)head);
         second = atomic_load_explicit(&first->word.second, memory_order_relaxed);
         HWT_MEET(BATCH_POP);
-    } while (!atomic_compare_exchange_weak_explicit(&pool->batches, &head,
-                                                    popped(head, (uint32_t)second),
+    } while (!atomic_compare_exchange_weak_explicit(stack, &head, popped(head, (uint32_t)second),
                                                     memory_order_acq_rel, memory_order_acquire));
     *ret_count = hwt_batch_count(second);
     return first;
+}
+
+struct hwt_entry *hwt_batch_pop_old(struct hwt_pool *pool, uint32_t *ret_count)
+{
+    return pop(pool, &pool->batches[1 - given_to(pool)], ret_count);
+}
+
+struct hwt_entry *hwt_batch_pop(struct hwt_pool *pool, uint32_t *ret_count)
+{
+    struct hwt_entry *first = pop(pool, &pool->batches[given_to(pool)], ret_count);
+    return first ? first : hwt_batch_pop_old(pool, ret_count);
 }

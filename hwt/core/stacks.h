@@ -3,13 +3,17 @@
 #define HWT_STACKS_H
 
 /*
- * What the pool has, for all threads: a stack of batches, and one of empty slabs.
+ * What the pool has, for all threads: two stacks of batches, and one of empty slabs.
  *
  * A batch is a chain of up to HWT_CACHE_BATCH free entries. Its first one's deadline has three
  * numbers: the entries of this batch and of those below it (HWT_FREE_MAX at most), the entries of
  * this one, and the id of the batch below.
  *
- * The stack has a tag. A push and a pop read the head (acquire) and the first entry's deadline, and
+ * Batches go to one of the two stacks, and come from it, or, if it is empty, from the other one. The
+ * worker swaps them when it begins to take all that is free. It does not matter if another thread
+ * sees that late.
+ *
+ * A stack has a tag. A push and a pop read the head (acquire) and the first entry's deadline, and
  * replace the head by compare-exchange (release: what was done to the entries, and what was read).
  * If that deadline was of a newer use, the batch was popped since, the tag is another, and the
  * exchange fails. (The tag has 32 bits: a thread would have to sleep between the two through a
@@ -43,6 +47,10 @@ void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t cou
 
 /* The first of a batch of *ret_count, NULL: there is none. */
 struct hwt_entry *hwt_batch_pop(struct hwt_pool *pool, uint32_t *ret_count);
+
+/* Worker: the same from the stack that batches do not go to; and swaps the two. */
+struct hwt_entry *hwt_batch_pop_old(struct hwt_pool *pool, uint32_t *ret_count);
+void hwt_batches_swap(struct hwt_pool *pool);
 
 /* Worker: how many entries are in batches, or HWT_FREE_MAX; 0: others take and give too fast for
  * that to be known. */

@@ -4,36 +4,43 @@
 
 #include "hwt/core/trim.h"
 
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "hwt/base/meet.h"
+#include "hwt/base/time.h"
 
+#define FREE_MIN ((uint64_t)8 * HWT_SLAB_ENTRIES)
+#define SCAN_SLABS 64 /* a slice; each takes about half a millisecond */
+#define GATHER_ENTRIES 16384
+#define SETTLE_SLABS 32
+/* From the end of a trim to the next, and more of it for each free entry: a hundred times as long as
+ * that takes. */
+#define PAUSE_NS HWT_SEC(1)
+#define PAUSE_NS_EACH 2048
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
 #define CHAINS 16
+#define STAYS UINT16_MAX /* `held` of a slab whose entries are not held */
 
-/* Of a slab: its entries that are in the pool. */
-struct hwt_census {
-    struct hwt_entry *first; /* of a chain */
-    uint32_t count;
-    uint64_t oldest, newest; /* generations */
-    bool may_go;
-};
+_Static_assert(HWT_SLAB_ENTRIES < STAYS, "`held` counts them");
 
-static bool is_in_use(uintptr_t base)
+/* ---- when ---- */
+
+/* A quarter of what is in use is kept in stock. What was looked at in vain is looked at again when
+ * something has changed. */
+uint64_t hwt_pool_trim_at(const struct hwt_pool *pool)
 {
-    const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
-    /* Relaxed: this one only spares work. The head of an empty slab is zero. */
-    return atomic_load_explicit(&slab->timer, memory_order_relaxed) != NULL;
+    const struct hwt_trim *trim = &pool->trim;
+    if (trim->step != HWT_TRIM_IDLE)
+        return 0;
+    uint64_t used = atomic_load_explicit(&pool->used, memory_order_relaxed);
+    uint64_t free = hwt_pool_free(pool);
+    if (free < FREE_MIN || free < used * HWT_SLAB_ENTRIES / 4 ||
+        (free == trim->left && free < HWT_FREE_MAX))
+        return HWT_NEVER;
+    return trim->again;
 }
 
-/* The executor's threads read the head of what they have after it has ended. Acquire: that was the
- * last they did. What the worker has found to be free it does not hand over. */
-static bool is_handed(uintptr_t base)
-{
-    const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
-    return atomic_load_explicit(&slab->handed, memory_order_acquire) > 0;
-}
+/* ---- scan ---- */
 
 static bool all_have_ended(uintptr_t base)
 {
@@ -47,69 +54,67 @@ static bool all_have_ended(uintptr_t base)
     return true;
 }
 
-/* Which slabs may go, and how many. */
-static uint32_t find_slabs(const struct hwt_pool *pool, struct hwt_trim *trim)
+static void end(struct hwt_pool *pool, uint64_t now)
 {
-    uint32_t n = 0;
-    for (uint32_t number = 0; number < trim->slabs; number++) {
-        uintptr_t base = hwt_pool_base(pool, number);
-        bool in_use = base && is_in_use(base);
-        trim->census[number].may_go = in_use && all_have_ended(base) && !is_handed(base);
-        trim->held += in_use ? (uint32_t)HWT_SLAB_ENTRIES : 0;
-        n += trim->census[number].may_go;
+    struct hwt_trim *trim = &pool->trim;
+    trim->again = hwt_saturating_add(now, PAUSE_NS + trim->looked * PAUSE_NS_EACH);
+    trim->step = HWT_TRIM_IDLE;
+}
+
+static void scan(struct hwt_pool *pool, uint64_t now)
+{
+    struct hwt_trim *trim = &pool->trim;
+    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    for (uint32_t n = 0; n < SCAN_SLABS && trim->next < slabs; trim->next++) {
+        struct hwt_slot *slot = hwt_pool_slot(pool, trim->next);
+        uintptr_t base = hwt_pool_base(pool, trim->next);
+        /* Relaxed: it only spares work. */
+        if (!base || atomic_load_explicit(&slot->empty, memory_order_relaxed))
+            continue;
+        n++;
+        slot->held = all_have_ended(base) ? 0 : STAYS;
+        trim->candidates += slot->held == 0;
     }
-    return n;
-}
-
-/* With so many free ones left, of so many: the next trim is for twice as many, or when half of the
- * others are free, too, if that is sooner. */
-static void wait_for_more(struct hwt_pool *pool, uint64_t left, uint64_t held)
-{
-    uint64_t twice = 2 * left + HWT_TRIM_MIN;
-    uint64_t middle = left + (held > left ? (held - left + 1) / 2 : 1);
-    uint64_t sooner = twice < middle ? twice : middle;
-    pool->trim_at = sooner > HWT_TRIM_MIN ? sooner : HWT_TRIM_MIN;
-}
-
-static void give_chain(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_cache *kept,
-                       struct hwt_entry *entry)
-{
-    for (struct hwt_entry *next; entry; entry = next) {
-        next = hwt_entry_linked(entry);
-        hwt_pool_give(pool, kept, entry);
-        trim->kept++;
-    }
-}
-
-/* An entry that was taken out of the pool: to the chain of its slab, if that may go, or to the
- * others. */
-static void sort_out(struct hwt_trim *trim, struct hwt_entry *entry, struct hwt_entry **others)
-{
-    uint32_t number = hwt_entry_id(entry) >> HWT_ID_BITS;
-    struct hwt_census *its = number < trim->slabs ? &trim->census[number] : NULL;
-    if (!its || !its->may_go) {
-        hwt_entry_link(entry, *others);
-        *others = entry;
+    if (trim->next < slabs)
+        return;
+    if (trim->candidates == 0) {
+        end(pool, now);
         return;
     }
-    uint64_t generation = hwt_generation(hwt_entry_state(entry));
-    its->oldest = its->count == 0 || generation < its->oldest ? generation : its->oldest;
-    its->newest = generation > its->newest ? generation : its->newest;
-    its->count++;
-    hwt_entry_link(entry, its->first);
-    its->first = entry;
+    trim->step = HWT_TRIM_GATHERS;
+    hwt_batches_swap(pool);
 }
 
-/* Takes all batches out of the pool, unless others give back faster than that. They are walked some
- * at a time, a step of each in turn, for the next entry of a chain has to come from memory. */
-static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entry **others)
+/* ---- gather ---- */
+
+/* An entry that was taken out of the pool: to the chain of its slab, or back. */
+static void sort_out(struct hwt_pool *pool, struct hwt_cache *back, struct hwt_entry *entry)
 {
-    uint64_t most = (uint64_t)trim->slabs * HWT_SLAB_ENTRIES;
+    uint32_t id = hwt_entry_id(entry);
+    struct hwt_slot *slot = hwt_pool_slot(pool, id >> HWT_ID_BITS);
+    if (slot->held == STAYS) {
+        hwt_pool_give(pool, back, entry);
+        return;
+    }
+    uint32_t first = atomic_load_explicit(&slot->next, memory_order_relaxed);
+    hwt_entry_link(entry, slot->held > 0 ? hwt_pool_entry(pool, first) : NULL);
+    /* Relaxed: the worker's, as long as the slab is not empty. A thread that has seen it on the
+     * stack of empty ones reads it in vain: see stacks.h. */
+    atomic_store_explicit(&slot->next, id, memory_order_relaxed);
+    slot->held++;
+}
+
+/* Some batches are walked at a time, a step of each in turn, for the next entry of a chain has to
+ * come from memory. */
+static void gather(struct hwt_pool *pool)
+{
     struct hwt_entry *chains[CHAINS];
-    uint32_t n = 0, length;
+    struct hwt_cache back = { 0 };
+    uint32_t n = 0, length, looked = 0;
     for (;;) {
-        while (n < CHAINS && most > 0 && (chains[n] = hwt_batch_pop(pool, &length)) != NULL) {
-            most -= length < most ? length : most;
+        while (n < CHAINS && looked < GATHER_ENTRIES &&
+               (chains[n] = hwt_batch_pop_old(pool, &length)) != NULL) {
+            looked += length;
             n++;
         }
         if (n == 0)
@@ -117,77 +122,160 @@ static void gather(struct hwt_pool *pool, struct hwt_trim *trim, struct hwt_entr
         for (uint32_t i = 0; i < n;) {
             struct hwt_entry *next = hwt_entry_linked(chains[i]);
             __builtin_prefetch(next, 1);
-            sort_out(trim, chains[i], others);
+            sort_out(pool, &back, chains[i]);
             if (next)
                 chains[i++] = next;
             else
                 chains[i] = chains[--n];
         }
     }
+    hwt_pool_flush(pool, &back);
+    if (looked >= GATHER_ENTRIES)
+        return;
+    pool->trim.step = HWT_TRIM_SETTLES;
+    pool->trim.next = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
 }
 
-/* Generations are counted from the floor of their slab: a record that is unread yet must not
- * come out newer than those to come, so a slab with an entry that was used much less than others
- * stays. */
-static bool is_whole(const struct hwt_census *its)
+/* ---- settle ---- */
+
+/* The executor's threads read the head of what they have after it has ended. Acquire: that was the
+ * last they did. What the worker has found to be free it does not hand over. */
+static bool is_handed(uintptr_t base)
 {
-    return its->count == HWT_SLAB_ENTRIES && its->newest - its->oldest <= SPREAD_MAX;
+    const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
+    return atomic_load_explicit(&slab->handed, memory_order_acquire) > 0;
 }
 
-bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim)
+/* Whether all entries are held and may go. Generations are counted from the floor of their slab: a
+ * record that is unread yet must not come out newer than those to come, so a slab with an entry that
+ * was used much less than others stays. The floor is set for the next ones. */
+static bool may_go(struct hwt_pool *pool, uint32_t number)
 {
-    struct hwt_cache kept = { 0 };
-    struct hwt_entry *others = NULL;
-    *trim = (struct hwt_trim){ .slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed) };
-    trim->census = calloc(trim->slabs, sizeof(*trim->census));
-    if (!trim->census)
+    struct hwt_slot *slot = hwt_pool_slot(pool, number);
+    uintptr_t base = hwt_pool_base(pool, number);
+    uint64_t oldest = UINT64_MAX, newest = 0;
+    if (slot->held != HWT_SLAB_ENTRIES || is_handed(base))
         return false;
-    HWT_MEET(TRIM);
-    /* To take all batches is dear: not for a few slabs. */
-    uint64_t in_pool = hwt_pool_free(pool);
-    if ((uint64_t)find_slabs(pool, trim) * HWT_SLAB_ENTRIES < in_pool / 4) {
-        wait_for_more(pool, in_pool, trim->held);
-        free(trim->census);
+    for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
+        if (!hwt_slab_has(base, seat))
+            continue;
+        uint64_t generation = hwt_generation(hwt_entry_state(hwt_slab_entry(base, seat)));
+        oldest = generation < oldest ? generation : oldest;
+        newest = generation > newest ? generation : newest;
+    }
+    if (newest - oldest > SPREAD_MAX)
         return false;
-    }
-    gather(pool, trim, &others);
-    give_chain(pool, trim, &kept, others);
-    for (uint32_t number = 0; number < trim->slabs; number++) {
-        struct hwt_census *its = &trim->census[number];
-        its->may_go = is_whole(its);
-        if (its->may_go) {
-            /* For the next ones; the worker's, as this is. */
-            hwt_pool_slot(pool, number)->floor = its->newest;
-            trim->held -= (uint32_t)HWT_SLAB_ENTRIES;
-        } else {
-            give_chain(pool, trim, &kept, its->first);
-        }
-    }
-    hwt_pool_flush(pool, &kept);
+    slot->floor = newest;
     return true;
 }
 
+static void give_back(struct hwt_pool *pool, struct hwt_slot *slot)
+{
+    struct hwt_cache back = { 0 };
+    struct hwt_entry *next,
+        *entry = hwt_pool_entry(pool, atomic_load_explicit(&slot->next, memory_order_relaxed));
+    for (; entry; entry = next) {
+        next = hwt_entry_linked(entry);
+        hwt_pool_give(pool, &back, entry);
+    }
+    hwt_pool_flush(pool, &back);
+}
+
 /* Where memory is locked. Old handles are asked meanwhile. */
-static void make_zero(char *base)
+static void make_zero(char *base, size_t size)
 {
     _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)base;
-    for (size_t i = 0; i < HWT_SLAB_SIZE / sizeof(*words); i++)
+    for (size_t i = 0; i < size / sizeof(*words); i++)
         atomic_store_explicit(&words[i], 0, memory_order_relaxed);
 }
 
-void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim)
+/* Slabs from `number` to `end`, which follow each other, go. The last is pushed first: they are used
+ * again in the order of their addresses. */
+static void empty_slabs(struct hwt_pool *pool, uint32_t number, uint32_t end)
 {
-    for (uint32_t number = 0; number < trim->slabs; number++) {
-        if (!trim->census[number].may_go)
-            continue;
-        struct hwt_slot *slot = hwt_pool_slot(pool, number);
-        char *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
-        HWT_MEET(EMPTY);
-        if (madvise(base, HWT_SLAB_SIZE, MADV_DONTNEED) != 0)
-            make_zero(base);
-        atomic_fetch_sub_explicit(&pool->bytes, HWT_SLAB_SIZE, memory_order_relaxed);
-        hwt_empty_push(pool, number);
+    char *base = hwt_slot_base(hwt_pool_slot(pool, number));
+    size_t size = (end - number) * HWT_SLAB_SIZE;
+    HWT_MEET(EMPTY);
+    if (madvise(base, size, MADV_DONTNEED) != 0)
+        make_zero(base, size);
+    atomic_fetch_sub_explicit(&pool->used, end - number, memory_order_relaxed);
+    pool->trim.left -= (end - number) * HWT_SLAB_ENTRIES;
+    while (end > number) {
+        atomic_store_explicit(&hwt_pool_slot(pool, --end)->empty, true, memory_order_relaxed);
+        hwt_empty_push(pool, end);
     }
-    free(trim->census);
-    wait_for_more(pool, trim->kept, trim->held);
+}
+
+/* A region of which a part goes must not have huge pages: the system would make one of what is left
+ * and of nothing, and the memory would be back. One that goes as a whole may. */
+static void advise(const struct hwt_pool *pool, uint32_t first, uint32_t going)
+{
+    const struct hwt_slot *slot = hwt_pool_slot(pool, first);
+    bool whole = going == HWT_REGION_SLABS;
+    if (going > 0)
+        (void)madvise(hwt_slot_base(slot), slot->region * HWT_SLAB_SIZE,
+                      whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+static void settle_region(struct hwt_pool *pool, uint32_t first)
+{
+    const uint32_t n = hwt_pool_slot(pool, first)->region;
+    uint32_t going = 0;
+    bool goes[HWT_REGION_SLABS];
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_slot *slot = hwt_pool_slot(pool, first + i);
+        goes[i] = may_go(pool, first + i);
+        going += goes[i];
+        if (!goes[i] && slot->held > 0 && slot->held != STAYS)
+            give_back(pool, slot);
+        slot->held = 0;
+    }
+    advise(pool, first, going);
+    for (uint32_t i = n, end; i > 0; i = end) {
+        for (end = i; end > 0 && goes[end - 1];)
+            end--;
+        if (end < i)
+            empty_slabs(pool, first + end, first + i);
+        else
+            end--;
+    }
+}
+
+static void settle(struct hwt_pool *pool, uint64_t now)
+{
+    struct hwt_trim *trim = &pool->trim;
+    for (uint32_t n = 0; n < SETTLE_SLABS && trim->next > 0;) {
+        trim->next--;
+        /* A region's first slab is the one that knows it. */
+        uint32_t region =
+            hwt_pool_base(pool, trim->next) ? hwt_pool_slot(pool, trim->next)->region : 0;
+        if (region > 0)
+            settle_region(pool, trim->next);
+        n += region;
+    }
+    if (trim->next == 0)
+        end(pool, now);
+}
+
+bool hwt_pool_trim(struct hwt_pool *pool, uint64_t now)
+{
+    struct hwt_trim *trim = &pool->trim;
+    HWT_MEET(TRIM);
+    switch (trim->step) {
+    case HWT_TRIM_IDLE:
+        trim->next = trim->candidates = 0;
+        trim->looked = trim->left = hwt_pool_free(pool);
+        trim->step = HWT_TRIM_SCANS;
+        break;
+    case HWT_TRIM_SCANS:
+        scan(pool, now);
+        break;
+    case HWT_TRIM_GATHERS:
+        gather(pool);
+        break;
+    case HWT_TRIM_SETTLES:
+        settle(pool, now);
+        break;
+    }
+    return trim->step == HWT_TRIM_IDLE;
 }

@@ -2,32 +2,28 @@
 #ifndef HWT_TRIM_H
 #define HWT_TRIM_H
 
-/* After a peak: slabs all of whose entries are free go back to the system. The worker alone. */
+/*
+ * After a peak: slabs all of whose entries are free go back to the system. The worker alone, a
+ * slice at a time, for others wait for it meanwhile. A trim has three steps:
+ *
+ *     scan     finds the slabs that have a timeout which has not ended: they stay. From here on
+ *              entries are given to the other one of the pool's two stacks
+ *     gather   takes all batches from the first stack. An entry of a slab that stays goes to the
+ *              other one, any other to a chain of its slab
+ *     settle   empties the slabs whose entries are all there, and gives back the others' chains
+ *
+ * Others take entries from either stack meanwhile, and make entries of empty slabs or of new ones
+ * if both have none. A hint or a record of a timeout that was in a slab before it was emptied does
+ * not count afterwards, for its generation is not above the slab's floor.
+ */
 
 #include "hwt/core/pool.h"
 
-/* Whether there is so much in the pool that a trim is likely to pay; `again`: one that was
- * in vain is so long ago that another may be. */
-static inline bool hwt_pool_is_worth_a_trim(const struct hwt_pool *pool, bool again)
-{
-    uint64_t least = again && pool->trim_at > HWT_TRIM_MIN ? HWT_TRIM_MIN : pool->trim_at;
-    return hwt_pool_free(pool) >= least;
-}
+/* The instant from which on a slice of a trim is wanted; HWT_NEVER: none is, as long as no entry is
+ * taken or given back. */
+uint64_t hwt_pool_trim_at(const struct hwt_pool *pool);
 
-/* Slabs that the worker has taken for itself. */
-struct hwt_trim {
-    uint32_t slabs;
-    struct hwt_census *census; /* of so many */
-    uint32_t held;             /* entries of those that are not empty */
-    uint32_t kept;             /* entries that were free and have stayed */
-};
-
-/* Takes the slabs all of whose entries are in the pool. False: there are too few, or there was no
- * memory to find them; there is nothing to end. Meanwhile the pool is empty for others, which map
- * new slabs if they need entries. */
-bool hwt_pool_trim_begin(struct hwt_pool *pool, struct hwt_trim *trim);
-
-/* Gives them back to the system, with their places, which the caller does not need any more. */
-void hwt_pool_trim_end(struct hwt_pool *pool, struct hwt_trim *trim);
+/* Does a slice of a trim, at an instant at which one is wanted. True: the trim has ended. */
+bool hwt_pool_trim(struct hwt_pool *pool, uint64_t now);
 
 #endif

@@ -13,12 +13,7 @@
 #include "hwt/core/task.h"
 #include "hwt/core/trim.h"
 
-#define QUIET_PASSES 8
-#define PATIENT_PASSES 1024
-#define PATIENCE_NS HWT_SEC(10)
-#define TRIM_NS 32 /* for a free entry, or a hint */
-#define TRIM_SELDOM 1024
-#define SWEEP_SLICE 16384
+#define LOOKS 4096   /* at hints, for the next tick with work */
 #define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
@@ -29,7 +24,7 @@ int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32
         return r;
     worker->wheel.wanted = hwt_worker_wanted;
     worker->wheel.owner = worker;
-    worker->trim_again = HWT_NEVER;
+    worker->upkeep_at = HWT_NEVER;
     hwt_worker_publish_bytes(worker);
     return 0;
 }
@@ -63,10 +58,8 @@ run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t
         return true;
     }
     enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
-    if (run == HWT_RUN_AGAIN) {
-        worker->rearmed = deadline < worker->rearmed ? deadline : worker->rearmed;
+    if (run == HWT_RUN_AGAIN)
         hwt_task_say_again(shared, entry, state, deadline);
-    }
     return run != HWT_RUN_NOT;
 }
 
@@ -147,8 +140,11 @@ static void expire_first(struct hwt_worker *worker)
     const uint64_t limit = worker->limit;
     if (limit > worker->parked_for)
         worker->limit = worker->parked_for + 1;
-    while (worker->has_parked)
-        worker->has_parked = hwt_wheel_next(&worker->wheel) < worker->limit && expire_batch(worker);
+    while (worker->has_parked) {
+        uint64_t next;
+        (void)hwt_wheel_find(&worker->wheel, worker->limit, UINT32_MAX, &next);
+        worker->has_parked = next < worker->limit && expire_batch(worker);
+    }
     worker->limit = limit;
 }
 
@@ -169,63 +165,24 @@ static void expire_unfiled(struct hwt_worker *worker)
     }
 }
 
-/* A trim looks at each free entry, and at each hint: it is not worth that where few entries of many
- * are free. */
-static bool is_worth_a_trim(const struct hwt_worker *worker)
+/* What is given back after a peak, a slice each pass, so that nothing waits for long: hints that have
+ * heaped up, and then slabs. */
+static void keep_house(struct hwt_worker *worker)
 {
-    const struct hwt_shared *shared = worker->shared;
-    uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
-    return hwt_pool_is_worth_a_trim(&shared->pool, told >= worker->trim_again) &&
-           hwt_pool_free(&worker->shared->pool) >= worker->wheel.hints / 4;
-}
-
-/* What a trim takes, about. */
-static uint64_t time_for_a_trim(const struct hwt_worker *worker)
-{
-    return (hwt_pool_free(&worker->shared->pool) + worker->wheel.hints) * TRIM_NS;
-}
-
-/* Whether it would make nothing late, by what is filed, was armed again in this pass, or, with one
- * thread, is noted. */
-static bool has_time_for_a_trim(const struct hwt_worker *worker)
-{
+    struct hwt_pool *pool = &worker->shared->pool;
     const struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t end =
-        hwt_saturating_add(hwt_time_reached(&worker->shared->time), time_for_a_trim(worker));
-    return worker->shared->lanes.shared->soonest >= end && worker->rearmed >= end &&
-           hwt_wheel_peek(wheel, hwt_ticks_at(&wheel->ticks, end)) == HWT_ID_NONE;
-}
-
-/* After a peak. One in vain is tried again when a thousand times as long is over. */
-static void trim(struct hwt_worker *worker)
-{
-    struct hwt_shared *shared = worker->shared;
-    struct hwt_trim slabs;
-    uint64_t told = atomic_load_explicit(&shared->time.told, memory_order_relaxed);
-    worker->trim_again = hwt_saturating_add(told, time_for_a_trim(worker) * TRIM_SELDOM);
-    worker->waits = 0;
-    if (!hwt_pool_trim_begin(&shared->pool, &slabs))
+    const uint64_t now = atomic_load_explicit(&worker->shared->time.told, memory_order_relaxed);
+    const uint64_t hints = wheel->hints;
+    if (hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, HWT_SWEEP_SLICE, true)) {
+        /* Where nothing could go, others are asked in a tick. */
+        worker->upkeep_at = wheel->hints < hints ? 0 : now;
         return;
-    /* Nothing of the slabs is wanted: no hint may be left that counts when they are used again. */
-    (void)hwt_wheel_sweep(&worker->wheel, UINT64_MAX, 0, true);
-    hwt_pool_trim_end(&shared->pool, &slabs);
-}
-
-/* A timer that has work in each tick never sleeps long: it gives memory back between its passes, in
- * a good moment, or when it has waited for that for long. What has heaped up goes a part at a
- * time. */
-static void give_back(struct hwt_worker *worker)
-{
-    uint64_t told = atomic_load_explicit(&worker->shared->time.told, memory_order_relaxed);
-    bool has_time = worker->runs <= HWT_BATCH && worker->runs < worker->most;
-    worker->crowded = has_time && worker->wheel.hints > HWT_HEAP_MAX &&
-                      hwt_worker_sweep(worker, SWEEP_SLICE, true);
-    worker->waits = is_worth_a_trim(worker) ? worker->waits + 1 : 0;
-    if (worker->waits <= 1)
-        worker->waits_since = told;
-    bool long_enough = worker->waits > PATIENT_PASSES && told - worker->waits_since >= PATIENCE_NS;
-    if (long_enough || (worker->waits > QUIET_PASSES && has_time && has_time_for_a_trim(worker)))
-        trim(worker);
+    }
+    worker->upkeep_at = hwt_pool_trim_at(pool);
+    if (worker->upkeep_at != HWT_NEVER && worker->upkeep_at <= now) {
+        (void)hwt_pool_trim(pool, now);
+        worker->upkeep_at = hwt_pool_trim_at(pool);
+    }
 }
 
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
@@ -252,7 +209,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->floor = worker->runs < worker->most ? 0 : hwt_worker_next_floor(worker);
     if (worker->shared->one_thread)
         hwt_worker_read_own(worker);
-    give_back(worker);
+    keep_house(worker);
     hwt_worker_publish_bytes(worker);
     return worker->runs;
 }
@@ -272,25 +229,30 @@ static uint64_t this_tick(const struct hwt_worker *worker)
     return hwt_ticks_ending(&wheel->ticks, wheel->tick + wheel->lags);
 }
 
-/* The next tick with work. */
-static uint64_t next_tick(struct hwt_worker *worker)
+/* The next tick with work. False: it is not known, for much comes before it that is not wanted; it
+ * is not before *ret_next. */
+static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
 {
     struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t next = hwt_wheel_next(wheel), soon = this_tick(worker);
-    if (hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, next)))
-        next = hwt_wheel_next(wheel);
+    uint64_t soon = this_tick(worker);
+    bool known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
+    if (hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
+        known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
     /* What could not be read or filed is looked at again in a tick. */
     bool again = worker->again || is_overlooked(worker);
-    return again && soon < next ? soon : next;
+    if (again && soon < *ret_next)
+        *ret_next = soon;
+    return known;
 }
 
 uint64_t hwt_worker_next(struct hwt_worker *worker)
 {
+    uint64_t next;
     worker->again = false;
     hwt_worker_read(worker);
-    uint64_t next = next_tick(worker);
+    bool known = find_next(worker, &next);
     hwt_worker_publish_bytes(worker);
-    return hwt_ticks_end(&worker->wheel.ticks, next);
+    return known ? hwt_ticks_end(&worker->wheel.ticks, next) : 0;
 }
 
 /* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
@@ -307,7 +269,8 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_worker_read_dismissed(worker, pending, false);
     hwt_worker_read_dismissed(worker, cancelled, true);
     hwt_worker_read(worker);
-    uint64_t after = next_tick(worker);
+    uint64_t after;
+    (void)find_next(worker, &after);
     if (worker->again || is_overlooked(worker))
         worker->parked_for = worker->wheel.tick; /* not all of it was read */
     return after < next ? after : next;          /* no longer than the gate says */
@@ -323,13 +286,16 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     worker->again = false;
     hwt_worker_read(worker);
     HWT_MEET(PARK_READ);
-    uint64_t next = next_tick(worker), soon = this_tick(worker);
-    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. And
-     * what has heaped up is to be thrown away. */
-    if ((worker->told || worker->crowded) && soon < next)
+    uint64_t next, soon = this_tick(worker);
+    bool known = find_next(worker, &next);
+    if (next > soon && (!known || worker->upkeep_at == 0))
+        return 0;
+    uint64_t upkeep = hwt_ticks_at(ticks, worker->upkeep_at);
+    if (worker->upkeep_at != HWT_NEVER && upkeep < next)
+        next = upkeep > soon ? upkeep : soon;
+    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
+    if (worker->told && soon < next)
         next = soon;
-    if (next > soon && is_worth_a_trim(worker) && has_time_for_a_trim(worker))
-        trim(worker);
     if (next > soon)
         next = close_for(worker, next);
     worker->told = false;

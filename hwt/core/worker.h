@@ -30,20 +30,20 @@
 
 #include "hwt/core/shared.h"
 
-#define HWT_BATCH 64        /* taken from the wheel at a time */
-#define HWT_HEAP_MAX 8192   /* hints, besides one and a half for each timeout that is pending */
-#define HWT_SWEEP_EVERY 256 /* hints, while there are too many */
-#define HWT_READ_NS 16      /* for a record: about what reading and filing it takes */
+#define HWT_BATCH 64         /* taken from the wheel at a time */
+#define HWT_HEAP_MAX 8192    /* hints, besides one and a half for each timeout that is pending */
+#define HWT_SWEEP_EVERY 256  /* hints, while there are too many */
+#define HWT_SWEEP_SLICE 4096 /* as if so many had been filed: half a millisecond of a pass */
+#define HWT_READ_NS 16       /* for a record: about what reading and filing it takes */
 #define HWT_RENEWAL ((uint64_t)1 << 28)
 
 struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
-    uint64_t limit;   /* ticks before it are over at `now` */
-    uint64_t floor;   /* after a pass that was cut short: what is filed is for this tick or later */
-    uint64_t runs;    /* tasks started or handed over, in this pass */
-    uint64_t most;    /* runs that are wanted in this pass */
-    uint64_t rearmed; /* since the last reading: for the soonest instant */
+    uint64_t limit; /* ticks before it are over at `now` */
+    uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
+    uint64_t runs;  /* tasks started or handed over, in this pass */
+    uint64_t most;  /* runs that are wanted in this pass */
     uint64_t parked_for; /* the tick: nothing unread is for an earlier one */
     bool has_parked;     /* in its own thread, and has not run what it parked for */
     bool told;           /* of a cancel, in this pass */
@@ -51,13 +51,10 @@ struct hwt_worker {
     uint64_t readings;   /* how many there were */
     bool again;          /* a stream may not have been read: look again in a tick */
     size_t since_kept_up;
-    unsigned waits;       /* passes for which a trim has been worth it */
-    uint64_t waits_since; /* the instant of the first */
-    uint64_t trim_again;  /* from then on another may be, though the last one was in vain */
-    bool unsure;          /* a stream was missed, and may be on no list: look at all lanes */
-    uint64_t sweep_at;    /* hints in the wheel */
-    bool sweep_asks;      /* what does not count was not enough */
-    bool crowded;         /* the last pass has not thrown away all that it should */
+    uint64_t upkeep_at; /* the instant at which there is more to give back; 0: at once */
+    bool unsure;        /* a stream was missed, and may be on no list: look at all lanes */
+    uint64_t sweep_at;  /* hints in the wheel */
+    bool sweep_asks;    /* what does not count was not enough */
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };
@@ -130,9 +127,9 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
         hwt_worker_overlook(worker, place);
 }
 
-/* When there are `sweep_at` hints, or in a quiet moment: throws away some of what has heaped up, if
- * it is much, for the `filed` ones that have come since: what does not count, and, if it `asks` or
- * that was not enough, what is not wanted. Whether it is too much yet. */
+/* When there are `sweep_at` hints, or in a pass: throws away some of what has heaped up, if it is
+ * much, for the `filed` ones that have come since: what does not count, and, if it `asks` or that
+ * was not enough, what is not wanted. Whether it is too much yet. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks);
 
 /* With one thread: whether what is filed of a pending timeout comes no later than the deadline. */
@@ -154,7 +151,8 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
 
 /* ---- worker.c ---- */
 
-/* The instant at which the next tick with work can be handled, HWT_NEVER: none. */
+/* The instant at which the next tick with work can be handled, HWT_NEVER: none; 0: it is not known
+ * yet, ask again. */
 uint64_t hwt_worker_next(struct hwt_worker *worker);
 
 /*

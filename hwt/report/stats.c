@@ -74,7 +74,7 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
     hwt_stats stats = HWT_STATS_INIT;
     read_pending(timer, &stats);
     stats.wakeups = read_counter(&runs->wakeups);
-    stats.memory = sizeof(*timer) + read_counter(&timer->shared.pool.bytes) +
+    stats.memory = sizeof(*timer) + hwt_pool_bytes(&timer->shared.pool) +
                    read_counter(&runs->wheel_bytes) + hwt_lanes_bytes(&timer->shared.lanes);
     stats.lateness_max = read_counter(&runs->lateness_max);
     stats.lateness_sum = read_counter(&runs->lateness_sum);

@@ -387,20 +387,24 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t
     return n;
 }
 
-static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hint)
+/* Whether the hint is to stay, or is not looked at any more. */
+static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hint, uint32_t *looks)
 {
+    if (*looks == 0)
+        return true;
+    --*looks;
     return filter(data, &hint, 1) > 0;
 }
 
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
-                      size_t *bytes)
+                      uint32_t *looks, size_t *bytes)
 {
     const struct hwt_hint *first = hwt_bucket_peek(bucket);
-    if (first && stays(filter, data, *first))
+    if (first && stays(filter, data, *first, looks))
         return true;
     sort_if_long(bucket, bytes);
     for (; is_sorted_next(bucket); bucket->begin++) {
-        if (stays(filter, data, bucket->near.hints[bucket->begin]))
+        if (stays(filter, data, bucket->near.hints[bucket->begin], looks))
             return true;
     }
     struct visit visit = begin_visit(bucket);
@@ -408,7 +412,7 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
         struct hwt_hint hint = visit.hints[visit.cursor];
         if (hint.round != visit.least) {
             keep(&visit, hint);
-        } else if (stays(filter, data, hint)) {
+        } else if (stays(filter, data, hint, looks)) {
             interrupt_visit(bucket, &visit);
             return true;
         }
@@ -430,31 +434,69 @@ static void find_least(struct hwt_bucket *bucket)
         find_first(bucket);
 }
 
-void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
-                      size_t *bytes)
+void hwt_sweep_begin(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
+{
+    rewind_visit(bucket);
+    *sweep = (struct hwt_sweep){ false, bucket->begin, bucket->begin };
+}
+
+/* What has not been looked at follows what has stayed. */
+static void close_gap(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
+{
+    struct hwt_shelf *shelf = sweep->is_far ? &bucket->far : &bucket->near;
+    const uint32_t gap = sweep->cursor - sweep->kept;
+    if (gap == 0)
+        return;
+    memmove(shelf->hints + sweep->kept, shelf->hints + sweep->cursor,
+            bytes_of(shelf->used - sweep->cursor));
+    shelf->used -= gap;
+    if (!sweep->is_far && bucket->sorted >= sweep->cursor)
+        bucket->sorted = (bucket->sorted - gap) & INT32_MAX;
+    sweep->cursor = sweep->kept;
+}
+
+uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
+                        hwt_hints_filter filter, const void *data, uint32_t *ret_gone)
+{
+    struct hwt_shelf *near = &bucket->near;
+    *ret_gone = 0;
+    if (!sweep->is_far && sweep->cursor == near->used) {
+        close_gap(sweep, bucket);
+        *sweep = (struct hwt_sweep){ true, 0, 0 };
+    }
+    struct hwt_shelf *shelf = sweep->is_far ? &bucket->far : near;
+    uint32_t end = shelf->used;
+    if (!sweep->is_far && sweep->cursor < bucket->sorted)
+        end = bucket->sorted; /* one filter is for one part, so that this is known after it */
+    uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
+    if (n == 0)
+        return 0;
+    uint32_t stay = filter(data, shelf->hints + sweep->cursor, n);
+    if (sweep->kept != sweep->cursor)
+        memmove(shelf->hints + sweep->kept, shelf->hints + sweep->cursor, bytes_of(stay));
+    sweep->kept += stay;
+    sweep->cursor += n;
+    if (!sweep->is_far && sweep->cursor == bucket->sorted)
+        bucket->sorted = sweep->kept & INT32_MAX;
+    *ret_gone = n - stay;
+    return n;
+}
+
+void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)
 {
     struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    const uint32_t before = hwt_bucket_count(bucket), begin = bucket->begin;
-    if (before == 0)
-        return;
-    rewind_visit(bucket);
-    const uint32_t sorted = filter(data, near->hints + begin, bucket->sorted - begin);
-    const uint32_t tail = filter(data, near->hints + bucket->sorted, near->used - bucket->sorted);
-    memmove(near->hints + begin + sorted, near->hints + bucket->sorted, bytes_of(tail));
-    near->used = begin + sorted + tail;
-    bucket->sorted = (begin + sorted) & INT32_MAX;
-    if (far->used > 0)
-        far->used = filter(data, far->hints, far->used);
-    if (near->used > begin)
-        find_least(bucket);
-    if (hwt_bucket_count(bucket) == before)
-        return; /* a look changes nothing more than the one before it */
-    if (near->used == begin && far->used == 0)
+    close_gap(sweep, bucket);
+    if (near->used == bucket->begin && far->used == 0) {
         hwt_bucket_clear(bucket, bytes);
-    else if (near->used == begin)
+        return;
+    }
+    if (near->used == bucket->begin) {
         refill(bucket, bytes);
-    else if (fit(near, begin, bytes))
-        forget_taken(bucket);
+    } else {
+        find_least(bucket);
+        if (fit(near, bucket->begin, bytes))
+            forget_taken(bucket);
+    }
     if (far->used == 0)
         empty(far, bytes);
     else

@@ -101,14 +101,47 @@ static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32
 size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max,
                        size_t *bytes);
 
-/* Drops hints of the least round that are not to stay until one comes that is. False: none came,
- * and another round is the least, or the bucket is empty. */
+/* Drops hints of the least round that are not to stay until one comes that is, or so many have been
+ * looked at: *looks is what is left of that. False: none came, and another round is the least, or
+ * the bucket is empty. */
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
-                      size_t *bytes);
+                      uint32_t *looks, size_t *bytes);
 
-/* Drops all that is not to stay, and gives memory back where that pays. */
-void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
-                      size_t *bytes);
+/*
+ * A sweep drops all that is not to stay, a part at a time. Between two parts hints may be put where
+ * hwt_bucket_room() says; before anything else the sweep is ended.
+ *
+ *     begin .. kept   of the shelf that is swept, have stayed
+ *     kept .. cursor  gone
+ *     cursor .. used  not looked at
+ */
+struct hwt_sweep {
+    bool is_far; /* the far shelf is swept; else the near one */
+    uint32_t kept;
+    uint32_t cursor;
+};
+
+void hwt_sweep_begin(struct hwt_sweep *sweep, struct hwt_bucket *bucket);
+
+/* Looks at up to `most` more hints. Returns at how many, and *ret_gone is how many did not stay; 0:
+ * there are no more. */
+uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
+                        hwt_hints_filter filter, const void *data, uint32_t *ret_gone);
+
+/* Ends it, wherever it is, and gives memory back where that pays. */
+void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes);
+
+/* All of a sweep. */
+static inline void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter,
+                                    const void *data, size_t *bytes)
+{
+    struct hwt_sweep sweep;
+    uint32_t gone;
+    hwt_sweep_begin(&sweep, bucket);
+    while (hwt_sweep_some(&sweep, bucket, UINT32_MAX, filter, data, &gone) > 0)
+        ;
+    hwt_sweep_end(&sweep, bucket, bytes);
+}
 
 /* The hint that is likely to be taken first, NULL: that is not known without a search. */
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket);

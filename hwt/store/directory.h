@@ -15,6 +15,7 @@
  */
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,10 +27,14 @@
 #define HWT_SLABS_MAX (((uint32_t)1 << (sizeof(void *) == 4 ? 16 : 32 - HWT_ID_BITS)) - 64)
 
 struct hwt_slot {
-    _Atomic(char *) base;  /* the slab; NULL: none yet */
-    uint64_t floor;        /* this and the next two are its owner's: see core/slab.h */
-    _Atomic uint32_t next; /* slab */
-    uint32_t region;       /* of so many slabs it is the first */
+    _Atomic(char *) base; /* the slab; NULL: none yet */
+    uint64_t floor;       /* generations of its ids are above it, and counted from it */
+    /* These are its owner's: see core/slab.h and core/trim.h. */
+    _Atomic uint32_t
+        next;       /* empty: a slab; else, of the entries that the worker holds, the first */
+    uint16_t held;  /* how many those are */
+    uint8_t region; /* of so many slabs it is the first */
+    _Atomic bool empty;
 };
 
 struct hwt_directory {
@@ -38,7 +43,7 @@ struct hwt_directory {
 };
 
 struct hwt_place {
-    uint32_t generation; /* the caller's */
+    uint32_t generation; /* the caller's, counted from the floor of the slab */
     uint32_t where;      /* it is filed, in the store's own terms; 0: nowhere */
 };
 
@@ -59,6 +64,14 @@ static inline struct hwt_place *hwt_directory_place(const struct hwt_directory *
                                                     uint32_t id)
 {
     return hwt_slot_place(directory, &directory->slots[id >> HWT_ID_BITS], id);
+}
+
+/* The generation of an id's place, as hints have it: not counted from anything, so that a hint does
+ * not count any more when the slab was emptied and is used again. */
+static inline uint32_t hwt_directory_generation(const struct hwt_directory *directory,
+                                                const struct hwt_place *place, uint32_t id)
+{
+    return place->generation + (uint32_t)directory->slots[id >> HWT_ID_BITS].floor;
 }
 
 #endif

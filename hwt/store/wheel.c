@@ -46,7 +46,9 @@ struct hwt_store {
     uint64_t *due;              /* the tournament */
     uint64_t far_due;           /* the tick at which what is in later ages comes nearer */
     struct hwt_bucket *buckets; /* one a slot, one for later ages, one for what never comes */
-    uint32_t hand;              /* the bucket to be swept next */
+    uint32_t hand;              /* the bucket that is swept, or is to be next */
+    bool sweeps;
+    struct hwt_sweep sweep;
 };
 
 static uint32_t slots(const struct hwt_store *store)
@@ -175,18 +177,6 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel)
     free(store);
 }
 
-void hwt_wheel_clear(struct hwt_wheel *wheel)
-{
-    struct hwt_store *store = wheel->store;
-    for (uint32_t slot = 0; slot <= far_slot(store); slot++) {
-        if (hwt_bucket_count(&store->buckets[slot]) > 0) {
-            hwt_bucket_clear(&store->buckets[slot], &wheel->bytes);
-            update(wheel, slot);
-        }
-    }
-    wheel->hints = 0;
-}
-
 /* ---- what counts ---- */
 
 static uint32_t where_of(const struct hwt_store *store, uint32_t slot, uint32_t round)
@@ -196,9 +186,11 @@ static uint32_t where_of(const struct hwt_store *store, uint32_t slot, uint32_t 
     return slot == far_slot(store) ? FAR | (round & LOW_BITS) : NEVER;
 }
 
-static bool counts(const struct hwt_place *place, const struct hwt_hint *hint, uint32_t where)
+static bool counts(const struct hwt_directory *directory, const struct hwt_place *place,
+                   const struct hwt_hint *hint, uint32_t where)
 {
-    return place->where == where && place->generation == hint->generation;
+    return place->where == where &&
+           hwt_directory_generation(directory, place, hint->id) == hint->generation;
 }
 
 /* What the hints of a bucket are looked at for. */
@@ -223,7 +215,7 @@ static uint32_t keep_counting(const struct judge *judge, const struct hwt_hint *
     for (uint32_t i = 0; i < n; i++) {
         struct hwt_hint hint = from[i];
         struct hwt_place *place = hwt_directory_place(&directory, hint.id);
-        if (!counts(place, &hint, where_of(store, slot, hint.round)))
+        if (!counts(&directory, place, &hint, where_of(store, slot, hint.round)))
             continue;
         if (once)
             place->where = 0;
@@ -248,39 +240,86 @@ static uint32_t keep(const void *data, struct hwt_hint *hints, uint32_t n)
     return kept;
 }
 
-static bool prune(struct hwt_wheel *wheel, uint32_t slot)
+/* ---- sweeping ---- */
+
+static void end_sweep(struct hwt_wheel *wheel)
+{
+    struct hwt_store *store = wheel->store;
+    if (!store->sweeps)
+        return;
+    uint32_t slot = store->hand++;
+    store->sweeps = false;
+    hwt_sweep_end(&store->sweep, &store->buckets[slot], &wheel->bytes);
+    update(wheel, slot);
+}
+
+/* Sets the places of the hints that have stayed. The others stay nowhere. */
+static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_hint *hints,
+                       uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        hwt_directory_place(wheel->directory, hints[i].id)->where =
+            where_of(wheel->store, slot, hints[i].round);
+}
+
+static void begin_sweep(struct hwt_wheel *wheel, uint32_t slot)
+{
+    struct hwt_store *store = wheel->store;
+    end_sweep(wheel);
+    store->hand = slot;
+    store->sweeps = true;
+    hwt_sweep_begin(&store->sweep, &store->buckets[slot]);
+}
+
+/* Of the bucket at hand. Returns how many it has looked at. */
+static uint32_t sweep_some(struct hwt_wheel *wheel, uint32_t most, bool asks)
+{
+    struct hwt_store *store = wheel->store;
+    const struct judge judge = { wheel, store->hand, asks, asks };
+    uint32_t gone,
+        n = hwt_sweep_some(&store->sweep, &store->buckets[store->hand], most, keep, &judge, &gone);
+    wheel->hints -= gone;
+    return n;
+}
+
+/* A part of it. Of equal hints one stays of each part. */
+static uint32_t sweep_part(struct hwt_wheel *wheel, uint32_t most, bool asks)
+{
+    const struct hwt_store *store = wheel->store;
+    const struct hwt_bucket *bucket = &store->buckets[store->hand];
+    uint64_t before = wheel->hints;
+    uint32_t n = sweep_some(wheel, most, asks), stay = n - (uint32_t)(before - wheel->hints);
+    const struct hwt_shelf *shelf = store->sweep.is_far ? &bucket->far : &bucket->near;
+    if (asks && stay > 0)
+        file_again(wheel, store->hand, shelf->hints + store->sweep.kept - stay, stay);
+    return n;
+}
+
+static void sweep_whole(struct hwt_wheel *wheel, uint32_t slot, bool asks)
+{
+    struct hwt_store *store = wheel->store;
+    const struct hwt_bucket *bucket = &store->buckets[slot];
+    begin_sweep(wheel, slot);
+    while (sweep_some(wheel, UINT32_MAX, asks) > 0)
+        ;
+    if (asks && bucket->near.used > bucket->begin)
+        file_again(wheel, slot, bucket->near.hints + bucket->begin,
+                   bucket->near.used - bucket->begin);
+    if (asks && store->sweep.kept > 0)
+        file_again(wheel, slot, bucket->far.hints, store->sweep.kept);
+    end_sweep(wheel);
+}
+
+static bool prune(struct hwt_wheel *wheel, uint32_t slot, uint32_t *looks)
 {
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
     const struct judge judge = { wheel, slot, true, false };
     uint32_t before = hwt_bucket_count(bucket);
-    bool some = hwt_bucket_prune(bucket, keep, &judge, &wheel->bytes);
+    bool some = hwt_bucket_prune(bucket, keep, &judge, looks, &wheel->bytes);
     wheel->hints -= before - hwt_bucket_count(bucket);
     if (!some)
         update(wheel, slot);
     return some;
-}
-
-/* Sets the places of the hints that have stayed. The others stay nowhere. */
-static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_shelf *shelf,
-                       uint32_t from)
-{
-    for (uint32_t i = from; i < shelf->used; i++)
-        hwt_directory_place(wheel->directory, shelf->hints[i].id)->where =
-            where_of(wheel->store, slot, shelf->hints[i].round);
-}
-
-static void sweep(struct hwt_wheel *wheel, uint32_t slot, bool asks)
-{
-    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    const struct judge judge = { wheel, slot, asks, asks };
-    uint32_t before = hwt_bucket_count(bucket);
-    hwt_bucket_sweep(bucket, keep, &judge, &wheel->bytes);
-    if (asks) {
-        file_again(wheel, slot, &bucket->near, bucket->begin);
-        file_again(wheel, slot, &bucket->far, 0);
-    }
-    wheel->hints -= before - hwt_bucket_count(bucket);
-    update(wheel, slot);
 }
 
 /* The first number from `from` on that has the low bits of `where`. */
@@ -318,8 +357,10 @@ __attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct
         slot = far_slot(store);
         round = (uint32_t)age_of(tick);
     }
-    int r = hwt_bucket_add(&store->buckets[slot], (struct hwt_hint){ round, id, place->generation },
-                           round_now(wheel, slot), &wheel->bytes);
+    struct hwt_hint hint = { round, id, hwt_directory_generation(wheel->directory, place, id) };
+    if (store->sweeps && store->hand == slot)
+        end_sweep(wheel);
+    int r = hwt_bucket_add(&store->buckets[slot], hint, round_now(wheel, slot), &wheel->bytes);
     if (r < 0)
         return r;
     wheel->hints++;
@@ -339,13 +380,13 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     struct hwt_hint *hint = hwt_bucket_room(&store->buckets[slot_of(store, tick)], round);
     if (__builtin_expect(!hint, 0))
         return file_slowly(wheel, place, id, tick);
-    *hint = (struct hwt_hint){ round, id, place->generation };
+    *hint = (struct hwt_hint){ round, id, hwt_directory_generation(wheel->directory, place, id) };
     wheel->hints++;
     place->where = NEAR | ((uint32_t)tick & LOW_BITS);
     return 0;
 }
 
-/* The slot that is due next, and its tick. False: none is. */
+/* The slot that is due next, and its tick. False: none is. The hint may be gone if it is swept. */
 static bool next_slot(const struct hwt_store *store, uint32_t *ret_slot, uint64_t *ret_tick)
 {
     uint64_t tick = ~store->due[1];
@@ -355,15 +396,26 @@ static bool next_slot(const struct hwt_store *store, uint32_t *ret_slot, uint64_
     return *ret_tick != UINT64_MAX;
 }
 
-uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
+/* The same, and it has a hint for that tick. */
+static bool next_slot_with_hint(struct hwt_wheel *wheel, uint32_t *ret_slot, uint64_t *ret_tick)
+{
+    struct hwt_store *store = wheel->store;
+    bool some = next_slot(store, ret_slot, ret_tick);
+    if (__builtin_expect(some && store->sweeps && *ret_slot == store->hand, 0)) {
+        end_sweep(wheel);
+        some = next_slot(store, ret_slot, ret_tick);
+    }
+    return some;
+}
+
+bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
     uint32_t slot;
-    uint64_t tick;
-    while (next_slot(wheel->store, &slot, &tick)) {
-        if (prune(wheel, slot))
-            return tick;
+    while (next_slot_with_hint(wheel, &slot, ret_tick) && *ret_tick < limit) {
+        if (prune(wheel, slot, &looks))
+            return looks > 0;
     }
-    return UINT64_MAX;
+    return true;
 }
 
 /* Nothing is due before `limit`. */
@@ -388,7 +440,7 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch,
         update(wheel, slot);
     for (size_t i = 0; i < taken; i++) {
         struct hwt_place *place = hwt_directory_place(&directory, hints[i].id);
-        if (!counts(place, &hints[i], where))
+        if (!counts(&directory, place, &hints[i], where))
             continue;
         place->where = 0;
         batch[n++] = hints[i].id;
@@ -402,7 +454,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     uint64_t tick;
     uint32_t slot;
     *ret_far = false;
-    while (next_slot(wheel->store, &slot, &tick)) {
+    while (next_slot_with_hint(wheel, &slot, &tick)) {
         *ret_far = slot == far_slot(wheel->store);
         /* An age begins with its first tick, not when that is over. */
         if (tick > limit || (tick == limit && !*ret_far))
@@ -445,16 +497,39 @@ uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough
     struct hwt_store *store = wheel->store;
     uint64_t looked = 0, all = wheel->hints;
     while (looked < most && looked < all && wheel->hints > enough) {
-        uint32_t slot = first_used(store, store->hand);
-        store->hand = slot + 1;
+        uint32_t slot = store->sweeps ? store->hand : first_used(store, store->hand);
         if (slot > far_slot(store)) {
             store->hand = 0;
             continue;
         }
-        looked += hwt_bucket_count(&store->buckets[slot]);
-        sweep(wheel, slot, asks);
+        uint32_t n = hwt_bucket_count(&store->buckets[slot]);
+        if (!store->sweeps && n <= most - looked) {
+            sweep_whole(wheel, slot, asks);
+        } else {
+            if (!store->sweeps)
+                begin_sweep(wheel, slot);
+            n = sweep_part(wheel, most - looked < n ? (uint32_t)(most - looked) : n, asks);
+            if (n == 0)
+                end_sweep(wheel);
+        }
+        looked += n;
     }
+    if (wheel->hints <= enough)
+        end_sweep(wheel);
     return all - wheel->hints;
+}
+
+void hwt_wheel_clear(struct hwt_wheel *wheel)
+{
+    struct hwt_store *store = wheel->store;
+    end_sweep(wheel);
+    for (uint32_t slot = 0; slot <= far_slot(store); slot++) {
+        if (hwt_bucket_count(&store->buckets[slot]) > 0) {
+            hwt_bucket_clear(&store->buckets[slot], &wheel->bytes);
+            update(wheel, slot);
+        }
+    }
+    wheel->hints = 0;
 }
 
 bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
@@ -462,7 +537,7 @@ bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_vie
     struct hwt_store *store = wheel->store;
     for (uint32_t slot; (slot = first_used(store, from)) <= far_slot(store); from = slot + 1) {
         const struct hwt_bucket *bucket = &store->buckets[slot];
-        sweep(wheel, slot, true);
+        sweep_whole(wheel, slot, true);
         if (hwt_bucket_count(bucket) == 0)
             continue;
         *ret_view = (struct hwt_wheel_view){ slot, hwt_bucket_count(bucket), UINT64_MAX };
@@ -473,8 +548,9 @@ bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_vie
     return false;
 }
 
-bool hwt_wheel_check(const struct hwt_wheel *wheel)
+bool hwt_wheel_check(struct hwt_wheel *wheel)
 {
+    end_sweep(wheel);
     const struct hwt_store *store = wheel->store;
     uint64_t hints = 0;
     for (uint32_t slot = 0; slot <= far_slot(store); slot++) {

@@ -101,9 +101,20 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
 bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place,
                         uint64_t tick);
 
-/* The next tick with something to take, UINT64_MAX: none. Throws away what is not wanted and comes
- * before that. */
-uint64_t hwt_wheel_next(struct hwt_wheel *wheel);
+/* Looks for the next tick with something to take, as far as it is before `limit`, at no more than
+ * `looks` hints, of which it throws away those that are not wanted. *ret_tick is that tick, or
+ * UINT64_MAX, none is filed. False: it is not known whether that tick has any, and there is none
+ * before it. */
+bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick);
+
+/* The next tick with something to take, UINT64_MAX: none; however many hints come before that. */
+static inline uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
+{
+    uint64_t tick;
+    while (!hwt_wheel_find(wheel, UINT64_MAX, UINT32_MAX, &tick))
+        ;
+    return tick;
+}
 
 /*
  * Takes up to `max` ids of the soonest tick before `limit` that has any, in the order in which they
@@ -133,7 +144,7 @@ struct hwt_wheel_view {
 /* The first such part from number `from` on. False: there is none. */
 bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view);
 
-/* Whether the store is in order. For tests. */
-bool hwt_wheel_check(const struct hwt_wheel *wheel);
+/* Whether the store is in order, when a sweep has ended that is half done. For tests. */
+bool hwt_wheel_check(struct hwt_wheel *wheel);
 
 #endif

@@ -78,9 +78,12 @@ static inline uint32_t store_where(uint32_t tick)
     return STORE_NEAR | (tick & STORE_LOW_BITS);
 }
 
-static inline bool store_counts(const struct hwt_place *place, uint32_t generation, uint32_t where)
+static inline bool store_counts(const struct hwt_wheel *wheel, uint32_t id, uint32_t generation,
+                                uint32_t where)
 {
-    return place->where == where && place->generation == generation;
+    const struct hwt_place *place = hwt_directory_place(wheel->directory, id);
+    return place->where == where &&
+           hwt_directory_generation(wheel->directory, place, id) == generation;
 }
 
 /* Whether a hint that was met is not to be thrown away. */
@@ -88,7 +91,7 @@ static inline bool store_stays(const struct hwt_wheel *wheel, uint32_t id, uint3
                                uint32_t where)
 {
     struct hwt_hint hint = { 0, id, generation };
-    return store_counts(hwt_directory_place(wheel->directory, id), generation, where) &&
+    return store_counts(wheel, id, generation, where) &&
            (!wheel->wanted || wheel->wanted(wheel->owner, &hint, 1) > 0);
 }
 
@@ -96,10 +99,9 @@ static inline bool store_stays(const struct hwt_wheel *wheel, uint32_t id, uint3
 static inline bool store_take(const struct hwt_wheel *wheel, uint32_t id, uint32_t generation,
                               uint32_t where)
 {
-    struct hwt_place *place = hwt_directory_place(wheel->directory, id);
-    if (!store_counts(place, generation, where))
+    if (!store_counts(wheel, id, generation, where))
         return false;
-    place->where = 0;
+    hwt_directory_place(wheel->directory, id)->where = 0;
     return true;
 }
 
@@ -167,9 +169,10 @@ static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far,
     struct hwt_place *place = hwt_directory_place(wheel->directory, id);
     bool never = tick >= wheel->ticks.last;
     uint32_t age = never ? 0 : (uint32_t)store_age(tick);
-    int r = hwt_bucket_add(never ? &far->never : &far->later,
-                           (struct hwt_hint){ age, id, place->generation },
-                           never ? 0 : store_later_round(wheel), &wheel->bytes);
+    int r = hwt_bucket_add(
+        never ? &far->never : &far->later,
+        (struct hwt_hint){ age, id, hwt_directory_generation(wheel->directory, place, id) },
+        never ? 0 : store_later_round(wheel), &wheel->bytes);
     if (r < 0)
         return r;
     wheel->hints++;
@@ -205,8 +208,8 @@ static inline uint64_t store_far_next(struct hwt_wheel *wheel, struct store_far 
 {
     bool some = false;
     while (!some && far->due <= most && far->due != UINT64_MAX) {
-        uint32_t before = hwt_bucket_count(&far->later);
-        some = hwt_bucket_prune(&far->later, store_keep_later, wheel, &wheel->bytes);
+        uint32_t before = hwt_bucket_count(&far->later), looks = UINT32_MAX;
+        some = hwt_bucket_prune(&far->later, store_keep_later, wheel, &looks, &wheel->bytes);
         wheel->hints -= before - hwt_bucket_count(&far->later);
         store_far_update(wheel, far);
     }

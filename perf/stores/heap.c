@@ -182,7 +182,8 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     if (store->sequence == UINT32_MAX)
         number_anew(store);
     rise(store, ++store->used,
-         (struct item){ tick << 32 | store->sequence++, id, place->generation });
+         (struct item){ tick << 32 | store->sequence++, id,
+                        hwt_directory_generation(wheel->directory, place, id) });
     wheel->hints++;
     place->where = store_where((uint32_t)tick);
     return 0;
@@ -205,14 +206,16 @@ static uint64_t soonest(const struct hwt_wheel *wheel)
     return store->used ? store_near_tick(wheel, tick_of(&store->items[1])) : UINT64_MAX;
 }
 
-uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
+bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
     struct hwt_store *store = wheel->store;
+    (void)limit, (void)looks;
     while (store->used && !stays(wheel, &store->items[1]))
         remove_at(wheel, 1);
     give_room_back(wheel);
     uint64_t near = soonest(wheel), far = store_far_next(wheel, &store->far, near);
-    return far < near ? far : near;
+    *ret_tick = far < near ? far : near;
+    return true;
 }
 
 /* Takes up to `max` ids from the top, all of wheel->tick. */
@@ -336,7 +339,7 @@ bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_vie
     return true;
 }
 
-bool hwt_wheel_check(const struct hwt_wheel *wheel)
+bool hwt_wheel_check(struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;
     uint64_t far;

@@ -324,7 +324,7 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     struct node *node = &store->nodes[number];
     node->tick = (uint32_t)tick;
     node->id = id;
-    node->generation = place->generation;
+    node->generation = hwt_directory_generation(wheel->directory, place, id);
     link_between(store->nodes, store->nodes[bucket].prev, number, bucket);
     wheel->hints++;
     place->where = store_where((uint32_t)tick);
@@ -347,9 +347,10 @@ static void prune(struct hwt_wheel *wheel, uint32_t bucket)
     }
 }
 
-uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
+bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
     struct hwt_store *store = wheel->store;
+    (void)limit, (void)looks;
     uint32_t bucket;
     while ((bucket = next_bucket(store)) < BUCKETS) {
         prune(wheel, bucket);
@@ -357,7 +358,8 @@ uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
             break;
     }
     uint64_t near = begins(store, bucket), far = store_far_next(wheel, &store->far, near);
-    return far < near ? far : near;
+    *ret_tick = far < near ? far : near;
+    return true;
 }
 
 /* Takes up to `max` ids from the front of a list. */
@@ -536,7 +538,7 @@ static bool check_level(const struct hwt_wheel *wheel, uint32_t i)
     return true;
 }
 
-bool hwt_wheel_check(const struct hwt_wheel *wheel)
+bool hwt_wheel_check(struct hwt_wheel *wheel)
 {
     const struct hwt_store *store = wheel->store;
     uint32_t waiting = 0;

@@ -74,7 +74,8 @@ int main(void)
     atomic_init(&hwt_slab_of((struct hwt_entry *)(void *)slab)->to_id,
                 -(uint32_t)((uintptr_t)slab / sizeof(struct hwt_entry)));
     pool.directory.slots = slots;
-    atomic_init(&pool.batches, HWT_ID_NONE);
+    atomic_init(&pool.batches[0], HWT_ID_NONE);
+    atomic_init(&pool.batches[1], HWT_ID_NONE);
     for (uint32_t i = BATCHES; i-- > 0;) {
         struct hwt_entry *entry = hwt_pool_entry(&pool, FIRST + i);
         hwt_entry_link(entry, NULL);

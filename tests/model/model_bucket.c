@@ -129,8 +129,8 @@ static uint32_t first_that_stays(void)
 
 static void prune(void)
 {
-    uint32_t round = bucket.least, first = first_that_stays();
-    must(hwt_bucket_prune(&bucket, keep_there, items, &bytes) == (first < MANY));
+    uint32_t round = bucket.least, first = first_that_stays(), looks = UINT32_MAX;
+    must(hwt_bucket_prune(&bucket, keep_there, items, &looks, &bytes) == (first < MANY));
     for (uint32_t i = 0; i < MANY; i++) {
         if (items[i].in && items[i].round == round &&
             (first == MANY || items[i].filed < items[first].filed))

@@ -169,6 +169,8 @@ static void cancel_many(void)
 static void sweep(void)
 {
     uint64_t hints = wheel.hints, most = below(2) ? UINT64_MAX : below(hints + 10);
+    if (most >= hints) /* of what was swept in parts, twins may be left */
+        must(hwt_wheel_check(&wheel));
     hwt_wheel_sweep(&wheel, most, 0, true);
     must(wheel.hints <= hints && wheel.hints >= oracle_wanted());
     if (most < hints)

@@ -70,8 +70,8 @@ static inline void add(uint32_t i, uint32_t round, uint32_t now)
 /* Whether one of the least round stays. */
 static inline bool prune(uint32_t now)
 {
-    uint32_t count = hwt_bucket_count(&bucket), before = asked;
-    bool some = hwt_bucket_prune(&bucket, keep_there, gone, &bytes);
+    uint32_t count = hwt_bucket_count(&bucket), before = asked, looks = UINT32_MAX;
+    bool some = hwt_bucket_prune(&bucket, keep_there, gone, &looks, &bytes);
     must(hwt_bucket_count(&bucket) <= count && asked - before <= count + 1);
     verify(now);
     return some;

@@ -119,13 +119,11 @@ static inline uint32_t count_batches(void)
     return count;
 }
 
-/* Nothing happens where there is no memory. */
-static inline void trim_pool(void)
+/* All of a trim, at this instant. */
+static inline void trim_pool(uint64_t now)
 {
-    struct hwt_trim slabs;
-    if (!hwt_pool_trim_begin(&pool, &slabs))
-        return;
-    hwt_pool_trim_end(&pool, &slabs);
+    while (!hwt_pool_trim(&pool, now))
+        ;
 }
 
 #endif

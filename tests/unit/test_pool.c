@@ -16,7 +16,7 @@ static uint64_t slots_bytes(void)
 START_TEST(a_new_pool_holds_nothing)
 {
     uint32_t number = 0, place = 0;
-    ck_assert_uint_eq(pool.bytes, 0);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), 0);
     ck_assert_uint_eq(pool.slabs, 0);
     ck_assert_uint_eq(count_batches(), 0);
     ck_assert_ptr_null(hwt_pool_walk(&pool, &number, &place));
@@ -71,9 +71,9 @@ START_TEST(each_entry_of_a_slab_is_given_out_once)
     ck_assert_uint_eq(pool.slabs, 1);
     ck_assert_uint_eq(cache.count, 0);
     ck_assert_uint_eq(count_batches(), 0);
-    ck_assert_uint_eq(pool.bytes, slots_bytes() + HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + HWT_SLAB_SIZE);
     ck_assert_uint_eq(hwt_entry_id(take_one()) >> HWT_ID_BITS, 1);
-    ck_assert_uint_eq(pool.bytes, slots_bytes() + 2 * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + 2 * HWT_SLAB_SIZE);
     ck_assert_uint_eq(count_batches() + cache.count, SLAB - 1);
 }
 END_TEST
@@ -143,7 +143,7 @@ START_TEST(slabs_are_mapped_in_regions_that_grow)
     ck_assert_uint_eq(most, 32);
     ck_assert_uint_ge(pool.slabs, SLABS);
     /* The slots were doubled four times; slabs that nobody has used are no memory yet. */
-    ck_assert_uint_eq(pool.bytes, 16 * slots_bytes() + SLABS * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), 16 * slots_bytes() + SLABS * HWT_SLAB_SIZE);
 }
 END_TEST
 
@@ -170,10 +170,10 @@ END_TEST
 /* Returns how many entries went. */
 static uint32_t trim(void)
 {
-    uint64_t bytes = pool.bytes;
-    if (hwt_pool_is_worth_a_trim(&pool, false))
-        trim_pool();
-    return (uint32_t)((bytes - pool.bytes) / HWT_SLAB_SIZE * SLAB);
+    uint64_t bytes = hwt_pool_bytes(&pool);
+    if (hwt_pool_trim_at(&pool) != HWT_NEVER)
+        trim_pool(0);
+    return (uint32_t)((bytes - hwt_pool_bytes(&pool)) / HWT_SLAB_SIZE * SLAB);
 }
 
 static void spill_cache(void)
@@ -199,12 +199,12 @@ START_TEST(all_that_is_free_goes_back)
     uint32_t slabs = pool.slabs;
     ck_assert_uint_eq(count_batches(), MANY);
     ck_assert_uint_eq(trim(), MANY);
-    ck_assert_uint_eq(pool.bytes, slots_bytes());
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes());
     ck_assert_uint_eq(count_batches(), 0);
     ck_assert_uint_eq(trim(), 0);
     take_many(all, MANY);
     ck_assert_uint_eq(pool.slabs, slabs); /* no new ones */
-    ck_assert_uint_eq(pool.bytes, slots_bytes() + MANY / SLAB * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + MANY / SLAB * HWT_SLAB_SIZE);
 }
 END_TEST
 
@@ -261,7 +261,7 @@ START_TEST(a_slab_of_which_one_is_taken_stays)
     spill_cache();
     ck_assert_uint_eq(trim(), MANY - SLAB);
     ck_assert_uint_eq(count_batches(), SLAB - 1);
-    ck_assert_uint_eq(pool.bytes, slots_bytes() + HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + HWT_SLAB_SIZE);
     must(hwt_entry_state(kept) == state && hwt_entry_id(kept) == hwt_entry_id(kept));
     give_many(&kept, 1);
     for (uint32_t i = 0; i < SLAB; i++) /* these first, and each once */
@@ -307,7 +307,7 @@ START_TEST(few_free_ones_are_not_looked_through)
 END_TEST
 
 /* One of each slab is taken: a look has shown that there is nothing to give back. */
-START_TEST(after_a_trim_in_vain_the_next_waits_for_more)
+START_TEST(after_a_trim_in_vain_the_next_waits_for_a_change)
 {
     take_many(all, MANY);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -318,7 +318,7 @@ START_TEST(after_a_trim_in_vain_the_next_waits_for_more)
     spill_cache();
     ck_assert_uint_eq(trim(), 0);
     ck_assert_uint_eq(count_batches(), MANY - MANY / SLAB);
-    ck_assert(!hwt_pool_is_worth_a_trim(&pool, false));
+    ck_assert_uint_eq(hwt_pool_trim_at(&pool), HWT_NEVER);
     for (uint32_t i = 5; i < MANY; i += SLAB)
         give_many(&all[i], 1);
     spill_cache();
@@ -326,12 +326,12 @@ START_TEST(after_a_trim_in_vain_the_next_waits_for_more)
 }
 END_TEST
 
-/* Each time that it is worth it while they end one by one, in any order: few looks, and in the end
- * nothing is left. */
-START_TEST(trims_in_vain_do_not_put_off_the_last_one)
+/* They end one by one, in any order, within three seconds: few looks, and in the end nothing is
+ * left. */
+START_TEST(trims_in_vain_are_seldom_and_do_not_put_off_the_last_one_for_ever)
 {
-    uint64_t seed = test_seed();
-    uint32_t looks = 0, gone = 0;
+    uint64_t seed = test_seed(), now = 0;
+    uint32_t looks = 0;
     take_many(all, MANY);
     for (uint32_t i = MANY; i > 1; i--) {
         uint32_t other = (uint32_t)(test_random(&seed) % i);
@@ -339,35 +339,103 @@ START_TEST(trims_in_vain_do_not_put_off_the_last_one)
         all[other] = all[i - 1];
         all[i - 1] = one;
     }
-    for (uint32_t i = 0; i < MANY; i++) {
+    for (uint32_t i = 0; i < MANY; i++, now += HWT_SEC(3) / MANY) {
         use(all[i]);
         give_many(&all[i], 1);
-        if (i % 64 != 63 && i != MANY - 1)
-            continue;
         spill_cache();
-        looks += hwt_pool_is_worth_a_trim(&pool, false);
-        gone += trim();
+        if (hwt_pool_trim_at(&pool) > now)
+            continue;
+        looks++;
+        trim_pool(now);
+        ck_assert(hwt_pool_trim_at(&pool) > now);
     }
-    ck_assert_uint_ge(gone, MANY - 8 * SLAB);
-    ck_assert_uint_le(looks, 40);
+    ck_assert_uint_le(looks, 4);
+    now = hwt_pool_trim_at(&pool);
+    ck_assert_uint_le(now, HWT_SEC(5));
+    trim_pool(now);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes());
+    ck_assert_uint_eq(hwt_pool_trim_at(&pool), HWT_NEVER);
+}
+END_TEST
+
+/* No slice is much longer than others, however many entries and slabs there are. */
+START_TEST(a_trim_is_cut_into_slices)
+{
+    enum { SLABS = 200 };
+    static struct hwt_entry *most[SLABS * HWT_SLAB_ENTRIES];
+    uint32_t slices = 1;
+    take_many(most, SLABS * SLAB);
+    for (uint32_t i = 0; i < SLABS * SLAB; i++)
+        use(most[i]);
+    give_many(most, SLABS * SLAB);
+    spill_cache();
+    uint64_t free = hwt_pool_free(&pool), used = pool.used;
+    while (!hwt_pool_trim(&pool, 0)) {
+        uint64_t now_free = hwt_pool_free(&pool), now_used = pool.used;
+        ck_assert_uint_le(free - now_free, GATHER_ENTRIES + HWT_CACHE_BATCH);
+        ck_assert_uint_le(used - now_used, SETTLE_SLABS + HWT_REGION_SLABS);
+        ck_assert_uint_eq(hwt_pool_trim_at(&pool), 0);
+        free = now_free;
+        used = now_used;
+        slices++;
+    }
+    ck_assert_uint_ge(slices, SLABS / SCAN_SLABS + SLABS * SLAB / GATHER_ENTRIES);
+    ck_assert_uint_eq(pool.used, 0);
+}
+END_TEST
+
+/* Between two slices others find what they need, and what they give is not lost. */
+START_TEST(beside_a_trim_entries_are_taken_and_given)
+{
+    struct hwt_cache own = { 0 };
+    static struct hwt_entry *some[SLAB];
+    use_many();
+    for (int turn = 0; !hwt_pool_trim(&pool, 0); turn++) {
+        for (uint32_t i = 0; i < SLAB; i++) {
+            some[i] = hwt_pool_take(&pool, &own);
+            must(some[i] != NULL);
+            use(some[i]);
+        }
+        for (uint32_t i = 0; i < SLAB; i++)
+            hwt_pool_give(&pool, &own, some[i]);
+    }
+    hwt_pool_flush(&pool, &own);
+    ck_assert_uint_eq(count_batches(), pool.used * SLAB);
+    trim_pool(0);
+    ck_assert_uint_eq(pool.used, 0);
+    ck_assert_uint_eq(count_batches(), 0);
+}
+END_TEST
+
+/* Of a slab of which the executor has something, the head is read yet. */
+START_TEST(a_slab_of_which_something_is_handed_over_stays)
+{
+    use_many();
+    struct hwt_slab *slab = hwt_slab_of(all[MANY / 2]);
+    slab->handed = 1;
+    ck_assert_uint_eq(trim(), MANY - SLAB);
+    ck_assert_ptr_eq(hwt_timer_of(all[MANY / 2]), (hwt_timer *)(void *)&owner);
+    slab->handed = 0;
+    trim_pool(0);
+    ck_assert_uint_eq(pool.used, 0);
 }
 END_TEST
 
 /* 134 million are the most that are counted. */
-START_TEST(more_free_ones_than_can_be_counted_wait_for_a_trim_as_others_do)
+START_TEST(more_free_ones_than_can_be_counted_are_looked_at_again)
 {
     struct hwt_cache first = { 0 }, second = { 0 };
     must(hwt_pool_fill(&pool, &first) && hwt_pool_fill(&pool, &second));
     const uint32_t counts[] = { first.count, second.count };
     hwt_pool_flush(&pool, &first);
-    struct hwt_entry *top = hwt_pool_entry(&pool, (uint32_t)pool.batches);
+    struct hwt_entry *top = hwt_pool_entry(&pool, (uint32_t)pool.batches[pool.given_to]);
     uint64_t word = hwt_entry_deadline(top);
     set_batch(top, HWT_FREE_MAX - 10, hwt_batch_count(word), (uint32_t)word);
     hwt_pool_flush(&pool, &second);
     ck_assert_uint_eq(hwt_pool_free(&pool), HWT_FREE_MAX);
-    wait_for_more(&pool, 3 * (uint64_t)HWT_FREE_MAX, 4 * (uint64_t)HWT_FREE_MAX);
-    ck_assert(!hwt_pool_is_worth_a_trim(&pool, false));
-    ck_assert(hwt_pool_is_worth_a_trim(&pool, true));
+    pool.trim.left = HWT_FREE_MAX;
+    pool.trim.again = 5;
+    ck_assert_uint_eq(hwt_pool_trim_at(&pool), 5);
     must(hwt_pool_fill(&pool, &second) && hwt_pool_fill(&pool, &first));
     ck_assert(first.count == counts[0] && second.count == counts[1]);
 }
@@ -379,7 +447,7 @@ START_TEST(without_memory_nothing_is_taken_and_nothing_is_lost)
 {
     refuse_memory = true;
     ck_assert_ptr_null(hwt_pool_take(&pool, &cache));
-    ck_assert_uint_eq(pool.bytes, 0);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), 0);
     refuse_memory = false;
     take_many(all, SLAB);
     refuse_memory = true;
@@ -394,16 +462,12 @@ START_TEST(without_memory_nothing_is_taken_and_nothing_is_lost)
 }
 END_TEST
 
-START_TEST(without_memory_a_trim_changes_nothing)
+START_TEST(a_trim_needs_no_memory)
 {
     use_many();
-    uint64_t bytes = pool.bytes;
     refuse_memory = true;
-    ck_assert_uint_eq(trim(), 0);
-    ck_assert_uint_eq(count_batches(), MANY);
-    ck_assert_uint_eq(pool.bytes, bytes);
-    refuse_memory = false;
     ck_assert_uint_eq(trim(), MANY);
+    refuse_memory = false;
 }
 END_TEST
 
@@ -469,12 +533,15 @@ int main(void)
     tcase_add_test(trims, a_slab_of_which_one_is_taken_stays);
     tcase_add_test(trims, a_slab_whose_entries_differ_much_in_use_stays);
     tcase_add_test(trims, few_free_ones_are_not_looked_through);
-    tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_more);
-    tcase_add_test(trims, trims_in_vain_do_not_put_off_the_last_one);
-    tcase_add_test(trims, more_free_ones_than_can_be_counted_wait_for_a_trim_as_others_do);
+    tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_a_change);
+    tcase_add_test(trims, trims_in_vain_are_seldom_and_do_not_put_off_the_last_one_for_ever);
+    tcase_add_test(trims, a_trim_is_cut_into_slices);
+    tcase_add_test(trims, beside_a_trim_entries_are_taken_and_given);
+    tcase_add_test(trims, a_slab_of_which_something_is_handed_over_stays);
+    tcase_add_test(trims, more_free_ones_than_can_be_counted_are_looked_at_again);
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
     tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
-    tcase_add_test(want, without_memory_a_trim_changes_nothing);
+    tcase_add_test(want, a_trim_needs_no_memory);
     tcase_add_test(want, where_addresses_are_short_there_are_fewer_ids);
     tcase_add_test(want, when_the_ids_are_used_up_nothing_more_is_taken);
     return run_suite(suite);

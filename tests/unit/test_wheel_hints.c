@@ -310,7 +310,15 @@ START_TEST(a_sweep_gives_memory_back)
 }
 END_TEST
 
-/* Each part looks at some more than it was told; together they go by all, and begin again. */
+/* A check ends a sweep that is half done. */
+static uint64_t sweep_unchecked(uint64_t most)
+{
+    uint64_t hints = wheel.hints;
+    hwt_wheel_sweep(&wheel, most, 0, true);
+    return hints - wheel.hints;
+}
+
+/* Each part looks at as many as it was told; together they go by all, and begin again. */
 START_TEST(sweeps_in_parts_go_by_all)
 {
     enum { SLOTS = 64, EACH = 10, ALL = (SLOTS + 2) * EACH };
@@ -321,17 +329,45 @@ START_TEST(sweeps_in_parts_go_by_all)
             file_anew(i, bucket < SLOTS ? bucket : bucket == SLOTS ? UINT64_MAX : 5 * AGE);
             unwanted[i] = i % 2;
         }
-        for (uint64_t looked = 0; looked < ALL; looked += 2 * EACH) {
-            uint64_t thrown = sweep(EACH + 1); /* more than one bucket, not more than two */
-            must(thrown == EACH);
-            must(wheel.hints == ALL - (looked + 2 * EACH) / 2);
+        for (uint64_t looked = 0; looked < ALL; looked += EACH + 2) {
+            uint64_t thrown = sweep_unchecked(EACH + 2); /* some of two buckets */
+            must(thrown == (EACH + 2) / 2);
+            must(wheel.hints == ALL - (looked + EACH + 2) / 2);
         }
         must(sweep(UINT64_MAX) == 0 && wheel.hints == ALL / 2);
         for (uint32_t i = 0; i < ALL; i += 2)
             drop(i);
-        must(sweep(1) == EACH / 2); /* on from where it left off */
-        must(sweep(ALL) == (ALL - EACH) / 2);
+        must(sweep_unchecked(1) == 1); /* on from where it left off */
+        must(sweep_unchecked(ALL) == ALL / 2 - 1);
     }
+    close_wheel();
+}
+END_TEST
+
+/* All in one bucket, which is swept a part at a time, from before its first hint is due; what is filed
+ * there meanwhile, and what is taken, are as ever. */
+START_TEST(what_is_filed_and_taken_beside_a_sweep_of_its_bucket_keeps_its_order)
+{
+    enum { ALL = 1000, PART = 70 };
+    open_wheel(0, 8, 1);
+    for (uint32_t i = 0; i < ALL; i++) {
+        file_anew(i, _i ? 1 + i : 100);
+        unwanted[i] = i % 3 != 0;
+    }
+    for (uint32_t i = 0; i < 7; i++) {
+        (void)sweep_unchecked(PART);
+        file_anew(ALL + i, _i ? ALL + i + 1 : 100); /* there is room, or not */
+    }
+    uint32_t next = 0;
+    for (size_t n; (n = take(UINT64_MAX, 5)) > 0; (void)sweep_unchecked(PART)) {
+        for (size_t i = 0; i < n; i++) {
+            while (next < batch[i] && next < ALL && unwanted[next])
+                next++;
+            must(batch[i] == next++);
+        }
+    }
+    must(next == ALL + 7 && wheel.hints == 0);
+    must(hwt_wheel_check(&wheel));
     close_wheel();
 }
 END_TEST
@@ -456,6 +492,8 @@ int main(void)
     tcase_add_test(sweeps, a_sweep_throws_away_all_that_does_not_count_or_is_not_wanted);
     tcase_add_test(sweeps, a_sweep_gives_memory_back);
     tcase_add_test(sweeps, sweeps_in_parts_go_by_all);
+    tcase_add_loop_test(sweeps,
+                        what_is_filed_and_taken_beside_a_sweep_of_its_bucket_keeps_its_order, 0, 2);
     tcase_add_test(sweeps, a_sweep_goes_by_a_bucket_again_only_after_all_others);
     tcase_add_test(sweeps, a_wheel_without_hints_is_swept);
     tcase_add_test(sweeps, a_tick_that_is_swept_half_way_through_goes_on);
