@@ -41,6 +41,7 @@ struct part {
     unsigned shift;
     uint64_t index;
     bool fresh_slot;
+    uint64_t erases, erased_bytes, erased; /* new erases, and the due time of the last one */
 };
 
 struct plan {
@@ -101,6 +102,11 @@ static int divide(struct hwt_delay_snapshot *snapshot, struct plan *plan)
             last = &plan->parts[plan->count - 1];
         }
         last->count++;
+        if (snapshot->records[i]->kind == HWT_DELAY_ERASE && !snapshot->records[i]->moved) {
+            last->erases++;
+            last->erased_bytes += hwt_delay_encoded_size(snapshot->records[i]);
+            last->erased = due;
+        }
     }
     return 0;
 }
@@ -179,6 +185,7 @@ static void undo(hwt_delay *store, struct plan *plan)
         undo_part(store, &plan->parts[i]);
     pthread_mutex_lock(&store->lock);
     wait_for_loading(store);
+    hwt_delay_rewrite_undo(store);
     for (size_t i = 0; i < plan->count; i++) {
         struct part *part = &plan->parts[i];
         if (part->fresh_slot) {
@@ -247,17 +254,29 @@ static void file_records(hwt_delay *store)
     }
 }
 
+/* The slots have what was written. */
+static void conclude_parts(hwt_delay *store, const struct plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        struct hwt_delay_slot *slot = plan->parts[i].slot;
+        slot->count = slot->new_count;
+        slot->dead += plan->parts[i].erased_bytes;
+        hwt_delay_slot_set_length(store, slot, slot->new_length);
+    }
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->parts[i].erases > 0)
+            hwt_delay_note_erases(store, plan->parts[i].erased, plan->parts[i].erases);
+    }
+}
+
 /* The checkpoint is on the disk: slots and log are what it says. */
 static void conclude(hwt_delay *store, const struct plan *plan)
 {
     const struct hwt_delay_snapshot *snapshot = &store->snapshot;
     wait_for_loading(store);
     store->loading = true;
-    for (size_t i = 0; i < plan->count; i++) {
-        struct hwt_delay_slot *slot = plan->parts[i].slot;
-        slot->count = slot->new_count;
-        hwt_delay_slot_set_length(store, slot, slot->new_length);
-    }
+    conclude_parts(store, plan);
+    hwt_delay_rewrite_conclude(store);
     file_records(store);
     hwt_delay_evict(store);
     store->loading = false;
@@ -284,7 +303,7 @@ static void delete_finished(hwt_delay *store)
         /* One that stays is deleted at the next opening. */
         store->system.unlink(store->system.data, store->directory, name);
         pthread_mutex_lock(&store->lock);
-        TAILQ_REMOVE(&store->finished, slot, finished);
+        TAILQ_REMOVE(&store->finished, slot, listed);
         store->finished_bytes -= slot->length;
         hwt_delay_slot_unref(slot);
     }
@@ -295,6 +314,7 @@ static void delete_finished(hwt_delay *store)
 /* Without the lock. */
 static int write_out(hwt_delay *store, struct plan *plan, int *ret_old)
 {
+    hwt_delay_rewrite(store);
     int r = divide(&store->snapshot, plan);
     if (r == 0)
         r = find_slots(store, plan);
@@ -414,6 +434,8 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
         pthread_cond_signal(&store->loader_wake);
     if (store->threads > 0 && !was_short && is_short(store))
         pthread_cond_signal(&store->checkpointer_wake);
+    if (store->threads > 0 && r == 0 && store->rewriting)
+        hwt_delay_checkpoint_want(store);
     return store->poisoned ? -EIO : r;
 }
 

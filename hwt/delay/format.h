@@ -186,11 +186,12 @@ enum {
     HWT_DELAY_FILE_INDEX = 8,     /* u64 */
     HWT_DELAY_FILE_LENGTH = 16,   /* u64: what is behind it in the file does not count */
     HWT_DELAY_FILE_COUNT = 24,    /* u64: records */
-    HWT_DELAY_FILE_DEAD = 32,     /* u64: of these, so many are known not to count any more */
+    HWT_DELAY_FILE_DEAD = 32,     /* u64: about so many of its bytes are of no use any more */
     HWT_DELAY_FILE_POSITION = 40, /* u64 due, u64 sequence: what is before has been dealt with */
     HWT_DELAY_FILE_SHIFT = 56,    /* u32 */
     HWT_DELAY_FILE_SEALED = 60,   /* u32: 1: nothing is appended any more */
-    HWT_DELAY_FILE_SIZE = 64
+    HWT_DELAY_FILE_ORPHANS = 64,  /* u64: erases that PENDING has counted with their messages */
+    HWT_DELAY_FILE_SIZE = 72
 };
 
 static inline uint64_t hwt_delay_get64(const unsigned char *at)

@@ -205,7 +205,7 @@ static struct hwt_delay_key key_at(const unsigned char *at)
 }
 
 /* Takes the records of the block that was read. *ret_last is the key of the last one looked at. */
-static int take_block(struct gather *gather, const struct hwt_delay_reader *reader,
+static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
                       struct hwt_delay_key *ret_last)
 {
     const unsigned char *at = gather->block.at, *end = gather->block.end;
@@ -229,6 +229,7 @@ static int take_block(struct gather *gather, const struct hwt_delay_reader *read
         int r = hwt_delay_decode(&at, end, &record);
         if (r < 0)
             return r;
+        record->reader = reader;
         if (gather->replacements)
             look_for_replaced(gather, record);
         else
@@ -303,6 +304,7 @@ static int read_block(struct gather *gather, const struct cursor *cursor, uint64
     if (r < 0)
         return r;
     uint64_t behind = gather->block.behind;
+    gather->gathered->read += behind - *offset;
     r = take_block(gather, cursor->reader, ret_last);
     if (r == -EBADMSG && salvage) {
         *ret_last = cursor->lowest; /* its keys say nothing */
@@ -423,7 +425,7 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
         .gathered = ret_gathered,
     };
     RB_INIT(&ret_gathered->keys);
-    ret_gathered->bytes = 0;
+    ret_gathered->bytes = ret_gathered->read = 0;
     int r = read_slots(&gather, readers, count);
     bool cut = r == 0 && hwt_delay_compare(gather.to, *to) < 0;
     bool instant = cut && RB_MIN(hwt_delay_keys, &ret_gathered->keys)->key.due == gather.to.due;
@@ -444,6 +446,43 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
     if (r < 0)
         hwt_delay_gathered_free(ret_gathered);
     return r;
+}
+
+/* Of two that follow each other with one identity: what becomes of no use in a slot that stays. */
+static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_record *record,
+                      const struct hwt_delay_slot *moved)
+{
+    if (old->kind != HWT_DELAY_PUT || record->kind != HWT_DELAY_ERASE)
+        return;
+    bool old_stays = old->reader->slot != moved, erase_stays = record->reader->slot != moved;
+    if (old_stays && !erase_stays)
+        old->reader->dead += hwt_delay_encoded_size(old);
+    if (!old_stays && erase_stays) {
+        record->reader->dead += hwt_delay_encoded_size(record);
+        record->reader->orphans++;
+        old->orphan = true;
+    }
+}
+
+void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
+                             const struct hwt_delay_slot *moved)
+{
+    struct hwt_delay_identities identities = RB_INITIALIZER(&identities);
+    struct hwt_delay_record *record;
+    RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
+    {
+        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &identities, record);
+        if (!old)
+            continue;
+        old->shadows = true;
+        if (moved) {
+            record->needed =
+                old->needed || (old->kind == HWT_DELAY_PUT && old->reader->slot != moved);
+            note_dead(old, record, moved);
+        }
+        RB_REMOVE(hwt_delay_identities, &identities, old);
+        RB_INSERT(hwt_delay_identities, &identities, record);
+    }
 }
 
 void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered)

@@ -90,6 +90,7 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
 static void merge(hwt_delay *store, struct hwt_delay_record *record)
 {
     bool counted = hwt_delay_compare(record->key, store->resolved) >= 0, same;
+    struct hwt_delay_slot *slot = record->reader->slot;
     struct hwt_delay_record *there =
         hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
     if (record->shadows) { /* replaced by what is behind the cut */
@@ -114,7 +115,9 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_lease_supersede(store, record);
         hwt_delay_insert(store, record, HWT_DELAY_FILED);
     } else {
-        if (counted)
+        if (slot->orphans > 0)
+            slot->orphans--;
+        else if (counted)
             store->pending += record->retries;
         hwt_delay_record_unref(record);
     }

@@ -139,7 +139,7 @@ static void free_store(hwt_delay *store)
         hwt_delay_slot_unref(slot);
     }
     while ((slot = TAILQ_FIRST(&store->finished))) {
-        TAILQ_REMOVE(&store->finished, slot, finished);
+        TAILQ_REMOVE(&store->finished, slot, listed);
         hwt_delay_slot_unref(slot);
     }
     free(store->positions.floors);

@@ -16,20 +16,25 @@
 
 static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
 {
+    struct hwt_delay_key position =
+        hwt_delay_compare(slot->noted, slot->moved) < 0 ? slot->moved : slot->noted;
     memset(at, 0, HWT_DELAY_FILE_SIZE);
     hwt_delay_set64(at + HWT_DELAY_FILE_NUMBER, slot->number);
     hwt_delay_set64(at + HWT_DELAY_FILE_INDEX, slot->index);
     hwt_delay_set64(at + HWT_DELAY_FILE_LENGTH, slot->new_length);
     hwt_delay_set64(at + HWT_DELAY_FILE_COUNT, slot->new_count);
-    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION, slot->noted.due);
-    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION + 8, slot->noted.sequence);
+    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION, position.due);
+    hwt_delay_set64(at + HWT_DELAY_FILE_POSITION + 8, position.sequence);
     hwt_delay_set32(at + HWT_DELAY_FILE_SHIFT, slot->shift);
     hwt_delay_set32(at + HWT_DELAY_FILE_SEALED, slot->sealed);
+    hwt_delay_set64(at + HWT_DELAY_FILE_DEAD, slot->dead);
+    hwt_delay_set64(at + HWT_DELAY_FILE_ORPHANS, slot->orphans);
 }
 
 static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots)
 {
     const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    uint64_t pending = hwt_delay_counted(snapshot, snapshot->pending);
     memset(head, 0, HWT_DELAY_CHECKPOINT_SIZE);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_MAGIC, HWT_DELAY_MAGIC_CHECKPOINT);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_VERSION, HWT_DELAY_VERSION);
@@ -41,9 +46,7 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RECORDS, snapshot->leased_count);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_PENDING,
-                    snapshot->pending > snapshot->leased_count
-                        ? snapshot->pending - snapshot->leased_count
-                        : 0);
+                    pending > snapshot->leased_count ? pending - snapshot->leased_count : 0);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, store->next_number);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED, snapshot->resolved.due);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8, snapshot->resolved.sequence);
@@ -65,7 +68,7 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
     unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
     struct hwt_delay_slot *slot = bytes ? RB_MIN(hwt_delay_places, &store->wheel.places) : NULL;
     for (; slot; slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
-        if (slot->new_length == 0)
+        if (slot->new_length == 0 || hwt_delay_is_moved(slot))
             continue;
         encode_slot(slot, at);
         at += HWT_DELAY_FILE_SIZE;

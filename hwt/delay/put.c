@@ -91,7 +91,7 @@ static bool checkpoint_is_due(const hwt_delay *store)
     uint64_t segment = store->options.segment_size;
     return store->bytes[HWT_DELAY_FRESH] + store->erased_bytes >= store->options.memory / 4 ||
            store->log.kept_bytes >= segment / 2 || store->wheel.passed_bytes >= segment ||
-           (store->wheel.passed_bytes > 0 && store->pending == 0);
+           (store->wheel.passed_bytes > 0 && store->pending == 0) || store->rewriting;
 }
 
 /* Called where the log has grown, or something is done. */

@@ -36,7 +36,11 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at)
     slot->position.due = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION);
     slot->position.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION + 8);
     slot->sealed = hwt_delay_get32(at + HWT_DELAY_FILE_SEALED) != 0;
+    slot->dead = hwt_delay_get64(at + HWT_DELAY_FILE_DEAD);
+    slot->orphans = hwt_delay_get64(at + HWT_DELAY_FILE_ORPHANS);
     slot->made = true;
+    if (slot->dead > slot->length)
+        slot->dead = slot->length;
     hwt_delay_wheel_add(store, slot);
     return 0;
 }

@@ -44,7 +44,7 @@ static void finish_slots(hwt_delay *store)
         slot->new_count = slot->count;
         if (slot->passed) {
             hwt_delay_wheel_remove(store, slot);
-            TAILQ_INSERT_TAIL(&store->finished, slot, finished);
+            TAILQ_INSERT_TAIL(&store->finished, slot, listed);
             store->finished_bytes += slot->length;
         }
     }
@@ -52,7 +52,8 @@ static void finish_slots(hwt_delay *store)
 
 static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 {
-    snapshot->records = malloc((store->fresh_count + 1) * sizeof(*snapshot->records));
+    snapshot->room = store->fresh_count + 1;
+    snapshot->records = malloc(snapshot->room * sizeof(*snapshot->records));
     /* The fresh ones too: see publish_old(). */
     snapshot->leased =
         malloc((store->leased_count + store->fresh_count + 1) * sizeof(*snapshot->leased));
@@ -75,6 +76,7 @@ void hwt_delay_snapshot_take(hwt_delay *store)
         .kept_bytes = store->log.kept_bytes,
         .resolved = store->resolved,
     };
+    TAILQ_INIT(&snapshot->moved);
     snapshot->error = make_room(store, snapshot);
     if (snapshot->error == 0) {
         hwt_delay_settle(store);

@@ -72,6 +72,7 @@ struct hwt_delay_record {
     union {
         TAILQ_ENTRY(hwt_delay_record) fresh_link; /* while FRESH */
         struct hwt_delay_lease *lease;            /* while LEASED */
+        struct hwt_delay_reader *reader;          /* while gathered: what has read it */
     };
     struct hwt_delay_key key;
     uint64_t arrived; /* when it was put, by the store's clock; 0: before it was opened */
@@ -86,6 +87,9 @@ struct hwt_delay_record {
     bool
         shadows; /* below `loaded`: a slot may have an older one with this identity; of an erase: it
                      has met one */
+    bool needed; /* while gathered: see hwt_delay_gathered_mark() */
+    bool moved;  /* out of a slot, by a checkpoint */
+    bool orphan; /* while gathered, of a message: an erase that stays has replaced it */
     unsigned char bytes[]; /* id, payload */
 };
 
@@ -109,13 +113,20 @@ struct hwt_delay_reader {
     size_t count, room;
     uint64_t indexed;              /* the runs are those up to this offset */
     struct hwt_delay_key position; /* the slot's, when reading began */
+    uint64_t dead, orphans;        /* that a rewriting has found; see the slot's */
+};
+
+/* Of a caller's own. See readers.c. */
+struct hwt_delay_readers {
+    struct hwt_delay_reader **all;
+    size_t count, room;
 };
 
 struct hwt_delay_slot {
     RB_ENTRY(hwt_delay_slot) by_place;    /* shift, index, number */
     RB_ENTRY(hwt_delay_slot) by_next;     /* while `next` is not HWT_NEVER */
     RB_ENTRY(hwt_delay_slot) by_highest;  /* while it is sealed and not passed */
-    TAILQ_ENTRY(hwt_delay_slot) finished; /* while it is finished */
+    TAILQ_ENTRY(hwt_delay_slot) listed;   /* while it is finished, or moved by a checkpoint */
     uint64_t number;                      /* frozen, as index and shift */
     uint64_t index;
     unsigned shift;
@@ -126,19 +137,22 @@ struct hwt_delay_slot {
     bool made;                      /* its file is there */
     uint64_t length;                /* of the file, as far as it counts */
     uint64_t count;                 /* records */
+    uint64_t dead;    /* about so many bytes are of no use any more; see rewrite.c */
+    uint64_t orphans; /* erases whose message a rewriting has left out; see table.c */
     uint64_t since;                 /* the epoch in which it was sealed */
     struct hwt_delay_key position;  /* when it was sealed; see hwt_delay_position() */
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
     uint64_t highest;               /* no due time is higher */
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: it does not name the slot */
+    struct hwt_delay_key moved;     /* what is lower is moved by that checkpoint; 0: nothing */
     struct hwt_delay_reader reader; /* of loading */
 };
 
 RB_HEAD(hwt_delay_places, hwt_delay_slot);
 RB_HEAD(hwt_delay_nexts, hwt_delay_slot);
 RB_HEAD(hwt_delay_highests, hwt_delay_slot);
-TAILQ_HEAD(hwt_delay_finished, hwt_delay_slot);
+TAILQ_HEAD(hwt_delay_slot_list, hwt_delay_slot);
 
 /* The slots, each in a stretch of time. See wheel.c. */
 struct hwt_delay_wheel {
@@ -223,14 +237,16 @@ struct hwt_delay_log {
 
 /* What a checkpoint writes: the state at one instant, between two frames. See checkpoint.c. */
 struct hwt_delay_snapshot {
-    struct hwt_delay_record **records; /* FLUSHING */
-    size_t count;
+    struct hwt_delay_record **records; /* FLUSHING; and moved ones, which are not in the table */
+    size_t count, room;
+    struct hwt_delay_slot_list moved; /* slots of which a part is moved */
     struct hwt_delay_record **leased;
     size_t leased_count;
     uint64_t sequence, offset, frame;
     uint64_t epoch; /* begins with it */
     unsigned segment;
     uint64_t hand, now, pending, erased_bytes, kept_bytes;
+    int64_t uncounted; /* `pending` is so much too high */
     struct hwt_delay_key resolved;
     int error;
 };
@@ -263,7 +279,8 @@ struct hwt_delay {
     struct hwt_delay_log log;
 
     struct hwt_delay_wheel wheel;
-    struct hwt_delay_finished finished; /* no longer on the wheel; deleted by the next checkpoint */
+    struct hwt_delay_slot_list
+        finished; /* no longer on the wheel; deleted by the next checkpoint */
     uint64_t finished_bytes;
     uint64_t next_number;
 
@@ -278,6 +295,7 @@ struct hwt_delay {
     int stuck; /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
     bool poisoned, closing;
+    bool rewriting; /* the last checkpoint has left slots that are to be rewritten */
     bool made_up; /* no checkpoint on the disk has it yet: damage was left out, so are numbers */
     int trouble;  /* why takes get nothing: -ETIME while `held`, or what loading failed with; 0 */
     uint64_t troubles; /* how often one began */
@@ -480,15 +498,34 @@ struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt
 /* Records out of slots, by key; an erase behind a put of the same key. */
 struct hwt_delay_gathered {
     struct hwt_delay_keys keys;
-    uint64_t bytes;
+    uint64_t bytes; /* in memory */
+    uint64_t read;  /* bytes of slots */
 };
 int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t count,
                      struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,
                      struct hwt_delay_gathered *ret_gathered);
 void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
+/* Marks by `shadows` what a later one replaces or erases; and by `needed`, where one slot is to be
+ * moved, what replaces or erases a message that is in another. */
+void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
+                             const struct hwt_delay_slot *moved);
 void hwt_delay_reader_reset(struct hwt_delay_reader *reader);
 /* No due time in the part that was not read is lower; HWT_NEVER: nothing is there. */
 uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader);
+
+/* ---- readers.c ---- */
+
+int hwt_delay_readers_choose(const hwt_delay *store, struct hwt_delay_readers *readers,
+                             struct hwt_delay_key from, struct hwt_delay_key *to);
+void hwt_delay_readers_free(struct hwt_delay_readers *readers);
+
+/* ---- rewrite.c ---- */
+
+void hwt_delay_rewrite(hwt_delay *store);
+bool hwt_delay_is_moved(const struct hwt_delay_slot *slot);
+void hwt_delay_rewrite_undo(hwt_delay *store);
+void hwt_delay_rewrite_conclude(hwt_delay *store);
+void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count);
 
 /* ---- load.c ---- */
 
@@ -509,6 +546,15 @@ void *hwt_delay_loader(void *store);
 void hwt_delay_snapshot_take(hwt_delay *store);
 int hwt_delay_snapshot_get(hwt_delay *store);
 void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot);
+
+/* `pending` without what the checkpoint leaves out. */
+static inline uint64_t hwt_delay_counted(const struct hwt_delay_snapshot *snapshot,
+                                         uint64_t pending)
+{
+    if (snapshot->uncounted > 0 && (uint64_t)snapshot->uncounted > pending)
+        return 0;
+    return pending - (uint64_t)snapshot->uncounted;
+}
 
 /* ---- publish.c ---- */
 

@@ -6,7 +6,8 @@
  * `pending` counts each put from then on until it is known to be done, replaced or erased.
  * A cancel of what is not in memory counts down at once, for the message that may be in a slot; its
  * erase then has retries = 1. When loading drops the message it counts down, and up for the
- * erase, so that it comes out right in the end (load.c).
+ * erase, so that it comes out right in the end (load.c). A rewriting may leave the message out and
+ * the erase where it is: then the erase's slot counts it among its orphans, and it is not counted up.
  */
 
 #include <errno.h>

@@ -16,8 +16,6 @@
 #include "hwt/delay/store.h"
 
 #define STRETCH 4096
-/* So many slots of each length are read at a time, unless more of them begin with the stretch. */
-#define SLOTS_AT_ONCE 32
 
 struct seen {
     struct hwt_delay_record *record;
@@ -30,8 +28,7 @@ struct view {
     struct hwt_delay_key from, to; /* of this stretch */
     struct seen *seen;
     size_t count, room;
-    struct hwt_delay_reader **readers;
-    size_t reader_count, reader_room;
+    struct hwt_delay_readers readers;
 };
 
 /* With the lock. */
@@ -102,89 +99,6 @@ static int add_table(struct view *view, size_t most)
 
 /* ---- slots ---- */
 
-static void drop_reader(struct view *view, size_t i)
-{
-    struct hwt_delay_reader *reader = view->readers[i];
-    view->readers[i] = view->readers[--view->reader_count];
-    hwt_delay_slot_unref(reader->slot);
-    free(reader->runs);
-    free(reader);
-}
-
-/* Those of slots that end before the stretch, or have been passed: their files may be gone. */
-static void drop_readers(struct view *view)
-{
-    for (size_t i = view->reader_count; i-- > 0;) {
-        const struct hwt_delay_slot *slot = view->readers[i]->slot;
-        if (!slot->on_wheel || hwt_delay_slot_last(slot) < view->from.due)
-            drop_reader(view, i);
-    }
-}
-
-static struct hwt_delay_reader *find_reader(const struct view *view,
-                                            const struct hwt_delay_slot *slot)
-{
-    for (size_t i = 0; i < view->reader_count; i++) {
-        if (view->readers[i]->slot == slot)
-            return view->readers[i];
-    }
-    return NULL;
-}
-
-static struct hwt_delay_reader *new_reader(struct view *view, struct hwt_delay_slot *slot)
-{
-    if (view->reader_count == view->reader_room) {
-        size_t room = view->reader_room ? 2 * view->reader_room : 64;
-        struct hwt_delay_reader **readers = realloc(view->readers, room * sizeof(*readers));
-        if (!readers)
-            return NULL;
-        view->readers = readers;
-        view->reader_room = room;
-    }
-    struct hwt_delay_reader *reader = calloc(1, sizeof(*reader));
-    if (!reader)
-        return NULL;
-    reader->slot = slot;
-    slot->refs++;
-    view->readers[view->reader_count++] = reader;
-    return reader;
-}
-
-/* Readers of the slots of one length. The stretch ends where one begins that is not among them. */
-static int choose_slots(struct view *view, unsigned shift)
-{
-    const hwt_delay *store = view->store;
-    struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, view->from.due >> shift, 0);
-    for (size_t count = 0; slot && slot->shift == shift;
-         slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
-        uint64_t start = hwt_delay_slot_start(slot);
-        if (!hwt_delay_begins_below(slot, view->to))
-            break;
-        if (count++ >= SLOTS_AT_ONCE && start > view->from.due) {
-            view->to = (struct hwt_delay_key){ start, 0 };
-            break;
-        }
-        struct hwt_delay_reader *reader = find_reader(view, slot);
-        if (!reader)
-            reader = new_reader(view, slot);
-        if (!reader)
-            return -ENOMEM;
-        reader->position = hwt_delay_position(store, slot);
-    }
-    return 0;
-}
-
-static int choose_readers(struct view *view)
-{
-    int r = 0;
-    drop_readers(view);
-    for (unsigned shift = 0; shift < 64 && r == 0; shift++) {
-        if (view->store->wheel.by_shift[shift] > 0)
-            r = choose_slots(view, shift);
-    }
-    return r;
-}
-
 /* Does the table, or a lease, have this record or a newer one? */
 static bool is_old(hwt_delay *store, const struct hwt_delay_record *record)
 {
@@ -196,35 +110,19 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record)
     return there && there->key.sequence >= record->key.sequence;
 }
 
-/* Marks by `shadows` what a later one of the stretch replaces or erases. */
-static void mark_replaced(struct hwt_delay_gathered *gathered)
-{
-    struct hwt_delay_identities identities = RB_INITIALIZER(&identities);
-    struct hwt_delay_record *record;
-    RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
-    {
-        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &identities, record);
-        if (!old)
-            continue;
-        old->shadows = true;
-        RB_REMOVE(hwt_delay_identities, &identities, old);
-        RB_INSERT(hwt_delay_identities, &identities, record);
-    }
-}
-
 /* `loading` is set. */
 static int add_slots(struct view *view)
 {
     hwt_delay *store = view->store;
-    int r = choose_readers(view);
+    int r = hwt_delay_readers_choose(store, &view->readers, view->from, &view->to);
     if (r < 0)
         return r;
     struct hwt_delay_gathered gathered;
     pthread_mutex_unlock(&store->lock);
-    r = hwt_delay_gather(store, view->readers, view->reader_count, view->from, &view->to,
+    r = hwt_delay_gather(store, view->readers.all, view->readers.count, view->from, &view->to,
                          store->options.memory / 8, &gathered);
     if (r == 0)
-        mark_replaced(&gathered);
+        hwt_delay_gathered_mark(&gathered, NULL);
     pthread_mutex_lock(&store->lock);
     if (r < 0)
         return r;
@@ -306,10 +204,8 @@ int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
         drop_all(&view);
         view.from = view.to;
     }
-    while (view.reader_count > 0)
-        drop_reader(&view, view.reader_count - 1);
+    hwt_delay_readers_free(&view.readers);
     pthread_mutex_unlock(&store->lock);
-    free(view.readers);
     free(view.seen);
     return r;
 }

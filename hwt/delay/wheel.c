@@ -209,6 +209,8 @@ void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, ui
     }
     wheel->bytes += length - slot->length;
     slot->length = length;
+    if (slot->dead > length)
+        slot->dead = length;
     hwt_delay_slot_bounds(store, slot);
 }
 

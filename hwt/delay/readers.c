@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Readers of a caller's own: of all slots that have something in a stretch of time. They stay from
+ * stretch to stretch, each with a reference to its slot, and go on where they were. All with the lock.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+/* So many slots of each length are read at a time, unless more of them begin with the stretch. */
+#define SLOTS_AT_ONCE 32
+
+static void drop(struct hwt_delay_readers *readers, size_t i)
+{
+    struct hwt_delay_reader *reader = readers->all[i];
+    readers->all[i] = readers->all[--readers->count];
+    hwt_delay_slot_unref(reader->slot);
+    free(reader->runs);
+    free(reader);
+}
+
+/* Those of slots that end before the stretch, or have been passed: their files may be gone. */
+static void drop_passed(struct hwt_delay_readers *readers, uint64_t from)
+{
+    for (size_t i = readers->count; i-- > 0;) {
+        const struct hwt_delay_slot *slot = readers->all[i]->slot;
+        if (!slot->on_wheel || hwt_delay_slot_last(slot) < from)
+            drop(readers, i);
+    }
+}
+
+static struct hwt_delay_reader *find(const struct hwt_delay_readers *readers,
+                                     const struct hwt_delay_slot *slot)
+{
+    for (size_t i = 0; i < readers->count; i++) {
+        if (readers->all[i]->slot == slot)
+            return readers->all[i];
+    }
+    return NULL;
+}
+
+static struct hwt_delay_reader *add(struct hwt_delay_readers *readers, struct hwt_delay_slot *slot)
+{
+    if (readers->count == readers->room) {
+        size_t room = readers->room ? 2 * readers->room : 64;
+        struct hwt_delay_reader **all = realloc(readers->all, room * sizeof(*all));
+        if (!all)
+            return NULL;
+        readers->all = all;
+        readers->room = room;
+    }
+    struct hwt_delay_reader *reader = calloc(1, sizeof(*reader));
+    if (!reader)
+        return NULL;
+    reader->slot = slot;
+    slot->refs++;
+    readers->all[readers->count++] = reader;
+    return reader;
+}
+
+/* Of the slots of one length. */
+static int choose(const hwt_delay *store, struct hwt_delay_readers *readers, unsigned shift,
+                  uint64_t from, struct hwt_delay_key *to)
+{
+    struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, from >> shift, 0);
+    for (size_t count = 0; slot && slot->shift == shift;
+         slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
+        uint64_t start = hwt_delay_slot_start(slot);
+        if (!hwt_delay_begins_below(slot, *to))
+            break;
+        if (count++ >= SLOTS_AT_ONCE && start > from) {
+            *to = (struct hwt_delay_key){ start, 0 };
+            break;
+        }
+        struct hwt_delay_reader *reader = find(readers, slot);
+        if (!reader)
+            reader = add(readers, slot);
+        if (!reader)
+            return -ENOMEM;
+        reader->position = hwt_delay_position(store, slot);
+    }
+    return 0;
+}
+
+/* *to comes down to where a slot begins that is not among them. -ENOMEM */
+int hwt_delay_readers_choose(const hwt_delay *store, struct hwt_delay_readers *readers,
+                             struct hwt_delay_key from, struct hwt_delay_key *to)
+{
+    int r = 0;
+    drop_passed(readers, from.due);
+    for (unsigned shift = 0; shift < 64 && r == 0; shift++) {
+        if (store->wheel.by_shift[shift] > 0)
+            r = choose(store, readers, shift, from.due, to);
+    }
+    return r;
+}
+
+void hwt_delay_readers_free(struct hwt_delay_readers *readers)
+{
+    while (readers->count > 0)
+        drop(readers, readers->count - 1);
+    free(readers->all);
+    *readers = (struct hwt_delay_readers){ 0 };
+}

@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Rewriting: the disk of messages that were cancelled or replaced comes back before they are due.
+ *
+ * A slot of which more than half is of no use any more is moved: what it still has becomes part of
+ * the next checkpoint, as if it were put anew, with the same keys. The checkpoint says in one step
+ * that the new runs count and that the old slot has been dealt with up to there; then its file goes. A
+ * long slot is moved in stretches, by several checkpoints: its position says how far. So a
+ * checkpoint does not get much longer, and a crash finds each message once.
+ *
+ * For a stretch of the slot, all slots that have something in it are read:
+ *   - a message of the slot is left out if a later record of any slot replaces or erases it;
+ *   - an erase of the slot is left out unless another slot still has an older message for it.
+ *     What would come back without it is in slots alone: an erase gets into a slot with a
+ *     checkpoint that has everything older than it in slots too, or as leased.
+ *
+ * How much of a slot is dead is an estimate, which only says when to look: nothing relies on it.
+ * An erase does not know in which slot its message is. So when a checkpoint brings it, the slots that
+ * have its due time share the loss, each by how much it has for that time; and it counts itself,
+ * as it may be for nothing. What a rewriting finds out is set right.
+ *
+ * A slot from which loading has read is not moved, as it will soon be passed.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+/* So much is read at a time, and so much moved by one checkpoint, in memory. */
+static uint64_t budget_of(const hwt_delay *store)
+{
+    return store->options.memory / 8;
+}
+
+/* ---- what is dead ---- */
+
+static void add_dead(struct hwt_delay_slot *slot, uint64_t bytes)
+{
+    slot->dead = bytes < slot->length - slot->dead ? slot->dead + bytes : slot->length;
+}
+
+/* What a slot has for an instant: bytes that are not dead, by its length in time. */
+static double density_of(const struct hwt_delay_slot *slot)
+{
+    return (double)(slot->length - slot->dead) / (double)(UINT64_C(1) << slot->shift);
+}
+
+/* Calls back for each slot that has an instant. */
+static void each_covering(const hwt_delay *store, uint64_t due,
+                          void (*found)(struct hwt_delay_slot *slot, void *arg), void *arg)
+{
+    for (unsigned shift = 0; shift < 64; shift++) {
+        if (store->wheel.by_shift[shift] == 0)
+            continue;
+        struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, due >> shift, 0);
+        for (; slot && slot->shift == shift && slot->index == due >> shift;
+             slot = RB_NEXT(hwt_delay_places, NULL, slot))
+            found(slot, arg);
+    }
+}
+
+struct loss {
+    uint64_t messages;
+    double density; /* of all slots */
+};
+
+static void add_density(struct hwt_delay_slot *slot, void *arg)
+{
+    ((struct loss *)arg)->density += density_of(slot);
+}
+
+static void share_loss(struct hwt_delay_slot *slot, void *arg)
+{
+    const struct loss *loss = arg;
+    if (slot->count == 0)
+        return;
+    double bytes = (double)slot->length / (double)slot->count * (double)loss->messages *
+                   density_of(slot) / loss->density;
+    add_dead(slot, (uint64_t)bytes);
+}
+
+/* A checkpoint has brought so many erases for about this instant. */
+void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count)
+{
+    struct loss loss = { .messages = count };
+    each_covering(store, due, add_density, &loss);
+    if (loss.density > 0)
+        each_covering(store, due, share_loss, &loss);
+}
+
+/* ---- which slots ---- */
+
+static bool is_to_be_moved(const hwt_delay *store, const struct hwt_delay_slot *slot)
+{
+    return slot->length > 0 && slot->dead > slot->length / 2 && !slot->passed &&
+           !hwt_delay_begins_below(slot, store->loaded);
+}
+
+static int by_dead(const void *a, const void *b)
+{
+    const struct hwt_delay_slot *x = *(struct hwt_delay_slot *const *)a;
+    const struct hwt_delay_slot *y = *(struct hwt_delay_slot *const *)b;
+    return (x->dead < y->dead) - (x->dead > y->dead);
+}
+
+/* Those from which most is to be gained come first. NULL: there are none, or no memory. */
+static struct hwt_delay_slot **choose(hwt_delay *store, size_t *ret_count)
+{
+    struct hwt_delay_slot *slot;
+    size_t count = 0;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        count += is_to_be_moved(store, slot);
+    }
+    struct hwt_delay_slot **slots = count > 0 ? malloc(count * sizeof(*slots)) : NULL;
+    *ret_count = 0;
+    if (!slots)
+        return NULL;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        if (is_to_be_moved(store, slot))
+            slots[(*ret_count)++] = slot;
+    }
+    qsort(slots, count, sizeof(struct hwt_delay_slot *), by_dead);
+    return slots;
+}
+
+/* ---- moving ---- */
+
+/* One checkpoint's work. */
+struct work {
+    hwt_delay *store;
+    struct hwt_delay_readers readers; /* of one slot's stretches */
+    uint64_t read, read_max;          /* bytes of slots */
+    uint64_t moved, moved_max;        /* bytes in memory */
+};
+
+static struct hwt_delay_key end_of(const struct hwt_delay_slot *slot)
+{
+    uint64_t last = hwt_delay_slot_last(slot);
+    return (struct hwt_delay_key){ last < HWT_NEVER ? last + 1 : last, 0 };
+}
+
+/* With the lock: the first key that was not moved. */
+static struct hwt_delay_key moved_up_to(const hwt_delay *store, const struct hwt_delay_slot *slot)
+{
+    struct hwt_delay_key start = { hwt_delay_slot_start(slot), 0 };
+    struct hwt_delay_key position = hwt_delay_position(store, slot);
+    if (hwt_delay_compare(position, slot->moved) < 0)
+        position = slot->moved;
+    return hwt_delay_compare(position, start) < 0 ? start : position;
+}
+
+static int make_room(struct hwt_delay_snapshot *snapshot)
+{
+    if (snapshot->count < snapshot->room)
+        return 0;
+    size_t room = 2 * snapshot->room;
+    struct hwt_delay_record **records = realloc(snapshot->records, room * sizeof(*records));
+    if (!records)
+        return -ENOMEM;
+    snapshot->records = records;
+    snapshot->room = room;
+    return 0;
+}
+
+/* Does it go on? An erase at an instant that was cut may be for what came before the cut. */
+static bool is_alive(const struct hwt_delay_record *record, struct hwt_delay_key from)
+{
+    bool cut = from.sequence > 0 && record->key.due == from.due;
+    return !record->shadows && (record->kind == HWT_DELAY_PUT || record->needed || cut);
+}
+
+/* By how much loading would bring `pending` down for what is left out; see table.c. */
+static int64_t what_it_counts(const struct work *work, const struct hwt_delay_record *record,
+                              uint64_t *orphans)
+{
+    if (record->orphan || hwt_delay_compare(record->key, work->store->snapshot.resolved) < 0)
+        return 0;
+    if (record->kind == HWT_DELAY_PUT)
+        return 1;
+    if (*orphans == 0)
+        return -(int64_t)record->retries;
+    --*orphans;
+    return 0;
+}
+
+/* Hands what goes on to the snapshot. All or nothing. */
+static int keep_alive(struct work *work, const struct hwt_delay_slot *slot,
+                      struct hwt_delay_gathered *gathered, struct hwt_delay_key from,
+                      uint64_t *orphans)
+{
+    struct hwt_delay_snapshot *snapshot = &work->store->snapshot;
+    struct hwt_delay_record *record, *next;
+    size_t before = snapshot->count;
+    int64_t uncounted = 0;
+    RB_FOREACH_SAFE(record, hwt_delay_keys, &gathered->keys, next)
+    {
+        if (record->reader->slot != slot)
+            continue;
+        if (!is_alive(record, from)) {
+            uncounted += what_it_counts(work, record, orphans);
+            continue;
+        }
+        if (make_room(snapshot) < 0) {
+            while (snapshot->count > before)
+                hwt_delay_record_unref(snapshot->records[--snapshot->count]);
+            return -ENOMEM;
+        }
+        RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
+        record->moved = true;
+        snapshot->records[snapshot->count++] = record;
+        work->moved += hwt_delay_record_bytes(record);
+    }
+    snapshot->uncounted += uncounted;
+    return 0;
+}
+
+/* With the lock. */
+static void note_found(struct work *work, const struct hwt_delay_slot *slot)
+{
+    for (size_t i = 0; i < work->readers.count; i++) {
+        struct hwt_delay_reader *reader = work->readers.all[i];
+        if (reader->slot != slot)
+            add_dead(reader->slot, reader->dead);
+        reader->slot->orphans += reader->orphans;
+        reader->dead = reader->orphans = 0;
+    }
+}
+
+/* What this checkpoint has moved out of other slots is not there for it any more. */
+static void leave_out_moved(const struct work *work)
+{
+    for (size_t i = 0; i < work->readers.count; i++) {
+        struct hwt_delay_reader *reader = work->readers.all[i];
+        if (hwt_delay_compare(reader->position, reader->slot->moved) < 0)
+            reader->position = reader->slot->moved;
+    }
+}
+
+/* Moves the next stretch. With the lock, which it lets go of. */
+static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
+{
+    hwt_delay *store = work->store;
+    struct hwt_delay_key from = moved_up_to(store, slot), to = end_of(slot);
+    int r = hwt_delay_readers_choose(store, &work->readers, from, &to);
+    if (r < 0)
+        return r;
+    leave_out_moved(work);
+    struct hwt_delay_gathered gathered;
+    uint64_t orphans = slot->orphans;
+    pthread_mutex_unlock(&store->lock);
+    r = hwt_delay_gather(store, work->readers.all, work->readers.count, from, &to, budget_of(store),
+                         &gathered);
+    if (r == 0) {
+        work->read += gathered.read;
+        hwt_delay_gathered_mark(&gathered, slot);
+        r = keep_alive(work, slot, &gathered, from, &orphans);
+        hwt_delay_gathered_free(&gathered);
+    }
+    pthread_mutex_lock(&store->lock);
+    if (r < 0)
+        return r;
+    note_found(work, slot);
+    if (slot->orphans > orphans)
+        slot->orphans = orphans;
+    if (slot->moved.due == 0)
+        TAILQ_INSERT_TAIL(&store->snapshot.moved, slot, listed);
+    slot->moved = to;
+    return 0;
+}
+
+/* 1: all of it; 0: there is no more work for this checkpoint; or an error. */
+static int move_slot(struct work *work, struct hwt_delay_slot *slot)
+{
+    hwt_delay *store = work->store;
+    int r = 0;
+    hwt_delay_seal(store, slot, store->snapshot.epoch);
+    while (r == 0 && hwt_delay_compare(slot->moved, end_of(slot)) < 0) {
+        if (work->read >= work->read_max || work->moved >= work->moved_max)
+            return 0;
+        r = move_stretch(work, slot);
+    }
+    hwt_delay_readers_free(&work->readers);
+    return r < 0 ? r : 1;
+}
+
+/*
+ * Moves slots into the snapshot, whose records are not divided yet. Nobody but who makes a
+ * checkpoint appends to slots, or deletes them, so they are read without `loading`.
+ */
+void hwt_delay_rewrite(hwt_delay *store)
+{
+    struct work work = {
+        .store = store,
+        .read_max = store->options.segment_size / 2,
+        .moved_max = budget_of(store),
+    };
+    size_t count = 0;
+    pthread_mutex_lock(&store->lock);
+    /* Salvage has `loading` to itself, and a full disk no room. */
+    bool may = !store->full && !store->salvage;
+    struct hwt_delay_slot **slots = may ? choose(store, &count) : NULL;
+    int r = 1;
+    for (size_t i = 0; i < count && r != 0; i++) {
+        r = is_to_be_moved(store, slots[i]) ? move_slot(&work, slots[i]) : 1;
+        if (r < 0 && r != -ENOMEM && r != -EMFILE && r != -ENFILE)
+            slots[i]->dead = 0; /* it cannot be read: loading tells */
+    }
+    store->rewriting = r == 0;
+    hwt_delay_readers_free(&work.readers);
+    free(slots);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* What the checkpoint on the disk says of a slot that it has moved a part of. */
+static void forget(struct hwt_delay_snapshot *snapshot, struct hwt_delay_slot *slot)
+{
+    TAILQ_REMOVE(&snapshot->moved, slot, listed);
+    slot->moved = (struct hwt_delay_key){ 0, 0 };
+}
+
+/* Wholly: the checkpoint does not name it. */
+bool hwt_delay_is_moved(const struct hwt_delay_slot *slot)
+{
+    return hwt_delay_compare(slot->moved, end_of(slot)) >= 0;
+}
+
+/* The checkpoint failed: the slots are what they were. With the lock. */
+void hwt_delay_rewrite_undo(hwt_delay *store)
+{
+    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    struct hwt_delay_slot *slot;
+    size_t count = 0;
+    while ((slot = TAILQ_FIRST(&snapshot->moved)))
+        forget(snapshot, slot);
+    for (size_t i = 0; i < snapshot->count; i++) {
+        if (snapshot->records[i]->moved)
+            hwt_delay_record_unref(snapshot->records[i]);
+        else
+            snapshot->records[count++] = snapshot->records[i];
+    }
+    snapshot->count = count;
+    snapshot->uncounted = 0;
+}
+
+/* It is on the disk, with what was moved. With the lock; `loading` is set. */
+void hwt_delay_rewrite_conclude(hwt_delay *store)
+{
+    struct hwt_delay_slot *slot;
+    /* Else loading has read some of it meanwhile, and has counted that. */
+    if (hwt_delay_compare(store->resolved, store->snapshot.resolved) == 0)
+        store->pending = hwt_delay_counted(&store->snapshot, store->pending);
+    while ((slot = TAILQ_FIRST(&store->snapshot.moved))) {
+        bool whole = hwt_delay_is_moved(slot);
+        if (hwt_delay_compare(slot->position, slot->moved) < 0)
+            slot->position = slot->moved;
+        forget(&store->snapshot, slot);
+        if (!whole)
+            continue;
+        hwt_delay_wheel_remove(store, slot);
+        TAILQ_INSERT_TAIL(&store->finished, slot, listed);
+        store->finished_bytes += slot->length;
+    }
+}
