@@ -459,8 +459,8 @@ static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_recor
         old->reader->dead += hwt_delay_encoded_size(old);
     if (!old_stays && erase_stays) {
         record->reader->dead += hwt_delay_encoded_size(record);
-        record->reader->orphans++;
-        old->orphan = true;
+        record->reader->orphans += record->retries;
+        old->orphan = record->retries > 0;
     }
 }
 

@@ -181,7 +181,7 @@ static int64_t what_it_counts(const struct work *work, const struct hwt_delay_re
         return 0;
     if (record->kind == HWT_DELAY_PUT)
         return 1;
-    if (*orphans == 0)
+    if (record->retries == 0 || *orphans == 0)
         return -(int64_t)record->retries;
     --*orphans;
     return 0;
