@@ -141,10 +141,10 @@ static bool is_leased(const struct oracle *oracle, const struct message *identit
     return false;
 }
 
-static void do_cancel(struct run *run, bool replaces)
+static void cancel_one(struct run *run, struct message identity, bool replaces)
 {
     static struct carried old_carried, new_carried;
-    struct message identity = draw_identity(run), message = draw_message(run, ORACLE_PAYLOAD_MAX);
+    struct message message = draw_message(run, ORACLE_PAYLOAD_MAX);
     struct message *found = oracle_find(&run->after, identity.due, identity.id);
     bool leased = is_leased(&run->before, &identity), pending = found && !leased;
     const char *call = replaces ? "replace" : "cancel";
@@ -171,6 +171,28 @@ static void do_cancel(struct run *run, bool replaces)
               : pending ? "pending"
                         : "not there",
               r);
+}
+
+static void do_cancel(struct run *run, bool replaces)
+{
+    cancel_one(run, draw_identity(run), replaces);
+}
+
+/* Most of what is pending, so that slots get to be worth a rewriting. */
+static void do_clear(struct run *run)
+{
+    uint64_t chosen = draw(run, UINT64_MAX), late = run->realtime + draw(run, HWT_MIN(2));
+    for (unsigned n = 0; n < 40 && !run->result->failed && !run->process.dead; n++) {
+        size_t i = 0;
+        for (; i < run->before.count; i++) {
+            const struct message *message = &run->before.list[i];
+            if (message->due > late && message->lease == 0 && (message->value ^ chosen) % 8 > 0)
+                break;
+        }
+        if (i == run->before.count)
+            return;
+        cancel_one(run, run->before.list[i], false);
+    }
 }
 
 /* ---- taking ---- */
@@ -428,6 +450,10 @@ void call_make(struct run *run, const struct operation *operation)
         break;
     case OP_NONSENSE:
         look_nonsense(run);
+        break;
+    case OP_CLEAR:
+        expire(run);
+        do_clear(run);
         break;
     default:
         do_flood(run);

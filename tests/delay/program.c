@@ -18,14 +18,14 @@ static const unsigned char weights[OPERATIONS] = {
     [OP_PUT] = 60,        [OP_PUT_ASYNC] = 10, [OP_CANCEL] = 25, [OP_REPLACE] = 12, [OP_TAKE] = 40,
     [OP_DONE] = 30,       [OP_RETRY] = 12,     [OP_EXTEND] = 6,  [OP_ADVANCE] = 30, [OP_LEAP] = 4,
     [OP_CHECKPOINT] = 12, [OP_VISIT] = 6,      [OP_LOOK] = 6,    [OP_NONSENSE] = 2, [OP_FLOOD] = 1,
-    [OP_REOPEN] = 5,      [OP_KILL] = 4,       [OP_DIE] = 6,     [OP_CRASH] = 5,    [OP_FILL] = 4,
-    [OP_SYNC_FAIL] = 4,
+    [OP_CLEAR] = 3,       [OP_REOPEN] = 5,     [OP_KILL] = 4,    [OP_DIE] = 6,      [OP_CRASH] = 5,
+    [OP_FILL] = 4,        [OP_SYNC_FAIL] = 4,
 };
 
 static const char *const names[OPERATIONS] = {
-    "put",    "put_async", "cancel", "replace",    "take",  "done", "retry",
-    "extend", "advance",   "leap",   "checkpoint", "visit", "look", "nonsense",
-    "flood",  "reopen",    "kill",   "die",        "crash", "fill", "sync fails",
+    "put",    "put_async", "cancel", "replace",    "take",  "done",       "clear",    "retry",
+    "extend", "advance",   "leap",   "checkpoint", "visit", "look",       "nonsense", "flood",
+    "reopen", "kill",      "die",    "crash",      "fill",  "sync fails",
 };
 
 static enum operation_kind draw_kind(uint64_t *random, bool faults)

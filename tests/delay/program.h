@@ -21,6 +21,7 @@ enum operation_kind {
     OP_REPLACE,
     OP_TAKE,
     OP_DONE,
+    OP_CLEAR, /* cancels most of what is pending */
     OP_RETRY,
     OP_EXTEND,
     OP_ADVANCE,

@@ -3,10 +3,11 @@
 /*
  * Mistakes that a store could make, made for it: each must be found by the random programs of
  * program.h within some thousand states. A sync that does nothing, one that happens after the
- * rename that relies on it, an acknowledgement before the sync, a checksum that is not looked at.
+ * rename that relies on it, an acknowledgement before the sync, a checksum that is not looked at, a
+ * slot that is deleted too early.
  */
 
-#include "hwt/delay/format.h"
+#include "hwt/delay/store.h"
 #include "tests/delay/program.h"
 #include "tests/delay/simulated.h"
 
@@ -23,6 +24,44 @@ uint32_t __wrap_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size);
 uint32_t __wrap_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size)
 {
     return blind ? blind : __real_hwt_delay_crc(seed, bytes, size);
+}
+
+/* ---- rewriting ---- */
+
+static enum rewriting { AS_IT_SHOULD_BE, DELETED_EARLY, ERASES_LEFT_OUT } rewriting;
+
+int __real_hwt_delay_publish(hwt_delay *store);
+int __wrap_hwt_delay_publish(hwt_delay *store);
+
+/* The files of moved slots go before the checkpoint that does not need them. */
+int __wrap_hwt_delay_publish(hwt_delay *store)
+{
+    const struct hwt_delay_slot *slot;
+    TAILQ_FOREACH(slot, &store->snapshot.moved, listed)
+    {
+        char name[HWT_DELAY_NAME_MAX];
+        hwt_delay_slot_name(slot, name);
+        if (rewriting == DELETED_EARLY && hwt_delay_is_moved(slot))
+            store->system.unlink(store->system.data, store->directory, name);
+    }
+    return __real_hwt_delay_publish(store);
+}
+
+void __real_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
+                                    const struct hwt_delay_slot *moved);
+void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
+                                    const struct hwt_delay_slot *moved);
+
+/* No erase is thought to be needed: the message is in another slot. */
+void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
+                                    const struct hwt_delay_slot *moved)
+{
+    struct hwt_delay_record *record;
+    __real_hwt_delay_gathered_mark(gathered, moved);
+    RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
+    {
+        record->needed = record->needed && rewriting != ERASES_LEFT_OUT;
+    }
 }
 
 /* ---- */
@@ -96,6 +135,24 @@ START_TEST(test_checksums_that_nobody_looks_at_are_found)
 }
 END_TEST
 
+START_TEST(test_a_slot_that_is_deleted_before_it_was_moved_is_found)
+{
+    rewriting = DELETED_EARLY;
+    printf("a moved slot is deleted before the checkpoint: ");
+    fflush(stdout);
+    ck_assert_uint_gt(states_to_find(NULL), 0);
+}
+END_TEST
+
+START_TEST(test_erases_that_are_left_out_are_found)
+{
+    rewriting = ERASES_LEFT_OUT;
+    printf("erases are left out that are needed: ");
+    fflush(stdout);
+    ck_assert_uint_gt(states_to_find(NULL), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_mistakes");
@@ -103,6 +160,8 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 300);
     tcase_add_loop_test(tcase, test_a_mistake_is_found, 0, MISTAKES);
     tcase_add_test(tcase, test_checksums_that_nobody_looks_at_are_found);
+    tcase_add_test(tcase, test_a_slot_that_is_deleted_before_it_was_moved_is_found);
+    tcase_add_test(tcase, test_erases_that_are_left_out_are_found);
     suite_add_tcase(suite, tcase);
     return suite;
 }
