@@ -63,13 +63,13 @@ void hwt_timer_leave(hwt_timer *timer)
     struct hwt_gate *gate = &shared->gate;
     if (atomic_load_explicit(&gate->fd, memory_order_relaxed) >= 0) {
         bool as_set = hwt_gate_fd_is_as_set(gate);
-        bool closed = as_set && atomic_load_explicit(&gate->asleep, memory_order_seq_cst);
+        bool closed = as_set && hwt_gate_is_asleep(gate);
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));
         HWT_MEET(LEAVE);
         /* A waker that came between the two has set it to now, and is overtaken. */
-        if (!atomic_load_explicit(&gate->asleep, memory_order_seq_cst))
+        if (!hwt_gate_is_asleep(gate))
             set_fd(timer, 0);
     }
     atomic_store_explicit(&timer->driven_from, 0, memory_order_relaxed);

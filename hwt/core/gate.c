@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -21,13 +22,6 @@
 #define FUTEX_BITSET_MATCH_ANY UINT32_MAX
 #define MEMBARRIER_PRIVATE (1 << 3)
 #define MEMBARRIER_REGISTER_PRIVATE (1 << 4)
-
-/* The one that takes this program's struct timespec. */
-#ifdef SYS_futex_time64
-#define FUTEX_CALL (sizeof(time_t) > sizeof(long) ? SYS_futex_time64 : SYS_futex)
-#else
-#define FUTEX_CALL SYS_futex
-#endif
 
 /* ---- the barrier ---- */
 
@@ -67,7 +61,7 @@ void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *
                    uint32_t fences)
 {
     atomic_init(&gate->wake_before, HWT_GATE_OPEN);
-    atomic_init(&gate->asleep, 0);
+    atomic_init(&gate->parking, HWT_GATE_AWAKE);
     atomic_init(&gate->fd, -1);
     atomic_init(&gate->lost, 0);
     atomic_init(&gate->quiet, false);
@@ -140,21 +134,71 @@ bool hwt_gate_fd_is_as_set(struct hwt_gate *gate)
     return as_set;
 }
 
+/* ---- the futex ---- */
+
+#if defined(SYS_futex_time64) && defined(SYS_futex)
+
+/* With 64 bits for a time that the system has 32 for: it may know the one call, or only the other. */
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *at)
+{
+    if (sizeof(time_t) > sizeof(long)) {
+        long r = syscall(SYS_futex_time64, word, FUTEX_WAIT_BITSET_PRIVATE, value, at, NULL,
+                         FUTEX_BITSET_MATCH_ANY);
+        if (r == 0 || (errno != ENOSYS && errno != EPERM))
+            return;
+    }
+    const int64_t most = LONG_MAX;
+    const struct {
+        long seconds, nanoseconds;
+    } old = { !at ? 0 : (long)(at->tv_sec < most ? at->tv_sec : most), at ? at->tv_nsec : 0 };
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, at ? &old : NULL, NULL,
+            FUTEX_BITSET_MATCH_ANY);
+}
+
+#else
+
+#ifdef SYS_futex_time64
+#define SYS_futex SYS_futex_time64
+#endif
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *at)
+{
+    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, at, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+#endif
+
 /* ---- parking ---- */
+
+static uint32_t with_state(uint32_t parking, uint32_t state)
+{
+    return (parking & ~(uint32_t)HWT_GATE_STATE_MASK) | state;
+}
+
+static uint32_t state_of(uint32_t parking)
+{
+    return parking & HWT_GATE_STATE_MASK;
+}
+
+/* The worker alone writes the number. */
+static uint32_t number_of(const struct hwt_gate *gate)
+{
+    return with_state(atomic_load_explicit(&gate->parking, memory_order_relaxed), 0);
+}
 
 void hwt_gate_begin(struct hwt_gate *gate)
 {
+    const uint32_t next = number_of(gate) + HWT_GATE_STATE_MASK + 1;
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
-    /* Release: the descriptor, for the one that clears it. */
-    atomic_store_explicit(&gate->asleep, 1, memory_order_release);
+    /* Release: the descriptor, for the one that calls. */
+    atomic_store_explicit(&gate->parking, with_state(next, HWT_GATE_ASLEEP), memory_order_release);
     hwt_full_barrier();
 }
 
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
 {
     HWT_MEET(PARK_A);
-    /* Relaxed: hwt_gate_begin() has a barrier before it, and B follows. A late waker stores OPEN
-     * and then clears `asleep`: if OPEN is later than this, it clears what was set there. */
+    /* Relaxed: hwt_gate_begin() has a barrier before it, and B follows. */
     atomic_store_explicit(&gate->wake_before, wake_before, memory_order_relaxed);
     HWT_MEET(PARK_B);
 }
@@ -164,9 +208,9 @@ static void sleep_on_fd(struct hwt_gate *gate, uint64_t until)
     uint64_t expirations;
     hwt_gate_set_fd(gate, until, false);
     HWT_MEET(PARK_D);
-    /* Of this and step 4, which the kernel orders, the later one holds: if that was this one, the
-     * waker has cleared `asleep` before. */
-    if (atomic_load_explicit(&gate->asleep, memory_order_seq_cst)) {
+    /* Of this and step 5, which the kernel orders, the later one holds: if that was this one, the
+     * waker has marked it CALLED before. */
+    if (hwt_gate_is_asleep(gate)) {
         ssize_t n = read(fd_of(gate), &expirations, sizeof(expirations));
         (void)n; /* whatever ended it, the worker looks at the clock and the streams */
     }
@@ -178,32 +222,26 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
         sleep_on_fd(gate, until);
         return;
     }
-    struct timespec at = hwt_timespec(until);
+    const struct timespec at = hwt_timespec(until);
     HWT_MEET(PARK_D);
-    syscall(FUTEX_CALL, &gate->asleep, FUTEX_WAIT_BITSET_PRIVATE, 1,
-            until == UINT64_MAX ? NULL : &at, NULL, FUTEX_BITSET_MATCH_ANY);
+    futex_wait(&gate->parking, with_state(number_of(gate), HWT_GATE_ASLEEP),
+               until == UINT64_MAX ? NULL : &at);
 }
 
-void hwt_gate_open(struct hwt_gate *gate)
+bool hwt_gate_open(struct hwt_gate *gate)
 {
-    /* Relaxed, both: they only spare others a system call. */
+    /* Relaxed, both: they only spare others a system call. An exchange: the newest state. */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
-    atomic_store_explicit(&gate->asleep, 0, memory_order_relaxed);
+    const uint32_t awake = with_state(number_of(gate), HWT_GATE_AWAKE);
+    return state_of(atomic_exchange_explicit(&gate->parking, awake, memory_order_relaxed)) !=
+           HWT_GATE_ASLEEP;
 }
 
-void hwt_gate_wake(struct hwt_gate *gate)
+/* 5. */
+static void call(struct hwt_gate *gate)
 {
-    HWT_MEET(WAKE_3);
-    /* Seq_cst: see hwt_gate_close(). */
-    atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_seq_cst);
-    HWT_MEET(WAKE_CLEAR);
-    /* Seq_cst: after stop's flag, a request or a backlog, which are seq_cst or have a barrier
-     * behind them; and before the call, see sleep_on_fd(). Of several, one makes it. */
-    if (!atomic_exchange_explicit(&gate->asleep, 0, memory_order_seq_cst))
-        return;
-    HWT_MEET(WAKE_4);
     if (fd_of(gate) < 0) {
-        syscall(FUTEX_CALL, &gate->asleep, FUTEX_WAKE_PRIVATE, 1);
+        syscall(SYS_futex, &gate->parking, FUTEX_WAKE_PRIVATE, 1);
         return;
     }
     /* Acq_rel: a driver that sees that it has begun or is done sets the descriptor after that. */
@@ -214,6 +252,29 @@ void hwt_gate_wake(struct hwt_gate *gate)
     /* Seq_cst: either this sees the flag, or hwt_gate_quiet() comes after the call above. */
     if (atomic_load_explicit(&gate->quiet, memory_order_seq_cst))
         hwt_gate_set_fd(gate, UINT64_MAX, false);
+}
+
+void hwt_gate_wake(struct hwt_gate *gate)
+{
+    HWT_MEET(WAKE_3);
+    /* Seq_cst: after stop's flag, a request or a backlog, which are seq_cst or have a barrier
+     * behind them; and before the call, see sleep_on_fd(). */
+    uint32_t parking = atomic_load_explicit(&gate->parking, memory_order_seq_cst);
+    while (state_of(parking) == HWT_GATE_ASLEEP &&
+           !atomic_compare_exchange_weak_explicit(&gate->parking, &parking,
+                                                  with_state(parking, HWT_GATE_CALLED),
+                                                  memory_order_seq_cst, memory_order_seq_cst))
+        ;
+    if (state_of(parking) == HWT_GATE_AWAKE)
+        return;
+    HWT_MEET(WAKE_4);
+    call(gate);
+    HWT_MEET(WAKE_DONE);
+    /* Release: who relies on it does after the call. */
+    parking = with_state(parking, HWT_GATE_CALLED);
+    atomic_compare_exchange_strong_explicit(&gate->parking, &parking,
+                                            with_state(parking, HWT_GATE_AWAKE),
+                                            memory_order_release, memory_order_relaxed);
 }
 
 void hwt_gate_quiet(struct hwt_gate *gate)

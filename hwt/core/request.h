@@ -8,9 +8,9 @@
  * worker neither starts nor stops meanwhile.
  *
  *     asker                                         worker
- *     1  timer->request = its own                   A  asleep = 1
- *     2  clears `asleep`, and wakes                 B  (barrier)
- *     3  waits until there is none                  C  if there is none, sleeps while it is 1
+ *     1  timer->request = its own                   A  is ASLEEP, see gate.h
+ *     2  wakes it                                   B  (barrier)
+ *     3  waits until there is none                  C  if there is none, sleeps while it is that
  *                                                   D  after each pass: does it
  *
  * 1 and 2 are seq_cst. Either C sees 1, or 2 comes after A.

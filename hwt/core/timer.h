@@ -47,7 +47,7 @@ static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 /* Begins or ends reasons for not accepting timeouts. */
 static inline void hwt_halt(hwt_timer *timer, uint32_t reasons)
 {
-    /* Seq_cst: before the barrier of stop, and before `asleep` is cleared: see gate.h. */
+    /* Seq_cst: before the barrier of stop, and before the look at `parking`: see gate.h. */
     atomic_fetch_or_explicit(&timer->shared.unusual, reasons, memory_order_seq_cst);
 }
 

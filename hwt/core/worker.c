@@ -301,7 +301,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     worker->told = false;
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);
-    /* Stop sets the flag and then clears `asleep`. */
+    /* Stop sets the flag and then wakes. */
     if (stopping(worker))
         return 0;
     uint64_t until = hwt_ticks_end(ticks, next);

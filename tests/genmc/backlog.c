@@ -8,7 +8,7 @@
  * copied from read_stream() in read.c, the producer's from lane.h.
  *
  * Verified: the worker has read the record that opened a chunk, or will look again, or its producer
- * has cleared `asleep`.
+ * has ended the sleep.
  */
 
 #include <assert.h>
@@ -87,6 +87,6 @@ int main(void)
     }
 
     pthread_join(adder, NULL);
-    assert(read || again || !atomic_load_explicit(&gate.asleep, memory_order_relaxed));
+    assert(read || again || !hwt_gate_is_asleep(&gate));
     return 0;
 }

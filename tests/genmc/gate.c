@@ -15,10 +15,12 @@
  *     -DUNLISTED  it is on no list
  *     -DSHORT     the worker sleeps to the next tick
  *     -DLATE      a third thread wakes the worker, for what was said before
+ *     -DHELD      a third thread has marked the sleep CALLED, and stands still before its call
  *
- * Verified: if the worker has seen nothing, whoever had something to say has cleared `asleep`; and
- * then a futex does not sleep, or is woken. With -DLISTED: or the stream is on the queue. With
- * -DUNLISTED the worker sees no more than that it is there.
+ * Verified: if the worker has seen nothing, it is not ASLEEP any more, so that a futex does not
+ * sleep; and whoever had something to say has made a system call, or relied on one that was over.
+ * With -DLISTED: or the stream is on the queue. With -DUNLISTED the worker sees no more than that it
+ * is there.
  */
 
 #include <assert.h>
@@ -27,7 +29,8 @@
 #include <unistd.h>
 
 /* They are not called, but to wake. */
-#define syscall(...) 0
+static void call_system(void);
+#define syscall(...) (call_system(), 0)
 #define nanosleep(...) 0
 #define pthread_setcancelstate(...) 0
 
@@ -55,6 +58,14 @@ static struct hwt_gate gate;
 static struct hwt_lanes lanes;
 static struct hwt_stream stream;
 static _Atomic bool request;
+static _Atomic bool called;
+static bool has_called; /* when the other's call is over */
+
+/* A call by anybody: who relies on it has seen that it was over. */
+static void call_system(void)
+{
+    atomic_store_explicit(&called, true, memory_order_relaxed);
+}
 
 uint32_t hwt_thread_take_number(void)
 {
@@ -94,6 +105,8 @@ static void *other(void *arg)
 #endif
     interrupted(2);
 #endif
+    atomic_thread_fence(memory_order_acquire); /* for the look at who was relied on */
+    has_called = atomic_load_explicit(&called, memory_order_relaxed);
     return NULL;
 }
 
@@ -101,6 +114,19 @@ static void *other(void *arg)
 static void *late(void *arg)
 {
     hwt_gate_wake(&gate);
+    return arg;
+}
+#endif
+
+#ifdef HELD
+/* As hwt_gate_wake(), until its call. */
+static void *late(void *arg)
+{
+    uint32_t parking = atomic_load_explicit(&gate.parking, memory_order_seq_cst);
+    if (state_of(parking) == HWT_GATE_ASLEEP)
+        (void)atomic_compare_exchange_strong_explicit(&gate.parking, &parking,
+                                                      with_state(parking, HWT_GATE_CALLED),
+                                                      memory_order_seq_cst, memory_order_seq_cst);
     return arg;
 }
 #endif
@@ -123,7 +149,7 @@ int main(void)
     atomic_init(&unusual, FENCED);
 #endif
     pthread_create(&thread, NULL, other, NULL);
-#ifdef LATE
+#if defined(LATE) || defined(HELD)
     pthread_t waker;
     pthread_create(&waker, NULL, late, NULL);
 #endif
@@ -146,15 +172,17 @@ int main(void)
     seen = seen || atomic_load_explicit(&request, ORDER(LOOK));
 
     pthread_join(thread, NULL);
-#ifdef LATE
+#if defined(LATE) || defined(HELD)
     pthread_join(waker, NULL);
 #endif
 #ifdef LISTED
     if (!seen)
         assert(hwt_queue_pop(&lanes.pending.head, &lanes.pending.tail) == &stream.node);
 #else
-    if (!seen)
-        assert(!atomic_load_explicit(&gate.asleep, memory_order_relaxed));
+    if (!seen) {
+        assert(!hwt_gate_is_asleep(&gate));
+        assert(has_called);
+    }
 #endif
     return 0;
 }

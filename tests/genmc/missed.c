@@ -31,8 +31,8 @@ static bool stays(const void *data, const struct hwt_record *record)
 /* As hwt_lane_grow() and hwt_gate_wake(). */
 static void wake_if_missed(void)
 {
-    if (hwt_stream_was_missed(&stream))
-        atomic_exchange_explicit(&asleep, 0, memory_order_seq_cst);
+    if (hwt_stream_was_missed(&stream) && atomic_load_explicit(&asleep, memory_order_seq_cst))
+        atomic_store_explicit(&asleep, 0, memory_order_relaxed);
 }
 
 static void *produce(void *arg)

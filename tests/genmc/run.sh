@@ -56,6 +56,9 @@ gate -DFENCES -DASKS
 gate -DSTOPS -DSHORT
 gate -DASKS -DSHORT
 gate -DFENCES -DLATE
+gate -DFENCES -DHELD
+gate -DFENCES -DSTOPS -DHELD
+gate -DSTOPS -DSHORT -DHELD
 backlog
 backlog -DSHORT
 stop -DFENCES
@@ -91,13 +94,13 @@ gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DLISTED | lane.h | s/hwt_full_barrier()/(void)0/
 gate -DFENCES | gate.c | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DUNLISTED | lane.c | s/hwt_full_barrier()/(void)0/
-gate -DFENCES -DLATE | gate.c | /asleep, 1/,/}/s/hwt_full_barrier()/(void)0/
-gate -DFENCES -DLATE | gate.c | /wake_before, HWT_GATE_OPEN, memory_order_seq_cst/s/seq_cst/relaxed/
+gate -DFENCES -DHELD | gate.c | s/state_of(parking) == HWT_GATE_AWAKE)/state_of(parking) != HWT_GATE_ASLEEP)/
+gate -DFENCES -DLATE | gate.c | /HWT_GATE_AWAKE),$/{n;s/release/relaxed/}
 gate -DFENCES -DSTOPS | gate.c | s/hwt_full_barrier()/(void)0/
 gate -DFENCES -DASKS | gate.c | s/hwt_full_barrier()/(void)0/
 gate -DSTOPS -DSHORT | gate.c | s/hwt_full_barrier()/(void)0/
-gate -DFENCES -DSTOPS | gate.c | /exchange_explicit(&gate->asleep, 0/s/seq_cst/relaxed/
-gate -DSTOPS -DSHORT | gate.c | /exchange_explicit(&gate->asleep, 0/s/seq_cst/relaxed/
+gate -DFENCES -DSTOPS | gate.c | /uint32_t parking = atomic_load/s/seq_cst/relaxed/
+gate -DSTOPS -DSHORT | gate.c | /uint32_t parking = atomic_load/s/seq_cst/relaxed/
 gate -DSTOPS -DSHORT -DFLAG=release | nothing |
 gate -DASKS -DSHORT -DFLAG=release | nothing |
 backlog | barrier.h | s/cmm_mb()/(void)0/

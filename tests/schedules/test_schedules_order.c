@@ -100,9 +100,9 @@ END_TEST
  *     of three ticks
  *                             adds the first, and is
  *                             half-way through waking
- *                             it: WAKE_CLEAR
- *                                                      adds the second: the gate is open
- *     wakes by itself when
+ *                             it: WAKE_4
+ *                                                      adds the second, and wakes it
+ *     wakes, or looks when
  *     all of them are over:
  *     runs them in order
  */
@@ -113,7 +113,7 @@ START_TEST(nor_where_a_waker_stands_half_way)
     add(2);
     actor_go_to(&worker, "SLEEP");
     act_add(&adder, timer, &noting, (char *)order, begin + HWT_MS(SOON));
-    actor_go_to(&adder, "WAKE_CLEAR");
+    actor_go_to(&adder, "WAKE_4");
     add(1);
     actor_let_go(&worker);
     ck_assert(await_count(&begun, TICKS));

@@ -102,16 +102,16 @@ END_TEST
 /*
  *     adder                           driver
  *     is to push, to look at the
- *     gate, to open it (3), to set
- *     the descriptor (4)
+ *     gate (3), to mark it (4), to set
+ *     the descriptor (5), has done so
  *                                     parks; or is on its way, A to D, and goes
  *                                     on when the adder has ended, or before
  *     ends
  */
 START_TEST(an_adder_that_is_late_at_any_step_ends_the_sleep)
 {
-    static const char *const adding[] = { "ADD_SAY", "APPEND", "APPENDED",   "LIST",  "PUSH",
-                                          "SAID",    "WAKE_3", "WAKE_CLEAR", "WAKE_4" };
+    static const char *const adding[] = { "ADD_SAY", "APPEND", "APPENDED", "LIST",     "PUSH",
+                                          "SAID",    "WAKE_3", "WAKE_4",   "WAKE_DONE" };
     for (int i = 0; i < 9; i++) {
         struct actor adder, driver;
         memset(&fate, 0, sizeof(fate));
@@ -164,8 +164,8 @@ END_TEST
 /*
  *     canceller                       driver
  *     is to cancel, to push, to look
- *     at the gate, to open it (3), to
- *     set the descriptor (4)
+ *     at the gate (3), to mark it (4),
+ *     to set the descriptor (5)
  *                                     parks for half an hour
  *     ends
  *                                     tells it within a tick, if it has not yet
@@ -212,9 +212,9 @@ END_TEST
 
 /*
  *     adder                           driver
- *     has opened the gate or not, has
- *     not set the descriptor: WAKE_3,
- *     WAKE_CLEAR, WAKE_4
+ *     has called or not, has not set
+ *     the descriptor, or has: WAKE_3,
+ *     WAKE_4, WAKE_DONE
  *                                     reads it; parks once more, for what is due
  *                                     in ten minutes
  *     goes on
@@ -223,7 +223,7 @@ END_TEST
  */
 START_TEST(who_wakes_what_has_parked_again_takes_no_wake_up_away)
 {
-    static const char *const waking[] = { "WAKE_3", "WAKE_CLEAR", "WAKE_4" };
+    static const char *const waking[] = { "WAKE_3", "WAKE_4", "WAKE_DONE" };
     struct actor adder, driver;
     add_beside();
     act_add(&adder, timer, &counting, &fate, MINUTE(10));
@@ -288,9 +288,36 @@ START_TEST(who_wakes_slowly_does_not_keep_the_descriptor_readable)
 END_TEST
 
 /*
+ *     adder                           another                     loop
+ *                                                                 waits for half an hour
+ *     adds what is due before,
+ *     and stands half-way
+ *                                     adds what is due earlier
+ *                                                                 comes at once
+ */
+START_TEST(who_stands_half_way_does_not_keep_the_loop_from_the_next_one)
+{
+    static const char *const waking[] = { "WAKE_3", "WAKE_4", "WAKE_QUIET", "WAKE_DONE" };
+    struct actor adder;
+    add_beside();
+    act_add(&adder, timer, &counting, &fate, MINUTE(10));
+    actor_go_to(&adder, waking[_i % 4]);
+    if (_i / 4) /* it parks again meanwhile */
+        drive(1);
+    add_with(&silent, &beside, MINUTE(5));
+    ck_assert_uint_eq(told_in(), 0);
+    drive(2);
+    ck_assert_uint_le(told_in(), HWT_MIN(5) + TICK);
+    ck_assert_int_eq(actor_end(&adder), 0);
+    drive(HWT_MIN(5) / TICK + 1);
+    expect_told_in_time();
+}
+END_TEST
+
+/*
  *     adder                           stop
- *     WAKE_3, WAKE_CLEAR, WAKE_4, or
- *     WAKE_QUIET
+ *     WAKE_3, WAKE_4, WAKE_QUIET, or
+ *     WAKE_DONE
  *                                     ends; or QUIET
  *     sets the descriptor to now;
  *     sees that it is to be quiet
@@ -298,7 +325,7 @@ END_TEST
  */
 START_TEST(who_wakes_late_does_not_make_a_stopped_timers_descriptor_readable)
 {
-    static const char *const waking[] = { "WAKE_3", "WAKE_CLEAR", "WAKE_4", "WAKE_QUIET" };
+    static const char *const waking[] = { "WAKE_3", "WAKE_4", "WAKE_QUIET", "WAKE_DONE" };
     struct actor adder, stopper;
     add_beside();
     act_add(&adder, timer, &counting, &fate, MINUTE(10));
@@ -360,7 +387,7 @@ END_TEST
 
 START_TEST(a_worker_that_is_woken_late_runs_what_was_added)
 {
-    static const char *const adding[] = { "SAID", "WAKE_3", "WAKE_CLEAR", "WAKE_4" };
+    static const char *const adding[] = { "SAID", "WAKE_3", "WAKE_4", "WAKE_DONE" };
     struct actor worker, adder;
     act_worker_at(&worker, "SLEEP");
     act_add(&adder, timer, &counting, &fate, hwt_timer_now(timer));
@@ -373,19 +400,111 @@ START_TEST(a_worker_that_is_woken_late_runs_what_was_added)
 }
 END_TEST
 
+/* ---- a waker that stands still, as one does that gets no processor ---- */
+
+static const char *const half_way[] = { "WAKE_3", "WAKE_4", "WAKE_DONE" };
+
+enum { HALF_WAY = sizeof(half_way) / sizeof(*half_way) };
+
+static void dump(struct actor *asker)
+{
+    asker->answer = hwt_timer_dump(timer, NULL, 0);
+}
+
+static void add_at_once(void)
+{
+    must(hwt_timer_new_timeout(timer, &counting, &fate, 0, NULL) == 0);
+    ck_assert(await_count(&fate.runs, 1));
+}
+
+static void cancel_at_once(void)
+{
+    hwt_timeout timeout;
+    must(hwt_timer_new_timeout(timer, &counting, &fate, HWT_MIN(100), &timeout) == 0);
+    ck_assert(hwt_timeout_cancel(timeout));
+    ck_assert(await_count(&fate.cancelled, 1));
+}
+
+static void ask_at_once(void)
+{
+    struct actor asker;
+    actor_begin(&asker, dump);
+    ck_assert_int_gt(actor_end(&asker), 0);
+}
+
+static void stop_at_once(void)
+{
+    struct actor stopper;
+    act_stop(&stopper, timer);
+    ck_assert_int_gt(actor_end(&stopper), 0);
+}
+
+/*
+ *     worker                  adder                    another
+ *     sleeps for an hour, or
+ *     has a look before that
+ *                             adds what is due before,
+ *                             and stands half-way
+ *                             through waking it
+ *                                                      adds what is due at once; cancels
+ *                                                      what is to be told; asks for a dump;
+ *                                                      or stops
+ *     does it
+ */
+START_TEST(a_waker_that_stands_half_way_delays_nobody)
+{
+    static void (*const others[])(void) = { add_at_once, cancel_at_once, ask_at_once,
+                                            stop_at_once };
+    const char *point = half_way[_i % HALF_WAY];
+    struct actor worker, adder;
+    act_worker_at(&worker, "PARK_D");
+    if (_i / HALF_WAY / 4)
+        actor_let_go(&worker);
+    act_add(&adder, timer, &counting, &beside, hwt_timer_now(timer) + HWT_MIN(30));
+    actor_go_to(&adder, point);
+    if (_i / HALF_WAY / 4 == 0)
+        actor_let_go(&worker);
+    others[_i / HALF_WAY % 4]();
+    (void)actor_end(&adder);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
+/* The same with a second one that stands half-way of what parked again. */
+START_TEST(nor_do_two_of_them)
+{
+    struct actor worker, adders[2];
+    act_worker_at(&worker, "PARK_D");
+    actor_let_go(&worker);
+    for (int i = 0; i < 2; i++) {
+        act_add(&adders[i], timer, &counting, &beside, hwt_timer_now(timer) + HWT_MIN(30 - i));
+        actor_go_to(&adders[i], half_way[i ? _i % HALF_WAY : _i / HALF_WAY % HALF_WAY]);
+        if (_i / HALF_WAY / HALF_WAY) { /* it wakes, and parks again */
+            fate.runs = 0;
+            add_at_once();
+        }
+    }
+    (void)actor_end(&adders[0]);
+    fate.runs = 0;
+    add_at_once();
+    (void)actor_end(&adders[1]);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
 /*
  *     worker                          stop
  *     on its way into a sleep for an
  *     hour
  *                                     sets the flag; looks at the gate; waits for
- *                                     the worker: STOP, STOP_WAKE, WAKE_CLEAR, or further
+ *                                     the worker: STOP, STOP_WAKE, WAKE_3, or further
  *     goes on, perhaps into its sleep
  *                                     goes on
  *     ends
  */
 START_TEST(a_worker_on_its_way_into_a_sleep_sees_stop)
 {
-    static const char *const stopping[] = { "STOP", "STOP_WAKE", "WAKE_CLEAR" };
+    static const char *const stopping[] = { "STOP", "STOP_WAKE", "WAKE_3" };
     struct actor worker, stopper;
     act_worker_at(&worker, on_its_way[_i / 4]);
     act_stop(&stopper, timer);
@@ -448,11 +567,6 @@ START_TEST(who_compacts_wakes_a_worker_that_missed_it)
 }
 END_TEST
 
-static void dump(struct actor *asker)
-{
-    asker->answer = hwt_timer_dump(timer, NULL, 0);
-}
-
 /*
  *     worker                          asker
  *     on its way into a sleep for an
@@ -489,6 +603,7 @@ int main(void)
     tcase_add_loop_test(park, a_canceller_that_is_late_at_any_step_ends_the_sleep, 0, 7);
     tcase_add_loop_test(park, who_wakes_what_has_parked_again_takes_no_wake_up_away, 0,
                         3 * (PARKING + 1));
+    tcase_add_loop_test(park, who_stands_half_way_does_not_keep_the_loop_from_the_next_one, 0, 8);
     tcase_add_loop_test(park, a_backlog_before_a_short_sleep_ends_it, 0, 5);
     TCase *stopped = stage_case(suite, "stopped", stage_open, NULL);
     tcase_add_loop_test(stopped, who_wakes_late_does_not_make_a_stopped_timers_descriptor_readable,
@@ -503,6 +618,8 @@ int main(void)
     tcase_add_loop_test(worker, a_worker_that_is_woken_late_runs_what_was_added, 0, 4);
     tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_sees_stop, 0, 4 * ON_ITS_WAY);
     tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_writes_a_dump, 0, 2 * ON_ITS_WAY);
+    tcase_add_loop_test(worker, a_waker_that_stands_half_way_delays_nobody, 0, 8 * HALF_WAY);
+    tcase_add_loop_test(worker, nor_do_two_of_them, 0, 2 * HALF_WAY * HALF_WAY);
     tcase_add_loop_test(worker, who_compacts_wakes_a_worker_that_missed_it, 0, 10);
     return run_suite(suite);
 }

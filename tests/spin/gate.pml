@@ -11,7 +11,7 @@
  *     list                 hwt_streams_list(), hwt_streams_push() in hwt/core/lane.c
  *     compaction           hwt_stream_grow() in hwt/core/stream.c, as far as the claim goes,
  *                          or all that is unread is dropped; hwt_shared_overlook()
- *     wake                 hwt_gate_wake() in hwt/core/gate.c
+ *     wake, begin, awake   hwt_gate_wake(), hwt_gate_begin(), hwt_gate_open() in hwt/core/gate.c
  *     read_stream, gather  read_stream() in hwt/core/read.c, hwt_streams_gather() in lane.c
  *     read_all             hwt_worker_read()
  *     park                 hwt_worker_park() in hwt/core/worker.c, with close_for()
@@ -24,9 +24,11 @@
  * that is due before it wakes; stop and the asker return; and stop ends each timeout that was not
  * refused, run or ended already. Who is refused has not run.
  *
+ * A waker that stands still between its steps is in wake.pml.
+ *
  * MISTAKE_STOP_RELAXED and MISTAKE_REQUEST_RELAXED are flags that nothing publishes: they are seen at
- * any time from then on, whatever the thread does next. (On x86 the exchange of `asleep` pushes
- * them, in C11 they are seq_cst; tests/genmc looks at that.)
+ * any time from then on, whatever the thread does next. (On x86 their own stores
+ * push them, in C11 they are seq_cst; tests/genmc looks at that.)
  */
 
 #ifndef PRODUCERS
@@ -41,9 +43,18 @@
 #define OPEN 0
 #define FAR 1 /* wake_before is the instant at which the worker wakes anyway */
 
+/* The states of `parking`; above them is the number of the sleep, which wraps here after so many. */
+#define AWAKE 0
+#define ASLEEP 1
+#define CALLED 2
+#define STATES 4
+#ifndef SLEEPS
+#define SLEEPS 8
+#endif
+
 /* What is stored where. */
 #define WAKE_BEFORE 0
-#define ASLEEP 1
+#define PARKING 1
 #define STOPPING 2
 #define REQUEST 3
 #define OVERLOOKED 4
@@ -114,18 +125,37 @@ inline barrier()
 #endif
 }
 
+/* Exchanges `parking` from what was seen; what it is, if that fails. */
+inline exchange(mine, from, to)
+{
+    atomic {
+        mine ->
+        if
+        :: memory[PARKING] == from ->
+            memory[PARKING] = to;
+            from = to
+        :: else -> from = memory[PARKING]
+        fi
+    }
+}
+
 /* Of one that has nothing in a buffer, or waits for it. */
 inline wake(mine)
 {
-    atomic { mine -> memory[WAKE_BEFORE] = OPEN };
-    atomic {
-        was = memory[ASLEEP];
-        memory[ASLEEP] = 0
-    };
+    seen = memory[PARKING];
+#ifndef MISTAKE_CALLED_FIRST
+    do
+    :: seen % STATES == ASLEEP -> exchange(mine, seen, seen - ASLEEP + CALLED)
+    :: else -> break
+    od;
+#endif
     if
-    :: was -> sleeping = false; was = 0
+    :: seen % STATES != AWAKE ->
+        sleeping = false;
+        exchange(mine, seen, seen - seen % STATES + AWAKE)
     :: else
-    fi
+    fi;
+    seen = 0
 }
 
 /* ---- producers ---- */
@@ -225,8 +255,7 @@ inline withdraw()
 
 proctype producer(byte me)
 {
-    byte n, place;
-    bit was;
+    byte n, place, seen;
     do
     :: n < (me == 0 -> ADDS : 1) && !memory[STOPPING] ->
         if
@@ -279,8 +308,7 @@ proctype producer(byte me)
 #ifdef STOP
 proctype stopper()
 {
-    bit was;
-    byte s, n;
+    byte s, n, seen;
 #if defined(MISTAKE_STOP_RELAXED)
     atomic {
         calls++;
@@ -321,7 +349,7 @@ proctype stopper()
 #ifdef ASK
 proctype asker()
 {
-    bit was;
+    byte seen;
 #if defined(MISTAKE_REQUEST_RELAXED)
     atomic {
         calls++;
@@ -456,11 +484,22 @@ inline read_all()
 /* hwt_gate_begin() */
 inline begin()
 {
+    number = (number + 1) % SLEEPS;
     put(WAKE_BEFORE, OPEN);
 #ifndef MISTAKE_ASLEEP_LATE
-    put(ASLEEP, 1);
+    put(PARKING, number * STATES + ASLEEP);
 #endif
     flushed
+}
+
+/* hwt_gate_open() */
+inline awake()
+{
+    put(WAKE_BEFORE, OPEN);
+    atomic {
+        flushed ->
+        memory[PARKING] = number * STATES + AWAKE
+    }
 }
 
 inline dismiss()
@@ -514,9 +553,6 @@ inline close_for_long()
     barriers();
 #endif
     put(WAKE_BEFORE, FAR);
-#ifdef MISTAKE_ASLEEP_LATE
-    put(ASLEEP, 1);
-#endif
     dismiss();
 #ifndef MISTAKE_BARRIER_FIRST
     barriers();
@@ -524,6 +560,10 @@ inline close_for_long()
 #ifndef MISTAKE_NOT_AGAIN
     read_dismissed();
     read_all();
+#endif
+#ifdef MISTAKE_ASLEEP_LATE
+    put(PARKING, number * STATES + ASLEEP);
+    flushed;
 #endif
     long_sleep = !again
 }
@@ -542,7 +582,7 @@ inline park()
 inline sleep()
 {
     atomic {
-        sleeping = memory[ASLEEP] && long_sleep;
+        sleeping = memory[PARKING] % STATES == ASLEEP && long_sleep;
         again = false;
         long_sleep = false
     };
@@ -572,7 +612,7 @@ inline sleep()
 
 proctype worker()
 {
-    byte i, m, me = WORKER;
+    byte i, m, number, me = WORKER;
     bool stalled, all;
     bit was;
     do
@@ -601,8 +641,7 @@ proctype worker()
             :: else -> sleep()
             fi
         fi;
-        put(WAKE_BEFORE, OPEN);
-        put(ASLEEP, 0);
+        awake()
     od;
     atomic {
         flushed ->

@@ -90,7 +90,7 @@ START_TEST(what_is_soon_cancelled_is_left_out_without_the_worker)
     open_lanes_with(backlogs[_i]);
     enter(&lane);
     park_gate(UINT64_MAX);
-    for (uint64_t i = 0; i < 20 * WINDOW && atomic_load(&gate.asleep); i++) {
+    for (uint64_t i = 0; i < 20 * WINDOW && hwt_gate_is_asleep(&gate); i++) {
         struct hwt_entry *one = window[i % WINDOW];
         if (i >= WINDOW) {
             uint64_t state = hwt_entry_state(one);
@@ -103,7 +103,7 @@ START_TEST(what_is_soon_cancelled_is_left_out_without_the_worker)
                                   hwt_generation(hwt_entry_state(one))));
         ck_assert_uint_le(hwt_stream_backlog(&lane->pending), 512);
     }
-    ck_assert_int_eq(atomic_load(&gate.asleep), _i > 0);
+    ck_assert_int_eq(hwt_gate_is_asleep(&gate), _i > 0);
 }
 END_TEST
 
@@ -129,7 +129,7 @@ START_TEST(a_great_backlog_wakes_a_worker_that_sleeps)
     ck_assert_uint_eq(hwt_lanes_count(&lanes), 2);
     park_gate(UINT64_MAX);
     uint64_t said = 0;
-    for (; atomic_load(&gate.asleep); said++) {
+    for (; hwt_gate_is_asleep(&gate); said++) {
         struct hwt_entry *one = make_pending(lane, 1000);
         must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
         must(said < 2 * wakes[_i] * HWT_CHUNK_RECORDS);
@@ -149,7 +149,7 @@ START_TEST(a_backlog_of_cancelled_ones_wakes_it_sooner)
     enter(&lane);
     hwt_gate_begin(&gate); /* a short sleep: nothing else wakes it */
     uint64_t said = 0;
-    for (; atomic_load(&gate.asleep); said++) {
+    for (; hwt_gate_is_asleep(&gate); said++) {
         struct hwt_entry *one = make_pending(lane, 1000);
         must(say_untold(lane, hwt_entry_id(one), hwt_generation(hwt_entry_state(one))));
         must(said < 2 * HWT_BACKLOG * HWT_CHUNK_RECORDS);
