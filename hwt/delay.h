@@ -86,6 +86,9 @@ typedef struct hwt_delay hwt_delay;
 /* Ids are of 1 to so many bytes, any bytes. */
 #define HWT_DELAY_ID_MAX 255
 
+/* Retries are counted up to so many. */
+#define HWT_DELAY_RETRIES_MAX 65535
+
 /*
  * Structs
  *
@@ -140,9 +143,9 @@ typedef struct hwt_delay_message {
     size_t id_size;
     const void *payload; /* may be NULL if payload_size is 0 */
     size_t payload_size;
-    uint64_t lease;       /* taken: what hwt_delay_done() wants; not looked at by put */
-    uint32_t retries;     /* taken: how often hwt_delay_retry() put it back; not looked at by put */
-    uint32_t expired;     /* taken: how many leases on it have ended since the store was opened */
+    uint64_t lease;   /* taken: what hwt_delay_done() wants; not looked at by put */
+    uint32_t retries; /* how often hwt_delay_retry() put it back; put: where that count begins */
+    uint32_t expired; /* taken: how many leases on it have ended since the store was opened */
     uint64_t reserved[4]; /* 0 */
 } hwt_delay_message;
 
@@ -204,7 +207,7 @@ HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
  * May block while the disk is behind, so that memory stays bounded.
  *
  * -EINVAL: a count of 0, an id of 0 or more than HWT_DELAY_ID_MAX bytes, a due time of
- *   HWT_NEVER, a NULL id or payload, `reserved` is not 0
+ *   HWT_NEVER, a NULL id or payload, retries over HWT_DELAY_RETRIES_MAX, `reserved` is not 0
  * -EMSGSIZE: a payload over options.payload_max, or a batch over a quarter of a segment
  * -ENOSPC: the disk is full. Nothing was put. Goes away by itself when there is room again.
  * -EIO: it is not known whether the messages will be there when the store is opened again
@@ -301,6 +304,8 @@ HWT_PUBLIC int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size
  * Puts a leased message back for later, in one step: it is done with at its old time, and put at
  * the new one. From now on it is identified by the new due time and its id.
  *
+ * -EEXIST: another message has these, pending or leased, as far as memory knows. For a time still to
+ *   come the disk is not read, and a message that is there alone is replaced, as a put replaces it
  * -ENOENT: the lease is over; -EINVAL: a due time of HWT_NEVER; -ENOSPC; -EMSGSIZE: with the end of
  *   its lease it is too long for the log, as only what an older library has put can be
  */

@@ -37,7 +37,8 @@ static int check_messages(const hwt_delay *store, const hwt_delay_message *messa
     for (size_t i = 0; i < count; i++) {
         const hwt_delay_message *message = &messages[i];
         if (!is_identity(message->due, message->id, message->id_size) ||
-            (message->payload_size > 0 && !message->payload) || !is_reserved(message))
+            (message->payload_size > 0 && !message->payload) ||
+            message->retries > HWT_DELAY_RETRIES_MAX || !is_reserved(message))
             return -EINVAL;
         too_long = too_long || message->payload_size > store->options.payload_max;
     }
@@ -61,9 +62,7 @@ static int make_batch(const hwt_delay_message *messages, size_t count,
     if (!records)
         return -ENOMEM;
     for (size_t i = 0; i < count; i++) {
-        hwt_delay_message message = messages[i];
-        message.retries = 0;
-        records[i] = hwt_delay_record_new(HWT_DELAY_PUT, &message);
+        records[i] = hwt_delay_record_new(HWT_DELAY_PUT, &messages[i]);
         if (!records[i]) {
             free_batch(records, i);
             return -ENOMEM;
@@ -295,6 +294,5 @@ int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id, size_t id_
     struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, message);
     if (!record)
         return -ENOMEM;
-    record->retries = 0;
     return cancel_and_put(store, due, id, id_size, record);
 }

@@ -54,7 +54,7 @@ struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_mess
         .key.due = message->due,
         .refs = 1,
         .payload_size = (uint32_t)message->payload_size,
-        .retries = (uint16_t)(message->retries < UINT16_MAX ? message->retries : UINT16_MAX),
+        .retries = (uint16_t)message->retries,
         .kind = kind,
         .id_size = (uint8_t)message->id_size,
         .state = HWT_DELAY_NOWHERE,

@@ -345,6 +345,17 @@ int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count)
     return r < 0 && (held == 0 || r == -EIO) ? r : held;
 }
 
+/* Another message has the due time and the id that this one is to have, as far as memory knows. */
+static bool is_taken(hwt_delay *store, const struct hwt_delay_record *record, uint64_t due)
+{
+    const void *id = record->bytes;
+    const struct hwt_delay_record *leased =
+        hwt_delay_find(&store->leased, due, id, record->id_size);
+    const struct hwt_delay_record *there =
+        hwt_delay_find(&store->identities, due, id, record->id_size);
+    return (leased && leased != record) || (there && there->kind == HWT_DELAY_PUT);
+}
+
 /* Both records are in one frame. */
 static int retry(hwt_delay *store, uint64_t token, uint64_t due, uint64_t *ret_frame)
 {
@@ -360,13 +371,15 @@ static int retry(hwt_delay *store, uint64_t token, uint64_t due, uint64_t *ret_f
     if (!lease)
         return -ENOENT;
     const struct hwt_delay_record *old = lease->record;
+    if (is_taken(store, old, due))
+        return -EEXIST;
     const hwt_delay_message message = {
         .due = due,
         .id = old->bytes,
         .id_size = old->id_size,
         .payload = old->bytes + old->id_size,
         .payload_size = old->payload_size,
-        .retries = old->retries + UINT32_C(1),
+        .retries = old->retries + (old->retries < HWT_DELAY_RETRIES_MAX),
     };
     struct hwt_delay_record *erase = erase_of(old);
     struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
