@@ -120,6 +120,7 @@ static int find_slot(hwt_delay *store, struct part *part)
         hwt_delay_slot_new(part->shift, part->index, store->next_number++);
     if (!slot)
         return -ENOMEM;
+    slot->last = 0;
     hwt_delay_wheel_add(store, slot);
     if (hwt_delay_begins_below(slot, store->loaded))
         hwt_delay_seal(store, slot, store->snapshot.epoch);
@@ -258,9 +259,12 @@ static void file_records(hwt_delay *store)
 static void conclude_parts(hwt_delay *store, const struct plan *plan)
 {
     for (size_t i = 0; i < plan->count; i++) {
-        struct hwt_delay_slot *slot = plan->parts[i].slot;
+        const struct part *part = &plan->parts[i];
+        struct hwt_delay_slot *slot = part->slot;
+        uint64_t last = part->records[part->count - 1]->key.due;
+        slot->last = last > slot->last ? last : slot->last;
         slot->count = slot->new_count;
-        slot->dead += plan->parts[i].erased_bytes;
+        slot->dead += part->erased_bytes;
         hwt_delay_slot_set_length(store, slot, slot->new_length);
     }
     for (size_t i = 0; i < plan->count; i++) {

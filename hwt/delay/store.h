@@ -142,7 +142,8 @@ struct hwt_delay_slot {
     uint64_t since;                 /* the epoch in which it was sealed */
     struct hwt_delay_key position;  /* when it was sealed; see hwt_delay_position() */
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
-    uint64_t highest;               /* no due time is higher */
+    uint64_t last;                  /* no record was written with a later due time */
+    uint64_t highest;               /* no due time is higher, as far as is known by now */
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: it does not name the slot */
     struct hwt_delay_key moved;     /* what is lower is moved by that checkpoint; 0: nothing */

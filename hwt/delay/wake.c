@@ -50,13 +50,18 @@ static uint64_t lease_end(const hwt_delay *store, uint64_t now)
 
 /*
  * The earliest instant at which something can be due. At that of an erase there is nothing: take
- * drops it then, with all others up to where it loads.
+ * drops it then, with all others up to where it loads. One for whose time there is no slot has
+ * nothing to erase, unless a checkpoint is writing one, and goes now.
  */
 uint64_t hwt_delay_next_locked(hwt_delay *store)
 {
     uint64_t now = store->system.realtime(store->system.data);
     uint64_t next = hwt_delay_wheel_next(store);
-    const struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
+    struct hwt_delay_record *first;
+    while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
+           !store->checkpointing && !store->read_only &&
+           !hwt_delay_wheel_covers(store, first->key.due))
+        hwt_delay_drop_erase(store, first);
     if (first && first->key.due < next)
         next = first->key.due;
     uint64_t end = lease_end(store, now);

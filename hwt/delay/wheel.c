@@ -83,6 +83,7 @@ struct hwt_delay_slot *hwt_delay_slot_new(unsigned shift, uint64_t index, uint64
     slot->index = index;
     slot->number = number;
     slot->next = HWT_NEVER;
+    slot->last = hwt_delay_slot_last(slot);
     slot->highest = HWT_NEVER;
     slot->reader.slot = slot;
     return slot;
@@ -161,7 +162,7 @@ bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due)
 static void find_bounds(const struct hwt_delay_slot *slot, struct hwt_delay_key loaded,
                         uint64_t *ret_next, uint64_t *ret_highest)
 {
-    uint64_t last = hwt_delay_slot_last(slot), highest = 0;
+    uint64_t last = slot->length == 0 ? hwt_delay_slot_last(slot) : slot->last, highest = 0;
     bool known = slot->length > 0 && slot->reader.indexed >= slot->length;
     for (size_t i = 0; i < slot->reader.count; i++) {
         if (slot->reader.runs[i].last.due > highest)

@@ -355,8 +355,8 @@ static void do_retry(struct run *run)
         wrong(run, "retry is 0, and it is not leased");
     run->expected.done += r == 0;
     run->expected.retried += r == 0;
-    if (!life_answer(run, "retry", r) && r < 0 && !life_may(run, r) &&
-        (held || r != -ENOENT) && (!taken || r != -EEXIST))
+    if (!life_answer(run, "retry", r) && r < 0 && !life_may(run, r) && (held || r != -ENOENT) &&
+        (!taken || r != -EEXIST))
         wrong(run, "retry is %d", r);
 }
 

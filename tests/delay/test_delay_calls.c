@@ -156,7 +156,10 @@ END_TEST
 
 /* ---- next ---- */
 
-/* With nothing pending there is nothing next, wherever the clock is and whatever was there before. */
+/*
+ * With nothing pending there is nothing next, wherever the clock is and whatever was there before; but
+ * for what was cancelled in a slot that was not read since the store was opened.
+ */
 START_TEST(test_nothing_is_next_with_nothing_pending)
 {
     uint64_t random = test_seed() + (uint64_t)_i;
@@ -169,10 +172,10 @@ START_TEST(test_nothing_is_next_with_nothing_pending)
             ck_assert_int_eq(simulated_put(&s, due, i, 10), 0);
             if (test_random(&random) % 8 == 0)
                 ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-            if (test_random(&random) % 4 == 0)
+            if (_i % 2 == 0 && test_random(&random) % 4 == 0)
                 ck_assert_int_eq(hwt_delay_cancel(s.store, due, &i, sizeof(i)), 0);
         }
-        if (test_random(&random) % 4 == 0)
+        if (_i % 2 == 1 && test_random(&random) % 4 == 0)
             reopen(test_random(&random) % 2);
         simulated_advance(&s, last - s.realtime);
         ck_assert_int_ge(simulated_deliver(&s, SIZE_MAX, NULL), 0);
@@ -180,8 +183,9 @@ START_TEST(test_nothing_is_next_with_nothing_pending)
                       round, hwt_delay_next(s.store), s.realtime);
         s.realtime -= test_random(&random) % HWT_SEC(3000);
         ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
-        ck_assert_msg(hwt_delay_next(s.store) == HWT_NEVER, "round %d, back: %" PRIu64 " at %" PRIu64,
-                      round, hwt_delay_next(s.store), s.realtime);
+        ck_assert_msg(hwt_delay_next(s.store) == HWT_NEVER,
+                      "round %d, back: %" PRIu64 " at %" PRIu64, round, hwt_delay_next(s.store),
+                      s.realtime);
     }
 }
 END_TEST
