@@ -17,6 +17,7 @@ const char *const operation_names[OPERATIONS] = {
     [PUT_AGAIN] = "put again",
     [PUT_AGAIN_SLOT] = "put again what a slot has",
     [PUT_AGAIN_LEASED] = "put again what is leased",
+    [PUT_MUCH] = "put much",
     [PUT_AND_CANCEL] = "put and cancel",
     [PUT_AGAIN_AND_CANCEL] = "put again and cancel",
     [PUT_SAME] = "put the same",
@@ -404,6 +405,10 @@ static void call(enum operation operation, unsigned n)
         break;
     case PUT_AGAIN_LEASED:
         do_put(n, HELD + slot);
+        break;
+    case PUT_MUCH:
+        for (int i = 0; i < 30; i++)
+            do_put(n, BULK + 3 + n);
         break;
     case PUT_AND_CANCEL:
         do_put(n, NEW + 3 + n);

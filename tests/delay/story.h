@@ -67,6 +67,7 @@ enum operation {
     PUT_AGAIN,      /* what the log alone has */
     PUT_AGAIN_SLOT, /* what a slot has that was not read */
     PUT_AGAIN_LEASED,
+    PUT_MUCH, /* more than the log has room for */
     PUT_AND_CANCEL,
     PUT_AGAIN_AND_CANCEL, /* what is due */
     PUT_SAME,             /* what the first player puts, too */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "hwt/delay/store.h"
 #include "kit.h"
 
 /* ---- looking ---- */
@@ -179,14 +180,56 @@ static void compare_listing(hwt_delay *store, const struct message *messages, co
     compare(&seen, messages, where);
 }
 
+/* There is no file of a slot that the store does not know. */
+static void compare_files(hwt_delay *store, const struct disk *disk)
+{
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    uint64_t files = 0;
+    must(hwt_delay_get_stats(store, &stats) == 0);
+    for (size_t i = 0; i < disk->seen.count; i++)
+        files += strncmp(disk->seen.entries[i].name, "slot-", 5) == 0;
+    if (files != stats.files)
+        story_broken("and others are in files that are not known", 0);
+}
+
+/* What a store knows of its log. */
+struct log {
+    bool quiet; /* nothing is under way, so that another who reads the log knows the same */
+    uint64_t next, kept, bytes, erased;
+};
+
+static struct log log_of(const hwt_delay *store)
+{
+    const struct hwt_delay_log *log = &store->log;
+    return (
+        struct log){ !store->poisoned && !store->checkpointing && !log->writing && log->count == 0,
+                     log->next_sequence, log->kept_sequence, log->kept_bytes, store->erased_bytes };
+}
+
+static void compare_logs(const struct log *wrote, const struct log *read)
+{
+    if (wrote->next != read->next || wrote->kept != read->kept || wrote->bytes != read->bytes ||
+        wrote->erased != read->erased)
+        ck_abort_msg("next %" PRIu64 " and %" PRIu64 ", kept %" PRIu64 " and %" PRIu64
+                     ", bytes %" PRIu64 " and %" PRIu64 ", erased %" PRIu64 " and %" PRIu64,
+                     wrote->next, read->next, wrote->kept, read->kept, wrote->bytes, read->bytes,
+                     wrote->erased, read->erased);
+}
+
 /* What a crash has left is opened and looked at. */
-static void look_at_image(struct disk *disk, const struct message *messages)
+static void look_at_image(struct disk *disk, const struct message *messages,
+                          const struct log *wrote)
 {
     uint64_t now = held_realtime, boottime = HWT_SEC(1);
     struct process process;
     hwt_delay *store;
     process_start(&process, disk, &now, &boottime);
     must(hwt_delay_open_on("store", &story.options, &process.system, true, &store) == 0);
+    compare_files(store, disk);
+    if (wrote->quiet) {
+        const struct log read = log_of(store);
+        compare_logs(wrote, &read);
+    }
     compare_listing(store, messages, "is not as it should be after a crash");
     process.dead = true;
     hwt_delay_close(store);
@@ -194,17 +237,28 @@ static void look_at_image(struct disk *disk, const struct message *messages)
     story.images++;
 }
 
-void story_crash(unsigned count)
+static void look_at_crash(void)
 {
     static struct message messages[MESSAGES];
-    for (unsigned i = 0; i < count; i++) {
-        story_lock();
-        memcpy(messages, story.messages, sizeof(messages));
-        story_unlock();
-        struct disk *left = held_crashed(&story.process, &story.random);
-        look_at_image(left, messages);
-        disk_free(left);
+    story_lock();
+    memcpy(messages, story.messages, sizeof(messages));
+    story_unlock();
+    struct log log = { 0 };
+    if (story.store) {
+        pthread_mutex_lock(&story.store->lock);
+        log = log_of(story.store);
     }
+    struct disk *left = held_crashed(&story.process, &story.random);
+    if (story.store)
+        pthread_mutex_unlock(&story.store->lock);
+    look_at_image(left, messages, &log);
+    disk_free(left);
+}
+
+void story_crash(unsigned count)
+{
+    for (unsigned i = 0; i < count; i++)
+        look_at_crash();
 }
 
 /* So many of what is due, or all. */
@@ -259,6 +313,7 @@ int story_open(void)
 static void close_store(void)
 {
     hwt_delay_close(story.store);
+    story.store = NULL;
     process_end(&story.process);
 }
 
@@ -299,6 +354,7 @@ void story_end(void)
 {
     compare_listing(story.store, story.messages, "is not listed as it should be");
     story_check();
+    look_at_crash();
     uint64_t way = test_random(&story.random) % 4;
     take_and_do_all(test_random(&story.random) % EACH);
     if (way > 0)

@@ -201,6 +201,8 @@ START_TEST(test_what_is_shown_of_a_superseded_lease)
     hwt_delay_free(taken);
     put(s.realtime, 1, 20);
     ck_assert_uint_eq(shown(0, HWT_NEVER), 1);
+    ck_assert_uint_eq(simulated_stats(&s).leased, 1);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 1);
 }
 END_TEST
 

@@ -109,6 +109,33 @@ START_TEST(test_a_mark_that_ends_with_the_segment)
 }
 END_TEST
 
+/* No checkpoint can be made from now on. */
+static void refuse_files(void)
+{
+    s.process.fail_only = 1u << DISK_OPEN;
+    s.process.fail_at = 1;
+    s.process.fail_count = UINT64_MAX;
+    s.process.calls = 0;
+    s.process.fail_with = -EMFILE;
+}
+
+/* While no checkpoint can be made, puts leave room to cancel what they have put. */
+START_TEST(test_puts_leave_room_for_cancels)
+{
+    const uint64_t due = s.realtime + HOUR;
+    uint32_t n = 0;
+    int r;
+    refuse_files();
+    while ((r = simulated_put(&s, due, n, _i == 0 ? 0 : 500)) == 0)
+        n++;
+    ck_assert_int_eq(r, -EMFILE);
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_int_eq(hwt_delay_cancel(s.store, due, &i, sizeof(i)), 0);
+    crash();
+    expect_listed(0, n, 0);
+}
+END_TEST
+
 /* While no checkpoint can be made, cancels fill both segments to their last bytes, and not more. */
 START_TEST(test_the_log_is_filled_to_its_end)
 {
@@ -123,11 +150,7 @@ START_TEST(test_the_log_is_filled_to_its_end)
     put_up_to(i, 20 * each);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     uint64_t room = log_room() / each + whole / each;
-    s.process.fail_only = 1u << DISK_OPEN;
-    s.process.fail_at = 1;
-    s.process.fail_count = UINT64_MAX;
-    s.process.calls = 0;
-    s.process.fail_with = -EMFILE;
+    refuse_files();
     int r = 0;
     for (i = 0; i < MANY && r == 0; i++, cancelled += r == 0)
         r = hwt_delay_cancel(s.store, due, &i, sizeof(i));
@@ -310,6 +333,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin_at_random, end);
     tcase_add_loop_test(tcase, test_a_frame_that_ends_with_the_segment, 0, 6);
     tcase_add_test(tcase, test_a_mark_that_ends_with_the_segment);
+    tcase_add_loop_test(tcase, test_puts_leave_room_for_cancels, 0, 2);
     tcase_add_test(tcase, test_the_log_is_filled_to_its_end);
     tcase_add_test(tcase, test_eviction_within_the_last_instant_of_a_slot);
     tcase_add_test(tcase, test_a_slot_that_begins_where_loading_stopped);

@@ -87,6 +87,7 @@ static void go_on(bool restarted)
     story_do(PUT, 2);
     if (!restarted)
         story_do(RETRY, 2);
+    story_do(PUT_MUCH, 0);
     story_crash(1);
 }
 
@@ -319,6 +320,17 @@ static void note_nothing(void)
 {
 }
 
+/* What was refused at first is all given. */
+static void note_take(void)
+{
+    ck_assert_int_eq(try_take(), 0);
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        const struct message *message = &story.messages[i];
+        if (message->is.pending && message->due <= held_realtime && message->lease == 0)
+            story_broken("was not given", i);
+    }
+}
+
 static const struct attempt {
     const char *name;
     int64_t (*call)(void);
@@ -327,7 +339,7 @@ static const struct attempt {
     { "put", try_put, note_put },          { "put_async", try_async, note_put },
     { "cancel", try_cancel, note_cancel }, { "replace", try_replace, note_replace },
     { "done", try_done, note_done },       { "retry", try_retry, note_retry },
-    { "take", try_take, note_nothing },    { "checkpoint", try_checkpoint, note_nothing },
+    { "take", try_take, note_take },       { "checkpoint", try_checkpoint, note_nothing },
     { "visit", try_visit, note_nothing },  { "check", try_check, note_nothing },
     { "open", try_open, note_nothing },
 };
