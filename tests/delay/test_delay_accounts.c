@@ -170,8 +170,8 @@ START_TEST(test_ended_leases_are_told)
 }
 END_TEST
 
-/* What a caller writes there is not looked at. */
-START_TEST(test_retries_of_a_put_are_not_looked_at)
+/* A put says where the retries begin, and nothing of leases. */
+START_TEST(test_what_a_put_says_of_earlier_attempts)
 {
     const uint32_t id = 1;
     const hwt_delay_message *taken;
@@ -194,8 +194,12 @@ START_TEST(test_retries_of_a_put_are_not_looked_at)
     if (_i == 2)
         kill_and_open();
     ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken), 1);
-    ck_assert_uint_eq(taken->retries, 0);
+    ck_assert_uint_eq(taken->retries, 7);
     ck_assert_uint_eq(taken->expired, 0);
+    ck_assert_int_eq(hwt_delay_retry(s.store, taken->lease, s.realtime - 1), 0);
+    hwt_delay_free(taken);
+    ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken), 1);
+    ck_assert_uint_eq(taken->retries, 8);
     hwt_delay_free(taken);
 }
 END_TEST
@@ -521,7 +525,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_lateness_after_a_restart_and_a_retry, 0, 2);
     tcase_add_test(tcase, test_what_is_not_held_is_not_done);
     tcase_add_test(tcase, test_ended_leases_are_told);
-    tcase_add_loop_test(tcase, test_retries_of_a_put_are_not_looked_at, 0, 3);
+    tcase_add_loop_test(tcase, test_what_a_put_says_of_earlier_attempts, 0, 3);
     tcase_add_loop_test(tcase, test_pending, 0, 8);
     tcase_add_test(tcase, test_a_cancel_after_the_end_of_an_older_lease);
     tcase_add_test(tcase, test_slots_go_when_nothing_is_pending);
