@@ -183,6 +183,9 @@ static void open_timer(struct run *run)
     options.ticks_per_wheel = (uint32_t)run->options.ticks_per_wheel;
     options.flags = run->options.loop ? HWT_NO_WORKER : 0;
     int r = hwt_timer_create(&options, &run->timer);
+    hwt_stats empty = HWT_STATS_INIT;
+    if (r == 0 && hwt_timer_stats(run->timer, &empty) == 0)
+        run->memory_before = empty.memory;
     if (r == 0 && !run->options.loop)
         r = hwt_timer_new_timeout(run->timer, &introduce_task, run, 0, NULL);
     if (r < 0)

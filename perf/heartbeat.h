@@ -212,6 +212,7 @@ struct picture_sample {
     uint64_t pending, open;
     uint64_t wakeups, fired;
     uint32_t lateness[64]; /* as in hwt_stats */
+    uint64_t lateness_max; /* up to its end, of the whole run */
 };
 
 struct picture {
@@ -269,7 +270,8 @@ struct run {
     size_t stall_count;
 
     uint64_t pending_peak;
-    uint64_t overslept; /* by the main thread, at most */
+    uint64_t memory_before; /* the first timeout */
+    uint64_t overslept;     /* by the main thread, at most */
     /* At the end, before everything is torn down. */
     hwt_stats stats;
     uint64_t timer_cpu, wakeups, elapsed;

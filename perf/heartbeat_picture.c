@@ -37,6 +37,7 @@ static void join(struct picture_sample *first, const struct picture_sample *seco
     first->open = later(first->open, second->open);
     first->wakeups += second->wakeups;
     first->fired += second->fired;
+    first->lateness_max = second->lateness_max;
     for (size_t i = 0; i < 64; i++)
         first->lateness[i] += second->lateness[i];
 }
@@ -74,7 +75,8 @@ void picture_note(struct picture *picture, struct run *run, const hwt_stats *sta
                                    .pending = stats->pending,
                                    .open = counted(&run->counts.open),
                                    .wakeups = wakeups - picture->wakeups_before,
-                                   .fired = stats->expired - before->expired };
+                                   .fired = stats->expired - before->expired,
+                                   .lateness_max = stats->lateness_max };
 
     for (size_t i = 0; i < 64; i++)
         look.lateness[i] = (uint32_t)(stats->lateness[i] - before->lateness[i]);
@@ -111,18 +113,22 @@ static double draw_fired(const struct picture_sample *sample)
     return (double)sample->fired / seconds_of(sample);
 }
 
-/* So many of a hundred runs were at most as late, in ms, to a factor of two; none: NAN. */
+/*
+ * So many of a hundred runs were at most as late, in ms; none: NAN. Runs are counted by powers of two:
+ * those of one power are taken to lie evenly between its ends, 2^i and 2^(i + 1). None was later than
+ * the latest of the run.
+ */
 static double lateness(const struct picture_sample *sample, uint64_t percent)
 {
-    uint64_t below = 0;
+    uint64_t rank = (sample->fired * percent + 99) / 100, below = 0;
     unsigned i = 0;
 
     if (sample->fired == 0)
         return (double)NAN;
-    do
+    while (i < 63 && below + sample->lateness[i] < rank)
         below += sample->lateness[i++];
-    while (i < 64 && below * 100 < sample->fired * percent);
-    return ldexp(1, (int)i) / 1e6;
+    double part = ((double)(rank - below) - 0.5) / (double)sample->lateness[i];
+    return fmin(ldexp(1 + part, (int)i), (double)sample->lateness_max) / 1e6;
 }
 
 static double draw_median(const struct picture_sample *sample)
