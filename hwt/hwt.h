@@ -461,10 +461,12 @@ HWT_PUBLIC int64_t hwt_timer_soonest(hwt_timer *timer,
 
 /*
  * A stop that first lets run what is due before the instant `until`: from now on new timeouts are
- * refused with -ESHUTDOWN, what is pending may run, re-arm itself and be cancelled; when nothing
- * is due before `until` any more, or that has passed, it is hwt_timer_stop(). Without a worker it
- * dispatches meanwhile; with a clock function it advances to `until` once. Blocks until then at the
- * most, and for the tasks that run. The results of hwt_timer_stop().
+ * refused with -ESHUTDOWN, what is pending may run, re-arm itself, be moved and be cancelled. It is
+ * hwt_timer_stop() as soon as nothing is due before `until` and no task runs, or when `until` has
+ * come. What is due by then runs first, though its tick is not over; what that re-arms is left
+ * over. HWT_NEVER is not waited for. Without a worker it dispatches meanwhile. With a clock
+ * function, which it takes to stand still, it goes on from tick to tick as far as `until`. Blocks
+ * until then at the most, and for the tasks that run. The results of hwt_timer_stop().
  */
 HWT_PUBLIC int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
                                  void (*unprocessed)(const hwt_task *task, void *arg,
@@ -617,8 +619,8 @@ HWT_PUBLIC const char *hwt_version(void);
  * and has a descriptor, for hwt_timer_fd() or CLOCK_BOOTTIME, has one of its own in the child, of
  * the same number. If the child cannot have it, hwt_timer_start() and the first timeout are refused
  * with -EMFILE, -ENFILE or -ENOMEM until the worker can have one, or hwt_timer_fd() has returned
- * another. In a child that a callback has made nothing more is called back; if that was the worker's
- * and it returns there, the child ends, for it has no other thread.
+ * another. In a child that a callback has made nothing more is called back; if that was the
+ * worker's and it returns there, the child ends, for it has no other thread.
  *
  * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
  * end, share one under a lock that is held for the time of a call.

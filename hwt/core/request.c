@@ -50,8 +50,8 @@ void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), vo
     } else {
         pthread_mutex_lock(&timer->driving);
         act(timer, data);
-        pthread_mutex_unlock(&timer->driving);
+        hwt_unlock(timer, &timer->driving);
     }
-    pthread_mutex_unlock(&timer->control);
+    hwt_unlock(timer, &timer->control);
     hwt_unshield(shield);
 }

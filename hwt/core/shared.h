@@ -48,6 +48,9 @@ struct hwt_shared {
     /* With max_pending only. */
     _Alignas(64) _Atomic uint64_t reserved;
 
+    /* Moves to an earlier instant, while the timer is ENDING; see end.c. */
+    _Atomic uint64_t hastened;
+
     /* Written by the threads that run tasks; see counters.h. */
     _Alignas(64) struct hwt_run_stats stats;
 

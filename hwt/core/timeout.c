@@ -174,6 +174,9 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
     if (!shared->one_thread ||
         !hwt_worker_is_filed_for(&timer_of(shared)->worker, timeout, deadline))
         hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
+    /* After a barrier, see gate.h. Relaxed: see end.c. */
+    if (hwt_halted_by(timer_of(shared), HWT_HALTED_ENDING))
+        atomic_fetch_add_explicit(&shared->hastened, 1, memory_order_relaxed);
 }
 
 /* Whatever there is to mind. */

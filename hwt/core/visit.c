@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A look at all that is pending, without stopping; and an end that waits for what is due soon. */
+/* A look at all that is pending, without stopping; and arming, whatever the state. */
 
 #include <errno.h>
 
-#include "hwt/base/shield.h"
-#include "hwt/core/request.h"
-#include "hwt/core/task.h"
+#include "hwt/core/timer.h"
 
 int64_t hwt_timer_visit(hwt_timer *timer,
                         bool (*visit)(hwt_timeout timeout, const hwt_task *task, void *arg,
@@ -30,51 +28,6 @@ int64_t hwt_timer_visit(hwt_timer *timer,
             break;
     }
     return visited;
-}
-
-/* ---- a graceful end ---- */
-
-/* Whether anything but HWT_NEVER is due before `until`. */
-static bool any_due(const hwt_timer *timer, uint64_t until)
-{
-    struct hwt_entry *entry;
-    uint32_t number = 0, seat = 0;
-    uint64_t deadline;
-    while ((entry = hwt_pool_walk(&timer->shared.pool, &number, &seat)) != NULL) {
-        hwt_timeout timeout = { entry, hwt_generation(hwt_entry_state(entry)) };
-        if (hwt_timeout_get(timeout, &deadline, NULL, NULL) == 0 && deadline < until)
-            return true;
-    }
-    return false;
-}
-
-int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
-                      void (*unprocessed)(const hwt_task *task, void *arg, uint64_t remaining,
-                                          void *data),
-                      void *data)
-{
-    if (!timer)
-        return -EINVAL;
-    if (hwt_in_callback(&timer->shared))
-        return -EDEADLK;
-    if (hwt_halted_by(timer, HWT_HALTED_FORKED))
-        return 0;
-    struct hwt_time *time = &timer->shared.time;
-    uint64_t tick = timer->shared.ticks.duration;
-    struct timespec pause = hwt_timespec(tick < HWT_MS(10) ? tick : HWT_MS(10));
-    int shield = hwt_shield();
-    hwt_halt(timer, HWT_HALTED_ENDING);
-    if (timer->flags & HWT_NO_WORKER && time->clock)
-        (void)hwt_timer_advance(timer, hwt_saturating_add(until, tick));
-    while (!time->clock && !hwt_is_forked(&timer->shared) && any_due(timer, until) &&
-           hwt_time_now(time) < hwt_saturating_add(until, 2 * tick)) {
-        if (timer->flags & HWT_NO_WORKER)
-            (void)hwt_timer_dispatch(timer);
-        nanosleep(&pause, NULL);
-    }
-    int64_t left = hwt_timer_stop(timer, unprocessed, data);
-    hwt_unshield(shield);
-    return left;
 }
 
 /* ---- arming, whatever the state ---- */

@@ -148,13 +148,27 @@ static void expire_first(struct hwt_worker *worker)
     worker->limit = limit;
 }
 
+/* Of the tick that has only begun. What is not due stays where it was taken from: nowhere. */
+static void expire_begun(struct hwt_worker *worker, uint64_t until)
+{
+    struct batch batch;
+    size_t n;
+    worker->limit++;
+    while (!stopping(worker) && (n = take(worker, &batch)) > 0) {
+        for (size_t i = 0; i < n && !stopping(worker); i++) {
+            if (batch.far || hwt_entry_deadline(batch.entries[i]) < until)
+                look(worker, batch.entries[i], batch.far ? 0 : until);
+        }
+    }
+    worker->limit--;
+}
+
 /* What is due and could not be filed runs without regard to its turn. */
-static void expire_unfiled(struct hwt_worker *worker)
+static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon)
 {
     struct hwt_shared *shared = worker->shared;
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
-    uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     if (!atomic_load_explicit(&shared->overlooked, memory_order_relaxed))
         return;
     while (!stopping(worker) && worker->runs < worker->most &&
@@ -200,10 +214,11 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     hwt_worker_read(worker);
     /* What a missed stream has may be for the last tick that is over: it is to run there yet. */
     worker->wheel.lags = worker->unsure;
-    expire_unfiled(worker);
+    uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
+    expire_unfiled(worker, horizon);
     while (expire_batch(worker))
         ;
-    expire_unfiled(worker); /* what was pushed back within the ticks that are over */
+    expire_unfiled(worker, horizon); /* what was pushed back within the ticks that are over */
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
     worker->floor = worker->runs < worker->most ? 0 : hwt_worker_next_floor(worker);
@@ -212,6 +227,19 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     keep_house(worker);
     hwt_worker_publish_bytes(worker);
     return worker->runs;
+}
+
+bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
+{
+    (void)hwt_worker_pass(worker, now, UINT64_MAX);
+    if (worker->unsure)
+        return false;
+    if (hwt_ticks_instant(&worker->wheel.ticks, worker->limit) < until) {
+        (void)hwt_worker_read_noted(worker, until);
+        expire_begun(worker, until);
+        expire_unfiled(worker, until);
+    }
+    return true;
 }
 
 /* ---- before a sleep ---- */
