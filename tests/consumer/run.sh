@@ -222,6 +222,17 @@ test_cmake_package()
     (cd "$work/cmake" && unset LD_LIBRARY_PATH && ctest --output-on-failure)
 }
 
+# Two archives of one commit have the same bytes, whatever the time.
+test_dist()
+{
+    git -C "$root" rev-parse HEAD >/dev/null 2>&1 || exit 77
+    for number in 1 2; do
+        meson dist -C "$MESON_BUILD_ROOT" --no-tests --allow-dirty --formats xztar
+        mv "$MESON_BUILD_ROOT"/meson-dist/hwt-*.tar.xz "$work/$number"
+    done
+    cmp "$work/1" "$work/2"
+}
+
 # libhwt-delay and its program find libhwt beside them, where nothing else tells them and the
 # installation was moved: a program needs to be told of its own library only.
 test_run_path()
