@@ -418,10 +418,16 @@ bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uin
     return true;
 }
 
+/* How far the wheel may go: all ticks before that are handled for good. */
+static uint64_t end_of_handled(const struct hwt_wheel *wheel, uint64_t limit)
+{
+    return hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
+}
+
 /* Nothing is due before `limit`. */
 static void move_to(struct hwt_wheel *wheel, uint64_t limit)
 {
-    uint64_t tick = hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
+    uint64_t tick = end_of_handled(wheel, limit);
     if (wheel->tick < tick)
         set_tick(wheel, tick);
 }
@@ -455,10 +461,11 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     uint32_t slot;
     *ret_far = false;
     while (next_slot_with_hint(wheel, &slot, &tick)) {
-        *ret_far = slot == far_slot(wheel->store);
+        bool far = slot == far_slot(wheel->store);
         /* An age begins with its first tick, not when that is over. */
-        if (tick > limit || (tick == limit && !*ret_far))
+        if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)
             break;
+        *ret_far = far;
         set_tick(wheel, tick);
         size_t n = take_from(wheel, slot, batch, max);
         if (n > 0)

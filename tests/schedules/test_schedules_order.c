@@ -183,7 +183,7 @@ static const hwt_task first = { run_first, NULL }, second = { run_second, NULL }
 static void add_many(struct actor *adder)
 {
     for (int i = 0; i <= MISSED; i++)
-        must(hwt_timer_new_timeout_at(adder->timer, &first, NULL, 0, NULL) == 0);
+        must(hwt_timer_new_timeout_at(adder->timer, &first, NULL, adder->instant, NULL) == 0);
 }
 
 /*
@@ -198,31 +198,45 @@ static void add_many(struct actor *adder)
  *     second tick is over, too: runs
  *     it, in order
  */
-START_TEST(what_a_pass_could_not_read_keeps_its_tick)
+static void expect_tick_kept(uint64_t at, int way)
 {
-    const uint64_t tick = HWT_MIN(60);
+    const uint64_t tick = HWT_MS(1), begin_at = at * tick;
     struct actor adder;
     manual m;
     memset(&runs, 0, sizeof(runs));
     manual_open(&m, 0, tick, 8);
-    must(hwt_timer_new_timeout_at(m.timer, &second, NULL, tick + 1, NULL) == 0);
-    ck_assert_uint_eq(manual_go(&m, 0), 0);
+    must(hwt_timer_new_timeout_at(m.timer, &second, NULL, begin_at + tick + 1, NULL) == 0);
+    must(hwt_timer_new_timeout_at(m.timer, &second, NULL, 2 * begin_at + 8 * tick, NULL) == 0);
+    ck_assert_uint_eq(manual_go(&m, begin_at), 0);
     adder.timer = m.timer;
+    adder.instant = begin_at;
     actor_begin(&adder, add_many);
-    actor_go_to(&adder, _i % 2 ? "CUT" : "COMPACT");
-    ck_assert_uint_eq(manual_go(&m, tick), 0);
-    if (_i / 4) /* until then nothing is known of it */
-        ck_assert_uint_eq(hwt_timer_next_tick(m.timer), 2 * tick);
+    actor_go_to(&adder, way % 2 ? "CUT" : "COMPACT");
+    ck_assert_uint_eq(manual_go(&m, begin_at + tick), 0);
+    if (way / 4) /* until then nothing is known of it */
+        ck_assert_uint_eq(hwt_timer_next_tick(m.timer), begin_at + 2 * tick);
     (void)actor_end(&adder);
-    if (_i / 2 % 2) {
-        ck_assert_uint_eq(hwt_timer_next_tick(m.timer), tick);
-        ck_assert_uint_eq(manual_go(&m, tick), MISSED + 1);
+    if (way / 2 % 2) {
+        ck_assert_uint_eq(hwt_timer_next_tick(m.timer), begin_at + tick);
+        ck_assert_uint_eq(manual_go(&m, begin_at + tick), MISSED + 1);
     } else {
-        ck_assert_uint_eq(manual_go(&m, 2 * tick), MISSED + 2);
+        ck_assert_uint_eq(manual_go(&m, begin_at + 2 * tick), MISSED + 2);
     }
     ck_assert_uint_eq(runs.first, MISSED + 1);
     ck_assert(!runs.early);
     manual_close(&m);
+}
+
+START_TEST(what_a_pass_could_not_read_keeps_its_tick)
+{
+    expect_tick_kept(0, _i);
+}
+END_TEST
+
+/* The last tick before 2^29: with the next one, what is for much later comes nearer. */
+START_TEST(also_at_the_end_of_an_age)
+{
+    expect_tick_kept(((uint64_t)1 << 29) - 1, _i);
 }
 END_TEST
 
@@ -263,6 +277,7 @@ int main(void)
     tcase_add_loop_test(tcase, nor_do_they_lose_it_where_it_is_not_woken, 0, NAPPING * TICKS);
     tcase_add_test(tcase, nor_where_a_waker_stands_half_way);
     tcase_add_loop_test(tcase, what_a_pass_could_not_read_keeps_its_tick, 0, 8);
+    tcase_add_loop_test(tcase, also_at_the_end_of_an_age, 0, 8);
     tcase_add_test(tcase, a_worker_that_stands_still_does_not_keep_a_stream_from_being_compacted);
     return run_suite(suite);
 }
