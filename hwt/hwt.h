@@ -243,7 +243,10 @@ HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_time
  * and under HWT_NO_WORKER. May block on other callers that start it.
  *
  * Whatever thread starts it, the worker has the processors (unless worker_cpu says which), the
- * scheduling policy and the nice value that the process had when the library was loaded. It
+ * scheduling policy and the nice value that the process's first thread had when the library was
+ * loaded. Linux lets no unprivileged thread leave SCHED_IDLE or become less nice, but as far as
+ * RLIMIT_NICE goes: a worker that such a thread starts stays as near to it as that. So call this
+ * early, from a thread that is neither, where others may arm the first timeout. The worker
  * blocks all signals but those that a fault of a task raises: SIGSEGV, SIGBUS, SIGFPE, SIGILL,
  * SIGTRAP, SIGABRT, SIGSYS.
  *

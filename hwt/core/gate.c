@@ -144,7 +144,7 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct time
     if (sizeof(time_t) > sizeof(long)) {
         long r = syscall(SYS_futex_time64, word, FUTEX_WAIT_BITSET_PRIVATE, value, at, NULL,
                          FUTEX_BITSET_MATCH_ANY);
-        if (r == 0 || (errno != ENOSYS && errno != EPERM))
+        if (r == 0 || errno != ENOSYS)
             return;
     }
     const int64_t most = LONG_MAX;

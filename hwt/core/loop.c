@@ -7,10 +7,10 @@
  *
  *   signals    all are blocked, but those that its own faults raise: a crash in a task reaches the
  *              program's handler
- *   processors the one of worker_cpu; or all those that the process had when the library was
- *              loaded, whatever the adder's thread is bound to
- *   scheduling policy, priority and nice value that the process had then; a program that wants
- *              others sets them in a task
+ *   processors the one of worker_cpu; or all those that the process's first thread had when the
+ *              library was loaded, whatever the adder's thread is bound to, or the one that loads it
+ *   scheduling policy, priority and nice value that the first thread had then, or the nearest to
+ *              them that the system allows; a program that wants others sets them in a task
  */
 
 #include <errno.h>
@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "hwt/base/probes.h"
 #include "hwt/base/shield.h"
@@ -31,22 +32,50 @@ static struct {
     int nice;
 } at_load;
 
-__attribute__((constructor)) static void note_what_the_process_has(void)
+static pthread_once_t noted = PTHREAD_ONCE_INIT;
+
+static void note(void)
 {
+    const pid_t first = getpid();
     at_load.has_processors =
-        sched_getaffinity(0, sizeof(at_load.processors), &at_load.processors) == 0;
-    at_load.policy = sched_getscheduler(0);
-    if (sched_getparam(0, &at_load.param) != 0)
+        sched_getaffinity(first, sizeof(at_load.processors), &at_load.processors) == 0;
+    at_load.policy = sched_getscheduler(first);
+    if (sched_getparam(first, &at_load.param) != 0)
         at_load.policy = -1;
-    at_load.nice = getpriority(PRIO_PROCESS, 0);
+    at_load.nice = getpriority(PRIO_PROCESS, (id_t)first);
 }
 
-/* What the system refuses stays as the starter has it. */
+/* A program that has the library in itself may start a worker before, from a constructor. */
+__attribute__((constructor)) static void note_what_the_process_has(void)
+{
+    pthread_once(&noted, note);
+}
+
+static bool set_nice(int value)
+{
+    return setpriority(PRIO_PROCESS, 0, value) == 0; /* of this thread, on Linux */
+}
+
+static bool set_policy(void)
+{
+    return at_load.policy < 0 || sched_setscheduler(0, at_load.policy, &at_load.param) == 0;
+}
+
+/* Without a privilege a thread comes back to no nice value below what RLIMIT_NICE allows, and leaves
+ * SCHED_IDLE only with one that it allows. By default that is none; then the starter's stay. */
 static void choose_scheduling(void)
 {
-    if (at_load.policy >= 0)
-        (void)sched_setscheduler(0, at_load.policy, &at_load.param);
-    (void)setpriority(PRIO_PROCESS, 0, at_load.nice); /* of this thread, on Linux */
+    struct rlimit limit;
+    bool is_nice = set_nice(at_load.nice);
+    if ((set_policy() && is_nice) || getrlimit(RLIMIT_NICE, &limit) != 0 || limit.rlim_cur == 0)
+        return;
+    int least = limit.rlim_cur < 40 ? 20 - (int)limit.rlim_cur : -20;
+    bool idle = sched_getscheduler(0) == SCHED_IDLE && at_load.policy != SCHED_IDLE;
+    least = least < at_load.nice ? at_load.nice : least;
+    if (idle || least < getpriority(PRIO_PROCESS, 0))
+        (void)set_nice(least);
+    if (idle)
+        (void)set_policy();
 }
 
 /* 0 or a negative errno. */
@@ -140,6 +169,7 @@ int hwt_worker_thread_create(hwt_timer *timer)
 {
     struct hwt_shared *shared = &timer->shared;
     struct beginning beginning = { timer, 1 };
+    note_what_the_process_has();
     int r = create_thread(timer, &beginning);
     if (r < 0)
         return r;

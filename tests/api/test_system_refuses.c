@@ -57,6 +57,9 @@ static const refusal refusals[] = {
     ALL_REFUSALS(sched_setscheduler),
     ALL_REFUSALS(sched_setaffinity),
     ALL_REFUSALS(getcpu),
+#ifdef SYS_futex_time64 /* 32 bits; with another error libc itself aborts */
+    { "futex_time64", SYS_futex_time64, ENOSYS },
+#endif
 };
 
 enum { REFUSALS = sizeof(refusals) / sizeof(refusals[0]) };

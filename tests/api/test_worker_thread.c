@@ -3,10 +3,11 @@
 /*
  * What the worker is as a thread of the system: its processors, its scheduling, its signals.
  *
- * The rule: it gets the processors and the nice value that the process had when the library was
- * loaded (by taskset, a cpuset, nice), and SCHED_OTHER; nothing of what the thread that adds first
- * has made of itself. So a network thread that has pinned itself does not get the worker on its
- * own processor, and a process that was started on two processors stays on two.
+ * The rule: it gets the processors and the nice value that the process's first thread had when the
+ * library was loaded (by taskset, a cpuset, nice), and SCHED_OTHER; nothing of what the thread that
+ * adds first has made of itself. So a network thread that has pinned itself does not get the worker on
+ * its own processor, and a process that was started on two processors stays on two. For
+ * what a thread without privileges can have of it see test_scheduling.c.
  */
 
 #include <sys/mman.h>
