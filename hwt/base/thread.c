@@ -14,6 +14,7 @@
 #define WORDS (HWT_THREADS_MAX / BITS)
 
 HWT_THREAD_LOCAL uint32_t hwt_thread_number;
+void (*_Atomic hwt_thread_ends)(void);
 
 static _Atomic uint64_t taken[WORDS]; /* bit n of word w: number w * 64 + n + 1 */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -24,6 +25,9 @@ static bool has_thread_end;
 static void give_number_back(void *number)
 {
     uint32_t bit = (uint32_t)(uintptr_t)number - 1;
+    void (*ends)(void) = atomic_load_explicit(&hwt_thread_ends, memory_order_relaxed);
+    if (ends && hwt_thread_number == bit + 1)
+        ends();
     hwt_thread_number = HWT_THREAD_NONE;
     HWT_MEET(NUMBER_GIVE);
     /* Release: what the thread did under its number. */

@@ -11,6 +11,7 @@
  * numbers are free again.
  */
 
+#include <stdatomic.h>
 #include <stdint.h>
 
 #define HWT_THREADS_MAX 8192
@@ -26,6 +27,9 @@
 #endif
 
 extern HWT_THREAD_LOCAL uint32_t hwt_thread_number; /* from 1; 0: none yet */
+
+/* Called by a thread that ends, while it has its number; NULL: nobody wants to know. */
+extern void (*_Atomic hwt_thread_ends)(void);
 
 /* Gives the calling thread its number. Lock-free, once the library is loaded. */
 uint32_t hwt_thread_take_number(void);

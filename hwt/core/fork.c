@@ -9,7 +9,8 @@
  * Such a timer is FORKED: what arms or drives it is refused, a handle may be asked and cancelled,
  * and it may be destroyed.
  *
- * All timers are in a list, under a lock that fork() takes and gives back on both sides.
+ * All timers are in a list, under a lock that fork() takes and gives back on both sides. A thread
+ * that ends goes through it, too.
  */
 
 #include <pthread.h>
@@ -37,6 +38,15 @@ void hwt_fork_remove(hwt_timer *timer)
     *timer->previous = timer->next;
     if (timer->next)
         timer->next->previous = timer->previous;
+    pthread_mutex_unlock(&all_lock);
+}
+
+/* What an ending thread keeps of each timer goes back. */
+static void thread_ends(void)
+{
+    pthread_mutex_lock(&all_lock);
+    for (hwt_timer *timer = all; timer; timer = timer->next)
+        hwt_lane_thread_ends(&timer->shared.lanes);
     pthread_mutex_unlock(&all_lock);
 }
 
@@ -86,4 +96,5 @@ static void in_child(void)
 __attribute__((constructor)) static void begin(void)
 {
     (void)pthread_atfork(before, in_parent, in_child); /* only fails for want of memory */
+    atomic_store_explicit(&hwt_thread_ends, thread_ends, memory_order_relaxed);
 }

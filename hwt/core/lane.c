@@ -15,7 +15,7 @@
 #define SLACK_MAX 64
 #define ROOM 1024
 #define ROOM_MAX 256
-#define OWN_SIZE ((HWT_THREAD_NONE + 1) * sizeof(_Atomic(struct hwt_lane *)))
+#define SEATS_SIZE ((HWT_THREAD_NONE + 1) * sizeof(struct hwt_seat))
 
 static void destroy_lane(struct hwt_lane *lane)
 {
@@ -35,10 +35,9 @@ static struct hwt_lane *make_lane(bool shared)
     memset(lane, 0, size);
     lane->shared = shared;
     lane->soonest = UINT64_MAX;
-    if (hwt_stream_init(&lane->pending) == 0 && hwt_stream_init(&lane->cancelled) == 0)
-        return lane;
-    destroy_lane(lane);
-    return NULL;
+    hwt_stream_init(&lane->pending);
+    hwt_stream_init(&lane->cancelled);
+    return lane;
 }
 
 static void init_streams(struct hwt_streams *streams)
@@ -54,13 +53,13 @@ int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_ga
     lanes->pool = pool;
     lanes->gate = gate;
     lanes->backlog = backlog;
-    void *own = mmap(NULL, OWN_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (own == MAP_FAILED)
+    lanes->seats =
+        mmap(NULL, SEATS_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (lanes->seats == MAP_FAILED)
         return -ENOMEM;
-    lanes->own = own;
     lanes->shared = make_lane(true);
     if (!lanes->shared) {
-        munmap(own, OWN_SIZE);
+        munmap(lanes->seats, SEATS_SIZE);
         return -ENOMEM;
     }
     pthread_mutex_init(&lanes->shared_lock, NULL);
@@ -74,30 +73,90 @@ void hwt_lanes_destroy(struct hwt_lanes *lanes)
     uint32_t count = hwt_lanes_count(lanes);
     for (uint32_t i = 0; i < count; i++)
         destroy_lane(hwt_lane_at(lanes, i));
-    munmap((void *)lanes->own, OWN_SIZE);
+    munmap(lanes->seats, SEATS_SIZE);
+}
+
+/* ---- the threads ---- */
+
+static struct hwt_lane *made_at(const struct hwt_lanes *lanes, uint32_t number)
+{
+    /* Acquire: the lane. */
+    return atomic_load_explicit(&lanes->seats[number].made, memory_order_acquire);
+}
+
+/* A lane that the calling thread did not have. NULL: no memory. */
+static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
+{
+    struct hwt_lane *lane = make_lane(false);
+    if (!lane)
+        return NULL;
+    atomic_store_explicit(&lanes->seats[number].lane, lane, memory_order_relaxed);
+    /* Release, both: the lane. */
+    atomic_store_explicit(&lanes->seats[number].made, lane, memory_order_release);
+    uint32_t end = atomic_load_explicit(&lanes->end, memory_order_relaxed);
+    while (end < number &&
+           !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+    return lane;
+}
+
+/* The lane's thread: gives its free entries back, and wakes the worker if it has asked for them and
+ * sleeps for long. */
+static void give_back(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane *lane)
+{
+    struct hwt_seat *seat = &lanes->seats[number];
+    /* Relaxed, both: a request says nothing else, and one that comes just now is for a cache that
+     * is empty. */
+    bool asked = !atomic_load_explicit(&seat->lane, memory_order_relaxed);
+    hwt_pool_flush_last(lanes->pool, &lane->cache);
+    atomic_store_explicit(&seat->lane, lane, memory_order_relaxed);
+    if (!asked)
+        return;
+    HWT_MEET(GIVEN_BACK);
+    hwt_full_barrier(); /* the worker sees what is free, or is woken: see gate.h */
+    if (hwt_gate_is_long(lanes->gate))
+        hwt_gate_wake(lanes->gate);
 }
 
 struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
 {
     uint32_t number = hwt_thread_number == 0 ? hwt_thread_take_number() : hwt_thread_number;
+    struct hwt_lane *lane = NULL;
     if (number != HWT_THREAD_NONE) {
-        _Atomic(struct hwt_lane *) *own = &lanes->own[number];
-        struct hwt_lane *lane = atomic_load_explicit(own, memory_order_relaxed);
+        lane = made_at(lanes, number);
         if (!lane)
-            lane = make_lane(false);
-        if (lane) {
-            /* Release, both: the lane. */
-            atomic_store_explicit(own, lane, memory_order_release);
-            uint32_t end = atomic_load_explicit(&lanes->end, memory_order_relaxed);
-            while (end < number && !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number,
-                                                                          memory_order_release,
-                                                                          memory_order_relaxed))
-                ;
-            return lane;
-        }
+            lane = make_own(lanes, number);
+        else
+            give_back(lanes, number, lane);
     }
+    if (lane)
+        return lane;
     pthread_mutex_lock(&lanes->shared_lock);
     return lanes->shared;
+}
+
+void hwt_lanes_ask_back(struct hwt_lanes *lanes)
+{
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 1; i < count; i++)
+        atomic_store_explicit(&lanes->seats[i].lane, NULL, memory_order_relaxed);
+    /* Nobody is there to ask for the shared one. */
+    if (pthread_mutex_trylock(&lanes->shared_lock) != 0)
+        return;
+    hwt_pool_flush_last(lanes->pool, &lanes->shared->cache);
+    pthread_mutex_unlock(&lanes->shared_lock);
+}
+
+void hwt_lane_thread_ends(struct hwt_lanes *lanes)
+{
+    uint32_t number = hwt_thread_number;
+    struct hwt_lane *lane = made_at(lanes, number);
+    if (!lane)
+        return;
+    give_back(lanes, number, lane);
+    hwt_stream_free_spare(&lane->pending);
+    hwt_stream_free_spare(&lane->cancelled);
 }
 
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)
@@ -107,13 +166,13 @@ uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)
 
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n)
 {
-    return n == 0 ? lanes->shared : atomic_load_explicit(&lanes->own[n], memory_order_acquire);
+    return n == 0 ? lanes->shared : made_at(lanes, n);
 }
 
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
 {
-    uint64_t bytes = 4096; /* of `own`, a page */
     uint32_t count = hwt_lanes_count(lanes);
+    uint64_t bytes = (count * sizeof(struct hwt_seat) + 4095) / 4096 * 4096;
     for (uint32_t i = 0; i < count; i++) {
         const struct hwt_lane *lane = hwt_lane_at(lanes, i);
         if (lane)

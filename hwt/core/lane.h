@@ -57,10 +57,17 @@ struct hwt_streams {
     struct hwt_stream **last_listed;
 };
 
+/* A thread's number's. */
+struct hwt_seat {
+    _Atomic(struct hwt_lane *)
+        lane; /* of its thread; NULL: none yet, or it is asked to give back */
+    _Atomic(struct hwt_lane *) made; /* the same, from when it is made; any thread */
+};
+
 struct hwt_lanes {
     struct hwt_pool *pool;
     struct hwt_gate *gate;
-    _Atomic(struct hwt_lane *) *own; /* by the threads' numbers, NULL for those that are none */
+    struct hwt_seat *seats; /* by the threads' numbers; empty for those that are none */
     struct hwt_lane *shared;
     pthread_mutex_t shared_lock;
     uint32_t backlog;     /* frozen: chunks that the worker reads within a tick */
@@ -73,14 +80,21 @@ int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_ga
                    uint32_t backlog);
 void hwt_lanes_destroy(struct hwt_lanes *lanes);
 
-/* Makes the calling thread's lane, or locks the shared one. */
+/* Makes the calling thread's lane, or gives back what it is asked for, or locks the shared one. */
 struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes);
 
-/* The calling thread's own lane, NULL: it has none yet, or cannot have one. */
+/* Worker: asks all threads to give back the free entries that they keep: each does so at its next
+ * call, or when it ends, and then wakes the worker. */
+void hwt_lanes_ask_back(struct hwt_lanes *lanes);
+
+/* The calling thread ends: it gives back all that it can. */
+void hwt_lane_thread_ends(struct hwt_lanes *lanes);
+
+/* The calling thread's own lane, NULL: hwt_lane_make() has something to do, or it cannot have one. */
 static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
 {
     /* Relaxed: this thread has made it, or the last one of its number. */
-    return atomic_load_explicit(&lanes->own[hwt_thread_number], memory_order_relaxed);
+    return atomic_load_explicit(&lanes->seats[hwt_thread_number].lane, memory_order_relaxed);
 }
 
 /* The calling thread's lane, until hwt_lane_leave(). */

@@ -226,13 +226,24 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
     cache->count = 0;
 }
 
-void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache)
+static void flush(struct hwt_pool *pool, struct hwt_cache *cache,
+                  void (*push)(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count))
 {
     if (cache->spare)
-        hwt_batch_push(pool, cache->spare, HWT_CACHE_BATCH);
+        push(pool, cache->spare, HWT_CACHE_BATCH);
     if (cache->first)
-        hwt_batch_push(pool, cache->first, cache->count);
+        push(pool, cache->first, cache->count);
     *cache = (struct hwt_cache){ 0 };
+}
+
+void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    flush(pool, cache, hwt_batch_push);
+}
+
+void hwt_pool_flush_last(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    flush(pool, cache, hwt_batch_push_last);
 }
 
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat)

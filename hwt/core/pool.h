@@ -35,6 +35,10 @@ void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache);
 /* Takes all of a cache into the pool. Lock-free. */
 void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache);
 
+/* The same of what was kept for long, and is of many slabs: a thread that takes a batch of it would
+ * keep them all in use. After a trim most batches are of one slab. */
+void hwt_pool_flush_last(struct hwt_pool *pool, struct hwt_cache *cache);
+
 /* Takes the first entry of a cache that has one, and the next one comes from memory. */
 static inline void hwt_cache_drop(struct hwt_cache *cache, struct hwt_entry *first)
 {

@@ -43,7 +43,13 @@ struct hwt_slab {
 
 /* Of a trim: see trim.h. The worker's. */
 struct hwt_trim {
-    enum { HWT_TRIM_IDLE, HWT_TRIM_SCANS, HWT_TRIM_GATHERS, HWT_TRIM_SETTLES } step;
+    enum {
+        HWT_TRIM_IDLE,
+        HWT_TRIM_SCANS,
+        HWT_TRIM_GATHERS,
+        HWT_TRIM_GATHERS_REST,
+        HWT_TRIM_SETTLES
+    } step;
     uint32_t next;       /* slab to be scanned, or one above the next to be settled */
     uint32_t candidates; /* slabs that may go */
     uint64_t looked;     /* at so many entries, about */

@@ -95,10 +95,10 @@ void hwt_batches_swap(struct hwt_pool *pool)
     atomic_store_explicit(&pool->given_to, 1 - given_to(pool), memory_order_relaxed);
 }
 
-void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
+static void push(struct hwt_pool *pool, _Atomic uint64_t *stack, struct hwt_entry *first,
+                 uint32_t count)
 {
     /* Orders as in hwt_empty_pop(). */
-    _Atomic uint64_t *stack = &pool->batches[given_to(pool)];
     uint64_t head = atomic_load_explicit(stack, memory_order_acquire);
     uint32_t id = hwt_entry_id(first);
     do {
@@ -107,6 +107,16 @@ void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t cou
         set_batch(first, total < HWT_FREE_MAX ? total : HWT_FREE_MAX, count, (uint32_t)head);
     } while (!atomic_compare_exchange_weak_explicit(stack, &head, with_top(head, id),
                                                     memory_order_acq_rel, memory_order_acquire));
+}
+
+void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
+{
+    push(pool, &pool->batches[given_to(pool)], first, count);
+}
+
+void hwt_batch_push_last(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count)
+{
+    push(pool, &pool->batches[1 - given_to(pool)], first, count);
 }
 
 static struct hwt_entry *pop(struct hwt_pool *pool, _Atomic uint64_t *stack, uint32_t *ret_count)

@@ -9,9 +9,9 @@
  * numbers: the entries of this batch and of those below it (HWT_FREE_MAX at most), the entries of
  * this one, and the id of the batch below.
  *
- * Batches go to one of the two stacks, and come from it, or, if it is empty, from the other one. The
- * worker swaps them when it begins to take all that is free. It does not matter if another thread
- * sees that late.
+ * Batches are given to one of the two stacks, and come from it, or, if it is empty, from the other
+ * one. The worker swaps them as it takes all that is free. It does not matter if another thread sees
+ * that late.
  *
  * A stack has a tag. A push and a pop read the head (acquire) and the first entry's deadline, and
  * replace the head by compare-exchange (release: what was done to the entries, and what was read).
@@ -42,8 +42,9 @@ static inline uint32_t hwt_batch_count(uint64_t word)
     return (uint32_t)(word >> 32) % HWT_CACHE_BATCH + 1;
 }
 
-/* A chain of `count` goes to the pool. Lock-free, as all of these. */
+/* A chain of `count` goes to the pool, and is taken soon, or last. Lock-free, as all of these. */
 void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count);
+void hwt_batch_push_last(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count);
 
 /* The first of a batch of *ret_count, NULL: there is none. */
 struct hwt_entry *hwt_batch_pop(struct hwt_pool *pool, uint32_t *ret_count);

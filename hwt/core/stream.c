@@ -4,7 +4,6 @@
 
 #include "hwt/core/stream.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "hwt/base/barrier.h"
@@ -14,44 +13,63 @@
 
 _Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
 
-static struct hwt_chunk *make_chunk(void)
+static void count_held(struct hwt_stream *stream, uint32_t more)
+{
+    /* Relaxed: a number. */
+    atomic_fetch_add_explicit(&stream->held, more, memory_order_relaxed);
+}
+
+static struct hwt_chunk *make_chunk(struct hwt_stream *stream)
 {
     struct hwt_chunk *chunk = malloc(sizeof(*chunk));
     if (!chunk)
         return NULL;
     atomic_init(&chunk->next, NULL);
     atomic_init(&chunk->used, HWT_CHUNK_FIRST);
+    count_held(stream, 1);
     return chunk;
 }
 
-int hwt_stream_init(struct hwt_stream *stream)
+void hwt_stream_init(struct hwt_stream *stream)
 {
-    struct hwt_chunk *chunk = make_chunk();
-    if (!chunk)
-        return -ENOMEM;
-    stream->tail = stream->head = chunk;
-    stream->at = stream->read = HWT_CHUNK_FIRST;
-    atomic_init(&stream->chunks, 1);
-    atomic_init(&stream->missed, false);
+    stream->at = stream->read = HWT_CHUNK_END;
     stream->compact_at = COMPACT_FIRST;
-    atomic_init(&stream->chunks_read, 0);
-    return 0;
 }
 
-static void free_chunks(struct hwt_chunk *chunk)
+static void free_chunks(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
         free(chunk);
+        count_held(stream, UINT32_MAX);
         chunk = next;
     }
 }
 
+/* Where the chunk after this one is, or the first of all. */
+static _Atomic(struct hwt_chunk *) *next_of(struct hwt_stream *stream, struct hwt_chunk *chunk)
+{
+    return chunk ? &chunk->next : &stream->first;
+}
+
 void hwt_stream_destroy(struct hwt_stream *stream)
 {
-    free_chunks(stream->head);
-    free_chunks(stream->own_spare);
-    free_chunks(atomic_load_explicit(&stream->spare, memory_order_relaxed));
+    struct hwt_chunk *head = stream->head;
+    if (!head)
+        head = atomic_load_explicit(&stream->first, memory_order_relaxed);
+    free_chunks(stream, head);
+    free_chunks(stream, stream->own_spare);
+    free_chunks(stream, atomic_load_explicit(&stream->spare, memory_order_relaxed));
+}
+
+void hwt_stream_free_spare(struct hwt_stream *stream)
+{
+    struct hwt_chunk *own = stream->own_spare;
+    stream->own_spare = NULL;
+    hwt_a_fork_may_come();
+    free_chunks(stream, own);
+    /* Acquire: what was written to the chunks. */
+    free_chunks(stream, atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire));
 }
 
 /* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is
@@ -82,7 +100,7 @@ void hwt_stream_release(struct hwt_stream *stream)
     HWT_MEET(RELEASE);
     atomic_store_explicit(&stream->claimed, false, memory_order_release);
     hwt_a_fork_may_come();
-    free_chunks(surplus);
+    free_chunks(stream, surplus);
 }
 
 /* The producer: an empty chunk, NULL: no memory. */
@@ -93,7 +111,7 @@ static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
         stream->own_spare = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
     struct hwt_chunk *chunk = stream->own_spare;
     if (!chunk)
-        return make_chunk();
+        return make_chunk(stream);
     stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
     atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
     atomic_store_explicit(&chunk->used, HWT_CHUNK_FIRST, memory_order_relaxed);
@@ -204,12 +222,30 @@ static struct place beginning_of(const struct hwt_stream *stream)
     return (struct place){ stream->head, stream->read, 1 };
 }
 
+/* The claimer goes on to the next chunk, if there is one. Returns the one that it leaves. */
+static struct hwt_chunk *go_on(struct hwt_stream *stream, bool *ret_some)
+{
+    /* Acquire: the chunk. */
+    struct hwt_chunk *read = stream->head;
+    struct hwt_chunk *next = atomic_load_explicit(next_of(stream, read), memory_order_acquire);
+    *ret_some = next != NULL;
+    if (!next)
+        return NULL;
+    stream->head = next;
+    stream->read = HWT_CHUNK_FIRST;
+    if (read)
+        atomic_fetch_add_explicit(&stream->chunks_read, 1, memory_order_relaxed);
+    return read;
+}
+
 /* False: nothing was kept though it should have been. */
 static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
 {
-    bool all = true;
+    bool all = true, some;
     if (!hwt_stream_claim(stream))
         return true;
+    if (!stream->head)
+        (void)go_on(stream, &some);
     struct place to = beginning_of(stream);
     bool too_many = pack(&to, stream, filter) > filter.most;
     cut(stream, &to);
@@ -237,7 +273,7 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
         return false;
     HWT_MEET(CHUNK);
     /* Release: the chunk. */
-    atomic_store_explicit(&stream->tail->next, chunk, memory_order_release);
+    atomic_store_explicit(next_of(stream, stream->tail), chunk, memory_order_release);
     stream->tail = chunk;
     stream->at = HWT_CHUNK_FIRST;
     set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
@@ -257,16 +293,13 @@ bool hwt_stream_claim_or_miss(struct hwt_stream *stream)
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
 {
     if (stream->read == HWT_CHUNK_END) {
-        /* Acquire: the chunk. */
-        struct hwt_chunk *read = stream->head;
-        struct hwt_chunk *next = atomic_load_explicit(&read->next, memory_order_acquire);
-        if (!next)
+        bool some;
+        struct hwt_chunk *read = go_on(stream, &some);
+        if (!some)
             return 0;
-        stream->head = next;
-        stream->read = HWT_CHUNK_FIRST;
-        atomic_fetch_add_explicit(&stream->chunks_read, 1, memory_order_relaxed);
         hwt_a_fork_may_come();
-        give_back(stream, read);
+        if (read)
+            give_back(stream, read);
     }
     *ret_records = hwt_chunk_record(stream->head, stream->read);
     /* Acquire: the records. */
@@ -276,7 +309,9 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
 
 bool hwt_stream_is_used(const struct hwt_stream *stream)
 {
-    /* Relaxed, both: nothing is read by them. */
+    /* Relaxed, all: nothing is read by them. */
+    if (!stream->head)
+        return atomic_load_explicit(&stream->first, memory_order_relaxed) != NULL;
     if (stream->read == HWT_CHUNK_END)
         return atomic_load_explicit(&stream->head->next, memory_order_relaxed) != NULL;
     return atomic_load_explicit(&stream->head->used, memory_order_relaxed) != stream->read;
@@ -284,6 +319,5 @@ bool hwt_stream_is_used(const struct hwt_stream *stream)
 
 size_t hwt_stream_bytes(const struct hwt_stream *stream)
 {
-    const struct hwt_chunk *spare = atomic_load_explicit(&stream->spare, memory_order_relaxed);
-    return (hwt_stream_backlog(stream) + (spare ? SPARE_MAX / 2 : 0)) * sizeof(struct hwt_chunk);
+    return atomic_load_explicit(&stream->held, memory_order_relaxed) * sizeof(struct hwt_chunk);
 }

@@ -19,7 +19,7 @@
  *   head, read, surplus               the claimer: the worker reads, the producer compacts
  *   a record                          the producer, before `used` of its chunk counts it; with one
  *                                     thread the last one is replaced, too
- *   used, next                        the producer; release: the records before it, the chunk. A
+ *   used, next, first                 the producer; release: the records before it, the chunk. A
  *                                     compaction's are relaxed, for `claimed` publishes them
  *   chunks, chunks_read               the producer; the claimer: relaxed, their difference
  *                                     is how much one reading is for
@@ -29,6 +29,7 @@
  *                                     (release), the producer takes all (acquire); `used` of each
  *                                     says how deep it lies
  *   own_spare                         the producer
+ *   held                              how many chunks there are, in all: who makes or frees some
  *   listed                            set by the producer, which then pushes the stream on its
  *                                     queue; cleared by the worker, release, when it has left its
  *                                     list
@@ -87,7 +88,7 @@ static inline struct hwt_record *hwt_chunk_record(struct hwt_chunk *chunk, uint3
 
 struct hwt_stream {
     /* the producer */
-    struct hwt_chunk *tail;
+    struct hwt_chunk *tail; /* NULL: there was none yet */
     uint32_t at;
     _Atomic uint32_t chunks;
     uint32_t compact_at; /* chunks */
@@ -95,19 +96,21 @@ struct hwt_stream {
     _Atomic bool listed;
     _Atomic bool missed;
     _Atomic(struct hwt_chunk *) spare;
+    _Atomic(struct hwt_chunk *) first; /* that there ever was; in place of `next` of one before */
+    _Atomic uint32_t held;             /* chunks, with those to spare */
     hwt_queue_node node;
     /* the claimer */
     _Alignas(64) _Atomic bool claimed;
-    uint32_t read; /* in head */
-    struct hwt_chunk *head;
+    uint32_t read;             /* in head */
+    struct hwt_chunk *head;    /* NULL: `first` was not met yet */
     struct hwt_chunk *surplus; /* to be freed */
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
     uint64_t reading, left;         /* the worker's: records that this reading is to read yet */
 };
 
-/* -ENOMEM: nothing to destroy. */
-int hwt_stream_init(struct hwt_stream *stream);
+/* Of a stream that is all zero. It has no chunk until there is a record. */
+void hwt_stream_init(struct hwt_stream *stream);
 void hwt_stream_destroy(struct hwt_stream *stream);
 
 /* Whether an unread record must stay. */
@@ -125,6 +128,9 @@ struct hwt_stream_filter {
 /* Producer: begins the next chunk when `at` has reached the end of one. False: no memory, and
  * records may have been left out. The worker must look at the entries. */
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
+
+/* Producer, which ends: frees the chunks that it has to spare. */
+void hwt_stream_free_spare(struct hwt_stream *stream);
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
 {
@@ -202,7 +208,7 @@ static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
 /* Worker, or a thread that keeps it from working: whether anything is unread, or was just now. */
 bool hwt_stream_is_used(const struct hwt_stream *stream);
 
-/* How many bytes its chunks take, about. */
+/* How many bytes its chunks take. Any thread. */
 size_t hwt_stream_bytes(const struct hwt_stream *stream);
 
 #endif

@@ -32,10 +32,11 @@ uint64_t hwt_pool_trim_at(const struct hwt_pool *pool)
     const struct hwt_trim *trim = &pool->trim;
     if (trim->step != HWT_TRIM_IDLE)
         return 0;
-    uint64_t used = atomic_load_explicit(&pool->used, memory_order_relaxed);
+    uint64_t used = atomic_load_explicit(&pool->used, memory_order_relaxed) * HWT_SLAB_ENTRIES;
+    if (used < FREE_MIN)
+        return HWT_NEVER;
     uint64_t free = hwt_pool_free(pool);
-    if (free < FREE_MIN || free < used * HWT_SLAB_ENTRIES / 4 ||
-        (free == trim->left && free < HWT_FREE_MAX))
+    if (free < FREE_MIN || free < used / 4 || (free == trim->left && free < HWT_FREE_MAX))
         return HWT_NEVER;
     return trim->again;
 }
@@ -82,7 +83,6 @@ static void scan(struct hwt_pool *pool, uint64_t now)
         return;
     }
     trim->step = HWT_TRIM_GATHERS;
-    hwt_batches_swap(pool);
 }
 
 /* ---- gather ---- */
@@ -132,6 +132,11 @@ static void gather(struct hwt_pool *pool)
     hwt_pool_flush(pool, &back);
     if (looked >= GATHER_ENTRIES)
         return;
+    if (pool->trim.step == HWT_TRIM_GATHERS) {
+        hwt_batches_swap(pool);
+        pool->trim.step = HWT_TRIM_GATHERS_REST;
+        return;
+    }
     pool->trim.step = HWT_TRIM_SETTLES;
     pool->trim.next = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
 }
@@ -271,6 +276,7 @@ bool hwt_pool_trim(struct hwt_pool *pool, uint64_t now)
         scan(pool, now);
         break;
     case HWT_TRIM_GATHERS:
+    case HWT_TRIM_GATHERS_REST:
         gather(pool);
         break;
     case HWT_TRIM_SETTLES:

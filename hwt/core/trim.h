@@ -6,10 +6,10 @@
  * After a peak: slabs all of whose entries are free go back to the system. The worker alone, a
  * slice at a time, for others wait for it meanwhile. A trim has three steps:
  *
- *     scan     finds the slabs that have a timeout which has not ended: they stay. From here on
- *              entries are given to the other one of the pool's two stacks
- *     gather   takes all batches from the first stack. An entry of a slab that stays goes to the
- *              other one, any other to a chain of its slab
+ *     scan     finds the slabs that have a timeout which has not ended: they stay
+ *     gather   takes all batches from the stack that they are not given to, and then, when the two
+ *              are swapped, from the other one. An entry of a slab that stays is given to the pool
+ *              again, any other goes to a chain of its slab
  *     settle   empties the slabs whose entries are all there, and gives back the others' chains
  *
  * Others take entries from either stack meanwhile, and make entries of empty slabs or of new ones

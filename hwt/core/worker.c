@@ -179,6 +179,14 @@ static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon)
     }
 }
 
+/* Free entries that this thread keeps. */
+static void flush_own(const struct hwt_worker *worker)
+{
+    struct hwt_lane *lane = hwt_shared_enter(worker->shared);
+    hwt_pool_flush_last(&worker->shared->pool, &lane->cache);
+    hwt_shared_leave(worker->shared, lane);
+}
+
 /* What is given back after a peak, a slice each pass, so that nothing waits for long: hints that have
  * heaped up, and then slabs. */
 static void keep_house(struct hwt_worker *worker)
@@ -193,10 +201,13 @@ static void keep_house(struct hwt_worker *worker)
         return;
     }
     worker->upkeep_at = hwt_pool_trim_at(pool);
-    if (worker->upkeep_at != HWT_NEVER && worker->upkeep_at <= now) {
-        (void)hwt_pool_trim(pool, now);
-        worker->upkeep_at = hwt_pool_trim_at(pool);
-    }
+    if (worker->upkeep_at == HWT_NEVER || worker->upkeep_at > now)
+        return;
+    if (worker->upkeep_at > 0)
+        flush_own(worker); /* a trim begins */
+    if (hwt_pool_trim(pool, now))
+        hwt_lanes_ask_back(&worker->shared->lanes);
+    worker->upkeep_at = hwt_pool_trim_at(pool);
 }
 
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
@@ -304,6 +315,18 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     return after < next ? after : next;          /* no longer than the gate says */
 }
 
+/* The tick `next`, or, if that is sooner, the one in which there is more to give back, from `soon`
+ * on. */
+static uint64_t before_upkeep(const struct hwt_worker *worker, uint64_t soon, uint64_t next)
+{
+    uint64_t trim_at = hwt_pool_trim_at(&worker->shared->pool);
+    uint64_t at = trim_at < worker->upkeep_at ? trim_at : worker->upkeep_at;
+    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, at);
+    if (at == HWT_NEVER || tick >= next)
+        return next;
+    return tick > soon ? tick : soon < next ? soon : next;
+}
+
 uint64_t hwt_worker_park(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
@@ -318,14 +341,14 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     bool known = find_next(worker, &next);
     if (next > soon && (!known || worker->upkeep_at == 0))
         return 0;
-    uint64_t upkeep = hwt_ticks_at(ticks, worker->upkeep_at);
-    if (worker->upkeep_at != HWT_NEVER && upkeep < next)
-        next = upkeep > soon ? upkeep : soon;
+    next = before_upkeep(worker, soon, next);
     /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
     if (worker->told && soon < next)
         next = soon;
-    if (next > soon)
+    if (next > soon) {
         next = close_for(worker, next);
+        next = before_upkeep(worker, soon, next); /* threads may have given back what they kept */
+    }
     worker->told = false;
     hwt_worker_publish_bytes(worker);
     HWT_MEET(PARK_CHECK);

@@ -66,6 +66,7 @@ int main(void)
     bool again = false, read = false;
     uint32_t n;
     hwt_stream_init(&stream);
+    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
     stream.compact_at = 100;
     hwt_stream_append(&stream, (struct hwt_record){ 20, 1, 1 });
     hwt_stream_append(&stream, (struct hwt_record){ 20, 2, 2 });

@@ -135,6 +135,7 @@ int main(void)
 {
     pthread_t thread;
     hwt_stream_init(&stream);
+    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
 #ifdef UNLISTED
     atomic_init(&stream.listed, false);
 #else

@@ -65,6 +65,7 @@ int main(void)
 {
     pthread_t producer;
     hwt_stream_init(&stream);
+    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
 #ifndef COMPACTS
     stream.compact_at = 100;
 #endif

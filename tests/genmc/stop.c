@@ -89,6 +89,7 @@ int main(void)
 {
     pthread_t adder;
     hwt_stream_init(&stream);
+    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
     atomic_init(&stream.listed, true);
     lanes.gate = &gate;
     gate.flags = &unusual;

@@ -62,6 +62,7 @@ int main(void)
     pthread_t thread;
     const struct hwt_record *records;
     hwt_stream_init(&stream);
+    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
     hwt_entry_begin(&entry, &task, &first, 9);
     pthread_create(&thread, NULL, other, NULL);
 

@@ -158,8 +158,30 @@ static inline struct hwt_entry *take_out(struct hwt_cache *cache, const struct h
     return found;
 }
 
-/* The free entry is moved from the cache in which it is to be the next that the test's own thread
- * takes. The cache is no other thread's that has not ended. */
+/* The same of the pool's batches, to which threads that have ended have given what they kept. */
+static inline struct hwt_entry *take_out_of_pool(const struct hwt_entry *entry)
+{
+    struct hwt_pool *pool = &timer->shared.pool;
+    struct hwt_entry *chains[1000], *found = NULL, *next;
+    struct hwt_cache back = { 0 };
+    uint32_t n = 0, count;
+    while ((chains[n] = hwt_batch_pop(pool, &count)) != NULL)
+        must(++n < 1000);
+    while (n-- > 0) {
+        for (struct hwt_entry *one = chains[n]; one; one = next) {
+            next = hwt_entry_linked(one);
+            if (one == entry)
+                found = one;
+            else
+                hwt_pool_give(pool, &back, one);
+        }
+    }
+    hwt_pool_flush(pool, &back);
+    return found;
+}
+
+/* The free entry is moved from the cache or batch in which it is, to be the next that the test's own
+ * thread takes. The cache is no other thread's that has not ended. */
 static inline void fetch_free(const struct hwt_entry *entry)
 {
     struct hwt_shared *shared = &timer->shared;
@@ -169,6 +191,8 @@ static inline void fetch_free(const struct hwt_entry *entry)
         struct hwt_lane *lane = hwt_lane_at(&shared->lanes, n);
         found = lane ? take_out(&lane->cache, entry) : NULL;
     }
+    if (!found)
+        found = take_out_of_pool(entry);
     ck_assert_msg(found, "the entry is not free");
     hwt_pool_give(&shared->pool, own, found);
 }
@@ -224,8 +248,8 @@ static inline size_t mark_stack(bool *marks, uint32_t slabs, const _Atomic uint6
 static inline size_t mark_batches(bool *marks, uint32_t slabs)
 {
     const struct hwt_pool *pool = &timer->shared.pool;
-    size_t count = mark_stack(marks, slabs, &pool->batches[0]) +
-                   mark_stack(marks, slabs, &pool->batches[1]);
+    size_t count =
+        mark_stack(marks, slabs, &pool->batches[0]) + mark_stack(marks, slabs, &pool->batches[1]);
     ck_assert_uint_eq(count, hwt_pool_free(pool));
     return count;
 }

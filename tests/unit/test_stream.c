@@ -280,11 +280,34 @@ END_TEST
 
 /* ---- want of memory ---- */
 
-START_TEST(without_memory_to_begin_there_is_nothing_to_destroy)
+START_TEST(it_takes_nothing_until_there_is_a_record)
 {
-    struct hwt_stream other = { .at = 0 };
     refuse = true;
-    ck_assert_int_eq(hwt_stream_init(&other), -ENOMEM);
+    ck_assert(!hwt_stream_is_used(&stream) && read_all() == 0);
+    ck_assert_uint_eq(hwt_stream_bytes(&stream), 0);
+    for (int i = 0; i < 3; i++)
+        ck_assert(!try_append());
+    ck_assert(!hwt_stream_is_used(&stream) && read_all() == 0);
+    refuse = false;
+    append(1);
+    ck_assert_uint_eq(hwt_stream_bytes(&stream), sizeof(struct hwt_chunk));
+    expect_read(0, 1);
+}
+END_TEST
+
+/* Its last one, which may yet be read, stays. */
+START_TEST(what_it_has_to_spare_is_freed_when_its_thread_ends)
+{
+    append(40 * CHUNK);
+    ck_assert_uint_eq(read_all(), 40 * CHUNK);
+    append(1);
+    hwt_stream_free_spare(&stream);
+    ck_assert_uint_eq(chunks_made - chunks_freed,
+                      hwt_stream_bytes(&stream) / sizeof(struct hwt_chunk));
+    ck_assert_uint_le(chunks_made - chunks_freed, 2);
+    expect_read(40 * CHUNK, 40 * CHUNK + 1);
+    append(3 * CHUNK);
+    expect_read(40 * CHUNK + 1, 43 * CHUNK + 1);
 }
 END_TEST
 
@@ -336,7 +359,8 @@ int main(void)
     tcase_add_loop_test(compaction, where_more_stays_than_there_can_be_the_first_of_each_stays, 0,
                         2);
     TCase *want = unit_case(suite, "want", open_stream, close_stream);
-    tcase_add_test(want, without_memory_to_begin_there_is_nothing_to_destroy);
+    tcase_add_test(want, it_takes_nothing_until_there_is_a_record);
+    tcase_add_test(want, what_it_has_to_spare_is_freed_when_its_thread_ends);
     tcase_add_test(want, without_memory_to_grow_nothing_is_lost);
     tcase_add_test(want, where_there_is_no_memory_what_is_out_of_date_makes_room);
     return run_suite(suite);

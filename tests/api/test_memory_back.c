@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * After a peak memory goes back to the system, whatever ended the timeouts, in whatever order; and
+ * what `memory` of hwt_stats says of that agrees with what the system says.
+ *
+ * Here time is set: nothing depends on how fast the machine is.
+ */
+
+#include <stdlib.h> /* tells of glibc */
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+#include <sys/mman.h>
+
+#include "children.h"
+
+#define MB(n) ((uint64_t)(n) << 20)
+
+/* What may stay of a peak, and how far `memory` and the system may be apart: huge pages that are
+ * used in part, and what the allocator keeps. */
+#define STAYS MB(4)
+#define APART MB(6)
+
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+enum { PEAK = 1 << 19, THREADS = 64, EACH = PEAK / THREADS, HUGE_PAGE = 2 << 20 };
+
+static manual m;
+static uint64_t now;
+static hwt_timeout peak[PEAK];
+static uint64_t resident_before;
+
+static void never_run(hwt_timeout timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+}
+
+static const hwt_task quiet = { never_run, NULL };
+
+/* ---- what the system says ---- */
+
+static bool memory_is_watched(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+    return WITH_SANITIZER || (preload && strstr(preload, "vgpreload"));
+}
+
+/* Without what the allocator keeps of what was freed. */
+static uint64_t resident(void)
+{
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
+    unsigned long pages = 0, in_memory = 0;
+    FILE *statm = fopen("/proc/self/statm", "r");
+    must(statm && fscanf(statm, "%lu %lu", &pages, &in_memory) == 2);
+    fclose(statm);
+    return (uint64_t)in_memory * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* ---- a peak, and the time after it ---- */
+
+static void shuffle(uint64_t seed)
+{
+    for (uint32_t i = PEAK; i > 1; i--) {
+        uint32_t other = (uint32_t)(test_random(&seed) % i);
+        hwt_timeout one = peak[other];
+        peak[other] = peak[i - 1];
+        peak[i - 1] = one;
+    }
+}
+
+static void pass_ms(uint64_t ms)
+{
+    for (uint64_t end = now + HWT_MS(ms); now < end; now += HWT_MS(10))
+        manual_go(&m, now);
+}
+
+static void open_peak(void)
+{
+    uint64_t seed = test_seed();
+    memset(peak, 1, sizeof(peak)); /* it is there before what is measured */
+    now = 0;
+    manual_open(&m, HWT_SEC(1), HWT_MS(1), 512);
+    pass_ms(10);
+    resident_before = resident();
+    for (int i = 0; i < PEAK; i++)
+        peak[i] = arm(m.timer, &quiet, NULL, HWT_SEC(3600) + test_random(&seed) % HWT_SEC(600));
+    pass_ms(10);
+    shuffle(seed);
+}
+
+static void close_peak(void)
+{
+    for (int i = 0; i < PEAK; i++)
+        must(!hwt_timeout_cancel(peak[i]) && hwt_timeout_state(peak[i]) != HWT_PENDING);
+    manual_close(&m);
+}
+
+static void expect_agreement(void)
+{
+    uint64_t memory = stats_of(m.timer).memory, now_resident = resident();
+    uint64_t grown = now_resident > resident_before ? now_resident - resident_before : 0;
+    printf("%" PRIu64 " kB, by the system %" PRIu64 " kB\n", memory >> 10, grown >> 10);
+    if (memory_is_watched())
+        return;
+    if (grown > memory + APART || memory > grown + APART)
+        ck_abort_msg("%" PRIu64 " kB, by the system %" PRIu64 " kB", memory >> 10, grown >> 10);
+}
+
+static void expect_little(void)
+{
+    uint64_t memory = stats_of(m.timer).memory;
+    expect_agreement();
+    if (memory > STAYS)
+        ck_abort_msg("%" PRIu64 " kB stay", memory >> 10);
+}
+
+/* Most is cancelled, a few of each slab are not: nothing can go yet. When they end, all goes. */
+START_TEST(a_peak_of_which_a_few_stay_goes_back_when_they_end)
+{
+    enum { FEW = PEAK / 64 };
+    open_peak();
+    expect_agreement();
+    for (int i = FEW; i < PEAK; i++)
+        must(hwt_timeout_cancel(peak[i]));
+    pass_ms(20000);
+    expect_agreement();
+    for (int i = 0; i < FEW; i++)
+        must(hwt_timeout_cancel(peak[i]));
+    pass_ms(20000);
+    expect_little();
+    close_peak();
+}
+END_TEST
+
+/* In two halves, the second while the first is given back. */
+START_TEST(what_ends_while_memory_goes_back_goes_too)
+{
+    open_peak();
+    for (int i = 0; i < PEAK / 2; i++)
+        must(hwt_timeout_cancel(peak[i]));
+    for (int i = PEAK / 2; i < PEAK; i++) {
+        must(hwt_timeout_cancel(peak[i]));
+        if (i % (PEAK / 256) == 0)
+            pass_ms(10);
+    }
+    pass_ms(20000);
+    expect_little();
+    close_peak();
+}
+END_TEST
+
+/* ---- threads ---- */
+
+struct canceller {
+    pthread_t thread;
+    hwt_timeout *its;
+};
+
+static struct canceller cancellers[THREADS];
+static shared_count cancelled, calls_again, called_again;
+
+static void *cancel_its(void *data)
+{
+    struct canceller *canceller = data;
+    for (int i = 0; i < EACH; i++)
+        must(hwt_timeout_cancel(canceller->its[i]));
+    return NULL;
+}
+
+/* Then it is idle; then it makes one more call. */
+static void *cancel_and_stay(void *data)
+{
+    cancel_its(data);
+    cancelled++;
+    while (!calls_again)
+        (void)poll(NULL, 0, 1);
+    must(hwt_timeout_cancel(arm(m.timer, &quiet, NULL, HWT_SEC(60))));
+    called_again++;
+    while (calls_again < 2)
+        (void)poll(NULL, 0, 1);
+    return NULL;
+}
+
+static void spawn_cancellers(void *(*run)(void *))
+{
+    cancelled = calls_again = called_again = 0;
+    for (int i = 0; i < THREADS; i++) {
+        cancellers[i].its = peak + (ptrdiff_t)i * EACH;
+        cancellers[i].thread = spawn(run, &cancellers[i]);
+    }
+}
+
+static void join_cancellers(void)
+{
+    for (int i = 0; i < THREADS; i++)
+        join(cancellers[i].thread);
+}
+
+/* Each loop: they end before memory goes back, or after that was tried. */
+START_TEST(threads_that_have_ended_keep_nothing)
+{
+    open_peak();
+    spawn_cancellers(_i ? cancel_and_stay : cancel_its);
+    if (_i) {
+        ck_assert(await_count(&cancelled, THREADS));
+        pass_ms(20000);
+        expect_agreement();
+        calls_again = 2;
+    }
+    join_cancellers();
+    pass_ms(20000);
+    expect_little();
+    close_peak();
+}
+END_TEST
+
+START_TEST(idle_threads_keep_nothing_after_their_next_call)
+{
+    open_peak();
+    spawn_cancellers(cancel_and_stay);
+    ck_assert(await_count(&cancelled, THREADS));
+    pass_ms(20000);
+    calls_again = 1;
+    ck_assert(await_count(&called_again, THREADS));
+    pass_ms(20000);
+    expect_agreement();
+    /* That call itself may have taken what it keeps from one slab each. */
+    if (stats_of(m.timer).memory > STAYS + THREADS * 2 * (64 << 10))
+        ck_abort_msg("%" PRIu64 " kB stay", stats_of(m.timer).memory >> 10);
+    calls_again = 2;
+    join_cancellers();
+    pass_ms(20000);
+    expect_little();
+    close_peak();
+}
+END_TEST
+
+/* A worker that sleeps is woken when a thread that it has asked gives back. */
+START_TEST(a_sleeping_worker_is_woken_for_what_it_has_asked_for)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = HWT_MS(1);
+    memset(peak, 0, sizeof(peak));
+    m.timer = create(&options);
+    for (int i = 0; i < PEAK; i++)
+        peak[i] = arm(m.timer, &quiet, NULL, HWT_SEC(3600));
+    spawn_cancellers(cancel_and_stay);
+    ck_assert(await_count(&cancelled, THREADS));
+    must(hwt_timeout_cancel(arm(m.timer, &quiet, NULL, 0))); /* it is awake once more */
+    uint64_t limit = monotonic() + HWT_SEC(60), most = stats_of(m.timer).memory;
+    while (stats_of(m.timer).memory > most - MB(4) && monotonic() < limit)
+        (void)poll(NULL, 0, 1);
+    (void)poll(NULL, 0, 100);
+    calls_again = 2;
+    join_cancellers();
+    while (stats_of(m.timer).memory > STAYS && monotonic() < limit)
+        (void)poll(NULL, 0, 1);
+    ck_assert_uint_le(stats_of(m.timer).memory, STAYS);
+    (void)poll(NULL, 0, 1500);
+    uint64_t wakeups = stats_of(m.timer).wakeups;
+    (void)poll(NULL, 0, 1500);
+    ck_assert_uint_eq(stats_of(m.timer).wakeups, wakeups);
+    hwt_timer_destroy(m.timer);
+}
+END_TEST
+
+/* ---- huge pages ---- */
+
+/* As khugepaged does in time, if it may. */
+static void collapse_all(void)
+{
+    uintptr_t last = 0;
+    for (int i = 0; i < PEAK; i++) {
+        uintptr_t block = (uintptr_t)peak[i].entry & ~(uintptr_t)(HUGE_PAGE - 1);
+        if (block != last)
+            (void)madvise((void *)block, HUGE_PAGE, MADV_COLLAPSE);
+        last = block;
+    }
+}
+
+static int order_of_addresses(const void *one, const void *other)
+{
+    uintptr_t a = (uintptr_t)((const hwt_timeout *)one)->entry;
+    uintptr_t b = (uintptr_t)((const hwt_timeout *)other)->entry;
+    return a < b ? -1 : a > b;
+}
+
+/* One in each megabyte stays: what is beside it does not come back as part of a huge page. */
+START_TEST(the_system_does_not_undo_what_was_given_back)
+{
+    static hwt_timeout stay[PEAK];
+    uint64_t n = 0;
+    uintptr_t last = 0;
+    open_peak();
+    qsort(peak, PEAK, sizeof(*peak), order_of_addresses);
+    for (int i = 0; i < PEAK; i++) {
+        uintptr_t megabyte = (uintptr_t)peak[i].entry >> 20;
+        if (megabyte != last)
+            stay[n++] = peak[i];
+        else
+            must(hwt_timeout_cancel(peak[i]));
+        last = megabyte;
+    }
+    pass_ms(20000);
+    uint64_t memory = stats_of(m.timer).memory;
+    ck_assert_uint_le(memory, STAYS + n * (64 << 10));
+    collapse_all();
+    expect_agreement();
+    while (n > 0)
+        must(hwt_timeout_cancel(stay[--n]));
+    pass_ms(20000);
+    collapse_all();
+    expect_little();
+    close_peak();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("api: memory goes back");
+    TCase *shapes = add_case(suite, "shapes");
+    tcase_add_test(shapes, a_peak_of_which_a_few_stay_goes_back_when_they_end);
+    tcase_add_test(shapes, what_ends_while_memory_goes_back_goes_too);
+    TCase *threads = add_case(suite, "threads");
+    tcase_add_loop_test(threads, threads_that_have_ended_keep_nothing, 0, 2);
+    tcase_add_test(threads, idle_threads_keep_nothing_after_their_next_call);
+    tcase_add_test(threads, a_sleeping_worker_is_woken_for_what_it_has_asked_for);
+    TCase *pages = add_case(suite, "huge pages");
+    tcase_add_test(pages, the_system_does_not_undo_what_was_given_back);
+    return run_suite(suite);
+}
