@@ -237,13 +237,13 @@ static void look_at_image(struct disk *disk, const struct message *messages,
     story.images++;
 }
 
+/* No call begins or is noted between the copy of the messages and that of the disk. */
 static void look_at_crash(void)
 {
     static struct message messages[MESSAGES];
+    struct log log = { 0 };
     story_lock();
     memcpy(messages, story.messages, sizeof(messages));
-    story_unlock();
-    struct log log = { 0 };
     if (story.store) {
         pthread_mutex_lock(&story.store->lock);
         log = log_of(story.store);
@@ -251,6 +251,7 @@ static void look_at_crash(void)
     struct disk *left = held_crashed(&story.process, &story.random);
     if (story.store)
         pthread_mutex_unlock(&story.store->lock);
+    story_unlock();
     look_at_image(left, messages, &log);
     disk_free(left);
 }
