@@ -55,8 +55,9 @@
  * 5. Memory stays within options.memory, about, for any number pending.
  * 6. Opening reads a checkpoint and the log, and nothing that grows with the number pending.
  * 7. A failed flush makes every further call -EIO until the store is opened anew. Bytes that do not
- *    have their checksum are -EBADMSG, until somebody asks for HWT_DELAY_SALVAGE. On a full disk
- *    puts are -ENOSPC, and take, done and cancel go on.
+ *    have their checksum are -EBADMSG. Where they are of messages, those of their time are kept
+ *    back, and only those, until somebody asks for HWT_DELAY_SALVAGE. On a full disk puts are
+ *    -ENOSPC, and take, done and cancel go on.
  * 8. The clock may be set back and forth. See hwt_delay_accept_clock().
  *
  * CONVENTIONS
@@ -162,7 +163,8 @@ typedef struct hwt_delay_message {
  *
  * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages
  * that were done come once more, some that were cancelled or replaced come back, and some that
- * were leased are lost.
+ * were leased are lost. What was kept back because of damage is delivered: so are messages that were
+ * cancelled or replaced by records that cannot be read.
  *
  * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
  *   below eight times payload_max, or memory below 32 times that
@@ -272,8 +274,10 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  * -EINVAL: a max of 0
  * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory: until a lease ends
  * -ETIME: the clock has leapt forward; see hwt_delay_accept_clock()
- * -EBADMSG: a file that is to be read is damaged: nothing of its time is handed over; see
- *   HWT_DELAY_SALVAGE
+ * -EBADMSG: nothing else is due, and a part of a file was found that cannot be read. Nothing is
+ *   handed over that is due between the record before it and the next one that can be read, in
+ *   whatever file, as its cancel may be there. All else is. Told once for each such gap, also at each
+ *   opening; see hwt_delay_stats.gaps, hwt_delay_check() and HWT_DELAY_SALVAGE
  * -EIO: a flush has failed, so each take returns this at once; or reading has, which is tried again
  *   every second
  * -ECANCELED: hwt_delay_wake() was called, and there is nothing
@@ -354,8 +358,8 @@ HWT_PUBLIC int hwt_delay_accept_clock(hwt_delay *store);
  * which is then returned. Needs no memory beyond options.memory. What others do meanwhile may or
  * may not be seen. The visitor may not call functions of this store.
  *
- * 0: all were visited; -EBADMSG; -ESTALE: the store was opened with HWT_DELAY_READ_ONLY, and its
- * owner has deleted what was to be read: open it again
+ * 0: all were visited; -EBADMSG: all that can be read were; -ESTALE: the store was opened with
+ * HWT_DELAY_READ_ONLY, and its owner has deleted what was to be read: open it again
  */
 HWT_PUBLIC int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
                                int (*visitor)(const hwt_delay_message *message, void *data),
@@ -395,12 +399,13 @@ typedef struct hwt_delay_stats {
     uint64_t lateness_max; /* ns from due time (or put, if that was later) to take */
     uint64_t lateness[64]; /* [i]: messages late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
     uint64_t lateness_sum; /* ns, over all; modulo 2^64 */
+    uint64_t gaps; /* stretches of time of which nothing is handed over, because of damage */
 } hwt_delay_stats;
 
 #define HWT_DELAY_STATS_INIT                                                                       \
     {                                                                                              \
         sizeof(hwt_delay_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, { 0 }, 0                                                          \
+            0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0                                                       \
     }
 
 /*

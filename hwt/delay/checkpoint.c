@@ -238,7 +238,8 @@ static void file_record(hwt_delay *store, struct hwt_delay_record *record)
 {
     if (record->state != HWT_DELAY_FLUSHING)
         return;
-    if (record->kind == HWT_DELAY_PUT && hwt_delay_compare(record->key, store->loaded) < 0)
+    if (record->kind == HWT_DELAY_PUT && hwt_delay_compare(record->key, store->loaded) < 0 &&
+        !hwt_delay_gap_at(store, record->key))
         hwt_delay_set_state(store, record, HWT_DELAY_FILED);
     else
         hwt_delay_remove(store, record);

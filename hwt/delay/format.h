@@ -162,7 +162,7 @@ enum {
     HWT_DELAY_BLOCK_RECORDS = 16384
 };
 
-/* A checkpoint: this head, `files` entries, `records` records. */
+/* A checkpoint: this head, `files` entries, `gaps` gaps, `records` records. */
 enum {
     HWT_DELAY_CHECKPOINT_MAGIC = 0,     /* u64 */
     HWT_DELAY_CHECKPOINT_CRC = 8,       /* u32, from offset 12 to the end of the records */
@@ -177,7 +177,15 @@ enum {
     HWT_DELAY_CHECKPOINT_PENDING = 64,  /* u64: messages, those in the log not counted */
     HWT_DELAY_CHECKPOINT_NUMBER = 72,   /* u64: that the next new file takes */
     HWT_DELAY_CHECKPOINT_RESOLVED = 80, /* u64 due, u64 sequence: PENDING is exact before this */
+    HWT_DELAY_CHECKPOINT_GAPS = 96,     /* u32, 64 at most */
     HWT_DELAY_CHECKPOINT_SIZE = 128
+};
+
+/* A gap, behind the entries: what is due in it has not been dealt with, whatever positions say. */
+enum {
+    HWT_DELAY_GAP_FROM = 0, /* u64 due, u64 sequence */
+    HWT_DELAY_GAP_TO = 16,  /* u64 due, u64 sequence: the first that is not in it */
+    HWT_DELAY_GAP_SIZE = 32
 };
 
 /* An entry of a checkpoint: a slot file. What is before its position has been handed over. */

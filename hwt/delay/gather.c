@@ -238,24 +238,62 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
     return 0;
 }
 
-/* Where the next block is that can be read; what is before it is put aside. */
-static int skip_damage(struct gather *gather, const struct hwt_delay_slot *slot, int file,
-                       uint64_t *offset, uint64_t end)
+/* Moves *offset on to the next block that can be read, or to `end`. */
+static int find_readable(struct gather *gather, const struct hwt_delay_slot *slot, uint64_t *offset,
+                         uint64_t end)
 {
     hwt_delay *store = gather->store;
-    uint64_t next = *offset;
     int found;
     do {
-        int64_t at = hwt_delay_slot_search(store, slot, file, next + 1, end);
+        int64_t at = hwt_delay_slot_search(store, slot, gather->file, *offset + 1, end);
         if (at < 0)
             return (int)at;
-        next = (uint64_t)at;
-        found = next < end ? hwt_delay_slot_block(store, slot, file, next, end, &gather->block) : 0;
+        *offset = (uint64_t)at;
+        found = *offset < end
+                    ? hwt_delay_slot_block(store, slot, gather->file, *offset, end, &gather->block)
+                    : 0;
     } while (found == -EBADMSG);
-    if (found == 0)
-        found = hwt_delay_put_slot_aside(store, slot, file, *offset, next - *offset);
-    *offset = next;
     return found;
+}
+
+/* With both due times. */
+static void add_gap(struct gather *gather, uint64_t lowest, uint64_t highest)
+{
+    const struct hwt_delay_gap gap = {
+        .from = { lowest, 0 },
+        .to = { highest < HWT_NEVER ? highest + 1 : HWT_NEVER, 0 },
+    };
+    hwt_delay_gap_add(gather->gathered->gaps, gap);
+}
+
+/* What is before the next block that can be read is put aside. */
+static int skip_damage(struct gather *gather, const struct hwt_delay_slot *slot, uint64_t *offset,
+                       uint64_t end)
+{
+    uint64_t damage = *offset;
+    int r = find_readable(gather, slot, offset, end);
+    return r < 0 ? r
+                 : hwt_delay_put_slot_aside(gather->store, slot, gather->file, damage,
+                                            *offset - damage);
+}
+
+/*
+ * The block at *offset cannot be read: nobody knows what is due from the record before it to the
+ * next one that can be read. What is before the position has been dealt with.
+ */
+static int note_gap(struct gather *gather, const struct cursor *cursor, uint64_t *offset)
+{
+    struct hwt_delay_run *run = cursor->run;
+    struct hwt_delay_key highest = run->last;
+    int r = find_readable(gather, cursor->reader->slot, offset, run->end);
+    if (r < 0)
+        return r;
+    const unsigned char *at = gather->block.at;
+    if (*offset < run->end && (size_t)(gather->block.end - at) >= HWT_DELAY_RECORD_SIZE)
+        highest = key_at(at);
+    if (hwt_delay_compare(highest, cursor->reader->position) > 0)
+        add_gap(gather, cursor->lowest.due, highest.due);
+    return add_mark(gather, run, *offset, cursor->lowest);
 }
 
 static bool run_is_needed(const struct gather *gather, const struct hwt_delay_reader *reader,
@@ -300,12 +338,18 @@ static int read_block(struct gather *gather, const struct cursor *cursor, uint64
     int r =
         hwt_delay_slot_block(gather->store, slot, gather->file, *offset, run->end, &gather->block);
     if (r == -EBADMSG && salvage)
-        return skip_damage(gather, slot, gather->file, offset, run->end);
+        return skip_damage(gather, slot, offset, run->end);
+    if (r == -EBADMSG && gather->gathered->gaps)
+        return note_gap(gather, cursor, offset);
     if (r < 0)
         return r;
     uint64_t behind = gather->block.behind;
     gather->gathered->read += behind - *offset;
     r = take_block(gather, cursor->reader, ret_last);
+    if (r == -EBADMSG && !salvage && gather->gathered->gaps) {
+        *ret_last = cursor->lowest;
+        return note_gap(gather, cursor, offset);
+    }
     if (r == -EBADMSG && salvage) {
         *ret_last = cursor->lowest; /* its keys say nothing */
         r = hwt_delay_put_slot_aside(gather->store, slot, gather->file, *offset, behind - *offset);
@@ -333,6 +377,15 @@ static int read_first(struct gather *gather)
     return r;
 }
 
+/* Its file is not there, or the head of a run is damaged: nothing is known of the rest. */
+static void note_lost(struct gather *gather, const struct hwt_delay_reader *reader)
+{
+    uint64_t lowest = hwt_delay_slot_start(reader->slot);
+    if (lowest < reader->position.due)
+        lowest = reader->position.due;
+    add_gap(gather, lowest, hwt_delay_slot_last(reader->slot));
+}
+
 /* Finds the runs of a slot that have something in the stretch. */
 static int begin_slot(struct gather *gather, struct hwt_delay_reader *reader)
 {
@@ -342,6 +395,10 @@ static int begin_slot(struct gather *gather, struct hwt_delay_reader *reader)
         if (r == 0)
             r = hwt_delay_slot_index(gather->store, gather->file, reader->slot->number, reader,
                                      reader->slot->length);
+        if (r == -EBADMSG && gather->gathered->gaps) {
+            note_lost(gather, reader);
+            r = 0;
+        }
     }
     for (size_t i = 0; i < reader->count && r == 0; i++) {
         if (run_is_needed(gather, reader, &reader->runs[i]))

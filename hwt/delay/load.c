@@ -90,6 +90,10 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
 static void merge(hwt_delay *store, struct hwt_delay_record *record)
 {
     bool counted = hwt_delay_compare(record->key, store->resolved) >= 0, same;
+    if (hwt_delay_gap_at(store, record->key)) { /* it stays in its slot */
+        hwt_delay_record_unref(record);
+        return;
+    }
     struct hwt_delay_slot *slot = record->reader->slot;
     struct hwt_delay_record *there =
         hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
@@ -135,6 +139,20 @@ static void merge_all(hwt_delay *store, struct hwt_delay_gathered *gathered)
     }
 }
 
+/* What cannot be read was found: nothing of its time is handed over, and takes tell once. */
+static void note_gaps(hwt_delay *store, const struct hwt_delay_gaps *found)
+{
+    for (size_t i = 0; i < found->count; i++) {
+        struct hwt_delay_gap gap = found->all[i];
+        if (hwt_delay_compare(gap.from, store->loaded) < 0)
+            gap.from = store->loaded;
+        if (!hwt_delay_gap_add(&store->gaps, gap))
+            continue;
+        store->gap_is_new = true;
+        hwt_delay_wake_all(store);
+    }
+}
+
 /* Brings what was gathered into the table. Slots that begin below the stretch's end are sealed. */
 static int take_in(hwt_delay *store, struct hwt_delay_gathered *gathered, struct hwt_delay_key to,
                    struct hwt_delay_reader **readers, size_t count)
@@ -146,6 +164,8 @@ static int take_in(hwt_delay *store, struct hwt_delay_gathered *gathered, struct
             hwt_delay_reader_reset(readers[i]);
         return r;
     }
+    if (gathered->gaps)
+        note_gaps(store, gathered->gaps);
     merge_all(store, gathered);
     store->loaded = to;
     if (hwt_delay_compare(store->resolved, to) < 0)
@@ -169,7 +189,8 @@ static int load(hwt_delay *store, uint64_t due)
     if (r < 0)
         return r;
     uint64_t filed = store->bytes[HWT_DELAY_FILED], most = budget_of(store);
-    struct hwt_delay_gathered gathered;
+    struct hwt_delay_gaps found = { .count = 0 };
+    struct hwt_delay_gathered gathered = { .gaps = store->salvage ? NULL : &found };
     pthread_mutex_unlock(&store->lock);
     r = hwt_delay_gather(store, readers, count, from, &to, most > filed ? most - filed : 1,
                          &gathered);

@@ -176,6 +176,8 @@ static int open_store(hwt_delay *store, const char *directory)
         store->full = !store->read_only && !hwt_delay_reserve_take(store);
         if (store->salvage)
             r = hwt_delay_checkpoint(store); /* whole again */
+        if (r == 0 && store->salvage)
+            r = hwt_delay_gaps_release(store);
         if (r == 0 && !store->alone && !store->read_only)
             r = start_threads(store);
     }

@@ -59,8 +59,10 @@ void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left)
     while ((slot = RB_MIN(hwt_delay_highests, &store->wheel.highests)) &&
            slot->highest < left.due) {
         RB_REMOVE(hwt_delay_highests, &store->wheel.highests, slot);
-        slot->passed = true;
-        store->wheel.passed_bytes += slot->length;
+        slot->kept = hwt_delay_gap_in(store, slot);
+        slot->passed = !slot->kept;
+        if (slot->passed)
+            store->wheel.passed_bytes += slot->length;
     }
 }
 

@@ -69,6 +69,8 @@ static const struct metric {
       true },
     { "full", "gauge", "1 while the disk is full and puts are refused.", FIELD(full), true },
     { "poisoned", "gauge", "1 after a flush has failed.", FIELD(poisoned), true },
+    { "gaps", "gauge", "Stretches of time that are kept back because of damage.", FIELD(gaps),
+      false },
 };
 
 /* What a page is made of. The caller's hwt_delay_stats may be shorter or longer than this build's. */

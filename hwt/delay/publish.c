@@ -31,7 +31,16 @@ static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
     hwt_delay_set64(at + HWT_DELAY_FILE_ORPHANS, slot->orphans);
 }
 
-static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots)
+static void encode_gap(const struct hwt_delay_gap *gap, unsigned char *at)
+{
+    hwt_delay_set64(at + HWT_DELAY_GAP_FROM, gap->from.due);
+    hwt_delay_set64(at + HWT_DELAY_GAP_FROM + 8, gap->from.sequence);
+    hwt_delay_set64(at + HWT_DELAY_GAP_TO, gap->to.due);
+    hwt_delay_set64(at + HWT_DELAY_GAP_TO + 8, gap->to.sequence);
+}
+
+static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots,
+                        size_t gaps)
 {
     const struct hwt_delay_snapshot *snapshot = &store->snapshot;
     uint64_t pending = hwt_delay_counted(snapshot, snapshot->pending);
@@ -50,6 +59,7 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, store->next_number);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED, snapshot->resolved.due);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8, snapshot->resolved.sequence);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_GAPS, (uint32_t)gaps);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_CRC,
                     hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_VERSION,
                                   size - HWT_DELAY_CHECKPOINT_VERSION));
@@ -64,7 +74,9 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
         size += hwt_delay_encoded_size(snapshot->leased[i]);
     pthread_mutex_lock(&store->lock);
     size_t slots = 0;
-    unsigned char *bytes = malloc(size + store->wheel.count * HWT_DELAY_FILE_SIZE);
+    size_t gaps = store->gaps.count;
+    unsigned char *bytes =
+        malloc(size + store->wheel.count * HWT_DELAY_FILE_SIZE + gaps * HWT_DELAY_GAP_SIZE);
     unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
     struct hwt_delay_slot *slot = bytes ? RB_MIN(hwt_delay_places, &store->wheel.places) : NULL;
     for (; slot; slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
@@ -74,6 +86,8 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
         at += HWT_DELAY_FILE_SIZE;
         slots++;
     }
+    for (size_t i = 0; bytes && i < gaps; i++, at += HWT_DELAY_GAP_SIZE)
+        encode_gap(&store->gaps.all[i], at);
     pthread_mutex_unlock(&store->lock);
     if (!bytes)
         return NULL;
@@ -82,7 +96,7 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
         at += hwt_delay_encoded_size(snapshot->leased[i]);
     }
     *ret_size = (size_t)(at - bytes);
-    encode_head(store, bytes, *ret_size, slots);
+    encode_head(store, bytes, *ret_size, slots, gaps);
     return bytes;
 }
 

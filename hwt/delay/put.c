@@ -223,7 +223,9 @@ static int look_for(hwt_delay *store, uint64_t due, const void *id, size_t id_si
     /* An erase that opening read from the log may be of an older message than what a slot has. */
     if (there && there->key.sequence >= store->log.kept_sequence)
         return -ENOENT;
-    return due >= store->loaded.due && hwt_delay_wheel_covers(store, due) ? 0 : -ENOENT;
+    const struct hwt_delay_key behind = { due, UINT64_MAX };
+    bool is_unknown = due >= store->loaded.due || hwt_delay_gap_at(store, behind);
+    return is_unknown && hwt_delay_wheel_covers(store, due) ? 0 : -ENOENT;
 }
 
 /* Cancels, and puts `record` if there is one. *ret_frame brings it to the disk. */

@@ -62,6 +62,17 @@ static int read_leased(hwt_delay *store, const unsigned char *at, const unsigned
     return at == end ? 0 : -EBADMSG;
 }
 
+static void read_gap(hwt_delay *store, const unsigned char *at)
+{
+    const struct hwt_delay_gap gap = {
+        .from = { hwt_delay_get64(at + HWT_DELAY_GAP_FROM),
+                  hwt_delay_get64(at + HWT_DELAY_GAP_FROM + 8) },
+        .to = { hwt_delay_get64(at + HWT_DELAY_GAP_TO),
+                hwt_delay_get64(at + HWT_DELAY_GAP_TO + 8) },
+    };
+    store->gap_is_new = hwt_delay_gap_add(&store->gaps, gap) || store->gap_is_new;
+}
+
 static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t size)
 {
     const unsigned char *at = head + HWT_DELAY_CHECKPOINT_SIZE, *end = head + size;
@@ -83,6 +94,11 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
             return r;
         at += HWT_DELAY_FILE_SIZE;
     }
+    uint32_t gaps = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_GAPS);
+    if (gaps > (size_t)(end - at) / HWT_DELAY_GAP_SIZE || gaps > HWT_DELAY_GAPS_MAX)
+        return -EBADMSG;
+    for (uint32_t i = 0; i < gaps; i++, at += HWT_DELAY_GAP_SIZE)
+        read_gap(store, at);
     return read_leased(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RECORDS));
 }
 

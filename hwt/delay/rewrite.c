@@ -95,7 +95,7 @@ void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count)
 static bool is_to_be_moved(const hwt_delay *store, const struct hwt_delay_slot *slot)
 {
     return slot->length > 0 && slot->dead > slot->length / 2 && !slot->passed &&
-           !hwt_delay_begins_below(slot, store->loaded);
+           !hwt_delay_begins_below(slot, store->loaded) && !hwt_delay_gap_in(store, slot);
 }
 
 static int by_dead(const void *a, const void *b)
@@ -249,7 +249,7 @@ static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
     if (r < 0)
         return r;
     leave_out_moved(work);
-    struct hwt_delay_gathered gathered;
+    struct hwt_delay_gathered gathered = { .gaps = NULL };
     uint64_t orphans = slot->orphans;
     pthread_mutex_unlock(&store->lock);
     r = hwt_delay_gather(store, work->readers.all, work->readers.count, from, &to, budget_of(store),

@@ -7,6 +7,9 @@
  * known how far each has been handed over, so messages come twice. Some that were cancelled or
  * replaced come back: an erase that had done its work was dropped, and is in no slot. Those that
  * were leased and are in no slot and no frame of the log are lost.
+ *
+ * Gaps end: what other slots and blocks have for their times is delivered, also what was cancelled by
+ * a record that cannot be read.
  */
 
 #include <errno.h>
@@ -170,4 +173,66 @@ int hwt_delay_rebuild(hwt_delay *store)
     store->log.kept_offset = oldest.offset;
     store->log.kept_sequence = oldest.sequence;
     return r < 0 ? r : 0;
+}
+
+/* ---- gaps ---- */
+
+/* What a slot has in a gap is pending, unless memory knows better: as if it had been put anew. */
+static void release(hwt_delay *store, struct hwt_delay_gathered *gathered)
+{
+    struct hwt_delay_record *record, *next;
+    RB_FOREACH_SAFE(record, hwt_delay_keys, &gathered->keys, next)
+    {
+        struct hwt_delay_record *there =
+            hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
+        if (record->kind != HWT_DELAY_PUT || record->shadows ||
+            (there && there->key.sequence >= record->key.sequence))
+            continue;
+        if (there)
+            hwt_delay_remove(store, there);
+        RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
+        hwt_delay_insert(store, record, HWT_DELAY_FRESH);
+    }
+}
+
+/* Of the first gap: as much as memory has room for. */
+static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
+{
+    struct hwt_delay_gap *gap = &store->gaps.all[0];
+    struct hwt_delay_key to = gap->to;
+    int r = hwt_delay_readers_choose(store, readers, gap->from, &to);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < readers->count; i++)
+        readers->all[i]->position = (struct hwt_delay_key){ 0, 0 };
+    struct hwt_delay_gathered gathered = { .gaps = NULL };
+    r = hwt_delay_gather(store, readers->all, readers->count, gap->from, &to,
+                         store->options.memory / 8, &gathered);
+    if (r < 0)
+        return r;
+    hwt_delay_gathered_mark(&gathered, NULL);
+    release(store, &gathered);
+    hwt_delay_gathered_free(&gathered);
+    gap->from = to;
+    if (hwt_delay_compare(gap->from, gap->to) < 0)
+        return 0;
+    store->gaps.count--;
+    memmove(gap, gap + 1, store->gaps.count * sizeof(*gap));
+    return 0;
+}
+
+/* At opening: what was kept back because of damage is delivered. Each checkpoint brings a stretch of
+ * it to new slots, and says that it is no gap any more. */
+int hwt_delay_gaps_release(hwt_delay *store)
+{
+    struct hwt_delay_readers readers = { 0 };
+    int r = 0;
+    while (store->gaps.count > 0 && r == 0) {
+        r = release_stretch(store, &readers);
+        if (r == 0)
+            r = hwt_delay_checkpoint(store);
+    }
+    hwt_delay_readers_free(&readers);
+    store->gap_is_new = false;
+    return r;
 }

@@ -43,6 +43,7 @@ static void fill(hwt_delay *store, hwt_delay_stats *stats)
     stats->full = store->full;
     stats->poisoned = store->poisoned;
     stats->not_durable = store->not_durable;
+    stats->gaps = store->gaps.count;
 }
 
 int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats)

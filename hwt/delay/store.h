@@ -134,6 +134,7 @@ struct hwt_delay_slot {
     bool on_wheel;
     bool sealed;
     bool passed;                    /* all in it has been dealt with */
+    bool kept;                      /* it would be passed, but has a gap */
     bool made;                      /* its file is there */
     uint64_t length;                /* of the file, as far as it counts */
     uint64_t count;                 /* records */
@@ -164,6 +165,18 @@ struct hwt_delay_wheel {
     uint64_t bytes;        /* of all */
     uint64_t passed_bytes; /* of those that the next checkpoint leaves out */
     size_t by_shift[64];   /* how many */
+};
+
+/* What cannot be read is due in it. See gaps.c. */
+struct hwt_delay_gap {
+    struct hwt_delay_key from, to;
+};
+
+enum { HWT_DELAY_GAPS_MAX = 64 };
+
+struct hwt_delay_gaps {
+    struct hwt_delay_gap all[HWT_DELAY_GAPS_MAX + 1]; /* they do not touch each other */
+    size_t count;
 };
 
 /* The highest position that there was in the epochs after the floor before, up to `until`. */
@@ -270,6 +283,8 @@ struct hwt_delay {
     struct hwt_delay_key loaded;
     struct hwt_delay_key resolved; /* the highest that `loaded` has been */
     struct hwt_delay_positions positions;
+    struct hwt_delay_gaps gaps;
+    bool gap_is_new; /* no take has told of it */
 
     struct hwt_delay_tokens tokens;
     struct hwt_delay_ends ends;
@@ -494,6 +509,13 @@ void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoc
 void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left);
 struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt_delay_slot *slot);
 
+/* ---- gaps.c ---- */
+
+const struct hwt_delay_gap *hwt_delay_gap_at(const hwt_delay *store, struct hwt_delay_key key);
+bool hwt_delay_gap_in(const hwt_delay *store, const struct hwt_delay_slot *slot);
+bool hwt_delay_gap_add(struct hwt_delay_gaps *gaps, struct hwt_delay_gap gap);
+struct hwt_delay_record *hwt_delay_first(hwt_delay *store);
+
 /* ---- gather.c ---- */
 
 /* Records out of slots, by key; an erase behind a put of the same key. */
@@ -501,6 +523,7 @@ struct hwt_delay_gathered {
     struct hwt_delay_keys keys;
     uint64_t bytes; /* in memory */
     uint64_t read;  /* bytes of slots */
+    struct hwt_delay_gaps *gaps; /* the caller's, for what cannot be read; NULL: that is an error */
 };
 int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t count,
                      struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,
@@ -625,5 +648,6 @@ int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t le
 int hwt_delay_put_slot_aside(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                              uint64_t offset, uint64_t length);
 int hwt_delay_rebuild(hwt_delay *store);
+int hwt_delay_gaps_release(hwt_delay *store);
 
 #endif

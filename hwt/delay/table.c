@@ -156,7 +156,8 @@ static void count_down(hwt_delay *store)
 static bool leaves_something(const hwt_delay *store, const struct hwt_delay_record *old)
 {
     return hwt_delay_compare(old->key, store->loaded) >= 0 || old->shadows ||
-           old->kind == HWT_DELAY_ERASE || old->state != HWT_DELAY_FRESH;
+           old->kind == HWT_DELAY_ERASE || old->state != HWT_DELAY_FRESH ||
+           hwt_delay_gap_at(store, old->key);
 }
 
 /* Puts a record, which has its sequence, in the place of what has its identity. */
@@ -219,7 +220,7 @@ void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase)
 void hwt_delay_settle(hwt_delay *store)
 {
     struct hwt_delay_record *first;
-    while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
+    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
            hwt_delay_compare(first->key, store->loaded) < 0)
         hwt_delay_drop_erase(store, first);
     struct hwt_delay_key left = store->loaded;

@@ -21,7 +21,7 @@
 static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *ret_dropped)
 {
     struct hwt_delay_record *first;
-    while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
+    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
            hwt_delay_compare(first->key, store->loaded) < 0) {
         hwt_delay_drop_erase(store, first);
         *ret_dropped = true;
@@ -156,6 +156,14 @@ static int64_t finish(hwt_delay *store, struct taking *taking,
     return messages ? (int64_t)taking->count : -ENOMEM;
 }
 
+/* Nothing else can be taken: -EBADMSG, once, for what cannot be read. */
+static int tell_of_gap(hwt_delay *store)
+{
+    bool is_new = store->gap_is_new;
+    store->gap_is_new = false;
+    return is_new ? -EBADMSG : 0;
+}
+
 /* One attempt: 0, or an error; taking->count says how many. Lets go of the lock where it loads. */
 static int attempt(hwt_delay *store, size_t max, struct taking *taking)
 {
@@ -170,8 +178,8 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
         if (r < 0 || taking->count > 0)
             return r;
         if (store->loaded.due > now)
-            return 0;
-        struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
+            return tell_of_gap(store);
+        struct hwt_delay_record *first = hwt_delay_first(store);
         if (first && hwt_delay_compare(first->key, store->loaded) < 0 && first->key.due <= now)
             return 0; /* it is not durable yet */
         r = hwt_delay_load(store, hwt_delay_horizon(now));

@@ -29,6 +29,7 @@ struct view {
     struct seen *seen;
     size_t count, room;
     struct hwt_delay_readers readers;
+    struct hwt_delay_gaps found; /* what could not be read */
 };
 
 /* With the lock. */
@@ -111,13 +112,16 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record)
 }
 
 /* `loading` is set. */
-static int add_slots(struct view *view)
+static int add_slots(struct view *view, bool in_gap)
 {
     hwt_delay *store = view->store;
     int r = hwt_delay_readers_choose(store, &view->readers, view->from, &view->to);
     if (r < 0)
         return r;
-    struct hwt_delay_gathered gathered;
+    /* Positions say nothing of what is in a gap. */
+    for (size_t i = 0; i < view->readers.count && in_gap; i++)
+        view->readers.all[i]->position = (struct hwt_delay_key){ 0, 0 };
+    struct hwt_delay_gathered gathered = { .gaps = &view->found };
     pthread_mutex_unlock(&store->lock);
     r = hwt_delay_gather(store, view->readers.all, view->readers.count, view->from, &view->to,
                          store->options.memory / 8, &gathered);
@@ -138,6 +142,12 @@ static int add_slots(struct view *view)
 
 /* ---- stretches ---- */
 
+static void end_by(struct view *view, struct hwt_delay_key to)
+{
+    if (hwt_delay_compare(to, view->to) < 0)
+        view->to = to;
+}
+
 /* What is pending in a stretch, which may end before `to`. */
 static int look(struct view *view, struct hwt_delay_key to)
 {
@@ -146,13 +156,19 @@ static int look(struct view *view, struct hwt_delay_key to)
     while (store->loading)
         pthread_cond_wait(&store->changed, &store->lock);
     view->to = to;
-    if (hwt_delay_compare(view->from, store->loaded) < 0) {
-        if (hwt_delay_compare(store->loaded, to) < 0)
-            view->to = store->loaded;
+    const struct hwt_delay_gap *gap = hwt_delay_gap_at(store, view->from);
+    if (gap)
+        end_by(view, gap->to);
+    if (!gap && hwt_delay_compare(view->from, store->loaded) < 0) {
+        end_by(view, store->loaded);
+        for (size_t i = 0; i < store->gaps.count; i++) {
+            if (hwt_delay_compare(store->gaps.all[i].from, view->from) > 0)
+                end_by(view, store->gaps.all[i].from);
+        }
         r = add_table(view, STRETCH);
     } else {
         store->loading = true;
-        r = add_slots(view);
+        r = add_slots(view, gap != NULL);
         store->loading = false;
         pthread_cond_broadcast(&store->changed);
         if (r == 0)
@@ -207,5 +223,5 @@ int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
     hwt_delay_readers_free(&view.readers);
     pthread_mutex_unlock(&store->lock);
     free(view.seen);
-    return r;
+    return r == 0 && view.found.count > 0 ? -EBADMSG : r;
 }

@@ -62,6 +62,7 @@ uint64_t hwt_delay_next_locked(hwt_delay *store)
            !store->checkpointing && !store->read_only &&
            !hwt_delay_wheel_covers(store, first->key.due))
         hwt_delay_drop_erase(store, first);
+    first = hwt_delay_first(store);
     if (first && first->key.due < next)
         next = first->key.due;
     uint64_t end = lease_end(store, now);
@@ -119,8 +120,10 @@ void hwt_delay_wake_clear(hwt_delay *store)
  */
 static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
 {
-    const struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
+    const struct hwt_delay_record *first = hwt_delay_first(store);
     uint64_t end = lease_end(store, now), due = HWT_NEVER;
+    if (store->gap_is_new)
+        return now;
     if (first && hwt_delay_compare(first->key, store->loaded) < 0) {
         bool waits =
             first->kind == HWT_DELAY_PUT && (first->key.sequence >= store->log.durable_sequence ||

@@ -121,7 +121,7 @@ void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot)
         RB_REMOVE(hwt_delay_nexts, &wheel->nexts, slot);
     if (slot->passed)
         wheel->passed_bytes -= slot->length;
-    else if (slot->sealed)
+    else if (slot->sealed && !slot->kept)
         RB_REMOVE(hwt_delay_highests, &wheel->highests, slot);
     wheel->count--;
     wheel->by_shift[slot->shift]--;
@@ -191,7 +191,7 @@ void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
     }
     if (slot->highest == highest)
         return;
-    bool is_in_order = slot->sealed && !slot->passed;
+    bool is_in_order = slot->sealed && !slot->passed && !slot->kept;
     if (is_in_order)
         RB_REMOVE(hwt_delay_highests, &wheel->highests, slot);
     slot->highest = highest;
@@ -203,9 +203,10 @@ void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
 void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t length)
 {
     struct hwt_delay_wheel *wheel = &store->wheel;
-    if (slot->passed) {
+    if (slot->passed)
         wheel->passed_bytes -= slot->length;
-        slot->passed = false;
+    if (slot->passed || slot->kept) {
+        slot->passed = slot->kept = false;
         RB_INSERT(hwt_delay_highests, &wheel->highests, slot);
     }
     wheel->bytes += length - slot->length;

@@ -19,6 +19,7 @@ static const struct row {
     { "replayed", offsetof(hwt_delay_stats, replayed), "records in the log" },
     { "cut", offsetof(hwt_delay_stats, cut), "bytes of an unfinished write" },
     { "memory", offsetof(hwt_delay_stats, memory), "bytes" },
+    { "gaps", offsetof(hwt_delay_stats, gaps), "stretches of time, kept back because of damage" },
 };
 
 static void print_stats(const hwt_delay_stats *stats)
