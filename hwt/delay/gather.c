@@ -507,8 +507,9 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
 
 /* Of two that follow each other with one identity: what becomes of no use in a slot that stays. */
 static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_record *record,
-                      const struct hwt_delay_slot *moved)
+                      const struct hwt_delay_slot *moved, struct hwt_delay_key resolved)
 {
+    bool counted = record->retries > 0 && hwt_delay_compare(old->key, resolved) >= 0;
     if (old->kind != HWT_DELAY_PUT || record->kind != HWT_DELAY_ERASE)
         return;
     bool old_stays = old->reader->slot != moved, erase_stays = record->reader->slot != moved;
@@ -516,13 +517,13 @@ static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_recor
         old->reader->dead += hwt_delay_encoded_size(old);
     if (!old_stays && erase_stays) {
         record->reader->dead += hwt_delay_encoded_size(record);
-        record->reader->orphans += record->retries;
-        old->orphan = record->retries > 0;
+        record->reader->orphans += counted;
+        old->orphan = counted;
     }
 }
 
 void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                             const struct hwt_delay_slot *moved)
+                             const struct hwt_delay_slot *moved, struct hwt_delay_key resolved)
 {
     struct hwt_delay_identities identities = RB_INITIALIZER(&identities);
     struct hwt_delay_record *record;
@@ -535,7 +536,7 @@ void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
         if (moved) {
             record->needed =
                 old->needed || (old->kind == HWT_DELAY_PUT && old->reader->slot != moved);
-            note_dead(old, record, moved);
+            note_dead(old, record, moved, resolved);
         }
         RB_REMOVE(hwt_delay_identities, &identities, old);
         RB_INSERT(hwt_delay_identities, &identities, record);

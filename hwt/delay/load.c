@@ -119,7 +119,7 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_lease_supersede(store, record);
         hwt_delay_insert(store, record, HWT_DELAY_FILED);
     } else {
-        if (record->retries > 0 && slot->orphans > 0)
+        if (counted && record->retries > 0 && slot->orphans > 0)
             slot->orphans--;
         else if (counted)
             store->pending += record->retries;

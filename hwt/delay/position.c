@@ -61,8 +61,10 @@ void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left)
         RB_REMOVE(hwt_delay_highests, &store->wheel.highests, slot);
         slot->kept = hwt_delay_gap_in(store, slot);
         slot->passed = !slot->kept;
-        if (slot->passed)
-            store->wheel.passed_bytes += slot->length;
+        if (!slot->passed)
+            continue;
+        store->wheel.passed_bytes += slot->length;
+        store->wheel.passed_count++;
     }
 }
 

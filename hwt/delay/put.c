@@ -84,13 +84,20 @@ static size_t size_batch(struct hwt_delay_record **records, size_t count, size_t
     return size;
 }
 
+/* All slots are passed, and nothing is pending besides. */
+static bool nothing_is_left(const hwt_delay *store)
+{
+    return store->wheel.passed_count == store->wheel.count && RB_EMPTY(&store->keys) &&
+           store->leased_count == 0;
+}
+
 /* For the memory, the log, or to delete slots: those of a whole segment's length, or the last ones. */
 static bool checkpoint_is_due(const hwt_delay *store)
 {
     uint64_t segment = store->options.segment_size;
     return store->bytes[HWT_DELAY_FRESH] + store->erased_bytes >= store->options.memory / 4 ||
            store->log.kept_bytes >= segment / 2 || store->wheel.passed_bytes >= segment ||
-           (store->wheel.passed_bytes > 0 && store->pending == 0) || store->rewriting;
+           (store->wheel.passed_count > 0 && nothing_is_left(store)) || store->rewriting;
 }
 
 /* Called where the log has grown, or something is done. */

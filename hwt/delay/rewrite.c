@@ -256,7 +256,7 @@ static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
                          &gathered);
     if (r == 0) {
         work->read += gathered.read;
-        hwt_delay_gathered_mark(&gathered, slot);
+        hwt_delay_gathered_mark(&gathered, slot, store->snapshot.resolved);
         r = keep_alive(work, slot, &gathered, from, &orphans);
         hwt_delay_gathered_free(&gathered);
     }

@@ -210,7 +210,7 @@ static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
                          store->options.memory / 8, &gathered);
     if (r < 0)
         return r;
-    hwt_delay_gathered_mark(&gathered, NULL);
+    hwt_delay_gathered_mark(&gathered, NULL, store->resolved);
     release(store, &gathered);
     hwt_delay_gathered_free(&gathered);
     gap->from = to;

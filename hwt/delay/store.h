@@ -164,6 +164,7 @@ struct hwt_delay_wheel {
     size_t count;
     uint64_t bytes;        /* of all */
     uint64_t passed_bytes; /* of those that the next checkpoint leaves out */
+    size_t passed_count;
     size_t by_shift[64];   /* how many */
 };
 
@@ -530,9 +531,10 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
                      struct hwt_delay_gathered *ret_gathered);
 void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
 /* Marks by `shadows` what a later one replaces or erases; and by `needed`, where one slot is to be
- * moved, what replaces or erases a message that is in another. */
+ * moved, what replaces or erases a message that is in another. What is lower than `resolved` does not
+ * count for `pending` any more. */
 void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                             const struct hwt_delay_slot *moved);
+                             const struct hwt_delay_slot *moved, struct hwt_delay_key resolved);
 void hwt_delay_reader_reset(struct hwt_delay_reader *reader);
 /* No due time in the part that was not read is lower; HWT_NEVER: nothing is there. */
 uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader);

@@ -126,7 +126,7 @@ static int add_slots(struct view *view, bool in_gap)
     r = hwt_delay_gather(store, view->readers.all, view->readers.count, view->from, &view->to,
                          store->options.memory / 8, &gathered);
     if (r == 0)
-        hwt_delay_gathered_mark(&gathered, NULL);
+        hwt_delay_gathered_mark(&gathered, NULL, store->resolved);
     pthread_mutex_lock(&store->lock);
     if (r < 0)
         return r;

@@ -111,6 +111,12 @@ void hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot)
     hwt_delay_slot_bounds(store, slot);
 }
 
+static void unpass(struct hwt_delay_wheel *wheel, const struct hwt_delay_slot *slot)
+{
+    wheel->passed_bytes -= slot->length;
+    wheel->passed_count--;
+}
+
 /* Gives the reference back to the caller. */
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot)
 {
@@ -120,7 +126,7 @@ void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot)
     if (slot->next != HWT_NEVER)
         RB_REMOVE(hwt_delay_nexts, &wheel->nexts, slot);
     if (slot->passed)
-        wheel->passed_bytes -= slot->length;
+        unpass(wheel, slot);
     else if (slot->sealed && !slot->kept)
         RB_REMOVE(hwt_delay_highests, &wheel->highests, slot);
     wheel->count--;
@@ -203,9 +209,9 @@ void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
 void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t length)
 {
     struct hwt_delay_wheel *wheel = &store->wheel;
-    if (slot->passed)
-        wheel->passed_bytes -= slot->length;
     if (slot->passed || slot->kept) {
+        if (slot->passed)
+            unpass(wheel, slot);
         slot->passed = slot->kept = false;
         RB_INSERT(hwt_delay_highests, &wheel->highests, slot);
     }

@@ -48,16 +48,19 @@ int __wrap_hwt_delay_publish(hwt_delay *store)
 }
 
 void __real_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                                    const struct hwt_delay_slot *moved);
+                                    const struct hwt_delay_slot *moved,
+                                    struct hwt_delay_key resolved);
 void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                                    const struct hwt_delay_slot *moved);
+                                    const struct hwt_delay_slot *moved,
+                                    struct hwt_delay_key resolved);
 
 /* No erase is thought to be needed: the message is in another slot. */
 void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                                    const struct hwt_delay_slot *moved)
+                                    const struct hwt_delay_slot *moved,
+                                    struct hwt_delay_key resolved)
 {
     struct hwt_delay_record *record;
-    __real_hwt_delay_gathered_mark(gathered, moved);
+    __real_hwt_delay_gathered_mark(gathered, moved, resolved);
     RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
     {
         record->needed = record->needed && rewriting != ERASES_LEFT_OUT;
