@@ -472,9 +472,32 @@ HWT_PUBLIC int64_t hwt_delay_check(hwt_delay *store,
 
 /*
  * Moves what is in the log to the slots now, rather than when the log is full. Returns when that is
- * on the disk. For tests and before a backup of the directory; nobody else needs it.
+ * on the disk. For tests; nobody else needs it.
  */
 HWT_PUBLIC int hwt_delay_checkpoint(hwt_delay *store);
+
+/*
+ * Copies the store to another directory, for a backup: as it is at one moment of this call, with every
+ * message whose put has returned before the call. The directory is made if it is not there, but not
+ * what is above it. When this returns 0, the copy is on the disk, and is a store like any other. A
+ * copy that did not end, because it failed or the machine did, is no store: hwt_delay_open() does not
+ * open it, nor make a store there; remove it.
+ *
+ * What the store does goes on meanwhile; but while the log is copied, no checkpoint is made, nor a put
+ * that needs one, and what is done with keeps its disk until the call returns. A store that was
+ * opened with HWT_DELAY_READ_ONLY is copied as it was when it was opened, with a descriptor open for
+ * each slot. Messages that are leased are pending in the copy.
+ *
+ * -ENOTEMPTY: there is something in that directory
+ * -EBADMSG: a file of the store is not there, or too short. Whether what was copied has its checksums is not
+ *   looked at; see hwt_delay_check()
+ * -ENOENT, -ENOTDIR, -EACCES, -ENOSPC: of the new directory
+ * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has made a checkpoint since: open it again
+ * -EIO: a flush of the store has failed; or one of the copy, or reading or writing, which does the
+ *   store no harm
+ * -EINVAL, -EROFS, -ENOMEM, -EMFILE, -ENFILE
+ */
+HWT_PUBLIC int hwt_delay_copy(hwt_delay *store, const char *path);
 
 #ifdef __cplusplus
 }

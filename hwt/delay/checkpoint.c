@@ -297,8 +297,10 @@ static void conclude(hwt_delay *store, const struct plan *plan)
 }
 
 /* They are not in the checkpoint any more. */
-static void delete_finished(hwt_delay *store)
+void hwt_delay_delete_finished(hwt_delay *store)
 {
+    if (store->copies > 0)
+        return;
     wait_for_loading(store);
     struct hwt_delay_slot *slot;
     while ((slot = TAILQ_FIRST(&store->finished))) {
@@ -357,7 +359,7 @@ static int make(hwt_delay *store)
         (old < 0 && !is_full(old) && !is_shortage(old)))
         hwt_delay_poison(store);
     else if (r == 0 || old == 0)
-        delete_finished(store);
+        hwt_delay_delete_finished(store);
     return r;
 }
 

@@ -312,6 +312,7 @@ struct hwt_delay {
     int stuck; /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
     bool poisoned, closing;
+    uint64_t copies; /* that are being made: finished slots are not deleted meanwhile */
     bool rewriting; /* the last checkpoint has left slots that are to be rewritten */
     bool made_up; /* no checkpoint on the disk has it yet: damage was left out, so are numbers */
     int trouble;  /* why takes get nothing: -ETIME while `held`, or what loading failed with; 0 */
@@ -594,6 +595,8 @@ int hwt_delay_checkpoint_make(hwt_delay *store);
 void hwt_delay_checkpoint_want(hwt_delay *store);
 bool hwt_delay_reserve_take(hwt_delay *store);
 void *hwt_delay_checkpointer(void *store);
+
+void hwt_delay_delete_finished(hwt_delay *store);
 
 /* ---- create.c ---- */
 

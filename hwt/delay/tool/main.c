@@ -36,6 +36,8 @@ static const struct command {
       "cancels the message with this due time and id" },
     { "take", command_take, 0, 0, "nw", "[--max N] [--wait DURATION] DIRECTORY",
       "prints messages that are due, and is done with them" },
+    { "copy", command_copy, 1, 1, "", "DIRECTORY NEW",
+      "copies the store, which may be in use, to a new directory" },
     { "salvage", command_salvage, 1, 1, "", "DIRECTORY NEW",
       "puts what can be read of a damaged store into a new one" },
 };

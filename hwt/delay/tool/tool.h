@@ -9,6 +9,7 @@
  *     main.c     the commands, their options and operands; misuse
  *     look.c     commands that read: stat, dump, check
  *     change.c   commands that change: put, cancel, take
+ *     copy.c     copy: a store to another directory
  *     salvage.c  salvage: what can be read goes to a new store
  *     text.c     instants, durations and messages as text; what an error means
  *
@@ -39,6 +40,7 @@ int command_check(const struct request *request);
 int command_put(const struct request *request);
 int command_cancel(const struct request *request);
 int command_take(const struct request *request);
+int command_copy(const struct request *request);
 int command_salvage(const struct request *request);
 
 /* ---- main.c ---- */

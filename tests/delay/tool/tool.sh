@@ -339,6 +339,10 @@ test_owned()
     prints "${far}.000000000Z${tab}id${tab}payload"
     run 0 check store
     prints
+    run 0 copy store new
+    prints
+    run 0 dump --messages new
+    prints "${far}.000000000Z${tab}id${tab}payload"
     kill "$holder"
     wait "$holder" || true
     holder=
@@ -431,6 +435,29 @@ test_salvage()
     prints "$(line 2 second '')" "$(line 3 third '')"
     run 1 salvage new nowhere/new
     says 'no store is there'
+}
+
+test_copy()
+{
+    run 0 put --create store "$past:01Z" first
+    run 0 put store "${far}Z" second payload
+    run 0 copy store new
+    prints
+    run 0 check new
+    prints
+    run 0 take --max 10 new
+    prints "$(line 1 first '')"
+    run 0 take --max 10 store
+    prints "$(line 1 first '')"
+    run 1 copy store new
+    says 'new: there is something in it: name a new directory'
+    run 0 dump --messages new
+    prints "${far}.000000000Z${tab}second${tab}payload"
+    run 1 copy nowhere other
+    says 'no store is there'
+    [ ! -e other ] || fail 'a failed copy has left something'
+    run 1 copy store nowhere/other
+    run 2 copy store
 }
 
 # More than a batch, and every byte of it; a store that is whole.

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Copying a store to another directory, while it is used.
+ *
+ * A copy is what the checkpoint on the disk names, and the log behind it: as a store is that was killed
+ * at that moment. What a checkpoint names does not change: slots only grow behind the length that
+ * it gives. So it is enough that no checkpoint is made while the log is copied, because that is when
+ * frames are written over, and that no slot is deleted before it is copied. An owner holds
+ * `checkpointing` for the first, for about as long as it takes to read the log, and leaves the
+ * finished slots until the copy is made. Who has opened the store read-only cannot hold the owner up: it
+ * opens all slots before it copies the log, and sees then whether the checkpoint is still the same.
+ *
+ * On the disk: all files, and the directory's own name, before `copying` is renamed to `store`. So a
+ * copy that did not end has no `store` and has another file: it is not opened, nor is a store made there.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+#define PIECE ((size_t)256 << 10)
+
+struct slot_copy {
+    char name[HWT_DELAY_NAME_MAX];
+    uint64_t length;
+    int file; /* -1: it is not open */
+};
+
+struct copy {
+    hwt_delay *store;
+    int directory; /* the new one */
+    bool begun;    /* what is in it is this copy's */
+    int logs[2];   /* the new ones */
+    unsigned char *checkpoint;
+    uint64_t checkpoint_size;
+    struct slot_copy *slots;
+    size_t count;
+    unsigned segment; /* where the log ends */
+    uint64_t offset;
+    unsigned char *bytes; /* PIECE */
+};
+
+static const char *const log_names[] = { "log.0", "log.1" };
+
+/* ---- files ---- */
+
+static int create_file(const struct copy *copy, const char *name)
+{
+    const struct hwt_delay_system *system = &copy->store->system;
+    int file;
+    do
+        file = system->open(system->data, copy->directory, name, O_RDWR | O_CREAT);
+    while (file == -EINTR);
+    return file;
+}
+
+/* Bytes at the same offset in both. -EBADMSG: there are fewer. */
+static int copy_range(const struct copy *copy, int from, int to, uint64_t offset, uint64_t end)
+{
+    int r = 0;
+    while (offset < end && r == 0) {
+        size_t size = end - offset < PIECE ? (size_t)(end - offset) : PIECE;
+        int64_t n = hwt_delay_read_all(copy->store, from, copy->bytes, size, offset);
+        if (n < 0)
+            return (int)n;
+        if (n < (int64_t)size)
+            return -EBADMSG;
+        r = hwt_delay_write_all(copy->store, to, copy->bytes, size, offset);
+        offset += size;
+    }
+    return r;
+}
+
+/* Makes a file of these bytes, and flushes it. */
+static int write_file(const struct copy *copy, const char *name, const void *bytes, size_t size)
+{
+    int file = create_file(copy, name);
+    int r = file < 0 ? file : hwt_delay_write_all(copy->store, file, bytes, size, 0);
+    if (r == 0)
+        r = hwt_delay_sync(copy->store, file);
+    hwt_delay_close_file(copy->store, file);
+    return r;
+}
+
+/* ---- the new directory ---- */
+
+static void note_any(const char *name, void *arg)
+{
+    (void)name;
+    *(bool *)arg = true;
+}
+
+static int open_directory(struct copy *copy, const char *path)
+{
+    const struct hwt_delay_system *system = &copy->store->system;
+    bool any = false;
+    int r = system->make_directory(system->data, path);
+    if (r < 0 && r != -EEXIST)
+        return r;
+    copy->directory = system->open_directory(system->data, path);
+    if (copy->directory < 0)
+        return copy->directory;
+    r = system->list(system->data, copy->directory, note_any, &any);
+    return r < 0 ? r : any ? -ENOTEMPTY : 0;
+}
+
+/* The head of `store`, under another name. */
+static int begin_copy(struct copy *copy)
+{
+    unsigned char head[HWT_DELAY_STORE_SIZE];
+    int64_t n = hwt_delay_read_all(copy->store, copy->store->store_file, head, sizeof(head), 0);
+    if (n < (int64_t)sizeof(head))
+        return n < 0 ? (int)n : -EBADMSG;
+    copy->begun = true;
+    return write_file(copy, "copying", head, sizeof(head));
+}
+
+/* Segments with their heads and no frames: what takes long is done before checkpoints are held up. */
+static int make_logs(struct copy *copy)
+{
+    hwt_delay *store = copy->store;
+    for (int i = 0; i < 2; i++) {
+        copy->logs[i] = create_file(copy, log_names[i]);
+        if (copy->logs[i] < 0)
+            return copy->logs[i];
+        uint64_t offset = HWT_DELAY_SEGMENT_FRAMES, end = store->options.segment_size;
+        int r = copy_range(copy, store->log.files[i], copy->logs[i], 0, offset);
+        memset(copy->bytes, 0, PIECE);
+        for (; offset < end && r == 0; offset += PIECE)
+            r = hwt_delay_write_all(store, copy->logs[i], copy->bytes,
+                                    end - offset < PIECE ? (size_t)(end - offset) : PIECE, offset);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* All is there. */
+static int end_copy(struct copy *copy)
+{
+    const struct hwt_delay_system *system = &copy->store->system;
+    int r = write_file(copy, "checkpoint", copy->checkpoint, copy->checkpoint_size);
+    for (int i = 0; i < 2 && r == 0; i++)
+        r = hwt_delay_sync(copy->store, copy->logs[i]);
+    if (r == 0)
+        r = system->sync_directory(system->data, copy->directory);
+    if (r == 0)
+        r = system->sync_above(system->data, copy->directory);
+    if (r == 0)
+        r = system->rename(system->data, copy->directory, "copying", "store");
+    return r < 0 ? r : system->sync_directory(system->data, copy->directory);
+}
+
+static void remove_file(const struct copy *copy, const char *name)
+{
+    const struct hwt_delay_system *system = &copy->store->system;
+    system->unlink(system->data, copy->directory, name);
+}
+
+/* After a failure. What cannot be removed is no store either: `store` goes first, `copying` last. */
+static void remove_copy(const struct copy *copy)
+{
+    remove_file(copy, "store");
+    remove_file(copy, "checkpoint");
+    for (int i = 0; i < 2; i++)
+        remove_file(copy, log_names[i]);
+    for (size_t i = 0; i < copy->count; i++)
+        remove_file(copy, copy->slots[i].name);
+    remove_file(copy, "copying");
+}
+
+/* ---- what is copied ---- */
+
+/* The slots that the checkpoint names. */
+static int read_slots(struct copy *copy)
+{
+    const unsigned char *at = copy->checkpoint + HWT_DELAY_CHECKPOINT_SIZE;
+    size_t count = hwt_delay_get32(copy->checkpoint + HWT_DELAY_CHECKPOINT_FILES);
+    if (count > (copy->checkpoint_size - HWT_DELAY_CHECKPOINT_SIZE) / HWT_DELAY_FILE_SIZE)
+        return -EBADMSG;
+    copy->slots = calloc(count + 1, sizeof(*copy->slots));
+    if (!copy->slots)
+        return -ENOMEM;
+    for (; copy->count < count; copy->count++) {
+        const unsigned char *entry = at + copy->count * HWT_DELAY_FILE_SIZE;
+        const struct hwt_delay_slot slot = {
+            .number = hwt_delay_get64(entry + HWT_DELAY_FILE_NUMBER),
+            .index = hwt_delay_get64(entry + HWT_DELAY_FILE_INDEX),
+            .shift = hwt_delay_get32(entry + HWT_DELAY_FILE_SHIFT),
+        };
+        hwt_delay_slot_name(&slot, copy->slots[copy->count].name);
+        copy->slots[copy->count].length = hwt_delay_get64(entry + HWT_DELAY_FILE_LENGTH);
+        copy->slots[copy->count].file = -1;
+    }
+    return 0;
+}
+
+static int open_slot(const struct copy *copy, struct slot_copy *slot)
+{
+    slot->file = hwt_delay_open_file(copy->store, slot->name, O_RDONLY);
+    if (slot->file == -ENOENT)
+        return copy->store->read_only ? -ESTALE : -EBADMSG;
+    return slot->file < 0 ? slot->file : 0;
+}
+
+/* From where the checkpoint says up to where the log ends. */
+static int copy_log(const struct copy *copy)
+{
+    const hwt_delay *store = copy->store;
+    unsigned from = hwt_delay_get32(copy->checkpoint + HWT_DELAY_CHECKPOINT_SEGMENT) & 1;
+    uint64_t offset = hwt_delay_get64(copy->checkpoint + HWT_DELAY_CHECKPOINT_POSITION);
+    int r = 0;
+    if (from != copy->segment) {
+        r = copy_range(copy, store->log.files[from], copy->logs[from], offset,
+                       store->options.segment_size);
+        offset = HWT_DELAY_SEGMENT_FRAMES;
+    }
+    return r < 0 ? r
+                 : copy_range(copy, store->log.files[copy->segment], copy->logs[copy->segment],
+                              offset, copy->offset);
+}
+
+static int read_checkpoint(struct copy *copy)
+{
+    int r = hwt_delay_checkpoint_read(copy->store, &copy->checkpoint, &copy->checkpoint_size);
+    return r < 0 ? r : read_slots(copy);
+}
+
+/* With `checkpointing` set. */
+static int copy_state(struct copy *copy)
+{
+    int r = read_checkpoint(copy);
+    return r < 0 ? r : copy_log(copy);
+}
+
+static bool is_stale(const struct copy *copy, const unsigned char *checkpoint)
+{
+    return memcmp(copy->checkpoint, checkpoint, HWT_DELAY_CHECKPOINT_SIZE) != 0;
+}
+
+/* The owner goes on meanwhile. The log that was read at opening must be the one that still counts. */
+static int copy_state_of_another(struct copy *copy)
+{
+    unsigned char *checkpoint;
+    uint64_t size;
+    int r = read_checkpoint(copy);
+    if (r == 0 && hwt_delay_get64(copy->checkpoint + HWT_DELAY_CHECKPOINT_SEQUENCE) !=
+                      copy->store->log.kept_sequence)
+        r = -ESTALE;
+    for (size_t i = 0; i < copy->count && r == 0; i++)
+        r = open_slot(copy, &copy->slots[i]);
+    if (r == 0)
+        r = copy_log(copy);
+    if (r == 0)
+        r = hwt_delay_checkpoint_read(copy->store, &checkpoint, &size);
+    if (r < 0)
+        return r;
+    r = is_stale(copy, checkpoint) ? -ESTALE : 0;
+    free(checkpoint);
+    return r;
+}
+
+static int copy_slots(struct copy *copy)
+{
+    int r = 0;
+    for (size_t i = 0; i < copy->count && r == 0; i++) {
+        struct slot_copy *slot = &copy->slots[i];
+        int to = create_file(copy, slot->name);
+        r = to < 0 ? to : slot->file < 0 ? open_slot(copy, slot) : 0;
+        if (r == 0)
+            r = copy_range(copy, slot->file, to, 0, slot->length);
+        if (r == 0)
+            r = hwt_delay_sync(copy->store, to);
+        hwt_delay_close_file(copy->store, to);
+        hwt_delay_close_file(copy->store, slot->file);
+        slot->file = -1;
+    }
+    return r;
+}
+
+/* ---- the owner ---- */
+
+/* From here on until release() no slot is deleted; no checkpoint is made until `checkpointing` ends. */
+static int hold(struct copy *copy)
+{
+    hwt_delay *store = copy->store;
+    pthread_mutex_lock(&store->lock);
+    while (store->checkpointing)
+        pthread_cond_wait(&store->changed, &store->lock);
+    store->checkpointing = true;
+    store->copies++;
+    copy->segment = store->log.segment;
+    copy->offset = store->log.offset;
+    int r = hwt_delay_log_wait(store, store->log.gathered_frame - 1);
+    if (store->poisoned)
+        r = -EIO;
+    pthread_mutex_unlock(&store->lock);
+    return r;
+}
+
+static void end_checkpointing(hwt_delay *store)
+{
+    pthread_mutex_lock(&store->lock);
+    store->checkpointing = false;
+    pthread_cond_broadcast(&store->changed);
+    pthread_mutex_unlock(&store->lock);
+}
+
+static void release(hwt_delay *store)
+{
+    pthread_mutex_lock(&store->lock);
+    while (store->checkpointing)
+        pthread_cond_wait(&store->changed, &store->lock);
+    store->checkpointing = true;
+    store->copies--;
+    hwt_delay_delete_finished(store);
+    pthread_mutex_unlock(&store->lock);
+    end_checkpointing(store);
+}
+
+static int copy_all(struct copy *copy)
+{
+    hwt_delay *store = copy->store;
+    int r = hold(copy);
+    if (r == 0)
+        r = store->read_only ? copy_state_of_another(copy) : copy_state(copy);
+    end_checkpointing(store);
+    if (r == 0)
+        r = copy_slots(copy);
+    release(store);
+    return r;
+}
+
+int hwt_delay_copy(hwt_delay *store, const char *path)
+{
+    if (!store || !path)
+        return -EINVAL;
+    struct copy copy = { .store = store, .directory = -1, .logs = { -1, -1 } };
+    copy.bytes = malloc(PIECE);
+    int r = copy.bytes ? open_directory(&copy, path) : -ENOMEM;
+    if (r == 0)
+        r = begin_copy(&copy);
+    if (r == 0)
+        r = make_logs(&copy);
+    if (r == 0)
+        r = copy_all(&copy);
+    if (r == 0)
+        r = end_copy(&copy);
+    if (r < 0 && copy.begun)
+        remove_copy(&copy);
+    for (size_t i = 0; i < copy.count; i++)
+        hwt_delay_close_file(store, copy.slots[i].file);
+    for (int i = 0; i < 2; i++)
+        hwt_delay_close_file(store, copy.logs[i]);
+    hwt_delay_close_file(store, copy.directory);
+    free(copy.slots);
+    free(copy.checkpoint);
+    free(copy.bytes);
+    return r;
+}
