@@ -87,7 +87,7 @@ static void nap(const struct ending *ending)
 struct step {
     uint64_t until;
     bool done;
-    bool missed; /* a stream could not be read: once more */
+    bool again; /* a stream could not be read, or callbacks may have changed what is due */
 };
 
 static bool is_over(const hwt_timer *timer)
@@ -102,9 +102,10 @@ static void go_on(hwt_timer *timer, void *data)
     struct hwt_worker *worker = &timer->worker;
     if (is_over(timer))
         return;
+    worker->told = false;
     uint64_t next = hwt_worker_next(worker);
-    step->missed = worker->unsure;
-    step->done = !step->missed && next <= step->until && next != HWT_NEVER;
+    step->again = worker->unsure || worker->told;
+    step->done = !step->again && next <= step->until && next != HWT_NEVER;
     if (step->done)
         (void)hwt_worker_pass(worker, next, UINT64_MAX);
 }
@@ -113,7 +114,7 @@ static void finish(hwt_timer *timer, void *data)
 {
     struct step *step = data;
     uint64_t now = timer->shared.time.clock ? step->until : hwt_time_now(&timer->shared.time);
-    step->missed = !is_over(timer) && !hwt_worker_finish(&timer->worker, now, step->until);
+    step->again = !is_over(timer) && !hwt_worker_finish(&timer->worker, now, step->until);
 }
 
 /* ---- the end ---- */
@@ -124,14 +125,15 @@ static bool advance_all(struct ending *ending)
     struct hwt_shared *shared = &ending->timer->shared;
     while (any_due(ending)) {
         struct step step = { .until = ending->until };
+        /* Before the streams are read: what the executor has returned has been said. */
+        bool submitted = hwt_task_submitted(shared) > 0;
         hwt_request(ending->timer, go_on, &step);
         if (hwt_is_forked(shared))
             return false;
-        if (step.done)
-            continue;
-        if (!step.missed && hwt_task_submitted(shared) == 0)
+        if (!step.done && !step.again && !submitted)
             return true;
-        nap(ending);
+        if (!step.done)
+            nap(ending);
     }
     return false;
 }
@@ -158,7 +160,7 @@ static void let_run(struct ending *ending)
     while (left) {
         struct step step = { .until = ending->until };
         hwt_request(timer, finish, &step);
-        left = step.missed && !hwt_is_forked(&timer->shared);
+        left = step.again && !hwt_is_forked(&timer->shared);
         if (left)
             nap(ending);
     }

@@ -169,15 +169,21 @@ START_TEST(other_callbacks)
 }
 END_TEST
 
-/* Without a worker, what is left in the child would be waited for: for an hour. */
+/* Without a worker, what is left in the child would be waited for: for an hour. Each loop: by a clock
+ * that goes, by one that is set, and in a tick that is not over at the end. */
 START_TEST(in_a_graceful_end)
 {
-    forker f = { .timer = create_driven(0, HWT_MS(1)) };
+    manual m;
+    forker f = { .timer = NULL };
+    if (_i == 1)
+        manual_open(&m, 0, HWT_MS(1), 64);
+    f.timer = _i == 1 ? m.timer : create_driven(0, _i ? HWT_MIN(120) : HWT_MS(1));
     parent = getpid();
     f.other = arm(f.timer, &parents, &f, HWT_MIN(1));
     (void)arm(f.timer, &forking, &f, 0);
     (void)arm(f.timer, &parents, &f, HWT_MS(50));
-    (void)hwt_timer_end(f.timer, hwt_timer_now(f.timer) + HWT_MIN(60), NULL, NULL);
+    (void)hwt_timer_end(f.timer, hwt_timer_now(f.timer) + (_i == 2 ? HWT_MS(80) : HWT_MIN(60)),
+                        NULL, NULL);
     hwt_timer_destroy(f.timer);
     if (getpid() != parent)
         _exit(EXIT_SUCCESS);
@@ -223,6 +229,6 @@ int main(void)
     }
     tcase_add_loop_test(tcase, without_a_worker, 0, 2);
     tcase_add_loop_test(tcase, other_callbacks, 0, 3);
-    tcase_add_test(tcase, in_a_graceful_end);
+    tcase_add_loop_test(tcase, in_a_graceful_end, 0, 3);
     return run_suite(suite);
 }
