@@ -325,6 +325,43 @@ START_TEST(test_a_used_log_with_a_lost_head)
 }
 END_TEST
 
+/* So it is where there are slots, whatever the log has. */
+START_TEST(test_slots_with_a_lost_head)
+{
+    static const unsigned char zeros[65536];
+    put_some(0, 3, s.realtime + HOUR, 10);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    static const char *const names[] = { "log.0", "log.1" };
+    for (int i = 0; i < 2; i++)
+        write_at(file_of(names[i]), HWT_DELAY_SEGMENT_FRAMES, zeros,
+                 file_of(names[i])->seen_size - HWT_DELAY_SEGMENT_FRAMES);
+    write_at(file_of("store"), 0, zeros, file_of("store")->seen_size);
+    simulated_begin(&s);
+    ck_assert_int_eq(simulated_try_open(&s), -EBADMSG);
+    s.options.flags = HWT_DELAY_SALVAGE;
+    simulated_open(&s);
+    expect_listed(0, 3, 1);
+}
+END_TEST
+
+/* Somebody has put back the log's files under each other's name: that is not an empty log. */
+START_TEST(test_segments_that_were_swapped)
+{
+    put_some(0, 3, s.realtime + HOUR, 10);
+    simulated_kill(&s);
+    struct disk_file *a = file_of("log.0"), *b = file_of("log.1");
+    ck_assert_uint_eq(a->seen_size, b->seen_size);
+    for (size_t i = 0; i < a->seen_size; i++) {
+        unsigned char bits = a->seen[i] ^ b->seen[i];
+        disk_flip(a, i, bits);
+        disk_flip(b, i, bits);
+    }
+    simulated_begin(&s);
+    ck_assert_int_eq(simulated_try_open(&s), -EBADMSG);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_edges");
@@ -341,6 +378,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_lease_that_never_ends, 0, 2);
     tcase_add_loop_test(tcase, test_trailing_bytes_in_a_frame, 0, 3);
     tcase_add_loop_test(tcase, test_a_used_log_with_a_lost_head, 0, 2);
+    tcase_add_test(tcase, test_slots_with_a_lost_head);
+    tcase_add_test(tcase, test_segments_that_were_swapped);
     suite_add_tcase(suite, tcase);
     return suite;
 }
