@@ -64,11 +64,30 @@ static void compare(const struct seen *seen, const struct message *messages, con
     }
 }
 
-/* Beside other calls: what they change meanwhile is seen or not. */
+static bool is_changing(const struct message *message)
+{
+    return message->maybe[0].ticket != 0 || message->maybe[1].ticket != 0 ||
+           message->maybe[2].ticket != 0;
+}
+
+/* Beside other calls: what they change meanwhile is seen or not, and all else is as it was. */
 void story_list(void)
 {
+    struct message before[MESSAGES];
     struct seen seen = { 0 };
+    story_lock();
+    memcpy(before, story.messages, sizeof(before));
+    story_unlock();
     must(hwt_delay_visit(story.store, 0, HWT_NEVER, see, &seen) == 0);
+    story_lock();
+    for (uint32_t i = 0; i < MESSAGES; i++) {
+        const struct message *now = &story.messages[i];
+        bool same =
+            now->is.ticket == before[i].is.ticket && !is_changing(now) && !is_changing(&before[i]);
+        if (same && !is_as(&seen, i, &now->is))
+            story_broken("is not listed as it is", i);
+    }
+    story_unlock();
 }
 
 static void tell_damage(const hwt_delay_damage *damage, void *data)

@@ -198,7 +198,12 @@ START_TEST(test_eviction_within_the_last_instant_of_a_slot)
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     ck_assert_uint_eq(s.store->loaded.due, last); /* that is what the numbers above are for */
     ck_assert_uint_gt(s.store->loaded.sequence, 0);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), LATE + EARLY);
+    if (_i == 1) { /* within the instant */
+        ck_assert_int_eq(simulated_deliver(&s, EARLY + 1, counts), EARLY + 1);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        crash();
+    }
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), LATE + (_i == 0 ? EARLY : -1));
     expect(counts, 0, LATE + EARLY, 1);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     ck_assert_uint_eq(simulated_stats(&s).files, 0);
@@ -307,6 +312,23 @@ START_TEST(test_trailing_bytes_in_a_frame)
 }
 END_TEST
 
+/* A frame's checksums fit, and a message in it has a number that is not its own. */
+START_TEST(test_a_wrong_number_in_a_frame)
+{
+    put_some(0, 3, s.realtime + HOUR, 10);
+    simulated_kill(&s);
+    struct disk_file *log = file_of("log.0");
+    size_t at = find(log, HWT_DELAY_MAGIC_FRAME, 2), records = at + HWT_DELAY_FRAME_SIZE;
+    uint32_t length = hwt_delay_get32(log->seen + at + HWT_DELAY_FRAME_LENGTH);
+    size_t place = records + HWT_DELAY_RECORD_SEQUENCE;
+    set64(log, place, hwt_delay_get64(log->seen + place) + (_i == 0 ? 1 : UINT64_MAX));
+    seal(log, key_of(), at + HWT_DELAY_FRAME_RECORDS_CRC, records, records + length);
+    seal_head(log, at, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
+    simulated_begin(&s);
+    ck_assert_int_eq(simulated_try_open(&s), -EBADMSG);
+}
+END_TEST
+
 /* `store` has lost its head, or all of its bytes, and the log was written to: nothing is made anew. */
 START_TEST(test_a_used_log_with_a_lost_head)
 {
@@ -372,11 +394,12 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_mark_that_ends_with_the_segment);
     tcase_add_loop_test(tcase, test_puts_leave_room_for_cancels, 0, 2);
     tcase_add_test(tcase, test_the_log_is_filled_to_its_end);
-    tcase_add_test(tcase, test_eviction_within_the_last_instant_of_a_slot);
+    tcase_add_loop_test(tcase, test_eviction_within_the_last_instant_of_a_slot, 0, 2);
     tcase_add_test(tcase, test_a_slot_that_begins_where_loading_stopped);
     tcase_add_loop_test(tcase, test_a_slot_is_kept_for_its_last_instant, 0, 2);
     tcase_add_loop_test(tcase, test_a_lease_that_never_ends, 0, 2);
     tcase_add_loop_test(tcase, test_trailing_bytes_in_a_frame, 0, 3);
+    tcase_add_loop_test(tcase, test_a_wrong_number_in_a_frame, 0, 2);
     tcase_add_loop_test(tcase, test_a_used_log_with_a_lost_head, 0, 2);
     tcase_add_test(tcase, test_slots_with_a_lost_head);
     tcase_add_test(tcase, test_segments_that_were_swapped);

@@ -194,6 +194,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("delay_wheel");
     TCase *tcase = tcase_create("wheel");
     tcase_add_checked_fixture(tcase, begin, end);
+    tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_the_wheel_is_what_an_array_says);
     suite_add_tcase(suite, tcase);
     return suite;
