@@ -17,8 +17,9 @@
 
 /* ---- refusing ---- */
 
-/* From now on the system call fails so, in this process. False: that cannot be had here. */
-static bool refuse_call(long call, int error)
+/* From now on the system call fails so, in this thread and those that it begins, or in all that
+ * there are. False: that cannot be had here. */
+static bool refuse_call_in(long call, int error, unsigned flags)
 {
     if (WITH_SANITIZER && call == SYS_sched_getaffinity)
         return false;
@@ -30,7 +31,12 @@ static bool refuse_call(long call, int error)
     };
     struct sock_fprog program = { sizeof(filter) / sizeof(filter[0]), filter };
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+           syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0;
+}
+
+static bool refuse_call(long call, int error)
+{
+    return refuse_call_in(call, error, 0);
 }
 
 typedef struct refusal {
@@ -229,6 +235,56 @@ START_TEST(a_refusal_after_create_loses_no_wakeup)
 }
 END_TEST
 
+/* One adds what is due at once, whenever the worker has gone to sleep for an hour; others add all
+ * the time. In the middle of it, or while it sleeps, the worker's own thread is refused the call. */
+static void refuse_in_the_middle(void *data)
+{
+    const refusal *r = data;
+    hwt_options options = HWT_OPTIONS_INIT;
+    hwt_timer *timer = NULL;
+    ends far = { 0 }, near = { 0 };
+    pthread_t threads[ADDERS];
+    options.tick_duration = HWT_MS(1);
+    child_must(hwt_timer_create(&options, &timer) == 0);
+    child_must(hwt_timer_new_timeout(timer, &counting, &far, HWT_SEC(3600), NULL) == 0);
+    crowd c = { .timer = timer };
+    for (int i = 0; i < ADDERS; i++)
+        threads[i] = spawn(use_timer, &c);
+    for (uint64_t i = 1; i <= 40; i++) {
+        if (i == 5 && !refuse_call_in(r->call, r->error, SECCOMP_FILTER_FLAG_TSYNC))
+            _exit(NOT_HERE);
+        if (i % 2)
+            usleep(1000);
+        child_must(hwt_timer_new_timeout(timer, &counting, &near, i % 3, NULL) == 0);
+        child_must(await_within(HWT_SEC(30), &near.runs, i));
+    }
+    for (int i = 0; i < ADDERS; i++)
+        join(threads[i]);
+    usleep(20000);
+    expect_rest(timer);
+    use_worker(timer);
+    child_must(c.refused == 0 && ends_sum(&c.ends) == ADDERS * EACH && far.cancelled == 1);
+}
+
+static const refusal amid[] = {
+    ALL_REFUSALS(membarrier),
+    ALL_REFUSALS(madvise),
+#ifdef SYS_futex_time64
+    { "futex_time64", SYS_futex_time64, ENOSYS },
+#endif
+};
+
+START_TEST(a_refusal_while_the_worker_runs_loses_no_wakeup)
+{
+    refusal r = amid[_i];
+    child_end end = run_child(refuse_in_the_middle, &r);
+    if (!WIFEXITED(end.status) ||
+        (WEXITSTATUS(end.status) != EXIT_SUCCESS && WEXITSTATUS(end.status) != NOT_HERE))
+        ck_abort_msg("%s refused in the middle with %d: %s. It said: %s", r.name, r.error,
+                     child_words(&end), end.said);
+}
+END_TEST
+
 /* ---- descriptors that are closed ---- */
 
 static void close_all(void)
@@ -316,6 +372,8 @@ static void add_all(Suite *suite)
     tcase_add_loop_test(calls, a_timer_that_is_driven_works_amid_a_refusal, 0, REFUSALS);
     tcase_add_loop_test(calls, a_refusal_after_create_loses_no_wakeup, 0,
                         sizeof(later) / sizeof(later[0]));
+    tcase_add_loop_test(calls, a_refusal_while_the_worker_runs_loses_no_wakeup, 0,
+                        sizeof(amid) / sizeof(amid[0]));
     if (WITH_THREAD_SANITIZER) /* it reports who closes what another thread waits on */
         return;
     TCase *closed = add_case(suite, "closed");
