@@ -105,6 +105,7 @@ typedef struct hwt_delay hwt_delay;
 #define HWT_DELAY_READ_ONLY                                                                        \
     UINT32_C(2)                       /* look, as of the moment of opening; see hwt_delay_visit() */
 #define HWT_DELAY_SALVAGE UINT32_C(4) /* put aside what is damaged, deliver the rest */
+#define HWT_DELAY_NO_WAIT UINT32_C(8) /* hwt_delay_put_async() does not wait for room: -EAGAIN */
 
 /*
  * A field that is 0 has its default, and so has one that the caller does not know. What the library
@@ -229,7 +230,11 @@ typedef void (*hwt_delay_durable)(int result, void *arg);
  * returns. The messages have been copied when this returns. Calls of one thread become durable in
  * their order. On failure `durable` is not called.
  *
- * As hwt_delay_put(); -EINVAL also: no function
+ * With HWT_DELAY_NO_WAIT it does not wait for room in memory or in the log either, nor long for other
+ * threads, so that an event loop may call it: it returns -EAGAIN in less than a millisecond, as far as
+ * the processor is free. Try again a little later.
+ *
+ * As hwt_delay_put(); -EAGAIN: see above; -EINVAL also: no function
  */
 HWT_PUBLIC int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *messages,
                                    size_t count, hwt_delay_durable durable, void *arg);

@@ -66,6 +66,15 @@ static bool reserve_is_short(const hwt_delay *store, size_t size)
     return store->log.kept_bytes + store->log.length + size > store->options.segment_size / 8 * 7;
 }
 
+static enum room room_for_put(const hwt_delay *store, size_t size, size_t memory)
+{
+    enum room room = room_for(store, size);
+    return room == ROOM &&
+                   (store->full || memory_is_short(store, memory) || reserve_is_short(store, size))
+               ? ROOM_AFTER_CHECKPOINT
+               : room;
+}
+
 /* One wait, or one step in the place of it, for a checkpoint to make room. */
 static int wait_for_checkpoint(hwt_delay *store, bool put)
 {
@@ -93,10 +102,7 @@ int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put
     for (;;) {
         if (store->poisoned)
             return -EIO;
-        enum room room = room_for(store, size);
-        if (room == ROOM && put &&
-            (store->full || memory_is_short(store, memory) || reserve_is_short(store, size)))
-            room = ROOM_AFTER_CHECKPOINT;
+        enum room room = put ? room_for_put(store, size, memory) : room_for(store, size);
         int r = 0;
         if (room == ROOM)
             return 0;
@@ -109,6 +115,27 @@ int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put
         if (r < 0)
             return r;
     }
+}
+
+/* The same for a put that does not wait. -EAGAIN: there is no room yet, and it is being made. */
+int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory)
+{
+    if (padded(HWT_DELAY_FRAME_SIZE + size) > store->log.frame_max)
+        return -EMSGSIZE;
+    if (store->poisoned)
+        return -EIO;
+    enum room room = room_for_put(store, size, memory);
+    if (room == ROOM)
+        return 0;
+    /* Somebody waits for what fills the frame: its callers, or the committer, lead. */
+    if (room == ROOM_AFTER_FRAME)
+        return -EAGAIN;
+    if (store->full)
+        return -ENOSPC;
+    if (store->stuck != 0)
+        return store->stuck;
+    hwt_delay_checkpoint_want(store);
+    return -EAGAIN;
 }
 
 /*

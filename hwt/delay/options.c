@@ -14,7 +14,7 @@
 /* With the flags, at least. */
 #define OPTIONS_SIZE_MIN offsetof(hwt_delay_options, lease)
 
-#define FLAGS (HWT_DELAY_CREATE | HWT_DELAY_READ_ONLY | HWT_DELAY_SALVAGE)
+#define FLAGS (HWT_DELAY_CREATE | HWT_DELAY_READ_ONLY | HWT_DELAY_SALVAGE | HWT_DELAY_NO_WAIT)
 
 static const hwt_delay_options defaults = HWT_DELAY_OPTIONS_INIT;
 

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "hwt/delay/store.h"
 
@@ -131,14 +132,17 @@ static int note_rejected(hwt_delay *store, size_t count, int r)
     return r;
 }
 
-static int reserve_batch(hwt_delay *store, struct hwt_delay_record **records, size_t count)
+static int reserve_batch(hwt_delay *store, struct hwt_delay_record **records, size_t count,
+                         bool wait)
 {
     /* What was put can be retried, with an erase in the same frame. */
     const size_t erase = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX;
     size_t memory, size = size_batch(records, count, &memory);
     if (size + erase > store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8)
         return -EMSGSIZE;
-    return note_rejected(store, count, hwt_delay_log_reserve(store, size, memory, true));
+    int r = wait ? hwt_delay_log_reserve(store, size, memory, true)
+                 : hwt_delay_log_try(store, size, memory);
+    return note_rejected(store, count, r);
 }
 
 int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t count)
@@ -150,7 +154,7 @@ int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t co
     if (r < 0)
         return r;
     pthread_mutex_lock(&store->lock);
-    r = reserve_batch(store, records, count);
+    r = reserve_batch(store, records, count, true);
     if (r < 0) {
         pthread_mutex_unlock(&store->lock);
         free_batch(records, count);
@@ -161,6 +165,36 @@ int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t co
     pthread_mutex_unlock(&store->lock);
     free(records);
     return r;
+}
+
+/* Others have the lock for long now and then, as when a checkpoint begins. -EAGAIN: they still do. */
+static int lock_soon(hwt_delay *store)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)HWT_US(500);
+    if (until.tv_nsec >= (long)HWT_SEC(1)) {
+        until.tv_nsec -= (long)HWT_SEC(1);
+        until.tv_sec++;
+    }
+    return pthread_mutex_clocklock(&store->lock, CLOCK_MONOTONIC, &until) == 0 ? 0 : -EAGAIN;
+}
+
+/* With the lock: the batch is in the log, and its notice is where it will be told. */
+static int put_noticed(hwt_delay *store, struct hwt_delay_record **records, size_t count,
+                       struct hwt_delay_notice *notice, bool wait)
+{
+    int r = reserve_batch(store, records, count, wait);
+    if (r < 0)
+        return r;
+    uint64_t frame = put_batch(store, records, count);
+    STAILQ_INSERT_TAIL(&store->log.notices, notice, link);
+    if (store->alone)
+        hwt_delay_log_wait(store, frame);
+    else
+        pthread_cond_signal(&store->committer_wake);
+    hwt_delay_look_at_log(store);
+    return 0;
 }
 
 int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *messages, size_t count,
@@ -179,18 +213,12 @@ int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *messages, siz
         free(notice);
         return r;
     }
-    pthread_mutex_lock(&store->lock);
-    r = reserve_batch(store, records, count);
+    bool wait = store->alone || !(store->options.flags & HWT_DELAY_NO_WAIT);
+    r = wait ? pthread_mutex_lock(&store->lock) : lock_soon(store);
     if (r == 0) {
-        uint64_t frame = put_batch(store, records, count);
-        STAILQ_INSERT_TAIL(&store->log.notices, notice, link);
-        if (store->alone)
-            hwt_delay_log_wait(store, frame);
-        else
-            pthread_cond_signal(&store->committer_wake);
-        hwt_delay_look_at_log(store);
+        r = put_noticed(store, records, count, notice, wait);
+        pthread_mutex_unlock(&store->lock);
     }
-    pthread_mutex_unlock(&store->lock);
     if (r < 0) {
         free_batch(records, count);
         free(notice);

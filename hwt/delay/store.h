@@ -420,6 +420,7 @@ void hwt_delay_close_file(hwt_delay *store, int file);
 /* ---- log.c ---- */
 
 int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put);
+int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory);
 uint64_t hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record, bool own_sequence);
 int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
 void hwt_delay_log_lead(hwt_delay *store);
