@@ -349,7 +349,9 @@ HWT_PUBLIC uint64_t hwt_delay_next(hwt_delay *store);
  * The clock is CLOCK_REALTIME. Where it is set back, messages wait for it, and none that was done
  * comes again. Where it leaps forward against CLOCK_BOOTTIME by more than options.clock_leap, take
  * returns -ETIME, and nothing is handed over, until the clock is right again or this is called:
- * the time that it shows now is the time.
+ * the time that it shows now is the time. A clock that is behind what the store has seen when it is
+ * opened may be set right, to any time from there on. One that is ahead then is believed: it cannot
+ * be told from a machine that was off for so long.
  */
 HWT_PUBLIC int hwt_delay_accept_clock(hwt_delay *store);
 

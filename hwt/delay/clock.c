@@ -10,6 +10,11 @@
  * A leap forward shows in the distance between CLOCK_REALTIME and CLOCK_BOOTTIME, which counts
  * suspended time too. The largest distance so far is what is compared with, so that setting the
  * clock back and right again is no leap.
+ *
+ * When a store is opened no distance is known. A clock that is behind the hand then is wrong, as on a
+ * machine without a battery that begins at 1970; so the first leap that ends at the hand or
+ * later is its correction. A clock that is ahead when the store is opened cannot be told from a machine that
+ * was off for so long.
  */
 
 #include <errno.h>
@@ -21,16 +26,24 @@ uint64_t hwt_delay_boottime(const hwt_delay *store)
     return store->system.boottime(store->system.data);
 }
 
+static bool has_leapt(const hwt_delay *store, uint64_t now, int64_t offset)
+{
+    int64_t largest = (int64_t)store->offset_max;
+    if (!store->offset_known || offset <= largest ||
+        (uint64_t)offset - (uint64_t)largest <= store->options.clock_leap)
+        return false;
+    return !store->behind || now < store->hand;
+}
+
 uint64_t hwt_delay_clock(hwt_delay *store)
 {
     uint64_t now = store->system.realtime(store->system.data);
     int64_t offset = (int64_t)(now - hwt_delay_boottime(store));
-    int64_t largest = (int64_t)store->offset_max;
-    if (!store->offset_known || offset <= largest ||
-        (uint64_t)offset - (uint64_t)largest <= store->options.clock_leap) {
-        if (!store->offset_known || offset > largest)
+    if (!has_leapt(store, now, offset)) {
+        if (!store->offset_known || offset > (int64_t)store->offset_max)
             store->offset_max = (uint64_t)offset;
         store->offset_known = true;
+        store->behind = store->behind && now < store->hand;
         if (store->held) {
             store->held = false;
             hwt_delay_trouble(store, 0);
@@ -57,7 +70,7 @@ int hwt_delay_accept_clock(hwt_delay *store)
     if (store->read_only)
         return -EROFS;
     pthread_mutex_lock(&store->lock);
-    store->offset_known = false;
+    store->offset_known = store->behind = false;
     hwt_delay_clock(store);
     hwt_delay_wake_now(store);
     pthread_mutex_unlock(&store->lock);

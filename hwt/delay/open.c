@@ -172,6 +172,7 @@ static int open_store(hwt_delay *store, const char *directory)
     if (r == 0)
         r = hwt_delay_recover(store);
     if (r == 0) {
+        store->behind = store->system.realtime(store->system.data) < store->hand;
         hwt_delay_clock(store);
         store->full = !store->read_only && !hwt_delay_reserve_take(store);
         if (store->salvage)

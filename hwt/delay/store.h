@@ -324,6 +324,7 @@ struct hwt_delay {
     uint64_t hand;
     uint64_t offset_max; /* of realtime against boottime, the largest that was accepted */
     bool offset_known, held;
+    bool behind; /* the clock was behind the hand at opening, and has been so since */
 
     unsigned threads; /* that run */
     pthread_t loader, checkpointer, committer;

@@ -293,6 +293,43 @@ START_TEST(test_a_year_off_is_no_leap)
 }
 END_TEST
 
+/*
+ * Opened with a clock that is behind what the store has seen, as where it begins at 1970: nothing is early,
+ * and that it gets right, to whatever instant behind that, is no leap. A leap to before that is one, and so
+ * is the next one.
+ */
+START_TEST(test_opened_before_the_clock_was_set)
+{
+    unsigned counts[SIMULATED_IDS] = { 0 };
+    uint64_t right = s.realtime;
+    put_many(0, 10, s.realtime, 0, 10);
+    put_many(10, 20, s.realtime + DAY, 0, 10);
+    simulated_advance(&s, HWT_SEC(1));
+    ck_assert_int_eq(simulated_deliver(&s, 5, counts), 5);
+    simulated_close(&s);
+    s.realtime = HWT_SEC(1000);
+    s.boottime = HWT_SEC(10);
+    simulated_open(&s);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 0);
+    ck_assert_int_eq(simulated_put(&s, HWT_SEC(500), 20, 10), 0);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 1);
+    if (_i == 1) { /* to another wrong time, and then it is right */
+        s.realtime = right - 100 * DAY;
+        ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -ETIME);
+    }
+    s.realtime = right + DAY / 2;
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 5);
+    ck_assert_uint_eq(simulated_stats(&s).held, 0);
+    s.realtime += 100 * DAY;
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -ETIME);
+    s.realtime -= 99 * DAY;
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -ETIME);
+    ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 10);
+    expect(counts, 0, 21, 1);
+}
+END_TEST
+
 /* ---- ends at the worst moment ---- */
 
 /* What is done while the process dies in each of its calls in turn. */
@@ -527,6 +564,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_the_clock_is_set_back_and_right_again);
     tcase_add_loop_test(tcase, test_the_clock_leaps_a_year_forward, 0, 2);
     tcase_add_loop_test(tcase, test_a_year_off_is_no_leap, 0, 2);
+    tcase_add_loop_test(tcase, test_opened_before_the_clock_was_set, 0, 2);
     tcase_add_loop_test(tcase, test_killed_at_the_worst_moment, 0, MOMENTS);
     tcase_add_loop_test(tcase, test_a_burst_is_delivered_within_memory, 0, 2);
     tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
