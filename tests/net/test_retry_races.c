@@ -68,14 +68,27 @@ static void do_fail(struct actor *actor)
     actor->answer = hwt_retry_failed(&t.retry, answered);
 }
 
+/* What they tell is their own: that of the one that lost is not to be told. */
+static struct actor first, second;
+
+static uint64_t delay_of(const struct actor *actor)
+{
+    return actor == &first ? PUSHED_BACK_BY : 3 * PUSHED_BACK_BY;
+}
+
+static int reason_of(const struct actor *actor)
+{
+    return actor == &first ? REASON : REASON - 1;
+}
+
 static void do_push_back(struct actor *actor)
 {
-    actor->answer = hwt_retry_failed_with_delay(&t.retry, answered, PUSHED_BACK_BY);
+    actor->answer = hwt_retry_failed_with_delay(&t.retry, answered, delay_of(actor));
 }
 
 static void do_fail_for_good(struct actor *actor)
 {
-    actor->answer = hwt_retry_failed_for_good(&t.retry, answered, REASON);
+    actor->answer = hwt_retry_failed_for_good(&t.retry, answered, reason_of(actor));
 }
 
 static void do_cancel(struct actor *actor)
@@ -211,11 +224,17 @@ static const struct scene scenes[] = {
 
 /* ---- One order of steps ---- */
 
-static struct actor first, second;
+/* The one whose call of it was true, or NULL. */
+static const struct actor *winner(void (*act)(struct actor *))
+{
+    return first.act == act && first.answer     ? &first
+           : second.act == act && second.answer ? &second
+                                                : NULL;
+}
 
 static bool was_true(void (*act)(struct actor *))
 {
-    return (first.act == act && first.answer) || (second.act == act && second.answer);
+    return winner(act) != NULL;
 }
 
 static void play_order(const struct scene *scene, void (*one)(struct actor *),
@@ -251,7 +270,7 @@ static void check_noticed(uint64_t end)
 {
     uint64_t delay = HWT_MS(10) << (answered - 1);
     if (was_true(do_push_back))
-        delay = PUSHED_BACK_BY;
+        delay = delay_of(winner(do_push_back));
     else if (!was_true(do_fail))
         return;
     if (end != HWT_RETRY_EXHAUSTED || t.options.max_attempts == 1)
@@ -275,7 +294,7 @@ static void check_play(const struct scene *scene)
         go(&m, since_start(&m) + TICK);
     must(t.ends == 1);
     must(t.end == end);
-    must(end != HWT_RETRY_FAILED || t.reason == REASON);
+    must(end != HWT_RETRY_FAILED || t.reason == reason_of(winner(do_fail_for_good)));
     check_noticed(end);
     if (was_true(do_cancel) || was_true(do_cancel_sync))
         must(t.begun <= begun_before + 1);
