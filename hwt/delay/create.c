@@ -13,6 +13,8 @@
 
 #include "hwt/delay/store.h"
 
+#define SIZE_LEAST (UINT64_C(32) << 10)
+
 static const char *const segment_names[] = { "log.0", "log.1" };
 
 /* Not 0, which bytes that were never written would have. */
@@ -172,7 +174,7 @@ static int make_store(hwt_delay *store)
 
 static bool is_size(uint64_t segment_size)
 {
-    return segment_size >= UINT64_C(32) << 10 && segment_size <= UINT64_C(4) << 30 &&
+    return segment_size >= SIZE_LEAST && segment_size <= UINT64_C(4) << 30 &&
            segment_size % 4096 == 0;
 }
 
@@ -198,7 +200,9 @@ static int read_store(hwt_delay *store)
         return -ENOTSUP;
     store->key = hwt_delay_get64(head + HWT_DELAY_STORE_KEY);
     store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_STORE_SEGMENT_SIZE);
-    return store->key != 0 && is_size(store->options.segment_size) ? 0 : -EBADMSG;
+    if (store->key == 0)
+        return -EBADMSG;
+    return store->salvage || is_size(store->options.segment_size) ? 0 : -EBADMSG;
 }
 
 static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
@@ -216,13 +220,35 @@ static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
         return -EBADMSG;
     if (hwt_delay_get32(head + HWT_DELAY_SEGMENT_VERSION) != HWT_DELAY_VERSION)
         return -ENOTSUP;
+    uint64_t key = hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY);
+    uint64_t size = hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
     if (take) {
-        store->key = hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY);
-        store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
+        store->key = key;
+        store->options.segment_size = size;
     }
-    bool same = store->key == hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY) &&
-                store->options.segment_size == hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
-    return same && store->key != 0 && is_size(store->options.segment_size) ? 0 : -EBADMSG;
+    return key != 0 && key == store->key && size == store->options.segment_size ? 0 : -EBADMSG;
+}
+
+/* Takes the size of a segment from the files, unless one of them has that which a head says. */
+static int salvage_size(hwt_delay *store)
+{
+    static const char *const names[] = { "reserve", "log.0", "log.1" };
+    uint64_t size = SIZE_LEAST;
+    for (unsigned i = 0; i < 3; i++) {
+        int file = hwt_delay_open_file(store, names[i], O_RDONLY);
+        if (file < 0 && file != -ENOENT)
+            return file;
+        int64_t its = file < 0 ? 0 : store->system.size(store->system.data, file);
+        hwt_delay_close_file(store, file);
+        if (its < 0)
+            return (int)its;
+        if (is_size(store->options.segment_size) && store->options.segment_size == (uint64_t)its)
+            return 0;
+        if (i > 0 && (uint64_t)its > size)
+            size = (uint64_t)its;
+    }
+    store->options.segment_size = (size + 4095) / 4096 * 4096;
+    return is_size(store->options.segment_size) ? 0 : -EBADMSG;
 }
 
 /* A head of `store` that is damaged is made up from those of the log. */
@@ -231,6 +257,8 @@ static int salvage_store(hwt_delay *store)
     int r = -EBADMSG;
     for (unsigned i = 0; i < 2 && r == -EBADMSG; i++)
         r = read_segment(store, i, store->log.files[i], true);
+    if (r == 0)
+        r = salvage_size(store);
     if (r == 0)
         r = hwt_delay_put_aside(store, store->store_file, 0, HWT_DELAY_STORE_SIZE);
     return r < 0 ? r : hwt_delay_store_write(store);
@@ -329,6 +357,8 @@ int hwt_delay_open_files(hwt_delay *store)
     else if (r == 1) /* one whose making did not end; or its head is lost */
         r = store->salvage ? -EBADMSG : -ENOENT;
     bool damaged = r == -EBADMSG && store->salvage;
+    if (r == 0 && store->salvage)
+        r = salvage_size(store);
     if (r == 0 || damaged)
         r = open_segments(store, store->salvage && !damaged);
     if (r == 0 && damaged)
