@@ -165,12 +165,11 @@ static void cut(struct hwt_stream *stream, const struct place *to)
 }
 
 /* Moves together what stays, and returns how many records that is. */
-static uint64_t pack(struct place *to, const struct hwt_stream *stream,
-                     struct hwt_stream_filter filter)
+static uint64_t pack(struct place *to, struct hwt_stream_filter filter)
 {
     uint64_t kept = 0;
-    struct hwt_chunk *from = stream->head;
-    for (uint32_t at = stream->read; from; at = HWT_CHUNK_FIRST) {
+    struct hwt_chunk *from = to->chunk;
+    for (uint32_t at = to->at; from; at = HWT_CHUNK_FIRST) {
         uint32_t used = atomic_load_explicit(&from->used, memory_order_relaxed);
         for (; at < used; at += (uint32_t)sizeof(struct hwt_record)) {
             const struct hwt_record *record = hwt_chunk_record(from, at);
@@ -205,24 +204,27 @@ static bool is_first_of_its_id(const void *data, const struct hwt_record *record
 
 /* More stay than there are entries, for a timeout that is moved to and fro has many. Any one of
  * them is enough; the first is where the timeout was added. False: there was no memory for it. */
-static bool pack_once(struct place *to, const struct hwt_stream *stream,
-                      struct hwt_stream_filter filter)
+static bool pack_once(struct place *to, struct hwt_stream_filter filter)
 {
     unsigned char *seen = calloc(filter.ids / 8 + 1, 1);
     if (!seen)
         return false;
-    (void)pack(to, stream,
-               (struct hwt_stream_filter){ .stays = is_first_of_its_id, .data = &seen });
+    (void)pack(to, (struct hwt_stream_filter){ .stays = is_first_of_its_id, .data = &seen });
     free(seen);
     return true;
 }
 
+/* Where the worker reads next: only it moves on, so that it may look without a claim whether there
+ * is something. */
 static struct place beginning_of(const struct hwt_stream *stream)
 {
+    if (!stream->head)
+        return (struct place){ atomic_load_explicit(&stream->first, memory_order_relaxed),
+                               HWT_CHUNK_FIRST, 1 };
     return (struct place){ stream->head, stream->read, 1 };
 }
 
-/* The claimer goes on to the next chunk, if there is one. Returns the one that it leaves. */
+/* The worker goes on to the next chunk, if there is one. Returns the one that it leaves. */
 static struct hwt_chunk *go_on(struct hwt_stream *stream, bool *ret_some)
 {
     /* Acquire: the chunk. */
@@ -241,17 +243,15 @@ static struct hwt_chunk *go_on(struct hwt_stream *stream, bool *ret_some)
 /* False: nothing was kept though it should have been. */
 static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
 {
-    bool all = true, some;
+    bool all = true;
     if (!hwt_stream_claim(stream))
         return true;
-    if (!stream->head)
-        (void)go_on(stream, &some);
     struct place to = beginning_of(stream);
-    bool too_many = pack(&to, stream, filter) > filter.most;
+    bool too_many = pack(&to, filter) > filter.most;
     cut(stream, &to);
     if (too_many) {
         to = beginning_of(stream);
-        all = pack_once(&to, stream, filter);
+        all = pack_once(&to, filter);
         cut(stream, &to);
     }
     stream->compact_at = to.chunks + space_until_next(to.chunks, filter);
