@@ -17,7 +17,9 @@
 
 #include "kit.h"
 #include "stress.h"
-#include "tests/delay/story.h"
+#include "tests/delay/story_inside.h"
+
+#include "hwt/delay/store.h"
 
 /* Of the schedules of three calls there are so many more. */
 enum { THIRDS = 8 };
@@ -109,6 +111,63 @@ START_TEST(test_calls_against_a_checkpoint_that_evicts)
 }
 END_TEST
 
+/* Room for records in the frame that is gathered. */
+static size_t room_in_frame(void)
+{
+    const struct hwt_delay_log *log = &story.store->log;
+    pthread_mutex_lock(&story.store->lock);
+    size_t room = log->frame_max - HWT_DELAY_FRAME_SIZE - log->length;
+    pthread_mutex_unlock(&story.store->lock);
+    return room;
+}
+
+static void ignore(int result, void *arg)
+{
+    (void)arg;
+    must(result == 0);
+}
+
+/* Another thread writes a frame, so this one's is gathered. */
+static void gather(uint32_t number, size_t size)
+{
+    story.messages[number].size = (uint32_t)(size - HWT_DELAY_RECORD_SIZE - sizeof(number));
+    story_lock();
+    story_will(2, number, true, 1, number);
+    story_unlock();
+    must(story_put_async(number, 1, ignore, NULL) == 0);
+}
+
+/* What ends a lease and what puts the message back are in one frame: the next, if need be. */
+START_TEST(test_a_retry_that_has_no_room_in_the_frame)
+{
+    const size_t both = 2 * (HWT_DELAY_RECORD_SIZE + sizeof(uint32_t)) + 40;
+    uint32_t number = BULK;
+    story.random = test_seed();
+    base = story_prepare(false);
+    story_begin(base, false, false);
+    begin_player(0, PUT, 1);
+    must(player_await(&story.players[0], false) == STANDS);
+    while (room_in_frame() > 8000)
+        gather(number++, 4000);
+    gather(number++, (room_in_frame() - both) / 8 * 8 + 16);
+    must(room_in_frame() < both);
+    begin_player(1, RETRY, 0);
+    must(player_await(&story.players[1], true) == WAITS);
+    story_crash(2);
+    for (unsigned i = 0; i < story.count; i++)
+        player_end(&story.players[i]);
+    story_do(PUT, 2); /* behind it all is durable */
+    while (number-- > BULK) {
+        story_lock();
+        story_did(2, number, true);
+        story_unlock();
+    }
+    story_crash(2);
+    story_end();
+    disk_free(base);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_pairs");
@@ -117,6 +176,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_calls_against_steps, 0,
                         (int)(sizeof(firsts) / sizeof(firsts[0])));
     tcase_add_test(tcase, test_calls_against_a_checkpoint_that_evicts);
+    tcase_add_test(tcase, test_a_retry_that_has_no_room_in_the_frame);
     suite_add_tcase(suite, tcase);
     return suite;
 }

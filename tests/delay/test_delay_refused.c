@@ -234,6 +234,23 @@ START_TEST(test_the_descriptor_stays_readable_without_an_alarm)
 }
 END_TEST
 
+/* It is set to the earlier instant, though it was set already. */
+START_TEST(test_an_earlier_message_sets_the_alarm_anew)
+{
+    ck_assert_int_ge(hwt_delay_fd(store), 0);
+    ck_assert_int_eq(put(hwt_delay_now(store) + HWT_MIN(60), 1, 10), 0);
+    for (bool looked = false; !looked;) {
+        uint64_t due = hwt_delay_now(store) + HWT_MS(500);
+        ck_assert_int_eq(put(due, 2, 10), 0);
+        pthread_mutex_lock(&store->lock);
+        uint64_t at = store->alarm_at;
+        pthread_mutex_unlock(&store->lock);
+        looked = hwt_delay_now(store) < due; /* else it may have rung */
+        ck_assert(!looked || at <= due);
+    }
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_refused");
@@ -247,6 +264,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_taker_comes_back_without_an_alarm, 0, 2);
     tcase_add_test(tcase, test_takers_that_sleep_come_back_without_an_alarm);
     tcase_add_test(tcase, test_the_descriptor_stays_readable_without_an_alarm);
+    tcase_add_test(tcase, test_an_earlier_message_sets_the_alarm_anew);
     suite_add_tcase(suite, tcase);
     return suite;
 }
