@@ -325,17 +325,19 @@ int64_t hwt_delay_slot_search(hwt_delay *store, const struct hwt_delay_slot *slo
     return hwt_delay_search(store, file, HWT_DELAY_BLOCK_SIZE, from, end, match_block, &blocks);
 }
 
-/* Reads the head, and then no more than the block. */
+/* Reads the head, and then no more than the block; the last one of a run at once. */
 int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                          uint64_t offset, uint64_t end, struct hwt_delay_block *block)
 {
+    const size_t usual = HWT_DELAY_BLOCK_SIZE + HWT_DELAY_BLOCK_RECORDS;
     struct blocks blocks = { store, slot->number, end };
-    int r = block_room(block, HWT_DELAY_BLOCK_SIZE + HWT_DELAY_BLOCK_RECORDS);
+    int r = block_room(block, usual);
     if (r < 0)
         return r;
     if (end - offset < HWT_DELAY_BLOCK_SIZE)
         return -EBADMSG;
-    int64_t n = hwt_delay_read_all(store, file, block->bytes, HWT_DELAY_BLOCK_SIZE, offset);
+    size_t size = end - offset <= usual ? (size_t)(end - offset) : HWT_DELAY_BLOCK_SIZE;
+    int64_t n = hwt_delay_read_all(store, file, block->bytes, size, offset);
     if (n < HWT_DELAY_BLOCK_SIZE)
         return n < 0 ? (int)n : -EBADMSG;
     if (!match_block(block->bytes, offset, &blocks))
@@ -345,12 +347,14 @@ int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, in
     if (r < 0)
         return r;
     const unsigned char *head = block->bytes;
-    n = hwt_delay_read_all(store, file, block->bytes + HWT_DELAY_BLOCK_SIZE, length,
-                           offset + HWT_DELAY_BLOCK_SIZE);
-    if (n < 0)
-        return (int)n;
-    if ((size_t)n < length || hwt_delay_get32(head + HWT_DELAY_BLOCK_RECORDS_CRC) !=
-                                  hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_SIZE, length))
+    if ((size_t)n < HWT_DELAY_BLOCK_SIZE + length) {
+        n = hwt_delay_read_all(store, file, block->bytes, HWT_DELAY_BLOCK_SIZE + length, offset);
+        if (n < 0)
+            return (int)n;
+    }
+    if ((size_t)n < HWT_DELAY_BLOCK_SIZE + length ||
+        hwt_delay_get32(head + HWT_DELAY_BLOCK_RECORDS_CRC) !=
+            hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_SIZE, length))
         return -EBADMSG;
     block->at = head + HWT_DELAY_BLOCK_SIZE;
     block->end = block->at + length;
