@@ -111,6 +111,44 @@ START_TEST(test_calls_against_a_checkpoint_that_evicts)
 }
 END_TEST
 
+/*
+ *   PUT stands at a point
+ *                             PUT is gathered, and waits
+ *                                                          CHECKPOINT waits for that, or
+ *   goes to its end
+ *                             stands before its write
+ *                                                          takes all that may be taken
+ */
+START_TEST(test_a_frame_behind_another)
+{
+    const bool checkpoint = _i % 2 == 1;
+    story.random = test_seed();
+    base = story_prepare(false);
+    story_begin(base, false, false);
+    begin_player(0, PUT, 1 + (uint64_t)_i / 2);
+    must(player_await(&story.players[0], false) == STANDS);
+    begin_player(1, PUT, checkpoint ? 0 : 1);
+    must(player_await(&story.players[1], true) == WAITS);
+    if (checkpoint) {
+        begin_player(2, CHECKPOINT, 0);
+        must(player_await(&story.players[2], true) == WAITS);
+    }
+    player_end(&story.players[0]);
+    if (!checkpoint) {
+        must(player_await(&story.players[1], false) == STANDS);
+        story_do(LOAD, 2);
+        story_crash(2);
+    }
+    for (unsigned i = 1; i < story.count; i++)
+        player_end(&story.players[i]);
+    story_do(PUT_AND_CANCEL, 0);
+    story_do(PUT_AGAIN, 0);
+    story_crash(2);
+    story_end();
+    disk_free(base);
+}
+END_TEST
+
 /* Room for records in the frame that is gathered. */
 static size_t room_in_frame(void)
 {
@@ -176,6 +214,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_calls_against_steps, 0,
                         (int)(sizeof(firsts) / sizeof(firsts[0])));
     tcase_add_test(tcase, test_calls_against_a_checkpoint_that_evicts);
+    tcase_add_loop_test(tcase, test_a_frame_behind_another, 0, 8);
     tcase_add_test(tcase, test_a_retry_that_has_no_room_in_the_frame);
     suite_add_tcase(suite, tcase);
     return suite;
