@@ -72,7 +72,6 @@ int hwt_delay_accept_clock(hwt_delay *store)
     pthread_mutex_lock(&store->lock);
     store->offset_known = store->behind = false;
     hwt_delay_clock(store);
-    hwt_delay_wake_now(store);
     pthread_mutex_unlock(&store->lock);
     return 0;
 }

@@ -167,17 +167,20 @@ int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t co
     return r;
 }
 
-/* Others have the lock for long now and then, as when a checkpoint begins. -EAGAIN: they still do. */
+/*
+ * Others have the lock for long now and then, as when a checkpoint begins. -EAGAIN: they still do. If
+ * the clock is set back meanwhile, this is an ordinary wait for the lock.
+ */
 static int lock_soon(hwt_delay *store)
 {
     struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
+    clock_gettime(CLOCK_REALTIME, &until);
     until.tv_nsec += (long)HWT_US(500);
     if (until.tv_nsec >= (long)HWT_SEC(1)) {
         until.tv_nsec -= (long)HWT_SEC(1);
         until.tv_sec++;
     }
-    return pthread_mutex_clocklock(&store->lock, CLOCK_MONOTONIC, &until) == 0 ? 0 : -EAGAIN;
+    return pthread_mutex_timedlock(&store->lock, &until) == 0 ? 0 : -EAGAIN;
 }
 
 /* With the lock: the batch is in the log, and its notice is where it will be told. */

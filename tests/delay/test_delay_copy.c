@@ -64,7 +64,7 @@ static int64_t write_watched(void *data, int file, const void *bytes, size_t siz
 static int sync_watched(void *data, int file)
 {
     int r = watched();
-    if (file < FILES)
+    if (watch.watching && file < FILES)
         watch.dirty[file] = false;
     return r < 0 ? r : hwt_delay_real_system.sync(data, file);
 }
@@ -72,7 +72,8 @@ static int sync_watched(void *data, int file)
 static int sync_directory_watched(void *data, int directory)
 {
     int r = watched();
-    watch.names = false;
+    if (watch.watching)
+        watch.names = false;
     return r < 0 ? r : hwt_delay_real_system.sync_directory(data, directory);
 }
 

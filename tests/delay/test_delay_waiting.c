@@ -134,6 +134,22 @@ static void start(struct taker *taker, uint64_t wait)
     await_sleepers(before + 1);
 }
 
+/* From here on the alarm does not ring: who sleeps is woken by the call that is looked at. */
+static void silence_the_alarm(void)
+{
+    bool silent = false;
+    while (!silent) {
+        pthread_mutex_lock(&store->lock);
+        store->alarm_at = 0; /* an earlier one is set, it seems */
+        hwt_timeout alarm = store->alarm;
+        pthread_mutex_unlock(&store->lock);
+        hwt_timeout_cancel_sync(alarm);
+        pthread_mutex_lock(&store->lock);
+        silent = store->alarm_at == 0;
+        pthread_mutex_unlock(&store->lock);
+    }
+}
+
 static int64_t end(struct taker *taker)
 {
     pthread_join(taker->thread, NULL);
@@ -193,6 +209,8 @@ START_TEST(a_leap_is_told_once_and_then_waited_for)
     usleep(20000);
     ck_assert_int_eq(taker.result, 1000);
     if (_i)
+        silence_the_alarm();
+    if (_i)
         ck_assert_int_eq(hwt_delay_accept_clock(store), 0);
     else
         realtime -= 5 * HOUR - HWT_SEC(5);
@@ -233,6 +251,7 @@ START_TEST(a_sleeper_is_woken_by_whoever_sees_the_clock)
     realtime += 5 * HOUR;
     ck_assert_int_eq(take_now(), -ETIME);
     start(&taker, HWT_NEVER);
+    silence_the_alarm();
     realtime -= 5 * HOUR - HWT_SEC(5);
     ck_assert_int_eq(hwt_delay_get_stats(store, &stats), 0);
     ck_assert_uint_eq(stats.held, 0);
@@ -269,6 +288,7 @@ START_TEST(a_sleeper_is_woken_by_a_lease_that_is_cut_short)
     put_at(START, "x");
     uint64_t lease = take_lease();
     start(&taker, HWT_NEVER);
+    silence_the_alarm();
     ck_assert_int_eq(hwt_delay_extend(store, lease, 0), 0);
     ck_assert_int_eq(end(&taker), 1);
     ck_assert_uint_eq(taker.taken->expired, 1);
@@ -304,6 +324,8 @@ START_TEST(all_leased_is_waited_for)
     start(&taker, HWT_NEVER);
     usleep(10000);
     ck_assert_int_eq(taker.result, 1000);
+    if (_i != EXPIRE)
+        silence_the_alarm();
     end_lease((enum way)_i, lease);
     ck_assert_int_eq(end(&taker), 1);
     hwt_delay_free(taker.taken);
@@ -496,7 +518,16 @@ static void open_without_waiting(void)
     told = 0;
 }
 
-/* No flush returns, and no slot can be written: there is room for so many. */
+/* A put may also have found the lock taken, by a thread that has no processor. */
+static bool has_room(void)
+{
+    pthread_mutex_lock(&store->lock);
+    int r = hwt_delay_log_try(store, 1100, 1200);
+    pthread_mutex_unlock(&store->lock);
+    return r == 0;
+}
+
+/* No flush returns, or no slot can be written: there is room for so many. */
 START_TEST(a_put_does_not_wait_for_room)
 {
     uint32_t count = 0, before;
@@ -507,7 +538,7 @@ START_TEST(a_put_does_not_wait_for_room)
     hold_syncs = !_i;
     pthread_mutex_unlock(&gate);
     int r = 0;
-    while ((r = put_async(count)) == 0 || (_i && r == -EAGAIN && count < 20))
+    while ((r = put_async(count)) == 0 || has_room())
         count += r == 0;
     ck_assert(r == -EAGAIN || (_i && r == -EMFILE));
     ck_assert_uint_lt(count, 200);
@@ -546,7 +577,9 @@ START_TEST(a_put_does_not_wait_for_the_lock)
     pthread_join(thread, NULL);
     pthread_mutex_unlock(&store->lock);
     ck_assert_int_eq(r, -EAGAIN);
-    ck_assert_int_eq(put_async(2), 0);
+    while ((r = put_async(2)) == -EAGAIN)
+        usleep(1000);
+    ck_assert_int_eq(r, 0);
 }
 END_TEST
 
