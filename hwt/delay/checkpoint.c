@@ -55,11 +55,6 @@ static bool is_shortage(int error)
     return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
 }
 
-static bool is_full(int error)
-{
-    return error == -ENOSPC || error == -EDQUOT;
-}
-
 /* ---- slots ---- */
 
 static int by_key(const void *a, const void *b)
@@ -332,10 +327,10 @@ static int write_out(hwt_delay *store, struct plan *plan, int *ret_old)
     if (r == 0)
         return 0;
     /* After any other failure the disk may have either checkpoint: both must find their bytes. */
-    if (is_full(r) || is_shortage(r))
+    if (hwt_delay_is_full(r) || is_shortage(r))
         undo(store, plan);
     /* What is made up is whole only with numbers that were not given before. */
-    if (is_full(r) && !store->made_up)
+    if (hwt_delay_is_full(r) && !store->made_up)
         *ret_old = publish_old(store);
     return r;
 }
@@ -355,44 +350,22 @@ static int make(hwt_delay *store)
     if (r == 0)
         conclude(store, &plan);
     free(plan.parts);
-    if ((r < 0 && !is_full(r) && !is_shortage(r)) ||
-        (old < 0 && !is_full(old) && !is_shortage(old)))
+    if ((r < 0 && !hwt_delay_is_full(r) && !is_shortage(r)) ||
+        (old < 0 && !hwt_delay_is_full(old) && !is_shortage(old)))
         hwt_delay_poison(store);
     else if (r == 0 || old == 0)
         hwt_delay_delete_finished(store);
     return r;
 }
 
-/* ---- the reserve ---- */
-
-/* Sets room aside, for a checkpoint on a full disk. Without it the store is full. */
-bool hwt_delay_reserve_take(hwt_delay *store)
-{
-    int file = hwt_delay_open_file(store, "reserve", O_RDWR | O_CREAT);
-    if (file < 0)
-        return false;
-    int r = store->system.allocate(store->system.data, file, store->options.segment_size);
-    if (r < 0) /* not a part of it either */
-        hwt_delay_truncate(store, file, 0);
-    hwt_delay_close_file(store, file);
-    return r >= 0;
-}
-
-static void reserve_give_up(hwt_delay *store)
-{
-    int file = hwt_delay_open_file(store, "reserve", O_RDWR);
-    if (file < 0)
-        return;
-    hwt_delay_truncate(store, file, 0);
-    hwt_delay_close_file(store, file);
-}
+/* ---- with the reserve ---- */
 
 /* Once more, with the room of the reserve. */
 static int make_with_reserve(hwt_delay *store)
 {
     store->full = true;
     pthread_mutex_unlock(&store->lock);
-    reserve_give_up(store);
+    hwt_delay_reserve_give_up(store);
     pthread_mutex_lock(&store->lock);
     int r = make(store);
     hwt_delay_snapshot_free(&store->snapshot);
@@ -429,10 +402,10 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
     store->wanted = false;
     int r = make(store);
     hwt_delay_snapshot_free(&store->snapshot);
-    if (is_full(r) && !store->full)
+    if (hwt_delay_is_full(r) && !store->full)
         r = make_with_reserve(store);
-    if (is_full(r) || is_shortage(r))
-        store->stuck = is_full(r) ? -ENOSPC : r;
+    if (hwt_delay_is_full(r) || is_shortage(r))
+        store->stuck = hwt_delay_is_full(r) ? -ENOSPC : r;
     else if (r == 0 && store->full)
         make_good(store);
     store->checkpointing = false;
@@ -443,7 +416,9 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
         pthread_cond_signal(&store->checkpointer_wake);
     if (store->threads > 0 && r == 0 && store->rewriting)
         hwt_delay_checkpoint_want(store);
-    return store->poisoned ? -EIO : r;
+    if (store->poisoned)
+        return -EIO;
+    return hwt_delay_is_full(r) ? -ENOSPC : r;
 }
 
 void hwt_delay_checkpoint_want(hwt_delay *store)

@@ -83,8 +83,8 @@ int hwt_delay_store_write(hwt_delay *store)
 {
     unsigned char head[HWT_DELAY_STORE_SIZE];
     encode_store(store, head);
-    int r = hwt_delay_write_all(store, store->store_file, head, sizeof(head), 0);
-    if (r == 0)
+    int r = hwt_delay_overwrite(store, store->store_file, head, sizeof(head), 0);
+    if (r >= 0)
         r = hwt_delay_sync(store, store->store_file);
     return r < 0 ? r : hwt_delay_sync_directory(store);
 }

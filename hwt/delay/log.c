@@ -240,7 +240,7 @@ static void write_head(const hwt_delay *store, unsigned char *bytes,
     hwt_delay_head_seal(bytes, store->key, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
 }
 
-/* Writes a frame and flushes it, without the lock. */
+/* Writes a frame and flushes it, without the lock. 1: there is no reserve any more. */
 static int write_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
 {
     unsigned char *bytes = store->log.writing_bytes;
@@ -248,8 +248,9 @@ static int write_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
     int file = store->log.files[frame->segment];
     write_head(store, bytes, frame);
     memset(bytes + behind, 0, (size_t)frame->size - behind);
-    int r = hwt_delay_write_all(store, file, bytes, (size_t)frame->size, frame->offset);
-    return r < 0 ? r : hwt_delay_sync(store, file);
+    int r = hwt_delay_overwrite(store, file, bytes, (size_t)frame->size, frame->offset);
+    int synced = r < 0 ? r : hwt_delay_sync(store, file);
+    return synced < 0 ? synced : r;
 }
 
 /* Takes what was gathered to writing_bytes, and says where it goes. */
@@ -324,6 +325,11 @@ void hwt_delay_log_lead(hwt_delay *store)
     } else {
         log->durable_sequence = frame.sequence + frame.count;
         log->durable_frame = number;
+    }
+    if (r > 0) {
+        store->full = true;
+        if (store->threads > 0)
+            pthread_cond_signal(&store->checkpointer_wake);
     }
     frame_is_done(store, number, &notices, r);
 }

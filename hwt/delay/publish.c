@@ -138,6 +138,8 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
     if (r < 0)
         return r;
     r = store->system.rename(store->system.data, store->directory, "checkpoint.next", "checkpoint");
+    if (hwt_delay_is_full(r)) /* copying a directory takes room: it has its old name */
+        return r;
     if (r < 0 || hwt_delay_sync_directory(store) < 0)
         return -EIO;
     atomic_fetch_add_explicit(&store->slot_bytes, size, memory_order_relaxed);

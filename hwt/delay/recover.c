@@ -311,9 +311,9 @@ static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
                 ? 0
                 : hwt_delay_frame_read(store, last->segment, last->offset, bytes, &frame);
     if (r == 0 && last->count > 0)
-        r = hwt_delay_write_all(store, file, bytes, HWT_DELAY_FRAME_SIZE + (size_t)frame.length,
+        r = hwt_delay_overwrite(store, file, bytes, HWT_DELAY_FRAME_SIZE + (size_t)frame.length,
                                 last->offset);
-    for (unsigned i = 0; i < 2 && r == 0; i++)
+    for (unsigned i = 0; i < 2 && r >= 0; i++)
         r = hwt_delay_sync(store, store->log.files[i]);
     return r < 0 ? r : hwt_delay_store_write(store);
 }

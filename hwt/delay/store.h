@@ -595,10 +595,17 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
 
 int hwt_delay_checkpoint_make(hwt_delay *store);
 void hwt_delay_checkpoint_want(hwt_delay *store);
-bool hwt_delay_reserve_take(hwt_delay *store);
 void *hwt_delay_checkpointer(void *store);
 
 void hwt_delay_delete_finished(hwt_delay *store);
+
+/* ---- reserve.c ---- */
+
+bool hwt_delay_is_full(int error);
+bool hwt_delay_reserve_take(hwt_delay *store);
+void hwt_delay_reserve_give_up(hwt_delay *store);
+int hwt_delay_overwrite(hwt_delay *store, int file, const void *bytes, size_t size,
+                        uint64_t offset);
 
 /* ---- create.c ---- */
 

@@ -93,6 +93,7 @@ struct disk {
     size_t changes_count, changes_room;
     uint64_t stamp;
     uint64_t capacity; /* bytes of all files; more is -ENOSPC */
+    bool copies;       /* what is written takes room of its own until it is synced */
     const void *owner; /* the process that has the lock */
 };
 

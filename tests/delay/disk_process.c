@@ -155,9 +155,24 @@ static int open_as(struct process *process, struct disk_file *file)
     return -EMFILE;
 }
 
-static bool room_for(const struct process *process, const struct disk_file *file, uint64_t size)
+static uint64_t unsynced(const struct disk *disk)
+{
+    uint64_t size = 0;
+    for (size_t i = 0; i < disk->seen.count; i++) {
+        const struct disk_file *file = disk->seen.entries[i].file;
+        for (size_t c = 0; c < file->changes_count; c++)
+            size += file->changes[c].truncates ? 0 : file->changes[c].length;
+    }
+    return size;
+}
+
+static bool room_for(const struct process *process, const struct disk_file *file, uint64_t offset,
+                     uint64_t length)
 {
     const struct disk *disk = process->disk;
+    uint64_t size = offset + length;
+    if (disk->copies && length > 0)
+        return disk_size(disk) + unsynced(disk) + length <= disk->capacity;
     return size <= file->seen_size || disk->capacity == UINT64_MAX ||
            disk_size(disk) + (size - file->seen_size) <= disk->capacity;
 }
@@ -269,7 +284,7 @@ static int64_t write_file(void *data, int number, const void *bytes, size_t size
             return failure(process);
         size = (size + 1) / 2;
     }
-    while (size > 0 && !room_for(process, file, offset + size))
+    while (size > 0 && !room_for(process, file, offset, size))
         size /= 2;
     if (size == 0)
         return -ENOSPC;
@@ -315,7 +330,7 @@ static int resize(struct process *process, enum disk_call call, int number, uint
     enum outcome outcome = begin(process, call);
     if (outcome == FAIL)
         return failure(process);
-    if (!room_for(process, file, size))
+    if (!room_for(process, file, size, 0))
         return -ENOSPC;
     if (call == DISK_TRUNCATE || size > file->seen_size)
         file_resize(process->disk, file, (size_t)size);

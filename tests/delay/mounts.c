@@ -6,6 +6,7 @@
  *     delay_mounts write DIRECTORY NOTES     puts and cancels for ever; notes what was acknowledged
  *     delay_mounts verify DIRECTORY NOTES    compares the store with the notes
  *     delay_mounts fill DIRECTORY            puts until the disk is full; then all but puts goes on
+ *     delay_mounts fill-copies DIRECTORY     the same, where what gives room needs some first
  *     delay_mounts look DIRECTORY NUMBER     a read-only file system with so many messages
  *     delay_mounts make DIRECTORY NUMBER     puts so many
  *
@@ -31,6 +32,7 @@ enum {
     CANCEL_EACH = 10,
     CANCEL_BACK = 5,
     CANCELS = 200,
+    TAKEN_MAX = 50,
     WAITS_MAX = 6000
 };
 
@@ -184,31 +186,66 @@ static uint32_t fill_again(const char *ballast, uint64_t due, uint32_t i)
     return put_until_full(due, i + 1);
 }
 
-static void fill(const char *directory)
+/*
+ * Where nothing is written in place, what gives room may need some first: then this makes it, once, and
+ * the call is to be made again until it can be done.
+ */
+static bool room_was_made(const char *spare, int64_t r)
 {
-    char ballast[4096];
+    static int waits;
+    if (!spare || r != -ENOSPC || waits == WAITS_MAX)
+        return false;
+    if (waits++ == 0 && unlink(spare) != 0)
+        fail(spare, -errno);
+    usleep(10000);
+    return true;
+}
+
+/* One by one; or all at once, where each flush takes long. */
+static void be_done(const hwt_delay_message *taken, size_t count, const char *spare)
+{
+    uint64_t leases[TAKEN_MAX];
+    const size_t step = spare ? count : 1;
+    for (size_t i = 0; i < count; i++)
+        leases[i] = taken[i].lease;
+    for (size_t i = 0; i < count; i += step) {
+        int64_t done;
+        do
+            done = hwt_delay_done(store, leases + i, step);
+        while (room_was_made(spare, done));
+        if (done != (int64_t)step)
+            fail("done on a full disk", done);
+    }
+}
+
+static void fill(const char *directory, bool copies)
+{
+    char ballast[4096], spare_name[4096];
+    const char *spare = copies ? spare_name : NULL;
     int r;
     snprintf(ballast, sizeof(ballast), "%s.ballast", directory);
+    snprintf(spare_name, sizeof(spare_name), "%s.spare", directory);
     make_ballast(ballast);
+    if (copies)
+        make_ballast(spare);
     open_store(directory);
     uint64_t due = hwt_delay_now(store);
     uint32_t i = fill_again(ballast, due, put_until_full(due, 0));
     for (uint32_t c = 0; c < CANCELS; c++) {
-        r = cancel(due, 2 * c);
+        do
+            r = cancel(due, 2 * c);
+        while (room_was_made(spare, r));
         if (r != 0)
             fail("cancel on a full disk", r);
     }
     uint32_t taken_count = 0;
     const hwt_delay_message *taken;
-    for (int64_t n; (n = hwt_delay_take(store, 50, 0, &taken)) != 0; taken_count += (uint32_t)n) {
+    for (int64_t n; (n = hwt_delay_take(store, TAKEN_MAX, 0, &taken)) != 0;) {
         if (n < 0)
             fail("take on a full disk", n);
-        for (int64_t t = 0; t < n; t++) {
-            int64_t done = hwt_delay_done(store, &taken[t].lease, 1);
-            if (done != 1)
-                fail("done on a full disk", done);
-        }
+        be_done(taken, (size_t)n, spare);
         hwt_delay_free(taken);
+        taken_count += (uint32_t)n;
     }
     if (taken_count != i - CANCELS)
         fail("on a full disk the number taken is", taken_count);
@@ -255,7 +292,9 @@ int main(int argc, char **argv)
     else if (argc == 4 && strcmp(what, "verify") == 0)
         verify(argv[2], argv[3]);
     else if (argc == 3 && strcmp(what, "fill") == 0)
-        fill(argv[2]);
+        fill(argv[2], false);
+    else if (argc == 3 && strcmp(what, "fill-copies") == 0)
+        fill(argv[2], true);
     else if (argc == 4 && strcmp(what, "look") == 0)
         look(argv[2], strtoull(argv[3], NULL, 10));
     else if (argc == 4 && strcmp(what, "make") == 0)

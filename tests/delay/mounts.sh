@@ -7,6 +7,7 @@
 #     crash       copies the image of an ext4 file system while a stopped writer has unsynced
 #                 data, mounts the copy, as after a power failure, and compares
 #     full        a full ext4 file system
+#     copies      a full btrfs file system, which writes nothing in place
 #     read-only   a read-only one
 #
 #     $DELAY_MOUNTS is the program of mounts.c.
@@ -78,6 +79,19 @@ full()
     "$DELAY_MOUNTS" fill "$dir/disk/store"
 }
 
+copies()
+{
+    [ "$(id -u)" -eq 0 ] || skip 'it needs root'
+    command -v mkfs.btrfs >/dev/null || skip 'it needs mkfs.btrfs'
+    mkdir "$dir/disk" "$dir/copy"
+    truncate -s 24M "$dir/image"
+    mkfs.btrfs -q -M "$dir/image" >/dev/null
+    mount -o loop "$dir/image" "$dir/disk" 2>"$dir/said" || skip "no btrfs: $(cat "$dir/said")"
+    # Each sync takes long there, so little is left to be filled.
+    fallocate -l 11M "$dir/disk/other"
+    "$DELAY_MOUNTS" fill-copies "$dir/disk/store"
+}
+
 read_only()
 {
     make_disk 12
@@ -89,9 +103,10 @@ read_only()
 case ${1-} in
 crash) crash ;;
 full) full ;;
+copies) copies ;;
 read-only) read_only ;;
 *)
-    echo 'mounts.sh: crash, full or read-only' >&2
+    echo 'mounts.sh: crash, full, copies or read-only' >&2
     exit 2
     ;;
 esac

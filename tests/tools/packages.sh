@@ -12,7 +12,7 @@
 # cannot install it says on stderr what to install and exits with 2.
 #
 #     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
-#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool]
+#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -54,6 +54,7 @@ packages_of()
     sdt) echo systemtap-sdt-dev ;;
     gdb | bpftrace | curl) echo "$1" ;;
     promtool) echo prometheus ;;
+    btrfs) echo btrfs-progs ;;
     esac
 }
 
@@ -90,6 +91,7 @@ package_is()
     gdb | bpftrace) echo 'what reads static probes, for the tests' ;;
     curl) echo 'what reads metrics over HTTP, for the tests' ;;
     promtool) echo 'what checks metrics, for the tests' ;;
+    btrfs) echo 'a file system that copies, for the tests' ;;
     esac
 }
 
@@ -139,6 +141,7 @@ has()
     io_uring) pkg-config --exists liburing 2>/dev/null ;;
     scdoc) command -v scdoc >/dev/null ;;
     mandoc | gdb | bpftrace | curl | promtool) command -v "$1" >/dev/null ;;
+    btrfs) command -v mkfs.btrfs >/dev/null ;;
     sdt) echo '#include <sys/sdt.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     *)
         echo "ensure_packages: what is $1?" >&2

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The reserve: a file as long as a segment, whose room is given up where the disk is full. A checkpoint
+ * needs it for slots. The log needs it on a file system that writes nothing in place, but copies
+ * what is written over: there the length of a file is no promise of room.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+
+#include "hwt/delay/store.h"
+
+bool hwt_delay_is_full(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT;
+}
+
+/* Sets room aside. Without it the store is full. */
+bool hwt_delay_reserve_take(hwt_delay *store)
+{
+    int file = hwt_delay_open_file(store, "reserve", O_RDWR | O_CREAT);
+    if (file < 0)
+        return false;
+    int r = store->system.allocate(store->system.data, file, store->options.segment_size);
+    if (r < 0) /* not a part of it either */
+        hwt_delay_truncate(store, file, 0);
+    hwt_delay_close_file(store, file);
+    return r >= 0;
+}
+
+void hwt_delay_reserve_give_up(hwt_delay *store)
+{
+    int file = hwt_delay_open_file(store, "reserve", O_RDWR);
+    if (file < 0)
+        return;
+    hwt_delay_truncate(store, file, 0);
+    hwt_delay_close_file(store, file);
+}
+
+/* Writes where the file has bytes already. 1: it is written, and the reserve had to be given up. */
+int hwt_delay_overwrite(hwt_delay *store, int file, const void *bytes, size_t size, uint64_t offset)
+{
+    int r = hwt_delay_write_all(store, file, bytes, size, offset);
+    if (!hwt_delay_is_full(r))
+        return r;
+    hwt_delay_reserve_give_up(store);
+    r = hwt_delay_write_all(store, file, bytes, size, offset);
+    return r < 0 ? r : 1;
+}
