@@ -68,6 +68,47 @@ START_TEST(test_files_of_what_is_overdue)
 }
 END_TEST
 
+/* Many slots with little in each, all overdue: they are read some at a time, and none is passed over. */
+START_TEST(test_many_small_slots)
+{
+    enum { MANY = 1000 };
+    unsigned counts[SIMULATED_IDS] = { 0 }, listed[SIMULATED_IDS] = { 0 };
+    for (uint32_t i = 0; i < MANY; i++)
+        put(s.realtime + HWT_SEC(2) * i, i, 10);
+    checkpoint();
+    ck_assert_uint_gt(simulated_stats(&s).files, 100);
+    if (_i == 1) {
+        simulated_kill(&s);
+        simulated_open(&s);
+    }
+    ck_assert_int_eq(simulated_list(&s, listed), 0);
+    simulated_advance(&s, HWT_SEC(2) * MANY);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        ck_assert_uint_eq(listed[i] + counts[i], 2);
+}
+END_TEST
+
+/* Each checkpoint makes a slot of its own for what is overdue: all are of one stretch of time. */
+START_TEST(test_many_slots_of_one_time)
+{
+    enum { MANY = 100 };
+    unsigned counts[SIMULATED_IDS] = { 0 }, listed[SIMULATED_IDS] = { 0 };
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0); /* it has loaded up to now */
+    for (uint32_t i = 0; i < MANY; i++) {
+        put(s.realtime - HWT_SEC(100) + i, i, 10);
+        checkpoint();
+    }
+    ck_assert_uint_eq(simulated_stats(&s).files, MANY);
+    simulated_kill(&s);
+    simulated_open(&s);
+    ck_assert_int_eq(simulated_list(&s, listed), 0);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        ck_assert_uint_eq(listed[i] + counts[i], 2);
+}
+END_TEST
+
 /* A full disk has taken the reserve: it is there again before puts are. */
 START_TEST(test_the_reserve_comes_back)
 {
@@ -220,6 +261,8 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, test_memory_after_a_checkpoint);
     tcase_add_test(tcase, test_files_of_what_is_overdue);
+    tcase_add_loop_test(tcase, test_many_small_slots, 0, 2);
+    tcase_add_test(tcase, test_many_slots_of_one_time);
     tcase_add_test(tcase, test_the_reserve_comes_back);
     tcase_add_test(tcase, test_closing_again_and_again);
     tcase_add_test(tcase, test_the_longest_leap);
