@@ -59,6 +59,8 @@ static void *add(void *arg)
     return NULL;
 }
 
+static struct hwt_stream_filter nothing; /* GenMC cannot read one that is made here */
+
 int main(void)
 {
     pthread_t adder;
@@ -66,7 +68,7 @@ int main(void)
     bool again = false, read = false;
     uint32_t n;
     hwt_stream_init(&stream);
-    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
+    (void)hwt_stream_grow(&stream, nothing);
     stream.compact_at = 100;
     hwt_stream_append(&stream, (struct hwt_record){ 20, 1, 1 });
     hwt_stream_append(&stream, (struct hwt_record){ 20, 2, 2 });

@@ -46,11 +46,13 @@ static void *produce(void *arg)
     return arg;
 }
 
+static struct hwt_stream_filter nothing; /* GenMC cannot read one that is made here */
+
 int main(void)
 {
     pthread_t producer;
     hwt_stream_init(&stream);
-    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
+    (void)hwt_stream_grow(&stream, nothing);
     hwt_stream_append(&stream, (struct hwt_record){ 1, 1, 1 });
 #ifdef AGAIN
     atomic_store_explicit(&stream.missed, true, memory_order_relaxed);

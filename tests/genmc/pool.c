@@ -28,7 +28,7 @@ static uint32_t length_of(const struct hwt_entry *entry)
     return hwt_entry_id(entry) - FIRST + 1;
 }
 
-static struct hwt_entry *pop(void)
+static struct hwt_entry *take_one(void)
 {
     uint32_t length = 0;
     struct hwt_entry *entry = hwt_batch_pop(&pool, &length);
@@ -49,8 +49,8 @@ static void use(struct hwt_entry *entry)
 static void *there_and_back(void *arg)
 {
     (void)arg;
-    struct hwt_entry *one = pop();
-    struct hwt_entry *other = pop();
+    struct hwt_entry *one = take_one();
+    struct hwt_entry *other = take_one();
     use(one);
     if (one)
         hwt_batch_push(&pool, one, length_of(one));
@@ -86,11 +86,11 @@ int main(void)
 #ifdef COUNTS
     pthread_t other;
     pthread_create(&other, NULL, worker, NULL);
-    use(pop());
+    use(take_one());
     pthread_join(other, NULL);
 #else
-    use(pop());
-    use(pop());
+    use(take_one());
+    use(take_one());
 #endif
     pthread_join(thread, NULL);
     return 0;

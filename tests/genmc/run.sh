@@ -117,7 +117,7 @@ reuse | slab.h | /entry->arg, next/s/release/relaxed/
 pool | stacks.c | /with_top(head, id)/{n;s/acq_rel/relaxed/}
 pool -DCOUNTS | stacks.c | s/if (head == before)/if (true)/
 pool -DCOUNTS | entry.h | /hwt_entry_deadline/,/^}/s/acquire/relaxed/
-pool | stacks.c | /^struct hwt_entry .hwt_batch_pop/,/^}/s/order_acq[a-z_]*/order_relaxed/g
+pool | stacks.c | /^static struct hwt_entry .pop/,/^}/s/order_acq[a-z_]*/order_relaxed/g
 pool | stacks.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
 exchange | word.c | /test_and_set/s/acquire/relaxed/
 exchange | word.c | s/atomic_flag_clear_explicit(lock, memory_order_release)/atomic_flag_clear_explicit(lock, memory_order_relaxed)/
@@ -146,7 +146,7 @@ check()
     model=$1 harness=$2
     shift 2
     status=0
-    (cd "$here" && "$genmc" "--$model" --unroll=8 -- -O1 "-I$dir" -Ishim "$@" "$harness.c") \
+    (cd "$here" && "$genmc" "--$model" --unroll=8 -- -O1 -include shim/cancel.h "-I$dir" -Ishim "$@" "$harness.c") \
         >"$dir/log" 2>&1 || status=$?
 }
 

@@ -85,11 +85,13 @@ static void *add(void *arg)
     return NULL;
 }
 
+static struct hwt_stream_filter nothing; /* GenMC cannot read one that is made here */
+
 int main(void)
 {
     pthread_t adder;
     hwt_stream_init(&stream);
-    (void)hwt_stream_grow(&stream, (struct hwt_stream_filter){ 0 });
+    (void)hwt_stream_grow(&stream, nothing);
     atomic_init(&stream.listed, true);
     lanes.gate = &gate;
     gate.flags = &unusual;
