@@ -163,8 +163,9 @@ typedef uint64_t (*hwt_clock)(void *clock_data);
 
 /*
  * With HWT_NO_WORKER: one thread at a time makes all calls on the timer and its handles, as in
- * most event loops. Then no operation is locked, and a timeout that is cancelled soon is never
- * filed: every call is two to three times as fast. An executor must run its work on that thread
+ * most event loops. Then no operation on a timeout is locked, but one for every 32 or 62 of them and
+ * with max_pending; and a timeout that is cancelled soon is never filed: every call is two to three
+ * times as fast. An executor must run its work on that thread
  * too.
  */
 #define HWT_ONE_THREAD UINT32_C(2)
@@ -217,7 +218,7 @@ typedef enum hwt_state {
     HWT_PENDING,   /* waits for its deadline, or re-armed by the task that still runs */
     HWT_EXPIRED,   /* its task has begun or ended */
     HWT_CANCELLED, /* it will never run */
-    HWT_GONE       /* ended, and its memory serves another timeout now */
+    HWT_GONE       /* ended, and its memory serves another timeout or went back to the system */
 } hwt_state;
 
 /*
@@ -292,9 +293,9 @@ HWT_PUBLIC uint64_t hwt_timer_now(const hwt_timer *timer);
 
 /*
  * Arms a timeout that runs task->run in the first tick after now + delay, never
- * before. Delay 0 is the next tick. ret_timeout may be NULL. Takes no lock; makes no
- * system call but to wake a parked worker or to grow the pool. The first timeout
- * starts the worker. Lock-free.
+ * before. Delay 0 is the next tick. ret_timeout may be NULL. Takes no lock and makes no
+ * system call but to wake a parked worker, to map entries, or in malloc() and free() for
+ * every 62 records at most. The first timeout starts the worker. Lock-free.
  *
  * Timeouts of one tick start in the order in which one thread added them. The task may run
  * before *ret_timeout is written: it has its handle as an argument.
@@ -332,9 +333,11 @@ HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *ta
  * either answer the task does not start again once this has returned: one that is
  * running at that moment can no longer re-arm itself, and if it had done so already,
  * that is what was cancelled. Its `cancelled`, if it has one, is called or handed to the
- * executor within one tick. Its place under max_pending is free at once, and its memory is
- * for the next timeout of this thread; a cancel without `cancelled` wakes nobody. Lock-free;
- * does not wait.
+ * executor within one tick, unless a callback keeps the worker longer; it has its memory and its
+ * place under max_pending until then. Without a max_pending nothing bounds how many wait to be told.
+ * Without a `cancelled`, and if the executor does not have it, its place under max_pending is free
+ * at once, its memory is for the next timeout of this thread, and nobody is woken. Lock-free; does
+ * not wait.
  */
 HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 
@@ -541,7 +544,7 @@ typedef struct hwt_stats {
     uint64_t rescheduled;  /* reschedules and repeats that returned true */
     uint64_t rejected;     /* timeouts refused for a limit, or for want of memory and the like */
     uint64_t wakeups;      /* times the worker came out of a sleep */
-    uint64_t memory;       /* bytes held, all included */
+    uint64_t memory;       /* bytes held; not what the allocator keeps of what was freed to it */
     uint64_t lateness_max; /* ns from deadline to start of task */
     uint64_t lateness[64]; /* [i]: runs late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
     uint64_t lateness_sum; /* ns, over all runs; modulo 2^64 */
@@ -626,7 +629,9 @@ HWT_PUBLIC const char *hwt_version(void);
  * worker's and it returns there, the child ends, for it has no other thread.
  *
  * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
- * end, share one under a lock that is held for the time of a call.
+ * end, share one under a lock that is held for the time of a call. A thread that has called keeps up
+ * to 64 free entries of a timer until it ends, or is asked for them and calls again; and half a KiB,
+ * or up to 2.5 KiB if it has added or cancelled, which the next thread that comes uses again.
  *
  * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be
  * seen of it is the same. A bucket takes 80 bytes. A timer reserves 48 MiB of addresses,

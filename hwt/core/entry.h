@@ -35,11 +35,14 @@
  *     RUNNING    EXPIRED     the runner       else; it is free
  *     VISITED    + WAITED    a canceller      as for RUNNING
  *     VISITED    CANCELLED   stop             the visitor has returned; it is free
+ *     free       RENEWED     the adder        store, release: it is the worker's. The generation
+ *                                             goes up
+ *     RENEWED    CANCELLED   the worker       store, release: it is free
  *
- * A free entry's generation also goes up by a store where it passes the worker once more (renew()
- * in timer.c; with one thread it need not), and when its slab is used again.
+ * An entry that has served its time passes the worker once more, RENEWED (renew() in timer.c; with
+ * one thread it need not). Its generation also goes up when its slab is used again.
  *
- * All but those and the first are exchanges, seq_cst, of the state alone or with the deadline; with
+ * All but those that are stores are exchanges, seq_cst, of the state alone or with the deadline; with
  * one thread, stores. So each has one winner, and what a thread wrote before its exchange is seen
  * by the thread that acts on the result. A deadline that is read beside a state belongs to it if an
  * exchange of both succeeds.
@@ -79,6 +82,7 @@ enum {
     HWT_PHASE_UNTOLD,
     HWT_PHASE_CANCELLED,
     HWT_PHASE_VISITED,
+    HWT_PHASE_RENEWED,
     HWT_PHASE_MASK = 7,
 
     HWT_TELLS = 1 << 3,

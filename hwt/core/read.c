@@ -62,18 +62,26 @@ static void read_noted(struct hwt_worker *worker, const struct hwt_record *recor
     read_pending(worker, wanted, count);
 }
 
+/* An entry that is to be used again is the worker's until its place has the generation. */
+static void take_renewed(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state)
+{
+    hwt_worker_note(worker, hwt_entry_id(entry), (uint32_t)hwt_generation(state));
+    atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
+                          memory_order_release);
+    hwt_task_free(worker->shared, entry);
+}
+
 static void read_cancelled_record(struct hwt_worker *worker, const struct hwt_record *record)
 {
     HWT_MEET(REAP);
     struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
     uint64_t state = hwt_entry_state(entry);
-    if (record->deadline == HWT_RECORD_RENEW) {
-        hwt_worker_note(worker, record->id, record->generation);
-        hwt_task_free(worker->shared, entry); /* it was the record's alone */
-    } else if ((uint32_t)hwt_generation(state) == record->generation &&
-               hwt_phase(state) == HWT_PHASE_UNTOLD) {
+    if ((uint32_t)hwt_generation(state) != record->generation)
+        return;
+    if (hwt_phase(state) == HWT_PHASE_RENEWED)
+        take_renewed(worker, entry, state);
+    else if (hwt_phase(state) == HWT_PHASE_UNTOLD)
         worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
-    }
 }
 
 static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
@@ -251,6 +259,8 @@ static void look_at_all(struct hwt_worker *worker)
             worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
             tell_all(worker);
         }
+        if (hwt_phase(state) == HWT_PHASE_RENEWED)
+            take_renewed(worker, entry, state);
         const struct hwt_record record = { deadline, hwt_entry_id(entry),
                                            (uint32_t)hwt_generation(state) };
         if (hwt_phase(state) == HWT_PHASE_PENDING)

@@ -148,7 +148,7 @@ static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_
 static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_lane *lane,
                                          uint32_t id, uint64_t generation)
 {
-    struct hwt_record record = { HWT_RECORD_UNTOLD, id, (uint32_t)generation };
+    struct hwt_record record = { 0, id, (uint32_t)generation };
     bool said = shared->one_thread ? hwt_lane_note_cancelled(&shared->lanes, lane, record)
                                    : hwt_lane_say_cancelled(&shared->lanes, lane, record);
     if (!said)

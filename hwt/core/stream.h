@@ -9,7 +9,7 @@
  * that is out of date does no harm, one may be left out if its timeout is not what it says any
  * more, and the same one may come twice.
  *
- *     deadline    pending: file it for that instant; cancelled: one of HWT_RECORD_...
+ *     deadline    pending: file it for that instant; cancelled: nothing
  *     id          of the entry
  *     generation  the low 32 bits; see HWT_RENEWAL
  *
@@ -61,8 +61,6 @@
 #include "hwt/base/queue.h"
 
 #define HWT_CHUNK_RECORDS 62
-
-enum { HWT_RECORD_UNTOLD, HWT_RECORD_RENEW };
 
 struct hwt_record {
     uint64_t deadline;

@@ -117,6 +117,8 @@ finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_
     *ret_deadline = deadline;
     if (phase == HWT_PHASE_PENDING)
         return HWT_RUN_AGAIN;
+    if (phase == HWT_PHASE_CANCELLED)
+        hwt_unreserve(shared); /* of the re-arm that was taken back */
     if (phase == HWT_PHASE_CANCELLED && (state & HWT_TELLS))
         tell(shared, entry, hwt_generation(state));
     hwt_task_free(shared, entry);
@@ -173,8 +175,10 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
     if (hwt_generation(state) != generation || hwt_phase(state) != HWT_PHASE_UNTOLD)
         return;
     HWT_MEET(TELL);
-    if (hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
-        hwt_task_end(shared, entry, state);
+    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+        return;
+    hwt_unreserve(shared);
+    hwt_task_end(shared, entry, state);
 }
 
 /* ---- the executor ---- */

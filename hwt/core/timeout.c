@@ -40,7 +40,9 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     struct hwt_lane *lane = hwt_shared_enter(shared);
     HWT_PROBE3(cancel, shared, entry, generation);
     hwt_count(&lane->cancelled_count, 1, false);
-    hwt_unreserve(shared);
+    /* What is to be told keeps its place until then: so there is not more of it than places. */
+    if (!untold)
+        hwt_unreserve(shared);
     HWT_MEET(CANCEL_SAY);
     /* What the executor has is told and freed there. */
     if (untold && !(state & HWT_HANDED))

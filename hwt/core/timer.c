@@ -173,12 +173,13 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
         hwt_worker_note(&timer->worker, hwt_entry_id(entry), (uint32_t)generation - 1);
         return false;
     }
-    uint64_t state = generation << HWT_GENERATION_SHIFT | HWT_PHASE_CANCELLED;
-    atomic_store_explicit(&entry->word.first, state, memory_order_release);
-    /* Where there is no memory to say so it is never used again. */
-    (void)hwt_lane_say_cancelled(
-        &timer->shared.lanes, lane,
-        (struct hwt_record){ HWT_RECORD_RENEW, hwt_entry_id(entry), (uint32_t)generation });
+    uint32_t id = hwt_entry_id(entry); /* before it is the worker's */
+    atomic_store_explicit(&entry->word.first,
+                          generation << HWT_GENERATION_SHIFT | HWT_PHASE_RENEWED,
+                          memory_order_release);
+    if (!hwt_lane_say_cancelled(&timer->shared.lanes, lane,
+                                (struct hwt_record){ 0, id, (uint32_t)generation }))
+        hwt_shared_overlook(&timer->shared);
     return true;
 }
 

@@ -13,7 +13,8 @@ import gdb
 
 # As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/slab.h, hwt/store/directory.h and
 # hwt/store/wheel.c.
-PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited", "?"]
+PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited",
+          "renewed"]
 PENDING, RUNNING = 1, 2
 PHASE_MASK, REARMED, BARRED = 7, 1 << 4, 1 << 5
 GENERATION_SHIFT = 9

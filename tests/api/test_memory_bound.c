@@ -248,6 +248,41 @@ START_TEST(timeouts_that_are_moved_without_pause_take_no_memory)
 }
 END_TEST
 
+/* What was cancelled and is to be told keeps its place until then, though the worker stands still. */
+START_TEST(with_max_pending_what_is_to_be_told_is_bounded)
+{
+    enum { MOST = 1000 };
+    gate g = { 0 };
+    ends e = { 0 };
+    uint64_t accepted = 0;
+    hwt_timeout timeout;
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.max_pending = MOST;
+    hwt_timer *timer = create(&options);
+    arm(timer, &gated, &g, 0);
+    ck_assert(await_count(&g.reached, 1));
+    g.open = 0;
+    for (int i = 0; i < 1000000; i++) {
+        int r = hwt_timer_new_timeout(timer, &counting, &e, HWT_SEC(60), &timeout);
+        must(r == 0 || r == -ENOBUFS);
+        accepted += r == 0;
+        must(r < 0 || hwt_timeout_cancel(timeout));
+    }
+    ck_assert_uint_eq(accepted, MOST);
+    ck_assert_uint_le(hwt_timer_pending(timer), 1); /* the gated one */
+    ck_assert_uint_le(stats_of(timer).memory, MB(1));
+    g.open = 1;
+    ck_assert(await_count(&e.cancelled, MOST));
+    for (int i = 0; i < 3 * MOST; i++) { /* the places are free; of quiet ones they are at once */
+        while (hwt_timer_new_timeout(timer, &quiet, NULL, HWT_SEC(60), &timeout) == -ENOBUFS)
+            sched_yield();
+        must(hwt_timeout_cancel(timeout));
+    }
+    ck_assert_uint_eq(e.cancelled, MOST);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
 /* ---- due tasks that add one each ---- */
 
 enum { DUE = 10000 };
@@ -443,6 +478,7 @@ static void add_churn(Suite *suite)
     tcase_add_loop_test(coming, what_one_thread_arms_and_another_cancels_is_bounded, 0, 2);
     tcase_add_loop_test(coming, threads_that_come_and_go_leave_nothing_behind, 0, 2);
     tcase_add_loop_test(coming, timeouts_that_are_moved_without_pause_take_no_memory, 0, 2);
+    tcase_add_test(coming, with_max_pending_what_is_to_be_told_is_bounded);
     tcase_add_test(coming, ten_thousand_due_tasks_that_add_one_each_take_no_more_memory);
 }
 

@@ -234,6 +234,15 @@ static inline void model_added(struct item *item, hwt_timeout handle, uint64_t d
     item->moved |= item->loose;
 }
 
+/* How many were cancelled and are not told yet: they keep their places. */
+static inline size_t model_untold(void)
+{
+    size_t untold = 0;
+    for (size_t i = 0; i < model.count; i++)
+        untold += model.items[i].telling;
+    return untold;
+}
+
 static inline void model_refused(int r)
 {
     if (model.stopping || model.stopped) {
@@ -241,7 +250,7 @@ static inline void model_refused(int r)
         return;
     }
     must(r == -ENOBUFS);
-    must(model.max_pending && model.live_count >= model.max_pending);
+    must(model.max_pending && model.live_count + model_untold() >= model.max_pending);
     model.rejected++;
 }
 

@@ -46,7 +46,7 @@ START_TEST(a_cancelled_record_stays_until_its_entry_is_used_again)
 {
     const uint64_t generation = (UINT64_C(7) << 32) + 3;
     struct hwt_entry *one = make_pending(lanes.shared, 1000);
-    const struct hwt_record record = { HWT_RECORD_UNTOLD, hwt_entry_id(one), 3 };
+    const struct hwt_record record = { 0, hwt_entry_id(one), 3 };
     for (unsigned phase = 0; phase < 7; phase++) {
         atomic_store(&one->word.first, generation << HWT_GENERATION_SHIFT | phase);
         ck_assert(hwt_cancelled_stays(&pool, &record));

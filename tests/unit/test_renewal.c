@@ -145,6 +145,27 @@ START_TEST(an_entry_that_has_served_its_time_passes_the_worker)
 }
 END_TEST
 
+/* A compaction that had no memory drops what is unread, and the worker looks at all entries. */
+START_TEST(an_entry_whose_record_was_dropped_comes_back_too)
+{
+    struct hwt_entry *entry = begin_entry();
+    let_it_serve(entry, HWT_RENEWAL - 2);
+    ck_assert(hwt_timeout_cancel(add(&silent, 5 * TICK)));
+    ck_assert_ptr_ne(add(&silent, 5 * TICK).entry, entry);
+    struct hwt_shared *shared = hwt_shared_of(entry);
+    struct hwt_stream *cancelled = &hwt_lane_enter(&shared->lanes)->cancelled;
+    cancelled->at -= (uint32_t)sizeof(struct hwt_record);
+    atomic_store(&cancelled->tail->used, cancelled->at);
+    hwt_shared_overlook(shared);
+    go(1);
+    ck_assert_uint_eq(place_of_entry(entry)->generation, (uint32_t)HWT_RENEWAL);
+    ck_assert_ptr_eq(next_entry(), entry);
+    hwt_timeout next = add(&silent, 5 * TICK);
+    ck_assert_ptr_eq(next.entry, entry);
+    ck_assert_uint_eq(next.generation, HWT_RENEWAL + 1);
+}
+END_TEST
+
 START_TEST(nothing_is_lost_from_renewal_to_renewal_while_low_halves_wrap_around)
 {
     struct hwt_entry *entry = begin_entry();
@@ -337,6 +358,7 @@ int main(void)
     Suite *suite = suite_create("renewal");
     TCase *renewal = unit_case(suite, "renewal", open_timer, close_timer);
     tcase_add_test(renewal, an_entry_that_has_served_its_time_passes_the_worker);
+    tcase_add_test(renewal, an_entry_whose_record_was_dropped_comes_back_too);
     tcase_add_test(renewal, nothing_is_lost_from_renewal_to_renewal_while_low_halves_wrap_around);
     tcase_add_test(renewal, a_renewal_is_not_left_out_when_a_stream_is_compacted);
     tcase_add_test(renewal, of_two_generations_the_newer_one_counts);
