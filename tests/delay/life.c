@@ -112,6 +112,10 @@ void life_open(struct run *run)
     run->offset_low = run->offset_high = run->realtime - run->boottime;
     run->old_count = 0;
     memset(&run->expected, 0, sizeof(run->expected));
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    run->behind = r == 0 && hwt_delay_get_stats(run->store, &stats) == 0 ? stats.hand : 0;
+    if (run->behind <= run->realtime)
+        run->behind = 0;
     if (r == 0)
         return;
     wrong(run, "open is %d (%s)", r, strerror(-r));

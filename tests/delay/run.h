@@ -22,8 +22,10 @@ struct run {
     bool opened; /* it was, once: the store has been made */
     uint64_t realtime, boottime;
     uint64_t offset_low, offset_high; /* realtime - boottime since the clock was last accepted */
-    uint64_t random;                  /* of the operation that runs */
-    uint64_t luck;                    /* of its crashes */
+    uint64_t
+        behind; /* it was opened before this instant, its latest: a leap to there is none; or 0 */
+    uint64_t random; /* of the operation that runs */
+    uint64_t luck;   /* of its crashes */
 
     /* Before the call that runs, and after it: the same between calls. */
     struct oracle before, after;
