@@ -22,7 +22,7 @@ static const char *answer_to_new(uint64_t count)
 {
     if (model.stopping || model.stopped)
         return "-ESHUTDOWN";
-    if (!model.max_pending || model.live_count + count <= model.max_pending)
+    if (!model.max_pending || model.live_count + model_untold() + count <= model.max_pending)
         return "0";
     return model.places >= model.max_pending ? "-ENOBUFS" : NULL;
 }
