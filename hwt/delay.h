@@ -273,8 +273,8 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  * Any number of threads may take; a message goes to one of them.
  *
  * While there is a reason to hand nothing over, a take with a wait sleeps, and has the reason as its
- * result when its time is over. -ETIME, -EBADMSG and other failures of reading are told at once,
- * too, when they begin: to all that wait, or else to the next take.
+ * result when its time is over. -ETIME and failures of reading are told at once, too, when they
+ * begin: to all that wait, or else to the next take.
  *
  * -EINVAL: a max of 0
  * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory: until a lease ends

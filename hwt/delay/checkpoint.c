@@ -13,6 +13,8 @@
  *   3. checkpoint.next, whole; its name becomes `checkpoint`; the directory
  *   4. only now: slots that it does not name are deleted, segments that it does not need are written
  *
+ * What slots still have of which much is dead goes with the snapshot to other slots; see rewrite.c.
+ *
  * Where the disk is full, the reserve is given up, a file as long as a segment that is there for
  * this alone, and the checkpoint is tried once more: then the log can take what is cancelled and
  * done for a long time. Puts are refused until there is a reserve again.

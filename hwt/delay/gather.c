@@ -410,7 +410,8 @@ static int begin_slot(struct gather *gather, struct hwt_delay_reader *reader)
 /* Reads what is lowest, until that is behind the stretch. */
 static int read_slots(struct gather *gather, struct hwt_delay_reader **readers, size_t count)
 {
-    qsort(readers, count, sizeof(struct hwt_delay_reader *), by_next);
+    if (count > 0)
+        qsort(readers, count, sizeof(struct hwt_delay_reader *), by_next);
     gather->cursor_count = 0;
     for (size_t begun = 0;;) {
         const struct cursor *first = gather->cursor_count > 0 ? &gather->cursors[0] : NULL;

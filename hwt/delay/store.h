@@ -26,6 +26,9 @@
  * What is put later with a lower key gets into another slot, whose position begins at 0: a slot
  * that begins below `loaded` is sealed. See position.c.
  *
+ * A gap is a stretch of time of which something cannot be read. What is due in it stays where it is,
+ * in slots, in the table and in the log, and nobody is handed it. See gaps.c.
+ *
  * WHO MAY TOUCH WHAT
  *
  * `lock` guards everything here, but for: what is set at opening and does not change (marked
