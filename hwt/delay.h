@@ -399,6 +399,7 @@ typedef struct hwt_delay_stats {
     uint64_t files;          /* slot files */
     uint64_t hand;           /* the latest instant the store has seen; it never goes back */
     uint64_t next;           /* as hwt_delay_next() */
+    uint64_t gaps;           /* stretches of time that are kept back because of damage */
     uint32_t held;           /* 1: the clock has leapt, and nothing is handed over */
     uint32_t full;           /* 1: the disk is full, puts are refused */
     uint32_t poisoned;       /* 1: a flush has failed */
@@ -406,13 +407,12 @@ typedef struct hwt_delay_stats {
     uint64_t lateness_max; /* ns from due time (or put, if that was later) to take */
     uint64_t lateness[64]; /* [i]: messages late by 2^i to 2^(i+1) - 1 ns; 0 ns is in [0] */
     uint64_t lateness_sum; /* ns, over all; modulo 2^64 */
-    uint64_t gaps; /* stretches of time of which nothing is handed over, because of damage */
 } hwt_delay_stats;
 
 #define HWT_DELAY_STATS_INIT                                                                       \
     {                                                                                              \
         sizeof(hwt_delay_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
-            0, 0, 0, 0, 0, 0, 0, { 0 }, 0, 0                                                       \
+            0, 0, 0, 0, 0, 0, 0, 0, { 0 }, 0                                                       \
     }
 
 /*

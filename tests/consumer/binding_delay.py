@@ -29,7 +29,7 @@ class Message(Structure):
 # Up to the first counters: what is not known here is not asked for.
 NAMES = ("pending leased put cancelled taken done retried expired rejected commits syncs log_bytes "
          "slot_bytes checkpoints replayed cut salvaged salvaged_bytes clock_leaps memory disk files "
-         "hand next").split()
+         "hand next gaps").split()
 
 
 class Stats(Structure):
