@@ -496,8 +496,8 @@ HWT_PUBLIC int hwt_delay_checkpoint(hwt_delay *store);
  * each slot. Messages that are leased are pending in the copy.
  *
  * -ENOTEMPTY: there is something in that directory
- * -EBADMSG: a file of the store is not there, or too short. Whether what was copied has its checksums is not
- *   looked at; see hwt_delay_check()
+ * -EBADMSG: a file of the store is not there, or too short. Checksums are not looked at: that is
+ *   for hwt_delay_check()
  * -ENOENT, -ENOTDIR, -EACCES, -ENOSPC: of the new directory
  * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has made a checkpoint since: open it again
  * -EIO: a flush of the store has failed; or one of the copy, or reading or writing, which does the
