@@ -96,7 +96,7 @@ static void push_back_all(uint64_t base)
  * than the pool gives memory back. */
 static void throw_away(hwt_timer *timer, uint64_t from)
 {
-    for (uint64_t ms = 0; ms < 3; ms++)
+    for (uint64_t ms = 0; ms < 6; ms++)
         hwt_timer_advance(timer, from + HWT_MS(ms));
 }
 
