@@ -335,9 +335,9 @@ HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *ta
  * that is what was cancelled. Its `cancelled`, if it has one, is called or handed to the
  * executor within one tick, unless a callback keeps the worker longer; it has its memory and its
  * place under max_pending until then. Without a max_pending nothing bounds how many wait to be told.
- * Without a `cancelled`, and if the executor does not have it, its place under max_pending is free
- * at once, its memory is for the next timeout of this thread, and nobody is woken. Lock-free; does
- * not wait.
+ * Without a `cancelled`, its place under max_pending is free at once, its memory is for the next
+ * timeout of this thread, and nobody is woken; but where the executor has it, or its own task has
+ * armed it again and still runs, both are free when that has returned. Lock-free; does not wait.
  */
 HWT_PUBLIC bool hwt_timeout_cancel(hwt_timeout timeout);
 

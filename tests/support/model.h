@@ -234,12 +234,19 @@ static inline void model_added(struct item *item, hwt_timeout handle, uint64_t d
     item->moved |= item->loose;
 }
 
-/* How many were cancelled and are not told yet: they keep their places. */
+/* Cancelled, and not told yet, or in the executor's hands, or its own task has armed it again and has
+ * not returned. */
+static inline bool keeps_place(const struct item *item)
+{
+    return item->telling || (item->cancelled && (item->submitted || item->running));
+}
+
+/* How many were cancelled and keep their places. */
 static inline size_t model_untold(void)
 {
     size_t untold = 0;
     for (size_t i = 0; i < model.count; i++)
-        untold += model.items[i].telling;
+        untold += keeps_place(&model.items[i]);
     return untold;
 }
 
