@@ -158,6 +158,20 @@ static int write_parts(hwt_delay *store, struct plan *plan)
     return names && hwt_delay_sync_directory(store) < 0 ? -EIO : 0;
 }
 
+/* What is dead once this counts: the checkpoint says so. */
+static void note_dead(hwt_delay *store, const struct plan *plan)
+{
+    pthread_mutex_lock(&store->lock);
+    hwt_delay_dead_begin(store);
+    for (size_t i = 0; i < plan->count; i++)
+        plan->parts[i].slot->new_dead += plan->parts[i].erased_bytes;
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->parts[i].erases > 0)
+            hwt_delay_note_erases(store, plan->parts[i].erased, plan->parts[i].erases);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
 /* What was written does not count: gives its room back. New slots go. Errors do not matter. */
 static void undo_part(hwt_delay *store, struct part *part)
 {
@@ -194,6 +208,7 @@ static void undo(hwt_delay *store, struct plan *plan)
             part->slot->new_count = part->slot->count;
         }
     }
+    hwt_delay_dead_begin(store);
     struct hwt_delay_snapshot *snapshot = &store->snapshot;
     for (size_t i = 0; i < snapshot->count; i++) {
         if (snapshot->records[i]->state == HWT_DELAY_FLUSHING)
@@ -262,13 +277,9 @@ static void conclude_parts(hwt_delay *store, const struct plan *plan)
         uint64_t last = part->records[part->count - 1]->key.due;
         slot->last = last > slot->last ? last : slot->last;
         slot->count = slot->new_count;
-        slot->dead += part->erased_bytes;
         hwt_delay_slot_set_length(store, slot, slot->new_length);
     }
-    for (size_t i = 0; i < plan->count; i++) {
-        if (plan->parts[i].erases > 0)
-            hwt_delay_note_erases(store, plan->parts[i].erased, plan->parts[i].erases);
-    }
+    hwt_delay_dead_conclude(store);
 }
 
 /* The checkpoint is on the disk: slots and log are what it says. */
@@ -324,8 +335,10 @@ static int write_out(hwt_delay *store, struct plan *plan, int *ret_old)
         r = find_slots(store, plan);
     if (r == 0)
         r = write_parts(store, plan);
-    if (r == 0)
+    if (r == 0) {
+        note_dead(store, plan);
         r = hwt_delay_publish(store);
+    }
     if (r == 0)
         return 0;
     /* After any other failure the disk may have either checkpoint: both must find their bytes. */

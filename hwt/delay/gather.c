@@ -506,6 +506,15 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
     return r;
 }
 
+/* With its share of the heads, which are most of a slot that has few records. */
+static uint64_t cost_of(const struct hwt_delay_record *record)
+{
+    const struct hwt_delay_reader *reader = record->reader;
+    uint64_t heads = reader->count * (HWT_DELAY_RUN_SIZE + HWT_DELAY_BLOCK_SIZE);
+    uint64_t count = reader->slot->count;
+    return hwt_delay_encoded_size(record) + (count > 0 ? heads / count : 0);
+}
+
 /* Of two that follow each other with one identity: what becomes of no use in a slot that stays. */
 static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_record *record,
                       const struct hwt_delay_slot *moved, struct hwt_delay_key resolved)
@@ -515,9 +524,9 @@ static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_recor
         return;
     bool old_stays = old->reader->slot != moved, erase_stays = record->reader->slot != moved;
     if (old_stays && !erase_stays)
-        old->reader->dead += hwt_delay_encoded_size(old);
+        old->reader->dead += cost_of(old);
     if (!old_stays && erase_stays) {
-        record->reader->dead += hwt_delay_encoded_size(record);
+        record->reader->dead += cost_of(record);
         record->reader->orphans += counted;
         old->orphan = counted;
     }

@@ -27,7 +27,7 @@ static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
     hwt_delay_set64(at + HWT_DELAY_FILE_POSITION + 8, position.sequence);
     hwt_delay_set32(at + HWT_DELAY_FILE_SHIFT, slot->shift);
     hwt_delay_set32(at + HWT_DELAY_FILE_SEALED, slot->sealed);
-    hwt_delay_set64(at + HWT_DELAY_FILE_DEAD, slot->dead);
+    hwt_delay_set64(at + HWT_DELAY_FILE_DEAD, slot->new_dead);
     hwt_delay_set64(at + HWT_DELAY_FILE_ORPHANS, slot->orphans);
 }
 

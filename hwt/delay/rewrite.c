@@ -18,7 +18,8 @@
  * How much of a slot is dead is an estimate, which only says when to look: nothing relies on it.
  * An erase does not know in which slot its message is. So when a checkpoint brings it, the slots that
  * have its due time share the loss, each by how much it has for that time; and it counts itself,
- * as it may be for nothing. What a rewriting finds out is set right.
+ * as it may be for nothing. What a rewriting finds out is set right. A checkpoint says of each slot
+ * how much is dead with its own erases: the next process begins with that.
  *
  * A slot from which loading has read is not moved, as it will soon be passed.
  */
@@ -36,18 +37,19 @@ static uint64_t budget_of(const hwt_delay *store)
 
 /* ---- what is dead ---- */
 
-static void add_dead(struct hwt_delay_slot *slot, uint64_t bytes)
+/* So much, and more bytes, of a slot of that length. */
+static uint64_t more_dead(uint64_t dead, uint64_t bytes, uint64_t length)
 {
-    slot->dead = bytes < slot->length - slot->dead ? slot->dead + bytes : slot->length;
+    return bytes < length - dead ? dead + bytes : length;
 }
 
 /* What a slot has for an instant: bytes that are not dead, by its length in time. */
 static double density_of(const struct hwt_delay_slot *slot)
 {
-    return (double)(slot->length - slot->dead) / (double)(UINT64_C(1) << slot->shift);
+    return (double)(slot->new_length - slot->new_dead) / (double)(UINT64_C(1) << slot->shift);
 }
 
-/* Calls back for each slot that has an instant. */
+/* Calls back for each slot that has an instant, and from which it is not being moved. */
 static void each_covering(const hwt_delay *store, uint64_t due,
                           void (*found)(struct hwt_delay_slot *slot, void *arg), void *arg)
 {
@@ -56,8 +58,10 @@ static void each_covering(const hwt_delay *store, uint64_t due,
             continue;
         struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, due >> shift, 0);
         for (; slot && slot->shift == shift && slot->index == due >> shift;
-             slot = RB_NEXT(hwt_delay_places, NULL, slot))
-            found(slot, arg);
+             slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
+            if (due >= slot->moved.due)
+                found(slot, arg);
+        }
     }
 }
 
@@ -74,14 +78,34 @@ static void add_density(struct hwt_delay_slot *slot, void *arg)
 static void share_loss(struct hwt_delay_slot *slot, void *arg)
 {
     const struct loss *loss = arg;
-    if (slot->count == 0)
+    if (slot->new_count == 0)
         return;
-    double bytes = (double)slot->length / (double)slot->count * (double)loss->messages *
+    double bytes = (double)slot->new_length / (double)slot->new_count * (double)loss->messages *
                    density_of(slot) / loss->density;
-    add_dead(slot, (uint64_t)bytes);
+    slot->new_dead = more_dead(slot->new_dead, (uint64_t)bytes, slot->new_length);
 }
 
-/* A checkpoint has brought so many erases for about this instant. */
+/* Before erases are noted: the slots are as before the checkpoint; with the lock, as all of these. */
+void hwt_delay_dead_begin(hwt_delay *store)
+{
+    struct hwt_delay_slot *slot;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        slot->new_dead = slot->dead;
+    }
+}
+
+/* The checkpoint is on the disk. */
+void hwt_delay_dead_conclude(hwt_delay *store)
+{
+    struct hwt_delay_slot *slot;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        slot->dead = slot->new_dead;
+    }
+}
+
+/* The checkpoint that is being made brings so many erases for about this instant. */
 void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count)
 {
     struct loss loss = { .messages = count };
@@ -224,7 +248,7 @@ static void note_found(struct work *work, const struct hwt_delay_slot *slot)
     for (size_t i = 0; i < work->readers.count; i++) {
         struct hwt_delay_reader *reader = work->readers.all[i];
         if (reader->slot != slot)
-            add_dead(reader->slot, reader->dead);
+            reader->slot->dead = more_dead(reader->slot->dead, reader->dead, reader->slot->length);
         reader->slot->orphans += reader->orphans;
         reader->dead = reader->orphans = 0;
     }

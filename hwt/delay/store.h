@@ -150,6 +150,7 @@ struct hwt_delay_slot {
     uint64_t highest;               /* no due time is higher, as far as is known by now */
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: it does not name the slot */
+    uint64_t new_dead;
     struct hwt_delay_key moved;     /* what is lower is moved by that checkpoint; 0: nothing */
     struct hwt_delay_reader reader; /* of loading */
 };
@@ -557,6 +558,8 @@ void hwt_delay_rewrite(hwt_delay *store);
 bool hwt_delay_is_moved(const struct hwt_delay_slot *slot);
 void hwt_delay_rewrite_undo(hwt_delay *store);
 void hwt_delay_rewrite_conclude(hwt_delay *store);
+void hwt_delay_dead_begin(hwt_delay *store);
+void hwt_delay_dead_conclude(hwt_delay *store);
 void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count);
 
 /* ---- load.c ---- */

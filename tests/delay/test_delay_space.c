@@ -111,6 +111,37 @@ START_TEST(test_cancelled_at_once)
 }
 END_TEST
 
+/* By processes that each cancel some, make one checkpoint, and end: each one's count goes on. */
+START_TEST(test_cancelled_by_many_processes)
+{
+    for (uint32_t i = 0; i < MANY; i++)
+        put(i, s.realtime + HWT_MIN(60) + i * HWT_SEC(1));
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    for (uint32_t round = 0; round < 7; round++) {
+        for (uint32_t i = round; i < MANY; i += 8)
+            cancel(i);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        reopen(_i == 1);
+    }
+    some_checkpoints();
+    expect_little();
+    expect_the_rest();
+}
+END_TEST
+
+/* A message alone in a long slot, and its erase in a shorter one: both go, though heads are most of them. */
+START_TEST(test_cancelled_alone)
+{
+    put(0, s.realtime + HWT_SEC(30 * 86400));
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_advance(&s, HWT_SEC(29 * 86400));
+    cancel(0);
+    some_checkpoints();
+    ck_assert_uint_eq(simulated_stats(&s).files, 0);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
 /* In ten rounds, as time passes: the messages are in long slots, the erases in shorter ones. */
 START_TEST(test_cancelled_as_time_passes)
 {
@@ -206,6 +237,8 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_loop_test(tcase, test_cancelled_at_once, 0, 3);
+    tcase_add_loop_test(tcase, test_cancelled_by_many_processes, 0, 2);
+    tcase_add_test(tcase, test_cancelled_alone);
     tcase_add_loop_test(tcase, test_cancelled_as_time_passes, 0, 2);
     tcase_add_test(tcase, test_replaced_again_and_again);
     tcase_add_test(tcase, test_cancels_of_nothing);
