@@ -423,9 +423,13 @@ typedef struct hwt_delay_stats {
 HWT_PUBLIC int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size);
 
 /*
- * Reads the counters. `pending` is exact for what is in memory; a message that was put twice or
- * cancelled without being there is put right when its time comes. ret_stats->size says how much
- * the caller knows; what this build does not know is zeroed.
+ * Reads the counters. `pending` is exact while each message is put once, and ended by
+ * hwt_delay_done(). Otherwise it is about right: what is put twice counts twice, and a cancel counts
+ * as if its message was there, where memory does not know; both are put right when their time
+ * comes. A few may stay miscounted, as when a checkpoint fails or messages are read at that
+ * moment. It is exact again, which is the number leased, when a checkpoint has been made with nothing
+ * left in the store besides, which is when `files` is 0 and `next` is HWT_NEVER. ret_stats->size says
+ * how much the caller knows; what this build does not know is zeroed.
  *
  * -EINVAL: NULL; a size that no release has
  */

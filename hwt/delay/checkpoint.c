@@ -246,8 +246,18 @@ static int publish_old(hwt_delay *store)
 
 /* ---- the end ---- */
 
-static void file_record(hwt_delay *store, struct hwt_delay_record *record)
+/* Is it an erase that a put has replaced while it was written, which has counted for it? */
+static bool is_orphan(const hwt_delay *store, const struct hwt_delay_record *record)
 {
+    return record->kind == HWT_DELAY_ERASE && record->state == HWT_DELAY_NOWHERE &&
+           !record->moved && record->retries > 0 &&
+           hwt_delay_compare(record->key, store->resolved) >= 0;
+}
+
+static void file_record(hwt_delay *store, struct hwt_delay_slot *slot,
+                        struct hwt_delay_record *record)
+{
+    slot->orphans += is_orphan(store, record);
     if (record->state != HWT_DELAY_FLUSHING)
         return;
     if (record->kind == HWT_DELAY_PUT && hwt_delay_compare(record->key, store->loaded) < 0 &&
@@ -258,11 +268,15 @@ static void file_record(hwt_delay *store, struct hwt_delay_record *record)
 }
 
 /* `loading` is set. Lets others have the lock now and then. */
-static void file_records(hwt_delay *store)
+static void file_records(hwt_delay *store, const struct plan *plan)
 {
-    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    for (size_t i = 0; i < snapshot->count; i++) {
-        file_record(store, snapshot->records[i]);
+    const struct part *part = plan->parts;
+    for (size_t i = 0, in_part = 0; i < store->snapshot.count; i++, in_part++) {
+        if (in_part == part->count) {
+            part++;
+            in_part = 0;
+        }
+        file_record(store, part->slot, part->records[in_part]);
         if (i % HWT_DELAY_CHUNK == HWT_DELAY_CHUNK - 1)
             hwt_delay_yield(store);
     }
@@ -290,7 +304,7 @@ static void conclude(hwt_delay *store, const struct plan *plan)
     store->loading = true;
     conclude_parts(store, plan);
     hwt_delay_rewrite_conclude(store);
-    file_records(store);
+    file_records(store, plan);
     hwt_delay_evict(store);
     store->loading = false;
     pthread_cond_broadcast(&store->changed);

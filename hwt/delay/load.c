@@ -57,11 +57,23 @@ static int choose(hwt_delay *store, struct hwt_delay_key *to,
     return 0;
 }
 
-/* One out of a slot that does not count: see table.c on `pending`. */
+/* One out of a slot goes that `pending` counts, or has counted: see table.c. */
+static void uncount(hwt_delay *store, const struct hwt_delay_record *record)
+{
+    struct hwt_delay_slot *slot = record->reader->slot;
+    if (record->kind == HWT_DELAY_PUT)
+        store->pending -= store->pending > 0;
+    else if (record->retries > 0 && slot->orphans > 0)
+        slot->orphans--;
+    else
+        store->pending += record->retries;
+}
+
+/* One out of a slot that says nothing any more. */
 static void discard(hwt_delay *store, struct hwt_delay_record *record, bool counted)
 {
-    if (counted && record->kind == HWT_DELAY_PUT && store->pending > 0)
-        store->pending--;
+    if (counted)
+        uncount(store, record);
     hwt_delay_record_unref(record);
 }
 
@@ -94,7 +106,6 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_record_unref(record);
         return;
     }
-    struct hwt_delay_slot *slot = record->reader->slot;
     struct hwt_delay_record *there =
         hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
     if (record->shadows) { /* replaced by what is behind the cut */
@@ -119,11 +130,7 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_lease_supersede(store, record);
         hwt_delay_insert(store, record, HWT_DELAY_FILED);
     } else {
-        if (counted && record->retries > 0 && slot->orphans > 0)
-            slot->orphans--;
-        else if (counted)
-            store->pending += record->retries;
-        hwt_delay_record_unref(record);
+        discard(store, record, counted);
     }
 }
 

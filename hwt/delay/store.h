@@ -126,11 +126,11 @@ struct hwt_delay_readers {
 };
 
 struct hwt_delay_slot {
-    RB_ENTRY(hwt_delay_slot) by_place;    /* shift, index, number */
-    RB_ENTRY(hwt_delay_slot) by_next;     /* while `next` is not HWT_NEVER */
-    RB_ENTRY(hwt_delay_slot) by_highest;  /* while it is sealed and not passed */
-    TAILQ_ENTRY(hwt_delay_slot) listed;   /* while it is finished, or moved by a checkpoint */
-    uint64_t number;                      /* frozen, as index and shift */
+    RB_ENTRY(hwt_delay_slot) by_place;   /* shift, index, number */
+    RB_ENTRY(hwt_delay_slot) by_next;    /* while `next` is not HWT_NEVER */
+    RB_ENTRY(hwt_delay_slot) by_highest; /* while it is sealed and not passed */
+    TAILQ_ENTRY(hwt_delay_slot) listed;  /* while it is finished, or moved by a checkpoint */
+    uint64_t number;                     /* frozen, as index and shift */
     uint64_t index;
     unsigned shift;
     uint32_t refs; /* of the wheel or the finished ones, and of visits */
@@ -141,8 +141,8 @@ struct hwt_delay_slot {
     bool made;                      /* its file is there */
     uint64_t length;                /* of the file, as far as it counts */
     uint64_t count;                 /* records */
-    uint64_t dead;    /* about so many bytes are of no use any more; see rewrite.c */
-    uint64_t orphans; /* erases whose message a rewriting has left out; see table.c */
+    uint64_t dead;                  /* about so many bytes are of no use any more; see rewrite.c */
+    uint64_t orphans;               /* erases for which `pending` has been set right; see table.c */
     uint64_t since;                 /* the epoch in which it was sealed */
     struct hwt_delay_key position;  /* when it was sealed; see hwt_delay_position() */
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
@@ -169,7 +169,7 @@ struct hwt_delay_wheel {
     uint64_t bytes;        /* of all */
     uint64_t passed_bytes; /* of those that the next checkpoint leaves out */
     size_t passed_count;
-    size_t by_shift[64];   /* how many */
+    size_t by_shift[64]; /* how many */
 };
 
 /* What cannot be read is due in it. See gaps.c. */
@@ -317,9 +317,9 @@ struct hwt_delay {
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
     bool poisoned, closing;
     uint64_t copies; /* that are being made: finished slots are not deleted meanwhile */
-    bool rewriting; /* the last checkpoint has left slots that are to be rewritten */
-    bool made_up; /* no checkpoint on the disk has it yet: damage was left out, so are numbers */
-    int trouble;  /* why takes get nothing: -ETIME while `held`, or what loading failed with; 0 */
+    bool rewriting;  /* the last checkpoint has left slots that are to be rewritten */
+    bool made_up;    /* no checkpoint on the disk has it yet: damage was left out, so are numbers */
+    int trouble; /* why takes get nothing: -ETIME while `held`, or what loading failed with; 0 */
     uint64_t troubles; /* how often one began */
     uint64_t told;     /* the last one of them that a take has returned */
     struct hwt_delay_snapshot snapshot;
@@ -529,8 +529,8 @@ struct hwt_delay_record *hwt_delay_first(hwt_delay *store);
 /* Records out of slots, by key; an erase behind a put of the same key. */
 struct hwt_delay_gathered {
     struct hwt_delay_keys keys;
-    uint64_t bytes; /* in memory */
-    uint64_t read;  /* bytes of slots */
+    uint64_t bytes;              /* in memory */
+    uint64_t read;               /* bytes of slots */
     struct hwt_delay_gaps *gaps; /* the caller's, for what cannot be read; NULL: that is an error */
 };
 int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t count,

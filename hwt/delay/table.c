@@ -8,6 +8,7 @@
  * erase then has retries = 1. When loading drops the message it counts down, and up for the
  * erase, so that it comes out right in the end (load.c). A rewriting may leave the message out and
  * the erase where it is: then the erase's slot counts it among its orphans, and it is not counted up.
+ * Nor is an erase that a put replaces while a checkpoint writes it: the put has counted up.
  */
 
 #include <errno.h>

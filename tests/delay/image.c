@@ -134,11 +134,17 @@ static void deliver_all(struct image *image, const struct oracle *list)
     uint64_t at_last = hwt_delay_next(image->store);
     if (at_last <= image->realtime)
         wrong(image->run, "take was 0, and next is %" PRIu64 ", which is past", at_last);
+    int r = 0;
     for (int i = 0; i < CHECKPOINTS; i++) {
-        int r = hwt_delay_checkpoint(image->store);
+        r = hwt_delay_checkpoint(image->store);
         if (r != 0)
             wrong(image->run, "after all was delivered, checkpoint is %d", r);
     }
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    r = hwt_delay_get_stats(image->store, &stats);
+    if (r != 0 || (stats.files == 0 && stats.next == HWT_NEVER && stats.pending > 0))
+        wrong(image->run, "after all was delivered, stats is %d, %" PRIu64 " pending", r,
+              stats.pending);
     if (disk_size(image->disk) > 2 * RUN_SEGMENT + SLACK)
         wrong(image->run, "after all was delivered, the store has %" PRIu64 " bytes",
               disk_size(image->disk));

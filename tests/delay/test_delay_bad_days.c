@@ -517,6 +517,51 @@ START_TEST(test_a_superseded_lease_is_not_pending)
 }
 END_TEST
 
+static uint64_t far_due;
+
+/* Once, while a checkpoint writes an erase to its slot: its identity is put anew. */
+static void put_meanwhile(void *arg, enum disk_call call, const char *name)
+{
+    (void)arg;
+    if (call != DISK_WRITE || strncmp(name, "slot-", 5) != 0)
+        return;
+    s.process.changed = NULL;
+    ck_assert_int_eq(simulated_put(&s, far_due, 1, 10), 0);
+}
+
+/* At the latest when its time has come, a message that was cancelled out of memory, and put anew, is
+ * counted right. */
+START_TEST(test_put_anew_after_its_erase)
+{
+    const uint32_t id = 1;
+    bool meanwhile = _i & 1, again = _i & 2, reopened = _i & 4;
+    far_due = s.realtime + DAY;
+    ck_assert_int_eq(simulated_put(&s, far_due, id, 10), 0);
+    put_many(2, 10, far_due + HWT_SEC(10), HWT_SEC(1), 10);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_int_eq(hwt_delay_cancel(s.store, far_due, &id, sizeof(id)), 0);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
+    s.process.changed = meanwhile ? put_meanwhile : NULL;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert(!s.process.changed);
+    if (!meanwhile)
+        ck_assert_int_eq(simulated_put(&s, far_due, id, 10), 0);
+    if (again)
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    if (reopened)
+        reopen(true);
+    simulated_advance(&s, DAY);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 1);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
+    simulated_advance(&s, DAY);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 8);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(simulated_stats(&s).files, 0);
+    ck_assert_uint_eq(simulated_stats(&s).next, HWT_NEVER);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
 static uint64_t disk_before;
 static unsigned deleted;
 
@@ -569,6 +614,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_burst_is_delivered_within_memory, 0, 2);
     tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
     tcase_add_test(tcase, test_a_superseded_lease_is_not_pending);
+    tcase_add_loop_test(tcase, test_put_anew_after_its_erase, 0, 8);
     tcase_add_test(tcase, test_a_look_at_the_disk_while_slots_are_deleted);
     suite_add_tcase(suite, tcase);
     return suite;
