@@ -144,6 +144,8 @@ static void expect_worker_of(const starter *s)
 static void start_by_the_rules(void *data)
 {
     const starter *s = data;
+    if (__real_getpriority(PRIO_PROCESS, 0) != 0) /* that is what the worker is to have */
+        _exit(CANNOT_BE_HAD);
     rules.thread = *s;
     rules.answers = true;
     expect_worker_of(s);
