@@ -208,7 +208,6 @@ static void undo(hwt_delay *store, struct plan *plan)
             part->slot->new_count = part->slot->count;
         }
     }
-    hwt_delay_dead_begin(store);
     struct hwt_delay_snapshot *snapshot = &store->snapshot;
     for (size_t i = 0; i < snapshot->count; i++) {
         if (snapshot->records[i]->state == HWT_DELAY_FLUSHING)

@@ -102,6 +102,7 @@ void hwt_delay_dead_conclude(hwt_delay *store)
     RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
     {
         slot->dead = slot->new_dead;
+        slot->new_orphans = 0;
     }
 }
 
@@ -250,6 +251,7 @@ static void note_found(struct work *work, const struct hwt_delay_slot *slot)
         if (reader->slot != slot)
             reader->slot->dead = more_dead(reader->slot->dead, reader->dead, reader->slot->length);
         reader->slot->orphans += reader->orphans;
+        reader->slot->new_orphans += (int64_t)reader->orphans;
         reader->dead = reader->orphans = 0;
     }
 }
@@ -288,8 +290,10 @@ static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
     if (r < 0)
         return r;
     note_found(work, slot);
-    if (slot->orphans > orphans)
+    if (slot->orphans > orphans) {
+        slot->new_orphans -= (int64_t)(slot->orphans - orphans);
         slot->orphans = orphans;
+    }
     if (slot->moved.due == 0)
         TAILQ_INSERT_TAIL(&store->snapshot.moved, slot, listed);
     slot->moved = to;
@@ -360,6 +364,16 @@ void hwt_delay_rewrite_undo(hwt_delay *store)
     size_t count = 0;
     while ((slot = TAILQ_FIRST(&snapshot->moved)))
         forget(snapshot, slot);
+    hwt_delay_dead_begin(store);
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        /* Loading may have met some of them meanwhile. */
+        if (slot->new_orphans > 0 && (uint64_t)slot->new_orphans > slot->orphans)
+            slot->orphans = 0;
+        else
+            slot->orphans -= (uint64_t)slot->new_orphans;
+        slot->new_orphans = 0;
+    }
     for (size_t i = 0; i < snapshot->count; i++) {
         if (snapshot->records[i]->moved)
             hwt_delay_record_unref(snapshot->records[i]);

@@ -151,7 +151,8 @@ struct hwt_delay_slot {
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: it does not name the slot */
     uint64_t new_dead;
-    struct hwt_delay_key moved;     /* what is lower is moved by that checkpoint; 0: nothing */
+    int64_t new_orphans;        /* of `orphans`, those that this checkpoint's rewriting has added */
+    struct hwt_delay_key moved; /* what is lower is moved by that checkpoint; 0: nothing */
     struct hwt_delay_reader reader; /* of loading */
 };
 

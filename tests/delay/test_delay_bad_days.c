@@ -562,6 +562,30 @@ START_TEST(test_put_anew_after_its_erase)
 }
 END_TEST
 
+/* What a rewriting has found out of slots that stay as they were does not count. */
+START_TEST(test_a_rewriting_that_fails)
+{
+    const uint32_t id = 1;
+    far_due = s.realtime + 30 * DAY;
+    ck_assert_int_eq(simulated_put(&s, far_due, id, 8000), 0);
+    put_many(2, 10, far_due + 30 * DAY, HWT_SEC(1), 10);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_advance(&s, 22 * DAY);
+    put_many(10, 14, far_due, 1, 100); /* with the erase, which so stays where it is */
+    ck_assert_int_eq(hwt_delay_cancel(s.store, far_due, &id, sizeof(id)), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    s.process.fail_only = 1U << DISK_RENAME;
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = UINT64_MAX;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -ENOSPC);
+    s.process.fail_with = 0;
+    simulated_advance(&s, 9 * DAY);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 4);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
+}
+END_TEST
+
 static uint64_t disk_before;
 static unsigned deleted;
 
@@ -615,6 +639,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
     tcase_add_test(tcase, test_a_superseded_lease_is_not_pending);
     tcase_add_loop_test(tcase, test_put_anew_after_its_erase, 0, 8);
+    tcase_add_test(tcase, test_a_rewriting_that_fails);
     tcase_add_test(tcase, test_a_look_at_the_disk_while_slots_are_deleted);
     suite_add_tcase(suite, tcase);
     return suite;
