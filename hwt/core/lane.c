@@ -157,6 +157,9 @@ void hwt_lane_thread_ends(struct hwt_lanes *lanes)
     give_back(lanes, number, lane);
     hwt_stream_free_spare(&lane->pending);
     hwt_stream_free_spare(&lane->cancelled);
+    bool missed = hwt_stream_was_missed(&lane->pending);
+    if (hwt_stream_was_missed(&lane->cancelled) || missed)
+        hwt_gate_wake(lanes->gate);
 }
 
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)

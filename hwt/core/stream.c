@@ -62,14 +62,20 @@ void hwt_stream_destroy(struct hwt_stream *stream)
     free_chunks(stream, atomic_load_explicit(&stream->spare, memory_order_relaxed));
 }
 
+/* A claimer looks into the chunk on top of the stack, which may be taken from under it meanwhile. So
+ * they are freed only if there is no other claimer; else they serve the next thread of the lane. */
 void hwt_stream_free_spare(struct hwt_stream *stream)
 {
+    if (!hwt_stream_claim(stream))
+        return;
     struct hwt_chunk *own = stream->own_spare;
     stream->own_spare = NULL;
-    hwt_a_fork_may_come();
+    /* Relaxed: the claim has acquired what was written to the chunks. */
+    struct hwt_chunk *given = atomic_exchange_explicit(&stream->spare, NULL, memory_order_relaxed);
+    hwt_stream_release(stream);
+    hwt_full_barrier(); /* the worker's claim succeeds, or the look at `missed` sees it */
     free_chunks(stream, own);
-    /* Acquire: what was written to the chunks. */
-    free_chunks(stream, atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire));
+    free_chunks(stream, given);
 }
 
 /* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is

@@ -127,7 +127,8 @@ struct hwt_stream_filter {
  * records may have been left out. The worker must look at the entries. */
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
-/* Producer, which ends: frees the chunks that it has to spare. */
+/* Producer, which ends: frees the chunks that it has to spare, unless the worker has claimed the
+ * stream. hwt_stream_was_missed() is to be asked then, as after a compaction. */
 void hwt_stream_free_spare(struct hwt_stream *stream);
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
