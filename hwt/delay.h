@@ -66,7 +66,18 @@
  *
  * One process owns a store and may use it from any number of threads: any thread may call any
  * function at any time, but hwt_delay_close(), which is the last. After fork() the child may not
- * use the store. Others may look at it with HWT_DELAY_READ_ONLY.
+ * use the store, but may open others. Others may look at it with HWT_DELAY_READ_ONLY.
+ *
+ * A thread that another one cancels by pthread_cancel() ends after the call that it is in has returned, as
+ * hwt.h says: one that waits in a take goes on waiting until hwt_delay_wake() or a message comes. Callbacks
+ * may not end their thread.
+ *
+ * All stores of a process share a few background threads: at most seven, however many stores there
+ * are, as long as disks and callbacks get on. They begin with the first store that is opened, with the
+ * scheduling of the thread that opens it, and end when the last one is closed. If a disk
+ * stands still or a callback does not return, other stores get threads more, and are delayed
+ * by about a tenth of a second. One store a queue is the way to have several queues: a hundred take
+ * 20 MiB of disk when they are empty, and five descriptors each, with hwt_delay_fd() six.
  *
  * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
  * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with
@@ -87,17 +98,20 @@ typedef struct hwt_delay hwt_delay;
 /* Ids are of 1 to so many bytes, any bytes. */
 #define HWT_DELAY_ID_MAX 255
 
-/* Retries are counted up to so many. */
+/* Retries and deliveries are counted up to so many. */
 #define HWT_DELAY_RETRIES_MAX 65535
+
+/* A note is of up to so many bytes; see hwt_delay_apply(). */
+#define HWT_DELAY_NOTE_MAX 4096
 
 /*
  * Structs
  *
- * hwt_delay_options and hwt_delay_stats may become longer with a release, and say how long the
- * caller knows them: begin with their _INIT macros, or with hwt_delay_options_init() and
- * hwt_delay_stats_init(). hwt_delay_damage says how long the library knows it. hwt_delay_message stays
- * as long as it is, because arrays of it go to the library and come from it; later releases
- * use what is reserved in it.
+ * hwt_delay_options, hwt_delay_batch and hwt_delay_stats may become longer with a release, and say how
+ * long the caller knows them: begin with their _INIT macros, or with hwt_delay_options_init(),
+ * hwt_delay_batch_init() and hwt_delay_stats_init(). hwt_delay_damage says how long the library knows it.
+ * hwt_delay_message and hwt_delay_change stay as long as they are, because arrays of them go to the
+ * library and come from it; later releases use what is reserved in them.
  */
 
 /* hwt_delay_options.flags */
@@ -106,6 +120,9 @@ typedef struct hwt_delay hwt_delay;
     UINT32_C(2)                       /* look, as of the moment of opening; see hwt_delay_visit() */
 #define HWT_DELAY_SALVAGE UINT32_C(4) /* put aside what is damaged, deliver the rest */
 #define HWT_DELAY_NO_WAIT UINT32_C(8) /* hwt_delay_put_async() does not wait for room: -EAGAIN */
+
+#define HWT_DELAY_STANDBY                                                                          \
+    UINT32_C(16) /* loads nothing and hands nothing over until hwt_delay_lead() */
 
 /*
  * A field that is 0 has its default, and so has one that the caller does not know. What the library
@@ -119,8 +136,11 @@ typedef struct hwt_delay_options {
     uint64_t leased_max;   /* so many leased at a time; default 65536 */
     uint64_t memory;       /* bytes for messages; default 128 MiB, at least 1 MiB. While
                               messages are pending, up to a quarter of it is set aside on the disk */
-    uint64_t segment_size; /* half of what the log and the reserve for a full disk take; only at
-                              creation; default 64 MiB, at least 64 KiB */
+    uint64_t segment_size; /* half of what the log and the reserve for a full disk may take; only at
+                              creation; default 64 MiB, at least 64 KiB. They begin with 120 KiB, become
+                              longer while they are used, and give their disk back when nothing has
+                              been left for ten seconds. Longer ones have fewer checkpoints, so less
+                              is written */
     uint64_t clock_leap;   /* a longer leap forward holds deliveries; default HWT_MIN(60) */
 } hwt_delay_options;
 
@@ -145,10 +165,15 @@ typedef struct hwt_delay_message {
     size_t id_size;
     const void *payload; /* may be NULL if payload_size is 0 */
     size_t payload_size;
-    uint64_t lease;   /* taken: what hwt_delay_done() wants; not looked at by put */
-    uint32_t retries; /* how often hwt_delay_retry() put it back; put: where that count begins */
-    uint32_t expired; /* taken: how many leases on it have ended since the store was opened */
-    uint64_t reserved[4]; /* 0 */
+    uint64_t lease;      /* taken: what hwt_delay_done() wants; not looked at by put */
+    uint32_t retries;    /* how often hwt_delay_retry() put it back; put: where that count begins */
+    uint32_t expired;    /* taken: how many leases on it have ended since the store was opened */
+    uint32_t deliveries; /* taken: how often it was handed over, this time included; see
+                            hwt_delay_take(). Not looked at by put */
+    uint32_t reserved32; /* 0 */
+    uint64_t first_due;  /* the due time of its first put, retried and moved or not. put: 0, or
+                            another due time than its own; see hwt_delay_ticket() */
+    uint64_t reserved[2]; /* 0 */
 } hwt_delay_message;
 
 /*
@@ -157,9 +182,8 @@ typedef struct hwt_delay_message {
 
 /*
  * Opens the store in a directory; NULL options are the defaults. With HWT_DELAY_CREATE, the
- * directory is made too, with mode 0750, but not what is above it. Files have mode 0640. A few
- * background threads begin here. The directory above is flushed, too, so that the name of the store
- * stays; one that this process may not read, or that cannot be flushed, is left alone, unless the store
+ * directory is made too, with mode 0750, but not what is above it. Files have mode 0640. The
+ * directory above is flushed, too, so that the name of the store stays; one that this process may not read, or that cannot be flushed, is left alone, unless the store
  * is made in it now.
  *
  * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages
@@ -210,7 +234,7 @@ HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
  * May block while the disk is behind, so that memory stays bounded.
  *
  * -EINVAL: a count of 0, an id of 0 or more than HWT_DELAY_ID_MAX bytes, a due time of
- *   HWT_NEVER, a NULL id or payload, retries over HWT_DELAY_RETRIES_MAX, `reserved` is not 0
+ *   HWT_NEVER, a first due time of that, a NULL id or payload, retries over HWT_DELAY_RETRIES_MAX, `reserved` is not 0
  * -EMSGSIZE: a payload over options.payload_max, or a batch over a quarter of a segment
  * -ENOSPC: the disk is full. Nothing was put. Goes away by itself when there is room again.
  * -EIO: it is not known whether the messages will be there when the store is opened again
@@ -272,11 +296,29 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  *
  * Any number of threads may take; a message goes to one of them.
  *
+ * `deliveries` of each message says how often it was handed over since it was put, retries and this time
+ * included. The count is written before this returns, and not flushed: so it has also those deliveries
+ * whose process was killed, and may lack the last ones if the machine was lost. It is one write of a
+ * file for each take, 28 bytes for a message and 48 for all. On a full disk, or where that fails, the
+ * messages are handed over all the same. If consumers hand over so much that the file is full before the
+ * next checkpoint, a take waits for that one; with a `wait` of 0 it does not, and what it hands over is
+ * counted, and written by the next checkpoint or hwt_delay_close(). "At most three deliveries, then a dead letter" is
+ *
+ *     if (taken->deliveries > 3) {
+ *         hwt_delay_message dead = { .due = HWT_NEVER - 1, .id = taken->id, .id_size = taken->id_size,
+ *                                    .payload = taken->payload,
+ *                                    .payload_size = taken->payload_size };
+ *         hwt_delay_change changes[] = { { .op = HWT_DELAY_OP_DONE, .lease = taken->lease },
+ *                                        { .op = HWT_DELAY_OP_PUT, .message = &dead } };
+ *         hwt_delay_apply(store, changes, 2, NULL);             // both, or none
+ *     }
+ *
  * While there is a reason to hand nothing over, a take with a wait sleeps, and has the reason as its
  * result when its time is over. -ETIME and failures of reading are told at once, too, when they
  * begin: to all that wait, or else to the next take.
  *
  * -EINVAL: a max of 0
+ * -EPERM: HWT_DELAY_STANDBY, and hwt_delay_lead() was not called
  * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory: until a lease ends
  * -ETIME: the clock has leapt forward; see hwt_delay_accept_clock()
  * -EBADMSG: nothing else is due, and a part of a file was found that cannot be read. Nothing is
@@ -289,6 +331,27 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  */
 HWT_PUBLIC int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,
                                   const hwt_delay_message **ret_messages);
+
+/*
+ * The same, and says in *ret_frontier before which due time nothing is left: each message that was on the
+ * disk when this was called, and is due before the frontier, is leased, or has ended: done,
+ * cancelled, replaced or dropped, and that is on the disk too. It is at most the clock's time and 1. A
+ * message whose lease has ended by itself holds it down until it is taken again, and so does what cannot be
+ * read. A message that is put later may be due before it. It is set whatever the result is, unless the
+ * arguments or the store do not allow the call at all.
+ *
+ * As hwt_delay_take()
+ */
+HWT_PUBLIC int64_t hwt_delay_take_frontier(hwt_delay *store, size_t max, uint64_t wait,
+                                           const hwt_delay_message **ret_messages,
+                                           uint64_t *ret_frontier);
+
+/*
+ * Ends HWT_DELAY_STANDBY, under which a store takes all changes, reads no slot and hands nothing over: for
+ * the copy of a store that another process owns, until it is to take over. From now on messages are
+ * loaded and handed over. Does nothing if it does so already.
+ */
+HWT_PUBLIC int hwt_delay_lead(hwt_delay *store);
 
 /* Frees what hwt_delay_take() returned. NULL is fine. */
 HWT_PUBLIC void hwt_delay_free(const hwt_delay_message *messages);
@@ -354,6 +417,172 @@ HWT_PUBLIC uint64_t hwt_delay_next(hwt_delay *store);
  * be told from a machine that was off for so long.
  */
 HWT_PUBLIC int hwt_delay_accept_clock(hwt_delay *store);
+
+/*
+ * ---- Tickets ----
+ *
+ * A ticket is a short text that names a message from its put to its end, retried and moved or not, for
+ * operators and other programs. It is made of the due time of the first put and of the id, so it is known
+ * before the put. If the same is put once more after the first has been retried or moved, the ticket
+ * names the later one; but the first while memory has that and files alone have the later one. A message
+ * that was put with a due time of 0 has another ticket once it is retried or moved: that of its new time.
+ *
+ * A call with a ticket may read files, also where it does not wait for the disk: those of the ticket's
+ * own due time, and those that have messages which were retried or moved and first due about then.
+ */
+
+/* A ticket is of less than so many bytes, with its end; usually of about thirty. */
+#define HWT_DELAY_TICKET_MAX 784
+
+/*
+ * Writes the ticket of a message, which is to be put, was taken or is visited: letters, digits, and -._~%.
+ * The buffer and the result are as for hwt_stats_prometheus(). Wait-free.
+ *
+ * -EINVAL: NULL; an id or due time that no message can have; a NULL buffer with a size
+ */
+HWT_PUBLIC int64_t hwt_delay_ticket(const hwt_delay_message *message, char *buffer, size_t size);
+
+/*
+ * The message with a ticket, as it is now; `lease` is not 0 if it is leased. It is one allocation, which
+ * hwt_delay_free() ends.
+ *
+ * -ENOENT: there is none: it is done, cancelled, replaced or dropped, or was never put
+ * -EBADMSG: none was found, and a part of a file where it may be cannot be read
+ * -EINVAL: NULL, or no ticket; -ESTALE: as hwt_delay_visit()
+ */
+HWT_PUBLIC int hwt_delay_look_up(hwt_delay *store, const char *ticket,
+                                 const hwt_delay_message **ret_message);
+
+/*
+ * Cancels the message with a ticket. Other than hwt_delay_cancel(), it knows whether there is one.
+ *
+ * -EBUSY: it is leased; -ENOSPC: as hwt_delay_cancel(); -ENOENT, -EBADMSG, -EINVAL: as hwt_delay_look_up()
+ */
+HWT_PUBLIC int hwt_delay_cancel_ticket(hwt_delay *store, const char *ticket);
+
+/*
+ * Moves the message with a ticket to another due time, in one step. It keeps its ticket, its retries and
+ * its deliveries.
+ *
+ * -EEXIST: as hwt_delay_retry()
+ * -EBUSY: it is leased; -ENOSPC: as hwt_delay_put(); -EINVAL: also a due time of HWT_NEVER
+ * -ENOENT, -EBADMSG: as hwt_delay_look_up()
+ */
+HWT_PUBLIC int hwt_delay_move(hwt_delay *store, const char *ticket, uint64_t due);
+
+/*
+ * ---- Batches ----
+ *
+ * Several changes in one step, and the note: all are on the disk, or none is. The calls above are
+ * short ways of this one. Some of what it is for:
+ *
+ *   - a job is done, and the next stage of its work is put: DONE and PUT;
+ *   - a message that fails too often goes to the dead letters: DONE and PUT of another one;
+ *   - thousands of DONE, RETRY and CANCEL for one flush of the disk;
+ *   - messages that come from elsewhere, and how far they have been read there: PUT, and the note.
+ */
+
+/* hwt_delay_change.op */
+enum {
+    HWT_DELAY_OP_PUT = 1, /* `message`, as hwt_delay_put() */
+    HWT_DELAY_OP_CANCEL,  /* (`due`, `id`), as hwt_delay_cancel() */
+    HWT_DELAY_OP_REPLACE, /* (`due`, `id`) by `message`, as hwt_delay_replace() */
+    HWT_DELAY_OP_DONE,    /* `lease`, as hwt_delay_done() for one; a lease that is over: -ENOENT */
+    HWT_DELAY_OP_RETRY,   /* `lease`, at `due`, as hwt_delay_retry(); with `message` its payload is
+                             the new one, and the rest of `message` is not looked at */
+    HWT_DELAY_OP_DROP,    /* all that is due at or before `due` and was put up to `mark` */
+    HWT_DELAY_OP_MOVE     /* what has `ticket`, to `due`, as hwt_delay_move() */
+};
+
+/* hwt_delay_change.flags */
+#define HWT_DELAY_MAY_FAIL                                                                         \
+    UINT32_C(1) /* if this one is refused, the others are made all the same */
+
+/* Zero it before its fields are set. An op looks only at the fields that are named beside it. */
+typedef struct hwt_delay_change {
+    uint32_t op;
+    uint32_t flags;
+    int32_t result;      /* set by hwt_delay_apply(): see there */
+    uint32_t reserved32; /* 0 */
+    const hwt_delay_message *message;
+    uint64_t lease;
+    uint64_t due;
+    const void *id;
+    size_t id_size;
+    uint64_t mark;
+    const char *ticket;   /* CANCEL, REPLACE: in the place of (`due`, `id`), if it is not NULL */
+    uint64_t reserved[2]; /* 0 */
+} hwt_delay_change;
+
+typedef struct hwt_delay_batch {
+    size_t size;       /* sizeof(hwt_delay_batch) */
+    uint32_t flags;    /* HWT_DELAY_NO_WAIT, with `durable`; or 0 */
+    uint32_t reserved; /* 0 */
+    const void *note;  /* the new note, of up to HWT_DELAY_NOTE_MAX bytes; NULL: it stays */
+    size_t note_size;
+    hwt_delay_durable durable; /* NULL: hwt_delay_apply() waits for the disk */
+    void *arg;                 /* of `durable` */
+    uint64_t mark; /* set by hwt_delay_apply(): where the batch is in the store's order */
+} hwt_delay_batch;
+
+#define HWT_DELAY_BATCH_INIT                                                                       \
+    {                                                                                              \
+        sizeof(hwt_delay_batch), 0, 0, NULL, 0, NULL, NULL, 0                                      \
+    }
+
+/*
+ * HWT_DELAY_BATCH_INIT as a function: zeroes a struct of `size` bytes, and sets its size. Wait-free.
+ *
+ * -EINVAL: NULL; a size that no release has
+ */
+HWT_PUBLIC int hwt_delay_batch_init(hwt_delay_batch *batch, size_t size);
+
+/*
+ * Makes changes, from an array, in its order, and sets the note if the batch has one; NULL for the
+ * batch: no note, and wait. 0: they are made and on the disk; or, with `durable`, they are made, and
+ * it is called once they are on the disk, as for hwt_delay_put_async(). The library copies all that
+ * changes and batch point to.
+ *
+ * Each change sees what those before it make. One that cannot be made, as the cancel of a message
+ * that is not there or the end of a lease that is over, is refused. Then nothing at all is done, and
+ * the call returns why; unless the change has HWT_DELAY_MAY_FAIL: then it alone is left out.
+ *
+ * `result` of each change says what became of it: 0: it was made. A failure that its short way could
+ * return: it was refused. -ECANCELED: it was not made since the call failed. Results are set where the
+ * call returns 0 or one of the failures below that come from a change, and else left alone or
+ * -ECANCELED.
+ *
+ * A DROP ends all messages that are due at or before `due` and were put up to `mark`, which is the mark
+ * of an earlier batch: leased or not, in memory or not. It is one record in the log, whatever their
+ * number; slots that are wholly under it are deleted and not read. A message that was put or retried after the
+ * mark stays. Drops of a batch are made behind its other changes. To repeat one changes nothing.
+ *
+ * The batch's `mark` goes up from batch to batch, also through reopenings; hwt_delay_note() says that
+ * of the last one with a note.
+ *
+ * -EINVAL: no changes and no note; an op or a flag that is not known, `reserved` is not 0; HWT_DELAY_NO_WAIT
+ *   without `durable`; a DROP up to a mark that no batch has had; what the short way of a change says so of: `result` says which
+ * -EMSGSIZE: a payload over options.payload_max, a note over HWT_DELAY_NOTE_MAX, or a batch over a
+ *   quarter of a segment
+ * -ENOENT, -EBUSY, -EEXIST: a change was refused
+ * -ENOBUFS: a DROP was refused: there are 64 of which none covers another, and slots have something under
+ *   each. A checkpoint may end some
+ * -ENOSPC: as hwt_delay_put() where something is put, else as hwt_delay_cancel()
+ * -EAGAIN: HWT_DELAY_NO_WAIT; as hwt_delay_put_async(). Nothing was done
+ * -EIO: it is not known whether the changes will be there when the store is opened again
+ */
+HWT_PUBLIC int hwt_delay_apply(hwt_delay *store, hwt_delay_change *changes, size_t count,
+                               hwt_delay_batch *batch);
+
+/*
+ * Copies the note to a buffer, up to its size, and returns how long the note is; 0: there is none, or
+ * it is empty. *ret_mark, which may be NULL, becomes the mark of the batch that has set it, or 0. After
+ * hwt_delay_open() that is the last one that is on the disk; later it may be one whose call has not
+ * returned yet.
+ *
+ * -EINVAL: a NULL buffer with a size
+ */
+HWT_PUBLIC int64_t hwt_delay_note(hwt_delay *store, void *buffer, size_t size, uint64_t *ret_mark);
 
 /*
  * ---- Seeing inside ----
@@ -423,13 +652,11 @@ typedef struct hwt_delay_stats {
 HWT_PUBLIC int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size);
 
 /*
- * Reads the counters. `pending` is exact while each message is put once, and ended by
- * hwt_delay_done(). Otherwise it is about right: what is put twice counts twice, and a cancel counts
- * as if its message was there, where memory does not know; both are put right when their time
- * comes. A few may stay miscounted, as when a checkpoint fails or messages are read at that
- * moment. It is exact again, which is the number leased, when a checkpoint has been made with nothing
- * left in the store besides, which is when `files` is 0 and `next` is HWT_NEVER. ret_stats->size says
- * how much the caller knows; what this build does not know is zeroed.
+ * Reads the counters. `pending` is exact, also after a crash, but for this. What is put a second time
+ * counts twice if memory does not have the first, and a cancel of what is not there counts as if it was,
+ * where memory cannot know. What is dropped counts until it is read or its file is deleted. Each of these
+ * is over when its time has come. On a full disk, and after salvage, the number is about right until
+ * then. ret_stats->size says how much the caller knows; what this build does not know is zeroed.
  *
  * -EINVAL: NULL; a size that no release has
  */
@@ -453,8 +680,8 @@ HWT_PUBLIC int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats,
 
 /*
  * Writes what the store consists of as a text for a human, which may change with each release: the
- * checkpoint, the log, and each slot file with its stretch of time, its length and how far it has
- * been handed over. The buffer and the result are as for hwt_stats_prometheus().
+ * checkpoint, the log, the note, the drops that are kept, how far deliveries were written, and each
+ * slot file with its stretch of time, its length and how far it has been handed over. The buffer and the result are as for hwt_stats_prometheus().
  */
 HWT_PUBLIC int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size);
 
@@ -473,7 +700,9 @@ typedef struct hwt_delay_damage {
  * if opening cut that off: a write that did not end when the power failed, and of which nobody
  * was told that it is on the disk. Damage to the last write looks the same, unless the store was
  * closed by hwt_delay_close() behind it: then it is damage. What the store does goes on meanwhile; but while the log is read, no
- * checkpoint is made, nor a put that needs one. `found` may not call functions of this store.
+ * checkpoint is made, nor a put that needs one. `found` may not call functions of this store. The file
+ * `handed` is not looked at: it is never flushed, so what a lost machine leaves there looks as damage does,
+ * and costs counts of deliveries alone.
  *
  * -ESTALE: as hwt_delay_visit()
  */
@@ -497,7 +726,8 @@ HWT_PUBLIC int hwt_delay_checkpoint(hwt_delay *store);
  * What the store does goes on meanwhile; but while the log is copied, no checkpoint is made, nor a put
  * that needs one, and what is done with keeps its disk until the call returns. A store that was
  * opened with HWT_DELAY_READ_ONLY is copied as it was when it was opened, with a descriptor open for
- * each slot. Messages that are leased are pending in the copy.
+ * each slot. Messages that are leased are pending in the copy. Their `deliveries` there are those of the
+ * last checkpoint or retry, so the copy may lack the ones since then.
  *
  * -ENOTEMPTY: there is something in that directory
  * -EBADMSG: a file of the store is not there, or too short. Checksums are not looked at: that is

@@ -58,7 +58,7 @@
 
 /* The release that this header is of. hwt_version() tells that of the library. */
 #define HWT_VERSION_MAJOR 0
-#define HWT_VERSION_MINOR 2
+#define HWT_VERSION_MINOR 3
 #define HWT_VERSION_PATCH 0
 
 /* Only the library's own build needs the attribute. */
@@ -634,9 +634,8 @@ HWT_PUBLIC const char *hwt_version(void);
  * or up to 2.5 KiB if it has added or cancelled, which the next thread that comes uses again.
  *
  * A wheel of more than 65536 ticks is had as one of 65536, with more rounds: what can be
- * seen of it is the same. A bucket takes 80 bytes. A timer reserves 48 MiB of addresses,
- * which are no memory (1.5 MiB where pointers have 32 bits), or fewer if a limit of the
- * process wants it.
+ * seen of it is the same. A bucket takes 80 bytes. A small timer takes one of the 65530
+ * mappings that Linux allows a process.
  */
 
 #ifdef __cplusplus

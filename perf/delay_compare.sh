@@ -15,7 +15,9 @@
 #     --out DIR         where the results go: build/delay-results
 #     --report          no runs: reads what is in --out again and writes tables and plots
 #
-# Installs what it needs; a store that cannot be had is named and skipped. Works from any folder.
+# Installs what it needs, with redis-server and beanstalkd, which Debian may start as services; the
+# servers that are measured are its own. A store that cannot be had is named and skipped. Works from any
+# folder. Prints its table in the end.
 # The exit status is 0; 1 if a build or a run failed; 2 for misuse, or if something has to be
 # installed by hand.
 
@@ -53,7 +55,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     --help)
-        sed -n '4,23s/^# \{0,1\}//p' "$0"
+        sed -n '4,25s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) misuse "unknown option $1" ;;
@@ -254,5 +256,6 @@ fi
 [ -f "$out/raw.csv" ] || misuse "there are no results in $out"
 python3 -B "$root/perf/delay/report.py" "$out"
 [ ! -s "$out/skipped.txt" ] || sed 's/^/skipped: /' "$out/skipped.txt" >&2
+cat "$out/results.md"
 echo "results: $out/results.md, results.csv and *.svg" >&2
 [ ! -f "$out/failed.txt" ]

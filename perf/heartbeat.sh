@@ -1,16 +1,30 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# Builds hwt in release mode and runs the heartbeat program with the arguments given (see
-# --help). Installs what is missing. Works from any folder, and leaves nothing in the
-# checkout but build/. The exit status is the program's; 2 also if something has to be
-# installed by hand, 1 also if the build failed.
+# Keeps many TCP connections over loopback alive with one timer, makes some of them fail, and tells how
+# well that was found out. Builds hwt in release mode for that, and installs what is missing. Works from
+# any folder, and leaves nothing in the checkout but build/.
+#
+#     sh perf/heartbeat.sh [--option N]... [--loop] [--picture FILE]
+#
+# The exit status is 0; 1 if a silent peer was missed, a live one closed, a time-out or a reconnect lost,
+# or anything fired early, or if it could not run; 2 for a bad option, or if something has to be
+# installed by hand. Options and their defaults:
 
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
+
+case " $* " in
+*' --help '*)
+    sed -n '4,12s/^# \{0,1\}//p' "$0"
+    awk -f "$root/perf/options.awk" "$root/perf/heartbeat_options.c"
+    echo '    --picture          an SVG of what happened, over time, to this file'
+    exit 0
+    ;;
+esac
 
 dir=$root/build/release
 

@@ -38,10 +38,10 @@ ensure_packages gcc valgrind
 # shellcheck disable=SC2089 # the quotes are the macro's
 flags='-std=c11 -O2 -g -D_GNU_SOURCE -DHWT_INLINE_URCU=1 -DHWT_VERSION="0"'
 [ "$(uname -m)" != x86_64 ] || flags="$flags -mcx16"
-# hwt/delay is a library of its own, on top of this one.
+# hwt/delay and hwt/relay are a library and a program of their own, on top of this one.
 # shellcheck disable=SC2046,SC2086,SC2090 # flags and files are words
 gcc $flags -I"$root" -isystem "$(pkg-config --variable=includedir liburcu-cds)" \
-    $(find "$root/hwt" -name '*.c' ! -path '*/hwt/delay/*') "$root/perf/suite/instructions.c" \
+    $(find "$root/hwt" -name '*.c' ! -path '*/hwt/delay/*' ! -path '*/hwt/relay/*') "$root/perf/suite/instructions.c" \
     -o "$dir/instructions" -pthread
 
 rm -f "$dir"/counts*

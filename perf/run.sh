@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# Measures hwt against its rivals and peers, and writes tables and plots.
+# Measures hwt against its rivals and peers, writes tables and plots, and prints the bars.
 #
 #     sh perf/run.sh [--quick | --long] [--rounds N] [--only WORKLOAD] [--out DIR]
 #

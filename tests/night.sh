@@ -16,6 +16,7 @@
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
 #     aarch64, i386    the tests on other machines
+#     deb, rpm         Debian and RPM packages in a fresh root: minutes, and a mirror of Debian
 #     builds           the tests with musl, static, with link-time optimisation, small
 #     clang            all that tests/run.sh has, built by clang
 #     stress           each stress test ten times, and so under ThreadSanitizer
@@ -30,7 +31,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-jobs='simulate delay fuzz spin coverage aarch64 i386 builds clang stress soak'
+jobs='simulate delay fuzz spin coverage aarch64 i386 deb rpm builds clang stress soak'
 
 misuse()
 {
@@ -44,7 +45,7 @@ chosen=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,27s/^# \{0,1\}//p' "$0"
+        sed -n '4,28s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --processes | --seed)
@@ -138,6 +139,16 @@ job_aarch64()
 job_i386()
 {
     sh "$root/tests/tools/cross.sh" i386
+}
+
+job_deb()
+{
+    sh "$root/tests/tools/deb.sh"
+}
+
+job_rpm()
+{
+    sh "$root/tests/tools/rpm.sh"
 }
 
 job_builds()

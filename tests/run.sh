@@ -22,7 +22,7 @@ Installs what is missing, builds hwt in build/, and runs its tests.
     --memcheck            under Valgrind's memcheck, without stress, schedules, consumer, long
     --cc gcc|clang        with this compiler (default: $CC, or cc)
     --suite NAME          only these: internal, public, stress, schedules, faults, loops, consumer,
-                          delay
+                          delay, relay
     --repeat N            all N times
     --werror              warnings are errors
     --all                 one after the other, with --werror: gcc, clang (not its stress), both
@@ -82,16 +82,19 @@ without_layout_randomisation()
     rm -f "$probe"
 }
 
-# Adds this run's results to the counters, and the names of what it skipped; it is a failure if
-# there are no results.
+# Adds this run's results to the counters, and what it skipped, each with the last line that it said; it is
+# a failure if there are no results.
 count_results()
 {
     results=$(cat "$dir"/meson-logs/run*.json 2>/dev/null || true)
     ok=$(printf '%s\n' "$results" | grep -Ec '"result": "(OK|EXPECTEDFAIL)"' || true)
     bad=$(printf '%s\n' "$results" |
         grep -Ec '"result": "(FAIL|ERROR|TIMEOUT|INTERRUPT|UNEXPECTEDPASS)"' || true)
-    skipped="$skipped $(printf '%s\n' "$results" |
-        sed -n 's/^{"name": "\([^"]* \)*\([^"]*\)".* "result": "SKIP".*/\2/p')"
+    skipped="$skipped
+$(printf '%s\n' "$results" | sed -n '/"result": "SKIP"/{
+        s/^{"name": "\([^"]* \)*\([^"]*\)", "stdout": "\(.*\\n\)*\(..*\)\\n", "result".*/    \2: \4/p
+        s/^{"name": "\([^"]* \)*\([^"]*\)".*/    \2/p
+    }')"
     passed=$((passed + ok))
     failed=$((failed + bad))
     if [ "$bad" -eq 0 ] && { [ "$1" -ne 0 ] || [ "$ok" -eq 0 ]; }; then
@@ -104,9 +107,10 @@ run_tests()
 {
     rm -f "$dir"/meson-logs/run*
     status=0
+    # Some wait for most of their time, so there are more of them than processors.
     # shellcheck disable=SC2086 # $only has words
-    $launcher meson test -C "$dir" --no-rebuild --logbase run --print-errorlogs $only "$@" </dev/null ||
-        status=$?
+    $launcher meson test -C "$dir" --no-rebuild --logbase run --print-errorlogs \
+        --num-processes "$(($(nproc) + 2))" $only "$@" </dev/null || status=$?
     count_results "$status"
 }
 
@@ -142,7 +146,7 @@ run_setup()
     elif [ "$sanitize" = thread ]; then
         run_tests --no-suite alone --timeout-multiplier 5
     elif [ -n "$sanitize" ]; then
-        run_tests --timeout-multiplier 5
+        run_tests --no-suite once --timeout-multiplier 5
     else
         run_tests
     fi
@@ -211,7 +215,7 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 if [ -n "$all" ]; then
     ensure_packages check c++ cmake isal libbsd gcc clang valgrind
-    wish_for_packages musl libuv libev libevent glib sd-event io_uring scdoc mandoc sdt gdb bpftrace curl promtool btrfs
+    wish_for_packages musl libuv libev libevent glib sd-event io_uring scdoc mandoc sdt gdb bpftrace curl promtool btrfs nats sqlite
     run_all
 else
     # shellcheck disable=SC2086 # one name each
@@ -219,8 +223,7 @@ else
     run_setup
 fi
 
-# shellcheck disable=SC2086 # one name each
-skipped=$(printf '%s\n' $skipped | sort -u | tr '\n' ' ')
-[ "$skipped" = ' ' ] || echo "skipped: $skipped"
+[ -z "$(printf '%s' "$skipped" | tr -d '\n')" ] ||
+    printf 'skipped:\n%s\n' "$(printf '%s\n' "$skipped" | grep . | sort -u)"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

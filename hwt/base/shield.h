@@ -9,6 +9,7 @@
  */
 
 #include <pthread.h>
+#include <signal.h>
 
 /* Returns what hwt_unshield() restores. Shields may be nested. */
 static inline int hwt_shield(void)
@@ -21,6 +22,20 @@ static inline int hwt_shield(void)
 static inline void hwt_unshield(int before)
 {
     pthread_setcancelstate(before, NULL);
+}
+
+/*
+ * For a thread of the library, which inherits it: blocks all signals but those that a fault of a
+ * callback raises. The caller restores what *before has by pthread_sigmask().
+ */
+static inline void hwt_block_signals(sigset_t *before)
+{
+    static const int raised[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
+    sigset_t all;
+    sigfillset(&all);
+    for (size_t i = 0; i < sizeof(raised) / sizeof(*raised); i++)
+        sigdelset(&all, raised[i]);
+    pthread_sigmask(SIG_SETMASK, &all, before);
 }
 
 #endif

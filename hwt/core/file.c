@@ -5,6 +5,7 @@
 #include "hwt/core/worker.h"
 
 #define SWEEP_RATIO 4 /* hints looked at for each that was filed: a third of them can go at least */
+#define SWEEP_PARTS 8 /* of them: each says whether the next ones are to look at entries, too */
 
 void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
 {
@@ -15,36 +16,37 @@ void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
 
 /* Of one that was filed before: whether it is pending, and then for which tick. Should it be moved
  * to earlier from here on, there is a record of that. */
-static bool is_pending(const struct hwt_worker *worker, uint32_t id, uint32_t generation,
+static bool is_pending(const struct hwt_worker *worker, const struct hwt_record *record,
                        uint64_t *ret_tick)
 {
-    const struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, id);
+    const struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
     /* The deadline first: one that was earlier has a record of its own. */
     uint64_t deadline = hwt_entry_deadline(entry);
     uint64_t state = hwt_entry_state(entry);
     *ret_tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
     return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
-           hwt_entry_counted(entry, hwt_generation(state)) == generation;
+           (uint32_t)hwt_generation(state) == record->generation;
 }
 
-void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, uint32_t id,
-                           uint32_t generation)
+void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
+                           const struct hwt_record *record, uint32_t counted)
 {
     struct hwt_wheel *wheel = &worker->wheel;
     uint64_t tick;
-    if (generation != place->generation || !is_pending(worker, id, generation, &tick))
+    if (counted != place->generation || !is_pending(worker, record, &tick))
         return;
     tick = tick < worker->floor ? worker->floor : tick;
     tick = tick < wheel->tick ? wheel->tick : tick;
     if (place->where != 0 && !hwt_wheel_is_after(wheel, place, tick))
         return;
-    if (hwt_wheel_file_at(wheel, place, id, tick) < 0)
+    if (hwt_wheel_file_at(wheel, place, record->id, record->generation, tick) < 0)
         hwt_worker_overlook(worker, place);
 }
 
 void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation)
 {
-    struct hwt_place *place = hwt_worker_place(worker->wheel.directory, id, &generation);
+    const struct hwt_slots *slots = hwt_directory_slots(worker->wheel.directory);
+    struct hwt_place *place = hwt_worker_place(slots, id, &generation);
     if ((int32_t)(generation - place->generation) > 0)
         *place = (struct hwt_place){ generation, 0 };
 }
@@ -56,13 +58,11 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
 {
     const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct hwt_hint hint = hints[i];
-        const struct hwt_slot *slot = &pool->directory.slots[hint.id >> HWT_ID_BITS];
-        uint64_t state = hwt_entry_state(hwt_slot_entry(slot, hint.id));
+    for (const struct hwt_hint *hint = hints; hint < hints + n; hint++) {
+        uint64_t state = hwt_entry_state(hwt_pool_entry(pool, hint->id));
         if (hwt_phase(state) == HWT_PHASE_PENDING &&
-            (uint32_t)hwt_generation(state) == hint.generation)
-            hints[kept++] = hint;
+            (uint32_t)hwt_generation(state) == hint->generation)
+            hints[kept++] = *hint;
     }
     return kept;
 }
@@ -90,16 +90,29 @@ static uint64_t count_filed(const struct hwt_shared *shared)
     return begun > ended ? begun - ended : 0;
 }
 
+/* Hints that may be there for so many that are filed. Those that do not count are a third at most, so
+ * that a sweep finds them soon; of very many a fifth. */
+static uint64_t most_for(uint64_t filed)
+{
+    uint64_t half = filed / 2 < HWT_VAIN_MAX ? filed / 2 : HWT_VAIN_MAX, quarter = filed / 4;
+    return filed + (half > quarter ? half : quarter) + HWT_HEAP_MAX;
+}
+
 /* As long as entries are used again, what they were used for before does not count any more, and
  * that is seen without a look at them. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks)
 {
     struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t filed_now = count_filed(worker->shared);
-    uint64_t most = filed_now + filed_now / 2 + HWT_HEAP_MAX;
+    uint64_t most = most_for(count_filed(worker->shared));
     if (wheel->hints > most) {
-        uint64_t looks = filed * SWEEP_RATIO, enough = most - most / 8;
-        uint64_t thrown = hwt_wheel_sweep(wheel, looks, enough, asks || worker->sweep_asks);
+        uint64_t looks = filed < wheel->hints / SWEEP_RATIO ? filed * SWEEP_RATIO : wheel->hints;
+        uint64_t part = looks / SWEEP_PARTS + 1, enough = most - most / 8, thrown = 0;
+        asks = asks || worker->sweep_asks;
+        for (unsigned i = 0; i < SWEEP_PARTS && wheel->hints > enough; i++) {
+            uint64_t gone = hwt_wheel_sweep(wheel, part, enough, asks);
+            asks = asks || gone < part / SWEEP_RATIO;
+            thrown += gone;
+        }
         worker->sweep_asks = wheel->hints > enough && thrown < looks / SWEEP_RATIO;
     }
     bool too_many = wheel->hints > most;

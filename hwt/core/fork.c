@@ -21,26 +21,6 @@
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static hwt_timer *all;
 
-void hwt_fork_add(hwt_timer *timer)
-{
-    pthread_mutex_lock(&all_lock);
-    timer->next = all;
-    timer->previous = &all;
-    if (all)
-        all->previous = &timer->next;
-    all = timer;
-    pthread_mutex_unlock(&all_lock);
-}
-
-void hwt_fork_remove(hwt_timer *timer)
-{
-    pthread_mutex_lock(&all_lock);
-    *timer->previous = timer->next;
-    if (timer->next)
-        timer->next->previous = timer->previous;
-    pthread_mutex_unlock(&all_lock);
-}
-
 /* What an ending thread keeps of each timer goes back. */
 static void thread_ends(void)
 {
@@ -93,8 +73,37 @@ static void in_child(void)
     hwt_unshield(shield);
 }
 
-__attribute__((constructor)) static void begin(void)
+static void begin(void)
 {
     (void)pthread_atfork(before, in_parent, in_child); /* only fails for want of memory */
     atomic_store_explicit(&hwt_thread_ends, thread_ends, memory_order_relaxed);
+}
+
+/* Runs as the library is loaded. A program that has the library in itself may make a timer earlier,
+ * from a constructor of its own. */
+__attribute__((constructor)) static void begin_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin);
+}
+
+void hwt_fork_add(hwt_timer *timer)
+{
+    begin_once();
+    pthread_mutex_lock(&all_lock);
+    timer->next = all;
+    timer->previous = &all;
+    if (all)
+        all->previous = &timer->next;
+    all = timer;
+    pthread_mutex_unlock(&all_lock);
+}
+
+void hwt_fork_remove(hwt_timer *timer)
+{
+    pthread_mutex_lock(&all_lock);
+    *timer->previous = timer->next;
+    if (timer->next)
+        timer->next->previous = timer->previous;
+    pthread_mutex_unlock(&all_lock);
 }

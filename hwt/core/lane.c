@@ -7,15 +7,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* Chunks that come before a compaction in any case: SLACK of all lanes, SLACK_MAX of one. They fit
- * the processor's first cache. Where much has to stay, ROOM and ROOM_MAX: they fit its second. */
+ * the processor's first cache. If much has to stay, ROOM and ROOM_MAX: they fit its second. If very
+ * much has to, half as many in vain; of all lanes no more than WIDE, or a third as many. */
 #define SLACK 256
 #define SLACK_MAX 64
 #define ROOM 1024
 #define ROOM_MAX 256
-#define SEATS_SIZE ((HWT_THREAD_NONE + 1) * sizeof(struct hwt_seat))
+#define WIDE 2560
 
 static void destroy_lane(struct hwt_lane *lane)
 {
@@ -53,15 +53,11 @@ int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_ga
     lanes->pool = pool;
     lanes->gate = gate;
     lanes->backlog = backlog;
-    lanes->seats =
-        mmap(NULL, SEATS_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (lanes->seats == MAP_FAILED)
-        return -ENOMEM;
+    lanes->own = pool->rest;
+    lanes->made = lanes->own + HWT_LANE_SEATS;
     lanes->shared = make_lane(true);
-    if (!lanes->shared) {
-        munmap(lanes->seats, SEATS_SIZE);
+    if (!lanes->shared)
         return -ENOMEM;
-    }
     pthread_mutex_init(&lanes->shared_lock, NULL);
     init_streams(&lanes->pending);
     init_streams(&lanes->cancelled);
@@ -73,7 +69,6 @@ void hwt_lanes_destroy(struct hwt_lanes *lanes)
     uint32_t count = hwt_lanes_count(lanes);
     for (uint32_t i = 0; i < count; i++)
         destroy_lane(hwt_lane_at(lanes, i));
-    munmap(lanes->seats, SEATS_SIZE);
 }
 
 /* ---- the threads ---- */
@@ -81,7 +76,7 @@ void hwt_lanes_destroy(struct hwt_lanes *lanes)
 static struct hwt_lane *made_at(const struct hwt_lanes *lanes, uint32_t number)
 {
     /* Acquire: the lane. */
-    return atomic_load_explicit(&lanes->seats[number].made, memory_order_acquire);
+    return atomic_load_explicit(&lanes->made[number], memory_order_acquire);
 }
 
 /* A lane that the calling thread did not have. NULL: no memory. */
@@ -90,9 +85,9 @@ static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
     struct hwt_lane *lane = make_lane(false);
     if (!lane)
         return NULL;
-    atomic_store_explicit(&lanes->seats[number].lane, lane, memory_order_relaxed);
+    atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
     /* Release, both: the lane. */
-    atomic_store_explicit(&lanes->seats[number].made, lane, memory_order_release);
+    atomic_store_explicit(&lanes->made[number], lane, memory_order_release);
     uint32_t end = atomic_load_explicit(&lanes->end, memory_order_relaxed);
     while (end < number &&
            !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number, memory_order_release,
@@ -105,12 +100,11 @@ static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
  * sleeps for long. */
 static void give_back(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane *lane)
 {
-    struct hwt_seat *seat = &lanes->seats[number];
     /* Relaxed, both: a request says nothing else, and one that comes just now is for a cache that
      * is empty. */
-    bool asked = !atomic_load_explicit(&seat->lane, memory_order_relaxed);
+    bool asked = !atomic_load_explicit(&lanes->own[number], memory_order_relaxed);
     hwt_pool_flush_last(lanes->pool, &lane->cache);
-    atomic_store_explicit(&seat->lane, lane, memory_order_relaxed);
+    atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
     if (!asked)
         return;
     HWT_MEET(GIVEN_BACK);
@@ -140,7 +134,7 @@ void hwt_lanes_ask_back(struct hwt_lanes *lanes)
 {
     uint32_t count = hwt_lanes_count(lanes);
     for (uint32_t i = 1; i < count; i++)
-        atomic_store_explicit(&lanes->seats[i].lane, NULL, memory_order_relaxed);
+        atomic_store_explicit(&lanes->own[i], NULL, memory_order_relaxed);
     /* Nobody is there to ask for the shared one. */
     if (pthread_mutex_trylock(&lanes->shared_lock) != 0)
         return;
@@ -175,7 +169,7 @@ struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n)
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
 {
     uint32_t count = hwt_lanes_count(lanes);
-    uint64_t bytes = (count * sizeof(struct hwt_seat) + 4095) / 4096 * 4096;
+    uint64_t bytes = 2 * ((count * sizeof(*lanes->own) + 4095) / 4096 * 4096);
     for (uint32_t i = 0; i < count; i++) {
         const struct hwt_lane *lane = hwt_lane_at(lanes, i);
         if (lane)
@@ -195,6 +189,11 @@ bool hwt_pending_stays(const void *data, const struct hwt_record *record)
     uint64_t state = hwt_entry_state(entry);
     return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
            (uint32_t)hwt_generation(state) == record->generation && record->deadline <= deadline;
+}
+
+bool hwt_noted_stays(const void *data, const struct hwt_record *record)
+{
+    return hwt_is_noted(hwt_pool_entry(data, record->id), record);
 }
 
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
@@ -225,6 +224,7 @@ bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_strea
         .ids = slabs << HWT_ID_BITS,
         .slack = least_of(least_of(SLACK / count, SLACK_MAX), half),
         .room = least_of(least_of(ROOM / count, ROOM_MAX), half),
+        .wide = WIDE / count,
     };
     bool grown = hwt_stream_grow(stream, filter);
     if (hwt_stream_was_missed(stream))

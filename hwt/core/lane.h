@@ -43,7 +43,7 @@ struct hwt_lane {
     _Atomic uint64_t rejected;
     bool shared;
     /* With one thread. */
-    uint64_t soonest;             /* no unread pending record is for an earlier instant */
+    uint64_t soonest;             /* nothing with an unread pending record is due earlier */
     const struct hwt_entry *last; /* of the last one, if it is unread; else NULL */
     struct hwt_stream pending;
     struct hwt_stream cancelled;
@@ -57,17 +57,13 @@ struct hwt_streams {
     struct hwt_stream **last_listed;
 };
 
-/* A thread's number's. */
-struct hwt_seat {
-    _Atomic(struct hwt_lane *)
-        lane; /* of its thread; NULL: none yet, or it is asked to give back */
-    _Atomic(struct hwt_lane *) made; /* the same, from when it is made; any thread */
-};
-
 struct hwt_lanes {
     struct hwt_pool *pool;
     struct hwt_gate *gate;
-    struct hwt_seat *seats; /* by the threads' numbers; empty for those that are none */
+    /* In the pool's mapping. By the threads' numbers, empty for those that are none: the lane of its
+     * thread; NULL: none yet, or it is asked to give back. And behind these the same, from when it is
+     * made, for any thread. */
+    _Atomic(struct hwt_lane *) *own, *made;
     struct hwt_lane *shared;
     pthread_mutex_t shared_lock;
     uint32_t backlog;     /* frozen: chunks that the worker reads within a tick */
@@ -75,6 +71,10 @@ struct hwt_lanes {
     struct hwt_streams pending;
     struct hwt_streams cancelled;
 };
+
+/* The pool has room for two pointers for each number: HWT_LANE_SEATS_SIZE besides its slabs. */
+#define HWT_LANE_SEATS ((size_t)HWT_THREAD_NONE + 1)
+#define HWT_LANE_SEATS_SIZE (2 * HWT_LANE_SEATS * sizeof(void *))
 
 int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
                    uint32_t backlog);
@@ -94,7 +94,7 @@ void hwt_lane_thread_ends(struct hwt_lanes *lanes);
 static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
 {
     /* Relaxed: this thread has made it, or the last one of its number. */
-    return atomic_load_explicit(&lanes->seats[hwt_thread_number].lane, memory_order_relaxed);
+    return atomic_load_explicit(&lanes->own[hwt_thread_number], memory_order_relaxed);
 }
 
 /* The calling thread's lane, until hwt_lane_leave(). */
@@ -114,8 +114,17 @@ static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
 
+/* With one thread a record says that its timeout, which is pending, has one, and nothing of when. */
+static inline bool hwt_is_noted(const struct hwt_entry *entry, const struct hwt_record *record)
+{
+    uint64_t state = hwt_entry_state(entry);
+    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
+           (uint32_t)hwt_generation(state) == record->generation;
+}
+
 /* Whether an unread record must stay; `data` is the pool. See stream.h. */
 bool hwt_pending_stays(const void *data, const struct hwt_record *record);
+bool hwt_noted_stays(const void *data, const struct hwt_record *record);
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);
 
 /* The producer begins a chunk; see hwt_stream_grow(). */
@@ -184,13 +193,19 @@ static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_l
     return true;
 }
 
+/* With one thread: something that has an unread pending record is due at this instant. */
+static inline void hwt_lane_hasten(struct hwt_lane *lane, uint64_t deadline)
+{
+    if (deadline < lane->soonest)
+        lane->soonest = deadline;
+}
+
 /* Appends a pending record, for which there is room. Two in a row for one entry become one, as
  * where a request arms and cancels one timeout after the other. */
 static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline,
                                            const struct hwt_entry *entry, uint64_t generation)
 {
-    if (deadline < lane->soonest)
-        lane->soonest = deadline;
+    hwt_lane_hasten(lane, deadline);
     if (entry == lane->last) {
         hwt_stream_replace(&lane->pending, deadline, (uint32_t)generation);
         return;
@@ -205,7 +220,7 @@ static inline bool hwt_lane_note_pending(struct hwt_lanes *lanes, struct hwt_lan
 {
     if (hwt_stream_is_full(&lane->pending)) {
         lane->last = NULL;
-        if (!hwt_lane_grow(lanes, &lane->pending, hwt_pending_stays))
+        if (!hwt_lane_grow(lanes, &lane->pending, hwt_noted_stays))
             return false;
     }
     hwt_lane_append_pending(lane, deadline, hwt_pool_entry(lanes->pool, id), generation);

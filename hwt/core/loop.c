@@ -145,21 +145,10 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-/* What a task of its own may raise. */
-static void block_signals(sigset_t *before)
-{
-    static const int raised[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS };
-    sigset_t all;
-    sigfillset(&all);
-    for (size_t i = 0; i < sizeof(raised) / sizeof(*raised); i++)
-        sigdelset(&all, raised[i]);
-    pthread_sigmask(SIG_SETMASK, &all, before);
-}
-
 static int create_thread(hwt_timer *timer, struct beginning *beginning)
 {
     sigset_t before;
-    block_signals(&before);
+    hwt_block_signals(&before);
     int r = pthread_create(&timer->thread, NULL, run_worker, beginning);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -r;

@@ -7,8 +7,9 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
-#include <string.h>
 #include <time.h>
+
+#include "hwt/base/sized.h"
 
 #define TICK_MIN HWT_US(1)
 #define TICKS_PER_WHEEL_MAX ((uint32_t)1 << 30)
@@ -27,23 +28,8 @@ int hwt_options_init(hwt_options *options, size_t size)
 {
     if (!options || !is_size_of_a_release(size))
         return -EINVAL;
-    memset(options, 0, size);
-    memcpy(options, &defaults, size < sizeof(defaults) ? size : sizeof(defaults));
+    hwt_sized_write(options, size, &defaults, sizeof(defaults));
     options->size = size;
-    return 0;
-}
-
-/* Copies what the caller's struct has; what it lacks keeps its default. */
-static int copy(const hwt_options *given, hwt_options *ret_options)
-{
-    size_t size = given->size;
-    if (!is_size_of_a_release(size))
-        return -EINVAL;
-    for (size_t i = sizeof(*given); i < size; i++) {
-        if (((const char *)given)[i] != 0)
-            return -EINVAL;
-    }
-    memcpy(ret_options, given, size < sizeof(*given) ? size : sizeof(*given));
     return 0;
 }
 
@@ -83,7 +69,8 @@ static bool is_in_range(const hwt_options *options)
 int hwt_options_read(const hwt_options *given, hwt_options *ret_options)
 {
     hwt_options options = defaults;
-    if (given && copy(given, &options) < 0)
+    if (given && (!is_size_of_a_release(given->size) ||
+                  !hwt_sized_read(&options, sizeof(options), given, given->size)))
         return -EINVAL;
     if (!options.initialised)
         fill_in(&options);

@@ -5,12 +5,10 @@
 #include "hwt/core/pool.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "hwt/base/meet.h"
-
-#define SLOTS_FIRST 64
-#define SLOTS_LEAST 512 /* for 800000 timeouts */
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
 _Static_assert(sizeof(struct hwt_slab) % sizeof(struct hwt_entry) == 0,
@@ -27,99 +25,34 @@ _Static_assert(HWT_SLAB_SEATS <= HWT_ID_PLACE + 1, "a seat fits the id");
 extern void __lsan_register_root_region(const void *begin, size_t size) __attribute__((weak));
 extern void __lsan_unregister_root_region(const void *begin, size_t size) __attribute__((weak));
 
-static void unmap_slabs(char *base, size_t size)
+static void unmap_slabs(char *base, size_t size, size_t rest)
 {
     if (__lsan_unregister_root_region)
         __lsan_unregister_root_region(base, size);
-    munmap(base, size);
+    munmap(base, size + rest);
 }
 
-/* size bytes, aligned to their size up to 2 MiB and to a slab at least. */
-static char *map_aligned(size_t size)
+/* size bytes, aligned to their size up to 2 MiB and to a slab at least; and so many behind them. */
+static char *map_aligned(size_t size, size_t rest)
 {
     size_t alignment = size < HWT_SLAB_SIZE * HWT_REGION_SLABS ? HWT_SLAB_SIZE : size;
-    char *memory =
-        mmap(NULL, size + alignment, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *memory = mmap(NULL, size + rest + alignment, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return NULL;
     size_t before = -(uintptr_t)memory & (alignment - 1);
     if (before > 0)
         munmap(memory, before);
-    munmap(memory + before + size, alignment - before);
+    munmap(memory + before + size + rest, alignment - before);
     return memory + before;
 }
 
-/* Addresses for slots: for all that there can be, or, where a limit of the process does not allow
- * that, for as many as it does. NULL: not even for a few. */
-static struct hwt_slot *reserve_slots(uint32_t *ret_numbers)
-{
-    for (uint32_t n = HWT_SLABS_MAX; n >= SLOTS_LEAST; n /= 2) {
-        void *slots =
-            mmap(NULL, n * sizeof(struct hwt_slot), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (slots != MAP_FAILED) {
-            *ret_numbers = n;
-            return slots;
-        }
-    }
-    return NULL;
-}
-
-int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer)
-{
-    struct hwt_slot *slots = reserve_slots(&pool->numbers);
-    if (!slots)
-        return -ENOMEM;
-    pool->timer = timer;
-    pool->directory = (struct hwt_directory){ slots, HWT_SLAB_SEATS * sizeof(struct hwt_entry) };
-    atomic_init(&pool->batches[0], HWT_ID_NONE);
-    atomic_init(&pool->batches[1], HWT_ID_NONE);
-    atomic_init(&pool->given_to, 0);
-    atomic_init(&pool->empty, HWT_ID_NONE);
-    atomic_init(&pool->slots, 0);
-    atomic_init(&pool->slabs, 0);
-    atomic_init(&pool->used, 0);
-    pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE };
-    return 0;
-}
-
-void hwt_pool_destroy(struct hwt_pool *pool)
-{
-    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
-    for (uint32_t number = 0; number < slabs; number++) {
-        const struct hwt_slot *slot = hwt_pool_slot(pool, number);
-        if (slot->region > 0 && hwt_slot_base(slot)) /* in a child of fork() it may not be there */
-            unmap_slabs(hwt_slot_base(slot), slot->region * HWT_SLAB_SIZE);
-    }
-    munmap(pool->directory.slots, pool->numbers * sizeof(struct hwt_slot));
-}
-
-/* ---- new slabs ---- */
-
-/* Makes the directory's first slots, up to `end`, memory. False: there is none. */
-static bool ensure_slots(struct hwt_pool *pool, uint32_t end)
-{
-    uint32_t open = atomic_load_explicit(&pool->slots, memory_order_relaxed);
-    while (open < end) {
-        uint32_t more = open < SLOTS_FIRST ? SLOTS_FIRST : 2 * open;
-        more = more < end ? end : more > pool->numbers ? pool->numbers : more;
-        if (mprotect(pool->directory.slots, more * sizeof(struct hwt_slot),
-                     PROT_READ | PROT_WRITE) != 0)
-            return false;
-        HWT_MEET(DIRECTORY);
-        /* Relaxed: a number is all that is wanted. */
-        if (atomic_compare_exchange_weak_explicit(&pool->slots, &open, more, memory_order_relaxed,
-                                                  memory_order_relaxed))
-            return true;
-    }
-    return true;
-}
-
-/* Numbers for n slabs, and their slots; HWT_ID_NONE: no memory, or no more. */
+/* Numbers for n slabs, and room for them; HWT_ID_NONE: no memory, or no more. */
 static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
 {
     uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     do {
-        if (number > pool->numbers - n || !ensure_slots(pool, number + n))
+        if (number > HWT_SLABS_MAX - n || !hwt_directory_reserve(&pool->directory, number + n))
             return HWT_ID_NONE;
         HWT_MEET(NUMBERS);
         /* Relaxed: a number is all that is wanted. */
@@ -128,46 +61,90 @@ static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
     return number;
 }
 
-/* Maps n slabs and enters them as empty. False: no memory. */
-static bool map_slabs(struct hwt_pool *pool, uint32_t n)
+/* Enters the n slabs of a region as empty. */
+static void enter_region(struct hwt_pool *pool, uint32_t number, struct hwt_slot *slots,
+                         char *memory, uint32_t n)
+{
+    slots->region = (uint8_t)n;
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i].base = memory + i * HWT_SLAB_SIZE;
+        atomic_store_explicit(&slots[i].empty, true, memory_order_relaxed);
+        hwt_directory_enter(&pool->directory, number + i, &slots[i]);
+        hwt_empty_push(pool, number + i);
+    }
+}
+
+/* Maps n slabs, and so many bytes behind them. False: no memory. */
+static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
 {
     size_t size = n * HWT_SLAB_SIZE;
-    char *memory = map_aligned(size);
-    if (!memory)
-        return false;
-    uint32_t number = claim_numbers(pool, n);
+    char *memory = map_aligned(size, rest);
+    struct hwt_slot *slots = memory ? calloc(n, sizeof(*slots)) : NULL;
+    uint32_t number = slots ? claim_numbers(pool, n) : HWT_ID_NONE;
     if (number == HWT_ID_NONE) {
-        munmap(memory, size);
+        free(slots);
+        if (memory)
+            munmap(memory, size + rest);
         return false;
     }
     if (n == HWT_REGION_SLABS)
         (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
     if (__lsan_register_root_region)
         __lsan_register_root_region(memory, size);
-    hwt_pool_slot(pool, number)->region = (uint8_t)n;
-    for (uint32_t i = 0; i < n; i++) {
-        struct hwt_slot *slot = hwt_pool_slot(pool, number + i);
-        atomic_store_explicit(&slot->empty, true, memory_order_relaxed);
-        /* Release: for a walk over all slabs. */
-        atomic_store_explicit(&slot->base, memory + i * HWT_SLAB_SIZE, memory_order_release);
-        hwt_empty_push(pool, number + i);
-    }
+    enter_region(pool, number, slots, memory, n);
     return true;
 }
+
+int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
+{
+    rest_size = (rest_size + HWT_SLAB_SIZE - 1) / HWT_SLAB_SIZE * HWT_SLAB_SIZE; /* whole pages */
+    pool->timer = timer;
+    atomic_init(&pool->batches[0], HWT_ID_NONE);
+    atomic_init(&pool->batches[1], HWT_ID_NONE);
+    atomic_init(&pool->given_to, 0);
+    atomic_init(&pool->empty, HWT_ID_NONE);
+    atomic_init(&pool->slabs, 0);
+    atomic_init(&pool->used, 0);
+    pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE, .again = 1 };
+    if (hwt_directory_init(&pool->directory, HWT_SLAB_SEATS * sizeof(struct hwt_entry)) < 0)
+        return -ENOMEM;
+    if (!map_slabs(pool, 1, rest_size)) {
+        hwt_directory_destroy(&pool->directory);
+        return -ENOMEM;
+    }
+    pool->rest = hwt_pool_slot(pool, 0)->base + HWT_SLAB_SIZE;
+    pool->rest_size = rest_size;
+    return 0;
+}
+
+void hwt_pool_destroy(struct hwt_pool *pool)
+{
+    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    for (uint32_t number = 0, n; number < slabs; number += n) {
+        struct hwt_slot *slot = hwt_directory_find(&pool->directory, number);
+        n = slot ? slot->region : 1; /* in a child of fork() it may not be there */
+        if (slot)
+            unmap_slabs(slot->base, n * HWT_SLAB_SIZE, number == 0 ? pool->rest_size : 0);
+        free(slot);
+    }
+    hwt_directory_destroy(&pool->directory);
+}
+
+/* ---- new slabs ---- */
 
 /* An eighth more, or what there is room for. */
 static bool map_region(struct hwt_pool *pool)
 {
     uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     uint32_t n = held / 8 < HWT_REGION_SLABS ? held / 8 : HWT_REGION_SLABS;
-    return (n > 1 && map_slabs(pool, n)) || map_slabs(pool, 1);
+    return (n > 1 && map_slabs(pool, n, 0)) || map_slabs(pool, 1, 0);
 }
 
 /* Makes batches of an empty slab. */
 static void carve(struct hwt_pool *pool, uint32_t number)
 {
     struct hwt_slot *slot = hwt_pool_slot(pool, number);
-    uintptr_t base = (uintptr_t)atomic_load_explicit(&slot->base, memory_order_relaxed);
+    uintptr_t base = (uintptr_t)slot->base;
     struct hwt_slab *slab = (struct hwt_slab *)(base + hwt_slab_head(base));
     /* Relaxed: published with the first of its entries. */
     atomic_store_explicit(&slab->timer, pool->timer, memory_order_relaxed);
@@ -250,7 +227,8 @@ struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, u
 {
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (; *number < slabs; *seat = 0, ++*number) {
-        uintptr_t base = hwt_pool_base(pool, *number);
+        const struct hwt_slot *slot = hwt_directory_find(&pool->directory, *number);
+        uintptr_t base = slot ? (uintptr_t)slot->base : 0;
         for (; base && *seat < HWT_SLAB_SEATS; ++*seat) {
             struct hwt_entry *entry = hwt_slab_entry(base, *seat);
             if (!hwt_slab_has(base, *seat) || hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW)

@@ -18,8 +18,9 @@ struct hwt_cache {
     uint32_t count;          /* from `first` on */
 };
 
-/* 0 or -ENOMEM. */
-int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer);
+/* 0 or -ENOMEM. The first slab is mapped, and in the same mapping, for a process cannot have very many
+ * of them, what the owner wants besides: pool->rest, so many bytes, zero. */
+int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size);
 
 /* Unmaps everything. No other call may be under way. */
 void hwt_pool_destroy(struct hwt_pool *pool);

@@ -35,29 +35,33 @@ static void tell_all(struct hwt_worker *worker)
 /* Files what n records say; their places come from memory meanwhile. */
 static void read_pending(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
 {
-    const struct hwt_directory directory = *worker->wheel.directory;
+    const struct hwt_slots *slots = hwt_directory_slots(worker->wheel.directory);
     struct hwt_place *places[HWT_CHUNK_RECORDS];
-    uint32_t generations[HWT_CHUNK_RECORDS];
+    uint32_t counted[HWT_CHUNK_RECORDS];
     for (uint32_t i = 0; i < n; i++) {
-        generations[i] = records[i].generation;
-        places[i] = hwt_worker_place(&directory, records[i].id, &generations[i]);
+        counted[i] = records[i].generation;
+        places[i] = hwt_worker_place(slots, records[i].id, &counted[i]);
         __builtin_prefetch(places[i], 1);
     }
     for (uint32_t i = 0; i < n; i++) {
         HWT_MEET(FILE);
         uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, records[i].deadline);
-        hwt_worker_file_at(worker, places[i], records[i].id, generations[i], tick);
+        hwt_worker_file_at(worker, places[i], &records[i], counted[i], tick);
     }
 }
 
-/* The same with one thread, whose processor has the entries: what is out of date is left out. */
+/* The same with one thread, whose processor has the entries: what is out of date is left out, and the
+ * entry says when the rest is due. */
 static void read_noted(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
 {
+    const struct hwt_pool *pool = &worker->shared->pool;
     struct hwt_record wanted[HWT_CHUNK_RECORDS];
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (hwt_pending_stays(&worker->shared->pool, &records[i]))
-            wanted[count++] = records[i];
+        const struct hwt_entry *entry = hwt_pool_entry(pool, records[i].id);
+        if (hwt_is_noted(entry, &records[i]))
+            wanted[count++] = (struct hwt_record){ hwt_entry_deadline(entry), records[i].id,
+                                                   records[i].generation };
     }
     read_pending(worker, wanted, count);
 }

@@ -54,7 +54,7 @@ struct hwt_trim {
     uint32_t candidates; /* slabs that may go */
     uint64_t looked;     /* at so many entries, about */
     uint64_t left;       /* entries that are free, if none was taken or given since it began */
-    uint64_t again;      /* the instant at which the next may begin */
+    uint64_t again;      /* the instant at which the next may begin; not 0 */
 };
 
 struct hwt_pool {
@@ -63,10 +63,10 @@ struct hwt_pool {
     _Alignas(64) _Atomic uint64_t batches[2]; /* two stacks: tag << 32 | the first entry's id */
     _Atomic uint32_t given_to;                /* one of the two; the worker's */
     _Atomic uint64_t empty;                   /* a stack: tag << 32 | a slab's number */
-    uint32_t numbers;                         /* of slabs, that the directory has addresses for */
-    _Atomic uint32_t slots;                   /* of the directory that are memory */
-    _Atomic uint32_t slabs;                   /* numbers given out */
-    _Atomic uint32_t used;                    /* slabs that are not empty */
+    void *rest;                               /* behind the first slab; see pool.h */
+    size_t rest_size;
+    _Atomic uint32_t slabs; /* numbers given out */
+    _Atomic uint32_t used;  /* slabs that are not empty */
     struct hwt_trim trim;
 };
 
@@ -133,25 +133,18 @@ static inline uint32_t hwt_entry_counted(const struct hwt_entry *entry, uint64_t
 
 static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint32_t id)
 {
-    return hwt_slab_entry((uintptr_t)hwt_slot_base(slot), id & HWT_ID_PLACE);
+    return hwt_slab_entry((uintptr_t)slot->base, id & HWT_ID_PLACE);
+}
+
+/* Of a slab of which the caller has an id, or of an empty one, the number. */
+static inline struct hwt_slot *hwt_pool_slot(const struct hwt_pool *pool, uint32_t number)
+{
+    return hwt_slots_at(hwt_directory_slots(&pool->directory), number);
 }
 
 static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
 {
-    return hwt_slot_entry(&pool->directory.slots[id >> HWT_ID_BITS], id);
-}
-
-static inline struct hwt_slot *hwt_pool_slot(const struct hwt_pool *pool, uint32_t number)
-{
-    return &pool->directory.slots[number];
-}
-
-/* For a walk by numbers, which may be ahead of the thread that enters the slab: 0, not yet. */
-static inline uintptr_t hwt_pool_base(const struct hwt_pool *pool, uint32_t number)
-{
-    /* Acquire: what was mapped before it was entered. */
-    return (uintptr_t)atomic_load_explicit(&hwt_pool_slot(pool, number)->base,
-                                           memory_order_acquire);
+    return hwt_slot_entry(hwt_pool_slot(pool, id >> HWT_ID_BITS), id);
 }
 
 /* Bytes held. Any thread; about. */
@@ -159,7 +152,8 @@ static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
 {
     /* Relaxed, both: numbers. */
     return atomic_load_explicit(&pool->used, memory_order_relaxed) * (uint64_t)HWT_SLAB_SIZE +
-           atomic_load_explicit(&pool->slots, memory_order_relaxed) * sizeof(struct hwt_slot);
+           atomic_load_explicit(&pool->slabs, memory_order_relaxed) * sizeof(struct hwt_slot) +
+           hwt_directory_bytes(&pool->directory);
 }
 
 /* A stack's head publishes this. Release, for readers of the field by old handles: see entry.h. */

@@ -190,13 +190,22 @@ static uint64_t pack(struct place *to, struct hwt_stream_filter filter)
     return kept;
 }
 
+static uint32_t least_of(uint32_t one, uint32_t other)
+{
+    return one < other ? one : other;
+}
+
+static uint32_t most_of(uint32_t one, uint32_t other)
+{
+    return one > other ? one : other;
+}
+
 /* Chunks between a compaction that has left so many and the next. Each looks at all, so the more
  * come between the better, but for the memory. */
 static uint32_t space_until_next(uint32_t left, struct hwt_stream_filter filter)
 {
-    uint32_t twice = 2 * left < filter.room ? 2 * left : filter.room;
-    uint32_t space = (left + 1) / 2 > twice ? (left + 1) / 2 : twice;
-    return space > filter.slack ? space : filter.slack;
+    uint32_t twice = least_of(2 * left, filter.room), half = least_of((left + 1) / 2, filter.wide);
+    return most_of(most_of(twice, filter.slack), most_of(half, (left + 2) / 3));
 }
 
 static bool is_first_of_its_id(const void *data, const struct hwt_record *record)

@@ -44,7 +44,8 @@
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
  * records that wait are bounded by what is pending. It is done when the backlog is one and a half
- * times what the last one left, or so many chunks more as the filter allows. A timeout that is
+ * times what the last one left, where that is very much one and a third; or so many chunks more
+ * as the filter allows. A timeout that is
  * moved to and fro has several records that stay; where there are more than entries, the first of
  * each does.
  *
@@ -121,6 +122,7 @@ struct hwt_stream_filter {
     uint64_t ids;   /* of an entry is less than that */
     uint32_t slack; /* chunks that may come between two compactions in any case */
     uint32_t room;  /* the same where the last one has left half as many */
+    uint32_t wide;  /* where it has left twice as many; or a third of what it has left */
 };
 
 /* Producer: begins the next chunk when `at` has reached the end of one. False: no memory, and

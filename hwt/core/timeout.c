@@ -167,14 +167,33 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     return false;
 }
 
-/* The place or the record that it has is too late now. With one thread it can be seen if the place
- * is not. */
+/* With one thread. It is unread, or in the worker's hands; or it is filed, and then it leaves a place
+ * that is too late, unless it has a turn there in the pass that goes on or was cut short. */
+static void say_earlier_alone(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
+                              hwt_timeout timeout, uint64_t deadline)
+{
+    const struct hwt_worker *worker = &timer_of(shared)->worker;
+    struct hwt_place *place = hwt_entry_place(timeout.entry);
+    if (!hwt_worker_is_filed(timeout)) {
+        hwt_lane_hasten(lane, deadline);
+        if (hwt_gate_asks(&shared->gate, deadline))
+            hwt_gate_wake(&shared->gate);
+    } else if (hwt_wheel_is_after(&worker->wheel, place,
+                                  hwt_ticks_at(&worker->wheel.ticks, deadline))) {
+        if (hwt_wheel_is_after(&worker->wheel, place, worker->limit))
+            place->where = 0;
+        hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
+    }
+}
+
+/* The place or the record that it has may be too late now. */
 static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
                         hwt_timeout timeout, uint64_t deadline)
 {
     HWT_MEET(MOVE_SAY);
-    if (!shared->one_thread ||
-        !hwt_worker_is_filed_for(&timer_of(shared)->worker, timeout, deadline))
+    if (shared->one_thread)
+        say_earlier_alone(shared, lane, id, timeout, deadline);
+    else
         hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
     /* After a barrier, see gate.h. Relaxed: see end.c. */
     if (hwt_halted_by(timer_of(shared), HWT_HALTED_ENDING))
@@ -230,9 +249,14 @@ static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, ui
 {
     atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
-    if (deadline < before)
-        return move_earlier_alone(shared, timeout, deadline);
-    hwt_count(&shared->lanes.shared->rescheduled, 1, false);
+    struct hwt_lane *lane = shared->lanes.shared;
+    if (deadline < before) {
+        if (hwt_entry_place(timeout.entry)->where != 0 ||
+            __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
+            return move_earlier_alone(shared, timeout, deadline);
+        hwt_lane_hasten(lane, deadline);
+    }
+    hwt_count(&lane->rescheduled, 1, false);
     return true;
 }
 

@@ -68,7 +68,7 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     /* With one thread there is nobody to be made to pass a barrier. */
     hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual,
                   shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
-    int r = hwt_pool_init(&shared->pool, timer);
+    int r = hwt_pool_init(&shared->pool, timer, HWT_LANE_SEATS_SIZE);
     if (r < 0)
         return r;
     r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(timer));

@@ -67,13 +67,12 @@ static void scan(struct hwt_pool *pool, uint64_t now)
     struct hwt_trim *trim = &pool->trim;
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (uint32_t n = 0; n < SCAN_SLABS && trim->next < slabs; trim->next++) {
-        struct hwt_slot *slot = hwt_pool_slot(pool, trim->next);
-        uintptr_t base = hwt_pool_base(pool, trim->next);
+        struct hwt_slot *slot = hwt_directory_find(&pool->directory, trim->next);
         /* Relaxed: it only spares work. */
-        if (!base || atomic_load_explicit(&slot->empty, memory_order_relaxed))
+        if (!slot || atomic_load_explicit(&slot->empty, memory_order_relaxed))
             continue;
         n++;
-        slot->held = all_have_ended(base) ? 0 : STAYS;
+        slot->held = all_have_ended((uintptr_t)slot->base) ? 0 : STAYS;
         trim->candidates += slot->held == 0;
     }
     if (trim->next < slabs)
@@ -154,10 +153,9 @@ static bool is_handed(uintptr_t base)
 /* Whether all entries are held and may go. Generations are counted from the floor of their slab: a
  * record that is unread yet must not come out newer than those to come, so a slab with an entry that
  * was used much less than others stays. The floor is set for the next ones. */
-static bool may_go(struct hwt_pool *pool, uint32_t number)
+static bool may_go(struct hwt_slot *slot)
 {
-    struct hwt_slot *slot = hwt_pool_slot(pool, number);
-    uintptr_t base = hwt_pool_base(pool, number);
+    uintptr_t base = (uintptr_t)slot->base;
     uint64_t oldest = UINT64_MAX, newest = 0;
     if (slot->held != HWT_SLAB_ENTRIES || is_handed(base))
         return false;
@@ -194,53 +192,53 @@ static void make_zero(char *base, size_t size)
         atomic_store_explicit(&words[i], 0, memory_order_relaxed);
 }
 
-/* Slabs from `number` to `end`, which follow each other, go. The last is pushed first: they are used
+/* n slabs from `number` on, which follow each other, go. The last is pushed first: they are used
  * again in the order of their addresses. */
-static void empty_slabs(struct hwt_pool *pool, uint32_t number, uint32_t end)
+static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_slot *slots, uint32_t n)
 {
-    char *base = hwt_slot_base(hwt_pool_slot(pool, number));
-    size_t size = (end - number) * HWT_SLAB_SIZE;
+    char *base = slots->base;
+    size_t size = n * HWT_SLAB_SIZE;
     HWT_MEET(EMPTY);
     if (madvise(base, size, MADV_DONTNEED) != 0)
         make_zero(base, size);
-    atomic_fetch_sub_explicit(&pool->used, end - number, memory_order_relaxed);
-    pool->trim.left -= (end - number) * HWT_SLAB_ENTRIES;
-    while (end > number) {
-        atomic_store_explicit(&hwt_pool_slot(pool, --end)->empty, true, memory_order_relaxed);
-        hwt_empty_push(pool, end);
+    atomic_fetch_sub_explicit(&pool->used, n, memory_order_relaxed);
+    pool->trim.left -= n * HWT_SLAB_ENTRIES;
+    while (n-- > 0) {
+        atomic_store_explicit(&slots[n].empty, true, memory_order_relaxed);
+        hwt_empty_push(pool, number + n);
     }
 }
 
 /* A region of which a part goes must not have huge pages: the system would make one of what is left
  * and of nothing, and the memory would be back. One that goes as a whole may. */
-static void advise(const struct hwt_pool *pool, uint32_t first, uint32_t going)
+static void advise(const struct hwt_slot *first, uint32_t going)
 {
-    const struct hwt_slot *slot = hwt_pool_slot(pool, first);
     bool whole = going == HWT_REGION_SLABS;
     if (going > 0)
-        (void)madvise(hwt_slot_base(slot), slot->region * HWT_SLAB_SIZE,
+        (void)madvise(first->base, first->region * HWT_SLAB_SIZE,
                       whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-static void settle_region(struct hwt_pool *pool, uint32_t first)
+/* Some of its slabs may not be entered yet, and then nothing of them is held. */
+static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_slot *slots)
 {
-    const uint32_t n = hwt_pool_slot(pool, first)->region;
+    const uint32_t n = slots->region;
     uint32_t going = 0;
     bool goes[HWT_REGION_SLABS];
     for (uint32_t i = 0; i < n; i++) {
-        struct hwt_slot *slot = hwt_pool_slot(pool, first + i);
-        goes[i] = may_go(pool, first + i);
+        struct hwt_slot *slot = &slots[i];
+        goes[i] = may_go(slot);
         going += goes[i];
         if (!goes[i] && slot->held > 0 && slot->held != STAYS)
             give_back(pool, slot);
         slot->held = 0;
     }
-    advise(pool, first, going);
+    advise(slots, going);
     for (uint32_t i = n, end; i > 0; i = end) {
         for (end = i; end > 0 && goes[end - 1];)
             end--;
         if (end < i)
-            empty_slabs(pool, first + end, first + i);
+            empty_slabs(pool, first + end, &slots[end], i - end);
         else
             end--;
     }
@@ -251,12 +249,12 @@ static void settle(struct hwt_pool *pool, uint64_t now)
     struct hwt_trim *trim = &pool->trim;
     for (uint32_t n = 0; n < SETTLE_SLABS && trim->next > 0;) {
         trim->next--;
-        /* A region's first slab is the one that knows it. */
-        uint32_t region =
-            hwt_pool_base(pool, trim->next) ? hwt_pool_slot(pool, trim->next)->region : 0;
-        if (region > 0)
-            settle_region(pool, trim->next);
-        n += region;
+        /* A region's first slab is the one that knows it, and the first that is entered. */
+        struct hwt_slot *slot = hwt_directory_find(&pool->directory, trim->next);
+        if (!slot || slot->region == 0)
+            continue;
+        settle_region(pool, trim->next, slot);
+        n += slot->region;
     }
     if (trim->next == 0)
         end(pool, now);

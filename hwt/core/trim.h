@@ -19,8 +19,8 @@
 
 #include "hwt/core/pool.h"
 
-/* The instant from which on a slice of a trim is wanted; HWT_NEVER: none is, as long as no entry is
- * taken or given back. */
+/* The instant from which on a slice of a trim is wanted, 0: of the one that goes on; HWT_NEVER: none
+ * is, as long as no entry is taken or given back. */
 uint64_t hwt_pool_trim_at(const struct hwt_pool *pool);
 
 /* Does a slice of a trim, at an instant at which one is wanted. True: the trim has ended. */

@@ -77,7 +77,8 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
             return;
         if (deadline >= horizon) {
             uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-            if (hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry), tick) < 0)
+            if (hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry),
+                                  (uint32_t)hwt_generation(state), tick) < 0)
                 hwt_worker_overlook(worker, place);
             return;
         }

@@ -13,6 +13,11 @@
  *     or an unread record no later than its deadline, or a thread that is about to append one,
  *     or it is in the worker's or the executor's hands, or `overlooked` is set.
  *
+ * With one thread an unread record of any instant does, if the lane's `soonest` is no later than the
+ * deadline: it is filed for the deadline that the entry has when it is read. So what is filed nowhere
+ * and is in nobody's hands has an unread record, and is moved without another one. (But in a
+ * timer's last pass, see hwt_worker_finish().)
+ *
  * A place knows the generation that was filed last. Of two records the worker believes the one of
  * the newer generation, and of one generation only what the entry says. So a hint of an older
  * timeout in the same entry does not count from when the first record of the newer one is read, in
@@ -31,7 +36,8 @@
 #include "hwt/core/shared.h"
 
 #define HWT_BATCH 64         /* taken from the wheel at a time */
-#define HWT_HEAP_MAX 8192    /* hints, besides one and a half for each timeout that is pending */
+#define HWT_HEAP_MAX 8192    /* hints, besides one and a half for each timeout that is pending, */
+#define HWT_VAIN_MAX 65536   /* but no more in vain than these, or a quarter of what is pending */
 #define HWT_SWEEP_EVERY 256  /* hints, while there are too many */
 #define HWT_SWEEP_SLICE 4096 /* as if so many had been filed: half a millisecond of a pass */
 #define HWT_READ_NS 16       /* for a record: about what reading and filing it takes */
@@ -100,35 +106,37 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
 
 /* Where the worker keeps what it knows of an id; and the generation as places have it, counted from
  * the floor of their slab. */
-static inline struct hwt_place *hwt_worker_place(const struct hwt_directory *directory, uint32_t id,
+static inline struct hwt_place *hwt_worker_place(const struct hwt_slots *slots, uint32_t id,
                                                  uint32_t *generation)
 {
-    const struct hwt_slot *slot = &directory->slots[id >> HWT_ID_BITS];
+    const struct hwt_slot *slot = hwt_slots_at(slots, id >> HWT_ID_BITS);
     *generation -= (uint32_t)slot->floor;
-    return hwt_slot_place(directory, slot, id);
+    return hwt_slot_place(slots, slot, id);
 }
 
 /* What hwt_worker_file_at() does of a generation that is not newer than the place's: only what the
  * entry says holds. */
-void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place, uint32_t id,
-                           uint32_t generation);
+void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
+                           const struct hwt_record *record, uint32_t counted);
 
 /* The wheel had no memory: the entries are looked at another time. */
 void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place);
 
-/* Files for `tick`, the floor or the wheel's own tick, whichever is latest. The generation is as
- * places have it. */
+/* Files for `tick`, the floor or the wheel's own tick, whichever is latest. `counted` is the record's
+ * generation as places have it. */
 static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_place *place,
-                                      uint32_t id, uint32_t generation, uint64_t tick)
+                                      const struct hwt_record *record, uint32_t counted,
+                                      uint64_t tick)
 {
-    if (__builtin_expect((int32_t)(generation - place->generation) <= 0, 0)) {
-        hwt_worker_file_again(worker, place, id, generation);
+    if (__builtin_expect((int32_t)(counted - place->generation) <= 0, 0)) {
+        hwt_worker_file_again(worker, place, record, counted);
         return;
     }
-    place->generation = generation;
+    place->generation = counted;
     if (tick < worker->floor)
         tick = worker->floor;
-    if (__builtin_expect(hwt_wheel_file_at(&worker->wheel, place, id, tick) < 0, 0))
+    if (__builtin_expect(
+            hwt_wheel_file_at(&worker->wheel, place, record->id, record->generation, tick) < 0, 0))
         hwt_worker_overlook(worker, place);
 }
 
@@ -137,14 +145,12 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
  * was not enough, what is not wanted. Whether it is too much yet. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks);
 
-/* With one thread: whether what is filed of a pending timeout comes no later than the deadline. */
-static inline bool hwt_worker_is_filed_for(const struct hwt_worker *worker, hwt_timeout timeout,
-                                           uint64_t deadline)
+/* With one thread: whether a pending timeout is filed. */
+static inline bool hwt_worker_is_filed(hwt_timeout timeout)
 {
     const struct hwt_place *place = hwt_entry_place(timeout.entry);
     return place->where != 0 &&
-           place->generation == hwt_entry_counted(timeout.entry, timeout.generation) &&
-           !hwt_wheel_is_after(&worker->wheel, place, hwt_ticks_at(&worker->wheel.ticks, deadline));
+           place->generation == hwt_entry_counted(timeout.entry, timeout.generation);
 }
 
 /* What a record of this generation was written for has ended, and it need not be filed: what comes

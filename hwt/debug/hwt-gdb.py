@@ -39,10 +39,23 @@ def clock_now(shared):
     return max(told, time.clock_gettime_ns(int(shared["time"]["clock_id"])))
 
 
+def at(address, type_name):
+    """What is at an address."""
+    return gdb.Value(address).cast(gdb.lookup_type(type_name).pointer()).dereference()
+
+
+def slots_of(pool):
+    return at(number(pool["directory"]["slots"]), "struct hwt_slots")
+
+
 def slabs(pool):
     """The address of each slab that is mapped, and the floor of its generations."""
-    for n in range(number(pool["slabs"])):
-        slot = pool["directory"]["slots"][n]
+    slots = slots_of(pool)
+    for n in range(min(number(pool["slabs"]), number(slots["count"]))):
+        address = number(slots["at"][n])
+        if address == 0:
+            continue
+        slot = at(address, "struct hwt_slot")
         if number(slot["base"]) != 0:
             yield number(slot["base"]), number(slot["floor"])
 
@@ -55,7 +68,7 @@ def entries(pool):
     seats = SLAB_SIZE // (entry_type.sizeof + place_type.sizeof)
     for base, floor in slabs(pool):
         head = base // SLAB_SIZE % SLAB_COLOURS * SLAB_STEP_ENTRIES
-        places = base + number(pool["directory"]["places"])
+        places = base + number(slots_of(pool)["places"])
         for seat in range(seats):
             if head <= seat < head + head_seats:
                 continue

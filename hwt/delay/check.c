@@ -42,8 +42,8 @@ static int check_records(const struct check *check, const struct hwt_delay_slot 
         int r = hwt_delay_decode(&at, block->end, &record);
         if (r < 0)
             return r;
-        bool here =
-            record->key.due >> slot->shift == slot->index && record->key.sequence < check->sequence;
+        bool here = hwt_delay_is_of_slot(record) && record->key.due >> slot->shift == slot->index &&
+                    record->key.sequence < check->sequence;
         hwt_delay_record_unref(record);
         if (!here)
             return -EBADMSG;
@@ -131,8 +131,7 @@ static int copy_slots(struct check *check, struct hwt_delay_slot **ret_slots, si
 {
     hwt_delay *store = check->store;
     pthread_mutex_lock(&store->lock);
-    while (store->loading)
-        pthread_cond_wait(&store->changed, &store->lock);
+    hwt_delay_await_loading(store);
     check->sequence = store->log.kept_sequence;
     size_t count = 0;
     struct hwt_delay_slot *slots = calloc(store->wheel.count + 1, sizeof(*slots));
@@ -200,7 +199,7 @@ static int check_frames(struct check *check, uint64_t behind, unsigned char *byt
             if (r == -EBADMSG && check->store->read_only)
                 r = damaged_or_stale(check);
             if (r == -EBADMSG) {
-                tell(check, log_names[segment], offset, check->store->options.segment_size - offset,
+                tell(check, log_names[segment], offset, log->extent - offset,
                      "a frame that does not have its checksum");
                 return 0;
             }
@@ -278,8 +277,9 @@ int64_t hwt_delay_check(hwt_delay *store, void (*found)(const hwt_delay_damage *
     if (!store)
         return -EINVAL;
     struct check check = { .store = store, .found = found, .data = data };
-    int r = check_log(&check);
+    int shield = hwt_shield(), r = check_log(&check);
     if (r == 0)
         r = check_slots(&check);
+    hwt_unshield(shield);
     return r < 0 ? r : check.count;
 }

@@ -69,9 +69,9 @@ int hwt_delay_accept_clock(hwt_delay *store)
         return -EINVAL;
     if (store->read_only)
         return -EROFS;
-    pthread_mutex_lock(&store->lock);
+    int shield = hwt_delay_enter(store);
     store->offset_known = store->behind = false;
     hwt_delay_clock(store);
-    pthread_mutex_unlock(&store->lock);
+    hwt_delay_leave(store, shield);
     return 0;
 }

@@ -5,7 +5,8 @@
  *
  * A copy is what the checkpoint on the disk names, and the log behind it: as a store is that was killed
  * at that moment. What a checkpoint names does not change: slots only grow behind the length that
- * it gives. So it is enough that no checkpoint is made while the log is copied, because that is when
+ * it gives. `handed` is not copied: takes write it without the lock, and its blocks before the checkpoint
+ * are old. So it is enough that no checkpoint is made while the log is copied, because that is when
  * frames are written over, and that no slot is deleted before it is copied. An owner holds
  * `checkpointing` for the first, for about as long as it takes to read the log, and leaves the
  * finished slots until the copy is made. Who has opened the store read-only cannot hold the owner up: it
@@ -41,6 +42,7 @@ struct copy {
     unsigned segment; /* where the log ends */
     uint64_t offset;
     unsigned char *bytes; /* PIECE */
+    uint64_t extent;      /* the log's, as far as it has been copied */
 };
 
 static const char *const log_names[] = { "log.0", "log.1" };
@@ -118,23 +120,37 @@ static int begin_copy(struct copy *copy)
     return write_file(copy, "copying", head, sizeof(head));
 }
 
-/* Segments with their heads and no frames: what takes long is done before checkpoints are held up. */
+/* The log's length, which changes while `checkpointing` is not set. */
+static uint64_t extent_of(hwt_delay *store)
+{
+    pthread_mutex_lock(&store->lock);
+    uint64_t extent = store->log.extent;
+    pthread_mutex_unlock(&store->lock);
+    return extent;
+}
+
+/* A segment with its head and no frames. */
+static int make_log(const struct copy *copy, unsigned index, uint64_t extent)
+{
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE];
+    uint64_t from = copy->extent > 0 ? copy->extent : sizeof(head);
+    hwt_delay_segment_head(copy->store, index, extent, head);
+    int r = hwt_delay_write_all(copy->store, copy->logs[index], head, sizeof(head), 0);
+    return r < 0 ? r : hwt_delay_write_zeros(copy->store, copy->logs[index], from, extent);
+}
+
+/* Called once before checkpoints are held up, because it takes long, and again then. */
 static int make_logs(struct copy *copy)
 {
-    hwt_delay *store = copy->store;
-    for (int i = 0; i < 2; i++) {
-        copy->logs[i] = create_file(copy, log_names[i]);
+    uint64_t extent = extent_of(copy->store);
+    for (unsigned i = 0; i < 2; i++) {
         if (copy->logs[i] < 0)
-            return copy->logs[i];
-        uint64_t offset = HWT_DELAY_SEGMENT_FRAMES, end = store->options.segment_size;
-        int r = copy_range(copy, store->log.files[i], copy->logs[i], 0, offset);
-        memset(copy->bytes, 0, PIECE);
-        for (; offset < end && r == 0; offset += PIECE)
-            r = hwt_delay_write_all(store, copy->logs[i], copy->bytes,
-                                    end - offset < PIECE ? (size_t)(end - offset) : PIECE, offset);
+            copy->logs[i] = create_file(copy, log_names[i]);
+        int r = copy->logs[i] < 0 ? copy->logs[i] : make_log(copy, i, extent);
         if (r < 0)
             return r;
     }
+    copy->extent = extent;
     return 0;
 }
 
@@ -160,10 +176,18 @@ static void remove_file(const struct copy *copy, const char *name)
     system->unlink(system->data, copy->directory, name);
 }
 
-/* After a failure. What cannot be removed is no store either: `store` goes first, `copying` last. */
+/*
+ * After a failure. Its name goes first, and for good: where that may come back, so does all the rest.
+ * Where it was not given yet, `copying` goes last, so that what cannot be removed is no store either.
+ */
 static void remove_copy(const struct copy *copy)
 {
-    remove_file(copy, "store");
+    const struct hwt_delay_system *system = &copy->store->system;
+    int r = system->unlink(system->data, copy->directory, "store");
+    if (r == 0)
+        r = system->sync_directory(system->data, copy->directory);
+    if (r < 0 && r != -ENOENT)
+        return;
     remove_file(copy, "checkpoint");
     for (int i = 0; i < 2; i++)
         remove_file(copy, log_names[i]);
@@ -179,13 +203,14 @@ static int read_slots(struct copy *copy)
 {
     const unsigned char *at = copy->checkpoint + HWT_DELAY_CHECKPOINT_SIZE;
     size_t count = hwt_delay_get32(copy->checkpoint + HWT_DELAY_CHECKPOINT_FILES);
-    if (count > (copy->checkpoint_size - HWT_DELAY_CHECKPOINT_SIZE) / HWT_DELAY_FILE_SIZE)
+    const size_t size = hwt_delay_entry_size(copy->checkpoint);
+    if (count > (copy->checkpoint_size - HWT_DELAY_CHECKPOINT_SIZE) / size)
         return -EBADMSG;
     copy->slots = calloc(count + 1, sizeof(*copy->slots));
     if (!copy->slots)
         return -ENOMEM;
     for (; copy->count < count; copy->count++) {
-        const unsigned char *entry = at + copy->count * HWT_DELAY_FILE_SIZE;
+        const unsigned char *entry = at + copy->count * size;
         const struct hwt_delay_slot slot = {
             .number = hwt_delay_get64(entry + HWT_DELAY_FILE_NUMBER),
             .index = hwt_delay_get64(entry + HWT_DELAY_FILE_INDEX),
@@ -207,15 +232,14 @@ static int open_slot(const struct copy *copy, struct slot_copy *slot)
 }
 
 /* From where the checkpoint says up to where the log ends. */
-static int copy_log(const struct copy *copy)
+static int copy_log(struct copy *copy)
 {
     const hwt_delay *store = copy->store;
     unsigned from = hwt_delay_get32(copy->checkpoint + HWT_DELAY_CHECKPOINT_SEGMENT) & 1;
     uint64_t offset = hwt_delay_get64(copy->checkpoint + HWT_DELAY_CHECKPOINT_POSITION);
-    int r = 0;
-    if (from != copy->segment) {
-        r = copy_range(copy, store->log.files[from], copy->logs[from], offset,
-                       store->options.segment_size);
+    int r = copy->extent == extent_of(copy->store) ? 0 : make_logs(copy);
+    if (r == 0 && from != copy->segment) {
+        r = copy_range(copy, store->log.files[from], copy->logs[from], offset, copy->extent);
         offset = HWT_DELAY_SEGMENT_FRAMES;
     }
     return r < 0 ? r
@@ -241,24 +265,35 @@ static bool is_stale(const struct copy *copy, const unsigned char *checkpoint)
     return memcmp(copy->checkpoint, checkpoint, HWT_DELAY_CHECKPOINT_SIZE) != 0;
 }
 
+/* It is not where it was at opening. A checkpoint that moves it may bring nothing new; see extent.c. */
+static bool log_has_moved(const struct copy *copy)
+{
+    const struct hwt_delay_log *log = &copy->store->log;
+    const unsigned char *head = copy->checkpoint;
+    return hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE) != log->kept_sequence ||
+           hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION) != log->kept_offset ||
+           (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SEGMENT) & 1) != log->kept_segment;
+}
+
 /* The owner goes on meanwhile. The log that was read at opening must be the one that still counts. */
 static int copy_state_of_another(struct copy *copy)
 {
     unsigned char *checkpoint;
     uint64_t size;
     int r = read_checkpoint(copy);
-    if (r == 0 && hwt_delay_get64(copy->checkpoint + HWT_DELAY_CHECKPOINT_SEQUENCE) !=
-                      copy->store->log.kept_sequence)
+    if (r == 0 && log_has_moved(copy))
         r = -ESTALE;
     for (size_t i = 0; i < copy->count && r == 0; i++)
         r = open_slot(copy, &copy->slots[i]);
-    if (r == 0)
-        r = copy_log(copy);
-    if (r == 0)
-        r = hwt_delay_checkpoint_read(copy->store, &checkpoint, &size);
     if (r < 0)
         return r;
-    r = is_stale(copy, checkpoint) ? -ESTALE : 0;
+    int copied = copy_log(copy);
+    if (copied < 0 && copied != -EBADMSG)
+        return copied;
+    r = hwt_delay_checkpoint_read(copy->store, &checkpoint, &size);
+    if (r < 0)
+        return r;
+    r = is_stale(copy, checkpoint) ? -ESTALE : copied; /* it may have become shorter meanwhile */
     free(checkpoint);
     return r;
 }
@@ -334,10 +369,8 @@ static int copy_all(struct copy *copy)
     return r;
 }
 
-int hwt_delay_copy(hwt_delay *store, const char *path)
+static int copy_to(hwt_delay *store, const char *path)
 {
-    if (!store || !path)
-        return -EINVAL;
     struct copy copy = { .store = store, .directory = -1, .logs = { -1, -1 } };
     copy.bytes = malloc(PIECE);
     int r = copy.bytes ? open_directory(&copy, path) : -ENOMEM;
@@ -359,5 +392,14 @@ int hwt_delay_copy(hwt_delay *store, const char *path)
     free(copy.slots);
     free(copy.checkpoint);
     free(copy.bytes);
+    return r;
+}
+
+int hwt_delay_copy(hwt_delay *store, const char *path)
+{
+    if (!store || !path)
+        return -EINVAL;
+    int shield = hwt_shield(), r = copy_to(store, path);
+    hwt_unshield(shield);
     return r;
 }

@@ -17,6 +17,11 @@
 
 static const char *const segment_names[] = { "log.0", "log.1" };
 
+int hwt_delay_open_segment(hwt_delay *store, unsigned index, int flags)
+{
+    return hwt_delay_open_file(store, segment_names[index], flags);
+}
+
 /* Not 0, which bytes that were never written would have. */
 static int choose_key(hwt_delay *store)
 {
@@ -26,42 +31,46 @@ static int choose_key(hwt_delay *store)
     return r;
 }
 
-static void encode_segment(const hwt_delay *store, unsigned index, unsigned char *head)
+void hwt_delay_segment_head(const hwt_delay *store, unsigned index, uint64_t extent,
+                            unsigned char *head)
 {
+    memset(head, 0, HWT_DELAY_SEGMENT_SIZE);
     hwt_delay_set64(head + HWT_DELAY_SEGMENT_MAGIC, HWT_DELAY_MAGIC_SEGMENT);
     hwt_delay_set32(head + HWT_DELAY_SEGMENT_VERSION, HWT_DELAY_VERSION);
     hwt_delay_set32(head + HWT_DELAY_SEGMENT_INDEX, index);
     hwt_delay_set64(head + HWT_DELAY_SEGMENT_KEY, store->key);
     hwt_delay_set64(head + HWT_DELAY_SEGMENT_LENGTH, store->options.segment_size);
+    hwt_delay_set64(head + HWT_DELAY_SEGMENT_EXTENT, extent);
     hwt_delay_set32(head + HWT_DELAY_SEGMENT_CRC,
                     hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_VERSION,
                                   HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_VERSION));
 }
 
-/* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
-static int fill(hwt_delay *store, int file, uint64_t offset)
+int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to)
 {
     static const unsigned char zeros[65536];
-    uint64_t size = store->options.segment_size;
     int r = 0;
-    while (offset < size && r == 0) {
-        size_t part = size - offset < sizeof(zeros) ? (size_t)(size - offset) : sizeof(zeros);
-        r = hwt_delay_write_all(store, file, zeros, part, offset);
-        offset += part;
+    while (from < to && r == 0) {
+        size_t part = to - from < sizeof(zeros) ? (size_t)(to - from) : sizeof(zeros);
+        r = hwt_delay_write_all(store, file, zeros, part, from);
+        from += part;
     }
-    return r < 0 ? r : hwt_delay_sync(store, file);
+    return r;
 }
 
 static int make_segment(hwt_delay *store, unsigned index)
 {
-    unsigned char head[HWT_DELAY_SEGMENT_SIZE] = { 0 };
-    int file = hwt_delay_open_file(store, segment_names[index], O_RDWR | O_CREAT | O_TRUNC);
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE];
+    uint64_t extent = hwt_delay_extent_least(store);
+    int file = hwt_delay_open_segment(store, index, O_RDWR | O_CREAT | O_TRUNC);
     if (file < 0)
         return file;
-    encode_segment(store, index, head);
+    hwt_delay_segment_head(store, index, extent, head);
     int r = hwt_delay_write_all(store, file, head, sizeof(head), 0);
     if (r == 0)
-        r = fill(store, file, sizeof(head));
+        r = hwt_delay_write_zeros(store, file, sizeof(head), extent);
+    if (r == 0)
+        r = hwt_delay_sync(store, file);
     hwt_delay_close_file(store, file);
     return r;
 }
@@ -98,8 +107,8 @@ struct others {
 static void note_other(const char *name, void *arg)
 {
     struct others *others = arg;
-    static const char *const own[] = { "store",      "log.0",           "log.1",
-                                       "checkpoint", "checkpoint.next", "reserve" };
+    static const char *const own[] = { "store",           "log.0",   "log.1", "checkpoint",
+                                       "checkpoint.next", "reserve", "handed" };
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
         if (strcmp(name, own[i]) == 0)
             return;
@@ -202,109 +211,147 @@ static int read_store(hwt_delay *store)
     store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_STORE_SEGMENT_SIZE);
     if (store->key == 0)
         return -EBADMSG;
-    return store->salvage || is_size(store->options.segment_size) ? 0 : -EBADMSG;
+    return is_size(store->options.segment_size) ? 0 : -EBADMSG;
 }
 
-static int read_segment(hwt_delay *store, unsigned index, int file, bool take)
+static int read_head(hwt_delay *store, unsigned index, unsigned char head[HWT_DELAY_SEGMENT_SIZE])
 {
-    unsigned char head[HWT_DELAY_SEGMENT_SIZE];
-    int64_t n = hwt_delay_read_all(store, file, head, sizeof(head), 0);
+    int64_t n = hwt_delay_read_all(store, store->log.files[index], head, HWT_DELAY_SEGMENT_SIZE, 0);
     if (n < 0)
         return (int)n;
-    if (n < (int64_t)sizeof(head) ||
+    if (n < HWT_DELAY_SEGMENT_SIZE ||
         hwt_delay_get64(head + HWT_DELAY_SEGMENT_MAGIC) != HWT_DELAY_MAGIC_SEGMENT ||
         hwt_delay_get32(head + HWT_DELAY_SEGMENT_INDEX) != index ||
         hwt_delay_get32(head + HWT_DELAY_SEGMENT_CRC) !=
             hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_VERSION,
                           HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_VERSION))
         return -EBADMSG;
-    if (hwt_delay_get32(head + HWT_DELAY_SEGMENT_VERSION) != HWT_DELAY_VERSION)
-        return -ENOTSUP;
-    uint64_t key = hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY);
-    uint64_t size = hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
-    if (take) {
-        store->key = key;
-        store->options.segment_size = size;
-    }
-    return key != 0 && key == store->key && size == store->options.segment_size ? 0 : -EBADMSG;
+    return hwt_delay_get32(head + HWT_DELAY_SEGMENT_VERSION) == HWT_DELAY_VERSION ? 0 : -ENOTSUP;
 }
 
-/* Takes the size of a segment from the files, unless one of them has that which a head says. */
+/* *ret_extent: how long its head says that it is, at least. */
+static int read_segment(hwt_delay *store, unsigned index, uint64_t *ret_extent)
+{
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE];
+    int r = read_head(store, index, head);
+    if (r < 0)
+        return r;
+    uint64_t key = hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY);
+    uint64_t size = hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
+    uint64_t extent = hwt_delay_get64(head + HWT_DELAY_SEGMENT_EXTENT);
+    if (extent == 0)
+        extent = size;
+    *ret_extent = extent;
+    return key == store->key && size == store->options.segment_size &&
+                   extent >= hwt_delay_extent_least(store) && extent <= size && extent % 4096 == 0
+               ? 0
+               : -EBADMSG;
+}
+
+/* The longer one of the log's files; at least as long as one can be. */
+static int64_t longer_file(hwt_delay *store)
+{
+    uint64_t longer = SIZE_LEAST;
+    for (unsigned i = 0; i < 2; i++) {
+        int64_t size = store->system.size(store->system.data, store->log.files[i]);
+        if (size < 0)
+            return size;
+        longer = (uint64_t)size > longer ? (uint64_t)size : longer;
+    }
+    return (int64_t)((longer + 4095) / 4096 * 4096);
+}
+
+static int salvage_head(hwt_delay *store)
+{
+    int r = hwt_delay_put_aside(store, store->store_file, 0, HWT_DELAY_STORE_SIZE);
+    return r < 0 ? r : hwt_delay_store_write(store);
+}
+
+/* A log that is longer than it can be: then what says so is wrong. */
 static int salvage_size(hwt_delay *store)
 {
-    static const char *const names[] = { "reserve", "log.0", "log.1" };
-    uint64_t size = SIZE_LEAST;
-    for (unsigned i = 0; i < 3; i++) {
-        int file = hwt_delay_open_file(store, names[i], O_RDONLY);
-        if (file < 0 && file != -ENOENT)
-            return file;
-        int64_t its = file < 0 ? 0 : store->system.size(store->system.data, file);
-        hwt_delay_close_file(store, file);
-        if (its < 0)
-            return (int)its;
-        if (is_size(store->options.segment_size) && store->options.segment_size == (uint64_t)its)
-            return 0;
-        if (i > 0 && (uint64_t)its > size)
-            size = (uint64_t)its;
-    }
-    store->options.segment_size = (size + 4095) / 4096 * 4096;
-    return is_size(store->options.segment_size) ? 0 : -EBADMSG;
+    int64_t longer = longer_file(store);
+    if (longer < 0 || (uint64_t)longer <= store->options.segment_size || !is_size((uint64_t)longer))
+        return longer < 0 ? (int)longer : 0;
+    store->options.segment_size = (uint64_t)longer;
+    return salvage_head(store);
 }
 
 /* A head of `store` that is damaged is made up from those of the log. */
 static int salvage_store(hwt_delay *store)
 {
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE];
     int r = -EBADMSG;
     for (unsigned i = 0; i < 2 && r == -EBADMSG; i++)
-        r = read_segment(store, i, store->log.files[i], true);
-    if (r == 0)
-        r = salvage_size(store);
-    if (r == 0)
-        r = hwt_delay_put_aside(store, store->store_file, 0, HWT_DELAY_STORE_SIZE);
-    return r < 0 ? r : hwt_delay_store_write(store);
+        r = read_head(store, i, head);
+    int64_t longer = r < 0 ? r : longer_file(store);
+    if (longer < 0)
+        return (int)longer;
+    store->key = hwt_delay_get64(head + HWT_DELAY_SEGMENT_KEY);
+    store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_SEGMENT_LENGTH);
+    if (!is_size(store->options.segment_size))
+        store->options.segment_size = (uint64_t)longer;
+    if (store->key == 0 || !is_size(store->options.segment_size))
+        return -EBADMSG;
+    return salvage_head(store);
 }
 
-/* A segment whose head is damaged can be read all the same: what counts is each frame's checksum. */
-static int mend_head(hwt_delay *store, unsigned index)
+/* The segments are as long as both of their heads say, or longer: see extent.c. */
+static int read_segments(hwt_delay *store)
 {
-    unsigned char head[HWT_DELAY_SEGMENT_SIZE] = { 0 };
+    uint64_t extents[2];
+    int r = 0;
+    for (unsigned i = 0; i < 2 && r == 0; i++) {
+        r = read_segment(store, i, &extents[i]);
+        int64_t size = store->system.size(store->system.data, store->log.files[i]);
+        if (r == 0 && size < (int64_t)extents[i])
+            r = size < 0 ? (int)size : -EBADMSG;
+    }
+    if (r < 0)
+        return r;
+    store->log.extent = extents[0] < extents[1] ? extents[0] : extents[1];
+    store->log.said = extents[0] < extents[1] ? extents[1] : extents[0];
+    return 0;
+}
+
+/*
+ * A segment that was cut gets its length again; what is too much is put aside. One whose head is damaged
+ * can be read all the same: what counts is each frame's checksum.
+ */
+static int salvage_segment(hwt_delay *store, unsigned index)
+{
+    unsigned char head[HWT_DELAY_SEGMENT_SIZE];
     int file = store->log.files[index];
-    encode_segment(store, index, head);
-    int r = hwt_delay_put_aside(store, file, 0, sizeof(head));
+    uint64_t extent = store->log.extent, said = extent;
+    int64_t size = store->system.size(store->system.data, file);
+    int r = size < 0 ? (int)size : read_segment(store, index, &said);
+    if (r == -EBADMSG)
+        r = hwt_delay_put_aside(store, file, 0, sizeof(head));
+    if (r == 0 && size < (int64_t)said) {
+        store->salvaged++;
+        store->salvaged_bytes += said - (uint64_t)size;
+    }
+    if (r == 0 && size < (int64_t)extent)
+        r = hwt_delay_write_zeros(store, file, (uint64_t)size, extent);
+    if (r == 0 && size > (int64_t)extent)
+        r = hwt_delay_put_aside(store, file, extent, (uint64_t)size - extent);
+    if (r == 0 && size > (int64_t)extent)
+        r = hwt_delay_truncate(store, file, extent);
+    hwt_delay_segment_head(store, index, extent, head);
     return r < 0 ? r : hwt_delay_write_all(store, file, head, sizeof(head), 0);
 }
 
-/* One that was cut gets its length again; what is too much is put aside. */
-static int check_length(hwt_delay *store, unsigned index)
+/* Both get the length of the longer one, as far as that can be. */
+static int salvage_segments(hwt_delay *store)
 {
-    int file = store->log.files[index];
-    int64_t size = store->system.size(store->system.data, file);
-    if (size < 0)
-        return (int)size;
-    uint64_t wanted = store->options.segment_size;
-    if ((uint64_t)size == wanted)
-        return 0;
-    if (!store->salvage)
-        return -EBADMSG;
-    if ((uint64_t)size < wanted) {
-        store->salvaged++;
-        store->salvaged_bytes += wanted - (uint64_t)size;
-        return fill(store, file, (uint64_t)size);
-    }
-    int r = hwt_delay_put_aside(store, file, wanted, (uint64_t)size - wanted);
-    return r < 0 ? r : hwt_delay_truncate(store, file, wanted);
-}
-
-static int read_segments(hwt_delay *store)
-{
+    int64_t longer = longer_file(store);
+    if (longer < 0)
+        return (int)longer;
+    uint64_t extent = (uint64_t)longer, most = store->options.segment_size;
+    store->log.extent = store->log.said = extent < most ? extent : most;
     int r = 0;
-    for (unsigned i = 0; i < 2 && r == 0; i++) {
-        r = check_length(store, i);
-        if (r == 0)
-            r = read_segment(store, i, store->log.files[i], false);
-        if (r == -EBADMSG && store->salvage)
-            r = mend_head(store, i);
-    }
+    for (unsigned i = 0; i < 2 && r == 0; i++)
+        r = salvage_segment(store, i);
     return r;
 }
 
@@ -313,14 +360,14 @@ static int open_segments(hwt_delay *store, bool mend)
 {
     int flags = store->read_only ? O_RDONLY : O_RDWR;
     for (unsigned i = 0; i < 2; i++) {
-        int file = hwt_delay_open_file(store, segment_names[i], flags);
+        int file = hwt_delay_open_segment(store, i, flags);
         if (file == -ENOENT && mend) {
             int r = make_segment(store, i);
             if (r < 0)
                 return r;
             store->salvaged++;
-            store->salvaged_bytes += store->options.segment_size;
-            file = hwt_delay_open_file(store, segment_names[i], flags);
+            store->salvaged_bytes += hwt_delay_extent_least(store);
+            file = hwt_delay_open_segment(store, i, flags);
         }
         if (file < 0)
             return file == -ENOENT ? -EBADMSG : file;
@@ -357,11 +404,13 @@ int hwt_delay_open_files(hwt_delay *store)
     else if (r == 1) /* one whose making did not end; or its head is lost */
         r = store->salvage ? -EBADMSG : -ENOENT;
     bool damaged = r == -EBADMSG && store->salvage;
-    if (r == 0 && store->salvage)
-        r = salvage_size(store);
     if (r == 0 || damaged)
         r = open_segments(store, store->salvage && !damaged);
     if (r == 0 && damaged)
         r = salvage_store(store);
-    return r < 0 ? r : read_segments(store);
+    if (r == 0 && store->salvage)
+        r = salvage_size(store);
+    if (r < 0)
+        return r;
+    return store->salvage ? salvage_segments(store) : read_segments(store);
 }

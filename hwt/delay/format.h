@@ -12,7 +12,8 @@
  *   checkpoint.next        room for the next one, renamed when it is whole
  *   slot-<shift>-<index>-<number>
  *                          records due in [index << shift, (index + 1) << shift) ns; in runs
- *   reserve                as long as a segment: room for a checkpoint on a full disk
+ *   handed                 how often messages were handed over since the last checkpoint
+ *   reserve                as long as a segment is: room for a checkpoint on a full disk
  *   salvage-<number>       bytes that were put aside
  *
  * THE KEY
@@ -43,6 +44,7 @@
 #define HWT_DELAY_MAGIC_CHECKPOINT UINT64_C(0x7470632d64747768) /* "hwtd-cpt" */
 #define HWT_DELAY_MAGIC_FRAME UINT32_C(0x6d617266)              /* "fram" */
 #define HWT_DELAY_MAGIC_RUN UINT32_C(0x736e7572)                /* "runs" */
+#define HWT_DELAY_MAGIC_HANDED UINT32_C(0x646e6168)             /* "hand" */
 #define HWT_DELAY_MAGIC_BLOCK UINT32_C(0x6b636c62)              /* "blck" */
 
 /* The head of `store`: 64 bytes. */
@@ -51,7 +53,7 @@ enum {
     HWT_DELAY_STORE_CRC = 8,           /* u32, of the 52 bytes that follow, with a key of 0 */
     HWT_DELAY_STORE_VERSION = 12,      /* u32 */
     HWT_DELAY_STORE_KEY = 16,          /* u64, chosen at random, not 0 */
-    HWT_DELAY_STORE_SEGMENT_SIZE = 24, /* u64 */
+    HWT_DELAY_STORE_SEGMENT_SIZE = 24, /* u64: as long as a segment may become */
     HWT_DELAY_STORE_SIZE = 64
 };
 
@@ -61,8 +63,9 @@ enum {
     HWT_DELAY_SEGMENT_CRC = 8,      /* u32, of the 52 bytes that follow, with a key of 0 */
     HWT_DELAY_SEGMENT_VERSION = 12, /* u32 */
     HWT_DELAY_SEGMENT_KEY = 16,     /* u64: the store's, in case its own head is damaged */
-    HWT_DELAY_SEGMENT_LENGTH = 24,  /* u64: the segment's size */
+    HWT_DELAY_SEGMENT_LENGTH = 24,  /* u64: as long as it may become */
     HWT_DELAY_SEGMENT_INDEX = 32,   /* u32: 0 or 1 */
+    HWT_DELAY_SEGMENT_EXTENT = 40,  /* u64: its length, at least; 0: that; see extent.c */
     HWT_DELAY_SEGMENT_SIZE = 64,
     HWT_DELAY_SEGMENT_FRAMES = 4096
 };
@@ -96,16 +99,22 @@ enum {
     HWT_DELAY_RECORD_LENGTH = 0,    /* u32 */
     HWT_DELAY_RECORD_KIND = 4,      /* u8 */
     HWT_DELAY_RECORD_ID_SIZE = 5,   /* u8: 0 to 255 */
-    HWT_DELAY_RECORD_FLAGS = 6,     /* u16: 0; a reader refuses others */
+    HWT_DELAY_RECORD_FLAGS = 6,     /* u16: see below; a reader refuses others */
     HWT_DELAY_RECORD_DUE = 8,       /* u64 */
     HWT_DELAY_RECORD_SEQUENCE = 16, /* u64: see the kinds */
     HWT_DELAY_RECORD_RETRIES = 24,  /* u16 */
     HWT_DELAY_RECORD_HANDED = 26,   /* u16: how often it was handed over; 65535: or more */
     HWT_DELAY_RECORD_SIZE = 28,
+    HWT_DELAY_ORIGIN_SIZE = 8, /* u64, behind the head of a PUT with HWT_DELAY_FLAG_ORIGIN */
     HWT_DELAY_PAYLOAD_MAX = 16777216,
-    HWT_DELAY_NOTE_MAX = 4096,
-    HWT_DELAY_RECORD_MAX = HWT_DELAY_RECORD_SIZE + 255 + HWT_DELAY_PAYLOAD_MAX
+    HWT_DELAY_RECORD_MAX =
+        HWT_DELAY_RECORD_SIZE + HWT_DELAY_ORIGIN_SIZE + 255 + HWT_DELAY_PAYLOAD_MAX
 };
+
+/* Of a PUT or an ERASE: a message that was pending ended with it, as far as was known. */
+#define HWT_DELAY_FLAG_ENDS UINT16_C(1)
+/* Of a PUT: the due time of its first put is behind the head, because it is another one now. */
+#define HWT_DELAY_FLAG_ORIGIN UINT16_C(2)
 
 /*
  * Every record of a frame uses up one sequence of the log. A frame counts as a whole or not at all,
@@ -115,19 +124,18 @@ enum {
  *   PUT     a message: due, id, payload, retries, handed. `sequence` is its own.
  *   ERASE   due, id (1 to 255 bytes): whatever was put with these up to `sequence` is not pending any
  *           more: cancelled, with the erase's own sequence; or done with, with that of the put.
- *           `retries` is 1 where the number of pending messages has been lowered for it.
+ * In the log and checkpoints:
+ *   NOTE    payload of up to 4096 bytes: the program's own; the last one counts. `sequence` is its own.
+ *   DROP    due, `sequence`: whatever is due at or before this and was put up to this sequence is not
+ *           pending any more. No id. In checkpoints until no slot has any of it.
+ * In the file `handed` alone:
+ *   HANDED  due, `sequence`: the put with exactly these has been handed over `handed` times. No id.
  * In the log alone:
  *   CLOSED  the store was closed here: nothing but the head.
  *
  * These have their layout and are written by no release yet; a reader that does not know one says
  * -ENOTSUP:
  *   REMOVE  due, `sequence`: the put with exactly these is not pending any more. No id.
- *   HANDED  due, `sequence`: the put with exactly these has been handed over `handed` times. No id.
- *           Its frame need not be flushed.
- *   NOTE    payload of up to 4096 bytes: the program's own; the last one counts. `sequence` is its own.
- *           In the log and the checkpoint.
- *   DROP    due, `sequence`: whatever is due at or before this and was put up to this sequence is not
- *           pending any more. No id. In the log, and in checkpoints until no slot has any of it.
  */
 enum {
     HWT_DELAY_PUT = 1,
@@ -137,6 +145,18 @@ enum {
     HWT_DELAY_HANDED = 5,
     HWT_DELAY_NOTE = 6,
     HWT_DELAY_DROP = 7
+};
+
+/*
+ * A block of `handed`: what one take has handed over. At multiples of 8 bytes, in two halves, each as long as
+ * half a segment. Nobody flushes it: one that does not have its checksums is passed over.
+ */
+enum {
+    HWT_DELAY_HANDED_LENGTH = 16,      /* u32: of the records, without this head and padding */
+    HWT_DELAY_HANDED_RECORDS_CRC = 24, /* u32, of the records */
+    HWT_DELAY_HANDED_OFFSET = 32,      /* u64: where this head is in the file */
+    HWT_DELAY_HANDED_NUMBER = 40,      /* u64: goes up; the last block has the highest one */
+    HWT_DELAY_HANDED_SIZE = 48
 };
 
 /* A run: records that one checkpoint brought to a slot, sorted by (due, sequence), in blocks. */
@@ -162,7 +182,7 @@ enum {
     HWT_DELAY_BLOCK_RECORDS = 16384
 };
 
-/* A checkpoint: this head, `files` entries, `gaps` gaps, `records` records. */
+/* A checkpoint: this head, `files` entries, `gaps` gaps, `spans` spans, `records` records. */
 enum {
     HWT_DELAY_CHECKPOINT_MAGIC = 0,     /* u64 */
     HWT_DELAY_CHECKPOINT_CRC = 8,       /* u32, from offset 12 to the end of the records */
@@ -172,12 +192,14 @@ enum {
     HWT_DELAY_CHECKPOINT_SEGMENT = 32,  /* u32: where that one's frame is: segment */
     HWT_DELAY_CHECKPOINT_FILES = 36,    /* u32 */
     HWT_DELAY_CHECKPOINT_POSITION = 40, /* u64: and offset */
-    HWT_DELAY_CHECKPOINT_RECORDS = 48,  /* u64: puts: what was leased */
+    HWT_DELAY_CHECKPOINT_RECORDS = 48,  /* u64: what was leased, as puts; and what is no message */
     HWT_DELAY_CHECKPOINT_HAND = 56,     /* u64 */
-    HWT_DELAY_CHECKPOINT_PENDING = 64,  /* u64: messages, those in the log not counted */
+    HWT_DELAY_CHECKPOINT_SPANS = 64,    /* u32, 512 at most */
+    HWT_DELAY_CHECKPOINT_SHIFT = 68,    /* u32: a span is 2^shift ns long, 30 to 63 */
     HWT_DELAY_CHECKPOINT_NUMBER = 72,   /* u64: that the next new file takes */
-    HWT_DELAY_CHECKPOINT_RESOLVED = 80, /* u64 due, u64 sequence: PENDING is exact before this */
     HWT_DELAY_CHECKPOINT_GAPS = 96,     /* u32, 64 at most */
+    HWT_DELAY_CHECKPOINT_ENTRY = 100, /* u32: the size of an entry; 0: HWT_DELAY_FILE_SIZE_LEAST */
+    HWT_DELAY_CHECKPOINT_COUNTED = 104, /* u64: records before this one are counted in the spans */
     HWT_DELAY_CHECKPOINT_SIZE = 128
 };
 
@@ -190,16 +212,25 @@ enum {
 
 /* An entry of a checkpoint: a slot file. What is before its position has been handed over. */
 enum {
-    HWT_DELAY_FILE_NUMBER = 0,    /* u64 */
-    HWT_DELAY_FILE_INDEX = 8,     /* u64 */
-    HWT_DELAY_FILE_LENGTH = 16,   /* u64: what is behind it in the file does not count */
-    HWT_DELAY_FILE_COUNT = 24,    /* u64: records */
-    HWT_DELAY_FILE_DEAD = 32,     /* u64: about so many of its bytes are of no use any more */
-    HWT_DELAY_FILE_POSITION = 40, /* u64 due, u64 sequence: what is before has been dealt with */
-    HWT_DELAY_FILE_SHIFT = 56,    /* u32 */
-    HWT_DELAY_FILE_SEALED = 60,   /* u32: 1: nothing is appended any more */
-    HWT_DELAY_FILE_ORPHANS = 64,  /* u64: erases that PENDING has counted with their messages */
-    HWT_DELAY_FILE_SIZE = 72
+    HWT_DELAY_FILE_NUMBER = 0,      /* u64 */
+    HWT_DELAY_FILE_INDEX = 8,       /* u64 */
+    HWT_DELAY_FILE_LENGTH = 16,     /* u64: what is behind it in the file does not count */
+    HWT_DELAY_FILE_COUNT = 24,      /* u64: records */
+    HWT_DELAY_FILE_DEAD = 32,       /* u64: about so many of its bytes are of no use any more */
+    HWT_DELAY_FILE_POSITION = 40,   /* u64 due, u64 sequence: what is before has been dealt with */
+    HWT_DELAY_FILE_SHIFT = 56,      /* u32 */
+    HWT_DELAY_FILE_SEALED = 60,     /* u32: 1: nothing is appended any more */
+    HWT_DELAY_FILE_SIZE_LEAST = 64, /* without origins */
+    HWT_DELAY_FILE_FROM = 64, /* u64: no origin in it is lower; higher than the next: it has none */
+    HWT_DELAY_FILE_TO = 72,   /* u64: none is higher */
+    HWT_DELAY_FILE_SIZE = 80
+};
+
+/* A span, behind the gaps, in order: so many messages are pending that slots have. See filed.c. */
+enum {
+    HWT_DELAY_SPAN_INDEX = 0, /* u64: due in [index << shift, (index + 1) << shift) ns */
+    HWT_DELAY_SPAN_COUNT = 8, /* u64, not 0 */
+    HWT_DELAY_SPAN_SIZE = 16
 };
 
 static inline uint64_t hwt_delay_get64(const unsigned char *at)
@@ -239,6 +270,13 @@ static inline void hwt_delay_set16(unsigned char *at, uint16_t value)
 {
     value = htole16(value);
     memcpy(at, &value, sizeof(value));
+}
+
+/* Of an entry of this checkpoint, at least HWT_DELAY_FILE_SIZE_LEAST. */
+static inline size_t hwt_delay_entry_size(const unsigned char *checkpoint)
+{
+    uint32_t size = hwt_delay_get32(checkpoint + HWT_DELAY_CHECKPOINT_ENTRY);
+    return size > HWT_DELAY_FILE_SIZE_LEAST ? size : HWT_DELAY_FILE_SIZE_LEAST;
 }
 
 /* CRC-32C of the eight bytes of the key and then of some others. */

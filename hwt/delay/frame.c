@@ -14,9 +14,8 @@ static bool is_head(const hwt_delay *store, const unsigned char *head, unsigned 
     uint32_t count = hwt_delay_get32(head + HWT_DELAY_FRAME_COUNT);
     return hwt_delay_head_is(head, store->key, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE) &&
            hwt_delay_get32(head + HWT_DELAY_FRAME_PLACE) == hwt_delay_place(segment, offset) &&
-           offset % 8 == 0 && size <= store->log.frame_max &&
-           size <= store->options.segment_size - offset && count > 0 &&
-           hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) <= UINT64_MAX - count;
+           offset % 8 == 0 && size <= store->log.frame_max && size <= store->log.extent - offset &&
+           count > 0 && hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) <= UINT64_MAX - count;
 }
 
 static struct hwt_delay_frame frame_of(const unsigned char *head, unsigned segment, uint64_t offset)
@@ -36,7 +35,7 @@ static struct hwt_delay_frame frame_of(const unsigned char *head, unsigned segme
 /* Reads the head at a place. -EBADMSG: there is none. */
 static int read_head(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *head)
 {
-    if (offset + HWT_DELAY_FRAME_SIZE > store->options.segment_size)
+    if (offset + HWT_DELAY_FRAME_SIZE > store->log.extent)
         return -EBADMSG;
     int64_t n =
         hwt_delay_read_all(store, store->log.files[segment], head, HWT_DELAY_FRAME_SIZE, offset);
@@ -110,9 +109,9 @@ int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_
 {
     struct search search = { .store = store, .sequence = sequence, .found = ret_frame };
     for (; search.segment < 2; search.segment++) {
-        int64_t r = hwt_delay_search(store, store->log.files[search.segment], HWT_DELAY_FRAME_SIZE,
-                                     HWT_DELAY_SEGMENT_FRAMES, store->options.segment_size,
-                                     note_frame, &search);
+        int64_t r =
+            hwt_delay_search(store, store->log.files[search.segment], HWT_DELAY_FRAME_SIZE,
+                             HWT_DELAY_SEGMENT_FRAMES, store->log.extent, note_frame, &search);
         if (r < 0)
             return (int)r;
     }

@@ -52,29 +52,6 @@ struct gather {
     struct hwt_delay_block block;
 };
 
-/* ---- readers ---- */
-
-/* The next reading begins with the slot's first run. */
-void hwt_delay_reader_reset(struct hwt_delay_reader *reader)
-{
-    reader->count = 0;
-    reader->indexed = 0;
-}
-
-uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader)
-{
-    const struct hwt_delay_slot *slot = reader->slot;
-    uint64_t start = hwt_delay_slot_start(slot), next = HWT_NEVER;
-    if (slot->length == 0 || reader->indexed < slot->length)
-        return start;
-    for (size_t i = 0; i < reader->count; i++) {
-        const struct hwt_delay_run *run = &reader->runs[i];
-        if (run->next < run->end && run->first.due < next)
-            next = run->first.due;
-    }
-    return next > start ? next : start;
-}
-
 static int by_next(const void *a, const void *b)
 {
     uint64_t x = hwt_delay_reader_next(*(struct hwt_delay_reader *const *)a);
@@ -159,7 +136,13 @@ static void end_at(struct gather *gather, struct hwt_delay_key to)
 static void keep(struct gather *gather, struct hwt_delay_record *record)
 {
     struct hwt_delay_gathered *gathered = gather->gathered;
-    if (RB_INSERT(hwt_delay_keys, &gathered->keys, record)) { /* a copy of what is there */
+    struct hwt_delay_record *same = RB_INSERT(hwt_delay_keys, &gathered->keys, record);
+    if (same) { /* one of them was written again, when it had been handed over */
+        same->twice = same->twice || same->reader->slot != record->reader->slot;
+        if (same->handed < record->handed) { /* so it is this copy that rewriting its slot keeps */
+            same->handed = record->handed;
+            same->reader = record->reader;
+        }
         hwt_delay_record_unref(record);
         return;
     }
@@ -198,12 +181,6 @@ static int add_mark(struct gather *gather, struct hwt_delay_run *run, uint64_t b
     return 0;
 }
 
-static struct hwt_delay_key key_at(const unsigned char *at)
-{
-    return (struct hwt_delay_key){ hwt_delay_get64(at + HWT_DELAY_RECORD_DUE),
-                                   hwt_delay_get64(at + HWT_DELAY_RECORD_SEQUENCE) };
-}
-
 /* Takes the records of the block that was read. *ret_last is the key of the last one looked at. */
 static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
                       struct hwt_delay_key *ret_last)
@@ -213,7 +190,7 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
         size_t size = hwt_delay_encoded_at(at, end);
         if (size == 0)
             return -EBADMSG;
-        struct hwt_delay_key key = key_at(at);
+        struct hwt_delay_key key = hwt_delay_key_at(at);
         /* What no checkpoint can have brought here. It does not change while `loading` is set. */
         if (key.sequence >= gather->store->log.kept_sequence)
             return -EBADMSG;
@@ -227,6 +204,10 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
         }
         struct hwt_delay_record *record;
         int r = hwt_delay_decode(&at, end, &record);
+        if (r == 0 && !hwt_delay_is_of_slot(record)) {
+            hwt_delay_record_unref(record);
+            r = -EBADMSG;
+        }
         if (r < 0)
             return r;
         record->reader = reader;
@@ -288,9 +269,9 @@ static int note_gap(struct gather *gather, const struct cursor *cursor, uint64_t
     int r = find_readable(gather, cursor->reader->slot, offset, run->end);
     if (r < 0)
         return r;
-    const unsigned char *at = gather->block.at;
-    if (*offset < run->end && (size_t)(gather->block.end - at) >= HWT_DELAY_RECORD_SIZE)
-        highest = key_at(at);
+    struct hwt_delay_key next;
+    if (*offset < run->end && hwt_delay_block_first(&gather->block, &next))
+        highest = next;
     if (hwt_delay_compare(highest, cursor->reader->position) > 0)
         add_gap(gather, cursor->lowest.due, highest.due);
     return add_mark(gather, run, *offset, cursor->lowest);
@@ -386,6 +367,22 @@ static void note_lost(struct gather *gather, const struct hwt_delay_reader *read
     add_gap(gather, lowest, hwt_delay_slot_last(reader->slot));
 }
 
+/* What is before the stretch, or before the position, is not read, but for the end of it. */
+static int skip_before(struct gather *gather, const struct hwt_delay_reader *reader,
+                       struct hwt_delay_run *run)
+{
+    bool passed = hwt_delay_compare(gather->from, reader->position) < 0;
+    struct hwt_delay_key from = passed ? reader->position : gather->from;
+    /* Salvage looks at every block, to put aside what is damaged. */
+    if (gather->store->salvage || run->end - run->next <= HWT_DELAY_SEEK_LEAST ||
+        hwt_delay_compare(run->first, from) >= 0)
+        return 0;
+    int r = open_slot(gather, reader->slot);
+    return r < 0 ? r
+                 : hwt_delay_slot_seek(gather->store, reader->slot, gather->file, run, from,
+                                       &gather->block);
+}
+
 /* Finds the runs of a slot that have something in the stretch. */
 static int begin_slot(struct gather *gather, struct hwt_delay_reader *reader)
 {
@@ -401,7 +398,10 @@ static int begin_slot(struct gather *gather, struct hwt_delay_reader *reader)
         }
     }
     for (size_t i = 0; i < reader->count && r == 0; i++) {
-        if (run_is_needed(gather, reader, &reader->runs[i]))
+        if (!run_is_needed(gather, reader, &reader->runs[i]))
+            continue;
+        r = skip_before(gather, reader, &reader->runs[i]);
+        if (r == 0)
             r = add_cursor(gather, reader, &reader->runs[i]);
     }
     return r;
@@ -504,61 +504,4 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
     if (r < 0)
         hwt_delay_gathered_free(ret_gathered);
     return r;
-}
-
-/* With its share of the heads, which are most of a slot that has few records. */
-static uint64_t cost_of(const struct hwt_delay_record *record)
-{
-    const struct hwt_delay_reader *reader = record->reader;
-    uint64_t heads = reader->count * (HWT_DELAY_RUN_SIZE + HWT_DELAY_BLOCK_SIZE);
-    uint64_t count = reader->slot->count;
-    return hwt_delay_encoded_size(record) + (count > 0 ? heads / count : 0);
-}
-
-/* Of two that follow each other with one identity: what becomes of no use in a slot that stays. */
-static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_record *record,
-                      const struct hwt_delay_slot *moved, struct hwt_delay_key resolved)
-{
-    bool counted = record->retries > 0 && hwt_delay_compare(old->key, resolved) >= 0;
-    if (old->kind != HWT_DELAY_PUT || record->kind != HWT_DELAY_ERASE)
-        return;
-    bool old_stays = old->reader->slot != moved, erase_stays = record->reader->slot != moved;
-    if (old_stays && !erase_stays)
-        old->reader->dead += cost_of(old);
-    if (!old_stays && erase_stays) {
-        record->reader->dead += cost_of(record);
-        record->reader->orphans += counted;
-        old->orphan = counted;
-    }
-}
-
-void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                             const struct hwt_delay_slot *moved, struct hwt_delay_key resolved)
-{
-    struct hwt_delay_identities identities = RB_INITIALIZER(&identities);
-    struct hwt_delay_record *record;
-    RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
-    {
-        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &identities, record);
-        if (!old)
-            continue;
-        old->shadows = true;
-        if (moved) {
-            record->needed =
-                old->needed || (old->kind == HWT_DELAY_PUT && old->reader->slot != moved);
-            note_dead(old, record, moved, resolved);
-        }
-        RB_REMOVE(hwt_delay_identities, &identities, old);
-        RB_INSERT(hwt_delay_identities, &identities, record);
-    }
-}
-
-void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered)
-{
-    struct hwt_delay_record *record;
-    while ((record = RB_MIN(hwt_delay_keys, &gathered->keys))) {
-        RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
-        hwt_delay_record_unref(record);
-    }
-    gathered->bytes = 0;
 }

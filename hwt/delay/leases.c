@@ -49,6 +49,7 @@ void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
     record->lease = lease;
     /* An older lease of the same identity has been superseded, and is not in this tree. */
     RB_INSERT(hwt_delay_identities, &store->leased, record);
+    hwt_delay_origin_add(store, record);
     RB_INSERT(hwt_delay_tokens, &store->tokens, lease);
     RB_INSERT(hwt_delay_ends, &store->ends, lease);
     store->leased_count++;
@@ -61,9 +62,11 @@ struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_
     RB_REMOVE(hwt_delay_tokens, &store->tokens, lease);
     RB_REMOVE(hwt_delay_ends, &store->ends, lease);
     store->leased_count--;
+    hwt_delay_origin_remove(store, record);
     hwt_delay_set_state(store, record, HWT_DELAY_NOWHERE);
     store->bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
     if (lease->superseded) {
+        store->superseded--;
         hwt_delay_record_unref(record);
         record = NULL;
     } else {
@@ -73,17 +76,17 @@ struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_
     return record;
 }
 
-/* The lease of what a record replaces, if there is one: its message does not come back. */
-void hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record)
+/* The lease of what a record replaces: its message does not come back. False: there is none. */
+bool hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record)
 {
     struct hwt_delay_record *old =
         hwt_delay_find(&store->leased, record->key.due, record->bytes, record->id_size);
     if (!old)
-        return;
+        return false;
     RB_REMOVE(hwt_delay_identities, &store->leased, old);
     old->lease->superseded = true;
-    if (store->pending > 0)
-        store->pending--;
+    store->superseded++;
+    return true;
 }
 
 /* Room for another lease, in number and in bytes. One is always possible. */
@@ -93,18 +96,6 @@ bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record 
            (store->leased_count == 0 ||
             store->bytes[HWT_DELAY_LEASED] + hwt_delay_record_bytes(record) <=
                 hwt_delay_leased_bytes_max(store));
-}
-
-/* Messages that are leased and come back if their lease ends. */
-uint64_t hwt_delay_leases_pending(hwt_delay *store)
-{
-    struct hwt_delay_lease *lease;
-    uint64_t count = 0;
-    RB_FOREACH(lease, hwt_delay_tokens, &store->tokens)
-    {
-        count += !lease->superseded;
-    }
-    return count;
 }
 
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end)

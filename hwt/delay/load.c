@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "hwt/delay/store.h"
 
@@ -57,80 +56,56 @@ static int choose(hwt_delay *store, struct hwt_delay_key *to,
     return 0;
 }
 
-/* One out of a slot goes that `pending` counts, or has counted: see table.c. */
-static void uncount(hwt_delay *store, const struct hwt_delay_record *record)
-{
-    struct hwt_delay_slot *slot = record->reader->slot;
-    if (record->kind == HWT_DELAY_PUT)
-        store->pending -= store->pending > 0;
-    else if (record->retries > 0 && slot->orphans > 0)
-        slot->orphans--;
-    else
-        store->pending += record->retries;
-}
-
-/* One out of a slot that says nothing any more. */
-static void discard(hwt_delay *store, struct hwt_delay_record *record, bool counted)
-{
-    if (counted)
-        uncount(store, record);
-    hwt_delay_record_unref(record);
-}
-
 /* Whether what is in memory already says more than a record out of a slot. */
 static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
-                   struct hwt_delay_record *there, bool *ret_same)
+                   const struct hwt_delay_record *there)
 {
     const struct hwt_delay_record *leased =
         hwt_delay_find(&store->leased, record->key.due, record->bytes, record->id_size);
-    *ret_same = false;
-    if (leased && leased->key.sequence >= record->key.sequence) {
-        *ret_same = leased->key.sequence == record->key.sequence;
+    if (leased && leased->key.sequence >= record->key.sequence)
         return true;
-    }
     if (!there)
         return false;
-    if (there->key.sequence == record->key.sequence && there->kind == record->kind) {
-        *ret_same = true;
-        return true;
-    }
     return there->key.sequence > record->key.sequence ||
-           (there->key.sequence == record->key.sequence && there->kind == HWT_DELAY_ERASE);
+           (there->key.sequence == record->key.sequence &&
+            (there->kind == HWT_DELAY_ERASE || there->kind == record->kind));
 }
 
 /* Brings one record out of a slot into the table. */
 static void merge(hwt_delay *store, struct hwt_delay_record *record)
 {
-    bool counted = hwt_delay_compare(record->key, store->resolved) >= 0, same;
+    if (hwt_delay_is_dropped(store, record->key)) {
+        if (record->kind == HWT_DELAY_PUT)
+            hwt_delay_filed_end(&store->filed, record->key.due);
+        hwt_delay_record_unref(record);
+        return;
+    }
     if (hwt_delay_gap_at(store, record->key)) { /* it stays in its slot */
         hwt_delay_record_unref(record);
         return;
     }
     struct hwt_delay_record *there =
         hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
-    if (record->shadows) { /* replaced by what is behind the cut */
-        discard(store, record, counted);
-        return;
-    }
-    if (is_old(store, record, there, &same)) {
-        /* The message that an erase was counted for. */
-        if (there && there->kind == HWT_DELAY_ERASE && !there->shadows && counted)
-            store->pending += there->retries;
-        if (there)
+    bool replaced = record->shadows;
+    if (replaced || is_old(store, record, there)) {
+        if (!replaced && there)
             there->shadows = true;
-        discard(store, record, counted && !same);
+        hwt_delay_record_unref(record);
         return;
     }
-    if (there) {
-        if (counted && there->kind == HWT_DELAY_PUT && store->pending > 0)
-            store->pending--;
+    if (there)
         hwt_delay_remove(store, there);
-    }
     if (record->kind == HWT_DELAY_PUT) {
+        uint16_t handed = hwt_delay_handed_find(store, record->key);
+        bool is_newer = handed > record->handed;
+        record->handed = is_newer ? handed : record->handed;
+        record->shadows = is_newer; /* what the slot has is older */
+        if (is_newer)
+            hwt_delay_filed_end(&store->filed, record->key.due);
         hwt_delay_lease_supersede(store, record);
-        hwt_delay_insert(store, record, HWT_DELAY_FILED);
+        hwt_delay_insert(store, record, is_newer ? HWT_DELAY_FRESH : HWT_DELAY_FILED);
     } else {
-        discard(store, record, counted);
+        hwt_delay_record_unref(record);
     }
 }
 
@@ -175,8 +150,9 @@ static int take_in(hwt_delay *store, struct hwt_delay_gathered *gathered, struct
         note_gaps(store, gathered->gaps);
     merge_all(store, gathered);
     store->loaded = to;
-    if (hwt_delay_compare(store->resolved, to) < 0)
-        store->resolved = to;
+    hwt_delay_handed_loaded(store);
+    if (to.due > 0)
+        hwt_delay_filed_settle(store, to.due - 1);
     for (size_t i = 0; i < count; i++) {
         struct hwt_delay_slot *slot = readers[i]->slot;
         if (hwt_delay_begins_below(slot, to))
@@ -201,6 +177,8 @@ static int load(hwt_delay *store, uint64_t due)
     pthread_mutex_unlock(&store->lock);
     r = hwt_delay_gather(store, readers, count, from, &to, most > filed ? most - filed : 1,
                          &gathered);
+    if (r == 0)
+        hwt_delay_gathered_mark(&gathered, NULL);
     pthread_mutex_lock(&store->lock);
     if (r == 0)
         r = take_in(store, &gathered, to, readers, count);
@@ -214,8 +192,7 @@ static int load(hwt_delay *store, uint64_t due)
  */
 int hwt_delay_load(hwt_delay *store, uint64_t due)
 {
-    while (store->loading)
-        pthread_cond_wait(&store->changed, &store->lock);
+    hwt_delay_await_loading(store);
     if (store->loaded.due >= due)
         return 0;
     store->loading = true;
@@ -244,6 +221,7 @@ void hwt_delay_evict(hwt_delay *store)
         struct hwt_delay_record *lower = RB_PREV(hwt_delay_keys, &store->keys, record);
         if (record->state == HWT_DELAY_FILED) {
             store->loaded = record->key;
+            hwt_delay_filed_add(&store->filed, record->key.due, 1); /* it is in its slot still */
             hwt_delay_remove(store, record);
         }
         record = lower;
@@ -263,43 +241,41 @@ void hwt_delay_evict(hwt_delay *store)
 static uint64_t load_at(const hwt_delay *store)
 {
     uint64_t next = hwt_delay_wheel_next(store), loaded = store->loaded.due;
-    if (next == HWT_NEVER || store->held || store->poisoned)
+    if (next == HWT_NEVER || store->held || store->poisoned || store->standby)
         return HWT_NEVER;
     next = next > HWT_DELAY_HORIZON ? next - HWT_DELAY_HORIZON : 0;
     loaded = loaded > HWT_DELAY_HORIZON / 2 ? loaded - HWT_DELAY_HORIZON / 2 : 0;
     return next > loaded ? next : loaded;
 }
 
-/* Until an instant, or until there is memory; at most a second, as the clock may be set. */
-static void sleep_until(hwt_delay *store, uint64_t at, uint64_t now)
+/* There is something to load, and memory for it. */
+static bool is_to_load(const hwt_delay *store, uint64_t now)
 {
-    if (at == HWT_NEVER && !store->held) {
-        pthread_cond_wait(&store->loader_wake, &store->lock);
-        return;
-    }
-    uint64_t ns = at > now ? at - now : HWT_SEC(1);
-    ns = ns > HWT_SEC(1) ? HWT_SEC(1) : ns;
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    ns += (uint64_t)until.tv_nsec;
-    until.tv_sec += (time_t)(ns / HWT_SEC(1));
-    until.tv_nsec = (long)(ns % HWT_SEC(1));
-    pthread_cond_timedwait(&store->loader_wake, &store->lock, &until);
+    return load_at(store) <= now && store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
 }
 
-/* The thread that loads ahead, so that take does not wait for the disk. */
-void *hwt_delay_loader(void *arg)
+/* Called where there is memory again. */
+void hwt_delay_load_soon(hwt_delay *store)
+{
+    if (is_to_load(store, store->system.realtime(store->system.data)))
+        hwt_delay_job_want(&store->jobs[HWT_DELAY_LOAD]);
+}
+
+/*
+ * The job that loads ahead, so that take does not wait for the disk. It looks again when it is time,
+ * or when there is memory; at least every second, as the clock may be set.
+ */
+uint64_t hwt_delay_loader(void *arg)
 {
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
-    while (!store->closing) {
-        uint64_t now = hwt_delay_clock(store), at = load_at(store);
-        bool room = store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
-        if (at <= now && room && hwt_delay_load(store, hwt_delay_horizon(now)) == 0)
-            hwt_delay_wake_arm(store);
-        else
-            sleep_until(store, at, now);
+    uint64_t now = hwt_delay_clock(store), delay = HWT_NEVER, at = load_at(store);
+    if (is_to_load(store, now) && hwt_delay_load(store, hwt_delay_horizon(now)) == 0) {
+        hwt_delay_wake_arm(store);
+        delay = 0;
+    } else if (at != HWT_NEVER || store->held) {
+        delay = at > now && at - now < HWT_SEC(1) ? at - now : HWT_SEC(1);
     }
     pthread_mutex_unlock(&store->lock);
-    return NULL;
+    return delay;
 }

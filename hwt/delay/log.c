@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The log: two segments of a fixed size, written in turn.
+ * The log: two segments, written in turn; extent.c says how long they are.
  *
  * Callers gather records in the bytes of the next frame, under the lock, and change the table at the
  * same time; so the table is always what the log says up to the last gathered record. One of those
@@ -38,10 +38,15 @@ static bool other_is_free(const struct hwt_delay_log *log)
 static uint64_t segment_end(const hwt_delay *store, bool mark)
 {
     const size_t size = padded(HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_SIZE);
-    return store->options.segment_size - (mark ? 0 : size);
+    return store->log.extent - (mark ? 0 : size);
 }
 
-enum room { ROOM, ROOM_AFTER_FRAME, ROOM_AFTER_CHECKPOINT };
+enum room { ROOM, ROOM_AFTER_FRAME, ROOM_AFTER_GROWTH, ROOM_AFTER_CHECKPOINT };
+
+static enum room room_to_be_made(const hwt_delay *store)
+{
+    return hwt_delay_extent_may_grow(store) ? ROOM_AFTER_GROWTH : ROOM_AFTER_CHECKPOINT;
+}
 
 static enum room room_for(const hwt_delay *store, size_t size)
 {
@@ -49,9 +54,19 @@ static enum room room_for(const hwt_delay *store, size_t size)
     size_t frame = padded(HWT_DELAY_FRAME_SIZE + log->length + size);
     if (frame > log->frame_max)
         return ROOM_AFTER_FRAME;
-    return other_is_free(log) || log->offset + frame <= segment_end(store, false)
+    uint64_t end = segment_end(store, false);
+    return log->offset + frame <= end ||
+                   (other_is_free(log) && HWT_DELAY_SEGMENT_FRAMES + frame <= end)
                ? ROOM
-               : ROOM_AFTER_CHECKPOINT;
+               : room_to_be_made(store);
+}
+
+/* Not even an empty log of this length has room for such a frame. */
+static bool is_too_long(const hwt_delay *store, size_t size)
+{
+    size_t frame = padded(HWT_DELAY_FRAME_SIZE + size);
+    return HWT_DELAY_SEGMENT_FRAMES + frame > segment_end(store, false) ||
+           size > store->log.extent / 8 * 7;
 }
 
 static bool memory_is_short(const hwt_delay *store, size_t memory)
@@ -63,19 +78,36 @@ static bool memory_is_short(const hwt_delay *store, size_t memory)
 /* What the log has that is not in slots must find room in the reserve, if the disk gets full. */
 static bool reserve_is_short(const hwt_delay *store, size_t size)
 {
-    return store->log.kept_bytes + store->log.length + size > store->options.segment_size / 8 * 7;
+    return store->log.kept_bytes + store->log.length + size > store->log.extent / 8 * 7;
 }
 
 static enum room room_for_put(const hwt_delay *store, size_t size, size_t memory)
 {
     enum room room = room_for(store, size);
-    return room == ROOM &&
-                   (store->full || memory_is_short(store, memory) || reserve_is_short(store, size))
-               ? ROOM_AFTER_CHECKPOINT
-               : room;
+    if (room == ROOM && (store->full || memory_is_short(store, memory)))
+        return ROOM_AFTER_CHECKPOINT;
+    return room == ROOM && reserve_is_short(store, size) ? room_to_be_made(store) : room;
 }
 
-/* One wait, or one step in the place of it, for a checkpoint to make room. */
+/* The next call sees whether the disk has room for a longer log by then. */
+static int too_long(hwt_delay *store)
+{
+    store->log.stunted = false;
+    return -ENOSPC;
+}
+
+/* One wait, or one step in the place of it, for a longer log. */
+static void wait_for_growth(hwt_delay *store, size_t size)
+{
+    hwt_delay_growth_want(store, size);
+    if (store->alone) {
+        hwt_delay_extent_grow(store);
+    } else {
+        pthread_cond_wait(&store->changed, &store->lock);
+    }
+}
+
+/* The same for a checkpoint to make room. */
 static int wait_for_checkpoint(hwt_delay *store, bool put)
 {
     int r = 0;
@@ -106,8 +138,10 @@ int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put
         int r = 0;
         if (room == ROOM)
             return 0;
-        if (room == ROOM_AFTER_CHECKPOINT)
-            r = wait_for_checkpoint(store, put);
+        if (room == ROOM_AFTER_GROWTH)
+            wait_for_growth(store, size);
+        else if (room == ROOM_AFTER_CHECKPOINT)
+            r = is_too_long(store, size) ? too_long(store) : wait_for_checkpoint(store, put);
         else if (store->log.writing)
             pthread_cond_wait(&store->changed, &store->lock);
         else
@@ -117,20 +151,26 @@ int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put
     }
 }
 
-/* The same for a put that does not wait. -EAGAIN: there is no room yet, and it is being made. */
-int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory)
+/* The same for callers that do not wait. -EAGAIN: there is no room yet, and it is being made. */
+int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put)
 {
     if (padded(HWT_DELAY_FRAME_SIZE + size) > store->log.frame_max)
         return -EMSGSIZE;
     if (store->poisoned)
         return -EIO;
-    enum room room = room_for_put(store, size, memory);
+    enum room room = put ? room_for_put(store, size, memory) : room_for(store, size);
     if (room == ROOM)
         return 0;
     /* Somebody waits for what fills the frame: its callers, or the committer, lead. */
     if (room == ROOM_AFTER_FRAME)
         return -EAGAIN;
-    if (store->full)
+    if (room == ROOM_AFTER_GROWTH) {
+        hwt_delay_growth_want(store, size);
+        return -EAGAIN;
+    }
+    if (is_too_long(store, size))
+        return too_long(store);
+    if (put && store->full)
         return -ENOSPC;
     if (store->stuck != 0)
         return store->stuck;
@@ -138,23 +178,60 @@ int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory)
     return -EAGAIN;
 }
 
-/*
- * Gathers a record, for which room was reserved, and returns the number of its frame. Its
- * sequence in the log is its own from then on, or that of a message which is done stays.
- */
-uint64_t hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record, bool own_sequence)
+/* Room for a record behind those that were gathered. */
+static unsigned char *gather(struct hwt_delay_log *log, size_t size)
+{
+    unsigned char *at = log->gathered + HWT_DELAY_FRAME_SIZE + log->length;
+    log->length += size;
+    log->next_sequence++;
+    log->count++;
+    return at;
+}
+
+/* The frame that is gathered ends something that is due then. */
+static void note_end(struct hwt_delay_log *log, uint64_t due)
+{
+    uint64_t *from = &log->ended_from[log->gathered_frame & 1];
+    *from = due < *from ? due : *from;
+}
+
+/* Up to there nothing is due that a frame ends which is not on the disk yet. */
+uint64_t hwt_delay_log_ended_from(const hwt_delay *store)
+{
+    const struct hwt_delay_log *log = &store->log;
+    uint64_t gathered = log->ended_from[log->gathered_frame & 1];
+    uint64_t before = log->durable_frame + 1 < log->gathered_frame
+                          ? log->ended_from[(log->gathered_frame - 1) & 1]
+                          : HWT_NEVER;
+    return gathered < before ? gathered : before;
+}
+
+/* Gathers a record, for which room was reserved. The log's next sequence is its own from then on, but
+ * for a drop, which has that of its mark. */
+void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record)
 {
     struct hwt_delay_log *log = &store->log;
-    uint64_t sequence = log->next_sequence++;
-    if (own_sequence)
-        record->key.sequence = sequence;
-    hwt_delay_encode(record, log->gathered + HWT_DELAY_FRAME_SIZE + log->length);
-    log->length += hwt_delay_encoded_size(record);
-    log->count++;
+    if (record->kind != HWT_DELAY_DROP)
+        record->key.sequence = log->next_sequence;
+    hwt_delay_encode(record, gather(log, hwt_delay_encoded_size(record)));
     log->closed = record->kind == HWT_DELAY_CLOSED;
-    if (record->kind == HWT_DELAY_ERASE)
-        store->erased_bytes += hwt_delay_record_bytes(record);
-    return log->gathered_frame;
+    if (record->kind == HWT_DELAY_DROP)
+        note_end(log, 0);
+    if (record->kind != HWT_DELAY_ERASE)
+        return;
+    note_end(log, record->key.due);
+    store->erased_bytes += hwt_delay_record_bytes(record);
+}
+
+/* The same for the erase of a message that is done: it has the sequence of the message. */
+void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message)
+{
+    size_t size = HWT_DELAY_RECORD_SIZE + (size_t)message->id_size;
+    hwt_delay_encode_erase(message, !message->lease->superseded, gather(&store->log, size));
+    note_end(&store->log, message->key.due);
+    store->erased_bytes += hwt_delay_record_bytes(message) - message->payload_size -
+                           (message->origin ? sizeof(*message->origin) : 0);
+    store->log.closed = false;
 }
 
 void hwt_delay_poison(hwt_delay *store)
@@ -221,7 +298,7 @@ static void pass_notices(hwt_delay *store, struct hwt_delay_notices *notices, in
     if (store->alone)
         hwt_delay_log_tell(store);
     else
-        pthread_cond_signal(&store->committer_wake);
+        hwt_delay_job_want(&store->jobs[HWT_DELAY_COMMIT]);
 }
 
 /* ---- frames ---- */
@@ -279,6 +356,7 @@ static struct hwt_delay_frame take_frame(hwt_delay *store)
     log->length = 0;
     log->count = 0;
     log->gathered_frame++;
+    log->ended_from[log->gathered_frame & 1] = HWT_NEVER;
     store->stats.commits++;
     store->stats.log_bytes += size;
     return frame;
@@ -296,6 +374,8 @@ static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_not
     if (store->waiting > 0 || store->event >= 0)
         hwt_delay_wake_arm(store);
     pass_notices(store, notices, r);
+    if (!STAILQ_EMPTY(&log->notices))
+        hwt_delay_job_want(&store->jobs[HWT_DELAY_COMMIT]);
 }
 
 /* Nobody else leads. Lets go of the lock meanwhile. */
@@ -303,13 +383,11 @@ void hwt_delay_log_lead(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
     struct hwt_delay_notices notices;
-    if (store->poisoned) {
+    if (store->poisoned || log->count == 0) {
         take_notices(&log->notices, &notices);
-        pass_notices(store, &notices, -EIO);
+        pass_notices(store, &notices, store->poisoned ? -EIO : 0);
         return;
     }
-    if (log->count == 0)
-        return;
     uint64_t number = log->gathered_frame;
     hwt_delay_clock(store);
     const struct hwt_delay_frame frame = take_frame(store);
@@ -328,8 +406,7 @@ void hwt_delay_log_lead(hwt_delay *store)
     }
     if (r > 0) {
         store->full = true;
-        if (store->threads > 0)
-            pthread_cond_signal(&store->checkpointer_wake);
+        hwt_delay_room_soon(store);
     }
     frame_is_done(store, number, &notices, r);
 }
@@ -354,7 +431,7 @@ void hwt_delay_log_finish(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
     for (;;) {
-        bool more = store->poisoned ? !STAILQ_EMPTY(&log->notices) : log->count > 0;
+        bool more = !STAILQ_EMPTY(&log->notices) || (log->count > 0 && !store->poisoned);
         if (more && !log->writing)
             hwt_delay_log_lead(store);
         else if (log->writing || log->telling || !STAILQ_EMPTY(&log->to_tell))
@@ -378,7 +455,7 @@ void hwt_delay_log_close(hwt_delay *store)
     struct hwt_delay_record *mark = hwt_delay_record_new(HWT_DELAY_CLOSED, &none);
     if (!mark)
         return;
-    hwt_delay_log_add(store, mark, true);
+    hwt_delay_log_add(store, mark);
     hwt_delay_record_unref(mark);
     hwt_delay_log_lead(store);
 }

@@ -3,8 +3,8 @@
 /* Opening and closing a store. */
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "hwt/delay/store.h"
 
@@ -13,9 +13,12 @@ static int make_tables(hwt_delay *store)
     RB_INIT(&store->keys);
     RB_INIT(&store->identities);
     RB_INIT(&store->leased);
+    RB_INIT(&store->origins);
     RB_INIT(&store->tokens);
     RB_INIT(&store->ends);
     TAILQ_INIT(&store->fresh);
+    hwt_delay_filed_init(&store->filed);
+    hwt_delay_filed_init(&store->noted_filed);
     RB_INIT(&store->wheel.places);
     RB_INIT(&store->wheel.nexts);
     RB_INIT(&store->wheel.highests);
@@ -25,14 +28,13 @@ static int make_tables(hwt_delay *store)
     store->next_token = 1;
     store->next_number = 1;
     store->directory = store->store_file = store->log.files[0] = store->log.files[1] = -1;
+    store->handed.file = -1;
     store->event = -1;
     store->alarm_at = HWT_NEVER;
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_t *conds[] = { &store->changed,        &store->takers,
-                                &store->loader_wake,    &store->checkpointer_wake,
-                                &store->committer_wake, &store->log.durable[0],
+    pthread_cond_t *conds[] = { &store->changed, &store->takers, &store->log.durable[0],
                                 &store->log.durable[1] };
     for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
         pthread_cond_init(conds[i], &monotonic);
@@ -46,6 +48,7 @@ static int make_frames(hwt_delay *store)
     struct hwt_delay_log *log = &store->log;
     log->frame_max = (size_t)(store->options.segment_size / 8 * 3);
     log->gathered_frame = 1;
+    log->ended_from[0] = log->ended_from[1] = HWT_NEVER;
     log->gathered = malloc(log->frame_max);
     log->writing_bytes = malloc(log->frame_max);
     return log->gathered && log->writing_bytes ? 0 : -ENOMEM;
@@ -84,37 +87,32 @@ static int open_directory(hwt_delay *store, const char *path)
     return in_memory < 0 ? in_memory : sync_name(store, made);
 }
 
-/* The threads that do what callers need not wait for. */
-static int start_threads(hwt_delay *store)
+/* From here on other threads do what callers need not wait for. */
+static int start_jobs(hwt_delay *store)
 {
-    static void *(*const mains[])(void *) = { hwt_delay_loader, hwt_delay_checkpointer,
-                                              hwt_delay_committer };
-    pthread_t *const threads[] = { &store->loader, &store->checkpointer, &store->committer };
-    int r = hwt_delay_wake_start(store);
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    for (; r == 0 && store->threads < 3; store->threads++) {
-        r = -pthread_create(threads[store->threads], NULL, mains[store->threads], store);
-        if (r < 0)
-            break;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return r;
+    static uint64_t (*const runs[])(void *) = {
+        [HWT_DELAY_ALARM] = hwt_delay_ring,
+        [HWT_DELAY_COMMIT] = hwt_delay_committer,
+        [HWT_DELAY_CHECKPOINT] = hwt_delay_checkpointer,
+        [HWT_DELAY_LOAD] = hwt_delay_loader,
+    };
+    int r = hwt_delay_pool_enter(&store->pool);
+    if (r < 0)
+        return r;
+    for (int i = 0; i < HWT_DELAY_LANES; i++)
+        hwt_delay_job_begin(&store->jobs[i], store->pool, i, runs[i], store);
+    hwt_delay_job_want(&store->jobs[HWT_DELAY_CHECKPOINT]);
+    hwt_delay_job_want(&store->jobs[HWT_DELAY_LOAD]);
+    return 0;
 }
 
-static void stop_threads(hwt_delay *store)
+static void end_jobs(hwt_delay *store)
 {
-    const pthread_t threads[] = { store->loader, store->checkpointer, store->committer };
-    pthread_mutex_lock(&store->lock);
-    store->closing = true;
-    pthread_cond_broadcast(&store->loader_wake);
-    pthread_cond_broadcast(&store->checkpointer_wake);
-    pthread_cond_broadcast(&store->committer_wake);
-    pthread_mutex_unlock(&store->lock);
-    for (unsigned i = 0; i < store->threads; i++)
-        pthread_join(threads[i], NULL);
-    hwt_delay_wake_stop(store);
+    if (!store->pool)
+        return;
+    for (int i = 0; i < HWT_DELAY_LANES; i++)
+        hwt_delay_job_end(&store->jobs[i]);
+    hwt_delay_pool_leave(store->pool);
 }
 
 static void free_records(hwt_delay *store)
@@ -128,6 +126,8 @@ static void free_records(hwt_delay *store)
     }
     while ((record = RB_MIN(hwt_delay_keys, &store->keys)))
         hwt_delay_remove(store, record);
+    hwt_delay_set_note(store, NULL);
+    hwt_delay_drops_free(store);
 }
 
 static void free_store(hwt_delay *store)
@@ -144,17 +144,16 @@ static void free_store(hwt_delay *store)
     }
     free(store->positions.floors);
     free(store->aside);
+    free(store->handed.counts);
     free(store->log.gathered);
     free(store->log.writing_bytes);
     if (store->store_file >= 0 && !store->read_only)
         store->system.unlock(store->system.data, store->store_file);
-    const int files[] = { store->log.files[0], store->log.files[1], store->store_file,
-                          store->directory };
+    const int files[] = { store->log.files[0], store->log.files[1], store->handed.file,
+                          store->store_file, store->directory };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         hwt_delay_close_file(store, files[i]);
-    pthread_cond_t *conds[] = { &store->changed,        &store->takers,
-                                &store->loader_wake,    &store->checkpointer_wake,
-                                &store->committer_wake, &store->log.durable[0],
+    pthread_cond_t *conds[] = { &store->changed, &store->takers, &store->log.durable[0],
                                 &store->log.durable[1] };
     for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
         pthread_cond_destroy(conds[i]);
@@ -180,7 +179,7 @@ static int open_store(hwt_delay *store, const char *directory)
         if (r == 0 && store->salvage)
             r = hwt_delay_gaps_release(store);
         if (r == 0 && !store->alone && !store->read_only)
-            r = start_threads(store);
+            r = start_jobs(store);
     }
     return r;
 }
@@ -195,13 +194,12 @@ static int open_once(const char *directory, const hwt_delay_options *options,
     store->options = *options;
     store->alone = alone;
     store->read_only = (options->flags & HWT_DELAY_READ_ONLY) != 0;
+    store->standby = (options->flags & HWT_DELAY_STANDBY) != 0;
     store->salvage = (options->flags & HWT_DELAY_SALVAGE) != 0;
     int r = make_tables(store);
     if (r == 0)
         r = open_store(store, directory);
     if (r < 0) {
-        if (store->threads > 0 || store->timer)
-            stop_threads(store);
         free_store(store);
         return r;
     }
@@ -218,11 +216,13 @@ int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
     int r = hwt_delay_options_read(options, &own);
     if (r < 0)
         return r;
+    int shield = hwt_shield();
     r = open_once(directory, &own, system, alone, ret_store);
     /* An owner may have changed the files between two readings: what stays is damage. */
     for (int i = 0; i < 4 && (own.flags & HWT_DELAY_READ_ONLY) && (r == -EBADMSG || r == -ESTALE);
          i++)
         r = open_once(directory, &own, system, alone, ret_store);
+    hwt_unshield(shield);
     return r;
 }
 
@@ -236,14 +236,17 @@ int hwt_delay_close(hwt_delay *store)
 {
     if (!store)
         return 0;
-    pthread_mutex_lock(&store->lock);
+    int shield = hwt_delay_enter(store);
     hwt_delay_log_finish(store);
-    if (store->wheel.passed_bytes > 0)
+    if (store->wheel.passed_bytes > 0 || hwt_delay_handed_is_short(store))
         hwt_delay_checkpoint_make(store);
     int r = store->poisoned ? -EIO : 0;
     hwt_delay_log_close(store);
     pthread_mutex_unlock(&store->lock);
-    stop_threads(store);
+    end_jobs(store);
+    if (store->event >= 0)
+        close(store->event);
     free_store(store);
+    hwt_unshield(shield);
     return r;
 }

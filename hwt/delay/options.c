@@ -1,50 +1,44 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * The structs that callers bring with a size: options and stats.
- *
- * The caller's struct may be shorter or longer than this build's: then a field at its end is not
- * known to one of the two. A shorter struct has all fields up to its size.
- */
+/* The structs that callers bring with a size: options, batches and stats. See base/sized.h. */
 
 #include <errno.h>
 
+#include "hwt/base/sized.h"
 #include "hwt/delay/store.h"
 
 /* With the flags, at least. */
 #define OPTIONS_SIZE_MIN offsetof(hwt_delay_options, lease)
 
-#define FLAGS (HWT_DELAY_CREATE | HWT_DELAY_READ_ONLY | HWT_DELAY_SALVAGE | HWT_DELAY_NO_WAIT)
+/* All that the first release had. */
+#define BATCH_SIZE_MIN sizeof(hwt_delay_batch)
+
+#define FLAGS                                                                                      \
+    (HWT_DELAY_CREATE | HWT_DELAY_READ_ONLY | HWT_DELAY_SALVAGE | HWT_DELAY_NO_WAIT |              \
+     HWT_DELAY_STANDBY)
 
 static const hwt_delay_options defaults = HWT_DELAY_OPTIONS_INIT;
 
-/* All fields end at multiples of 8 bytes, or in pairs. */
+/* Later fields have 8 bytes each, or two have. On machines of 32 bits the first ones have not. */
 static bool is_size(size_t size, size_t least)
 {
-    return size >= least && size % 8 == 0;
+    return size >= least && (size - least) % 8 == 0;
+}
+
+_Static_assert((sizeof(hwt_delay_options) - OPTIONS_SIZE_MIN) % 8 == 0, "see is_size()");
+_Static_assert((sizeof(hwt_delay_stats) - HWT_DELAY_STATS_SIZE_MIN) % 8 == 0, "see is_size()");
+
+bool hwt_delay_stats_is_size(size_t size)
+{
+    return is_size(size, HWT_DELAY_STATS_SIZE_MIN);
 }
 
 int hwt_delay_options_init(hwt_delay_options *options, size_t size)
 {
     if (!options || !is_size(size, OPTIONS_SIZE_MIN))
         return -EINVAL;
-    memset(options, 0, size);
-    memcpy(options, &defaults, size < sizeof(defaults) ? size : sizeof(defaults));
+    hwt_sized_write(options, size, &defaults, sizeof(defaults));
     options->size = size;
-    return 0;
-}
-
-/* What this build does not know must be zero. */
-static int copy(const hwt_delay_options *given, hwt_delay_options *ret_options)
-{
-    size_t size = given->size;
-    if (!is_size(size, OPTIONS_SIZE_MIN))
-        return -EINVAL;
-    for (size_t i = sizeof(*given); i < size; i++) {
-        if (((const char *)given)[i] != 0)
-            return -EINVAL;
-    }
-    memcpy(ret_options, given, size < sizeof(*given) ? size : sizeof(*given));
     return 0;
 }
 
@@ -79,7 +73,8 @@ static bool is_in_range(const hwt_delay_options *options)
 int hwt_delay_options_read(const hwt_delay_options *given, hwt_delay_options *ret_options)
 {
     hwt_delay_options options = { 0 };
-    if (given && copy(given, &options) < 0)
+    if (given && (!is_size(given->size, OPTIONS_SIZE_MIN) ||
+                  !hwt_sized_read(&options, sizeof(options), given, given->size)))
         return -EINVAL;
     fill_in(&options);
     if (!is_in_range(&options))
@@ -90,7 +85,7 @@ int hwt_delay_options_read(const hwt_delay_options *given, hwt_delay_options *re
 
 int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size)
 {
-    if (!stats || !is_size(size, HWT_DELAY_STATS_SIZE_MIN))
+    if (!stats || !hwt_delay_stats_is_size(size))
         return -EINVAL;
     memset(stats, 0, size);
     stats->size = size;
@@ -100,9 +95,25 @@ int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size)
 int hwt_delay_stats_copy(const hwt_delay_stats *stats, hwt_delay_stats *ret_stats)
 {
     size_t size = ret_stats->size;
-    if (hwt_delay_stats_init(ret_stats, size) < 0)
+    if (!hwt_delay_stats_is_size(size))
         return -EINVAL;
-    memcpy(ret_stats, stats, size < sizeof(*stats) ? size : sizeof(*stats));
+    hwt_sized_write(ret_stats, size, stats, sizeof(*stats));
     ret_stats->size = size;
     return 0;
+}
+
+int hwt_delay_batch_init(hwt_delay_batch *batch, size_t size)
+{
+    if (!batch || !is_size(size, BATCH_SIZE_MIN))
+        return -EINVAL;
+    memset(batch, 0, size);
+    batch->size = size;
+    return 0;
+}
+
+int hwt_delay_batch_read(const hwt_delay_batch *given, hwt_delay_batch *ret_batch)
+{
+    bool fits = is_size(given->size, BATCH_SIZE_MIN) &&
+                hwt_sized_read(ret_batch, sizeof(*ret_batch), given, given->size);
+    return fits ? 0 : -EINVAL;
 }

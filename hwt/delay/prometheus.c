@@ -200,7 +200,7 @@ static void add_lateness(struct hwt_delay_text *text, const struct stores *store
 static bool is_fine(const struct stores *stores)
 {
     if (!stores->stats || stores->count == 0 || (!stores->names && stores->count > 1) ||
-        stores->stats->size < HWT_DELAY_STATS_SIZE_MIN || stores->stats->size % 8 != 0)
+        !hwt_delay_stats_is_size(stores->stats->size))
         return false;
     for (size_t i = 0; i < stores->count; i++) {
         if (stats_of(stores, i)->size != stores->stats->size ||

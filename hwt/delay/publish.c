@@ -28,7 +28,8 @@ static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
     hwt_delay_set32(at + HWT_DELAY_FILE_SHIFT, slot->shift);
     hwt_delay_set32(at + HWT_DELAY_FILE_SEALED, slot->sealed);
     hwt_delay_set64(at + HWT_DELAY_FILE_DEAD, slot->new_dead);
-    hwt_delay_set64(at + HWT_DELAY_FILE_ORPHANS, slot->orphans);
+    hwt_delay_set64(at + HWT_DELAY_FILE_FROM, slot->new_origins.from);
+    hwt_delay_set64(at + HWT_DELAY_FILE_TO, slot->new_origins.to);
 }
 
 static void encode_gap(const struct hwt_delay_gap *gap, unsigned char *at)
@@ -40,10 +41,9 @@ static void encode_gap(const struct hwt_delay_gap *gap, unsigned char *at)
 }
 
 static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots,
-                        size_t gaps)
+                        size_t gaps, const struct hwt_delay_filed *filed)
 {
     const struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    uint64_t pending = hwt_delay_counted(snapshot, snapshot->pending);
     memset(head, 0, HWT_DELAY_CHECKPOINT_SIZE);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_MAGIC, HWT_DELAY_MAGIC_CHECKPOINT);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_VERSION, HWT_DELAY_VERSION);
@@ -52,26 +52,37 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SEGMENT, snapshot->segment);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_FILES, (uint32_t)slots);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_POSITION, snapshot->offset);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RECORDS, snapshot->leased_count);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RECORDS, snapshot->whole_count);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_PENDING,
-                    pending > snapshot->leased_count ? pending - snapshot->leased_count : 0);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SPANS, (uint32_t)filed->count);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SHIFT, filed->shift);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, store->next_number);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED, snapshot->resolved.due);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8, snapshot->resolved.sequence);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_GAPS, (uint32_t)gaps);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_ENTRY, HWT_DELAY_FILE_SIZE);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_COUNTED, snapshot->counted);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_CRC,
                     hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_VERSION,
                                   size - HWT_DELAY_CHECKPOINT_VERSION));
 }
 
+/* What slots have with what this checkpoint brings to them. What it moves they have already. */
+static void count_brought(const struct hwt_delay_snapshot *snapshot, struct hwt_delay_filed *filed)
+{
+    for (size_t i = 0; i < snapshot->count && snapshot->brings; i++) {
+        const struct hwt_delay_record *record = snapshot->records[i];
+        if (record->kind == HWT_DELAY_PUT && !record->moved)
+            hwt_delay_filed_add(filed, record->key.due, 1);
+    }
+}
+
 /* The bytes of a checkpoint; takes the lock for the list of slots. */
-static unsigned char *encode(hwt_delay *store, size_t *ret_size)
+static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *filed,
+                             size_t *ret_size)
 {
     const struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    size_t size = HWT_DELAY_CHECKPOINT_SIZE;
-    for (size_t i = 0; i < snapshot->leased_count; i++)
-        size += hwt_delay_encoded_size(snapshot->leased[i]);
+    size_t size = HWT_DELAY_CHECKPOINT_SIZE + filed->count * HWT_DELAY_SPAN_SIZE;
+    for (size_t i = 0; i < snapshot->whole_count; i++)
+        size += hwt_delay_encoded_size(snapshot->whole[i]);
     pthread_mutex_lock(&store->lock);
     size_t slots = 0;
     size_t gaps = store->gaps.count;
@@ -91,12 +102,14 @@ static unsigned char *encode(hwt_delay *store, size_t *ret_size)
     pthread_mutex_unlock(&store->lock);
     if (!bytes)
         return NULL;
-    for (size_t i = 0; i < snapshot->leased_count; i++) {
-        hwt_delay_encode(snapshot->leased[i], at);
-        at += hwt_delay_encoded_size(snapshot->leased[i]);
+    hwt_delay_filed_encode(filed, at);
+    at += filed->count * HWT_DELAY_SPAN_SIZE;
+    for (size_t i = 0; i < snapshot->whole_count; i++) {
+        hwt_delay_encode(snapshot->whole[i], at);
+        at += hwt_delay_encoded_size(snapshot->whole[i]);
     }
     *ret_size = (size_t)(at - bytes);
-    encode_head(store, bytes, *ret_size, slots, gaps);
+    encode_head(store, bytes, *ret_size, slots, gaps, filed);
     return bytes;
 }
 
@@ -114,10 +127,12 @@ static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_
     uint64_t slots = hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES), leased = size;
     const unsigned char *at = bytes + HWT_DELAY_CHECKPOINT_SIZE;
     for (uint64_t i = 0; i < slots; i++)
-        leased += hwt_delay_get64(at + i * HWT_DELAY_FILE_SIZE + HWT_DELAY_FILE_LENGTH);
+        leased += hwt_delay_get64(at + i * hwt_delay_entry_size(bytes) + HWT_DELAY_FILE_LENGTH);
     if (leased > hwt_delay_leased_bytes_max(store))
         leased = hwt_delay_leased_bytes_max(store);
-    uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE;
+    uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE +
+                    HWT_DELAY_SPANS_MAX * HWT_DELAY_SPAN_SIZE + HWT_DELAY_RECORD_SIZE +
+                    HWT_DELAY_NOTE_MAX;
     room = (room < ROOM_MIN ? ROOM_MIN : room) + leased;
     if (store->system.allocate(store->system.data, file, room) < 0)
         store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
@@ -151,7 +166,9 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
 int hwt_delay_publish(hwt_delay *store)
 {
     size_t size;
-    unsigned char *bytes = encode(store, &size);
+    struct hwt_delay_filed filed = store->noted_filed;
+    count_brought(&store->snapshot, &filed);
+    unsigned char *bytes = encode(store, &filed, &size);
     if (!bytes)
         return -ENOMEM;
     int r = hwt_delay_checkpoint_write(store, bytes, size);

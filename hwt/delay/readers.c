@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Readers of a caller's own: of all slots that have something in a stretch of time. They stay from
+ * Readers: how far a slot has been read. Loading has one in each slot.
+ *
+ * Readers of a caller's own are of all slots that have something in a stretch of time. They stay from
  * stretch to stretch, each with a reference to its slot, and go on where they were. All with the lock.
  */
 
@@ -9,6 +11,27 @@
 #include <stdlib.h>
 
 #include "hwt/delay/store.h"
+
+/* The next reading begins with the slot's first run. */
+void hwt_delay_reader_reset(struct hwt_delay_reader *reader)
+{
+    reader->count = 0;
+    reader->indexed = 0;
+}
+
+uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader)
+{
+    const struct hwt_delay_slot *slot = reader->slot;
+    uint64_t start = hwt_delay_slot_start(slot), next = HWT_NEVER;
+    if (slot->length == 0 || reader->indexed < slot->length)
+        return start;
+    for (size_t i = 0; i < reader->count; i++) {
+        const struct hwt_delay_run *run = &reader->runs[i];
+        if (run->next < run->end && run->first.due < next)
+            next = run->first.due;
+    }
+    return next > start ? next : start;
+}
 
 /* So many slots of each length are read at a time, unless more of them begin with the stretch. */
 #define SLOTS_AT_ONCE 32

@@ -8,8 +8,9 @@
  * What was read may be in the kernel's memory only: after a kill, and after a flush that failed, which
  * leaves pages that are clean and not on the disk. So before anything is built on it, what the
  * last process may not have known to be on the disk is written once more and flushed: the last frame
- * (the one before it was flushed before it was written), the checkpoint, the head of `store`. What a
- * checkpoint names was on the disk before the checkpoint got its name.
+ * (the one before it was flushed before it was written), the heads of the segments (what they say of their
+ * files was flushed before they were written), the checkpoint, the head of `store`. What a checkpoint
+ * names was on the disk before the checkpoint got its name.
  */
 
 #include <errno.h>
@@ -21,7 +22,7 @@
 
 /* ---- the checkpoint ---- */
 
-static int read_slot_entry(hwt_delay *store, const unsigned char *at)
+static int read_slot_entry(hwt_delay *store, const unsigned char *at, size_t size)
 {
     uint32_t shift = hwt_delay_get32(at + HWT_DELAY_FILE_SHIFT);
     uint64_t index = hwt_delay_get64(at + HWT_DELAY_FILE_INDEX);
@@ -37,27 +38,35 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at)
     slot->position.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION + 8);
     slot->sealed = hwt_delay_get32(at + HWT_DELAY_FILE_SEALED) != 0;
     slot->dead = hwt_delay_get64(at + HWT_DELAY_FILE_DEAD);
-    slot->orphans = hwt_delay_get64(at + HWT_DELAY_FILE_ORPHANS);
+    if (size >= HWT_DELAY_FILE_SIZE) {
+        slot->origins.from = hwt_delay_get64(at + HWT_DELAY_FILE_FROM);
+        slot->origins.to = hwt_delay_get64(at + HWT_DELAY_FILE_TO);
+    }
     slot->made = true;
+    slot->newest = store->log.kept_sequence - 1;
     if (slot->dead > slot->length)
         slot->dead = slot->length;
     hwt_delay_wheel_add(store, slot);
     return 0;
 }
 
-static int read_leased(hwt_delay *store, const unsigned char *at, const unsigned char *end,
-                       uint64_t count)
+/* What is whole in it: what was leased, and what is no message. */
+static int read_whole(hwt_delay *store, const unsigned char *at, const unsigned char *end,
+                      uint64_t count)
 {
     for (uint64_t i = 0; i < count; i++) {
         struct hwt_delay_record *record;
         int r = hwt_delay_decode(&at, end, &record);
         if (r < 0)
             return r;
-        if (record->kind != HWT_DELAY_PUT) {
+        if (record->kind == HWT_DELAY_ERASE) {
             hwt_delay_record_unref(record);
             return -EBADMSG;
         }
-        hwt_delay_apply_put(store, record);
+        record->ends = false; /* that was counted when it was put */
+        r = hwt_delay_replay_record(store, record);
+        if (r < 0)
+            return r;
     }
     return at == end ? 0 : -EBADMSG;
 }
@@ -77,36 +86,43 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
 {
     const unsigned char *at = head + HWT_DELAY_CHECKPOINT_SIZE, *end = head + size;
     uint32_t slots = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_FILES);
-    if (slots > (size_t)(end - at) / HWT_DELAY_FILE_SIZE)
+    const size_t entry = hwt_delay_entry_size(head);
+    if (slots > (size_t)(end - at) / entry)
         return -EBADMSG;
     struct hwt_delay_log *log = &store->log;
     log->kept_sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE);
     log->kept_segment = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SEGMENT) & 1;
     log->kept_offset = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION);
+    log->counted = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_COUNTED);
     store->hand = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_HAND);
-    store->pending = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_PENDING);
     store->next_number = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_NUMBER);
-    store->resolved.due = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RESOLVED);
-    store->resolved.sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RESOLVED + 8);
     for (uint32_t i = 0; i < slots; i++) {
-        int r = read_slot_entry(store, at);
+        int r = read_slot_entry(store, at, entry);
         if (r < 0)
             return r;
-        at += HWT_DELAY_FILE_SIZE;
+        at += entry;
     }
     uint32_t gaps = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_GAPS);
     if (gaps > (size_t)(end - at) / HWT_DELAY_GAP_SIZE || gaps > HWT_DELAY_GAPS_MAX)
         return -EBADMSG;
     for (uint32_t i = 0; i < gaps; i++, at += HWT_DELAY_GAP_SIZE)
         read_gap(store, at);
-    return read_leased(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RECORDS));
+    uint32_t spans = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SPANS);
+    if (spans > (size_t)(end - at) / HWT_DELAY_SPAN_SIZE)
+        return -EBADMSG;
+    int r = hwt_delay_filed_decode(&store->filed, at, spans,
+                                   hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SHIFT));
+    if (r < 0)
+        return r;
+    at += spans * HWT_DELAY_SPAN_SIZE;
+    return read_whole(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RECORDS));
 }
 
-/* Can a frame of the log be there? */
-static bool is_place(const hwt_delay *store, uint64_t offset)
+/* Can a frame of a log of that length be where the checkpoint says? */
+static bool is_place(const unsigned char *head, uint64_t extent)
 {
-    return offset >= HWT_DELAY_SEGMENT_FRAMES && offset <= store->options.segment_size &&
-           offset % 8 == 0;
+    uint64_t offset = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION);
+    return offset >= HWT_DELAY_SEGMENT_FRAMES && offset <= extent && offset % 8 == 0;
 }
 
 /* Is this a whole checkpoint? Its size, or an error. */
@@ -125,8 +141,7 @@ static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t 
         return -EBADMSG;
     if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_VERSION) != HWT_DELAY_VERSION)
         return -ENOTSUP;
-    return is_place(store, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION)) ? (int64_t)whole
-                                                                                  : -EBADMSG;
+    return is_place(head, store->options.segment_size) ? (int64_t)whole : -EBADMSG;
 }
 
 /* How many bytes of the file can count: the rest is room that was set aside. Or an error. */
@@ -141,7 +156,7 @@ static int64_t size_to_read(hwt_delay *store, int file)
     return length < (uint64_t)size - sizeof(head) ? (int64_t)(sizeof(head) + length) : size;
 }
 
-/* The bytes of the checkpoint, verified; the caller frees them. */
+/* The bytes of the checkpoint, verified; the caller frees them. An owner may have a longer log by now. */
 int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size)
 {
     int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);
@@ -181,6 +196,10 @@ static int read_checkpoint(hwt_delay *store)
     unsigned char *bytes;
     uint64_t size;
     int r = hwt_delay_checkpoint_read(store, &bytes, &size);
+    if (r == 0 && !is_place(bytes, store->log.extent)) {
+        free(bytes);
+        r = -EBADMSG;
+    }
     if (r == -EBADMSG && store->salvage) {
         store->made_up = true;
         return hwt_delay_rebuild(store);
@@ -301,6 +320,18 @@ static void skip_sequences(hwt_delay *store)
     store->log.durable_sequence = store->log.next_sequence;
 }
 
+/* Both say the log's length then: no frame is behind it. */
+static int write_segment_heads(hwt_delay *store)
+{
+    int r = 0;
+    for (unsigned i = 0; i < 2 && r >= 0; i++) {
+        unsigned char head[HWT_DELAY_SEGMENT_SIZE];
+        hwt_delay_segment_head(store, i, store->log.extent, head);
+        r = hwt_delay_overwrite(store, store->log.files[i], head, sizeof(head), 0);
+    }
+    return r;
+}
+
 /* The same bytes: if this is torn they are what they were. */
 static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
 {
@@ -313,8 +344,12 @@ static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
     if (r == 0 && last->count > 0)
         r = hwt_delay_overwrite(store, file, bytes, HWT_DELAY_FRAME_SIZE + (size_t)frame.length,
                                 last->offset);
+    if (r >= 0)
+        r = write_segment_heads(store);
     for (unsigned i = 0; i < 2 && r >= 0; i++)
         r = hwt_delay_sync(store, store->log.files[i]);
+    if (r >= 0)
+        store->log.said = store->log.extent;
     return r < 0 ? r : hwt_delay_store_write(store);
 }
 
@@ -324,11 +359,15 @@ int hwt_delay_recover(hwt_delay *store)
     int r = read_checkpoint(store);
     if (r == 0)
         r = look_at_slots(store);
+    if (store->wheel.count == 0)
+        hwt_delay_filed_settle(store, UINT64_MAX);
     if (r == 0 && !store->read_only)
         r = delete_leftovers(store);
     if (r == 0)
         r = hwt_delay_replay(store, &last);
     if (r == 0 && store->made_up)
         skip_sequences(store);
+    if (r == 0)
+        r = hwt_delay_handed_open(store);
     return r < 0 || store->read_only ? r : write_anew(store, &last);
 }

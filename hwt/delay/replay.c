@@ -13,20 +13,49 @@
 
 #include "hwt/delay/store.h"
 
+/* One of the log, or that is whole in the checkpoint. Takes over the caller's reference. */
+int hwt_delay_replay_record(hwt_delay *store, struct hwt_delay_record *record)
+{
+    switch (record->kind) {
+    case HWT_DELAY_PUT:
+        hwt_delay_apply_put(store, record);
+        break;
+    case HWT_DELAY_NOTE:
+        hwt_delay_set_note(store, record);
+        break;
+    case HWT_DELAY_DROP:
+        if (!hwt_delay_drops_fit(store, 1)) {
+            hwt_delay_record_unref(record);
+            return -EBADMSG;
+        }
+        hwt_delay_drop(store, record);
+        break;
+    default:
+        store->erased_bytes += hwt_delay_record_bytes(record);
+        hwt_delay_apply_erase(store, record);
+        break;
+    }
+    return 0;
+}
+
+/* Has it the sequence that belongs to its place in the log? */
+static bool is_in_place(const struct hwt_delay_record *record, uint64_t sequence)
+{
+    if (record->kind == HWT_DELAY_DROP)
+        return record->key.sequence < sequence;
+    return record->kind == HWT_DELAY_ERASE || record->key.sequence == sequence;
+}
+
 static int apply(hwt_delay *store, struct hwt_delay_record *record, uint64_t sequence)
 {
     store->stats.replayed++;
-    if (record->kind == HWT_DELAY_ERASE) {
-        store->erased_bytes += hwt_delay_record_bytes(record);
-        hwt_delay_apply_erase(store, record);
-        return 0;
-    }
-    if (record->key.sequence != sequence) {
+    if (!is_in_place(record, sequence)) {
         hwt_delay_record_unref(record);
         return -EBADMSG;
     }
-    hwt_delay_apply_put(store, record);
-    return 0;
+    if (sequence < store->log.counted)
+        record->ends = false;
+    return hwt_delay_replay_record(store, record);
 }
 
 /* Passes over the mark of a close. */
@@ -119,7 +148,7 @@ static int skip_to(hwt_delay *store, const struct hwt_delay_frame *later)
     struct hwt_delay_log *log = &store->log;
     uint64_t behind = later->segment == log->segment && later->offset > log->offset
                           ? later->offset
-                          : store->options.segment_size;
+                          : log->extent;
     int r = only_numbers_are_missing(store, later)
                 ? 0
                 : hwt_delay_put_aside(store, log->files[log->segment], log->offset,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The reserve: a file as long as a segment, whose room is given up where the disk is full. A checkpoint
+ * The reserve: a file as long as a segment is now, whose room is given up where the disk is full. A checkpoint
  * needs it for slots. The log needs it on a file system that writes nothing in place, but copies
  * what is written over: there the length of a file is no promise of room.
  */
@@ -16,17 +16,25 @@ bool hwt_delay_is_full(int error)
     return error == -ENOSPC || error == -EDQUOT;
 }
 
-/* Sets room aside. Without it the store is full. */
-bool hwt_delay_reserve_take(hwt_delay *store)
+/* Gives it another length. Without the room for that it has so much as it may keep. */
+int hwt_delay_reserve_resize(hwt_delay *store, uint64_t keep, uint64_t size)
 {
     int file = hwt_delay_open_file(store, "reserve", O_RDWR | O_CREAT);
     if (file < 0)
-        return false;
-    int r = store->system.allocate(store->system.data, file, store->options.segment_size);
-    if (r < 0) /* not a part of it either */
-        hwt_delay_truncate(store, file, 0);
+        return file;
+    int r = hwt_delay_truncate(store, file, size);
+    if (r == 0)
+        r = store->system.allocate(store->system.data, file, size);
+    if (r < 0)
+        hwt_delay_truncate(store, file, keep);
     hwt_delay_close_file(store, file);
-    return r >= 0;
+    return r < 0 ? r : 0;
+}
+
+/* Sets room aside. Without it the store is full. */
+bool hwt_delay_reserve_take(hwt_delay *store)
+{
+    return hwt_delay_reserve_resize(store, 0, store->log.extent) == 0;
 }
 
 void hwt_delay_reserve_give_up(hwt_delay *store)

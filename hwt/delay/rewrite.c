@@ -102,7 +102,6 @@ void hwt_delay_dead_conclude(hwt_delay *store)
     RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
     {
         slot->dead = slot->new_dead;
-        slot->new_orphans = 0;
     }
 }
 
@@ -198,37 +197,17 @@ static bool is_alive(const struct hwt_delay_record *record, struct hwt_delay_key
     return !record->shadows && (record->kind == HWT_DELAY_PUT || record->needed || cut);
 }
 
-/* By how much loading would bring `pending` down for what is left out; see table.c. */
-static int64_t what_it_counts(const struct work *work, const struct hwt_delay_record *record,
-                              uint64_t *orphans)
-{
-    if (record->orphan || hwt_delay_compare(record->key, work->store->snapshot.resolved) < 0)
-        return 0;
-    if (record->kind == HWT_DELAY_PUT)
-        return 1;
-    if (record->retries == 0 || *orphans == 0)
-        return -(int64_t)record->retries;
-    --*orphans;
-    return 0;
-}
-
 /* Hands what goes on to the snapshot. All or nothing. */
 static int keep_alive(struct work *work, const struct hwt_delay_slot *slot,
-                      struct hwt_delay_gathered *gathered, struct hwt_delay_key from,
-                      uint64_t *orphans)
+                      struct hwt_delay_gathered *gathered, struct hwt_delay_key from)
 {
     struct hwt_delay_snapshot *snapshot = &work->store->snapshot;
     struct hwt_delay_record *record, *next;
     size_t before = snapshot->count;
-    int64_t uncounted = 0;
     RB_FOREACH_SAFE(record, hwt_delay_keys, &gathered->keys, next)
     {
-        if (record->reader->slot != slot)
+        if (record->reader->slot != slot || !is_alive(record, from))
             continue;
-        if (!is_alive(record, from)) {
-            uncounted += what_it_counts(work, record, orphans);
-            continue;
-        }
         if (make_room(snapshot) < 0) {
             while (snapshot->count > before)
                 hwt_delay_record_unref(snapshot->records[--snapshot->count]);
@@ -239,7 +218,6 @@ static int keep_alive(struct work *work, const struct hwt_delay_slot *slot,
         snapshot->records[snapshot->count++] = record;
         work->moved += hwt_delay_record_bytes(record);
     }
-    snapshot->uncounted += uncounted;
     return 0;
 }
 
@@ -250,9 +228,7 @@ static void note_found(struct work *work, const struct hwt_delay_slot *slot)
         struct hwt_delay_reader *reader = work->readers.all[i];
         if (reader->slot != slot)
             reader->slot->dead = more_dead(reader->slot->dead, reader->dead, reader->slot->length);
-        reader->slot->orphans += reader->orphans;
-        reader->slot->new_orphans += (int64_t)reader->orphans;
-        reader->dead = reader->orphans = 0;
+        reader->dead = 0;
     }
 }
 
@@ -276,24 +252,19 @@ static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
         return r;
     leave_out_moved(work);
     struct hwt_delay_gathered gathered = { .gaps = NULL };
-    uint64_t orphans = slot->orphans;
     pthread_mutex_unlock(&store->lock);
     r = hwt_delay_gather(store, work->readers.all, work->readers.count, from, &to, budget_of(store),
                          &gathered);
     if (r == 0) {
         work->read += gathered.read;
-        hwt_delay_gathered_mark(&gathered, slot, store->snapshot.resolved);
-        r = keep_alive(work, slot, &gathered, from, &orphans);
+        hwt_delay_gathered_mark(&gathered, slot);
+        r = keep_alive(work, slot, &gathered, from);
         hwt_delay_gathered_free(&gathered);
     }
     pthread_mutex_lock(&store->lock);
     if (r < 0)
         return r;
     note_found(work, slot);
-    if (slot->orphans > orphans) {
-        slot->new_orphans -= (int64_t)(slot->orphans - orphans);
-        slot->orphans = orphans;
-    }
     if (slot->moved.due == 0)
         TAILQ_INSERT_TAIL(&store->snapshot.moved, slot, listed);
     slot->moved = to;
@@ -365,15 +336,6 @@ void hwt_delay_rewrite_undo(hwt_delay *store)
     while ((slot = TAILQ_FIRST(&snapshot->moved)))
         forget(snapshot, slot);
     hwt_delay_dead_begin(store);
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
-    {
-        /* Loading may have met some of them meanwhile. */
-        if (slot->new_orphans > 0 && (uint64_t)slot->new_orphans > slot->orphans)
-            slot->orphans = 0;
-        else
-            slot->orphans -= (uint64_t)slot->new_orphans;
-        slot->new_orphans = 0;
-    }
     for (size_t i = 0; i < snapshot->count; i++) {
         if (snapshot->records[i]->moved)
             hwt_delay_record_unref(snapshot->records[i]);
@@ -381,16 +343,12 @@ void hwt_delay_rewrite_undo(hwt_delay *store)
             snapshot->records[count++] = snapshot->records[i];
     }
     snapshot->count = count;
-    snapshot->uncounted = 0;
 }
 
 /* It is on the disk, with what was moved. With the lock; `loading` is set. */
 void hwt_delay_rewrite_conclude(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;
-    /* Else loading has read some of it meanwhile, and has counted that. */
-    if (hwt_delay_compare(store->resolved, store->snapshot.resolved) == 0)
-        store->pending = hwt_delay_counted(&store->snapshot, store->pending);
     while ((slot = TAILQ_FIRST(&store->snapshot.moved))) {
         bool whole = hwt_delay_is_moved(slot);
         if (hwt_delay_compare(slot->position, slot->moved) < 0)

@@ -121,6 +121,7 @@ static void add_slot(const char *name, void *arg)
         return;
     }
     slot->sealed = slot->made = true;
+    slot->origins = HWT_DELAY_ANY_RANGE;
     hwt_delay_wheel_add(found->store, slot);
     if (own.number >= found->store->next_number)
         found->store->next_number = own.number + 1;
@@ -177,20 +178,18 @@ int hwt_delay_rebuild(hwt_delay *store)
 
 /* ---- gaps ---- */
 
-/* What a slot has in a gap is pending, unless memory knows better: as if it had been put anew. */
+/* What a slot has in a gap is pending, as if it had been put anew. Memory has nothing of it: a
+ * checkpoint was made, and nothing is loaded. */
 static void release(hwt_delay *store, struct hwt_delay_gathered *gathered)
 {
     struct hwt_delay_record *record, *next;
     RB_FOREACH_SAFE(record, hwt_delay_keys, &gathered->keys, next)
     {
-        struct hwt_delay_record *there =
-            hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
         if (record->kind != HWT_DELAY_PUT || record->shadows ||
-            (there && there->key.sequence >= record->key.sequence))
+            hwt_delay_is_dropped(store, record->key))
             continue;
-        if (there)
-            hwt_delay_remove(store, there);
         RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
+        hwt_delay_filed_end(&store->filed, record->key.due);
         hwt_delay_insert(store, record, HWT_DELAY_FRESH);
     }
 }
@@ -210,7 +209,7 @@ static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
                          store->options.memory / 8, &gathered);
     if (r < 0)
         return r;
-    hwt_delay_gathered_mark(&gathered, NULL, store->resolved);
+    hwt_delay_gathered_mark(&gathered, NULL);
     release(store, &gathered);
     hwt_delay_gathered_free(&gathered);
     gap->from = to;

@@ -164,6 +164,21 @@ static void write_run_head(struct writer *writer, uint64_t number,
  * Appends a run and flushes the file; the caller flushes the directory where the slot is new.
  * Sets new_length and new_count, which count once the checkpoint is on the disk.
  */
+/* The range of the slot, with these. */
+static struct hwt_delay_range origins_of(const struct hwt_delay_slot *slot,
+                                         struct hwt_delay_record **records, size_t count)
+{
+    struct hwt_delay_range range = slot->origins;
+    for (size_t i = 0; i < count; i++) {
+        if (!records[i]->origin)
+            continue;
+        uint64_t due = records[i]->origin->due;
+        range.from = due < range.from ? due : range.from;
+        range.to = due > range.to ? due : range.to;
+    }
+    return range;
+}
+
 int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count)
 {
@@ -191,6 +206,7 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                                   memory_order_relaxed);
         slot->new_length = writer.offset;
         slot->new_count = slot->count + count;
+        slot->new_origins = origins_of(slot, records, count);
     }
     return r;
 }
@@ -360,5 +376,43 @@ int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, in
     block->end = block->at + length;
     block->count = hwt_delay_get32(head + HWT_DELAY_BLOCK_COUNT);
     block->behind = offset + HWT_DELAY_BLOCK_SIZE + length;
+    return 0;
+}
+
+/* The first record's key; false: there is none. */
+bool hwt_delay_block_first(const struct hwt_delay_block *block, struct hwt_delay_key *ret_key)
+{
+    if ((size_t)(block->end - block->at) < HWT_DELAY_RECORD_SIZE)
+        return false;
+    *ret_key = hwt_delay_key_at(block->at);
+    return true;
+}
+
+/*
+ * Moves a run on towards a key, by halves: what is passed over is lower. Where a block cannot be read it
+ * is as if it were behind, so no damage is passed over but between two blocks that can be read.
+ */
+int hwt_delay_slot_seek(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
+                        struct hwt_delay_run *run, struct hwt_delay_key key,
+                        struct hwt_delay_block *block)
+{
+    uint64_t high = run->end;
+    while (high > run->next && high - run->next > HWT_DELAY_SEEK_LEAST) {
+        uint64_t middle = run->next + (high - run->next) / 2;
+        int64_t at = hwt_delay_slot_search(store, slot, file, middle, high);
+        int r = at < 0 ? (int)at
+                : (uint64_t)at < high
+                    ? hwt_delay_slot_block(store, slot, file, (uint64_t)at, run->end, block)
+                    : -EBADMSG;
+        if (r < 0 && r != -EBADMSG)
+            return r;
+        struct hwt_delay_key first;
+        if (r == 0 && hwt_delay_block_first(block, &first) && hwt_delay_compare(first, key) < 0) {
+            run->next = (uint64_t)at;
+            run->first = first;
+        } else {
+            high = middle;
+        }
+    }
     return 0;
 }

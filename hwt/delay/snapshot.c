@@ -21,6 +21,21 @@ static void collect_fresh(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
     }
 }
 
+static void add_whole(struct hwt_delay_snapshot *snapshot, struct hwt_delay_record *record)
+{
+    record->refs++;
+    snapshot->whole[snapshot->whole_count++] = record;
+}
+
+static void collect_drops(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
+{
+    hwt_delay_drops_snapshot(store);
+    for (size_t i = 0; i < store->drops.count; i++) {
+        if (store->drops.all[i]->needed)
+            add_whole(snapshot, store->drops.all[i]);
+    }
+}
+
 static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 {
     struct hwt_delay_lease *lease;
@@ -28,9 +43,17 @@ static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot
     {
         if (lease->superseded)
             continue;
-        lease->record->refs++;
-        snapshot->leased[snapshot->leased_count++] = lease->record;
+        add_whole(snapshot, lease->record);
     }
+}
+
+/* It was dropped, and is not read any more: of what was not loaded yet nobody knows how much is pending. */
+static void leave_out(hwt_delay *store, struct hwt_delay_slot *slot)
+{
+    hwt_delay_seal(store, slot, store->positions.epoch);
+    if (!hwt_delay_begins_below(slot, store->loaded))
+        hwt_delay_filed_end_some(&store->filed, hwt_delay_slot_start(slot), slot->last,
+                                 slot->count);
 }
 
 /* Slots in which nothing is left are not part of the checkpoint any more. */
@@ -42,7 +65,11 @@ static void finish_slots(hwt_delay *store)
         slot->noted = hwt_delay_position(store, slot);
         slot->new_length = slot->length;
         slot->new_count = slot->count;
-        if (slot->passed) {
+        slot->new_origins = slot->origins;
+        bool dropped = !slot->passed && hwt_delay_slot_is_dropped(store, slot);
+        if (dropped)
+            leave_out(store, slot);
+        if (slot->passed || dropped) {
             hwt_delay_wheel_remove(store, slot);
             TAILQ_INSERT_TAIL(&store->finished, slot, listed);
             store->finished_bytes += slot->length;
@@ -55,9 +82,9 @@ static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
     snapshot->room = store->fresh_count + 1;
     snapshot->records = malloc(snapshot->room * sizeof(*snapshot->records));
     /* The fresh ones too: see publish_old(). */
-    snapshot->leased =
-        malloc((store->leased_count + store->fresh_count + 1) * sizeof(*snapshot->leased));
-    return snapshot->records && snapshot->leased ? 0 : -ENOMEM;
+    snapshot->whole = malloc((store->leased_count + store->fresh_count + store->drops.count + 1) *
+                             sizeof(*snapshot->whole));
+    return snapshot->records && snapshot->whole ? 0 : -ENOMEM;
 }
 
 /* Nothing is gathered: the table is what the log says. Called with the lock, by the leader too. */
@@ -65,16 +92,19 @@ void hwt_delay_snapshot_take(hwt_delay *store)
 {
     struct hwt_delay_snapshot *snapshot = &store->snapshot;
     store->snapshot_wanted = false;
+    const uint64_t extent = hwt_delay_extent_snapshot(store);
     *snapshot = (struct hwt_delay_snapshot){
         .sequence = store->log.next_sequence,
+        .counted = store->log.next_sequence,
         .segment = store->log.segment,
         .offset = store->log.offset,
         .frame = store->log.gathered_frame - 1,
+        .extent = extent,
         .hand = store->hand,
         .now = hwt_delay_clock(store),
         .erased_bytes = store->erased_bytes,
         .kept_bytes = store->log.kept_bytes,
-        .resolved = store->resolved,
+        .brings = true,
     };
     TAILQ_INIT(&snapshot->moved);
     snapshot->error = make_room(store, snapshot);
@@ -84,10 +114,14 @@ void hwt_delay_snapshot_take(hwt_delay *store)
     }
     if (snapshot->error == 0) {
         snapshot->epoch = store->positions.epoch;
+        if (store->note)
+            add_whole(snapshot, store->note);
         collect_leased(store, snapshot);
         collect_fresh(store, snapshot);
+        hwt_delay_handed_snapshot(store);
         finish_slots(store);
-        snapshot->pending = store->pending;
+        collect_drops(store, snapshot);
+        store->noted_filed = store->filed;
     }
     pthread_cond_broadcast(&store->changed);
 }
@@ -115,9 +149,9 @@ void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot)
 {
     for (size_t i = 0; i < snapshot->count; i++)
         hwt_delay_record_unref(snapshot->records[i]);
-    for (size_t i = 0; i < snapshot->leased_count; i++)
-        hwt_delay_record_unref(snapshot->leased[i]);
+    for (size_t i = 0; i < snapshot->whole_count; i++)
+        hwt_delay_record_unref(snapshot->whole[i]);
     free(snapshot->records);
-    free(snapshot->leased);
+    free(snapshot->whole);
     *snapshot = (struct hwt_delay_snapshot){ 0 };
 }

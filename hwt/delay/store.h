@@ -46,7 +46,9 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "hwt/base/shield.h"
 #include "hwt/delay/format.h"
+#include "hwt/delay/pool.h"
 #include "hwt/delay/system.h"
 
 struct hwt_delay_key {
@@ -69,6 +71,17 @@ enum hwt_delay_state {
     HWT_DELAY_STATES
 };
 
+struct hwt_delay_record;
+
+/* The due time of a message's first put. See tickets.c. */
+struct hwt_delay_origin {
+    RB_ENTRY(hwt_delay_origin) entry; /* while its record is in the table, or leased */
+    struct hwt_delay_record *record;
+    uint64_t due;
+};
+
+RB_HEAD(hwt_delay_origins, hwt_delay_origin);
+
 struct hwt_delay_record {
     RB_ENTRY(hwt_delay_record) by_key;
     RB_ENTRY(hwt_delay_record) by_identity; /* in the table, or among the leased */
@@ -77,22 +90,23 @@ struct hwt_delay_record {
         struct hwt_delay_lease *lease;            /* while LEASED */
         struct hwt_delay_reader *reader;          /* while gathered: what has read it */
     };
+    struct hwt_delay_origin *origin; /* behind the payload; NULL: it is due as it was put first */
     struct hwt_delay_key key;
     uint64_t arrived; /* when it was put, by the store's clock; 0: before it was opened */
     uint32_t refs;
     uint32_t expired;
     uint32_t payload_size;
-    uint16_t handed;  /* how often it was handed over, as its bytes on the disk say */
-    uint16_t retries; /* of an erase: 1 if it was taken off `pending` for a message in a slot */
+    _Atomic uint16_t
+        handed; /* how often it was handed over; whoever writes its bytes has no lock */
+    uint16_t retries;
     uint8_t kind;
     uint8_t id_size;
     uint8_t state;
-    bool
-        shadows; /* below `loaded`: a slot may have an older one with this identity; of an erase: it
-                     has met one */
-    bool needed; /* while gathered: see hwt_delay_gathered_mark() */
-    bool moved;  /* out of a slot, by a checkpoint */
-    bool orphan; /* while gathered, of a message: an erase that stays has replaced it */
+    bool ends;    /* a message that was pending ended with it; see filed.c */
+    bool shadows; /* below `loaded`: a slot may have an older one with this identity */
+    bool twice;   /* while gathered: another slot has it, too */
+    bool needed;  /* while gathered: see hwt_delay_gathered_mark(); of a drop: a slot may need it */
+    bool moved;   /* out of a slot, by a checkpoint */
     unsigned char bytes[]; /* id, payload */
 };
 
@@ -116,7 +130,7 @@ struct hwt_delay_reader {
     size_t count, room;
     uint64_t indexed;              /* the runs are those up to this offset */
     struct hwt_delay_key position; /* the slot's, when reading began */
-    uint64_t dead, orphans;        /* that a rewriting has found; see the slot's */
+    uint64_t dead;                 /* that a rewriting has found; see the slot's */
 };
 
 /* Of a caller's own. See readers.c. */
@@ -124,6 +138,14 @@ struct hwt_delay_readers {
     struct hwt_delay_reader **all;
     size_t count, room;
 };
+
+/* Of origins, with both ends; from > to: there are none. */
+struct hwt_delay_range {
+    uint64_t from, to;
+};
+
+#define HWT_DELAY_NO_RANGE ((struct hwt_delay_range){ UINT64_MAX, 0 })
+#define HWT_DELAY_ANY_RANGE ((struct hwt_delay_range){ 0, UINT64_MAX })
 
 struct hwt_delay_slot {
     RB_ENTRY(hwt_delay_slot) by_place;   /* shift, index, number */
@@ -142,17 +164,17 @@ struct hwt_delay_slot {
     uint64_t length;                /* of the file, as far as it counts */
     uint64_t count;                 /* records */
     uint64_t dead;                  /* about so many bytes are of no use any more; see rewrite.c */
-    uint64_t orphans;               /* erases for which `pending` has been set right; see table.c */
     uint64_t since;                 /* the epoch in which it was sealed */
     struct hwt_delay_key position;  /* when it was sealed; see hwt_delay_position() */
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
     uint64_t last;                  /* no record was written with a later due time */
+    uint64_t newest;                /* no record has a higher sequence */
     uint64_t highest;               /* no due time is higher, as far as is known by now */
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: it does not name the slot */
     uint64_t new_dead;
-    int64_t new_orphans;        /* of `orphans`, those that this checkpoint's rewriting has added */
-    struct hwt_delay_key moved; /* what is lower is moved by that checkpoint; 0: nothing */
+    struct hwt_delay_range origins, new_origins; /* all that its records have are in it */
+    struct hwt_delay_key moved;     /* what is lower is moved by that checkpoint; 0: nothing */
     struct hwt_delay_reader reader; /* of loading */
 };
 
@@ -209,6 +231,7 @@ struct hwt_delay_lease {
     uint64_t token;
     uint64_t end;    /* by the boottime clock */
     bool superseded; /* something newer was put in its place */
+    bool ending;     /* a step that has been judged ends it; see steps.c */
     struct hwt_delay_record *record;
 };
 
@@ -233,12 +256,17 @@ struct hwt_delay_cut {
 struct hwt_delay_log {
     int files[2];     /* frozen */
     size_t frame_max; /* frozen: with head and padding */
+    uint64_t extent;  /* the length of each segment and of the reserve; see extent.c */
+    uint64_t said;    /* no segment's head says more; of whoever has set `checkpointing` */
+    bool stunted;     /* it could not become longer since the last checkpoint */
     unsigned segment; /* where the frame that is being gathered would begin */
     uint64_t offset;
     unsigned kept_segment; /* where the log begins that the checkpoint on the disk needs */
     uint64_t kept_offset;
     uint64_t kept_sequence;
     uint64_t kept_bytes; /* about: of frames from there on */
+    uint64_t
+        counted; /* frozen: what records before it ended is not in the numbers that were read */
     uint64_t next_sequence;
     uint64_t durable_sequence;               /* lower ones are on the disk */
     uint64_t gathered_frame;                 /* number of the frame that is being gathered */
@@ -247,12 +275,30 @@ struct hwt_delay_log {
     size_t length;                           /* of the gathered records */
     uint32_t count;
     bool writing;
-    bool closed;                      /* the last record is the mark of a close */
-    struct hwt_delay_cut cut;         /* frozen */
+    bool closed;              /* the last record is the mark of a close */
+    uint64_t ended_from[2];   /* by the frame's number modulo 2: nothing that is due before this
+                                         is ended by it */
+    struct hwt_delay_cut cut; /* frozen */
     struct hwt_delay_notices notices; /* of the gathered frame */
     struct hwt_delay_notices to_tell; /* of those before it, in their order */
     bool telling;
     pthread_cond_t durable[2]; /* by the frame's number modulo 2 */
+};
+
+enum { HWT_DELAY_SPANS_MAX = 512 };
+
+/* How many messages slots have that are due in a stretch of time. */
+struct hwt_delay_span {
+    uint64_t index; /* due time >> shift */
+    uint64_t count, known;
+};
+
+/* See filed.c. */
+struct hwt_delay_filed {
+    struct hwt_delay_span spans[HWT_DELAY_SPANS_MAX]; /* in order */
+    size_t count;
+    unsigned shift;
+    uint64_t total;
 };
 
 /* What a checkpoint writes: the state at one instant, between two frames. See checkpoint.c. */
@@ -260,15 +306,52 @@ struct hwt_delay_snapshot {
     struct hwt_delay_record **records; /* FLUSHING; and moved ones, which are not in the table */
     size_t count, room;
     struct hwt_delay_slot_list moved; /* slots of which a part is moved */
-    struct hwt_delay_record **leased;
-    size_t leased_count;
+    struct hwt_delay_record **whole;  /* what is leased, and what is no message */
+    size_t whole_count;
     uint64_t sequence, offset, frame;
-    uint64_t epoch; /* begins with it */
+    uint64_t counted; /* its instant; `sequence` is lower where the log stays */
+    uint64_t extent;  /* the log's, behind it; 0: as it is */
+    uint64_t epoch;   /* begins with it */
     unsigned segment;
-    uint64_t hand, now, pending, erased_bytes, kept_bytes;
-    int64_t uncounted; /* `pending` is so much too high */
-    struct hwt_delay_key resolved;
+    uint64_t hand, now, erased_bytes, kept_bytes;
+    bool brings; /* to slots what is FLUSHING; else see publish_old() */
     int error;
+};
+
+enum { HWT_DELAY_DROPS_MAX = 64 };
+
+/* See drops.c. */
+struct hwt_delay_drops {
+    struct hwt_delay_record *all[HWT_DELAY_DROPS_MAX]; /* none covers another */
+    size_t count;
+    uint64_t bytes; /* of slots that are wholly under one */
+};
+
+/* How often a message was handed over that may be in a slot. */
+struct hwt_delay_count {
+    struct hwt_delay_key key;
+    uint16_t count;
+};
+
+/* See handed.c. */
+struct hwt_delay_handed {
+    int file; /* frozen */
+    unsigned half;
+    uint64_t length;           /* of the blocks in that half */
+    uint64_t next_number;      /* of a block */
+    uint64_t writers;          /* takes that write a block */
+    uint64_t missed;           /* takes for whose block there was no room */
+    uint64_t noted, made_good; /* of those, by the checkpoint that is being made; on the disk */
+    bool other_is_free;        /* the checkpoint on the disk does not need the other half */
+    bool frees;                /* that which is being made will not, either */
+    struct hwt_delay_count *counts; /* by key; those from `next` on may be in slots */
+    size_t next, count, room;
+};
+
+/* The place of a take's block; its number is 0 where there is no room. */
+struct hwt_delay_handing {
+    uint64_t offset, number;
+    size_t size;
 };
 
 struct hwt_delay {
@@ -281,24 +364,30 @@ struct hwt_delay {
 
     struct hwt_delay_keys keys;
     struct hwt_delay_identities identities;
+    struct hwt_delay_origins origins;
     struct hwt_delay_fresh fresh;
     size_t fresh_count;
-    uint64_t bytes[HWT_DELAY_STATES]; /* of the records in each state */
+    uint64_t bytes[HWT_DELAY_STATES];    /* of the records in each state */
+    uint64_t messages[HWT_DELAY_STATES]; /* the same; that of HWT_DELAY_NOWHERE says nothing */
+    struct hwt_delay_filed filed;        /* messages that slots have */
+    struct hwt_delay_filed noted_filed;  /* those for the checkpoint that is being made */
     uint64_t erased_bytes; /* what erases in the log would take in memory after a crash */
-    uint64_t pending;
     struct hwt_delay_key loaded;
-    struct hwt_delay_key resolved; /* the highest that `loaded` has been */
     struct hwt_delay_positions positions;
     struct hwt_delay_gaps gaps;
-    bool gap_is_new; /* no take has told of it */
+    bool gap_is_new;               /* no take has told of it */
+    struct hwt_delay_record *note; /* the program's, or NULL */
 
     struct hwt_delay_tokens tokens;
     struct hwt_delay_ends ends;
     struct hwt_delay_identities leased;
     uint64_t leased_count;
+    uint64_t superseded; /* of them */
     uint64_t next_token;
 
     struct hwt_delay_log log;
+    struct hwt_delay_handed handed;
+    struct hwt_delay_drops drops;
 
     struct hwt_delay_wheel wheel;
     struct hwt_delay_slot_list
@@ -309,14 +398,18 @@ struct hwt_delay {
     struct hwt_delay_aside *aside; /* belongs to whoever has set `loading` */
     size_t aside_count, aside_room;
 
-    bool loading;       /* a thread reads slots */
-    bool checkpointing; /* a thread makes a checkpoint */
-    bool wanted;        /* a checkpoint is wanted */
+    bool loading;           /* a thread reads slots */
+    bool checkpointing;     /* a thread makes a checkpoint */
+    bool wanted;            /* a checkpoint is wanted */
+    uint64_t extent_wanted; /* a log of this length is, or of the next longer one; 0: none */
+    bool watched; /* the checkpointer will see whether the log is still at `quiet_since` */
+    uint64_t quiet_since;
+    uint64_t looking_anew; /* calls whose tickets were looked for in vain: puts of others wait */
     bool snapshot_wanted;
     bool full; /* there is no reserve: puts are refused */
     int stuck; /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
-    bool poisoned, closing;
+    bool poisoned;
     uint64_t copies; /* that are being made: finished slots are not deleted meanwhile */
     bool rewriting;  /* the last checkpoint has left slots that are to be rewritten */
     bool made_up;    /* no checkpoint on the disk has it yet: damage was left out, so are numbers */
@@ -328,16 +421,14 @@ struct hwt_delay {
 
     uint64_t hand;
     uint64_t offset_max; /* of realtime against boottime, the largest that was accepted */
+    bool standby;        /* nothing is loaded, and takes are refused */
     bool offset_known, held;
     bool behind; /* the clock was behind the hand at opening, and has been so since */
 
-    unsigned threads; /* that run */
-    pthread_t loader, checkpointer, committer;
-    pthread_cond_t loader_wake, checkpointer_wake, committer_wake, takers;
-    hwt_timer *timer;
-    hwt_timeout alarm;
+    struct hwt_delay_pool *pool; /* NULL: alone, read only, or being opened */
+    struct hwt_delay_job jobs[HWT_DELAY_LANES];
+    pthread_cond_t takers;
     uint64_t alarm_at; /* the instant the alarm is set to; HWT_NEVER: none */
-    bool no_alarm;     /* it could not be set: takers look for themselves */
     int event;         /* -1: none */
     bool event_set;
     uint64_t waiting; /* threads in a take that may sleep */
@@ -349,6 +440,20 @@ struct hwt_delay {
     _Atomic uint64_t syncs, slot_bytes, salvaged, salvaged_bytes;
 };
 
+/* A call of the public header takes the lock. Its thread does not end in it by pthread_cancel(). */
+static inline int hwt_delay_enter(hwt_delay *store)
+{
+    int shield = hwt_shield();
+    pthread_mutex_lock(&store->lock);
+    return shield;
+}
+
+static inline void hwt_delay_leave(hwt_delay *store, int shield)
+{
+    pthread_mutex_unlock(&store->lock);
+    hwt_unshield(shield);
+}
+
 /* Long work under the lock lets go of it after so many records. */
 #define HWT_DELAY_CHUNK 512
 
@@ -357,6 +462,12 @@ static inline void hwt_delay_yield(hwt_delay *store)
     pthread_mutex_unlock(&store->lock);
     sched_yield();
     pthread_mutex_lock(&store->lock);
+}
+
+static inline void hwt_delay_await_loading(hwt_delay *store)
+{
+    while (store->loading)
+        pthread_cond_wait(&store->changed, &store->lock);
 }
 
 /* So much may be leased at a time, in memory; in a checkpoint it is less. */
@@ -371,12 +482,16 @@ static inline uint64_t hwt_delay_leased_bytes_max(const hwt_delay *store)
 #define HWT_DELAY_STATS_SIZE_MIN offsetof(hwt_delay_stats, lateness_max)
 
 int hwt_delay_options_read(const hwt_delay_options *given, hwt_delay_options *ret_options);
+bool hwt_delay_stats_is_size(size_t size);
 /* As much as the size in *ret_stats says. */
 int hwt_delay_stats_copy(const hwt_delay_stats *stats, hwt_delay_stats *ret_stats);
+int hwt_delay_batch_read(const hwt_delay_batch *given, hwt_delay_batch *ret_batch);
 
 /* ---- table.c ---- */
 
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);
+/* Its id and payload are the record's own bytes. */
+hwt_delay_message hwt_delay_message_of(const struct hwt_delay_record *record);
 size_t hwt_delay_record_bytes(const struct hwt_delay_record *record); /* in memory */
 void hwt_delay_record_unref(struct hwt_delay_record *record);
 int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b);
@@ -390,19 +505,41 @@ void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record,
 void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record);
 void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
                          enum hwt_delay_state state);
+bool hwt_delay_ends_one(hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record);
 void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase);
-void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase);
 void hwt_delay_settle(hwt_delay *store);
 /* The lowest record in the table that is at or above a key. */
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);
+
+/* ---- filed.c ---- */
+
+void hwt_delay_filed_init(struct hwt_delay_filed *filed);
+void hwt_delay_filed_add(struct hwt_delay_filed *filed, uint64_t due, uint64_t count);
+bool hwt_delay_filed_may_have(const struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_end(struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_end_some(struct hwt_delay_filed *filed, uint64_t from, uint64_t to,
+                              uint64_t count);
+void hwt_delay_filed_know(struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_forget(struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_settle(hwt_delay *store, uint64_t until);
+void hwt_delay_filed_encode(const struct hwt_delay_filed *filed, unsigned char *at);
+int hwt_delay_filed_decode(struct hwt_delay_filed *filed, const unsigned char *at, uint32_t count,
+                           uint32_t shift);
 
 /* ---- record.c ---- */
 
 size_t hwt_delay_encoded_size(const struct hwt_delay_record *record);
 void hwt_delay_encode(const struct hwt_delay_record *record, unsigned char *at);
+/* What ends a message, up to its own sequence. */
+void hwt_delay_encode_erase(const struct hwt_delay_record *message, bool ends, unsigned char *at);
 /* How long the record is that stands there; 0: none can. */
 size_t hwt_delay_encoded_at(const unsigned char *at, const unsigned char *end);
+/* Is it of a kind that slots have? */
+static inline bool hwt_delay_is_of_slot(const struct hwt_delay_record *record)
+{
+    return record->kind == HWT_DELAY_PUT || record->kind == HWT_DELAY_ERASE;
+}
 /* Reads one at *at, which it moves on; -EBADMSG, -ENOMEM; -ENOTSUP: a later release wrote it. */
 int hwt_delay_decode(const unsigned char **at, const unsigned char *end,
                      struct hwt_delay_record **ret_record);
@@ -426,14 +563,31 @@ void hwt_delay_close_file(hwt_delay *store, int file);
 /* ---- log.c ---- */
 
 int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put);
-int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory);
-uint64_t hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record, bool own_sequence);
+int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put);
+void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message);
+uint64_t hwt_delay_log_ended_from(const hwt_delay *store);
 int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
 void hwt_delay_log_lead(hwt_delay *store);
 void hwt_delay_log_tell(hwt_delay *store);
 void hwt_delay_log_finish(hwt_delay *store);
 void hwt_delay_log_close(hwt_delay *store);
 void hwt_delay_poison(hwt_delay *store);
+
+/* ---- extent.c ---- */
+
+/* That of a new store. */
+static inline uint64_t hwt_delay_extent_least(const hwt_delay *store)
+{
+    const uint64_t least = UINT64_C(40) << 10;
+    return least < store->options.segment_size ? least : store->options.segment_size;
+}
+
+bool hwt_delay_extent_may_grow(const hwt_delay *store);
+bool hwt_delay_extent_may_shrink(const hwt_delay *store);
+void hwt_delay_extent_grow(hwt_delay *store);
+uint64_t hwt_delay_extent_snapshot(hwt_delay *store);
+void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent);
 
 /* ---- frame.c ---- */
 
@@ -480,6 +634,18 @@ struct hwt_delay_block {
 };
 int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                          uint64_t offset, uint64_t end, struct hwt_delay_block *block);
+/* So much of a run is rather read than searched. */
+#define HWT_DELAY_SEEK_LEAST (UINT64_C(512) << 10)
+/* The key of the record that is there. */
+static inline struct hwt_delay_key hwt_delay_key_at(const unsigned char *at)
+{
+    return (struct hwt_delay_key){ hwt_delay_get64(at + HWT_DELAY_RECORD_DUE),
+                                   hwt_delay_get64(at + HWT_DELAY_RECORD_SEQUENCE) };
+}
+bool hwt_delay_block_first(const struct hwt_delay_block *block, struct hwt_delay_key *ret_key);
+int hwt_delay_slot_seek(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
+                        struct hwt_delay_run *run, struct hwt_delay_key key,
+                        struct hwt_delay_block *block);
 
 /* ---- wheel.c ---- */
 
@@ -537,17 +703,20 @@ struct hwt_delay_gathered {
 int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t count,
                      struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,
                      struct hwt_delay_gathered *ret_gathered);
+
+/* ---- gathered.c ---- */
+
 void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
 /* Marks by `shadows` what a later one replaces or erases; and by `needed`, where one slot is to be
- * moved, what replaces or erases a message that is in another. What is lower than `resolved` does not
- * count for `pending` any more. */
+ * moved, what replaces or erases a message that is in another. */
 void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                             const struct hwt_delay_slot *moved, struct hwt_delay_key resolved);
+                             const struct hwt_delay_slot *moved);
+
+/* ---- readers.c ---- */
+
 void hwt_delay_reader_reset(struct hwt_delay_reader *reader);
 /* No due time in the part that was not read is lower; HWT_NEVER: nothing is there. */
 uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader);
-
-/* ---- readers.c ---- */
 
 int hwt_delay_readers_choose(const hwt_delay *store, struct hwt_delay_readers *readers,
                              struct hwt_delay_key from, struct hwt_delay_key *to);
@@ -575,7 +744,8 @@ static inline uint64_t hwt_delay_horizon(uint64_t now)
 
 int hwt_delay_load(hwt_delay *store, uint64_t due);
 void hwt_delay_evict(hwt_delay *store);
-void *hwt_delay_loader(void *store);
+void hwt_delay_load_soon(hwt_delay *store);
+uint64_t hwt_delay_loader(void *store); /* a job; see pool.h */
 
 /* ---- snapshot.c ---- */
 
@@ -583,32 +753,41 @@ void hwt_delay_snapshot_take(hwt_delay *store);
 int hwt_delay_snapshot_get(hwt_delay *store);
 void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot);
 
-/* `pending` without what the checkpoint leaves out. */
-static inline uint64_t hwt_delay_counted(const struct hwt_delay_snapshot *snapshot,
-                                         uint64_t pending)
-{
-    if (snapshot->uncounted > 0 && (uint64_t)snapshot->uncounted > pending)
-        return 0;
-    return pending - (uint64_t)snapshot->uncounted;
-}
-
 /* ---- publish.c ---- */
 
 int hwt_delay_publish(hwt_delay *store);
 int hwt_delay_checkpoint_first(hwt_delay *store);
 int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, size_t size);
 
+/* ---- plan.c ---- */
+
+struct hwt_delay_plan {
+    struct hwt_delay_part *parts; /* the caller frees them */
+    size_t count, room, written;
+};
+
+int hwt_delay_plan_write(hwt_delay *store, struct hwt_delay_plan *plan);
+void hwt_delay_plan_undo(hwt_delay *store, struct hwt_delay_plan *plan);
+void hwt_delay_plan_conclude(hwt_delay *store, const struct hwt_delay_plan *plan);
+
 /* ---- checkpoint.c ---- */
 
 int hwt_delay_checkpoint_make(hwt_delay *store);
 void hwt_delay_checkpoint_want(hwt_delay *store);
-void *hwt_delay_checkpointer(void *store);
+void hwt_delay_growth_want(hwt_delay *store, size_t size);
+void hwt_delay_room_soon(hwt_delay *store);
+/* So long nothing is put before the log's disk is given back. */
+#define HWT_DELAY_QUIET HWT_SEC(10)
+uint64_t hwt_delay_checkpointer(void *store); /* a job */
+/* Memory or descriptors were missing: nothing was lost. */
+bool hwt_delay_is_shortage(int error);
 
 void hwt_delay_delete_finished(hwt_delay *store);
 
 /* ---- reserve.c ---- */
 
 bool hwt_delay_is_full(int error);
+int hwt_delay_reserve_resize(hwt_delay *store, uint64_t keep, uint64_t size);
 bool hwt_delay_reserve_take(hwt_delay *store);
 void hwt_delay_reserve_give_up(hwt_delay *store);
 int hwt_delay_overwrite(hwt_delay *store, int file, const void *bytes, size_t size,
@@ -617,12 +796,78 @@ int hwt_delay_overwrite(hwt_delay *store, int file, const void *bytes, size_t si
 /* ---- create.c ---- */
 
 int hwt_delay_open_files(hwt_delay *store);
+int hwt_delay_open_segment(hwt_delay *store, unsigned index, int flags);
 int hwt_delay_store_write(hwt_delay *store);
+void hwt_delay_segment_head(const hwt_delay *store, unsigned index, uint64_t extent,
+                            unsigned char *head);
+/* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
+int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to);
 
 /* ---- put.c ---- */
 
+bool hwt_delay_nothing_is_left(const hwt_delay *store);
 void hwt_delay_look_at_log(hwt_delay *store);
-void *hwt_delay_committer(void *store);
+uint64_t hwt_delay_committer(void *store); /* a job */
+
+/* ---- handed.c ---- */
+
+int hwt_delay_handed_open(hwt_delay *store);
+/* So many messages may be in a block. */
+size_t hwt_delay_handed_most(const hwt_delay *store);
+bool hwt_delay_handed_is_long(const hwt_delay *store);
+void hwt_delay_handed_await(hwt_delay *store);
+struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count);
+void hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
+                            unsigned char *bytes);
+void hwt_delay_handed_end(hwt_delay *store);
+/* A checkpoint alone can bring the counts to the disk. */
+bool hwt_delay_handed_is_short(const hwt_delay *store);
+void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned char *at);
+void hwt_delay_handed_snapshot(hwt_delay *store);
+void hwt_delay_handed_conclude(hwt_delay *store);
+uint16_t hwt_delay_handed_find(const hwt_delay *store, struct hwt_delay_key key);
+void hwt_delay_handed_loaded(hwt_delay *store);
+
+/* ---- tickets.c ---- */
+
+/* What a ticket names, as it was found. */
+struct hwt_delay_found {
+    struct hwt_delay_record *ticket; /* its due time and id */
+    struct hwt_delay_record *record; /* NULL: there is none */
+    bool in_memory;
+    uint64_t checkpoints; /* else it was found before the next of them ended */
+};
+
+int hwt_delay_ticket_read(const char *ticket, struct hwt_delay_found *ret_found);
+bool hwt_delay_ticket_is_of(const struct hwt_delay_record *ticket,
+                            const struct hwt_delay_record *record);
+void hwt_delay_origin_add(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_origin_remove(hwt_delay *store, struct hwt_delay_record *record);
+int hwt_delay_found_look(hwt_delay *store, struct hwt_delay_found *found);
+bool hwt_delay_found_holds(hwt_delay *store, const struct hwt_delay_found *found);
+bool hwt_delay_found_is_gone(hwt_delay *store, const struct hwt_delay_found *found);
+void hwt_delay_found_clear(struct hwt_delay_found *found);
+
+/* ---- visit.c ---- */
+
+/* The newest message with a ticket that is due from one instant to another, if it is newer than *found:
+ * it has a reference. Lets go of the lock. */
+int hwt_delay_visit_for(hwt_delay *store, uint64_t from, uint64_t to,
+                        const struct hwt_delay_record *ticket, struct hwt_delay_record **found);
+
+/* ---- drops.c ---- */
+
+bool hwt_delay_drops_fit(const hwt_delay *store, size_t count);
+void hwt_delay_drop(hwt_delay *store, struct hwt_delay_record *drop);
+bool hwt_delay_is_dropped(const hwt_delay *store, struct hwt_delay_key key);
+bool hwt_delay_slot_is_dropped(const hwt_delay *store, const struct hwt_delay_slot *slot);
+void hwt_delay_drops_snapshot(hwt_delay *store);
+void hwt_delay_drops_conclude(hwt_delay *store);
+void hwt_delay_drops_free(hwt_delay *store);
+
+/* ---- note.c ---- */
+
+void hwt_delay_set_note(hwt_delay *store, struct hwt_delay_record *note);
 
 /* ---- recover.c ---- */
 
@@ -632,6 +877,7 @@ int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint6
 /* ---- replay.c ---- */
 
 int hwt_delay_replay(hwt_delay *store, struct hwt_delay_frame *ret_last);
+int hwt_delay_replay_record(hwt_delay *store, struct hwt_delay_record *record);
 
 /* ---- leases.c ---- */
 
@@ -639,9 +885,8 @@ struct hwt_delay_lease *hwt_delay_lease_find(hwt_delay *store, uint64_t token);
 void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
                          struct hwt_delay_record *record, uint64_t end);
 struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease);
-void hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record);
+bool hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record);
 bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record *record);
-uint64_t hwt_delay_leases_pending(hwt_delay *store);
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);
 void hwt_delay_leases_expire(hwt_delay *store);
 RB_PROTOTYPE(hwt_delay_tokens, hwt_delay_lease, by_token, )
@@ -654,8 +899,7 @@ uint64_t hwt_delay_boottime(const hwt_delay *store);
 
 /* ---- wake.c ---- */
 
-int hwt_delay_wake_start(hwt_delay *store);
-void hwt_delay_wake_stop(hwt_delay *store);
+uint64_t hwt_delay_ring(void *store); /* a job */
 bool hwt_delay_wake_arm(hwt_delay *store);
 void hwt_delay_wake_now(hwt_delay *store);
 void hwt_delay_wake_all(hwt_delay *store);

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * The table: records in memory, by key and by identity. See store.h.
- *
- * `pending` counts each put from then on until it is known to be done, replaced or erased.
- * A cancel of what is not in memory counts down at once, for the message that may be in a slot; its
- * erase then has retries = 1. When loading drops the message it counts down, and up for the
- * erase, so that it comes out right in the end (load.c). A rewriting may leave the message out and
- * the erase where it is: then the erase's slot counts it among its orphans, and it is not counted up.
- * Nor is an erase that a put replaces while a checkpoint writes it: the put has counted up.
- */
+/* The table: records in memory, by key and by identity. See store.h; how they are counted: filed.c. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -45,10 +36,19 @@ static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_
 RB_GENERATE(hwt_delay_keys, hwt_delay_record, by_key, key_compare)
 RB_GENERATE(hwt_delay_identities, hwt_delay_record, by_identity, hwt_delay_identity_compare)
 
+/* An origin behind so many bytes of a record. */
+static size_t origin_at(size_t size)
+{
+    const size_t align = _Alignof(struct hwt_delay_origin);
+    return (offsetof(struct hwt_delay_record, bytes) + size + align - 1) / align * align;
+}
+
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message)
 {
     size_t size = message->id_size + message->payload_size;
-    struct hwt_delay_record *record = malloc(sizeof(*record) + size);
+    bool moved = message->first_due != 0 && message->first_due != message->due;
+    struct hwt_delay_record *record =
+        malloc(moved ? origin_at(size) + sizeof(*record->origin) : sizeof(*record) + size);
     if (!record)
         return NULL;
     *record = (struct hwt_delay_record){
@@ -60,6 +60,10 @@ struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_mess
         .id_size = (uint8_t)message->id_size,
         .state = HWT_DELAY_NOWHERE,
     };
+    if (moved) {
+        record->origin = (struct hwt_delay_origin *)(void *)((char *)record + origin_at(size));
+        *record->origin = (struct hwt_delay_origin){ .record = record, .due = message->first_due };
+    }
     if (message->id_size > 0)
         memcpy(record->bytes, message->id, message->id_size);
     if (message->payload_size > 0)
@@ -67,10 +71,26 @@ struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_mess
     return record;
 }
 
+hwt_delay_message hwt_delay_message_of(const struct hwt_delay_record *record)
+{
+    return (hwt_delay_message){
+        .due = record->key.due,
+        .id = record->bytes,
+        .id_size = record->id_size,
+        .payload = record->bytes + record->id_size,
+        .payload_size = record->payload_size,
+        .retries = record->retries,
+        .expired = record->expired,
+        .deliveries = record->handed,
+        .first_due = record->origin ? record->origin->due : record->key.due,
+    };
+}
+
 /* With what malloc() adds. */
 size_t hwt_delay_record_bytes(const struct hwt_delay_record *record)
 {
-    return sizeof(*record) + record->id_size + record->payload_size + 16;
+    return sizeof(*record) + record->id_size + record->payload_size +
+           (record->origin ? sizeof(*record->origin) : 0) + 16;
 }
 
 void hwt_delay_record_unref(struct hwt_delay_record *record)
@@ -114,6 +134,14 @@ void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
         TAILQ_REMOVE(&store->fresh, record, fresh_link);
         store->fresh_count--;
     }
+    if (record->kind == HWT_DELAY_PUT) {
+        store->messages[record->state]--;
+        store->messages[state]++;
+        if (record->state == HWT_DELAY_FILED)
+            hwt_delay_filed_forget(&store->filed, record->key.due);
+        if (state == HWT_DELAY_FILED)
+            hwt_delay_filed_know(&store->filed, record->key.due);
+    }
     store->bytes[record->state] -= bytes;
     record->state = state;
     store->bytes[state] += bytes;
@@ -130,27 +158,21 @@ void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hw
     hwt_delay_set_state(store, record, state);
     RB_INSERT(hwt_delay_keys, &store->keys, record);
     RB_INSERT(hwt_delay_identities, &store->identities, record);
+    hwt_delay_origin_add(store, record);
 }
 
-/* Gives the reference back to the caller. */
-static void take_out(hwt_delay *store, struct hwt_delay_record *record)
-{
-    RB_REMOVE(hwt_delay_keys, &store->keys, record);
-    RB_REMOVE(hwt_delay_identities, &store->identities, record);
-    hwt_delay_set_state(store, record, HWT_DELAY_NOWHERE);
-    store->bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
-}
-
+/* What is FILED is not counted for its slot any more. */
 void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record)
 {
-    take_out(store, record);
+    bool filed = record->state == HWT_DELAY_FILED;
+    RB_REMOVE(hwt_delay_keys, &store->keys, record);
+    RB_REMOVE(hwt_delay_identities, &store->identities, record);
+    hwt_delay_origin_remove(store, record);
+    hwt_delay_set_state(store, record, HWT_DELAY_NOWHERE);
+    store->bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
+    if (filed)
+        hwt_delay_filed_end(&store->filed, record->key.due);
     hwt_delay_record_unref(record);
-}
-
-static void count_down(hwt_delay *store)
-{
-    if (store->pending > 0)
-        store->pending--;
 }
 
 /* Something with the identity may be in a slot that was not read, or is not passed yet. */
@@ -161,9 +183,23 @@ static bool leaves_something(const hwt_delay *store, const struct hwt_delay_reco
            hwt_delay_gap_at(store, old->key);
 }
 
+/* Does a new record end a message that is pending, as far as memory knows? */
+bool hwt_delay_ends_one(hwt_delay *store, const struct hwt_delay_record *record)
+{
+    const uint64_t due = record->key.due;
+    const struct hwt_delay_record *old =
+        hwt_delay_find(&store->identities, due, record->bytes, record->id_size);
+    if (old && old->kind == HWT_DELAY_PUT)
+        return true;
+    if (record->kind == HWT_DELAY_PUT)
+        return hwt_delay_find(&store->leased, due, record->bytes, record->id_size) != NULL;
+    return hwt_delay_filed_may_have(&store->filed, due);
+}
+
 /* Puts a record, which has its sequence, in the place of what has its identity. */
 void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
 {
+    bool ended = false;
     struct hwt_delay_record *old =
         hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
     if (old && old->key.sequence >= record->key.sequence) { /* the log is read once more */
@@ -172,15 +208,13 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
     }
     if (old) {
         record->shadows = leaves_something(store, old);
-        if (old->kind == HWT_DELAY_PUT)
-            count_down(store);
-        else
-            store->pending += old->shadows ? 0 : old->retries;
+        ended = old->kind == HWT_DELAY_PUT;
         hwt_delay_remove(store, old);
     }
-    hwt_delay_lease_supersede(store, record);
+    ended = hwt_delay_lease_supersede(store, record) || ended;
+    if (record->ends && !ended)
+        hwt_delay_filed_end(&store->filed, record->key.due);
     hwt_delay_insert(store, record, HWT_DELAY_FRESH);
-    store->pending++;
 }
 
 /* Erases what has the identity, up to the erase's sequence; the erase stays where it has to. */
@@ -188,30 +222,19 @@ void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase)
 {
     struct hwt_delay_record *old =
         hwt_delay_find(&store->identities, erase->key.due, erase->bytes, erase->id_size);
-    bool needed = !old || leaves_something(store, old);
+    bool needed = !old || leaves_something(store, old), ended = false;
     if (old && old->key.sequence > erase->key.sequence)
         needed = false;
     else if (old) {
-        if (old->kind == HWT_DELAY_PUT)
-            count_down(store);
-        else
-            erase->retries = old->shadows ? 0 : old->retries;
+        ended = old->kind == HWT_DELAY_PUT;
         hwt_delay_remove(store, old);
-    } else {
-        erase->retries = store->pending > 0;
-        count_down(store);
     }
+    if (erase->ends && !ended)
+        hwt_delay_filed_end(&store->filed, erase->key.due);
     if (needed)
         hwt_delay_insert(store, erase, HWT_DELAY_FRESH);
     else
         hwt_delay_record_unref(erase);
-}
-
-/* An erase whose time has come: if it was counted for a message, there was none. */
-void hwt_delay_drop_erase(hwt_delay *store, struct hwt_delay_record *erase)
-{
-    store->pending += erase->shadows ? 0 : erase->retries;
-    hwt_delay_remove(store, erase);
 }
 
 /*
@@ -223,7 +246,7 @@ void hwt_delay_settle(hwt_delay *store)
     struct hwt_delay_record *first;
     while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
            hwt_delay_compare(first->key, store->loaded) < 0)
-        hwt_delay_drop_erase(store, first);
+        hwt_delay_remove(store, first);
     struct hwt_delay_key left = store->loaded;
     if (first && hwt_delay_compare(first->key, left) < 0)
         left = first->key;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/steps.h"
 
 /* ---- take ---- */
 
@@ -23,7 +23,7 @@ static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *
     struct hwt_delay_record *first;
     while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
            hwt_delay_compare(first->key, store->loaded) < 0) {
-        hwt_delay_drop_erase(store, first);
+        hwt_delay_remove(store, first);
         *ret_dropped = true;
     }
     if (!first || first->kind != HWT_DELAY_PUT || first->key.due > now ||
@@ -50,6 +50,7 @@ struct taken {
     struct hwt_delay_record *record;
     uint64_t lease;
     uint32_t expired; /* the record's own may change once the lock is let go */
+    uint16_t handed;  /* the same */
 };
 
 struct taking {
@@ -90,7 +91,9 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
         }
         hwt_delay_lease_add(store, lease, record, end);
         record->refs++;
-        taking->taken[taking->count++] = (struct taken){ record, lease->token, record->expired };
+        record->handed += record->handed < UINT16_MAX;
+        taking->taken[taking->count++] =
+            (struct taken){ record, lease->token, record->expired, record->handed };
         taking->bytes += record->id_size + (size_t)record->payload_size;
         note_lateness(store, record, now);
     }
@@ -100,60 +103,75 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
 }
 
 /* One allocation: the messages, and behind them their bytes. */
-static hwt_delay_message *copy_out(const struct taking *taking)
+static void copy_out(const struct taking *taking, hwt_delay_message *messages)
 {
-    hwt_delay_message *messages = malloc(taking->count * sizeof(*messages) + taking->bytes);
-    unsigned char *at = messages ? (unsigned char *)(messages + taking->count) : NULL;
-    for (size_t i = 0; messages && i < taking->count; i++) {
+    unsigned char *at = (unsigned char *)(messages + taking->count);
+    for (size_t i = 0; i < taking->count; i++) {
         const struct taken *taken = &taking->taken[i];
         const struct hwt_delay_record *record = taken->record;
         size_t size = record->id_size + (size_t)record->payload_size;
         memcpy(at, record->bytes, size);
-        messages[i] = (hwt_delay_message){
-            .due = record->key.due,
-            .id = at,
-            .id_size = record->id_size,
-            .payload = at + record->id_size,
-            .payload_size = record->payload_size,
-            .lease = taken->lease,
-            .retries = record->retries,
-            .expired = taken->expired,
-        };
+        messages[i] = hwt_delay_message_of(record);
+        messages[i].id = at;
+        messages[i].payload = at + record->id_size;
+        messages[i].lease = taken->lease;
+        messages[i].expired = taken->expired;
+        messages[i].deliveries = taken->handed;
         at += size;
     }
-    return messages;
 }
 
-/* There is no memory for the copies: what was leased is pending again. */
-static void give_back(hwt_delay *store, const struct taking *taking)
+static void forget(struct taking *taking)
+{
+    for (size_t i = 0; i < taking->count; i++)
+        hwt_delay_record_unref(taking->taken[i].record);
+    taking->count = 0;
+}
+
+/* There is no memory for the copies: what was leased is pending again, before anybody has seen that. */
+static int64_t give_back(hwt_delay *store, struct taking *taking)
 {
     for (size_t i = 0; i < taking->count; i++) {
         struct hwt_delay_lease *lease = hwt_delay_lease_find(store, taking->taken[i].lease);
         struct hwt_delay_record *record = lease ? hwt_delay_lease_end(store, lease) : NULL;
+        taking->taken[i].record->handed--;
         if (record)
             hwt_delay_insert(store, record, HWT_DELAY_FRESH);
     }
+    forget(taking);
+    hwt_delay_wake_arm(store);
+    return -ENOMEM;
 }
 
-/* With the lock, which it lets go of. */
-static int64_t finish(hwt_delay *store, struct taking *taking,
-                      const hwt_delay_message **ret_messages)
+/* Says on the disk how often these were handed over. Without memory nobody is told. */
+static void write_counts(hwt_delay *store, const struct taking *taking,
+                         const struct hwt_delay_handing *handing)
 {
-    bool more = store->bytes[HWT_DELAY_FILED] <= store->options.memory / 16;
-    if (store->threads > 0 && more)
-        pthread_cond_signal(&store->loader_wake);
-    hwt_delay_wake_arm(store);
-    pthread_mutex_unlock(&store->lock);
-    hwt_delay_message *messages = copy_out(taking);
-    pthread_mutex_lock(&store->lock);
-    if (!messages)
-        give_back(store, taking);
+    unsigned char *bytes = malloc(handing->size);
+    if (!bytes)
+        return;
     for (size_t i = 0; i < taking->count; i++)
-        hwt_delay_record_unref(taking->taken[i].record);
+        hwt_delay_encode_handed(taking->taken[i].record->key, taking->taken[i].handed,
+                                bytes + HWT_DELAY_HANDED_SIZE + i * HWT_DELAY_RECORD_SIZE);
+    hwt_delay_handed_write(store, handing, bytes);
+    free(bytes);
+}
+
+/* With the lock, which it lets go of meanwhile. */
+static int64_t finish(hwt_delay *store, struct taking *taking, hwt_delay_message *messages)
+{
+    int64_t count = (int64_t)taking->count;
+    hwt_delay_load_soon(store);
+    hwt_delay_wake_arm(store);
+    const struct hwt_delay_handing handing = hwt_delay_handed_begin(store, taking->count);
     pthread_mutex_unlock(&store->lock);
-    if (messages)
-        *ret_messages = messages;
-    return messages ? (int64_t)taking->count : -ENOMEM;
+    copy_out(taking, messages);
+    write_counts(store, taking, &handing);
+    pthread_mutex_lock(&store->lock);
+    hwt_delay_handed_end(store);
+    forget(taking);
+    hwt_delay_look_at_log(store);
+    return count;
 }
 
 /* Nothing else can be taken: -EBADMSG, once, for what cannot be read. */
@@ -170,6 +188,8 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
     for (;;) {
         if (store->poisoned)
             return -EIO;
+        if (store->standby)
+            return -EPERM;
         uint64_t now = hwt_delay_clock(store);
         if (store->held)
             return -ETIME;
@@ -198,11 +218,8 @@ static uint64_t monotonic(void)
 /* Until something may have become due; not at all where that has happened already. */
 static void sleep_in_take(hwt_delay *store, uint64_t until)
 {
-    const uint64_t nap = HWT_MS(100);
     if (hwt_delay_wake_arm(store))
         return;
-    if (store->no_alarm && monotonic() + nap < until)
-        until = monotonic() + nap;
     if (until == HWT_NEVER) {
         pthread_cond_wait(&store->takers, &store->lock);
     } else {
@@ -257,23 +274,72 @@ static int take(hwt_delay *store, size_t max, uint64_t wait, struct taking *taki
     return r;
 }
 
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Before that nothing that is durable is left to be handed over, and no end waits for the disk. */
+static uint64_t frontier(hwt_delay *store)
+{
+    const struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
+    uint64_t from = least(store->loaded.due, hwt_delay_log_ended_from(store));
+    uint64_t now = store->system.realtime(store->system.data);
+    if (first)
+        from = least(from, first->key.due);
+    if (store->gaps.count > 0)
+        from = least(from, store->gaps.all[0].from.due);
+    return least(now + 1, from);
+}
+
 int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,
                        const hwt_delay_message **ret_messages)
 {
-    if (!store || max == 0 || !ret_messages)
+    uint64_t none;
+    return hwt_delay_take_frontier(store, max, wait, ret_messages, &none);
+}
+
+int64_t hwt_delay_take_frontier(hwt_delay *store, size_t max, uint64_t wait,
+                                const hwt_delay_message **ret_messages, uint64_t *ret_frontier)
+{
+    if (!store || max == 0 || !ret_messages || !ret_frontier)
         return -EINVAL;
     if (store->read_only)
         return -EROFS;
     struct taking taking = { 0 };
-    pthread_mutex_lock(&store->lock);
+    if (max > hwt_delay_handed_most(store))
+        max = hwt_delay_handed_most(store);
+    int shield = hwt_delay_enter(store);
+    if (wait > 0)
+        hwt_delay_handed_await(store);
     int64_t r = take(store, max, wait, &taking);
-    if (r == 0 && taking.count > 0) {
-        r = finish(store, &taking, ret_messages);
-    } else {
-        pthread_mutex_unlock(&store->lock);
+    hwt_delay_message *messages =
+        taking.count > 0 ? malloc(taking.count * sizeof(*messages) + taking.bytes) : NULL;
+    if (taking.count > 0 && !messages)
+        r = give_back(store, &taking);
+    *ret_frontier = frontier(store);
+    if (messages) {
+        r = finish(store, &taking, messages);
+        *ret_messages = messages;
     }
+    hwt_delay_leave(store, shield);
     free(taking.taken);
     return r;
+}
+
+int hwt_delay_lead(hwt_delay *store)
+{
+    if (!store)
+        return -EINVAL;
+    if (store->read_only)
+        return -EROFS;
+    int shield = hwt_delay_enter(store);
+    store->standby = false;
+    if (store->pool)
+        hwt_delay_load_soon(store);
+    hwt_delay_wake_all(store);
+    hwt_delay_leave(store, shield);
+    return 0;
 }
 
 void hwt_delay_free(const hwt_delay_message *messages)
@@ -283,148 +349,77 @@ void hwt_delay_free(const hwt_delay_message *messages)
 
 /* ---- done ---- */
 
-/* The erase of a leased message: it has the sequence of the message. */
-static struct hwt_delay_record *erase_of(const struct hwt_delay_record *record)
-{
-    const hwt_delay_message message = {
-        .due = record->key.due,
-        .id = record->bytes,
-        .id_size = record->id_size,
-    };
-    struct hwt_delay_record *erase = hwt_delay_record_new(HWT_DELAY_ERASE, &message);
-    if (erase)
-        erase->key.sequence = record->key.sequence;
-    return erase;
-}
-
-static void end_lease(hwt_delay *store, struct hwt_delay_lease *lease)
-{
-    struct hwt_delay_record *record = hwt_delay_lease_end(store, lease);
-    if (record) {
-        if (store->pending > 0)
-            store->pending--;
-        hwt_delay_record_unref(record);
-    }
-    store->stats.done++;
-}
-
-/* 1: it was held, and *ret_frame brings it to the disk; 0: it was not. */
-static int done(hwt_delay *store, uint64_t token, uint64_t *ret_frame)
+/* So many leases that their erases fit into a frame. */
+static size_t part_of(const hwt_delay *store, size_t count)
 {
     const size_t most = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX;
-    int r = hwt_delay_log_reserve(store, most, 0, false);
-    if (r < 0)
-        return r;
-    struct hwt_delay_lease *lease = hwt_delay_lease_find(store, token);
-    if (!lease)
-        return 0;
-    struct hwt_delay_record *erase = erase_of(lease->record);
-    if (!erase)
-        return -ENOMEM;
-    *ret_frame = hwt_delay_log_add(store, erase, false);
-    hwt_delay_record_unref(erase);
-    end_lease(store, lease);
-    return 1;
+    size_t part = (store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8) / most;
+    return part < count ? part : count;
 }
 
-int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count)
+/* Ends a part of them, and does not wait. How many were still held, or an error. */
+static int64_t done(hwt_delay *store, const uint64_t *leases, struct hwt_delay_steps *steps)
 {
-    if (!store || !leases || count == 0)
-        return -EINVAL;
-    if (store->read_only)
-        return -EROFS;
     int64_t held = 0;
+    for (size_t i = 0; i < steps->count; i++) {
+        steps->list[i] = (struct hwt_delay_step){ .may_fail = true };
+        hwt_delay_step_lease(&steps->list[i], HWT_DELAY_OP_DONE, leases[i]);
+    }
+    int r = hwt_delay_steps_make(store, steps);
+    for (size_t i = 0; i < steps->count; i++)
+        held += steps->list[i].result == 0;
+    return r < 0 ? r : held;
+}
+
+/* In parts, if need be; all are on the disk with the frame of the last one. */
+static int64_t done_all(hwt_delay *store, const uint64_t *leases, size_t count,
+                        struct hwt_delay_steps *steps)
+{
+    const size_t part = steps->count;
     uint64_t frame = 0;
-    int r = 0;
-    pthread_mutex_lock(&store->lock);
-    hwt_delay_leases_expire(store);
-    for (size_t i = 0; i < count && r >= 0; i++) {
-        r = done(store, leases[i], &frame);
-        held += r > 0;
+    int64_t held = 0, r = 0;
+    for (size_t i = 0; i < count && r >= 0; i += steps->count) {
+        steps->count = count - i < part ? count - i : part;
+        r = done(store, leases + i, steps);
+        held += r > 0 ? r : 0;
+        frame = r > 0 ? steps->frame : frame;
     }
-    if (frame > 0) {
-        int written = hwt_delay_log_wait(store, frame);
-        r = written < 0 ? written : r;
-    }
-    hwt_delay_look_at_log(store);
-    hwt_delay_wake_arm(store);
-    pthread_mutex_unlock(&store->lock);
+    int written = hwt_delay_log_wait(store, frame);
+    r = written < 0 ? written : r;
     /* What was ended before an error is ended: the others still have their leases. */
     return r < 0 && (held == 0 || r == -EIO) ? r : held;
 }
 
-/* Another message has the due time and the id that this one is to have, as far as memory knows. */
-static bool is_taken(hwt_delay *store, const struct hwt_delay_record *record, uint64_t due)
+int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count)
 {
-    const void *id = record->bytes;
-    const struct hwt_delay_record *leased =
-        hwt_delay_find(&store->leased, due, id, record->id_size);
-    const struct hwt_delay_record *there =
-        hwt_delay_find(&store->identities, due, id, record->id_size);
-    return (leased && leased != record) || (there && there->kind == HWT_DELAY_PUT);
-}
-
-/* Both records are in one frame. */
-static int retry(hwt_delay *store, uint64_t token, uint64_t due, uint64_t *ret_frame)
-{
-    const struct hwt_delay_lease *held = hwt_delay_lease_find(store, token);
-    if (!held)
-        return -ENOENT;
-    const size_t size =
-        2 * (HWT_DELAY_RECORD_SIZE + (size_t)held->record->id_size) + held->record->payload_size;
-    int r = hwt_delay_log_reserve(store, size, 0, false);
-    if (r < 0)
-        return r;
-    struct hwt_delay_lease *lease = hwt_delay_lease_find(store, token);
-    if (!lease)
-        return -ENOENT;
-    const struct hwt_delay_record *old = lease->record;
-    if (is_taken(store, old, due))
-        return -EEXIST;
-    const hwt_delay_message message = {
-        .due = due,
-        .id = old->bytes,
-        .id_size = old->id_size,
-        .payload = old->bytes + old->id_size,
-        .payload_size = old->payload_size,
-        .retries = old->retries + (old->retries < HWT_DELAY_RETRIES_MAX),
-    };
-    struct hwt_delay_record *erase = erase_of(old);
-    struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
-    if (erase && record) {
-        hwt_delay_log_add(store, erase, false);
-        record->arrived = store->system.realtime(store->system.data);
-        *ret_frame = hwt_delay_log_add(store, record, true);
-        end_lease(store, lease);
-        hwt_delay_apply_put(store, record);
-        store->stats.retried++;
-        record = NULL;
-        r = 0;
-    } else {
-        r = -ENOMEM;
-    }
-    if (erase)
-        hwt_delay_record_unref(erase);
-    if (record)
-        hwt_delay_record_unref(record);
+    struct hwt_delay_steps steps;
+    if (!store || !leases || count == 0)
+        return -EINVAL;
+    if (store->read_only)
+        return -EROFS;
+    if (hwt_delay_steps_init(&steps, part_of(store, count)) < 0)
+        return -ENOMEM;
+    int shield = hwt_delay_enter(store);
+    int64_t r = done_all(store, leases, count, &steps);
+    hwt_delay_look_at_log(store);
+    hwt_delay_wake_arm(store);
+    hwt_delay_leave(store, shield);
+    hwt_delay_steps_free(&steps);
     return r;
 }
 
 int hwt_delay_retry(hwt_delay *store, uint64_t lease, uint64_t due)
 {
+    struct hwt_delay_steps steps;
     if (!store || due == HWT_NEVER)
         return -EINVAL;
     if (store->read_only)
         return -EROFS;
-    uint64_t frame;
-    pthread_mutex_lock(&store->lock);
-    hwt_delay_leases_expire(store);
-    int r = retry(store, lease, due, &frame);
-    if (r == 0)
-        r = hwt_delay_log_wait(store, frame);
-    hwt_delay_look_at_log(store);
-    hwt_delay_wake_arm(store);
-    pthread_mutex_unlock(&store->lock);
+    hwt_delay_steps_init(&steps, 1); /* one needs no memory */
+    hwt_delay_step_lease(steps.list, HWT_DELAY_OP_RETRY, lease);
+    steps.list->due = due;
+    int r = hwt_delay_steps_apply(store, &steps, NULL, NULL);
+    hwt_delay_steps_free(&steps);
     return r;
 }
 
@@ -434,7 +429,7 @@ int hwt_delay_extend(hwt_delay *store, uint64_t lease, uint64_t duration)
         return -EINVAL;
     if (store->read_only)
         return -EROFS;
-    pthread_mutex_lock(&store->lock);
+    int shield = hwt_delay_enter(store);
     hwt_delay_leases_expire(store);
     struct hwt_delay_lease *held = hwt_delay_lease_find(store, lease);
     int r = store->poisoned ? -EIO : held ? 0 : -ENOENT;
@@ -443,6 +438,6 @@ int hwt_delay_extend(hwt_delay *store, uint64_t lease, uint64_t duration)
         hwt_delay_lease_move(store, held, duration > HWT_NEVER - now ? HWT_NEVER : now + duration);
         hwt_delay_wake_arm(store);
     }
-    pthread_mutex_unlock(&store->lock);
+    hwt_delay_leave(store, shield);
     return r;
 }

@@ -21,6 +21,7 @@ struct seen {
     struct hwt_delay_record *record;
     uint64_t lease;
     uint32_t expired; /* the record's own may change once the lock is let go */
+    uint16_t handed;  /* the same */
 };
 
 struct view {
@@ -35,6 +36,7 @@ struct view {
 /* With the lock. */
 static int add(struct view *view, struct hwt_delay_record *record, uint64_t lease)
 {
+    const hwt_delay *store = view->store;
     if (view->count == view->room) {
         size_t room = view->room ? 2 * view->room : 256;
         struct seen *seen = realloc(view->seen, room * sizeof(*seen));
@@ -43,8 +45,10 @@ static int add(struct view *view, struct hwt_delay_record *record, uint64_t leas
         view->seen = seen;
         view->room = room;
     }
+    uint16_t handed = hwt_delay_handed_find(store, record->key);
     record->refs++;
-    view->seen[view->count++] = (struct seen){ record, lease, record->expired };
+    view->seen[view->count++] = (struct seen){ record, lease, record->expired,
+                                               handed > record->handed ? handed : record->handed };
     return 0;
 }
 
@@ -126,14 +130,15 @@ static int add_slots(struct view *view, bool in_gap)
     r = hwt_delay_gather(store, view->readers.all, view->readers.count, view->from, &view->to,
                          store->options.memory / 8, &gathered);
     if (r == 0)
-        hwt_delay_gathered_mark(&gathered, NULL, store->resolved);
+        hwt_delay_gathered_mark(&gathered, NULL);
     pthread_mutex_lock(&store->lock);
     if (r < 0)
         return r;
     struct hwt_delay_record *record;
     RB_FOREACH(record, hwt_delay_keys, &gathered.keys)
     {
-        if (record->kind == HWT_DELAY_PUT && !record->shadows && !is_old(store, record) && r == 0)
+        if (record->kind == HWT_DELAY_PUT && !record->shadows && !is_old(store, record) &&
+            !hwt_delay_is_dropped(store, record->key) && r == 0)
             r = add(view, record, 0);
     }
     hwt_delay_gathered_free(&gathered);
@@ -153,8 +158,7 @@ static int look(struct view *view, struct hwt_delay_key to)
 {
     hwt_delay *store = view->store;
     int r = 0;
-    while (store->loading)
-        pthread_cond_wait(&store->changed, &store->lock);
+    hwt_delay_await_loading(store);
     view->to = to;
     const struct hwt_delay_gap *gap = hwt_delay_gap_at(store, view->from);
     if (gap)
@@ -187,16 +191,10 @@ static int show(const struct view *view,
     int r = 0;
     for (size_t i = 0; i < view->count && r == 0; i++) {
         const struct hwt_delay_record *record = view->seen[i].record;
-        const hwt_delay_message message = {
-            .due = record->key.due,
-            .id = record->bytes,
-            .id_size = record->id_size,
-            .payload = record->bytes + record->id_size,
-            .payload_size = record->payload_size,
-            .lease = view->seen[i].lease,
-            .retries = record->retries,
-            .expired = view->seen[i].expired,
-        };
+        hwt_delay_message message = hwt_delay_message_of(record);
+        message.lease = view->seen[i].lease;
+        message.expired = view->seen[i].expired;
+        message.deliveries = view->seen[i].handed;
         r = visitor(&message, data);
     }
     return r;
@@ -209,8 +207,7 @@ int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
         return -EINVAL;
     struct view view = { .store = store, .from = { from, 0 } };
     const struct hwt_delay_key end = { to, 0 };
-    int r = 0;
-    pthread_mutex_lock(&store->lock);
+    int r = 0, shield = hwt_delay_enter(store);
     while (r == 0 && hwt_delay_compare(view.from, end) < 0) {
         r = look(&view, end);
         pthread_mutex_unlock(&store->lock);
@@ -221,7 +218,40 @@ int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
         view.from = view.to;
     }
     hwt_delay_readers_free(&view.readers);
-    pthread_mutex_unlock(&store->lock);
+    hwt_delay_leave(store, shield);
+    free(view.seen);
+    return r == 0 && view.found.count > 0 ? -EBADMSG : r;
+}
+
+static void choose(const struct view *view, const struct hwt_delay_record *ticket,
+                   struct hwt_delay_record **found)
+{
+    for (size_t i = 0; i < view->count; i++) {
+        struct hwt_delay_record *record = view->seen[i].record;
+        if (!hwt_delay_ticket_is_of(ticket, record) ||
+            (*found && (*found)->key.sequence >= record->key.sequence))
+            continue;
+        if (*found)
+            hwt_delay_record_unref(*found);
+        *found = record;
+        record->refs++;
+        record->handed = view->seen[i].handed;
+    }
+}
+
+int hwt_delay_visit_for(hwt_delay *store, uint64_t from, uint64_t to,
+                        const struct hwt_delay_record *ticket, struct hwt_delay_record **found)
+{
+    struct view view = { .store = store, .from = { from, 0 } };
+    const struct hwt_delay_key end = { to, 0 };
+    int r = 0;
+    while (r == 0 && hwt_delay_compare(view.from, end) < 0) {
+        r = look(&view, end);
+        choose(&view, ticket, found);
+        drop_all(&view);
+        view.from = view.to;
+    }
+    hwt_delay_readers_free(&view.readers);
     free(view.seen);
     return r == 0 && view.found.count > 0 ? -EBADMSG : r;
 }

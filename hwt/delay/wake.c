@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Waking: one timeout of this project's timer stands for the next instant at which something can
- * be handed over: a message, the end of a lease, or more to load. It wakes a thread that sleeps
- * in take, and makes the event descriptor readable.
+ * Waking: the store's alarm (pool.h) stands for the next instant at which something can be handed
+ * over: a message, the end of a lease, or more to load. It wakes a thread that sleeps in take, and
+ * makes the event descriptor readable.
  *
  * A trouble is a reason why takes get nothing though something is due: the clock has leapt, or
  * loading fails. When one begins, all that sleep in take return with it, and the descriptor becomes
@@ -11,8 +11,7 @@
  * sleep, and the descriptor stays unreadable, until the trouble is over. The clock is looked at every
  * second while it is held, and the loader tries again every second what has failed.
  *
- * Everything here is under the store's lock. The timer's task takes it, so it is never held across a
- * call that waits for the task.
+ * Everything here is under the store's lock.
  */
 
 #include <errno.h>
@@ -21,21 +20,18 @@
 
 #include "hwt/delay/store.h"
 
-#define TICK HWT_US(500)
 /* The clock may be set meanwhile: looked at again after at most so long. */
 #define LONGEST HWT_SEC(1)
 
-static void ring(hwt_timeout timeout, void *arg)
+uint64_t hwt_delay_ring(void *arg)
 {
-    (void)timeout;
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
     store->alarm_at = HWT_NEVER;
     hwt_delay_wake_arm(store);
     pthread_mutex_unlock(&store->lock);
+    return HWT_NEVER;
 }
-
-static const hwt_task alarm_task = { ring, NULL };
 
 static uint64_t lease_end(const hwt_delay *store, uint64_t now)
 {
@@ -61,7 +57,7 @@ uint64_t hwt_delay_next_locked(hwt_delay *store)
     while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
            !store->checkpointing && !store->read_only &&
            !hwt_delay_wheel_covers(store, first->key.due))
-        hwt_delay_drop_erase(store, first);
+        hwt_delay_remove(store, first);
     first = hwt_delay_first(store);
     if (first && first->key.due < next)
         next = first->key.due;
@@ -140,27 +136,11 @@ static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
     return due < end ? due : end;
 }
 
-/*
- * Where it cannot be set there is no alarm until somebody calls here again. Takers that sleep get to
- * know once, and look for themselves from then on; the descriptor stays readable.
- */
-static void set_alarm(hwt_delay *store, uint64_t now, uint64_t delay)
-{
-    bool set = hwt_timeout_reschedule(store->alarm, delay) ||
-               hwt_timer_new_timeout(store->timer, &alarm_task, store, delay, &store->alarm) == 0;
-    store->alarm_at = set ? now + delay : HWT_NEVER;
-    if (!set) {
-        if (!store->no_alarm)
-            pthread_cond_broadcast(&store->takers);
-        set_event(store);
-    }
-    store->no_alarm = !set;
-}
-
 /* Something may have changed what is next. True: something can be taken now. */
 bool hwt_delay_wake_arm(hwt_delay *store)
 {
-    if (!store->timer || store->poisoned || (store->waiting == 0 && store->event < 0))
+    if (!store->pool || store->poisoned || store->standby ||
+        (store->waiting == 0 && store->event < 0))
         return false;
     uint64_t now = hwt_delay_clock(store);
     uint64_t next = store->held ? now + LONGEST : worth_a_take(store, now);
@@ -168,41 +148,23 @@ bool hwt_delay_wake_arm(hwt_delay *store)
         hwt_delay_wake_now(store);
         return true;
     }
-    if (next == HWT_NEVER || next >= store->alarm_at) {
-        store->no_alarm = false; /* none is needed, or it is set */
+    if (next == HWT_NEVER || next >= store->alarm_at)
         return false;
-    }
-    set_alarm(store, now, next - now < LONGEST ? next - now : LONGEST);
+    uint64_t delay = next - now < LONGEST ? next - now : LONGEST;
+    store->alarm_at = now + delay;
+    hwt_delay_job_at(&store->jobs[HWT_DELAY_ALARM], delay);
     return false;
-}
-
-int hwt_delay_wake_start(hwt_delay *store)
-{
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.tick_duration = TICK;
-    options.worker_name = "hwt-delay";
-    int r = hwt_timer_create(&options, &store->timer);
-    return r < 0 ? r : hwt_timer_start(store->timer);
-}
-
-void hwt_delay_wake_stop(hwt_delay *store)
-{
-    hwt_timer_destroy(store->timer);
-    store->timer = NULL;
-    if (store->event >= 0)
-        close(store->event);
-    store->event = -1;
 }
 
 int hwt_delay_wake(hwt_delay *store)
 {
     if (!store)
         return -EINVAL;
-    pthread_mutex_lock(&store->lock);
+    int shield = hwt_delay_enter(store);
     store->wakes++;
     store->woken = store->waiting == 0;
     pthread_cond_broadcast(&store->takers);
-    pthread_mutex_unlock(&store->lock);
+    hwt_delay_leave(store, shield);
     return 0;
 }
 
@@ -214,16 +176,17 @@ int hwt_delay_fd(hwt_delay *store)
         return -EROFS;
     if (store->alone)
         return -ENOTSUP;
-    pthread_mutex_lock(&store->lock);
+    int shield = hwt_delay_enter(store);
     int r = store->event;
     if (r < 0) {
         r = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         r = r < 0 ? -errno : r;
         store->event = r < 0 ? -1 : r;
-        set_event(store); /* the first take says what there is */
+        if (!store->standby)
+            set_event(store); /* the first take says what there is */
         hwt_delay_wake_arm(store);
     }
-    pthread_mutex_unlock(&store->lock);
+    hwt_delay_leave(store, shield);
     return r;
 }
 
@@ -231,8 +194,8 @@ uint64_t hwt_delay_next(hwt_delay *store)
 {
     if (!store)
         return HWT_NEVER;
-    pthread_mutex_lock(&store->lock);
+    int shield = hwt_delay_enter(store);
     uint64_t next = hwt_delay_next_locked(store);
-    pthread_mutex_unlock(&store->lock);
+    hwt_delay_leave(store, shield);
     return next;
 }

@@ -85,6 +85,8 @@ struct hwt_delay_slot *hwt_delay_slot_new(unsigned shift, uint64_t index, uint64
     slot->next = HWT_NEVER;
     slot->last = hwt_delay_slot_last(slot);
     slot->highest = HWT_NEVER;
+    slot->newest = UINT64_MAX;
+    slot->origins = slot->new_origins = HWT_DELAY_NO_RANGE;
     slot->reader.slot = slot;
     return slot;
 }
@@ -187,6 +189,8 @@ void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
 {
     struct hwt_delay_wheel *wheel = &store->wheel;
     uint64_t next, highest;
+    if (!slot->on_wheel) /* a checkpoint has left it out while it was read */
+        return;
     find_bounds(slot, store->loaded, &next, &highest);
     if (slot->next != next) {
         if (slot->next != HWT_NEVER)

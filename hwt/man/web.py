@@ -22,6 +22,7 @@ GROUPS = [
     ("Timeouts", r"hwt_timeout.*\.3"),
     ("Heartbeats and retries", r"hwt_(heartbeat|retry|backoff).*\.3"),
     ("Delays that survive", r"hwt[-_]delay.*"),
+    ("Delays in several replicas", r"hwt-relay.*"),
 ]
 
 STYLE = """\
@@ -126,12 +127,12 @@ class Manual:
         try:
             from pygments import highlight
             from pygments.formatters import HtmlFormatter
-            from pygments.lexers import CLexer
-            body = highlight(text, CLexer(), HtmlFormatter(noclasses=True, nobackground=True))
+            from pygments.lexers import get_lexer_for_filename
+            body = highlight(text, get_lexer_for_filename(name), HtmlFormatter(noclasses=True, nobackground=True))
         except ImportError:
             body = f"<pre>{html.escape(text)}</pre>"
         self.write(name + ".html", document(name, f"<h1>{name}</h1>\n{body}"))
-        about = re.search(r"/\*\n \* (.*?)[:.]", text, re.S)
+        about = re.search(r'(?:/\*\n \* |""")(.*?)[:.]', text, re.S)
         return name, " ".join(about.group(1).replace(" * ", " ").split()) if about else ""
 
     def index(self, recipes, plots):
@@ -186,7 +187,9 @@ def main():
     manual = Manual(source, output, mandoc, version, pages)
     for path in rest[split + 1:]:
         manual.add_page(path)
-    recipes = [manual.add_recipe(path) for path in files_in(os.path.join(source, "tests/recipes"), ".c")]
+    # The other programs in Python there are tests.
+    recipes = [manual.add_recipe(path) for ending in (".c", "reminders.py")
+               for path in files_in(os.path.join(source, "tests/recipes"), ending)]
     plots = []
     for name in ("heartbeat", "ratios", "churn-window", "lateness-fire"):
         shutil.copy(os.path.join(source, "perf/results", name + ".svg"), output)

@@ -11,6 +11,7 @@
 #include "hwt/base/barrier.h"
 
 #define CAPACITY_MIN 4    /* an empty shelf keeps this much, to spare the allocator */
+#define CAPACITY_FEW 16   /* the next one */
 #define CAPACITY_SOME 64  /* from here on it grows by half of it, */
 #define CAPACITY_MANY 256 /* and from here on by a quarter */
 #define CAPACITY_MAX INT32_MAX
@@ -33,6 +34,8 @@ static uint32_t grown(uint32_t capacity)
 {
     if (capacity < CAPACITY_MIN)
         return CAPACITY_MIN;
+    if (capacity < CAPACITY_FEW)
+        return CAPACITY_FEW;
     if (capacity < CAPACITY_SOME)
         return 2 * capacity;
     return capacity + (capacity < CAPACITY_MANY ? capacity / 2 : capacity / 4);
@@ -421,11 +424,17 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
     return false;
 }
 
-/* After hints were thrown away: the least round, and the first of it. */
+/* After hints were thrown away: the least round, and the first of it. Mostly that is the round it
+ * was before, and soon found. */
 static void find_least(struct hwt_bucket *bucket)
 {
     const struct hwt_shelf *near = &bucket->near;
     const uint32_t before = bucket->least, sorted = bucket->sorted;
+    if (is_sorted_next(bucket))
+        return;
+    find_first(bucket);
+    if (bucket->first < near->used)
+        return;
     bucket->least = least_of(near->hints + sorted, near->used - sorted, before);
     if (bucket->begin < sorted &&
         near->hints[bucket->begin].round - before <= bucket->least - before)
@@ -440,13 +449,30 @@ void hwt_sweep_begin(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
     *sweep = (struct hwt_sweep){ false, bucket->begin, bucket->begin };
 }
 
-/* What has not been looked at follows what has stayed. */
+/* On the near shelf, of which little has stayed: that moves up, and what is before it is as if it
+ * had been taken. */
+static void move_up(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
+{
+    struct hwt_hint *hints = bucket->near.hints;
+    const uint32_t gap = sweep->cursor - sweep->kept, stayed = sweep->kept - bucket->begin;
+    memmove(hints + bucket->begin + gap, hints + bucket->begin, bytes_of(stayed));
+    if (bucket->sorted < sweep->cursor)
+        bucket->sorted = (bucket->sorted + gap) & INT32_MAX;
+    bucket->begin += gap;
+    sweep->kept = sweep->cursor;
+}
+
+/* What has not been looked at follows what has stayed: the shorter of the two moves, if it can. */
 static void close_gap(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
 {
     struct hwt_shelf *shelf = sweep->is_far ? &bucket->far : &bucket->near;
     const uint32_t gap = sweep->cursor - sweep->kept;
     if (gap == 0)
         return;
+    if (!sweep->is_far && sweep->kept - bucket->begin < shelf->used - sweep->cursor) {
+        move_up(sweep, bucket);
+        return;
+    }
     memmove(shelf->hints + sweep->kept, shelf->hints + sweep->cursor,
             bytes_of(shelf->used - sweep->cursor));
     shelf->used -= gap;
@@ -480,6 +506,16 @@ uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint
         bucket->sorted = sweep->kept & INT32_MAX;
     *ret_gone = n - stay;
     return n;
+}
+
+const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
+                                      const struct hwt_bucket *bucket, uint32_t n)
+{
+    const uint32_t stayed = sweep->is_far ? 0 : sweep->kept - bucket->begin;
+    uint32_t at = bucket->begin + n;
+    if (!sweep->is_far && n >= stayed)
+        at = sweep->cursor + (n - stayed);
+    return n < SAMPLES && at < bucket->near.used ? &bucket->near.hints[at] : NULL;
 }
 
 void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)

@@ -128,6 +128,10 @@ void hwt_sweep_begin(struct hwt_sweep *sweep, struct hwt_bucket *bucket);
 uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
                         hwt_hints_filter filter, const void *data, uint32_t *ret_gone);
 
+/* A few of the hints that are not gone: the n-th of those, from 0 on; NULL: there are no more. */
+const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
+                                      const struct hwt_bucket *bucket, uint32_t n);
+
 /* Ends it, wherever it is, and gives memory back where that pays. */
 void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes);
 
@@ -145,6 +149,13 @@ static inline void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter 
 
 /* The hint that is likely to be taken first, NULL: that is not known without a search. */
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket);
+
+/* The hint that is looked at first comes from memory. */
+static inline void hwt_bucket_fetch(const struct hwt_bucket *bucket)
+{
+    uint32_t at = bucket->begin < bucket->sorted ? bucket->begin : bucket->first;
+    __builtin_prefetch(bucket->near.hints + at, 1);
+}
 
 /* Forgets all. */
 void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);

@@ -4,10 +4,13 @@
 
 #include "hwt/store/hint.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #define DIGIT_BITS 8
 #define DIGITS (1u << DIGIT_BITS)
+#define SAMPLES 8
 
 _Static_assert(DIGITS == HWT_HINTS_REACH, "what one digit tells apart");
 
@@ -32,9 +35,52 @@ static void count_digits(struct hwt_part *part, const struct hwt_hint *hints, ui
     }
 }
 
+/* The digits that have three quarters of the hints, if the counted ones have so many: how many digits
+ * that is; else 0. */
+static uint32_t find_end(struct hwt_part *part, uint32_t n)
+{
+    uint32_t end = 0;
+    for (part->n = 0; part->n < n - n / 4; end++) {
+        if (end == DIGITS)
+            return 0;
+        part->n += part->counts[end];
+    }
+    return end;
+}
+
+static bool may_be_near(const struct hwt_hint *hints, uint32_t n, uint32_t base)
+{
+    uint32_t near = 0;
+    for (uint32_t i = 0; i < SAMPLES; i++)
+        near += hints[(size_t)i * (n / SAMPLES)].round - base < DIGITS;
+    return near > SAMPLES / 2;
+}
+
+/* The same of rounds that are near, as nearly all are: one look at each hint says it. */
+static bool is_near_part(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n,
+                         uint32_t base)
+{
+    uint32_t first = 0;
+    if (!may_be_near(hints, n, base))
+        return false;
+    part->least = base;
+    count_digits(part, hints, n, DIGITS - 1, 0);
+    uint32_t end = find_end(part, n);
+    if (end == 0)
+        return false;
+    while (part->counts[first] == 0)
+        first++;
+    memmove(part->counts, part->counts + first, (end - first) * sizeof(part->counts[0]));
+    part->least = base + first;
+    part->reach = end - first;
+    return true;
+}
+
 void hwt_hints_part(struct hwt_part *part, const struct hwt_hint *hints, uint32_t n, uint32_t base)
 {
     uint32_t least = UINT32_MAX, most = 0;
+    if (is_near_part(part, hints, n, base))
+        return;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t remaining = hints[i].round - base;
         least = remaining < least ? remaining : least;
@@ -44,11 +90,8 @@ void hwt_hints_part(struct hwt_part *part, const struct hwt_hint *hints, uint32_
     most -= least;
     for (;;) {
         unsigned shift = shift_for(most);
-        uint32_t end = 0, sum = 0;
         count_digits(part, hints, n, most, shift);
-        while (sum < n - n / 4)
-            sum += part->counts[end++];
-        part->n = sum;
+        uint32_t end = find_end(part, n);
         part->reach = end == DIGITS && shift == 32 - DIGIT_BITS ? UINT32_MAX : end << shift;
         if (end > 1 || shift == 0)
             return;

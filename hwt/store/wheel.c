@@ -34,6 +34,7 @@
 #define SLOTS_MAX ((uint32_t)1 << 16)
 #define AGE_BITS 29
 #define BATCH_MAX 64
+#define SLOTS_FAST 4096
 
 #define NEAR ((uint32_t)1 << 30)
 #define FAR ((uint32_t)2 << 30)
@@ -108,13 +109,10 @@ static void set_due(struct hwt_store *store, uint32_t slot, uint64_t tick)
 {
     uint64_t *due = store->due;
     size_t node = (size_t)slots(store) + slot;
-    uint64_t key = ~tick;
-    while (due[node] != key) {
+    /* The root's neighbour, node 0, stays none. */
+    for (uint64_t key = ~tick; node > 0 && due[node] != key; node /= 2) {
         due[node] = key;
-        if (node == 1)
-            return;
         key = key < due[node ^ 1] ? due[node ^ 1] : key;
-        node /= 2;
     }
 }
 
@@ -179,18 +177,37 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel)
 
 /* ---- what counts ---- */
 
-static uint32_t where_of(const struct hwt_store *store, uint32_t slot, uint32_t round)
+/* How the hints of a bucket are told by their rounds: kind | ((round << shift | low) & bits). */
+struct whereabouts {
+    uint32_t kind;
+    uint32_t low;
+    uint32_t bits;
+    unsigned shift;
+};
+
+static struct whereabouts whereabouts_of(const struct hwt_store *store, uint32_t slot)
 {
     if (__builtin_expect(slot < slots(store), 1))
-        return NEAR | ((uint32_t)((uint64_t)round << store->shift | slot) & LOW_BITS);
-    return slot == far_slot(store) ? FAR | (round & LOW_BITS) : NEVER;
+        return (struct whereabouts){ NEAR, slot, LOW_BITS, store->shift };
+    return slot == far_slot(store) ? (struct whereabouts){ FAR, 0, LOW_BITS, 0 }
+                                   : (struct whereabouts){ NEVER, 0, 0, 0 };
 }
 
-static bool counts(const struct hwt_directory *directory, const struct hwt_place *place,
+static inline uint32_t where_at(struct whereabouts about, uint32_t round)
+{
+    return about.kind | ((round << about.shift | about.low) & about.bits);
+}
+
+static uint32_t where_of(const struct hwt_store *store, uint32_t slot, uint32_t round)
+{
+    return where_at(whereabouts_of(store, slot), round);
+}
+
+static bool counts(const struct hwt_slots *slots, const struct hwt_place *place,
                    const struct hwt_hint *hint, uint32_t where)
 {
     return place->where == where &&
-           hwt_directory_generation(directory, place, hint->id) == hint->generation;
+           hwt_slots_generation(slots, place, hint->id) == hint->generation;
 }
 
 /* What the hints of a bucket are looked at for. */
@@ -207,21 +224,19 @@ struct judge {
 static uint32_t keep_counting(const struct judge *judge, const struct hwt_hint *from, uint32_t n,
                               struct hwt_hint *to)
 {
-    const struct hwt_store *store = judge->wheel->store;
-    const struct hwt_directory directory = *judge->wheel->directory;
-    const uint32_t slot = judge->slot;
+    const struct whereabouts about = whereabouts_of(judge->wheel->store, judge->slot);
+    const struct hwt_slots *slots = hwt_directory_slots(judge->wheel->directory);
     const bool once = judge->once;
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct hwt_hint hint = from[i];
-        struct hwt_place *place = hwt_directory_place(&directory, hint.id);
-        if (!counts(&directory, place, &hint, where_of(store, slot, hint.round)))
+    struct hwt_hint *kept = to;
+    for (const struct hwt_hint *end = from + n; from < end; from++) {
+        struct hwt_place *place = hwt_slots_place(slots, from->id);
+        if (!counts(slots, place, from, where_at(about, from->round)))
             continue;
         if (once)
             place->where = 0;
-        to[kept++] = hint;
+        *kept++ = *from;
     }
-    return kept;
+    return (uint32_t)(kept - to);
 }
 
 /* BATCH_MAX at a time, so that `wanted` finds them in the processor's own cache. */
@@ -345,7 +360,7 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
 
 /* Whatever there is to mind. */
 __attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct hwt_place *place,
-                                                 uint32_t id, uint64_t tick)
+                                                 uint32_t id, uint32_t generation, uint64_t tick)
 {
     const struct hwt_store *store = wheel->store;
     uint32_t slot = slot_of(store, tick);
@@ -357,7 +372,7 @@ __attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct
         slot = far_slot(store);
         round = (uint32_t)age_of(tick);
     }
-    struct hwt_hint hint = { round, id, hwt_directory_generation(wheel->directory, place, id) };
+    struct hwt_hint hint = { round, id, generation };
     if (store->sweeps && store->hand == slot)
         end_sweep(wheel);
     int r = hwt_bucket_add(&store->buckets[slot], hint, round_now(wheel, slot), &wheel->bytes);
@@ -369,18 +384,19 @@ __attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct
     return 0;
 }
 
-int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick)
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
+                      uint32_t generation, uint64_t tick)
 {
     const struct hwt_store *store = wheel->store;
     if (tick < wheel->tick)
         tick = wheel->tick;
     if (__builtin_expect(tick >= wheel->near_end, 0))
-        return file_slowly(wheel, place, id, tick);
+        return file_slowly(wheel, place, id, generation, tick);
     uint32_t round = (uint32_t)(tick >> store->shift);
     struct hwt_hint *hint = hwt_bucket_room(&store->buckets[slot_of(store, tick)], round);
     if (__builtin_expect(!hint, 0))
-        return file_slowly(wheel, place, id, tick);
-    *hint = (struct hwt_hint){ round, id, hwt_directory_generation(wheel->directory, place, id) };
+        return file_slowly(wheel, place, id, generation, tick);
+    *hint = (struct hwt_hint){ round, id, generation };
     wheel->hints++;
     place->where = NEAR | ((uint32_t)tick & LOW_BITS);
     return 0;
@@ -396,24 +412,52 @@ static bool next_slot(const struct hwt_store *store, uint32_t *ret_slot, uint64_
     return *ret_tick != UINT64_MAX;
 }
 
-/* The same, and it has a hint for that tick. */
-static bool next_slot_with_hint(struct hwt_wheel *wheel, uint32_t *ret_slot, uint64_t *ret_tick)
+static bool is_swept(const struct hwt_store *store, uint32_t slot)
+{
+    return __builtin_expect(store->sweeps && slot == store->hand, 0);
+}
+
+/* The same, and if that is not after `limit` it has a hint for that tick. */
+static bool next_slot_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ret_slot,
+                                uint64_t *ret_tick)
 {
     struct hwt_store *store = wheel->store;
     bool some = next_slot(store, ret_slot, ret_tick);
-    if (__builtin_expect(some && store->sweeps && *ret_slot == store->hand, 0)) {
+    if (some && is_swept(store, *ret_slot) && *ret_tick <= limit) {
         end_sweep(wheel);
         some = next_slot(store, ret_slot, ret_tick);
     }
     return some;
 }
 
+/* Whether the bucket that is swept is seen to have something to take for its tick, by a few looks:
+ * then the sweep can go on. */
+static bool is_still_due(const struct hwt_wheel *wheel, uint32_t slot)
+{
+    const struct hwt_store *store = wheel->store;
+    const struct hwt_bucket *bucket = &store->buckets[slot];
+    const struct judge judge = { wheel, slot, true, false };
+    const struct hwt_hint *hint;
+    for (uint32_t n = 0; (hint = hwt_sweep_peek(&store->sweep, bucket, n)) != NULL; n++) {
+        struct hwt_hint looked = *hint;
+        if (looked.round == bucket->least && keep(&judge, &looked, 1) > 0)
+            return true;
+    }
+    return false;
+}
+
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
     uint32_t slot;
-    while (next_slot_with_hint(wheel, &slot, ret_tick) && *ret_tick < limit) {
-        if (prune(wheel, slot, &looks))
-            return looks > 0;
+    while (next_slot(wheel->store, &slot, ret_tick) && *ret_tick < limit) {
+        if (!is_swept(wheel->store, slot)) {
+            if (prune(wheel, slot, &looks))
+                return looks > 0;
+        } else {
+            if (is_still_due(wheel, slot))
+                return true;
+            end_sweep(wheel);
+        }
     }
     return true;
 }
@@ -432,21 +476,37 @@ static void move_to(struct hwt_wheel *wheel, uint64_t limit)
         set_tick(wheel, tick);
 }
 
+/* A small wheel is in the processor's cache. Of a great one the bucket after the next comes from
+ * memory meanwhile, with the way up from the next one, and the first hint of that. */
+static void fetch_ahead(const struct hwt_store *store)
+{
+    const uint64_t next = store->due[1];
+    uint64_t after = 0;
+    if (store->mask < SLOTS_FAST || next == 0)
+        return;
+    for (size_t node = (size_t)slots(store) + slot_of(store, ~next); node > 1; node /= 2)
+        after = store->due[node ^ 1] > after ? store->due[node ^ 1] : after;
+    hwt_bucket_fetch(&store->buckets[slot_of(store, ~next)]);
+    __builtin_prefetch(&store->buckets[slot_of(store, ~after)], 1);
+}
+
 /* Takes ids from a bucket whose tick it is. */
 static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch, size_t max)
 {
     struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    const struct hwt_directory directory = *wheel->directory;
+    const struct hwt_slots *slots = hwt_directory_slots(wheel->directory);
     struct hwt_hint hints[BATCH_MAX];
     const uint32_t where = where_of(wheel->store, slot, bucket->least);
     size_t taken = hwt_bucket_take(bucket, hints, max < BATCH_MAX ? max : BATCH_MAX, &wheel->bytes);
     size_t n = 0;
     wheel->hints -= taken;
-    if (!bucket->visits)
+    if (!bucket->visits) {
         update(wheel, slot);
+        fetch_ahead(wheel->store);
+    }
     for (size_t i = 0; i < taken; i++) {
-        struct hwt_place *place = hwt_directory_place(&directory, hints[i].id);
-        if (!counts(&directory, place, &hints[i], where))
+        struct hwt_place *place = hwt_slots_place(slots, hints[i].id);
+        if (!counts(slots, place, &hints[i], where))
             continue;
         place->where = 0;
         batch[n++] = hints[i].id;
@@ -460,7 +520,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     uint64_t tick;
     uint32_t slot;
     *ret_far = false;
-    while (next_slot_with_hint(wheel, &slot, &tick)) {
+    while (next_slot_with_hint(wheel, limit, &slot, &tick)) {
         bool far = slot == far_slot(wheel->store);
         /* An age begins with its first tick, not when that is over. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)

@@ -93,9 +93,11 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel);
 /* Forgets all that is filed, whatever the places say: nothing is filed after that. */
 void hwt_wheel_clear(struct hwt_wheel *wheel);
 
-/* Files an id, whose place this is, for a tick; one that has passed counts as the current one. What
- * it was filed for before does not count any more. -ENOMEM: nothing has changed. */
-int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick);
+/* Files an id for a tick; one that has passed counts as the current one. This is its place, and the
+ * generation of that as hints have it. What it was filed for before does not count any more.
+ * -ENOMEM: nothing has changed. */
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
+                      uint32_t generation, uint64_t tick);
 
 /* Of what is filed: whether it would come too late for this tick, or may. */
 bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place,

@@ -164,21 +164,26 @@ def result_plots(results):
 
 
 class Timeline(plots.Plot):
-    """Lateness over time; checkpoints are lines from top to bottom."""
+    """Lateness over time: dots, for it goes up and down; checkpoints are dashed lines."""
 
     def __init__(self, path):
-        super().__init__("pace-lateness.svg", "Lateness; checkpoints are marked", "seconds", "ms",
-                         "y")
+        super().__init__("pace-lateness.svg",
+                         "How late, every tenth of a second (dashed lines: checkpoints)",
+                         "seconds", "ms", "y")
         with open(path, newline="", encoding="utf-8") as file:
             rows = list(csv.DictReader(file))
-        for column, label, colour in (("p99_ms", "99 % of 0.1 s", "#0060c0"),
-                                      ("max_ms", "the latest of 0.1 s", "#90b0d0")):
+        for column, label, colour in (("max_ms", "the latest", "#e09030"),
+                                      ("p99_ms", "at 99 %", "#0060c0")):
             self.add(label, colour, [(float(row["seconds"]), max(float(row[column]), 0.001))
                                      for row in rows])
+        self.settings += ["set autoscale fix", "set key horizontal outside center bottom"]
         for row in rows:
             if int(row["checkpoints"]) > 0:
                 self.settings.append(f"set arrow from {row['seconds']}, graph 0 to "
                                      f"{row['seconds']}, graph 1 nohead dt 2 lc rgb '#c00030'")
+
+    def style(self, colour, dashes):
+        return f"with points pt 7 ps 0.5 lc rgb '{colour}'"
 
 
 def draw(results, folder):

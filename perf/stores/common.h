@@ -81,9 +81,9 @@ static inline uint32_t store_where(uint32_t tick)
 static inline bool store_counts(const struct hwt_wheel *wheel, uint32_t id, uint32_t generation,
                                 uint32_t where)
 {
-    const struct hwt_place *place = hwt_directory_place(wheel->directory, id);
-    return place->where == where &&
-           hwt_directory_generation(wheel->directory, place, id) == generation;
+    const struct hwt_slots *slots = hwt_directory_slots(wheel->directory);
+    const struct hwt_place *place = hwt_slots_place(slots, id);
+    return place->where == where && hwt_slots_generation(slots, place, id) == generation;
 }
 
 /* Whether a hint that was met is not to be thrown away. */
@@ -163,16 +163,15 @@ static inline void store_far_clear(struct hwt_wheel *wheel, struct store_far *fa
     far->due = UINT64_MAX;
 }
 
-static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far, uint32_t id,
+static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far,
+                                 struct hwt_place *place, uint32_t id, uint32_t generation,
                                  uint64_t tick)
 {
-    struct hwt_place *place = hwt_directory_place(wheel->directory, id);
     bool never = tick >= wheel->ticks.last;
     uint32_t age = never ? 0 : (uint32_t)store_age(tick);
-    int r = hwt_bucket_add(
-        never ? &far->never : &far->later,
-        (struct hwt_hint){ age, id, hwt_directory_generation(wheel->directory, place, id) },
-        never ? 0 : store_later_round(wheel), &wheel->bytes);
+    int r =
+        hwt_bucket_add(never ? &far->never : &far->later, (struct hwt_hint){ age, id, generation },
+                       never ? 0 : store_later_round(wheel), &wheel->bytes);
     if (r < 0)
         return r;
     wheel->hints++;

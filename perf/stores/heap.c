@@ -169,21 +169,20 @@ void hwt_wheel_clear(struct hwt_wheel *wheel)
     wheel->hints = 0;
 }
 
-int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick)
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
+                      uint32_t generation, uint64_t tick)
 {
     struct hwt_store *store = wheel->store;
     if (tick < wheel->tick)
         tick = wheel->tick;
     if (__builtin_expect(!store_is_near(wheel, tick), 0))
-        return store_far_file(wheel, &store->far, id, tick);
+        return store_far_file(wheel, &store->far, place, id, generation, tick);
     int r = make_room(wheel);
     if (r < 0)
         return r;
     if (store->sequence == UINT32_MAX)
         number_anew(store);
-    rise(store, ++store->used,
-         (struct item){ tick << 32 | store->sequence++, id,
-                        hwt_directory_generation(wheel->directory, place, id) });
+    rise(store, ++store->used, (struct item){ tick << 32 | store->sequence++, id, generation });
     wheel->hints++;
     place->where = store_where((uint32_t)tick);
     return 0;

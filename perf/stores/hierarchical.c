@@ -310,13 +310,14 @@ void hwt_wheel_clear(struct hwt_wheel *wheel)
     wheel->hints = 0;
 }
 
-int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id, uint64_t tick)
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
+                      uint32_t generation, uint64_t tick)
 {
     struct hwt_store *store = wheel->store;
     if (tick < wheel->tick)
         tick = wheel->tick;
     if (__builtin_expect(!store_is_near(wheel, tick), 0))
-        return store_far_file(wheel, &store->far, id, tick);
+        return store_far_file(wheel, &store->far, place, id, generation, tick);
     uint32_t number = new_node(wheel);
     if (!number)
         return -ENOMEM;
@@ -324,7 +325,7 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     struct node *node = &store->nodes[number];
     node->tick = (uint32_t)tick;
     node->id = id;
-    node->generation = hwt_directory_generation(wheel->directory, place, id);
+    node->generation = generation;
     link_between(store->nodes, store->nodes[bucket].prev, number, bucket);
     wheel->hints++;
     place->where = store_where((uint32_t)tick);

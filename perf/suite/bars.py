@@ -10,9 +10,9 @@ SHARE = 0.1  # what happens once for many calls is not an operation of each
 MILLION, TEN_MILLION = "--pending 1000000", "--pending 10000000"
 # {path: (instructions, locked operations)}; what a change may not make worse is in instructions.txt
 PATHS = {
-    "add": (80, 0), "drain": (80, None), "reschedule": (60, 1), "refile": (300, None),
-    "cancel": (55, 1), "reap": (70, None), "add_cancel": (150, 1), "drain_cancelled": (80, None),
-    "fire": (330, 2), "one_add": (None, 0), "one_reschedule": (None, 0), "one_cancel": (None, 0),
+    "add": (100, 0), "drain": (120, None), "reschedule": (54, 1), "refile": (320, None),
+    "cancel": (50, 1), "reap": (60, None), "add_cancel": (145, 1), "drain_cancelled": (200, None),
+    "fire": (360, 2), "one_add": (None, 0), "one_reschedule": (None, 0), "one_cancel": (None, 0),
     "one_file": (None, 0), "one_reap": (None, 0), "one_fire": (None, 0),
 }
 
@@ -66,14 +66,14 @@ def named(workload, options):
 def churn(r):
     windows = [("1000", ""), ("10^4", "--window 10000"), ("10^5", "--window 100000")]
     for name, options in windows:
-        yield at_most(f"churn, P=1, window {name}", "producer time / Netty's at most 0.5",
-                      r.ratio("churn", options, HWT, "netty", "producer_ns"), 0.5)
-        yield at_most(f"churn, P=1, window {name}", "process CPU / Netty's at most 0.5",
-                      r.ratio("churn", options, HWT, "netty", "cpu_ns"), 0.5)
+        yield at_most(f"churn, P=1, window {name}", "producer time / Netty's at most 0.45",
+                      r.ratio("churn", options, HWT, "netty", "producer_ns"), 0.45)
+        yield at_most(f"churn, P=1, window {name}", "process CPU / Netty's at most 0.4",
+                      r.ratio("churn", options, HWT, "netty", "cpu_ns"), 0.4)
     for name, options in windows:
         two = f"--producers 2 {options}".strip()
-        yield at_least(f"churn, P=2, window {name}", "Mops/s / Netty's at least 3",
-                       r.ratio("churn", two, HWT, "netty", "mops"), 3)
+        yield at_least(f"churn, P=2, window {name}", "Mops/s / Netty's at least 3.5",
+                       r.ratio("churn", two, HWT, "netty", "mops"), 3.5)
     yield at_least("churn, P=2", "Mops/s / those of P=1 at least 1.6",
                    between(r, "mops", "churn", "--producers 2", ""), 1.6)
 
@@ -97,39 +97,41 @@ def requests(r):
     for workload in ("requests", "requests-minute"):
         for metric, text, limit in (
                 ("wakeups_per_request", "wake-ups a request at most 0.02", 0.02),
-                ("cpu_us_per_request", "us of CPU a request at most 1", 1)):
+                ("cpu_us_per_request", "us of CPU a request at most 0.25", 0.25)):
             yield at_most(f"{workload}, 1000 a second", text,
                           r.median(workload, "--rate 1000", HWT, metric), limit)
 
 
 def one_thread(r):
-    yield at_most("loop-churn", "time / libev's at most 1",
-                  r.ratio("loop-churn", "", LOOP, "libev", "ns"), 1)
+    yield at_most("loop-churn", "time / libev's at most 0.5",
+                  r.ratio("loop-churn", "", LOOP, "libev", "ns"), 0.5)
     for options in ("", MILLION):
         yield at_most(named("loop-reset", options), "time / ev_timer_again's at most 1/3",
                       r.ratio("loop-reset", options, LOOP, "libev", "ns"), 1 / 3)
-    yield at_most("loop-fire", "CPU / libev's at most 0.5",
-                  r.ratio("loop-fire", "", LOOP, "libev", "cpu_ns"), 0.5)
+    yield at_most("loop-fire", "CPU / libev's at most 0.4",
+                  r.ratio("loop-fire", "", LOOP, "libev", "cpu_ns"), 0.4)
+    yield at_most("loop-earlier", "time / libev's at most 1",
+                  r.ratio("loop-earlier", "", LOOP, "libev", "ns"), 1)
     yield at_most("loop-earlier", f"time / an add's at most {NOISE} (noise)",
                   within(r, "loop-earlier", "", "ns", "add_ns", LOOP), NOISE)
-    yield at_most("http", "instructions a request at most 450",
-                  r.median("http-instructions", "", LOOP, "instructions_per_request"), 450)
+    yield at_most("http", "instructions a request at most 400",
+                  r.median("http-instructions", "", LOOP, "instructions_per_request"), 400)
 
 
 def firing(r):
-    yield at_most("fire", "CPU / Netty's at most 0.25",
-                  r.ratio("fire", "", HWT, "netty", "cpu_ns"), 0.25)
+    yield at_most("fire", "CPU / Netty's at most 0.33",
+                  r.ratio("fire", "", HWT, "netty", "cpu_ns"), 0.33)
     earliest = r.rounds("fire", "", HWT, "earliest_us").values()
     yield at_least("fire", "us late at least 0 (never early)", min(earliest, default=None), 0)
     yield at_most("fire", "us late at 99.9 % at most 1500",
                   r.median("fire", "", HWT, "lateness_p999_us"), 1500)
-    yield at_most("heartbeat", "CPU / Netty's at most 1/3",
-                  r.ratio("heartbeat", "", HWT, "netty", "cpu_percent"), 1 / 3)
+    yield at_most("heartbeat", "CPU / Netty's at most 0.45",
+                  r.ratio("heartbeat", "", HWT, "netty", "cpu_percent"), 0.45)
     drift = r.median("heartbeat", "", HWT, "drift_us")
     yield at_most("heartbeat", "us of drift a period at most 20 (noise)",
                   None if drift is None else abs(drift), 20)
-    yield at_most("burst", "ms from the deadline to the last run at most 80",
-                  r.median("burst", "", HWT, "last_run_ms"), 80)
+    yield at_most("burst", "ms from the deadline to the last run at most 60",
+                  r.median("burst", "", HWT, "last_run_ms"), 60)
     yield at_most("burst", "adds at 99.9 %, meanwhile / before at most 2 (unharmed)",
                   within(r, "burst", "", "add_p999_us", "quiet_add_p999_us"), 2)
 
@@ -158,8 +160,8 @@ def standing(r):
 
 def long_lives(r):
     for options in r.options_of("rounds"):
-        yield at_most(named("rounds", options), f"CPU / hierarchical's at most {NOISE} (noise)",
-                      r.ratio("rounds", options, HWT, "hierarchical", "cpu_ns"), NOISE)
+        yield at_most(named("rounds", options), "CPU / hierarchical's at most 1",
+                      r.ratio("rounds", options, HWT, "hierarchical", "cpu_ns"), 1)
     for options in r.options_of("leap"):
         for span, what in (("hour", "an hour"), ("year", "a year"), ("century", "a century")):
             yield at_most(named("leap", options), f"ms to catch up with {what} at most 100",

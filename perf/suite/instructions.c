@@ -92,12 +92,15 @@ static void push_back_all(uint64_t base)
         hwt_timeout_reschedule_at(timeouts[i], base + delays[i]);
 }
 
-/* What was cancelled is thrown away when there is nothing else to do, a part in each tick; sooner
- * than the pool gives memory back. */
-static void throw_away(hwt_timer *timer, uint64_t from)
+/* What was cancelled is thrown away when there is nothing else to do, a part in each of so many
+ * ticks; what is read then goes at once. After that the pool gives memory back. */
+#define TICKS_TO_REAP 6
+#define TICKS_TO_READ 2
+
+static void throw_away(hwt_timer *timer, uint64_t from, uint64_t ticks)
 {
-    for (uint64_t ms = 0; ms < 6; ms++)
-        hwt_timer_advance(timer, from + HWT_MS(ms));
+    for (uint64_t tick = 0; tick < ticks; tick++)
+        hwt_timer_advance(timer, from + HWT_MS(tick));
 }
 
 /* The pool and the buckets get their size. */
@@ -106,7 +109,7 @@ static void warm_up(hwt_timer *timer)
     add_all(timer, HWT_SEC(60));
     hwt_timer_advance(timer, HWT_MS(1));
     cancel_all();
-    throw_away(timer, HWT_MS(2));
+    throw_away(timer, HWT_MS(2), TICKS_TO_REAP);
 }
 
 static void measure_life(hwt_timer *timer)
@@ -122,13 +125,13 @@ static void measure_life(hwt_timer *timer)
     end("refile", TIMEOUTS);
     cancel_all();
     end("cancel", TIMEOUTS);
-    throw_away(timer, HWT_SEC(91));
+    throw_away(timer, HWT_SEC(91), TICKS_TO_REAP);
     end("reap", TIMEOUTS);
 
     add_all(timer, HWT_SEC(120));
     cancel_all();
     end("add_cancel", TIMEOUTS);
-    throw_away(timer, HWT_SEC(92));
+    throw_away(timer, HWT_SEC(92), TICKS_TO_READ);
     end("drain_cancelled", TIMEOUTS);
 }
 
@@ -162,7 +165,7 @@ static void measure_one_thread(hwt_timer *timer)
     end("one_reschedule", TIMEOUTS);
     cancel_all();
     end("one_cancel", TIMEOUTS);
-    throw_away(timer, HWT_SEC(1));
+    throw_away(timer, HWT_SEC(1), TICKS_TO_REAP);
     end("one_reap", TIMEOUTS);
     add_all(timer, HWT_SEC(120));
     (void)hwt_timer_next_tick(timer);

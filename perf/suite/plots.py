@@ -11,12 +11,29 @@ set grid lc rgb '#dddddd'
 set border 3
 set tics nomirror
 set key outside right top
+set autoscale xfix
 """
 COLOURS = {
-    "hwt": "#0060c0", "hwt_loop": "#60a0f0", "hierarchical": "#d07000", "heap": "#808080", "netty": "#c00030",
+    "hwt": "#0060c0", "hwt_loop": "#60a0f0", "hierarchical": "#d07000", "heap": "#808080",
+    "netty": "#c00030",
     "stpe": "#e080a0", "go": "#00a0a0", "tokio": "#704000", "libuv": "#70a000",
     "libev": "#308030", "libevent": "#9040c0",
 }
+NAMES = {
+    "hwt_loop": "hwt, one thread", "plain_heap": "plain heap", "netty": "Netty",
+    "stpe": "Java's executor", "go": "Go", "tokio": "Tokio", "glib": "GLib", "sdevent": "sd-event",
+    "asio": "Asio", "dpdk": "DPDK",
+}
+NOTES = (
+    "hierarchical, heap: hwt with hierarchical wheels, and with a heap, in its wheel's place.   "
+    "plain heap: a binary heap as a program would write it for itself.",
+    "Netty: HashedWheelTimer.   Java's executor: ScheduledThreadPoolExecutor.   "
+    "Those of one thread are beside hwt with HWT_ONE_THREAD.",
+)
+
+
+def name_of(contender):
+    return NAMES.get(contender, contender)
 
 
 class Plot:
@@ -38,14 +55,16 @@ class Plot:
         """Not if all there is stands at one x."""
         return len({x for _, _, points, _ in self.lines for x, _ in points}) > 1
 
+    def style(self, colour, dashes):
+        return f"with linespoints lw 2 pt 7 ps 0.6 dt {dashes} lc rgb '{colour}'"
+
     def script(self, folder):
         path = os.path.join(folder, self.name)
         lines = [STYLE, f"set output {quoted(path)}", *self.settings]
         parts = []
         for i, (label, colour, points, dashes) in enumerate(self.lines):
             lines += [f"$data{i} << end", *(f"{x} {y}" for x, y in points), "end"]
-            parts.append(f"$data{i} with linespoints lw 2 pt 7 ps 0.6 dt {dashes} "
-                         f"lc rgb '{colour}' title {quoted(label)}")
+            parts.append(f"$data{i} {self.style(colour, dashes)} title {quoted(label)}")
         lines.append("plot " + ", ".join(parts))
         return "\n".join(lines) + "\n"
 
@@ -70,11 +89,12 @@ def sweep(results, workload, name, others, default):
 
 
 def curves(results, plot, workload, points, metric, dashes=1, suffix=""):
+    """Of those that were run at more than one x: a single point is in the tables."""
     names = {c: True for _, options in points for c in results.contenders_of(workload, options)}
     for name in names:
-        plot.add(name + suffix, COLOURS.get(name, "#000000"),
-                 [(x, results.median(workload, options, name, metric)) for x, options in points],
-                 dashes)
+        found = [(x, results.median(workload, options, name, metric)) for x, options in points]
+        if len({x for x, y in found if y is not None}) > 1:
+            plot.add(name_of(name) + suffix, COLOURS.get(name, "#000000"), found, dashes)
 
 
 def growth_plots(results):
@@ -88,14 +108,6 @@ def growth_plots(results):
         yield plot
 
 
-def memory_plot(results):
-    plot = Plot("standing-cpu.svg", "CPU while nothing happens", "timeouts pending",
-                "% of a processor", "x")
-    curves(results, plot, "standing", sweep(results, "standing", "--pending", set(), None),
-           "cpu_percent")
-    yield plot
-
-
 def producer_plots(results):
     plot = Plot("producers-churn.svg", "Churn: operations of all producers", "producers",
                 "10^6 a second", "")
@@ -103,9 +115,9 @@ def producer_plots(results):
     plot.settings += ["set xtics 1", "set yrange [0:*]"]
     yield plot
     plot = Plot("churn-window.svg", "Churn, one producer, by the timeouts that it has pending",
-                "window", "ns an operation", "x")
+                "timeouts pending", "ns an operation", "x")
     points = sweep(results, "churn", "--window", set(), 1000)
-    curves(results, plot, "churn", points, "producer_ns", 1, ", producer")
+    curves(results, plot, "churn", points, "producer_ns", 1, ", time of the producer")
     curves(results, plot, "churn", points, "cpu_ns", 2, ", CPU of the process")
     plot.settings += ["set yrange [0:*]"]
     yield plot
@@ -142,7 +154,7 @@ def lateness_plots(results):
         metrics = ["lateness_p50_us", "lateness_p99_us", "lateness_p999_us", "lateness_max_us"]
         for name in results.contenders_of(workload, ""):
             values = [results.median(workload, "", name, m) for m in metrics]
-            plot.add(name, COLOURS.get(name, "#000000"), list(zip(range(1, 5), values)))
+            plot.add(name_of(name), COLOURS.get(name, "#000000"), list(zip(range(1, 5), values)))
         yield plot
 
 
@@ -182,7 +194,8 @@ class RatioPlot:
             lines.append(f"${part}{number} << end")
             for row, (name, times) in enumerate(ordered):
                 if (times >= 1) == (part == "ahead"):
-                    lines.append(f'{times} {len(ordered) - row} "{name}  {shown(times)}"')
+                    lines.append(f'{times} {len(ordered) - row} '
+                                 f'"{name_of(name)}  {shown(times)}"')
             lines.append("end")
         least, most = self.limits(others)
         marks = [t for t in TIMES if most / least < 200 or t not in (0.2, 0.5, 2, 5)]
@@ -200,16 +213,60 @@ class RatioPlot:
     def script(self, folder):
         rows = -(-len(self.panels) // COLUMNS)
         lines = ["set terminal svg noenhanced size 1240,%d background '#ffffff' "
-                 "font 'sans-serif,11'" % (60 + 200 * rows),
+                 "font 'sans-serif,11'" % (100 + 200 * rows),
                  f"set output {quoted(os.path.join(folder, self.name))}",
                  f"set multiplot layout {rows},{COLUMNS} title "
-                 f"{quoted(self.title + '  (1, the line: as good; left of it: hwt is behind)')}",
+                 f"{quoted(self.title + '  (1, the line: as good; left of it: hwt is behind)')} "
+                 f"margins screen 0.01, screen 0.99, screen {0.07 + 0.02 / rows}, screen 0.92 "
+                 "spacing screen 0.02, screen 0.07",
+                 *(f"set label {i + 1} {quoted(note)} at screen 0.015, screen {0.04 - 0.022 * i}"
+                   for i, note in enumerate(NOTES)),
                  "set border 1", "unset ytics", "set xtics nomirror", "set logscale x", "unset key",
-                 "set lmargin 2", "set rmargin 2",
                  "set grid xtics lc rgb '#e8e8e8'",
                  "set arrow from first 1, graph 0 to first 1, graph 1 nohead lw 2 lc rgb '#000000'"]
         for number, (title, others) in enumerate(self.panels):
-            lines += self.panel(number, title, others)
+            lines += [*self.panel(number, title, others), "unset label"]
+        return "\n".join([*lines, "unset multiplot"]) + "\n"
+
+
+class StandingPlot:
+    """Two panels, a row a contender: what a million timeouts take while nothing happens."""
+
+    name = "standing.svg"
+    title = "A million timeouts pending, and nothing happens"
+    options = "--pending 1000000"
+    panels = (("cpu_percent", "CPU, % of a processor", "%.2f"),
+              ("bytes_per_timeout", "memory, bytes a timeout", "%.0f"))
+
+    def __init__(self, results):
+        self.results = results
+        self.contenders = results.contenders_of("standing", self.options)
+
+    def shows_anything(self):
+        return len(self.contenders) > 1
+
+    def panel(self, number, metric, title, form):
+        values = [(c, self.results.median("standing", self.options, c, metric))
+                  for c in self.contenders]
+        rows = [f'{max(value, 0)} {len(values) - row} "{form % max(value, 0)}" "{name_of(name)}" '
+                f'{int(COLOURS.get(name, "#000000")[1:], 16)}'
+                for row, (name, value) in enumerate(values) if value is not None]
+        most = max(value for _, value in values if value is not None)
+        return [f"$rows{number} << end", *rows, "end", f"set title {quoted(title)}",
+                f"set xrange [0:{most * 1.2}]", f"set yrange [0.3:{len(values) + 0.7}]",
+                f"plot $rows{number} using (0):2:(0):1:($2-0.3):($2+0.3):5:ytic(4) "
+                "with boxxyerror fs solid noborder lc rgb variable notitle, "
+                f"'' using 1:2:3 with labels left offset char 0.6,0 notitle"]
+
+    def script(self, folder):
+        lines = ["set terminal svg noenhanced size 900,%d background '#ffffff' font 'sans-serif,12'"
+                 % (100 + 24 * len(self.contenders)),
+                 f"set output {quoted(os.path.join(folder, self.name))}",
+                 f"set multiplot layout 1,2 title {quoted(self.title)}",
+                 "set border 1", "set tics nomirror", "set ytics scale 0", "unset key",
+                 "set grid xtics lc rgb '#dddddd'"]
+        for number, (metric, title, form) in enumerate(self.panels):
+            lines += self.panel(number, metric, title, form)
         return "\n".join([*lines, "unset multiplot"]) + "\n"
 
 
@@ -220,8 +277,9 @@ def draw(results, advantages, folder):
             os.remove(os.path.join(folder, name))
     if not shutil.which("gnuplot"):
         return []
-    plots = [*growth_plots(results), *memory_plot(results), *producer_plots(results),
-             *rounds_plots(results), *lateness_plots(results), RatioPlot(advantages)]
+    plots = [*growth_plots(results), *producer_plots(results),
+             *rounds_plots(results), *lateness_plots(results), StandingPlot(results),
+             RatioPlot(advantages)]
     drawn = [plot for plot in plots if plot.shows_anything()]
     for plot in drawn:
         subprocess.run(["gnuplot"], input=plot.script(folder), text=True, check=True)

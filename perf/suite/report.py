@@ -140,16 +140,32 @@ def metrics_table(results, workload, options):
     return table(["", *metrics], rows)
 
 
-def bars_table(results):
+def bars_rows(results):
     rows = []
-    count = {"met": 0, "**not met**": 0, "not measured": 0}
     for what, text, value, met in bars.check(results):
         verdict = "not measured" if value is None else "met" if met else "**not met**"
-        count[verdict] += 1
         rows.append([what, text, number(value), verdict])
-    yield (f"{count['met']} met, {count['**not met**']} not met, "
-           f"{count['not measured']} not measured.\n")
+    return rows
+
+
+def bars_count(rows):
+    verdicts = [row[-1] for row in rows]
+    return (f"{verdicts.count('met')} met, {verdicts.count('**not met**')} not met, "
+            f"{verdicts.count('not measured')} not measured")
+
+
+def bars_table(results):
+    rows = bars_rows(results)
+    yield f"{bars_count(rows)}.\n"
     yield from table(["workload", "bar", "measured", ""], rows)
+
+
+def print_bars(results):
+    rows = bars_rows(results)
+    for what, text, value, verdict in rows:
+        if verdict != "not measured":
+            print(f"{verdict.strip('*'):8} {what}: {text}: {value}", file=sys.stderr)
+    print(f"bars: {bars_count(rows)}", file=sys.stderr)
 
 
 # Where peers are compared: (title, whose is 1, workload, options, metric, more is better)
@@ -259,6 +275,7 @@ def main():
     pictures = plots.draw(results, advantages(results), folder)
     with open(os.path.join(folder, "results.md"), "w", encoding="utf-8") as file:
         file.writelines(line + "\n" for line in markdown(results, folder, pictures))
+    print_bars(results)
 
 
 if __name__ == "__main__":

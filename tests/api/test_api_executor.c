@@ -96,6 +96,24 @@ START_TEST(a_timeout_rescheduled_while_it_waits_in_the_executor_has_one_end)
 }
 END_TEST
 
+/* By less than a tick. At its deadline the executor may run it at once, or leave it to the worker. */
+START_TEST(what_is_pushed_back_a_little_while_it_waits_in_the_executor_is_not_early)
+{
+    ends e = { 0 };
+    hwt_timeout timeout = arm(m.timer, &counting, &e, 0);
+    manual_go(&m, HWT_MS(1));
+    const uint64_t deadline = m.start + HWT_MS(1) + (_i ? HWT_US(999) : 1);
+    ck_assert(hwt_timeout_reschedule_at(timeout, deadline));
+    atomic_store(&m.now, deadline - 1);
+    run_deferred(&d);
+    ck_assert_uint_eq(e.runs, 0);
+    manual_go(&m, HWT_MS(2));
+    run_deferred(&d);
+    ck_assert_uint_eq(e.runs, 1);
+    close_deferred();
+}
+END_TEST
+
 START_TEST(cancelled_is_told_on_the_executor)
 {
     ends e = { 0 };
@@ -426,6 +444,8 @@ static void add_deferred(Suite *suite)
     tcase_add_test(tcase, tasks_run_where_the_executor_runs_them);
     tcase_add_test(tcase, a_timeout_cancelled_while_it_waits_in_the_executor_never_runs);
     tcase_add_test(tcase, a_timeout_rescheduled_while_it_waits_in_the_executor_has_one_end);
+    tcase_add_loop_test(
+        tcase, what_is_pushed_back_a_little_while_it_waits_in_the_executor_is_not_early, 0, 2);
     tcase_add_test(tcase, cancelled_is_told_on_the_executor);
     tcase_add_test(tcase, work_is_handed_over_in_the_order_of_the_ticks);
     tcase_add_test(tcase, a_rearm_on_the_executor_takes_effect_when_the_task_returns);

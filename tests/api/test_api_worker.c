@@ -335,6 +335,28 @@ START_TEST(a_cancelled_timeout_is_told_though_nothing_else_is_due)
 }
 END_TEST
 
+/* The first one wakes it. It expects more, and sleeps for a tick, an hour here, before it tells them. */
+START_TEST(cancels_that_are_told_do_not_wake_the_worker_one_by_one)
+{
+    enum { CANCELS = 100 };
+    hwt_timer *timer = create_ticking(HWT_MIN(60));
+    hwt_timeout told[CANCELS];
+    ends e = { 0 };
+    for (int i = 0; i < CANCELS; i++)
+        told[i] = arm(timer, &counting, &e, HWT_MIN(6000));
+    ck_assert(hwt_timeout_cancel(told[0]));
+    ck_assert(await_count(&e.cancelled, 1));
+    uint64_t before = stats_of(timer).wakeups;
+    for (int i = 1; i < CANCELS; i++) {
+        (void)poll(NULL, 0, 2);
+        ck_assert(hwt_timeout_cancel(told[i]));
+    }
+    ck_assert_uint_le(stats_of(timer).wakeups - before, 5);
+    hwt_timer_destroy(timer);
+    ck_assert_uint_eq(e.cancelled, CANCELS);
+}
+END_TEST
+
 /*
  * With ticks of an hour: a backlog does not wait for one. The adder waits for the worker
  * where that is 100000 behind, lest the scheduler decide.
@@ -382,6 +404,7 @@ static void add_running(Suite *suite)
     tcase_add_test(tcase, cancel_sync_waits_for_the_run_on_the_worker);
     tcase_add_test(tcase, cancel_does_not_wait_for_the_run);
     tcase_add_test(tcase, a_cancelled_timeout_is_told_though_nothing_else_is_due);
+    tcase_add_test(tcase, cancels_that_are_told_do_not_wake_the_worker_one_by_one);
     tcase_add_test(tcase, arming_and_cancelling_for_long_does_not_grow_memory);
 }
 

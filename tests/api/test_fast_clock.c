@@ -39,7 +39,8 @@ static bool is_fast(const hwt_timer *timer)
     return stats.fast_clock;
 }
 
-/* Arms and cancels until the counter is measured, if it can be. */
+/* Arms and cancels for a while, in which the counter is measured, if it can be and this thread has a
+ * processor. A measurement wants two calls that nothing interrupts, 10 ms or some more apart. */
 static void use(hwt_timer *timer)
 {
     for (uint64_t end = hwt_timer_now(timer) + HWT_MS(50); hwt_timer_now(timer) < end;) {
@@ -92,10 +93,9 @@ START_TEST(the_statistics_say_whether_the_counter_is_used)
     hwt_options options = HWT_OPTIONS_INIT;
     hwt_timer *timer = make_timer(options);
     use(timer);
-    if (!kernel_counts())
-        ck_assert(!is_fast(timer));
-    else if (counter_is_quick())
-        ck_assert(is_fast(timer));
+    ck_assert(kernel_counts() || !is_fast(timer));
+    while (kernel_counts() && counter_is_quick() && !is_fast(timer))
+        use(timer); /* however seldom this thread has a processor */
     hwt_options exact = options, fine = options, boot = options, own = options;
     exact.flags = HWT_EXACT_CLOCK;
     fine.tick_duration = HWT_US(511);

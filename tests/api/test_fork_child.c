@@ -424,9 +424,10 @@ END_TEST
 
 /* ---- a child after many threads ---- */
 
-enum { CROWD = 150 };
+enum { CROWD = 150, SOME = 50000 };
 
 static gate crowd;
+static shared_count may_add;
 
 static void *add_and_stay(void *timer)
 {
@@ -441,11 +442,13 @@ static void *add_some(void *data)
 {
     static const hwt_task quiet = { count_run, NULL };
     traffic *t = data;
-    for (int i = 0; i < 2000; i++)
+    (void)await_count(&may_add, 1);
+    for (int i = 0; i < SOME; i++)
         child_must(hwt_timer_new_timeout(t->timer, &quiet, &t->ends, HWT_MS(i % 7), NULL) == 0);
     return NULL;
 }
 
+/* The thread that has forked is one of them. */
 static void serve_with_threads(void *arg)
 {
     enum { THREADS = 20 };
@@ -457,9 +460,11 @@ static void serve_with_threads(void *arg)
     child_must(hwt_timer_create(&options, &t.timer) == 0);
     for (int i = 0; i < THREADS; i++)
         threads[i] = spawn(add_some, &t);
+    may_add = 1;
+    add_some(&t);
     for (int i = 0; i < THREADS; i++)
         join(threads[i]);
-    child_must(await_count(&t.ends.runs, THREADS * 2000));
+    child_must(await_count(&t.ends.runs, (THREADS + 1) * SOME));
     hwt_timer_destroy(t.timer);
 }
 
@@ -468,6 +473,8 @@ START_TEST(a_child_whose_parent_had_many_threads_uses_a_timer_of_its_own)
 {
     hwt_timer *timer = create_ticking(HWT_MS(1));
     pthread_t threads[CROWD];
+    ends e = { 0 };
+    (void)hwt_timeout_cancel_sync(arm(timer, &counting, &e, HWT_SEC(3600)));
     for (int i = 0; i < CROWD; i++)
         threads[i] = spawn(add_and_stay, timer);
     ck_assert(await_count(&crowd.reached, CROWD));
@@ -476,6 +483,7 @@ START_TEST(a_child_whose_parent_had_many_threads_uses_a_timer_of_its_own)
     for (int i = 0; i < CROWD; i++)
         join(threads[i]);
     hwt_timer_destroy(timer);
+    ck_assert_uint_eq(e.cancelled, 1);
 }
 END_TEST
 

@@ -8,13 +8,19 @@
 
 #include "fork_fixture.h"
 
-/* A descriptor that is open has a number past this. */
-static void allow_no_more_descriptors(void)
+/* Numbers below this are allowed. */
+static void allow_descriptors_below(int number)
 {
     struct rlimit limit;
     child_must(getrlimit(RLIMIT_NOFILE, &limit) == 0);
-    limit.rlim_cur = STDERR_FILENO + 1;
+    limit.rlim_cur = (rlim_t)number;
     child_must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+}
+
+/* A descriptor that is open has a number past this. */
+static void allow_no_more_descriptors(void)
+{
+    allow_descriptors_below(STDERR_FILENO + 1);
 }
 
 static void allow_descriptors_again(void)
@@ -85,8 +91,7 @@ END_TEST
 /* All numbers are taken, and the child takes that of its parent. */
 static void fork_with_all_taken(void *timer)
 {
-    struct rlimit limit = { .rlim_cur = 64, .rlim_max = 64 };
-    child_must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    allow_descriptors_below(64);
     while (dup(STDERR_FILENO) >= 0)
         ;
     fork_and_expect_well(first_arm, timer);
@@ -145,8 +150,7 @@ static int lower;
 static void fork_with_a_lower_number(void *timer)
 {
     close(lower);
-    const struct rlimit limit = { (rlim_t)noted, (rlim_t)noted };
-    child_must(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    allow_descriptors_below(noted);
     fork_and_expect_well(loop_by_another_number, timer);
 }
 

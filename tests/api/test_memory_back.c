@@ -28,6 +28,8 @@
 
 enum { PEAK = 1 << 19, THREADS = 64, EACH = PEAK / THREADS, HUGE_PAGE = 2 << 20 };
 
+#define KEPT (THREADS * (uint64_t)65536) /* by threads that keep an entry of a slab each */
+
 static manual m;
 static uint64_t now;
 static hwt_timeout peak[PEAK];
@@ -172,6 +174,15 @@ static void *cancel_its(void *data)
     return NULL;
 }
 
+/* All of them are there at once. */
+static void *cancel_and_end(void *data)
+{
+    cancel_its(data);
+    cancelled++;
+    must(await_count(&cancelled, THREADS));
+    return NULL;
+}
+
 /* Then it is idle; then it makes one more call. */
 static void *cancel_and_stay(void *data)
 {
@@ -182,6 +193,16 @@ static void *cancel_and_stay(void *data)
     must(hwt_timeout_cancel(arm(m.timer, &quiet, NULL, HWT_SEC(60))));
     called_again++;
     while (calls_again < 2)
+        (void)poll(NULL, 0, 1);
+    return NULL;
+}
+
+/* Then it is idle until it ends, and makes no call any more. */
+static void *cancel_and_wait(void *data)
+{
+    cancel_its(data);
+    cancelled++;
+    while (calls_again == 0)
         (void)poll(NULL, 0, 1);
     return NULL;
 }
@@ -205,7 +226,7 @@ static void join_cancellers(void)
 START_TEST(threads_that_have_ended_keep_nothing)
 {
     open_peak();
-    spawn_cancellers(_i ? cancel_and_stay : cancel_its);
+    spawn_cancellers(_i ? cancel_and_stay : cancel_and_end);
     if (_i) {
         ck_assert(await_count(&cancelled, THREADS));
         pass_ms(20000);
@@ -240,6 +261,18 @@ START_TEST(idle_threads_keep_nothing_after_their_next_call)
 }
 END_TEST
 
+/* In the end the worker has nothing to do, and does not wake for longer than a second. */
+static void expect_sleep(uint64_t limit)
+{
+    uint64_t wakeups, before;
+    do {
+        before = stats_of(m.timer).wakeups;
+        (void)poll(NULL, 0, 1500);
+        wakeups = stats_of(m.timer).wakeups;
+    } while (wakeups != before && monotonic() < limit);
+    ck_assert_uint_eq(wakeups, before);
+}
+
 /* A worker that sleeps is woken when a thread that it has asked gives back. */
 START_TEST(a_sleeping_worker_is_woken_for_what_it_has_asked_for)
 {
@@ -249,23 +282,111 @@ START_TEST(a_sleeping_worker_is_woken_for_what_it_has_asked_for)
     m.timer = create(&options);
     for (int i = 0; i < PEAK; i++)
         peak[i] = arm(m.timer, &quiet, NULL, HWT_SEC(3600));
-    spawn_cancellers(cancel_and_stay);
+    spawn_cancellers(cancel_and_wait);
     ck_assert(await_count(&cancelled, THREADS));
-    must(hwt_timeout_cancel(arm(m.timer, &quiet, NULL, 0))); /* it is awake once more */
+    (void)arm(m.timer, &quiet, NULL, 0); /* it is awake once more */
     uint64_t limit = monotonic() + HWT_SEC(60), most = stats_of(m.timer).memory;
     while (stats_of(m.timer).memory > most - MB(4) && monotonic() < limit)
         (void)poll(NULL, 0, 1);
     (void)poll(NULL, 0, 100);
     calls_again = 2;
     join_cancellers();
+    /* Each thread has kept entries of a slab of its own: that is less than all of these. */
+    while (stats_of(m.timer).memory > KEPT / 2 && monotonic() < limit)
+        (void)poll(NULL, 0, 1);
+    ck_assert_uint_le(stats_of(m.timer).memory, KEPT / 2);
+    expect_sleep(limit);
+    hwt_timer_destroy(m.timer);
+}
+END_TEST
+
+/* Nor does it sleep through a tick, an hour here, while there is more to give back at once. */
+START_TEST(memory_goes_back_at_once_however_long_a_tick_is)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = HWT_SEC(3600);
+    m.timer = create(&options);
+    for (int i = 0; i < PEAK; i++)
+        peak[i] = arm(m.timer, &quiet, NULL, HWT_SEC(360000));
+    for (int i = 0; i < PEAK; i++)
+        must(hwt_timeout_cancel(peak[i]));
+    must(hwt_timeout_cancel(arm(m.timer, &quiet, NULL, 0))); /* it is awake once more */
+    uint64_t limit = monotonic() + HWT_SEC(60);
     while (stats_of(m.timer).memory > STAYS && monotonic() < limit)
         (void)poll(NULL, 0, 1);
     ck_assert_uint_le(stats_of(m.timer).memory, STAYS);
-    (void)poll(NULL, 0, 1500);
-    uint64_t wakeups = stats_of(m.timer).wakeups;
-    (void)poll(NULL, 0, 1500);
-    ck_assert_uint_eq(stats_of(m.timer).wakeups, wakeups);
     hwt_timer_destroy(m.timer);
+}
+END_TEST
+
+/* At its very end a thread has no number any more, and shares a lane with its like: nobody is left to
+ * ask for what that keeps. The library's own key was made before this one. */
+static pthread_key_t key;
+static hwt_timeout kept[THREADS];
+
+static void cancel_at_the_very_end(void *rounds)
+{
+    if ((uintptr_t)rounds < 3) {
+        must(pthread_setspecific(key, (void *)((uintptr_t)rounds + 1)) == 0);
+        return;
+    }
+    for (int i = 0; i < THREADS; i++)
+        must(hwt_timeout_cancel(kept[i]));
+}
+
+static void *end_and_cancel(void *data)
+{
+    must(pthread_setspecific(key, (void *)(uintptr_t)1) == 0);         /* rounds of destructors */
+    must(hwt_timeout_cancel(arm(m.timer, &quiet, NULL, HWT_SEC(60)))); /* it has a number */
+    return data;
+}
+
+START_TEST(what_a_thread_cancels_at_its_very_end_goes_back)
+{
+    manual_open(&m, HWT_SEC(1), HWT_MS(1), 512);
+    now = 0;
+    must(pthread_key_create(&key, cancel_at_the_very_end) == 0);
+    for (int i = 0; i < PEAK; i++)
+        peak[i] = arm(m.timer, &quiet, NULL, HWT_SEC(3600));
+    for (int i = 0; i < THREADS; i++)
+        kept[i] = peak[i * EACH];
+    join(spawn(end_and_cancel, NULL));
+    for (int i = 0; i < PEAK; i++)
+        must(hwt_timeout_cancel(peak[i]) == (i % EACH != 0));
+    pass_ms(60000);
+    ck_assert_uint_le(stats_of(m.timer).memory, KEPT / 2);
+    must(pthread_key_delete(key) == 0);
+    manual_close(&m);
+}
+END_TEST
+
+enum { ARMED = 1000, SPARE = 4096 }; /* timeouts of a thread; bytes of room for their records */
+
+static void *arm_and_end(void *data)
+{
+    struct canceller *canceller = data;
+    for (int i = 0; i < ARMED; i++)
+        canceller->its[i] = arm(m.timer, &quiet, NULL, HWT_SEC(3600));
+    cancelled++;
+    while (calls_again == 0)
+        (void)poll(NULL, 0, 1);
+    return NULL;
+}
+
+/* When the records are read, the room for them goes back to the thread, for more; until it ends. */
+START_TEST(threads_that_have_ended_keep_no_room_for_records)
+{
+    manual_open(&m, HWT_SEC(1), HWT_MS(1), 512);
+    now = 0;
+    spawn_cancellers(arm_and_end);
+    ck_assert(await_count(&cancelled, THREADS));
+    pass_ms(20);
+    uint64_t before = stats_of(m.timer).memory;
+    calls_again = 1;
+    join_cancellers();
+    pass_ms(20);
+    ck_assert_uint_le(stats_of(m.timer).memory + THREADS * (uint64_t)SPARE, before);
+    manual_close(&m);
 }
 END_TEST
 
@@ -283,6 +404,30 @@ static void collapse_all(void)
     }
 }
 
+/* How many of some of the timeouts are in memory that may have huge pages, as the system says; -1: it
+ * knows none. */
+static int count_huge(const hwt_timeout *timeouts, int n, int step)
+{
+    char line[4096];
+    unsigned long begin = 0, end = 0, from, to;
+    int count = 0;
+    void *own = mmap(NULL, HUGE_PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    bool known = own != MAP_FAILED && madvise(own, HUGE_PAGE, MADV_HUGEPAGE) == 0;
+    must(munmap(own, HUGE_PAGE) == 0);
+    FILE *maps = fopen("/proc/self/smaps", "r");
+    while (maps && fgets(line, sizeof(line), maps)) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            begin = from, end = to;
+        if (strncmp(line, "VmFlags:", 8) != 0 || !strstr(line, " hg"))
+            continue;
+        for (int i = 0; i < n; i += step)
+            count += (uintptr_t)timeouts[i].entry >= begin && (uintptr_t)timeouts[i].entry < end;
+    }
+    if (maps)
+        fclose(maps);
+    return maps && known ? count : -1;
+}
+
 static int order_of_addresses(const void *one, const void *other)
 {
     uintptr_t a = (uintptr_t)((const hwt_timeout *)one)->entry;
@@ -290,7 +435,8 @@ static int order_of_addresses(const void *one, const void *other)
     return a < b ? -1 : a > b;
 }
 
-/* One in each megabyte stays: what is beside it does not come back as part of a huge page. */
+/* One in each megabyte stays: what is beside it does not come back as part of a huge page. The system
+ * may make these late, or not at all: so it is asked where it may. */
 START_TEST(the_system_does_not_undo_what_was_given_back)
 {
     static hwt_timeout stay[PEAK];
@@ -298,6 +444,7 @@ START_TEST(the_system_does_not_undo_what_was_given_back)
     uintptr_t last = 0;
     open_peak();
     qsort(peak, PEAK, sizeof(*peak), order_of_addresses);
+    ck_assert_int_ne(count_huge(peak, PEAK, 256), 0);
     for (int i = 0; i < PEAK; i++) {
         uintptr_t megabyte = (uintptr_t)peak[i].entry >> 20;
         if (megabyte != last)
@@ -309,6 +456,7 @@ START_TEST(the_system_does_not_undo_what_was_given_back)
     pass_ms(20000);
     uint64_t memory = stats_of(m.timer).memory;
     ck_assert_uint_le(memory, STAYS + n * (64 << 10));
+    ck_assert_int_le(count_huge(stay, (int)n, 1), 0);
     collapse_all();
     expect_agreement();
     while (n > 0)
@@ -316,6 +464,18 @@ START_TEST(the_system_does_not_undo_what_was_given_back)
     pass_ms(20000);
     collapse_all();
     expect_little();
+    close_peak();
+}
+END_TEST
+
+START_TEST(what_goes_as_a_whole_may_have_huge_pages_again)
+{
+    open_peak();
+    for (int i = 0; i < PEAK; i++)
+        must(hwt_timeout_cancel(peak[i]));
+    pass_ms(20000);
+    expect_little();
+    ck_assert_int_ne(count_huge(peak, PEAK, 256), 0);
     close_peak();
 }
 END_TEST
@@ -330,7 +490,11 @@ int main(void)
     tcase_add_loop_test(threads, threads_that_have_ended_keep_nothing, 0, 2);
     tcase_add_test(threads, idle_threads_keep_nothing_after_their_next_call);
     tcase_add_test(threads, a_sleeping_worker_is_woken_for_what_it_has_asked_for);
+    tcase_add_test(threads, memory_goes_back_at_once_however_long_a_tick_is);
+    tcase_add_test(threads, what_a_thread_cancels_at_its_very_end_goes_back);
+    tcase_add_test(threads, threads_that_have_ended_keep_no_room_for_records);
     TCase *pages = add_case(suite, "huge pages");
     tcase_add_test(pages, the_system_does_not_undo_what_was_given_back);
+    tcase_add_test(pages, what_goes_as_a_whole_may_have_huge_pages_again);
     return run_suite(suite);
 }

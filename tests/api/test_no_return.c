@@ -275,28 +275,38 @@ static void drive_one(int i)
     (void)manual_go(&manuals[i], HWT_SEC(1));
 }
 
-START_TEST(two_coroutines_end_in_the_order_in_which_they_began)
+/* Returns its stack. */
+static void *begin_loop(int i)
 {
     static const hwt_task resuming = { resume_main_and_arm, NULL };
+    void *stack =
+        mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert_ptr_ne(stack, MAP_FAILED);
+    manual_open(&manuals[i], 0, HWT_MS(1), 64);
+    (void)arm(manuals[i].timer, &resuming, &armed_again[i], HWT_MS(5));
+    ck_assert_int_eq(getcontext(&loops[i]), 0);
+    loops[i].uc_stack.ss_sp = stack;
+    loops[i].uc_stack.ss_size = STACK_SIZE;
+    loops[i].uc_link = &main_context;
+    makecontext(&loops[i], (void (*)(void))drive_one, 1, i);
+    ck_assert_int_eq(swapcontext(&main_context, &loops[i]), 0);
+    return stack;
+}
+
+static void end_loop(int i, void *stack)
+{
+    ck_assert_int_eq(swapcontext(&main_context, &loops[i]), 0);
+    ck_assert(armed_again[i]);
+    munmap(stack, STACK_SIZE);
+}
+
+START_TEST(two_coroutines_end_in_the_order_in_which_they_began)
+{
     void *stacks[2];
-    for (int i = 0; i < 2; i++) {
-        manual_open(&manuals[i], 0, HWT_MS(1), 64);
-        (void)arm(manuals[i].timer, &resuming, &armed_again[i], HWT_MS(5));
-        stacks[i] =
-            mmap(NULL, STACK_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        ck_assert_ptr_ne(stacks[i], MAP_FAILED);
-        ck_assert_int_eq(getcontext(&loops[i]), 0);
-        loops[i].uc_stack.ss_sp = stacks[i];
-        loops[i].uc_stack.ss_size = STACK_SIZE;
-        loops[i].uc_link = &main_context;
-        makecontext(&loops[i], (void (*)(void))drive_one, 1, i);
-        ck_assert_int_eq(swapcontext(&main_context, &loops[i]), 0);
-    }
-    for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(swapcontext(&main_context, &loops[i]), 0);
-        ck_assert(armed_again[i]);
-        munmap(stacks[i], STACK_SIZE);
-    }
+    for (int i = 0; i < 2; i++)
+        stacks[i] = begin_loop(i);
+    for (int i = 0; i < 2; i++)
+        end_loop(i, stacks[i]);
     for (int i = 0; i < 2; i++)
         manual_close(&manuals[i]);
 }

@@ -15,6 +15,17 @@ enum { MANY = 350000, THREADS = 3 };
 static manual m;
 static ends counts;
 
+/* Counted from nothing, also where all tests are in one process. */
+static void open_for(uint64_t max_pending, uint32_t flags)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = TICK;
+    options.max_pending = max_pending;
+    options.flags = flags;
+    memset(&counts, 0, sizeof(counts));
+    manual_open_with(&m, HWT_SEC(5), options);
+}
+
 static void *add_many(void *arg)
 {
     (void)arg;
@@ -26,11 +37,8 @@ static void *add_many(void *arg)
 /* By one thread, by several, and with a timer for one thread. */
 START_TEST(one_call_runs_all_that_is_due_however_much_was_added)
 {
-    hwt_options options = HWT_OPTIONS_INIT;
     pthread_t threads[THREADS];
-    options.tick_duration = TICK;
-    options.flags = _i == 2 ? HWT_ONE_THREAD : 0;
-    manual_open_with(&m, HWT_SEC(5), options);
+    open_for(0, _i == 2 ? HWT_ONE_THREAD : 0);
     for (int i = 0; i < THREADS; i++) {
         if (_i == 1)
             threads[i] = spawn(add_many, NULL);
@@ -61,13 +69,10 @@ static uint64_t fill(uint64_t most, int *ret_error)
 START_TEST(what_was_refused_for_want_of_memory_takes_no_place)
 {
     enum { LIMIT = 300000, TRIES = 1000 };
-    hwt_options options = HWT_OPTIONS_INIT;
     int error;
     if (memory_cannot_be_limited())
         return;
-    options.tick_duration = TICK;
-    options.max_pending = LIMIT;
-    manual_open_with(&m, HWT_SEC(5), options);
+    open_for(LIMIT, 0);
     limit_memory(1 << 20);
     uint64_t added = fill(LIMIT, &error);
     int refused = 0;

@@ -149,6 +149,27 @@ START_TEST(what_is_moved_before_it_is_filed_runs_at_its_last_deadline)
 END_TEST
 
 /* A pass that is cut short leaves what is due for the next one; what is added then comes behind. */
+/* What comes and goes between makes the timer look through what it has noted, and leave out some. */
+START_TEST(what_is_moved_to_earlier_is_noted_though_much_comes_and_goes_since)
+{
+    hwt_timeout moved[100], gone[1000];
+    open_late();
+    for (int i = 0; i < 100; i++)
+        moved[i] = in_ms(9000);
+    for (int k = 0; k < 10; k++) {
+        for (int i = 0; i < 100; i++)
+            must(hwt_timeout_reschedule(moved[i], HWT_MS(5000 - 400 * k + i)));
+        for (int i = 0; i < 1000; i++)
+            gone[i] = in_ms(60000);
+        for (int i = 0; i < 1000; i++)
+            must(hwt_timeout_cancel(gone[i]));
+    }
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(1400)), 0);
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(1500)), 100);
+    manual_close(&m);
+}
+END_TEST
+
 START_TEST(what_is_added_after_a_pass_that_was_cut_short_comes_behind)
 {
     static const unsigned names[] = { 0, 1, 2, 3 };
@@ -343,6 +364,7 @@ int main(void)
     TCase *due = add_case(suite, "due");
     tcase_add_test(due, what_was_filed_sooner_or_later_runs_in_order);
     tcase_add_loop_test(due, what_is_moved_before_it_is_filed_runs_at_its_last_deadline, 0, 4);
+    tcase_add_test(due, what_is_moved_to_earlier_is_noted_though_much_comes_and_goes_since);
     tcase_add_test(due, what_is_added_after_a_pass_that_was_cut_short_comes_behind);
     tcase_add_test(due, many_are_filed_by_the_next_pass);
     tcase_add_loop_test(due, others_keep_their_order_though_two_are_moved_to_and_fro, 0, 2);

@@ -14,15 +14,6 @@ enum { GROUPS = 3, MANY = 600 };
 
 static manual m;
 
-static void open_kind(int one_thread)
-{
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.tick_duration = TICK;
-    options.ticks_per_wheel = 64;
-    options.flags = one_thread ? HWT_ONE_THREAD : 0;
-    manual_open_with(&m, START, options);
-}
-
 typedef struct subject {
     hwt_timeout timeout;
     uint64_t deadline;
@@ -31,6 +22,16 @@ typedef struct subject {
 } subject;
 
 static subject subjects[MANY];
+
+static void open_kind(int one_thread)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = TICK;
+    options.ticks_per_wheel = 64;
+    options.flags = one_thread ? HWT_ONE_THREAD : 0;
+    memset(subjects, 0, sizeof(subjects)); /* their handles are of another timer */
+    manual_open_with(&m, START, options);
+}
 
 static void note_end(hwt_timeout timeout, void *arg)
 {
@@ -256,7 +257,7 @@ static struct {
 
 static void *churn(void *arg)
 {
-    uint64_t random = (uint64_t)(uintptr_t)arg;
+    uint64_t random = *(const uint64_t *)arg;
     hwt_timeout mine[64] = { { NULL, 0 } };
     for (int turn = 0; turn < TURNS; turn++) {
         hwt_timeout *timeout = &mine[test_random(&random) % 64];
@@ -299,8 +300,9 @@ START_TEST(what_stands_is_found_beside_what_changes)
     for (size_t i = 0; i < STANDING; i++)
         must(hwt_timer_new_timeout_at(beside.timer, &plain, &subjects[i], base + HWT_SEC(i),
                                       NULL) == 0);
-    for (uintptr_t i = 0; i < 2; i++)
-        churners[i] = spawn(churn, (void *)(test_seed() + i));
+    uint64_t seeds[2] = { test_seed(), test_seed() + 1 };
+    for (int i = 0; i < 2; i++)
+        churners[i] = spawn(churn, &seeds[i]);
     for (int turn = 0; turn < 1000; turn++)
         look(base, _i);
     for (int i = 0; i < 2; i++)

@@ -181,6 +181,33 @@ START_TEST(cuts_moves_and_cancels_at_random_keep_the_order)
 }
 END_TEST
 
+/*
+ * One bucket, in which much is of many rounds: it is sorted in parts, the sooner ones first. The second
+ * time there is much of one tick, which may be the last one of a part, or just before or behind it.
+ * For each tick around it something was added before, and something comes after that.
+ */
+START_TEST(what_is_sorted_in_parts_keeps_its_order)
+{
+    const uint64_t around = 1000, end = 1100, much = around + (uint64_t)_i;
+    open_timer(1, 0);
+    add(TICK);
+    for (uint64_t tick = 10; tick < around; tick += 10)
+        add(tick * TICK);
+    for (uint64_t tick = around; tick < end; tick++)
+        add(tick * TICK);
+    ck_assert_uint_eq(go_on(2, MANY), 1);
+    for (int i = 0; i < 200; i++)
+        add(much * TICK);
+    add(3 * TICK);
+    ck_assert_uint_eq(go_on(2, MANY), 1);
+    for (uint64_t tick = around; tick < end; tick++)
+        add(tick * TICK);
+    (void)go_on(end, UINT64_MAX);
+    ck_assert_uint_eq(hwt_timer_pending(m.timer), 0);
+    expect_all_ended();
+}
+END_TEST
+
 /* ---- ages ---- */
 
 static const int64_t edges[] = { -2, -1, 0, 1 };
@@ -278,6 +305,7 @@ int main(void)
     TCase *order = add_case(suite, "order");
     tcase_add_loop_test(order, what_is_added_while_a_tick_is_run_in_parts_comes_behind, 0, 2);
     tcase_add_loop_test(order, what_is_filed_again_keeps_the_others_in_order, 0, 2);
+    tcase_add_loop_test(order, what_is_sorted_in_parts_keeps_its_order, 0, 100);
     tcase_add_loop_test(order, cuts_moves_and_cancels_at_random_keep_the_order, 0, 40);
     TCase *ages = add_case(suite, "ages");
     tcase_add_loop_test(ages, at_an_ages_edge_nothing_runs_early_or_late, 0, 4);

@@ -5,12 +5,14 @@ usage: binding_delay.py LIBRARY DIRECTORY
 """
 import ctypes
 import sys
-from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int64, c_size_t,
-                    c_uint32, c_uint64, c_void_p, sizeof, string_at)
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64,
+                    c_size_t, c_uint32, c_uint64, c_void_p, create_string_buffer, pointer, sizeof,
+                    string_at)
 
 SECOND = 1_000_000_000
 NEVER = 2**64 - 1
 EINVAL = 22
+ENOENT = 2
 CREATE = 1
 
 
@@ -23,7 +25,25 @@ class Options(Structure):
 class Message(Structure):
     _fields_ = [("due", c_uint64), ("id", c_char_p), ("id_size", c_size_t), ("payload", c_char_p),
                 ("payload_size", c_size_t), ("lease", c_uint64), ("retries", c_uint32),
-                ("expired", c_uint32), ("reserved", c_uint64 * 4)]
+                ("expired", c_uint32), ("deliveries", c_uint32), ("reserved32", c_uint32),
+                ("first_due", c_uint64), ("reserved", c_uint64 * 2)]
+
+
+class Change(Structure):
+    _fields_ = [("op", c_uint32), ("flags", c_uint32), ("result", c_int32),
+                ("reserved32", c_uint32), ("message", POINTER(Message)), ("lease", c_uint64),
+                ("due", c_uint64), ("id", c_char_p), ("id_size", c_size_t), ("mark", c_uint64),
+                ("ticket", c_char_p), ("reserved", c_uint64 * 2)]
+
+
+class Batch(Structure):
+    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("reserved", c_uint32),
+                ("note", c_char_p), ("note_size", c_size_t), ("durable", c_void_p),
+                ("arg", c_void_p), ("mark", c_uint64)]
+
+
+PUT, CANCEL, DONE = 1, 2, 4
+MAY_FAIL = 1
 
 
 # Up to the first counters: what is not known here is not asked for.
@@ -46,6 +66,9 @@ def load(path):
     for name, result, *arguments in [
             ("hwt_delay_options_init", c_int, POINTER(Options), c_size_t),
             ("hwt_delay_stats_init", c_int, POINTER(Stats), c_size_t),
+            ("hwt_delay_batch_init", c_int, POINTER(Batch), c_size_t),
+            ("hwt_delay_apply", c_int, c_void_p, POINTER(Change), c_size_t, POINTER(Batch)),
+            ("hwt_delay_note", c_int64, c_void_p, c_char_p, c_size_t, POINTER(c_uint64)),
             ("hwt_delay_open", c_int, c_char_p, POINTER(Options), POINTER(c_void_p)),
             ("hwt_delay_close", c_int, c_void_p),
             ("hwt_delay_now", c_uint64, c_void_p),
@@ -72,7 +95,34 @@ def test_layout(lib):
     expect("options", [getattr(options, name) for name, _ in Options._fields_],
            [sizeof(Options), 0, 1 << 20, 60 * SECOND, 65536, 128 << 20, 64 << 20, 3600 * SECOND])
     expect("a wrong size", lib.hwt_delay_options_init(byref(options), 7), -EINVAL)
+    batch = Batch(mark=1)
+    expect("init", lib.hwt_delay_batch_init(byref(batch), sizeof(batch)), 0)
+    expect("batch", (batch.size, batch.note, batch.durable, batch.mark),
+           (sizeof(batch), None, None, 0))
     expect("stats of a wrong size", lib.hwt_delay_stats_init(byref(Stats()), 8), -EINVAL)
+
+
+def test_batch(lib, store):
+    """A message is done in one step with a put, a note, and a cancel of what is not there."""
+    now = lib.hwt_delay_now(store)
+    first = Message(due=now, id=b"first", id_size=5)
+    expect("put", lib.hwt_delay_put(store, byref(first), 1), 0)
+    taken = POINTER(Message)()
+    expect("take", lib.hwt_delay_take(store, 1, 30 * SECOND, byref(taken)), 1)
+    expect("deliveries", taken[0].deliveries, 1)
+    later = Message(due=now + 3600 * SECOND, id=b"next", id_size=4)
+    changes = (Change * 3)(Change(op=DONE, lease=taken[0].lease),
+                           Change(op=CANCEL, due=now, id=b"none", id_size=4, flags=MAY_FAIL),
+                           Change(op=PUT, message=pointer(later)))
+    batch = Batch(size=sizeof(Batch), note=b"here", note_size=4)
+    expect("apply", lib.hwt_delay_apply(store, changes, 3, byref(batch)), 0)
+    expect("results", [change.result for change in changes], [0, -ENOENT, 0])
+    lib.hwt_delay_free(taken)
+    note, mark = create_string_buffer(10), c_uint64()
+    expect("note", lib.hwt_delay_note(store, note, 10, byref(mark)), 4)
+    expect("its bytes and its mark", (note.value, mark.value), (b"here", batch.mark))
+    cancel = Change(op=CANCEL, due=later.due, id=b"next", id_size=4)
+    expect("cancel", lib.hwt_delay_apply(store, byref(cancel), 1, None), 0)
 
 
 def test_life(lib, directory):
@@ -80,6 +130,7 @@ def test_life(lib, directory):
     store = c_void_p()
     options = Options(size=sizeof(Options), flags=CREATE, segment_size=8 << 20)
     expect("open", lib.hwt_delay_open(directory.encode(), byref(options), byref(store)), 0)
+    test_batch(lib, store)
     now = lib.hwt_delay_now(store)
     batch = (Message * 2)(Message(due=now + 3600 * SECOND, id=b"later", id_size=5),
                           Message(due=now, id=b"soon", id_size=4, payload=b"x\0y",
@@ -106,7 +157,7 @@ def test_life(lib, directory):
     stats = Stats()
     expect("init", lib.hwt_delay_stats_init(byref(stats), sizeof(stats)), 0)
     expect("stats", lib.hwt_delay_get_stats(store, byref(stats)), 0)
-    expect("counters", (stats.put, stats.taken, stats.done, stats.held), (3, 1, 1, 0))
+    expect("counters", (stats.put, stats.taken, stats.done, stats.held), (5, 2, 2, 0))
     expect("close", lib.hwt_delay_close(store), 0)
     expect("callbacks", results, [(0, 7)])
 

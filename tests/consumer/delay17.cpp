@@ -19,6 +19,8 @@ namespace
 
 static_assert(std::is_standard_layout<hwt_delay_message>::value, "arrays of it go to C");
 static_assert(std::is_trivially_copyable<hwt_delay_message>::value, "and come from there");
+static_assert(std::is_standard_layout<hwt_delay_change>::value, "arrays of it, too");
+static_assert(std::is_standard_layout<hwt_delay_batch>::value, "C knows it");
 
 struct close_store {
     void operator()(hwt_delay *store) const
@@ -96,8 +98,21 @@ int run(const char *directory)
         delays.take(10, taken) != 1)
         return 1;
     std::string id(static_cast<const char *>(taken[0].id), taken[0].id_size);
-    if (id != "order-17" || check(hwt_delay_done(delays.get(), &taken[0].lease, 1)) != 1)
+    if (id != "order-17" || taken[0].deliveries != 1)
         return 1;
+    /* It is done, and its next stage is put, in one step; and that is cancelled. */
+    hwt_delay_message next = taken[0];
+    next.due = now + HWT_SEC(7200);
+    hwt_delay_change changes[2]{};
+    changes[0].op = HWT_DELAY_OP_DONE;
+    changes[0].lease = taken[0].lease;
+    changes[1].op = HWT_DELAY_OP_PUT;
+    changes[1].message = &next;
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    check(hwt_delay_apply(delays.get(), changes, 2, &batch));
+    if (changes[0].result != 0 || changes[1].result != 0 || batch.mark == 0)
+        return 1;
+    check(hwt_delay_cancel(delays.get(), next.due, next.id, next.id_size));
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     check(hwt_delay_get_stats(delays.get(), &stats));
     return stats.pending == 0 && stats.done == 1 && stats.lateness[63] == 0 ? 0 : 1;

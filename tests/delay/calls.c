@@ -11,7 +11,6 @@
 enum {
     BATCH_MAX = 8,
     BATCH_BYTES = 12000,
-    MESSAGES_MAX = 600,
     MESSAGE_MAX = 512 /* of memory, without the payload */
 };
 
@@ -43,7 +42,7 @@ uint64_t call_draw_due(struct run *run)
     }
 }
 
-static struct message draw_message(struct run *run, uint32_t most)
+struct message call_draw_message(struct run *run, uint32_t most)
 {
     static const uint32_t sizes[] = { 0, 1, 30, 200, 1000, ORACLE_PAYLOAD_MAX };
     struct message message = { .due = call_draw_due(run), .id = (unsigned)draw(run, ORACLE_IDS) };
@@ -54,13 +53,7 @@ static struct message draw_message(struct run *run, uint32_t most)
     return message;
 }
 
-/* A message as the store wants it, with memory for its bytes. */
-struct carried {
-    unsigned char id[HWT_DELAY_ID_MAX];
-    unsigned char payload[ORACLE_PAYLOAD_MAX];
-};
-
-static hwt_delay_message carry(const struct message *message, struct carried *carried)
+hwt_delay_message call_carry(const struct message *message, struct carried *carried)
 {
     payload_bytes(message->value, message->size, carried->payload);
     return (hwt_delay_message){
@@ -72,7 +65,7 @@ static hwt_delay_message carry(const struct message *message, struct carried *ca
     };
 }
 
-static void note_durable(int result, void *arg)
+void call_note_durable(int result, void *arg)
 {
     *(int *)arg += result == 0 ? 1 : 1000;
 }
@@ -85,15 +78,15 @@ static void put_batch(struct run *run, unsigned count, uint32_t most, bool async
     int r, told = 0;
     for (unsigned i = 0; i < count; i++) {
         struct message message =
-            draw_message(run, most < BATCH_BYTES - bytes ? most : BATCH_BYTES - bytes);
+            call_draw_message(run, most < BATCH_BYTES - bytes ? most : BATCH_BYTES - bytes);
         bytes += message.size;
-        messages[i] = carry(&message, &carried[i]);
+        messages[i] = call_carry(&message, &carried[i]);
         oracle_put(&run->after, &message);
         said(run, "    due %" PRIu64 " (%+" PRId64 "), id %u, %u bytes", message.due,
              (int64_t)(message.due - run->realtime), message.id, message.size);
     }
     if (async)
-        r = hwt_delay_put_async(run->store, messages, count, note_durable, &told);
+        r = hwt_delay_put_async(run->store, messages, count, call_note_durable, &told);
     else
         r = hwt_delay_put(run->store, messages, count);
     if (async && !run->process.dead && told != (r == 0)) {
@@ -109,25 +102,24 @@ static void put_batch(struct run *run, unsigned count, uint32_t most, bool async
 
 static void do_put(struct run *run, bool async)
 {
-    if (run->before.count < MESSAGES_MAX)
+    if (run->before.count < CALL_MESSAGES_MAX)
         put_batch(run, (unsigned)(1 + draw(run, draw(run, 2) ? 2 : BATCH_MAX)), ORACLE_PAYLOAD_MAX,
                   async);
 }
 
 static void do_flood(struct run *run)
 {
-    for (int i = 0; i < 60 && run->before.count < MESSAGES_MAX && !run->result->failed; i++)
+    for (int i = 0; i < 60 && run->before.count < CALL_MESSAGES_MAX && !run->result->failed; i++)
         put_batch(run, 3, ORACLE_PAYLOAD_MAX, false);
 }
 
 /* ---- by identity ---- */
 
-/* Of one that is there, mostly. */
-static struct message draw_identity(struct run *run)
+struct message call_draw_identity(struct run *run, const struct oracle *oracle)
 {
-    if (run->before.count > 0 && draw(run, 4) > 0)
-        return run->before.list[draw(run, run->before.count)];
-    return draw_message(run, 0);
+    if (oracle->count > 0 && draw(run, 4) > 0)
+        return oracle->list[draw(run, oracle->count)];
+    return call_draw_message(run, 0);
 }
 
 static bool is_leased(const struct oracle *oracle, const struct message *identity)
@@ -144,15 +136,17 @@ static bool is_leased(const struct oracle *oracle, const struct message *identit
 static void cancel_one(struct run *run, struct message identity, bool replaces)
 {
     static struct carried old_carried, new_carried;
-    struct message message = draw_message(run, ORACLE_PAYLOAD_MAX);
+    struct message message = call_draw_message(run, ORACLE_PAYLOAD_MAX);
     struct message *found = oracle_find(&run->after, identity.due, identity.id);
     bool leased = is_leased(&run->before, &identity), pending = found && !leased;
     const char *call = replaces ? "replace" : "cancel";
-    hwt_delay_message old = carry(&identity, &old_carried), new = carry(&message, &new_carried);
+    hwt_delay_message old = call_carry(&identity, &old_carried),
+                      new = call_carry(&message, &new_carried);
     int r;
     said(run, "    due %" PRIu64 ", id %u", identity.due, identity.id);
     if (pending)
         oracle_remove(&run->after, found);
+    run->after.doubt += !found;
     if (replaces && !leased)
         oracle_put(&run->after, &message);
     if (replaces)
@@ -175,7 +169,7 @@ static void cancel_one(struct run *run, struct message identity, bool replaces)
 
 static void do_cancel(struct run *run, bool replaces)
 {
-    cancel_one(run, draw_identity(run), replaces);
+    cancel_one(run, call_draw_identity(run, &run->before), replaces);
 }
 
 /* Most of what is pending, so that slots get to be worth a rewriting. */
@@ -259,25 +253,67 @@ static void accept_taken(struct run *run, const hwt_delay_message *taken, int64_
         }
         if (taken[i].lease == 0 || oracle_leased(&run->after, taken[i].lease))
             wrong(run, "take: lease %" PRIu64 " is no new one", taken[i].lease);
+        uint32_t deliveries = taken[i].deliveries;
+        if (deliveries == 0 || deliveries > expected->deliveries + 1 ||
+            (deliveries <= expected->deliveries && !run->uncounted))
+            wrong(run, "take: delivery number %u of what has had %u", deliveries,
+                  expected->deliveries);
+        expected->deliveries = deliveries;
         expected->lease = taken[i].lease;
         expected->lease_end = run->boottime + options.lease;
     }
 }
 
+/* It stands by: takes are refused until it leads. */
+static void do_take_in_standby(struct run *run)
+{
+    const hwt_delay_message *taken;
+    int64_t n = hwt_delay_take(run->store, 1, HWT_SEC(1), &taken);
+    if (!life_answer(run, "take", n) && n != -EPERM && !life_may(run, n))
+        wrong(run, "in standby, take is %" PRId64, n);
+    if (run->standby && !run->result->failed && draw(run, 2)) {
+        run->standby = false;
+        life_answer(run, "lead", hwt_delay_lead(run->store));
+    }
+}
+
+/* What is due before it is leased; where there is nothing to take, that is up to now. */
+static void check_frontier(struct run *run, int64_t n, uint64_t frontier)
+{
+    for (size_t i = 0; i < run->after.count; i++) {
+        const struct message *message = &run->after.list[i];
+        if (message->lease == 0 && message->due < frontier)
+            wrong(run, "take: the frontier is %" PRIu64 ", and due %" PRIu64 " is left", frontier,
+                  message->due);
+    }
+    if (frontier > run->realtime + 1 || (n == 0 && frontier <= run->realtime))
+        wrong(run, "take: is %" PRId64 ", and the frontier is %" PRIu64, n, frontier);
+}
+
 static void do_take(struct run *run)
 {
+    uint64_t frontier = 0;
+    if (run->standby) {
+        do_take_in_standby(run);
+        return;
+    }
     const hwt_delay_message *taken = NULL;
     size_t max = 1 + draw(run, draw(run, 2) ? 4 : 2 * RUN_LEASES_MAX);
     uint64_t held = held_leases(&run->before);
     bool full = may_be_full(&run->before);
     size_t due = oracle_due(&run->before, 0, run->realtime);
-    int64_t n = hwt_delay_take(run->store, max, draw(run, 2) ? 0 : HWT_SEC(1), &taken);
+    run->taking = true;
+    int64_t n =
+        hwt_delay_take_frontier(run->store, max, draw(run, 2) ? 0 : HWT_SEC(1), &taken, &frontier);
+    run->taking = false;
     if (!run->process.dead && n != -EIO)
         check_held(run, n == -ETIME);
     if (n > 0 && (uint64_t)n > RUN_LEASES_MAX - held)
         wrong(run, "take is %" PRId64 ", with %" PRIu64 " leased", n, held);
     if (n > 0)
         accept_taken(run, taken, n);
+    if (n >= 0 && !run->process.dead)
+        check_frontier(run, n, frontier);
     run->expected.taken += n > 0 ? (uint64_t)n : 0;
     hwt_delay_free(taken);
     bool went = life_answer(run, "take", n);
@@ -292,12 +328,12 @@ static void do_take(struct run *run)
     }
 }
 
-static void note_old(struct run *run, uint64_t lease)
+void call_note_old(struct run *run, uint64_t lease)
 {
     run->old[run->old_count++ % RUN_OLD_MAX] = lease;
 }
 
-static uint64_t draw_lease(struct run *run)
+uint64_t call_draw_lease(struct run *run)
 {
     size_t some = run->before.count ? draw(run, run->before.count) : 0;
     if (draw(run, 12) == 0)
@@ -317,7 +353,7 @@ static void do_done(struct run *run)
     int64_t held = 0;
     run->partly = true;
     for (size_t i = 0; i < count; i++) {
-        leases[i] = draw_lease(run);
+        leases[i] = call_draw_lease(run);
         struct message *message = oracle_leased(&run->after, leases[i]);
         if (message) {
             oracle_remove(&run->after, message);
@@ -329,14 +365,14 @@ static void do_done(struct run *run)
         wrong(run, "done of %zu is %" PRId64 ", not %" PRId64, count, n, held);
     run->expected.done += n > 0 ? (uint64_t)n : 0;
     for (size_t i = 0; i < count && n >= 0; i++)
-        note_old(run, leases[i]);
+        call_note_old(run, leases[i]);
     if (!life_answer(run, "done", n) && n < 0 && !life_may(run, n))
         wrong(run, "done is %" PRId64, n);
 }
 
 static void do_retry(struct run *run)
 {
-    uint64_t lease = draw_lease(run), due = call_draw_due(run);
+    uint64_t lease = call_draw_lease(run), due = call_draw_due(run);
     struct message *message = oracle_leased(&run->after, lease);
     bool held = message != NULL;
     const struct message *other = held ? oracle_find(&run->after, due, message->id) : NULL;
@@ -354,7 +390,7 @@ static void do_retry(struct run *run)
     said(run, "    lease %" PRIu64 " to %" PRIu64, lease, due);
     int r = hwt_delay_retry(run->store, lease, due);
     if (r == 0)
-        note_old(run, lease);
+        call_note_old(run, lease);
     if (r == 0 && !held)
         wrong(run, "retry is 0, and it is not leased");
     run->expected.done += r == 0;
@@ -367,7 +403,7 @@ static void do_retry(struct run *run)
 static void do_extend(struct run *run)
 {
     static const uint64_t durations[] = { 0, HWT_MS(1), HWT_SEC(59), HWT_MIN(60) };
-    uint64_t lease = draw_lease(run), duration = durations[draw(run, 4)];
+    uint64_t lease = call_draw_lease(run), duration = durations[draw(run, 4)];
     struct message *message = oracle_leased(&run->after, lease);
     bool held = message != NULL;
     if (held)
@@ -457,6 +493,10 @@ void call_make(struct run *run, const struct operation *operation)
         break;
     case OP_NONSENSE:
         look_nonsense(run);
+        break;
+    case OP_APPLY:
+        expire(run);
+        batch_make(run);
         break;
     case OP_CLEAR:
         expire(run);

@@ -2,11 +2,15 @@
 #ifndef HWT_TESTS_DELAY_FIXTURE_H
 #define HWT_TESTS_DELAY_FIXTURE_H
 
-/* A directory for a store, made anew for each test and removed with all that is in it. */
+/*
+ * A directory for a store, made anew for each test and removed with all that is in it. It is beside
+ * the program, and so below the build folder: a test that fails or is killed leaves its own there.
+ */
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,7 +19,7 @@
 #include "check_main.h"
 #include "hwt/delay.h"
 
-static char store_directory[64];
+static char store_directory[PATH_MAX];
 
 static inline void remove_store(void)
 {
@@ -32,7 +36,11 @@ static inline void remove_store(void)
 
 static inline void make_directory_name(void)
 {
-    snprintf(store_directory, sizeof(store_directory), "delay-test-%d", (int)getpid());
+    char program[PATH_MAX / 2];
+    ssize_t length = readlink("/proc/self/exe", program, sizeof(program) - 1);
+    ck_assert_int_gt(length, 0);
+    program[length] = '\0';
+    snprintf(store_directory, sizeof(store_directory), "%s.store-%d", program, (int)getpid());
     remove_store();
 }
 

@@ -127,7 +127,9 @@ struct process {
     bool dying;                            /* it is dead from the next call on */
     struct disk_file directory;            /* what a descriptor of the directory points to */
     struct disk_file *open[DISK_OPEN_MAX]; /* by descriptor */
-    uint64_t *realtime, *boottime;         /* the set clock */
+    bool failed
+        [DISK_OPEN_MAX]; /* a sync by another descriptor of the file failed: this one is told once */
+    uint64_t *realtime, *boottime; /* the set clock */
 
     /* Called when a call has changed something. */
     void (*changed)(void *arg, enum disk_call call, const char *name);

@@ -149,6 +149,7 @@ static int open_as(struct process *process, struct disk_file *file)
         if (!process->open[i]) {
             file->users++;
             process->open[i] = file;
+            process->failed[i] = false;
             return i;
         }
     }
@@ -293,6 +294,15 @@ static int64_t write_file(void *data, int number, const void *bytes, size_t size
     return (int64_t)size;
 }
 
+/* As Linux does: each descriptor is told of a failed flush once, whoever has flushed. */
+static void tell_others(struct process *process, int number)
+{
+    for (int i = 0; i < DISK_OPEN_MAX; i++) {
+        if (i != number && process->open[i] == process->open[number])
+            process->failed[i] = true;
+    }
+}
+
 static int sync_file(void *data, int number)
 {
     struct process *process = data;
@@ -301,7 +311,12 @@ static int sync_file(void *data, int number)
     if (outcome == FAIL) {
         if (!process->dead)
             file_sync_failed(file, process->random);
+        tell_others(process, number);
         return failure(process);
+    }
+    if (process->failed[number]) {
+        process->failed[number] = false;
+        return -EIO;
     }
     const char *name = name_of(process, file);
     if (!mistaken(process, sync_kind(name), file))

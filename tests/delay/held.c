@@ -114,6 +114,23 @@ bool held_is_inside(void)
     return inside;
 }
 
+void held_kill(struct process *process)
+{
+    pthread_mutex_lock(&disk_lock);
+    process->dead = true;
+    pthread_mutex_unlock(&disk_lock);
+}
+
+void held_fail_sync(struct process *process)
+{
+    pthread_mutex_lock(&disk_lock);
+    process->fail_with = -EIO;
+    process->fail_only = 1u << DISK_SYNC;
+    process->fail_at = process->calls + 1;
+    process->fail_count = 1;
+    pthread_mutex_unlock(&disk_lock);
+}
+
 static void enter(const char *point)
 {
     pass(point);

@@ -36,6 +36,12 @@ extern _Atomic uint64_t held_realtime, held_boottime;
 /* Starts a process whose calls several threads may make; what it is given must stay. */
 void held_start(struct process *process, struct disk *disk);
 
+/* Ends its process: no call of it does anything from now on. */
+void held_kill(struct process *process);
+
+/* The next sync of a file fails. */
+void held_fail_sync(struct process *process);
+
 /* Whether this thread is within a call of the system. */
 bool held_is_inside(void);
 

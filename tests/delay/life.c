@@ -86,6 +86,8 @@ static int open_until(struct run *run)
 {
     hwt_delay_options options;
     run_options(&options);
+    run->standby = draw(run, 6) == 0;
+    options.flags |= run->standby ? HWT_DELAY_STANDBY : 0;
     for (int i = 0;; i++) {
         process_begin(run);
         if (i < TRIES && run->program->crashes && draw(run, 4) == 0)
@@ -146,10 +148,11 @@ static int list_one(const hwt_delay_message *message, void *listing)
 }
 
 /* Lists what is there; false: the system failed, and it is to be opened once more. */
-static bool look_what_is_left(struct run *run)
+static bool look_what_is_left(struct run *run, bool counted)
 {
     struct listing listing;
     listing_begin(&listing, &run->before, &run->after, run->partly);
+    listing.counted = counted && !run->uncounted;
     int r = hwt_delay_visit(run->store, 0, HWT_NEVER, list_one, &listing);
     bool failed = run->process.fail_with != 0 && run->process.calls >= run->process.fail_at;
     if (r < 0 && failed && life_may(run, r)) {
@@ -158,8 +161,11 @@ static bool look_what_is_left(struct run *run)
     }
     if (r != 0)
         wrong(run, "after an end, visit is %d", r);
+    listing_note(&listing, run->store);
     if (!listing_end(&listing, &run->before))
         wrong(run, "after an end, %s", listing.wrong);
+    else
+        check_pending(run, run->store, &run->before, 0, "after an end");
     oracle_copy(&run->after, &run->before);
     run->partly = false;
     image_check(run);
@@ -168,6 +174,7 @@ static bool look_what_is_left(struct run *run)
 
 void life_again(struct run *run, bool power_failed)
 {
+    const bool counted = !power_failed;
     do {
         run->process.dead = true;
         life_close(run);
@@ -179,7 +186,7 @@ void life_again(struct run *run, bool power_failed)
             power_failed = false;
         }
         life_open(run);
-    } while (!run->result->failed && !look_what_is_left(run));
+    } while (!run->result->failed && !look_what_is_left(run, counted));
 }
 
 /* After a failed flush nothing goes on; after a failed reading it may. */

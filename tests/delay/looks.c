@@ -28,6 +28,8 @@ static int look_one(const hwt_delay_message *message, void *arg)
               ((const unsigned char *)message->id)[message->id_size - 1]);
         return 17;
     }
+    if (message->deliveries != expected->deliveries && !look->run->uncounted)
+        wrong(look->run, "visit: %u deliveries, not %u", message->deliveries, expected->deliveries);
     look->at++;
     return 0;
 }
@@ -74,6 +76,7 @@ void look_around(struct run *run)
               ", %" PRIu64,
               stats.put, stats.cancelled, stats.taken, stats.done, stats.retried, expected->put,
               expected->cancelled, expected->taken, expected->done, expected->retried);
+    check_pending(run, run->store, oracle, 0, "while it goes on");
     if (life_answer(run, "get_stats", r)) {
         int64_t n = hwt_delay_check(run->store, NULL, NULL);
         if (n > 0)

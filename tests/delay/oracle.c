@@ -36,7 +36,8 @@ bool message_is(const hwt_delay_message *message, const struct message *expected
 {
     unsigned char bytes[ORACLE_PAYLOAD_MAX];
     if (message->due != expected->due || message->payload_size != expected->size ||
-        message->retries != expected->retries || !is_id(message, expected->id))
+        message->retries != expected->retries || message->first_due != expected->first ||
+        !is_id(message, expected->id))
         return false;
     payload_bytes(expected->value, expected->size, bytes);
     return expected->size == 0 || memcmp(message->payload, bytes, expected->size) == 0;
@@ -52,6 +53,13 @@ static void oracle_reserve(struct oracle *oracle, size_t count)
         abort();
 }
 
+static void copy_note(struct oracle *to, const struct oracle *from)
+{
+    to->note = from->note;
+    to->note_size = from->note_size;
+    to->mark = from->mark;
+}
+
 void oracle_copy(struct oracle *to, const struct oracle *from)
 {
     oracle_reserve(to, from->count);
@@ -59,6 +67,21 @@ void oracle_copy(struct oracle *to, const struct oracle *from)
         memcpy(to->list, from->list, from->count * sizeof(*from->list));
     to->count = from->count;
     to->next_order = from->next_order;
+    to->doubt = from->doubt;
+    copy_note(to, from);
+}
+
+uint64_t oracle_pending(const struct oracle *oracle)
+{
+    uint64_t pending = 0;
+    for (size_t i = 0; i < oracle->count; i++)
+        pending += !oracle->list[i].superseded;
+    return pending;
+}
+
+bool oracle_may_be(const struct oracle *oracle, uint64_t pending, uint64_t found)
+{
+    return (found > pending ? found - pending : pending - found) <= oracle->doubt;
 }
 
 void oracle_free(struct oracle *oracle)
@@ -106,11 +129,14 @@ static void oracle_insert(struct oracle *oracle, struct message message)
 void oracle_put(struct oracle *oracle, const struct message *message)
 {
     struct message *old = oracle_find(oracle, message->due, message->id);
+    oracle->doubt += old && old->lease == 0;
     if (old && old->lease != 0)
         old->superseded = true;
     else if (old)
         oracle_remove(oracle, old);
-    oracle_insert(oracle, *message);
+    struct message its = *message;
+    its.first = its.first != 0 ? its.first : its.due;
+    oracle_insert(oracle, its);
 }
 
 void oracle_expire(struct oracle *oracle, uint64_t boottime)
@@ -185,18 +211,39 @@ static void stop_to_fit(struct listing *listing, const char *which, const struct
     char *to = listing->wrong + n;
     size_t room = sizeof(listing->wrong) - (size_t)n;
     if (expected)
-        n = snprintf(to, room, "due %" PRIu64 ", id %u, %u bytes, %u retries expected, ",
-                     expected->due, expected->id, expected->size, expected->retries);
+        n = snprintf(
+            to, room, "due %" PRIu64 ", id %u, %u bytes, %u retries, %u deliveries expected, ",
+            expected->due, expected->id, expected->size, expected->retries, expected->deliveries);
     else
         n = snprintf(to, room, "none expected, ");
     to += n;
     room -= (size_t)n;
     if (message)
-        snprintf(to, room, "due %" PRIu64 ", id %u, %zu bytes, %u retries found", message->due,
-                 ((const unsigned char *)message->id)[message->id_size - 1], message->payload_size,
-                 message->retries);
+        snprintf(to, room, "due %" PRIu64 ", id %u, %zu bytes, %u retries, %u deliveries found",
+                 message->due, ((const unsigned char *)message->id)[message->id_size - 1],
+                 message->payload_size, message->retries, message->deliveries);
     else
         snprintf(to, room, "none found");
+}
+
+static const struct message *same(const struct oracle *oracle, const struct message *message)
+{
+    for (size_t i = 0; i < oracle->count; i++) {
+        if (oracle->list[i].order == message->order)
+            return &oracle->list[i];
+    }
+    return message;
+}
+
+/* A take that is under way may count or not. */
+static bool is_counted(const struct listing *listing, const struct message *expected,
+                       const hwt_delay_message *message)
+{
+    uint32_t before = same(listing->before, expected)->deliveries;
+    uint32_t after = same(listing->after, expected)->deliveries;
+    uint32_t least = before < after ? before : after, most = before < after ? after : before;
+    return message->deliveries <= most + listing->taking &&
+           (!listing->counted || message->deliveries >= least);
 }
 
 void listing_next(struct listing *listing, const hwt_delay_message *message)
@@ -208,7 +255,8 @@ void listing_next(struct listing *listing, const hwt_delay_message *message)
                may_miss(listing, at))
             at = present(listing->before, at + 1);
         expected = at < listing->before->count ? &listing->before->list[at] : NULL;
-        listing->fits_before = expected && message_is(message, expected);
+        listing->fits_before =
+            expected && message_is(message, expected) && is_counted(listing, expected, message);
         if (listing->fits_before)
             fitting = expected;
         else
@@ -218,7 +266,8 @@ void listing_next(struct listing *listing, const hwt_delay_message *message)
     if (listing->fits_after) {
         size_t at = present(listing->after, listing->at_after);
         expected = at < listing->after->count ? &listing->after->list[at] : NULL;
-        listing->fits_after = expected && message_is(message, expected);
+        listing->fits_after =
+            expected && message_is(message, expected) && is_counted(listing, expected, message);
         if (listing->fits_after)
             fitting = expected;
         else
@@ -228,7 +277,35 @@ void listing_next(struct listing *listing, const hwt_delay_message *message)
     if (!fitting)
         return;
     oracle_reserve(&listing->found, listing->found.count + 1);
-    listing->found.list[listing->found.count++] = *fitting;
+    listing->found.list[listing->found.count] = *fitting;
+    listing->found.list[listing->found.count++].deliveries = message->deliveries;
+}
+
+static bool is_note(const struct oracle *oracle, const unsigned char *note, int64_t size,
+                    uint64_t mark)
+{
+    unsigned char bytes[HWT_DELAY_NOTE_MAX + 8];
+    payload_bytes(oracle->note, oracle->note_size, bytes);
+    return size == oracle->note_size && memcmp(bytes, note, oracle->note_size) == 0 &&
+           (oracle->mark == 0 || oracle->mark == mark);
+}
+
+void listing_note(struct listing *listing, hwt_delay *store)
+{
+    unsigned char note[HWT_DELAY_NOTE_MAX];
+    uint64_t mark;
+    int64_t size = hwt_delay_note(store, note, sizeof(note), &mark);
+    bool fitted = listing->fits_before || listing->fits_after;
+    listing->fits_before = listing->fits_before && is_note(listing->before, note, size, mark);
+    listing->fits_after = listing->fits_after && is_note(listing->after, note, size, mark);
+    copy_note(&listing->found, listing->fits_before ? listing->before : listing->after);
+    listing->found.mark = mark;
+    if (fitted && !listing->fits_before && !listing->fits_after)
+        snprintf(listing->wrong, sizeof(listing->wrong),
+                 "a note of %" PRId64 " bytes, mark %" PRIu64 ", not %u and %" PRIu64
+                 " before, %u and %" PRIu64 " after",
+                 size, mark, listing->before->note_size, listing->before->mark,
+                 listing->after->note_size, listing->after->mark);
 }
 
 bool listing_end(struct listing *listing, struct oracle *ret)
@@ -249,6 +326,8 @@ bool listing_end(struct listing *listing, struct oracle *ret)
     }
     bool fits = listing->fits_before || listing->fits_after;
     listing->found.next_order = listing->after->next_order;
+    listing->found.doubt = listing->before->doubt > listing->after->doubt ? listing->before->doubt
+                                                                          : listing->after->doubt;
     if (fits && ret) {
         oracle_restart(&listing->found);
         oracle_free(ret);

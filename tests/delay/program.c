@@ -19,13 +19,34 @@ static const unsigned char weights[OPERATIONS] = {
     [OP_DONE] = 30,       [OP_RETRY] = 12,     [OP_EXTEND] = 6,  [OP_ADVANCE] = 30, [OP_LEAP] = 4,
     [OP_CHECKPOINT] = 12, [OP_VISIT] = 6,      [OP_LOOK] = 6,    [OP_NONSENSE] = 2, [OP_FLOOD] = 1,
     [OP_CLEAR] = 3,       [OP_REOPEN] = 5,     [OP_KILL] = 4,    [OP_DIE] = 6,      [OP_CRASH] = 5,
-    [OP_FILL] = 4,        [OP_SYNC_FAIL] = 4,
+    [OP_FILL] = 4,        [OP_SYNC_FAIL] = 4,  [OP_APPLY] = 30,  [OP_ROUNDS] = 8,
 };
 
 static const char *const names[OPERATIONS] = {
-    "put",    "put_async", "cancel", "replace",    "take",  "done",       "clear",    "retry",
-    "extend", "advance",   "leap",   "checkpoint", "visit", "look",       "nonsense", "flood",
-    "reopen", "kill",      "die",    "crash",      "fill",  "sync fails",
+    [OP_PUT] = "put",
+    [OP_PUT_ASYNC] = "put_async",
+    [OP_CANCEL] = "cancel",
+    [OP_REPLACE] = "replace",
+    [OP_TAKE] = "take",
+    [OP_DONE] = "done",
+    [OP_CLEAR] = "clear",
+    [OP_RETRY] = "retry",
+    [OP_EXTEND] = "extend",
+    [OP_APPLY] = "apply",
+    [OP_ADVANCE] = "advance",
+    [OP_LEAP] = "leap",
+    [OP_CHECKPOINT] = "checkpoint",
+    [OP_VISIT] = "visit",
+    [OP_LOOK] = "look",
+    [OP_NONSENSE] = "nonsense",
+    [OP_FLOOD] = "flood",
+    [OP_REOPEN] = "reopen",
+    [OP_KILL] = "kill",
+    [OP_DIE] = "die",
+    [OP_ROUNDS] = "rounds",
+    [OP_CRASH] = "crash",
+    [OP_FILL] = "fill",
+    [OP_SYNC_FAIL] = "sync fails",
 };
 
 static enum operation_kind draw_kind(uint64_t *random, bool faults)
@@ -58,6 +79,18 @@ void program_draw(struct program *program, uint64_t seed, bool faults)
     }
 }
 
+static void operation_make(struct run *run, const struct operation *operation);
+
+static void rounds_make(struct run *run)
+{
+    static const enum operation_kind kinds[] = { OP_TAKE, OP_EXTEND, OP_CHECKPOINT, OP_KILL };
+    for (uint64_t n = 4 + draw(run, 12); n > 0 && !run->result->failed; n--) {
+        const struct operation operation = { .kind = kinds[draw(run, 4)] };
+        said(run, "  %s", names[operation.kind]);
+        operation_make(run, &operation);
+    }
+}
+
 static void operation_make(struct run *run, const struct operation *operation)
 {
     switch (operation->kind) {
@@ -76,7 +109,11 @@ static void operation_make(struct run *run, const struct operation *operation)
     case OP_DIE:
         run->process.die_at = run->process.calls + 1 + draw(run, 40);
         break;
+    case OP_ROUNDS:
+        rounds_make(run);
+        break;
     case OP_FILL:
+        run->uncounted = true;
         run->disk->capacity =
             draw(run, 3) == 0 ? UINT64_MAX : disk_size(run->disk) + draw(run, 40000);
         break;
@@ -101,6 +138,7 @@ void program_run(const struct program *program, struct result *result, bool say)
     run.realtime = RUN_START;
     run.boottime = HWT_SEC(1000);
     run.random = run.luck = program->seed;
+    run.uncounted = program->fail_with != 0;
     life_open(&run);
     for (unsigned i = 0; i < program->length && !result->failed; i++) {
         const struct operation *operation = &program->operations[i];

@@ -24,6 +24,7 @@ enum operation_kind {
     OP_CLEAR, /* cancels most of what is pending */
     OP_RETRY,
     OP_EXTEND,
+    OP_APPLY, /* a batch of any changes, and a note */
     OP_ADVANCE,
     OP_LEAP,
     OP_CHECKPOINT,
@@ -34,6 +35,7 @@ enum operation_kind {
     OP_REOPEN,    /* close, open */
     OP_KILL,      /* the process dies between two calls; open */
     OP_DIE,       /* it dies within a call of the seam, in one of the next operations */
+    OP_ROUNDS,    /* takes, ends leases, makes checkpoints and dies, in any order */
     OP_CRASH,     /* the power fails; what is found is gone on with */
     OP_FILL,      /* the disk has no more room than that */
     OP_SYNC_FAIL, /* one of the next syncs fails */

@@ -10,7 +10,7 @@
  * What is in it: slots with messages and erases, a checkpoint with messages that were leased, and
  * a log with puts, cancels, done and retry. To keep one, with a release of that number:
  *
- *     delay_stores make 0.2.0 && tar --sort=name --owner=0 --group=0 -czf 0.2.0.tar.gz 0.2.0
+ *     delay_stores make 0.3.0 && tar --sort=name --owner=0 --group=0 -czf 0.3.0.tar.gz 0.3.0
  */
 
 #include <errno.h>

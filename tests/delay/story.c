@@ -27,6 +27,8 @@ const char *const operation_names[OPERATIONS] = {
     [CANCEL_FAR] = "cancel what is far",
     [CANCEL_AND_PUT] = "cancel and put",
     [REPLACE] = "replace",
+    [APPLY] = "apply",
+    [DROP] = "drop",
     [TAKE] = "take",
     [TAKE_AND_DO] = "take and do",
     [TAKE_AND_END] = "take and end the lease",
@@ -220,12 +222,20 @@ static void do_replace(unsigned player, uint32_t number, uint32_t by)
     story_unlock();
 }
 
-/* With the lock, before and behind the call. What was put in its place meanwhile stays. */
+/* With the lock, before and behind the call. What is put in its place meanwhile stays, also where that
+ * put is under way already: it comes behind the end of the lease. */
 static uint64_t begin_done(unsigned player, uint32_t number)
 {
-    const struct message *message = &story.messages[number];
-    if (message->leased_version == message->is.version)
-        story_will(player, number, false, 0, number);
+    struct message *message = &story.messages[number];
+    if (message->leased_version != message->is.version)
+        return message->lease;
+    story_will(player, number, false, 0, number);
+    for (unsigned i = 0; i < 3; i++) {
+        struct change *put = &message->maybe[i];
+        bool is_later = put->pending && put->version != message->leased_version;
+        if (put->ticket != 0 && is_later)
+            put->ticket = ++story.tickets;
+    }
     return message->lease;
 }
 
@@ -262,6 +272,59 @@ static void do_retry(unsigned player, uint32_t number)
     story_did(player, number, true);
     story_did(player, to, true);
     message->lease = 0;
+    story_unlock();
+}
+
+/* The end of a lease, a cancel and a put, in one step with a note that says what was put. */
+static void do_apply(unsigned player, uint32_t held, uint32_t cancelled, uint32_t put)
+{
+    unsigned char payload[8192];
+    story_lock();
+    uint32_t version = ++story.messages[put].versions;
+    story_will(player, held, false, 0, cancelled);
+    story_will(player, cancelled, false, 0, put);
+    story_will(player, put, true, version, held);
+    story_unlock();
+    const hwt_delay_message message = story_message(&put, version, payload);
+    const uint32_t note[] = { put, version };
+    hwt_delay_change changes[] = {
+        { .op = HWT_DELAY_OP_DONE, .lease = story.messages[held].lease },
+        { .op = HWT_DELAY_OP_CANCEL,
+          .due = story.messages[cancelled].due,
+          .id = &cancelled,
+          .id_size = sizeof(cancelled) },
+        { .op = HWT_DELAY_OP_PUT, .message = &message },
+    };
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    batch.note = note;
+    batch.note_size = sizeof(note);
+    if (hwt_delay_apply(story.store, changes, 3, &batch) != 0)
+        story_broken("was not changed together with others", put);
+    story_lock();
+    story_did(player, held, true);
+    story_did(player, cancelled, true);
+    story_did(player, put, true);
+    story.messages[held].lease = 0;
+    story_unlock();
+}
+
+/* The first messages that were put: they are HELD. Drops of other players may have some of them. */
+static void do_drop(unsigned player)
+{
+    hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP,
+                              .due = story.messages[HELD + player].due,
+                              .mark = player + 1 };
+    story_lock();
+    for (uint32_t i = HELD; i <= HELD + player; i++)
+        story_will(player, i, false, 0, i);
+    story_unlock();
+    if (hwt_delay_apply(story.store, &drop, 1, NULL) != 0)
+        story_broken("was not dropped", HELD + player);
+    story_lock();
+    for (uint32_t i = HELD; i <= HELD + player; i++) {
+        story_did(player, i, true);
+        story.messages[i].lease = 0;
+    }
     story_unlock();
 }
 
@@ -404,7 +467,7 @@ static void call(enum operation operation, unsigned n)
         do_put(n, SOON + slot);
         break;
     case PUT_AGAIN_LEASED:
-        do_put(n, HELD + slot);
+        do_put(n, HELD + 12 + slot);
         break;
     case PUT_MUCH:
         for (int i = 0; i < 30; i++)
@@ -439,6 +502,12 @@ static void call(enum operation operation, unsigned n)
         break;
     case REPLACE:
         do_replace(n, SOON + fresh, NEW + 6 + n);
+        break;
+    case APPLY:
+        do_apply(n, HELD + fresh, FAR + 6 + slot, STORY_NOTED + n);
+        break;
+    case DROP:
+        do_drop(n);
         break;
     default:
         break;

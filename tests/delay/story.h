@@ -17,7 +17,7 @@
 /* Messages by number. In each group the first half is in slots when the store is opened, the rest is
  * in the log alone. */
 enum {
-    EACH = 24,
+    EACH = 30,
     HELD = 0,   /* leased from the beginning */
     DUE = EACH, /* due */
     SOON = 2 * EACH,
@@ -25,7 +25,8 @@ enum {
     NEW = 4 * EACH,     /* due, and not there in the beginning */
     RETRIED = 5 * EACH, /* HELD + i, put back for later */
     BULK = 6 * EACH,    /* due, and more than may stay in memory, in some stories */
-    MESSAGES = BULK + 30
+    MESSAGES = BULK + 30,
+    STORY_NOTED = FAR + EACH / 2 + 3 /* put with a note, which nobody else puts */
 };
 
 /* What a call makes of a message. */
@@ -77,6 +78,8 @@ enum operation {
     CANCEL_FAR,
     CANCEL_AND_PUT,
     REPLACE,
+    APPLY, /* several changes, and a note */
+    DROP,
     TAKE,
     TAKE_AND_DO,
     TAKE_AND_END, /* its lease */

@@ -192,11 +192,25 @@ void story_begin(const struct disk *base, bool bulk, bool alone)
 
 /* ---- the end ---- */
 
+/* The note is of a batch whose put is there, and there is one if any such batch is. */
+static void compare_note(hwt_delay *store, const struct seen *seen)
+{
+    uint32_t note[2] = { 0 };
+    bool any = false;
+    int64_t n = hwt_delay_note(store, note, sizeof(note), NULL);
+    for (uint32_t i = STORY_NOTED; i < STORY_NOTED + 3; i++)
+        any = any || seen->version[i] > 1;
+    must(n == (any ? (int64_t)sizeof(note) : 0));
+    if (any && seen->version[note[0]] != note[1])
+        story_broken("is not as the note says", note[0]);
+}
+
 static void compare_listing(hwt_delay *store, const struct message *messages, const char *where)
 {
     struct seen seen = { 0 };
     must(hwt_delay_visit(store, 0, HWT_NEVER, see, &seen) == 0);
     compare(&seen, messages, where);
+    compare_note(store, &seen);
 }
 
 /* There is no file of a slot that the store does not know. */

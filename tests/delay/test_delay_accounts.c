@@ -2,7 +2,7 @@
 
 /*
  * Accounts: what the counters say, and what the store itself goes by: how long the log is that a
- * checkpoint has to bring to slots, how much memory its erases would take, how much is pending.
+ * checkpoint has to bring to slots, and how much memory its erases would take.
  */
 
 #include <stdlib.h>
@@ -47,11 +47,6 @@ static uint64_t take_one(void)
     uint64_t lease = taken->lease;
     hwt_delay_free(taken);
     return lease;
-}
-
-static uint64_t pending(void)
-{
-    return simulated_stats(&s).pending;
 }
 
 static size_t files_that_begin(const char *with, uint64_t *ret_bytes)
@@ -204,46 +199,7 @@ START_TEST(test_what_a_put_says_of_earlier_attempts)
 }
 END_TEST
 
-/* ---- what is pending ---- */
-
-START_TEST(test_pending)
-{
-    for (uint32_t i = 0; i < 10; i++)
-        put(s.realtime - 10 + i, i, 10);
-    for (uint32_t i = 10; i < 20; i++)
-        put(s.realtime + HOUR, i, 10);
-    ck_assert_uint_eq(pending(), 20);
-    put(s.realtime - 10, 0, 20); /* again */
-    ck_assert_uint_eq(pending(), 20);
-    const uint32_t id = 1;
-    ck_assert_int_eq(hwt_delay_cancel(s.store, s.realtime - 9, &id, sizeof(id)), 0);
-    ck_assert_uint_eq(pending(), 19);
-    if (_i & 1)
-        checkpoint();
-    uint64_t leases[3] = { take_one(), take_one(), take_one() }; /* 0, 2, 3 */
-    ck_assert_uint_eq(pending(), 19);
-    put(s.realtime - 8, 2, 10); /* beside its lease, which does not count from now on */
-    ck_assert_uint_eq(pending(), 19);
-    ck_assert_int_eq(hwt_delay_done(s.store, leases, 2), 2);
-    ck_assert_uint_eq(pending(), 18);
-    if (_i & 2)
-        checkpoint();
-    if (_i & 4)
-        kill_and_open();
-    else
-        ck_assert_int_eq(hwt_delay_retry(s.store, leases[2], s.realtime + HOUR), 0);
-    /* A slot may have the one that was put again: it is not counted twice once its time has come. */
-    const uint64_t twice = (_i & 3) == 1;
-    kill_and_open();
-    ck_assert_uint_eq(pending(), 18 + twice);
-    simulated_close(&s);
-    simulated_open(&s);
-    ck_assert_uint_eq(pending(), 18 + twice);
-    simulated_advance(&s, HOUR);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 18);
-    ck_assert_uint_eq(pending(), 0);
-}
-END_TEST
+/* ---- cancels ---- */
 
 /* The end of a lease is older than what was put in the place of its message: that is there. */
 START_TEST(test_a_cancel_after_the_end_of_an_older_lease)
@@ -526,7 +482,6 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_what_is_not_held_is_not_done);
     tcase_add_test(tcase, test_ended_leases_are_told);
     tcase_add_loop_test(tcase, test_what_a_put_says_of_earlier_attempts, 0, 3);
-    tcase_add_loop_test(tcase, test_pending, 0, 8);
     tcase_add_test(tcase, test_a_cancel_after_the_end_of_an_older_lease);
     tcase_add_test(tcase, test_slots_go_when_nothing_is_pending);
     tcase_add_test(tcase, test_slots_go_when_the_store_is_closed);

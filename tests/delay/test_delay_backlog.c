@@ -86,6 +86,19 @@ static void leave_backlog(void)
     ck_assert_uint_ge(simulated_stats(&s).files, SLOTS * 3 / 4);
 }
 
+/* What is overdue already when it is put does not get a slot for each second. */
+START_TEST(test_overdue_messages_share_slots)
+{
+    enum { SECONDS = 100 };
+    for (uint32_t i = 0; i < SECONDS; i++) {
+        put_batch(s.realtime - HWT_SEC(1), 0, 0, SECOND_BATCH);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        simulated_advance(&s, HWT_SEC(1));
+    }
+    ck_assert_uint_le(simulated_stats(&s).files, SECONDS / 8 + 2);
+}
+END_TEST
+
 static uint64_t take_all(void)
 {
     const hwt_delay_message *taken;
@@ -141,16 +154,14 @@ static int count_one(const hwt_delay_message *message, void *arg)
     return 0;
 }
 
-/*
- * One slot, written with much memory, in two runs that lie over each other; visited with little.
- * [1]: taken instead.
- */
-START_TEST(test_a_large_slot_is_read_once)
+/* ---- a large slot ---- */
+
+enum { BATCHES = 200, EACH = 32 };
+
+/* One slot, written with much memory, in two runs that lie over each other; then with little. It begins
+ * where it says, and ends 100 s later. */
+static uint64_t make_large_slot(void)
 {
-    enum { BATCHES = 200, EACH = 32 };
-    struct {
-        uint64_t count, last;
-    } seen = { 0 };
     simulated_close(&s);
     simulated_free(&s);
     simulated_new(&s);
@@ -172,6 +183,16 @@ START_TEST(test_a_large_slot_is_read_once)
     s.options.payload_max = 8192;
     open_counted();
     ck_assert_uint_le(simulated_stats(&s).files, 2);
+    return due;
+}
+
+/* [1]: taken instead. */
+START_TEST(test_a_large_slot_is_read_once)
+{
+    struct {
+        uint64_t count, last;
+    } seen = { 0 };
+    make_large_slot();
     if (_i == 0) {
         ck_assert_int_eq(hwt_delay_visit(s.store, 0, HWT_NEVER, count_one, &seen), 0);
     } else {
@@ -184,6 +205,39 @@ START_TEST(test_a_large_slot_is_read_once)
 }
 END_TEST
 
+/* What is before the stretch is passed over: in a visit of its end, and where a short slot beside its end
+ * is rewritten. */
+START_TEST(test_the_end_of_a_large_slot)
+{
+    enum { BESIDE = 256 };
+    const uint64_t whole = 2 * BATCHES * EACH * PAYLOAD;
+    struct {
+        uint64_t count, last;
+    } seen = { 0 };
+    uint64_t due = make_large_slot() + (BATCHES - 2) * HWT_MS(500);
+    if (_i == 0) {
+        ck_assert_int_eq(hwt_delay_visit(s.store, due, HWT_NEVER, count_one, &seen), 0);
+        ck_assert_uint_eq(seen.count, 2 * 2 * EACH);
+    } else {
+        simulated_advance(&s, due - HWT_SEC(10) - s.realtime);
+        ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+        for (uint32_t i = 0; i < BESIDE; i += 64)
+            put_batch(due + 2, 0, BATCHES * EACH + i, 64);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        bytes_read = 0;
+        for (uint32_t i = 1; i < BESIDE; i++) {
+            const uint32_t id = BATCHES * EACH + i;
+            ck_assert_int_eq(hwt_delay_cancel(s.store, due + 2, &id, sizeof(id)), 0);
+            if (i % 32 == 0)
+                ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        }
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+        ck_assert_uint_gt(bytes_read, 0); /* it was rewritten */
+    }
+    ck_assert_uint_le(bytes_read, whole / 4);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_backlog");
@@ -191,8 +245,10 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_set_timeout(tcase, 60);
     tcase_add_test(tcase, test_a_backlog_is_read_once);
+    tcase_add_test(tcase, test_overdue_messages_share_slots);
     tcase_add_test(tcase, test_opening_makes_each_name_a_few_times);
     tcase_add_loop_test(tcase, test_a_large_slot_is_read_once, 0, 2);
+    tcase_add_loop_test(tcase, test_the_end_of_a_large_slot, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -119,7 +119,16 @@ START_TEST(test_the_reserve_comes_back)
         n++;
     ck_assert_uint_eq(simulated_stats(&s).full, 1);
     ck_assert_uint_lt(disk_find(s.disk, "reserve")->seen_size, segment);
+    /* Where it cannot be taken again, nothing of it is: that would be room for puts. */
     s.disk->capacity = UINT64_MAX;
+    s.process.fail_only = 1U << DISK_ALLOCATE;
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = UINT64_MAX;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(simulated_stats(&s).full, 1);
+    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, 0);
+    s.process.fail_with = 0;
     put(s.realtime + HOUR, n, 4000);
     ck_assert_uint_eq(simulated_stats(&s).full, 0);
     ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, segment);

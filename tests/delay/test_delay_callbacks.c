@@ -28,6 +28,21 @@ static int sync_file(void *data, int file)
     return fail_sync != 0 ? fail_sync : hwt_delay_real_system.sync(data, file);
 }
 
+/* The log is as long as it becomes, and empty, so that no put that follows waits for that. */
+static void lengthen_log(void)
+{
+    static const char payload[4000];
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    hwt_delay_message message = {
+        .id = "id", .id_size = 2, .payload = payload, .payload_size = sizeof(payload)
+    };
+    for (message.due = HWT_NEVER / 2; stats.disk < 3 * 86016; message.due++) {
+        ck_assert_int_eq(hwt_delay_put(store, &message, 1), 0);
+        ck_assert_int_eq(hwt_delay_get_stats(store, &stats), 0);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(store), 0);
+}
+
 static void begin(void)
 {
     strcpy(directory, "/tmp/hwt-delay-XXXXXX");
@@ -43,6 +58,7 @@ static void begin(void)
     options.segment_size = 1 << 17;
     options.memory = 1 << 20;
     ck_assert_int_eq(hwt_delay_open_on(directory, &options, &held_system, false, &store), 0);
+    lengthen_log();
 }
 
 static void end(void)

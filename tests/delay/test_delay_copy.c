@@ -12,7 +12,7 @@
 #define DIED 77
 
 static hwt_delay *store;
-static char copy_directory[80];
+static char copy_directory[sizeof(store_directory) + 8];
 
 /* ---- a system that counts, fails, and looks at what is not flushed ---- */
 
@@ -108,20 +108,31 @@ static const struct hwt_delay_system *watched_system(void)
 
 static void remove_all(const char *directory)
 {
-    char command[128];
-    snprintf(command, sizeof(command), "rm -rf %s", directory);
+    char command[sizeof(copy_directory) + 16];
+    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
     ck_assert_int_eq(system(command), 0);
 }
 
 /* In memory, where there is such a file system: what is called counts here, not what it costs. */
+static void choose_directories(void)
+{
+    if (access("/dev/shm", W_OK) == 0)
+        snprintf(store_directory, sizeof(store_directory), "/dev/shm/delay-test-%d", (int)getpid());
+    else
+        make_directory_name();
+    snprintf(copy_directory, sizeof(copy_directory), "%s-copy", store_directory);
+}
+
+/* By the process that lives on where a test fails. */
+static void remove_directories(void)
+{
+    remove_all(store_directory);
+    remove_all(copy_directory);
+}
+
 static void setup(void)
 {
-    bool memory = access("/dev/shm", W_OK) == 0;
-    snprintf(store_directory, sizeof(store_directory), "%sdelay-test-%d", memory ? "/dev/shm/" : "",
-             (int)getpid());
-    remove_all(store_directory);
-    snprintf(copy_directory, sizeof(copy_directory), "%s-copy", store_directory);
-    remove_all(copy_directory);
+    remove_directories();
     memset(&watch, 0, sizeof(watch));
     store = NULL;
 }
@@ -129,8 +140,6 @@ static void setup(void)
 static void teardown(void)
 {
     ck_assert_int_eq(hwt_delay_close(store), 0);
-    remove_all(store_directory);
-    remove_all(copy_directory);
 }
 
 static void open_it(bool alone)
@@ -370,7 +379,7 @@ START_TEST(a_copy_that_did_not_end_is_no_store)
         ck_assert(WIFEXITED(status) && (WEXITSTATUS(status) == DIED || WEXITSTATUS(status) == 0));
         if (access(copy_directory, F_OK) != 0)
             continue;
-        char file[100];
+        char file[sizeof(copy_directory) + 8];
         snprintf(file, sizeof(file), "%s/store", copy_directory);
         if (access(file, F_OK) == 0) {
             expect_filled(copy_directory);
@@ -504,6 +513,7 @@ static Suite *make_suite(void)
     Suite *suite = suite_create("delay_copy");
     TCase *tcase = tcase_create("copy");
     tcase_set_timeout(tcase, 100);
+    tcase_add_unchecked_fixture(tcase, choose_directories, remove_directories);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_copy_has_what_the_store_has, 0, 2);
     tcase_add_test(tcase, a_copy_of_what_another_owns);

@@ -88,7 +88,10 @@ START_TEST(test_a_head_of_which_a_part_is_there)
             struct simulated s;
             simulated_new(&s);
             simulated_open(&s);
-            simulated_kill(&s);
+            if (cut) /* a close of what was never used leaves nothing in the log */
+                simulated_close(&s);
+            else
+                simulated_kill(&s);
             struct disk_file *file = disk_find(s.disk, "store");
             bool whole = !cut;
             for (size_t at = size; at < HWT_DELAY_STORE_SIZE; at++) {
@@ -119,11 +122,12 @@ START_TEST(test_a_used_store_is_not_made_again)
     simulated_new(&s);
     simulated_open(&s);
     ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(1), 7, 10), 0);
-    if (_i > 0)
+    if (_i % 3 > 0)
         ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    disk_cut(disk_find(s.disk, "store"), 20);
-    if (_i > 1) { /* nor where what was put is in the other segment alone, or in a slot alone */
+    const int kind = _i % 3;
+    disk_cut(disk_find(s.disk, "store"), _i < 3 ? 20 : 0);
+    if (kind > 1) { /* nor where what was put is in the other segment alone, or in a slot alone */
         struct disk_file *log = disk_find(s.disk, "log.0");
         for (size_t at = HWT_DELAY_SEGMENT_FRAMES; at < log->seen_size; at++)
             disk_flip(log, at, log->seen[at]);
@@ -219,7 +223,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_process_that_dies_while_it_makes_a_store);
     tcase_add_test(tcase, test_a_write_that_arrives_in_part_while_a_store_is_made);
     tcase_add_test(tcase, test_a_head_of_which_a_part_is_there);
-    tcase_add_loop_test(tcase, test_a_used_store_is_not_made_again, 0, 3);
+    tcase_add_loop_test(tcase, test_a_used_store_is_not_made_again, 0, 6);
     tcase_add_loop_test(tcase, test_the_directory_above_cannot_be_opened_at_first, 0, 4);
     tcase_add_loop_test(tcase, test_a_directory_above_that_may_not_be_read, 0, 4);
     tcase_add_test(tcase, test_modes);

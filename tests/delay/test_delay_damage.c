@@ -250,7 +250,7 @@ START_TEST(test_after_a_close_the_last_frame_is_not_lost_in_silence)
 {
     const struct disk_file *file = disk_find(closed, "log.0");
     size_t end = used(file), from = used(disk_find(whole, "log.0")) - 100;
-    ck_assert_uint_eq(used(disk_find(closed, "log.1")), HWT_DELAY_SEGMENT_INDEX + 1);
+    ck_assert_uint_eq(used(disk_find(closed, "log.1")), HWT_DELAY_SEGMENT_EXTENT + 2);
     ck_assert_uint_gt(end, from + 100);
     for (size_t at = from; at < end; at++) {
         for (unsigned bit = 0; bit < 8; bit++)

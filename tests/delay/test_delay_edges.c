@@ -384,6 +384,58 @@ START_TEST(test_segments_that_were_swapped)
 }
 END_TEST
 
+/* ---- a checkpoint whose name did not get to the disk ---- */
+
+enum { CRASHES = 20 };
+
+static void die_after_the_name(void *process, enum disk_call call, const char *name)
+{
+    ((struct process *)process)->dying |= call == DISK_RENAME && strcmp(name, "checkpoint") == 0;
+}
+
+/* Whatever a crash leaves now can be opened. */
+static void crash_and_open(void *process, enum disk_call call, const char *name)
+{
+    struct process next;
+    hwt_delay *store;
+    hwt_delay_options options = s.options;
+    (void)call;
+    (void)name;
+    for (int i = 0; i < CRASHES; i++) {
+        struct disk *left = disk_crashed(((struct process *)process)->disk, &s.random);
+        process_start(&next, left, &s.realtime, &s.boottime);
+        int r = hwt_delay_open_on("store", &options, &next.system, true, &store);
+        ck_assert_int_eq(r, 0);
+        ck_assert_int_eq(hwt_delay_close(store), 0);
+        process_end(&next);
+        disk_free(left);
+    }
+}
+
+/* The next process sees it, and deletes a slot that the one before it names: it is on the disk then. */
+START_TEST(test_a_checkpoint_that_is_seen_and_not_on_the_disk)
+{
+    s.random = test_seed();
+    for (uint32_t i = 0; i < 10; i++)
+        ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(60), i, 10), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_advance(&s, HWT_SEC(100));
+    s.process.changed = die_after_the_name;
+    s.process.changed_arg = &s.process;
+    for (int64_t n = 1; n > 0 && !s.process.dead;)
+        n = simulated_deliver(&s, SIZE_MAX, NULL);
+    if (!s.process.dead && !s.process.dying)
+        hwt_delay_checkpoint(s.store);
+    ck_assert(s.process.dead || s.process.dying);
+    simulated_kill(&s);
+    simulated_begin(&s);
+    s.process.changed = crash_and_open;
+    s.process.changed_arg = &s.process;
+    ck_assert_int_eq(simulated_try_open(&s), 0);
+    s.process.changed = NULL;
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_edges");
@@ -403,6 +455,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_used_log_with_a_lost_head, 0, 2);
     tcase_add_test(tcase, test_slots_with_a_lost_head);
     tcase_add_test(tcase, test_segments_that_were_swapped);
+    tcase_add_test(tcase, test_a_checkpoint_that_is_seen_and_not_on_the_disk);
     suite_add_tcase(suite, tcase);
     return suite;
 }

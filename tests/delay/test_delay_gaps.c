@@ -290,6 +290,123 @@ START_TEST(test_many_gaps)
 }
 END_TEST
 
+/* A block in the middle cannot be read; both ends of the gap can. */
+static void make_gap(uint32_t *ret_first, uint32_t *ret_last)
+{
+    uint32_t count;
+    put_all();
+    simulated_close(&s);
+    disk_flip(slot_file(0), slot_file(0)->seen_size / 2, 1);
+    simulated_open(&s);
+    simulated_advance(&s, HWT_SEC(86400));
+    accept_clock();
+    deliver_rest();
+    find_gap(ret_first, &count);
+    *ret_last = *ret_first + count - 1;
+}
+
+/* What a slot has of it in the gap is cancelled too. [1]: the log does not say so any more. */
+START_TEST(test_a_message_in_a_gap_that_is_put_again_and_cancelled)
+{
+    uint32_t first, last;
+    make_gap(&first, &last);
+    ck_assert_int_eq(simulated_put(&s, due_of(last), last, SIZE), 0);
+    ck_assert_int_eq(hwt_delay_cancel(s.store, due_of(last), &last, sizeof(last)), 0);
+    if (_i == 1)
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    reopen(HWT_DELAY_SALVAGE, true);
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 1);
+    ck_assert_uint_eq(counts[first], 1);
+}
+END_TEST
+
+static int note_size(const hwt_delay_message *message, void *size)
+{
+    *(size_t *)size = message->payload_size;
+    return 0;
+}
+
+/* What was put once more while the slot could not be read is newer than what the slot has of it. */
+START_TEST(test_a_message_in_a_gap_that_is_put_again)
+{
+    uint32_t first, last;
+    size_t size = 0;
+    make_gap(&first, &last);
+    ck_assert_int_eq(simulated_put(&s, due_of(last), last, SIZE + 50), 0);
+    if (_i == 1)
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    reopen(HWT_DELAY_SALVAGE, true);
+    ck_assert_int_eq(hwt_delay_visit(s.store, due_of(last), due_of(last) + 1, note_size, &size), 0);
+    ck_assert_uint_eq(size, SIZE + 50);
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 2);
+    ck_assert_uint_eq(counts[first], 1);
+    ck_assert_uint_eq(counts[last], 1);
+}
+END_TEST
+
+/* What waits in a gap waits on the disk. */
+START_TEST(test_a_gap_takes_no_memory)
+{
+    uint32_t first, last;
+    make_gap(&first, &last);
+    for (uint32_t i = 0; i < 200; i++)
+        ck_assert_int_eq(simulated_put(&s, due_of(first) + 1, MANY + i, 1000), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_le(simulated_stats(&s).memory, 4096);
+}
+END_TEST
+
+/* Of what has been dealt with nothing is kept back. */
+START_TEST(test_damage_before_the_position)
+{
+    const uint64_t due = (start >> 39 << 39) + (UINT64_C(1) << 39); /* one slot's */
+    for (uint32_t i = 0; i < MANY; i++)
+        ck_assert_int_eq(simulated_put(&s, due + i * HWT_MS(100), i, SIZE), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(simulated_stats(&s).files, 1);
+    simulated_advance(&s, due + MANY / 2 * HWT_MS(100) - s.realtime);
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), MANY / 2 + 1);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    disk_flip(slot_file(0), 1000, 1);
+    simulated_open(&s);
+    simulated_advance(&s, HWT_SEC(86400));
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), MANY / 2 - 1);
+    ck_assert_uint_eq(simulated_stats(&s).gaps, 0);
+}
+END_TEST
+
+/* Every third block is damaged. Some gaps that are next to each other become one, so that the checkpoint
+ * has room for all. */
+START_TEST(test_more_gaps_than_are_told_apart)
+{
+    enum { BLOCKS = 300, LONG = 8000 /* two of them have no room in a block */ };
+    for (uint32_t i = 0; i < BLOCKS; i++)
+        ck_assert_int_eq(simulated_put(&s, due_of(i), i, LONG + 190), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_close(&s);
+    for (size_t i = 0; i < s.disk->seen.count; i++) {
+        struct disk_file *file = s.disk->seen.entries[i].file;
+        if (strncmp(s.disk->seen.entries[i].name, "slot-", 5) != 0)
+            continue;
+        for (size_t at = LONG; at < file->seen_size; at += 3 * (LONG + 190 + 48 + 32))
+            disk_flip(file, at, 1);
+    }
+    simulated_open(&s);
+    simulated_advance(&s, HWT_SEC(86400));
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -EBADMSG);
+    ck_assert_uint_eq(simulated_stats(&s).gaps, HWT_DELAY_GAPS_MAX);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    reopen(0, true);
+    ck_assert_uint_eq(simulated_stats(&s).gaps, HWT_DELAY_GAPS_MAX);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_gaps");
@@ -301,6 +418,11 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_head_keeps_back_the_slot, 0, 2);
     tcase_add_test(tcase, test_a_salvage_that_is_killed_loses_nothing);
     tcase_add_test(tcase, test_many_gaps);
+    tcase_add_loop_test(tcase, test_a_message_in_a_gap_that_is_put_again_and_cancelled, 0, 2);
+    tcase_add_loop_test(tcase, test_a_message_in_a_gap_that_is_put_again, 0, 2);
+    tcase_add_test(tcase, test_more_gaps_than_are_told_apart);
+    tcase_add_test(tcase, test_a_gap_takes_no_memory);
+    tcase_add_test(tcase, test_damage_before_the_position);
     suite_add_tcase(suite, tcase);
     return suite;
 }

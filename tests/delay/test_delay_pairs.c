@@ -24,8 +24,8 @@
 /* Of the schedules of three calls there are so many more. */
 enum { THIRDS = 8 };
 
-static const enum operation firsts[] = { CHECKPOINT, PUT,  CANCEL_SLOT, REPLACE, DONE,
-                                         RETRY,      LOAD, LOAD_AND_DO, LIST,    CHECK };
+static const enum operation firsts[] = { CHECKPOINT,  PUT,  CANCEL_SLOT, REPLACE, DONE, RETRY, LOAD,
+                                         LOAD_AND_DO, LIST, CHECK,       APPLY,   DROP, TAKE };
 
 static struct disk *base;
 static uint64_t schedules;

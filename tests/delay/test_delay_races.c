@@ -23,10 +23,7 @@ static hwt_delay *closed;
 
 static bool is_closing(hwt_delay *store)
 {
-    pthread_mutex_lock(&store->lock);
-    bool closing = store->closing;
-    pthread_mutex_unlock(&store->lock);
-    return closing;
+    return hwt_delay_job_is_ended(&store->jobs[HWT_DELAY_CHECKPOINT]);
 }
 
 /* Too many files are open, and the store is closed meanwhile. */

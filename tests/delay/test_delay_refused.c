@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the system refuses while a store runs, for a while: descriptors, room, an alarm. */
+/* What the system refuses while a store runs, for a while: descriptors, room. And its alarm. */
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -17,24 +16,7 @@ static struct hwt_delay_system refusing_system;
 static char directory[64];
 static hwt_delay *store;
 static _Atomic int refuse_slots; /* what making one fails with; 0: it does not */
-static atomic_uint slots_refused, alarms_to_refuse, alarms_refused;
-
-int __real_hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
-                                 hwt_timeout *ret_timeout);
-int __wrap_hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
-                                 hwt_timeout *ret_timeout);
-
-int __wrap_hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
-                                 hwt_timeout *ret_timeout)
-{
-    /* Always under the store's lock. */
-    if (alarms_to_refuse > 0) {
-        alarms_to_refuse--;
-        alarms_refused++;
-        return -ENOMEM;
-    }
-    return __real_hwt_timer_new_timeout(timer, task, arg, delay, ret_timeout);
-}
+static atomic_uint slots_refused;
 
 static int open_file(void *data, int at, const char *name, int flags)
 {
@@ -50,7 +32,7 @@ static void begin(void)
     refusing_system = hwt_delay_real_system;
     refusing_system.open = open_file;
     refuse_slots = 0;
-    slots_refused = alarms_to_refuse = alarms_refused = 0;
+    slots_refused = 0;
     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
     options.flags = HWT_DELAY_CREATE;
     options.payload_max = 8192;
@@ -167,72 +149,7 @@ START_TEST(test_an_interrupted_truncate_is_repeated)
 }
 END_TEST
 
-/* ---- no alarm can be set ---- */
-
-static void *take_one(void *arg)
-{
-    const hwt_delay_message *taken;
-    (void)arg;
-    ck_assert_int_eq(hwt_delay_take(store, 1, HWT_NEVER, &taken), 1);
-    hwt_delay_free(taken);
-    return NULL;
-}
-
-static void await_sleepers(uint64_t count)
-{
-    for (bool asleep = false; !asleep;) {
-        sched_yield();
-        pthread_mutex_lock(&store->lock);
-        asleep = store->waiting == count;
-        pthread_mutex_unlock(&store->lock);
-    }
-}
-
-START_TEST(test_a_taker_comes_back_without_an_alarm)
-{
-    alarms_to_refuse = _i == 0 ? 1 : UINT32_MAX;
-    ck_assert_int_eq(put(hwt_delay_now(store) + HWT_MS(100), 1, 10), 0);
-    take_one(NULL);
-    ck_assert_uint_gt(alarms_refused, 0);
-    alarms_to_refuse = 0;
-    ck_assert_int_eq(put(hwt_delay_now(store) + HWT_MS(100), 1, 10), 0);
-    take_one(NULL);
-}
-END_TEST
-
-/* They slept before the alarm was refused. They look now and then, and do not wake each other. */
-START_TEST(test_takers_that_sleep_come_back_without_an_alarm)
-{
-    pthread_t threads[2];
-    for (int i = 0; i < 2; i++)
-        threads[i] = spawn(take_one, NULL);
-    await_sleepers(2);
-    alarms_to_refuse = UINT32_MAX;
-    for (uint32_t i = 0; i < 2; i++)
-        ck_assert_int_eq(put(hwt_delay_now(store) + HWT_MS(300), i, 10), 0);
-    for (int i = 0; i < 2; i++)
-        join(threads[i]);
-    ck_assert_uint_gt(alarms_refused, 0);
-    ck_assert_uint_lt(alarms_refused, MANY);
-}
-END_TEST
-
-START_TEST(test_the_descriptor_stays_readable_without_an_alarm)
-{
-    const hwt_delay_message *taken;
-    struct pollfd watched = { hwt_delay_fd(store), POLLIN, 0 };
-    ck_assert_int_ge(watched.fd, 0);
-    alarms_to_refuse = UINT32_MAX;
-    ck_assert_int_eq(put(hwt_delay_now(store) + HWT_MIN(60), 1, 10), 0);
-    for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(poll(&watched, 1, 0), 1);
-        ck_assert_int_eq(hwt_delay_take(store, 1, 0, &taken), 0);
-    }
-    alarms_to_refuse = 0;
-    ck_assert_int_eq(hwt_delay_take(store, 1, 0, &taken), 0);
-    ck_assert_int_eq(poll(&watched, 1, 0), 0);
-}
-END_TEST
+/* ---- the alarm ---- */
 
 /* It is set to the earlier instant, though it was set already. */
 START_TEST(test_an_earlier_message_sets_the_alarm_anew)
@@ -261,9 +178,6 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_without_descriptors_retry_returns);
     tcase_add_loop_test(tcase, test_after_a_checkpoint_of_the_callers_own, 0, 2);
     tcase_add_test(tcase, test_an_interrupted_truncate_is_repeated);
-    tcase_add_loop_test(tcase, test_a_taker_comes_back_without_an_alarm, 0, 2);
-    tcase_add_test(tcase, test_takers_that_sleep_come_back_without_an_alarm);
-    tcase_add_test(tcase, test_the_descriptor_stays_readable_without_an_alarm);
     tcase_add_test(tcase, test_an_earlier_message_sets_the_alarm_anew);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -67,7 +67,7 @@ static void expect_little(void)
                   (unsigned long long)(stats.disk - fixed()), (unsigned long long)(left() * each));
 }
 
-static void expect_the_rest(void)
+static void expect_what_is_left(void)
 {
     unsigned counts[SIMULATED_IDS] = { 0 };
     ck_assert_int_eq(simulated_list(&s, counts), 0);
@@ -79,6 +79,11 @@ static void expect_the_rest(void)
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), left());
     for (uint32_t i = 0; i < MANY; i++)
         ck_assert_uint_eq(counts[i], !gone[i]);
+}
+
+static void expect_the_rest(void)
+{
+    expect_what_is_left();
     ck_assert_uint_eq(simulated_stats(&s).pending, 0);
 }
 
@@ -230,6 +235,71 @@ START_TEST(test_a_long_slot_is_moved_in_parts)
 }
 END_TEST
 
+/* More at one instant than memory has room for, in a long slot and in a short one. What is cancelled has its
+ * message in the one and its erase in the other, which is rewritten in parts. */
+START_TEST(test_an_instant_of_two_slots)
+{
+    uint64_t due = s.realtime + HWT_SEC(10 * 86400);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (i == MANY / 2) {
+            ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+            simulated_advance(&s, HWT_SEC(10 * 86400) - HWT_SEC(8));
+            ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+        }
+        put(i, due);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (i < MANY / 2 ? i % 8 == 0 : i % 8 != 0)
+            cancel(i);
+        if (i % 200 == 0)
+            ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    }
+    some_checkpoints();
+    if (_i == 1)
+        reopen(true);
+    expect_what_is_left();
+    some_checkpoints();
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+    ck_assert_uint_eq(simulated_stats(&s).files, 0);
+}
+END_TEST
+
+static const char *largest_slot(void)
+{
+    const struct disk_entry *largest = NULL;
+    for (size_t i = 0; i < s.disk->seen.count; i++) {
+        const struct disk_entry *entry = &s.disk->seen.entries[i];
+        if (strncmp(entry->name, "slot-", 5) == 0 &&
+            (!largest || entry->file->seen_size > largest->file->seen_size))
+            largest = entry;
+    }
+    ck_assert(largest);
+    return largest->name;
+}
+
+/* Its messages go soon by themselves: they are not written once more. */
+START_TEST(test_a_slot_of_which_some_is_loaded_stays)
+{
+    const uint64_t start = s.realtime + HWT_SEC(30 * 86400);
+    char name[64];
+    for (uint32_t i = 0; i < MANY; i++)
+        put(i, start + i * HWT_SEC(1));
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    snprintf(name, sizeof(name), "%s", largest_slot());
+    simulated_advance(&s, start - s.realtime + HWT_SEC(100));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 101);
+    for (uint32_t i = 0; i < MANY; i++) {
+        gone[i] = i <= 100;
+        if (i > 200 && i % 8 != 0)
+            cancel(i);
+    }
+    some_checkpoints();
+    ck_assert(disk_find(s.disk, name));
+    expect_the_rest();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_space");
@@ -242,7 +312,9 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_cancelled_as_time_passes, 0, 2);
     tcase_add_test(tcase, test_replaced_again_and_again);
     tcase_add_test(tcase, test_cancels_of_nothing);
+    tcase_add_test(tcase, test_a_slot_of_which_some_is_loaded_stays);
     tcase_add_loop_test(tcase, test_a_long_slot_is_moved_in_parts, 0, 2);
+    tcase_add_loop_test(tcase, test_an_instant_of_two_slots, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -7,6 +7,60 @@
 
 #include "delay_fixture.h"
 
+/*
+ * Programs that are built already know these places, on machines of 64 bits. What has no size does not
+ * become longer.
+ */
+#define AT(type, field, offset)                                                                    \
+    _Static_assert(sizeof(void *) != 8 || offsetof(type, field) == (offset), #type "." #field)
+#define OF(type, size) _Static_assert(sizeof(void *) != 8 || sizeof(type) == (size), #type)
+
+AT(hwt_delay_options, flags, 8);
+AT(hwt_delay_options, payload_max, 12);
+AT(hwt_delay_options, lease, 16);
+AT(hwt_delay_options, leased_max, 24);
+AT(hwt_delay_options, memory, 32);
+AT(hwt_delay_options, segment_size, 40);
+AT(hwt_delay_options, clock_leap, 48);
+AT(hwt_delay_message, due, 0);
+AT(hwt_delay_message, id, 8);
+AT(hwt_delay_message, id_size, 16);
+AT(hwt_delay_message, payload, 24);
+AT(hwt_delay_message, payload_size, 32);
+AT(hwt_delay_message, lease, 40);
+AT(hwt_delay_message, retries, 48);
+AT(hwt_delay_message, expired, 52);
+AT(hwt_delay_message, deliveries, 56);
+AT(hwt_delay_message, first_due, 64);
+OF(hwt_delay_message, 88);
+AT(hwt_delay_change, op, 0);
+AT(hwt_delay_change, flags, 4);
+AT(hwt_delay_change, result, 8);
+AT(hwt_delay_change, message, 16);
+AT(hwt_delay_change, lease, 24);
+AT(hwt_delay_change, due, 32);
+AT(hwt_delay_change, id, 40);
+AT(hwt_delay_change, id_size, 48);
+AT(hwt_delay_change, mark, 56);
+AT(hwt_delay_change, ticket, 64);
+OF(hwt_delay_change, 88);
+AT(hwt_delay_batch, flags, 8);
+AT(hwt_delay_batch, note, 16);
+AT(hwt_delay_batch, note_size, 24);
+AT(hwt_delay_batch, durable, 32);
+AT(hwt_delay_batch, arg, 40);
+AT(hwt_delay_batch, mark, 48);
+AT(hwt_delay_stats, pending, 8);
+AT(hwt_delay_stats, gaps, 200);
+AT(hwt_delay_stats, held, 208);
+AT(hwt_delay_stats, lateness_max, 224);
+AT(hwt_delay_stats, lateness, 232);
+AT(hwt_delay_stats, lateness_sum, 744);
+AT(hwt_delay_damage, file, 8);
+AT(hwt_delay_damage, offset, 16);
+AT(hwt_delay_damage, length, 24);
+AT(hwt_delay_damage, reason, 32);
+
 static hwt_delay *store;
 
 /* As a later release may have them. */
@@ -105,7 +159,7 @@ START_TEST(what_is_reserved_is_zero)
 {
     open_small();
     hwt_delay_message message = message_of(1, "x", "y");
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 2; i++) {
         message.reserved[i] = 1;
         ck_assert_int_eq(hwt_delay_put(store, &message, 1), -EINVAL);
         ck_assert_int_eq(hwt_delay_replace(store, 1, "x", 1, &message), -EINVAL);

@@ -141,9 +141,10 @@ static void silence_the_alarm(void)
     while (!silent) {
         pthread_mutex_lock(&store->lock);
         store->alarm_at = 0; /* an earlier one is set, it seems */
-        hwt_timeout alarm = store->alarm;
+        hwt_delay_job_at(&store->jobs[HWT_DELAY_ALARM], HWT_NEVER);
         pthread_mutex_unlock(&store->lock);
-        hwt_timeout_cancel_sync(alarm);
+        while (hwt_delay_job_runs(&store->jobs[HWT_DELAY_ALARM]))
+            usleep(200);
         pthread_mutex_lock(&store->lock);
         silent = store->alarm_at == 0;
         pthread_mutex_unlock(&store->lock);
@@ -522,7 +523,7 @@ static void open_without_waiting(void)
 static bool has_room(void)
 {
     pthread_mutex_lock(&store->lock);
-    int r = hwt_delay_log_try(store, 1100, 1200);
+    int r = hwt_delay_log_try(store, 1100, 1200, true);
     pthread_mutex_unlock(&store->lock);
     return r == 0;
 }

@@ -376,7 +376,7 @@ enum { PLANS = sizeof(plans) / sizeof(plans[0]) };
 START_TEST(whatever_is_refused_nothing_is_lost)
 {
     struct faults_plan plan = plans[_i % PLANS];
-    faults_tell_all(tell, plan, _i / PLANS, plan.kinds == FAULTS_MAPPING ? 2 : 60);
+    faults_tell_all(tell, plan, _i / PLANS, plan.kinds == FAULTS_MAPPING ? 1 : 60);
 }
 END_TEST
 

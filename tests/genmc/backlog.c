@@ -41,7 +41,7 @@ static bool stays(const void *data, const struct hwt_record *record)
     return true;
 }
 
-static struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0 };
+static struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0, 0 };
 
 static void *add(void *arg)
 {

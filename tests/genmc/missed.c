@@ -37,7 +37,7 @@ static void wake_if_missed(void)
 
 static void *produce(void *arg)
 {
-    const struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0 };
+    const struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0, 0 };
 #ifdef AGAIN
     wake_if_missed();
 #endif

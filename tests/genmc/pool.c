@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <stdlib.h>
 
 #include "hwt/core/stacks.c"
 
@@ -18,7 +19,7 @@
 #define FIRST 300 /* seat, behind all heads */
 
 static struct hwt_pool pool;
-static struct hwt_slot slots[1];
+static struct hwt_slot slot;
 static _Alignas(65536) char slab[65536];
 static uint32_t written[BATCHES];
 
@@ -70,10 +71,12 @@ static void *worker(void *arg)
 int main(void)
 {
     pthread_t thread;
-    atomic_init(&slots[0].base, slab);
+    slot.base = slab;
+    struct hwt_slots *slots = malloc(sizeof(*slots) + sizeof(slots->at[0]));
+    atomic_init(&slots->at[0], &slot);
     atomic_init(&hwt_slab_of((struct hwt_entry *)(void *)slab)->to_id,
                 -(uint32_t)((uintptr_t)slab / sizeof(struct hwt_entry)));
-    pool.directory.slots = slots;
+    atomic_init(&pool.directory.slots, slots);
     atomic_init(&pool.batches[0], HWT_ID_NONE);
     atomic_init(&pool.batches[1], HWT_ID_NONE);
     for (uint32_t i = BATCHES; i-- > 0;) {

@@ -35,7 +35,7 @@ static bool stays(const void *data, const struct hwt_record *record)
 
 static void *produce(void *arg)
 {
-    struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0 };
+    struct hwt_stream_filter filter = { stays, NULL, 100, 100, 0, 0, 0 };
     (void)arg;
     for (uint32_t i = 1; i <= RECORDS; i++) {
         if (stream.at == HWT_CHUNK_END && !hwt_stream_grow(&stream, filter))

@@ -335,6 +335,7 @@ static void *start_waiting(void *arg)
 static pthread_t begin_waiting(trial *t)
 {
     memset(&in_attempt, 0, sizeof(in_attempt));
+    stopped = cancels_begun = cancels_true = passed_at_return = 0;
     pthread_t starter = spawn(start_waiting, t);
     ck_assert(await_count(&in_attempt.reached, 1));
     return starter;

@@ -214,42 +214,16 @@ static void expect_nothing_common(struct hwt_cache *a, struct hwt_cache *b)
     spill_all(b);
 }
 
-/*
- *     first                           second
- *     has made slots of the directory
- *     memory: DIRECTORY; or has seen
- *     which numbers are given: NUMBERS
- *                                     the same, and takes the number
- *     its exchange fails: the slots
- *     count once
- */
-START_TEST(of_two_that_grow_the_pool_each_has_its_own_numbers)
-{
-    static const char *const points[] = { "DIRECTORY", "NUMBERS", "EMPTY_PUSH" };
-    struct actor first;
-    struct hwt_cache a = { 0 }, b = { 0 };
-    first.arg = &a;
-    actor_begin(&first, fill);
-    actor_go_to(&first, points[_i]);
-    fill_here(&b);
-    actor_end(&first);
-    ck_assert_uint_eq(atomic_load(&pool->slabs), 2);
-    expect_nothing_common(&a, &b);
-    ck_assert_uint_eq(atomic_load(&pool->slots), 64);
-}
-END_TEST
-
-enum { SLABS = 16 };
-
 static struct hwt_cache *used;
 static size_t used_count;
 
-/* All of so many slabs, one at a time; the next region has two. */
-static void use_up(void)
+/* All of so many slabs, or of a few more. */
+static void use_up(uint32_t slabs)
 {
-    used = calloc(HWT_SLAB_ENTRIES * SLABS, sizeof(*used));
-    for (used_count = 0;
-         atomic_load(&pool->slabs) < SLABS || (uint32_t)atomic_load(&pool->batches[0]) != HWT_ID_NONE;
+    used = calloc(HWT_SLAB_ENTRIES * (slabs + HWT_REGION_SLABS), sizeof(*used));
+    for (used_count = 0; atomic_load(&pool->slabs) < slabs ||
+                         (uint32_t)atomic_load(&pool->batches[0]) != HWT_ID_NONE ||
+                         (uint32_t)atomic_load(&pool->empty) != HWT_ID_NONE;
          used_count++)
         fill_here(&used[used_count]);
 }
@@ -260,6 +234,92 @@ static void give_all_back(void)
         spill_all(&used[i]);
     free(used);
 }
+
+/*
+ *     first                           second
+ *     has seen which numbers are
+ *     given: NUMBERS
+ *                                     the same, and takes the number
+ *     its exchange fails
+ */
+START_TEST(of_two_that_grow_the_pool_each_has_its_own_numbers)
+{
+    static const char *const points[] = { "NUMBERS", "ENTER", "EMPTY_PUSH" };
+    struct actor first;
+    struct hwt_cache a = { 0 }, b = { 0 };
+    use_up(1);
+    first.arg = &a;
+    actor_begin(&first, fill);
+    actor_go_to(&first, points[_i]);
+    fill_here(&b);
+    actor_end(&first);
+    ck_assert_uint_eq(atomic_load(&pool->slabs), 3);
+    expect_nothing_common(&a, &b);
+    give_all_back();
+}
+END_TEST
+
+/*
+ *     first                           second
+ *     has made the next array of the  the same, and goes on to that
+ *     directory, sealed a part of
+ *     this one, or all of it; or has
+ *     numbers in this one, and is
+ *     about to enter its slabs
+ *     finds that done, or its pointer
+ *     sealed
+ */
+START_TEST(of_two_that_grow_the_directory_each_finds_its_slabs)
+{
+    /* In the array there is room for 64. From 57 on the next region has 7 slabs. */
+    static const struct {
+        const char *point;
+        uint32_t slabs;
+    } cases[] = { { "DIRECTORY_NEXT", 64 }, { "DIRECTORY_SEAL", 64 }, { "DIRECTORY", 64 },
+                  { "NUMBERS", 57 },        { "ENTER", 57 },          { "ENTER", 64 } };
+    struct actor first;
+    struct hwt_cache a = { 0 }, b = { 0 };
+    use_up(cases[_i].slabs);
+    ck_assert_uint_eq(atomic_load(&pool->slabs), cases[_i].slabs);
+    first.arg = &a;
+    actor_begin(&first, fill);
+    actor_go_to(&first, cases[_i].point);
+    fill_here(&b);
+    actor_end(&first);
+    ck_assert_uint_eq(pool->directory.slots->count, 128);
+    for (uint32_t n = 0; n < atomic_load(&pool->slabs); n++)
+        ck_assert_ptr_nonnull(hwt_directory_find(&pool->directory, n));
+    expect_nothing_common(&a, &b);
+    give_all_back();
+}
+END_TEST
+
+/*
+ *     enters                          grows
+ *     has numbers, and is about to
+ *     enter its slabs: ENTER
+ *                                     seals the array, and stands still
+ *                                     before the next one takes its place
+ *     its pointer is sealed: puts the
+ *     next one in place itself
+ */
+START_TEST(a_thread_that_enters_its_slabs_does_not_wait_for_one_that_grows_the_directory)
+{
+    struct actor enters, grows;
+    struct hwt_cache a = { 0 }, b = { 0 };
+    use_up(57);
+    enters.arg = &a;
+    actor_begin(&enters, fill);
+    actor_go_to(&enters, "ENTER");
+    grows.arg = &b;
+    actor_begin(&grows, fill);
+    actor_go_to(&grows, "DIRECTORY");
+    actor_end(&enters);
+    actor_end(&grows);
+    expect_nothing_common(&a, &b);
+    give_all_back();
+}
+END_TEST
 
 /*
  *     first                           second
@@ -274,7 +334,7 @@ START_TEST(of_two_that_take_an_empty_slab_each_has_its_own)
 {
     struct actor first;
     struct hwt_cache a = { 0 }, b = { 0 };
-    use_up();
+    use_up(16); /* the next region has two */
     first.arg = &a;
     actor_begin(&first, fill);
     actor_go_to(&first, _i ? "EMPTY_POP" : "EMPTY_PUSH");
@@ -465,6 +525,9 @@ int main(void)
     tcase_add_loop_test(batches, of_two_that_give_back_neither_loses_the_others, 0, 2);
     TCase *growth = stage_case(suite, "growth", open_pool, stage_close);
     tcase_add_loop_test(growth, of_two_that_grow_the_pool_each_has_its_own_numbers, 0, 3);
+    tcase_add_loop_test(growth, of_two_that_grow_the_directory_each_finds_its_slabs, 0, 6);
+    tcase_add_test(growth,
+                   a_thread_that_enters_its_slabs_does_not_wait_for_one_that_grows_the_directory);
     tcase_add_loop_test(growth, of_two_that_take_an_empty_slab_each_has_its_own, 0, 2);
     TCase *trim = stage_case(suite, "trim", open_pool, stage_close);
     tcase_add_loop_test(trim, what_is_taken_and_given_during_a_trim_is_counted_once, 0, 10);

@@ -53,6 +53,9 @@ stream -DRECORDS=6
 pool
 sync
 sync -DEXECUTOR
+watermark -DLOADS
+watermark -DCANCEL
+watermark -DANEW
 '
 
 longer='
@@ -153,6 +156,11 @@ EARLY_BROADCAST sync
 UNLOCKED sync
 LOOK_UNLOCKED sync
 SIGNAL sync
+TAKE_FEWER watermark -DLOADS
+PLACE_LATE watermark
+LEASE_UNCHECKED watermark -DCANCEL
+ANY_INCARNATION watermark -DANEW
+POSITION_IDENTITY watermark -DANEW
 '
 
 here=$root/tests/spin

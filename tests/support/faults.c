@@ -268,50 +268,6 @@ void *REAL_MMAP(void *address, size_t size, int protection, int flags, int fd, o
 void *WRAP_MMAP(void *address, size_t size, int protection, int flags, int fd, off_t offset);
 int __real_munmap(void *address, size_t size);
 int __wrap_munmap(void *address, size_t size);
-int __real_mprotect(void *address, size_t size, int protection);
-int __wrap_mprotect(void *address, size_t size, int protection);
-
-/* Addresses alone are no memory, but for the part that was made so. */
-static struct {
-    void *address;
-    size_t memory;
-} reserved[4096];
-
-/* The one at this address; NULL: the first that is free. */
-static unsigned find_reserved(const void *address)
-{
-    for (unsigned i = 0; i < sizeof(reserved) / sizeof(*reserved); i++) {
-        if (reserved[i].address == address)
-            return i;
-    }
-    return UINT_MAX;
-}
-
-/* That much of it is memory from now on, or it is `gone`. False: it is no such thing. */
-static bool note_reserved(void *address, size_t memory, bool gone)
-{
-    pthread_mutex_lock(&lock);
-    unsigned i = find_reserved(address);
-    if (i != UINT_MAX) {
-        held.mapped += (uint64_t)memory - reserved[i].memory;
-        reserved[i].memory = memory;
-        if (gone)
-            reserved[i].address = NULL;
-    }
-    pthread_mutex_unlock(&lock);
-    return i != UINT_MAX;
-}
-
-static void reserve(void *address)
-{
-    pthread_mutex_lock(&lock);
-    unsigned i = find_reserved(NULL);
-    if (i == UINT_MAX)
-        abort();
-    reserved[i].address = address;
-    pthread_mutex_unlock(&lock);
-    call_then();
-}
 
 void *WRAP_MMAP(void *address, size_t size, int protection, int flags, int fd, off_t offset)
 {
@@ -320,29 +276,16 @@ void *WRAP_MMAP(void *address, size_t size, int protection, int flags, int fd, o
         return MAP_FAILED;
     }
     void *mapped = REAL_MMAP(address, size, protection, flags, fd, offset);
-    if (mapped != MAP_FAILED && protection == PROT_NONE)
-        reserve(mapped);
-    else if (mapped != MAP_FAILED)
+    if (mapped != MAP_FAILED)
         note_mapped(size);
     return mapped;
-}
-
-int __wrap_mprotect(void *address, size_t size, int protection)
-{
-    if (refuse(FAULTS_MAPPING))
-        return refused_with(ENOMEM);
-    int r = __real_mprotect(address, size, protection);
-    if (r == 0)
-        (void)note_reserved(address, size, false);
-    call_then();
-    return r;
 }
 
 int __wrap_munmap(void *address, size_t size)
 {
     int r = __real_munmap(address, size);
     if (r == 0)
-        note_mapped(note_reserved(address, 0, true) ? 0 : -(uint64_t)size);
+        note_mapped(-(uint64_t)size);
     return r;
 }
 

@@ -21,7 +21,7 @@ static inline void open_lanes_with(uint32_t backlog)
 {
     memset(&pool, 0, sizeof(pool));
     memset(&lanes, 0, sizeof(lanes));
-    hwt_pool_init(&pool, (hwt_timer *)(void *)&owner);
+    hwt_pool_init(&pool, (hwt_timer *)(void *)&owner, HWT_LANE_SEATS_SIZE);
     hwt_gate_init(&gate, CLOCK_MONOTONIC, &flags, 1);
     must(hwt_lanes_init(&lanes, &pool, &gate, backlog) == 0);
 }

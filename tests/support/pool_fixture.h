@@ -12,23 +12,16 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static _Atomic bool refuse_memory, refuse_advice;
-static size_t largest = SIZE_MAX; /* that can be mapped */
+static _Atomic bool refuse_memory, refuse_calloc, refuse_advice;
 
 static inline void *may_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    return refuse_memory || size > largest ? MAP_FAILED
-                                           : mmap(at, size, protection, flags, fd, offset);
+    return refuse_memory ? MAP_FAILED : mmap(at, size, protection, flags, fd, offset);
 }
 
 static inline void *may_calloc(size_t count, size_t size)
 {
-    return refuse_memory ? NULL : calloc(count, size);
-}
-
-static inline int may_mprotect(void *at, size_t size, int protection)
-{
-    return refuse_memory ? -1 : mprotect(at, size, protection);
+    return refuse_memory || refuse_calloc ? NULL : calloc(count, size);
 }
 
 static inline int may_madvise(void *at, size_t size, int advice)
@@ -39,18 +32,17 @@ static inline int may_madvise(void *at, size_t size, int advice)
 #define mmap may_mmap
 #define calloc may_calloc
 #define madvise may_madvise
-#define mprotect may_mprotect
 #include "hwt/core/pool.c"
 #include "hwt/core/stacks.c"
 #include "hwt/core/trim.c"
+#include "hwt/store/directory.c"
 #undef mmap
 #undef calloc
 #undef madvise
-#undef mprotect
 
 #include "unit.h"
 
-enum { SLAB = HWT_SLAB_ENTRIES };
+enum { SLAB = HWT_SLAB_ENTRIES, REST = 100000 };
 
 static struct hwt_pool pool;
 static struct hwt_cache cache;
@@ -60,8 +52,8 @@ static inline void open_pool(void)
 {
     memset(&pool, 0, sizeof(pool));
     memset(&cache, 0, sizeof(cache));
-    refuse_memory = refuse_advice = false;
-    must(hwt_pool_init(&pool, (hwt_timer *)(void *)&owner) == 0);
+    refuse_memory = refuse_calloc = refuse_advice = false;
+    must(hwt_pool_init(&pool, (hwt_timer *)(void *)&owner, REST) == 0);
 }
 
 static inline void close_pool(void)

@@ -51,10 +51,10 @@ static uint64_t appended;
 
 /* Whether the record of that deadline must stay: the test's own rule. */
 static bool (*stays)(uint64_t deadline);
-static uint64_t looked; /* how often that was asked */
-static uint64_t most;   /* so many can be worth staying */
-static uint32_t room;   /* chunks; see the filter */
-static uint64_t ids;    /* there are so many */
+static uint64_t looked;     /* how often that was asked */
+static uint64_t most;       /* so many can be worth staying */
+static uint64_t ids;        /* there are so many */
+static uint32_t room, wide; /* chunks; see the filter */
 
 static inline uint32_t id_of(uint64_t deadline)
 {
@@ -91,6 +91,7 @@ static inline void open_stream(void)
     stays = all_stay;
     most = UINT64_MAX;
     room = 0;
+    wide = UINT32_MAX;
     ids = UINT32_MAX;
     hwt_stream_init(&stream);
 }
@@ -104,7 +105,7 @@ static inline void close_stream(void)
 /* As lane.h does it. */
 static inline bool try_append(void)
 {
-    const struct hwt_stream_filter filter = { ask, &stays, most, ids, 0, room };
+    const struct hwt_stream_filter filter = { ask, &stays, most, ids, 0, room, wide };
     uint64_t deadline = appended;
     if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, filter))
         return false;

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
 # Reads libhwt with static analysers, all shell scripts with shellcheck, and the licence of each file
-# with reuse: none may have anything to say. hwt/delay/, a library of its own, is not read.
+# with reuse: none may have anything to say. hwt/delay/ and hwt/relay/, a library and a program of their
+# own, are not read.
 #
 #     sh tests/tools/analyse.sh [TOOL...]
 #
@@ -25,7 +26,7 @@ chosen=
 for argument in "$@"; do
     case $argument in
     --help)
-        sed -n '4,14s/^# \{0,1\}//p' "$0"
+        sed -n '4,15s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     gcc | clang-tidy | cppcheck | scan-build | shellcheck | reuse) chosen="$chosen $argument" ;;
@@ -62,7 +63,7 @@ analyse_clang_tidy()
 {
     set_up clang clang
     # One at a time: over many files it takes a va_list of one for another's.
-    find "$root/hwt" -name '*.c' ! -path '*/delay/*' -print0 |
+    find "$root/hwt" -name '*.c' ! -path '*/delay/*' ! -path '*/relay/*' -print0 |
         xargs -0 -P "$(nproc)" -n 1 clang-tidy -p "$build/clang" --quiet 2>"$build/clang-tidy.log" && return
     cat "$build/clang-tidy.log"
     return 1
@@ -72,7 +73,7 @@ analyse_cppcheck()
 {
     cppcheck --quiet --enable=warning,performance,portability --std=c11 --inline-suppr \
         --suppress=missingIncludeSystem --error-exitcode=1 -D_GNU_SOURCE -DHWT_VERSION='""' \
-        -DHWT_INLINE_URCU=1 -DHWT_PROBES=0 -I "$root" -i "$root/hwt/delay" "$root/hwt"
+        -DHWT_INLINE_URCU=1 -DHWT_PROBES=0 -I "$root" -i "$root/hwt/delay" -i "$root/hwt/relay" "$root/hwt"
 }
 
 analyse_scan_build()

@@ -63,10 +63,14 @@ status=0
 run_tests()
 {
     tests=$(meson test -C "$build" --no-rebuild --list "$@" 2>/dev/null | sed -n 's,^.* / ,,p' | grep -Evx "$slow")
+    # Some wait for most of their time.
     # shellcheck disable=SC2086 # one name each
-    meson test -C "$build" --no-rebuild --quiet --timeout-multiplier 5 $tests >"$build.log" || status=1
+    meson test -C "$build" --no-rebuild --quiet --num-processes "$(($(nproc) + 2))" --timeout-multiplier 5 \
+        $tests >"$build.log" || status=1
     tail -n 12 "$build.log"
+    grep -E ' (FAIL|ERROR|TIMEOUT) ' "$build.log" >>"$build.failed" || true
 }
+: >"$build.failed"
 run_tests --no-suite consumer --no-suite stress
 run_tests --suite tool # the program hwt-delay
 
@@ -79,6 +83,6 @@ mkdir -p "$build/html"
 gcovr --root "$root" --filter "$root/hwt/" --exclude-unreachable-branches --exclude-throw-branches \
     --exclude-directories '.*/test_counter\.p$' --gcov-ignore-parse-errors \
     --html-details "$build/html/index.html" --txt "$build/coverage.txt" --print-summary \
-    --fail-under-line "$lines" --fail-under-branch "$branches" "$build" || status=1
-cat "$build/coverage.txt"
+    --fail-under-line "$lines" --fail-under-branch "$branches" "$build" >"$build.summary" || status=1
+cat "$build/coverage.txt" "$build.failed" "$build.summary"
 exit "$status"

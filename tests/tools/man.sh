@@ -31,6 +31,7 @@ is_built()
 {
     case $1 in
     hwt[-_]delay*) [ -n "$HWT_DELAY" ] ;;
+    hwt-relay*) [ -e "$HWT_MAN_BUILT/${1%.scd}" ] ;; # it needs a library of others, too
     esac
 }
 
@@ -270,7 +271,7 @@ run_session()
     sed -n 's/^\$ //p' "$1" >"$1.commands"
     while read -r command; do
         printf '$ %s\n' "$command"
-        (cd "$1.folder" && PATH=$HWT_DELAY:$PATH && eval "$command") 2>&1
+        (cd "$1.folder" && PATH=$HWT_DELAY:$MESON_BUILD_ROOT/hwt/relay:$PATH && eval "$command") 2>&1
     done <"$1.commands"
 }
 

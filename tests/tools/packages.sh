@@ -5,14 +5,16 @@
 #
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
 #                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [reuse] [gcovr] [abigail]
-#                     [aarch64] [i386] [musl] [isal] [libbsd]
+#                     [aarch64] [i386] [musl] [isal] [libbsd] [mmdebstrap] [debian] [rpm]
+#                     [nats] [python3]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
 # cannot install it says on stderr what to install and exits with 2.
 #
 #     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
-#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs]
+#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs] [nats] [sqlite]
+#                       [gnuplot]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -35,7 +37,7 @@ packages_of()
     fuzzer) echo "libclang-rt-$(clang -dumpversion | cut -d. -f1)-dev" ;;
     afl) echo afl++ ;;
     spin) echo spin ;;
-    clang-tidy | cppcheck | shellcheck | reuse | gcovr) echo "$1" ;;
+    clang-tidy | cppcheck | shellcheck | reuse | gcovr | mmdebstrap) echo "$1" ;;
     scan-build) echo clang-tools ;;
     abigail) echo abigail-tools ;;
     aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
@@ -43,6 +45,8 @@ packages_of()
     musl) echo musl-tools ;;
     isal) echo libisal-dev ;;
     libbsd) echo libbsd-dev ;;
+    debian) echo dpkg-dev debhelper lintian ;;
+    rpm) echo rpm rpmlint debugedit ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
@@ -55,6 +59,10 @@ packages_of()
     gdb | bpftrace | curl) echo "$1" ;;
     promtool) echo prometheus ;;
     btrfs) echo btrfs-progs ;;
+    nats) echo libnats-dev nats-server ;;
+    gnuplot) echo gnuplot-nox ;;
+    python3) echo python3 ;;
+    sqlite) echo libsqlite3-dev ;;
     esac
 }
 
@@ -84,6 +92,8 @@ package_is()
     musl) echo 'the musl C library and its compiler' ;;
     isal) echo 'the checksums of hwt-delay' ;;
     libbsd) echo 'the headers of trees, to build hwt-delay' ;;
+    mmdebstrap) echo 'what makes a root to try packages in' ;;
+    debian | rpm) echo 'what builds packages and checks them' ;;
     libuv | libev | libevent | glib | sd-event | io_uring) echo 'an event loop, for the tests' ;;
     scdoc) echo 'what builds the manual pages' ;;
     mandoc) echo 'what checks the manual pages' ;;
@@ -92,6 +102,10 @@ package_is()
     curl) echo 'what reads metrics over HTTP, for the tests' ;;
     promtool) echo 'what checks metrics, for the tests' ;;
     btrfs) echo 'a file system that copies, for the tests' ;;
+    gnuplot) echo 'what draws plots' ;;
+    python3) echo 'Python, for the scripts that are in it' ;;
+    nats) echo 'the client library of NATS and its server, for hwt-relay' ;;
+    sqlite) echo 'a database, for a recipe' ;;
     esac
 }
 
@@ -126,13 +140,15 @@ has()
     fuzzer) links_fuzzer ;;
     afl) command -v afl-fuzz >/dev/null && command -v afl-clang-fast >/dev/null ;;
     spin) spin -V 2>/dev/null | grep -q '^Spin Version 6' ;;
-    clang-tidy | cppcheck | scan-build | shellcheck | reuse | gcovr) command -v "$1" >/dev/null ;;
+    clang-tidy | cppcheck | scan-build | shellcheck | reuse | gcovr | mmdebstrap) command -v "$1" >/dev/null ;;
     abigail) command -v abidw >/dev/null ;;
     aarch64) compiles_c aarch64-linux-gnu-gcc && command -v qemu-aarch64 >/dev/null ;;
     i386) compiles_c i686-linux-gnu-gcc ;;
     musl) compiles_c musl-gcc ;;
     isal) pkg-config --exists libisal 2>/dev/null ;;
     libbsd) pkg-config --exists libbsd 2>/dev/null ;;
+    debian) command -v dh >/dev/null && command -v lintian >/dev/null ;;
+    rpm) command -v rpmbuild >/dev/null && command -v rpmlint >/dev/null && command -v find-debuginfo >/dev/null ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core 2>/dev/null ;;
@@ -140,8 +156,10 @@ has()
     sd-event) pkg-config --exists libsystemd 2>/dev/null ;;
     io_uring) pkg-config --exists liburing 2>/dev/null ;;
     scdoc) command -v scdoc >/dev/null ;;
-    mandoc | gdb | bpftrace | curl | promtool) command -v "$1" >/dev/null ;;
+    mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3) command -v "$1" >/dev/null ;;
     btrfs) command -v mkfs.btrfs >/dev/null ;;
+    nats) pkg-config --exists libnats 2>/dev/null && command -v nats-server >/dev/null ;;
+    sqlite) pkg-config --exists sqlite3 2>/dev/null ;;
     sdt) echo '#include <sys/sdt.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     *)
         echo "ensure_packages: what is $1?" >&2

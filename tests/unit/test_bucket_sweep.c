@@ -226,6 +226,26 @@ START_TEST(a_sparse_bucket_gives_memory_back)
 }
 END_TEST
 
+/* A sweep leaves a quarter more than what stays, a visit of less than a quarter twice that. */
+START_TEST(what_is_left_has_not_much_more_memory_than_it_needs)
+{
+    const uint32_t left[] = { MANY * 3 / 5, MANY / 5 }, most[] = { 5, 8 }; /* in quarters */
+    for (int how = 0; how < 2; how++) {
+        memset(gone, 0, sizeof(gone));
+        for (uint32_t i = 0; i < MANY; i++)
+            add(i, round_of[i] = i < left[how] ? 11 : 10, 0);
+        go(left[how], MANY, 1);
+        if (how == 0)
+            sweep(0);
+        else
+            ck_assert_uint_eq(take_round(10, 64), MANY - left[how]);
+        ck_assert_uint_eq(bucket.near.used, left[how]);
+        ck_assert_uint_le(bucket.near.capacity, left[how] / 4 * most[how] + CAPACITY_MIN);
+        expect_round(11, MANY, round_of, 64);
+    }
+}
+END_TEST
+
 START_TEST(what_was_taken_before_a_sweep_takes_no_memory_after_it)
 {
     for (uint32_t i = 0; i < MANY; i++)
@@ -287,6 +307,7 @@ int main(void)
     tcase_add_test(sweeps, a_visit_can_be_interrupted_by_a_sweep);
     tcase_add_test(sweeps, a_bucket_that_is_swept_empty_holds_hardly_any_memory);
     tcase_add_test(sweeps, a_sparse_bucket_gives_memory_back);
+    tcase_add_test(sweeps, what_is_left_has_not_much_more_memory_than_it_needs);
     tcase_add_test(sweeps, what_was_taken_before_a_sweep_takes_no_memory_after_it);
     tcase_add_test(sweeps, without_memory_to_shrink_the_array_stays);
     tcase_add_test(sweeps, rounds_that_wrap_around_are_swept);

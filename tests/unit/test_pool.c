@@ -8,16 +8,17 @@ enum { MANY = 12 * SLAB };
 
 static struct hwt_entry *all[MANY];
 
+/* Of all slabs that were ever mapped. */
 static uint64_t slots_bytes(void)
 {
-    return SLOTS_FIRST * sizeof(struct hwt_slot);
+    return hwt_directory_bytes(&pool.directory) + pool.slabs * sizeof(struct hwt_slot);
 }
 
 START_TEST(a_new_pool_holds_nothing)
 {
     uint32_t number = 0, place = 0;
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), 0);
-    ck_assert_uint_eq(pool.slabs, 0);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes());
+    ck_assert_uint_eq(slots_bytes(), SLOTS_FIRST * sizeof(void *) + sizeof(struct hwt_slot));
     ck_assert_uint_eq(count_batches(), 0);
     ck_assert_ptr_null(hwt_pool_walk(&pool, &number, &place));
 }
@@ -129,12 +130,12 @@ START_TEST(slabs_are_mapped_in_regions_that_grow)
         (void)take_one();
     uint32_t most = 0;
     for (uint32_t number = 0; number < pool.slabs;) {
-        const struct hwt_slot *slot = &pool.directory.slots[number];
+        const struct hwt_slot *slot = hwt_pool_slot(&pool, number);
         uint32_t n = number / 8 < 1 ? 1 : number / 8 > 32 ? 32 : number / 8;
         ck_assert_uint_eq(slot->region, n);
         most = n > most ? n : most;
         for (uint32_t i = 0; i < n; i++) {
-            char *base = pool.directory.slots[number + i].base;
+            char *base = hwt_pool_slot(&pool, number + i)->base;
             must(base == slot->base + i * HWT_SLAB_SIZE && (uintptr_t)base % HWT_SLAB_SIZE == 0);
         }
         must(n < 32 || (uintptr_t)slot->base % (32 * HWT_SLAB_SIZE) == 0);
@@ -142,8 +143,10 @@ START_TEST(slabs_are_mapped_in_regions_that_grow)
     }
     ck_assert_uint_eq(most, 32);
     ck_assert_uint_ge(pool.slabs, SLABS);
-    /* The slots were doubled four times; slabs that nobody has used are no memory yet. */
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), 16 * slots_bytes() + SLABS * HWT_SLAB_SIZE);
+    /* The array was doubled four times; slabs that nobody has used are no memory yet. */
+    ck_assert_uint_eq(hwt_directory_bytes(&pool.directory),
+                      (1 + 2 + 4 + 8 + 16) * SLOTS_FIRST * sizeof(void *));
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + SLABS * HWT_SLAB_SIZE);
 }
 END_TEST
 
@@ -446,9 +449,9 @@ END_TEST
 
 START_TEST(without_memory_nothing_is_taken_and_nothing_is_lost)
 {
+    struct hwt_pool other = { 0 };
     refuse_memory = true;
-    ck_assert_ptr_null(hwt_pool_take(&pool, &cache));
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), 0);
+    ck_assert_int_eq(hwt_pool_init(&other, (hwt_timer *)(void *)&owner, REST), -ENOMEM);
     refuse_memory = false;
     take_many(all, SLAB);
     refuse_memory = true;
@@ -472,32 +475,53 @@ START_TEST(a_trim_needs_no_memory)
 }
 END_TEST
 
-/* Of slots, and so of slabs. */
-START_TEST(where_addresses_are_short_there_are_fewer_ids)
+START_TEST(without_memory_for_the_directory_a_slab_is_refused_and_no_number_is_lost)
 {
-    struct hwt_pool other = { 0 };
-    struct hwt_cache own = { 0 };
-    uint32_t n = 0;
-    largest = 2000 * sizeof(struct hwt_slot);
-    ck_assert_int_eq(hwt_pool_init(&other, (hwt_timer *)(void *)&owner), 0);
-    ck_assert_uint_ge(other.numbers, SLOTS_LEAST);
-    ck_assert_uint_le(other.numbers, 2000);
-    largest = SIZE_MAX;
-    while (hwt_pool_take(&other, &own))
-        n++;
-    ck_assert_uint_eq(n, other.numbers * SLAB);
-    ck_assert_uint_eq(other.slabs, other.numbers);
-    hwt_pool_destroy(&other);
-    largest = 100 * sizeof(struct hwt_slot);
-    ck_assert_int_eq(hwt_pool_init(&other, (hwt_timer *)(void *)&owner), -ENOMEM);
-    largest = SIZE_MAX;
+    for (uint32_t i = 0; i < SLAB; i++)
+        (void)take_one();
+    refuse_calloc = true;
+    for (int i = 0; i < 1000; i++)
+        must(!hwt_pool_take(&pool, &cache));
+    refuse_calloc = false;
+    ck_assert_uint_eq(pool.slabs, 1);
+    ck_assert_uint_eq(hwt_entry_id(take_one()) >> HWT_ID_BITS, 1);
+}
+END_TEST
+
+START_TEST(without_memory_for_the_next_array_a_slab_is_refused_and_no_number_is_lost)
+{
+    for (uint32_t i = 0; i < SLOTS_FIRST * SLAB; i++)
+        (void)take_one();
+    ck_assert_uint_eq(pool.slabs, SLOTS_FIRST);
+    refuse_calloc = true;
+    for (int i = 0; i < 1000; i++)
+        must(!hwt_pool_take(&pool, &cache));
+    ck_assert_uint_eq(pool.slabs, SLOTS_FIRST);
+    refuse_calloc = false;
+    (void)take_one();
+    ck_assert_uint_gt(pool.slabs, SLOTS_FIRST);
+}
+END_TEST
+
+/* What the pool's owner has in the first mapping is its own, before and after the slabs are used. */
+START_TEST(behind_the_first_slab_there_is_room_for_the_owner)
+{
+    char *rest = pool.rest;
+    for (int i = 0; i < REST; i++)
+        must(rest[i] == 0);
+    memset(rest, 7, REST);
+    use_many();
+    ck_assert_uint_eq(trim(), MANY);
+    take_many(all, MANY);
+    for (int i = 0; i < REST; i++)
+        must(rest[i] == 7);
 }
 END_TEST
 
 START_TEST(when_the_ids_are_used_up_nothing_more_is_taken)
 {
     enum { LAST = 40 };
-    pool.slabs = HWT_SLABS_MAX - LAST;
+    pool.slabs = HWT_SLABS_MAX - LAST; /* besides the first one */
     uint32_t n = 0;
     struct hwt_entry *one, *last = NULL;
     while ((one = hwt_pool_take(&pool, &cache)) != NULL) {
@@ -506,7 +530,8 @@ START_TEST(when_the_ids_are_used_up_nothing_more_is_taken)
         last = one;
         n++;
     }
-    ck_assert_uint_eq(n, LAST * SLAB); /* where there is no room for a region, a slab at a time */
+    ck_assert_uint_eq(n, (1 + LAST) *
+                             SLAB); /* where there is no room for a region, a slab at a time */
     ck_assert_ptr_null(hwt_pool_take(&pool, &cache));
     hwt_pool_give(&pool, &cache, last);
     (void)take_one();
@@ -543,7 +568,9 @@ int main(void)
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
     tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
     tcase_add_test(want, a_trim_needs_no_memory);
-    tcase_add_test(want, where_addresses_are_short_there_are_fewer_ids);
+    tcase_add_test(want, without_memory_for_the_directory_a_slab_is_refused_and_no_number_is_lost);
+    tcase_add_test(want, without_memory_for_the_next_array_a_slab_is_refused_and_no_number_is_lost);
+    tcase_add_test(want, behind_the_first_slab_there_is_room_for_the_owner);
     tcase_add_test(want, when_the_ids_are_used_up_nothing_more_is_taken);
     return run_suite(suite);
 }

@@ -125,12 +125,15 @@ static bool last_ones_stay(uint64_t deadline)
 
 START_TEST(it_is_bounded_by_what_must_stay_and_seldom_looked_through)
 {
-    /* With no room it grows by half, with much of it to thrice of what stays. */
-    static const uint32_t rooms[] = { 0, 8, 1000 }, bounds[] = { 17, 20, 34 };
-    static const double looks[] = { 3, 2.5, 1.6 };
+    /* With no room it grows by half, or, where that is too wide, by a third; with much of it to
+     * thrice of what stays. */
+    static const uint32_t rooms[] = { 0, 8, 1000, 0 }, wides[] = { 1000, 1000, 1000, 2 };
+    static const uint32_t bounds[] = { 17, 20, 34, 15 };
+    static const double looks[] = { 3, 2.5, 1.6, 3.8 };
     enum { PENDING = 10 * CHUNK };
     stays = last_ones_stay;
     room = rooms[_i];
+    wide = wides[_i];
     for (int i = 0; i < 200000; i++) {
         append(1);
         pending_from = appended > PENDING ? appended - PENDING : 0;
@@ -352,7 +355,7 @@ int main(void)
     TCase *compaction = unit_case(suite, "compaction", open_stream, close_stream);
     tcase_add_test(compaction, where_nothing_must_stay_it_does_not_grow);
     tcase_add_loop_test(compaction, it_is_bounded_by_what_must_stay_and_seldom_looked_through, 0,
-                        3);
+                        4);
     tcase_add_test(compaction, what_must_stay_is_read_in_order_and_nothing_of_it_is_lost);
     tcase_add_test(compaction, it_is_compacted_rightly_from_wherever_it_was_read_to);
     tcase_add_test(compaction, while_it_is_read_it_grows_instead);

@@ -367,12 +367,12 @@ START_TEST(a_cleared_wheel_is_as_good_as_new)
         for (uint32_t i = 0; i < 1000; i += 7)
             drop(i);
         must(take(200, 1) == 1);
-        memset(places.slabs[0], 0xff, 1000 * sizeof(struct hwt_place)); /* they are not looked at */
+        memset(places.slots[0].base, 0xff, 1000 * sizeof(struct hwt_place)); /* they are not looked at */
         hwt_wheel_clear(&wheel);
         must(hwt_wheel_check(&wheel));
         expect_none();
         must(wheel.bytes <= bytes + (slots + 2) * 2 * 4 * 12);
-        memset(places.slabs[0], 0, 1000 * sizeof(struct hwt_place));
+        memset(places.slots[0].base, 0, 1000 * sizeof(struct hwt_place));
         file(0, wheel.tick);
         expect_one(0, wheel.tick);
         close_wheel();

@@ -318,6 +318,30 @@ static uint64_t sweep_unchecked(uint64_t most)
     return hints - wheel.hints;
 }
 
+/* The worker asks for the next tick between two parts: its bucket is the one that is swept. At the
+ * beginning none of it is wanted, and then every other one, or none is at all. */
+START_TEST(a_sweep_goes_on_though_its_bucket_is_the_next)
+{
+    enum { PART = 64, GONE = 10 * PART };
+    uint64_t tick, left = _i ? 0 : (MANY - GONE) / 2;
+    open_wheel(0, 8, WHEEL);
+    for (uint32_t i = 0; i < MANY; i++) {
+        must(hwt_wheel_file(&wheel, places_id(i), 5) == 0);
+        unwanted[i] = i < GONE || i % 2 || _i;
+    }
+    for (int part = 0; part < MANY / PART + 2; part++) {
+        sweep_unchecked(PART);
+        if (hwt_wheel_find(&wheel, UINT64_MAX, PART / 4, &tick) && wheel.hints > 0)
+            must(tick == 5);
+    }
+    must(wheel.hints == left && next() == (left > 0 ? 5 : UINT64_MAX));
+    must(take(6, MANY) == (left > 64 ? 64 : left));
+    for (uint32_t i = 0; i < 64 && i < left; i++)
+        must(batch[i] == GONE + 2 * i);
+    close_wheel();
+}
+END_TEST
+
 /* Each part looks at as many as it was told; together they go by all, and begin again. */
 START_TEST(sweeps_in_parts_go_by_all)
 {
@@ -491,6 +515,7 @@ int main(void)
     TCase *sweeps = unit_case(suite, "sweeps", open_places, close_places);
     tcase_add_test(sweeps, a_sweep_throws_away_all_that_does_not_count_or_is_not_wanted);
     tcase_add_test(sweeps, a_sweep_gives_memory_back);
+    tcase_add_loop_test(sweeps, a_sweep_goes_on_though_its_bucket_is_the_next, 0, 2);
     tcase_add_test(sweeps, sweeps_in_parts_go_by_all);
     tcase_add_loop_test(sweeps,
                         what_is_filed_and_taken_beside_a_sweep_of_its_bucket_keeps_its_order, 0, 2);

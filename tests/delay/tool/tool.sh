@@ -111,8 +111,17 @@ test_misuse()
     says 'go with --messages'
     run 2 dump --messages --from yesterday store
     says 'not a time'
-    run 2 dump --messages --to '' store
-    says 'not a time'
+    for time in '' @ @1. @1.1234567891 @18446744073.709551615 @18446744073.709551616 @18446744074 \
+        @99999999999999999999 +584y +99999999999d +18446744073709551615s 1960-01-01T00:00:00Z \
+        2026-02-30T00:00:00Z 2026-01-01T00:00:00 2026-01-01T00:00:00.Z \
+        2026-01-01T00:00:00.1234567890Z 2554-07-21T23:34:33.709551615Z 2600-01-01T00:00:00Z; do
+        run 2 dump --messages --to "$time" store
+        says 'not a time'
+    done
+    for time in @0 @1.5 @18446744073.709551614 2554-07-21T23:34:33.709551614Z; do
+        run 1 dump --messages --to "$time" store
+        says 'no store is there'
+    done
     run 2 put --create store now ''
     says 'id'
     run 2 put --create store now 'a\q'
@@ -279,8 +288,20 @@ test_dump()
     prints "$(line 1 id '')"
     run 0 dump --messages --from now store
     prints
+    for what in 'dump --messages' dump stat; do
+        [ -w /dev/full ] || break
+        status=0
+        # shellcheck disable=SC2086 # words
+        "$tool" $what store >/dev/full 2>err || status=$?
+        [ "$status" -eq 1 ] || fail "a full output: exit status $status of $what"
+        grep -q 'writing the output failed' err || fail "$what does not say so"
+    done
     run 0 dump store
     grep -q log out || fail 'says nothing of the log'
+    grep -q '^handed: .* at 0,' out || fail 'says nothing of deliveries'
+    run 0 take store
+    run 0 dump store
+    grep -q '^handed: .* at [1-9]' out || fail 'a delivery is not there'
 }
 
 # value NAME: of a row of stat.

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * How many messages slots have. The rule of `pending`:
+ *
+ *   pending = messages in the table that are FRESH or FLUSHING + messages that are leased, but for those
+ *             that are superseded + messages that slots have
+ *
+ * A slot has a message from the checkpoint on that brought it there, until it is taken, or until a record
+ * ends it. Each record says whether it ended a message (`ends`), so that replaying the log counts as
+ * the process did that wrote it. A checkpoint has the numbers of its own instant; where it leaves the log
+ * as it is, because the disk is full, what the log says up to that instant ends nothing once more.
+ *
+ * The numbers are kept for each span of due times, and not for each slot, because a cancel does not know
+ * in which slot its message is. So they do not change when a message is loaded, evicted or
+ * moved by a rewriting. `known` are those that are FILED in the table.
+ *
+ * Memory can be wrong in two ways. A message that is put a second time while a slot alone has the first
+ * counts twice. A cancel of what is not there counts as if it was. Both are over when `loaded` has
+ * passed the span: then the table has all that is left of it, and the number known is the number.
+ */
+
+#include <errno.h>
+
+#include "hwt/delay/store.h"
+
+/* A second; each time that there are too many spans, they are made twice as long. */
+#define SHIFT_MIN 30
+
+void hwt_delay_filed_init(struct hwt_delay_filed *filed)
+{
+    *filed = (struct hwt_delay_filed){ .shift = SHIFT_MIN };
+}
+
+/* The first span that is not before the index. */
+static size_t find(const struct hwt_delay_filed *filed, uint64_t index)
+{
+    size_t low = 0, high = filed->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (filed->spans[middle].index < index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static struct hwt_delay_span *span_of(struct hwt_delay_filed *filed, uint64_t due)
+{
+    size_t at = find(filed, due >> filed->shift);
+    bool is_there = at < filed->count && filed->spans[at].index == due >> filed->shift;
+    return is_there ? &filed->spans[at] : NULL;
+}
+
+static void widen(struct hwt_delay_filed *filed)
+{
+    size_t count = 0;
+    filed->shift++;
+    for (size_t i = 0; i < filed->count; i++) {
+        struct hwt_delay_span span = filed->spans[i];
+        span.index >>= 1;
+        if (count > 0 && filed->spans[count - 1].index == span.index) {
+            filed->spans[count - 1].count += span.count;
+            filed->spans[count - 1].known += span.known;
+        } else {
+            filed->spans[count++] = span;
+        }
+    }
+    filed->count = count;
+}
+
+static struct hwt_delay_span *make_span(struct hwt_delay_filed *filed, uint64_t due)
+{
+    struct hwt_delay_span *span = span_of(filed, due);
+    while (!span && filed->count == HWT_DELAY_SPANS_MAX) {
+        widen(filed);
+        span = span_of(filed, due);
+    }
+    if (span)
+        return span;
+    uint64_t index = due >> filed->shift;
+    span = &filed->spans[find(filed, index)];
+    memmove(span + 1, span, (size_t)(filed->spans + filed->count - span) * sizeof(*span));
+    *span = (struct hwt_delay_span){ .index = index };
+    filed->count++;
+    return span;
+}
+
+/* So many of a span are not there. */
+static void lower(struct hwt_delay_filed *filed, struct hwt_delay_span *span, uint64_t by)
+{
+    span->count -= by;
+    filed->total -= by;
+    if (span->count > 0)
+        return;
+    filed->count--;
+    memmove(span, span + 1, (size_t)(filed->spans + filed->count - span) * sizeof(*span));
+    if (filed->count == 0)
+        filed->shift = SHIFT_MIN;
+}
+
+/* A slot has so many more. */
+void hwt_delay_filed_add(struct hwt_delay_filed *filed, uint64_t due, uint64_t count)
+{
+    make_span(filed, due)->count += count;
+    filed->total += count;
+}
+
+/* May a slot have one that is not in memory? */
+bool hwt_delay_filed_may_have(const struct hwt_delay_filed *filed, uint64_t due)
+{
+    size_t at = find(filed, due >> filed->shift);
+    return at < filed->count && filed->spans[at].index == due >> filed->shift &&
+           filed->spans[at].count > filed->spans[at].known;
+}
+
+/* One that is not in memory is not pending any more. */
+void hwt_delay_filed_end(struct hwt_delay_filed *filed, uint64_t due)
+{
+    if (hwt_delay_filed_may_have(filed, due))
+        lower(filed, span_of(filed, due), 1);
+}
+
+/* One is in memory from now on. */
+void hwt_delay_filed_know(struct hwt_delay_filed *filed, uint64_t due)
+{
+    struct hwt_delay_span *span = make_span(filed, due);
+    if (++span->known <= span->count)
+        return;
+    span->count++;
+    filed->total++;
+}
+
+/* One leaves memory, and is still in its slot. */
+void hwt_delay_filed_forget(struct hwt_delay_filed *filed, uint64_t due)
+{
+    struct hwt_delay_span *span = span_of(filed, due);
+    if (span && span->known > 0)
+        span->known--;
+}
+
+/* Up to so many of a stretch of time that are not in memory are not pending any more. */
+void hwt_delay_filed_end_some(struct hwt_delay_filed *filed, uint64_t from, uint64_t to,
+                              uint64_t count)
+{
+    for (size_t i = find(filed, from >> filed->shift);
+         i < filed->count && count > 0 && filed->spans[i].index <= to >> filed->shift;) {
+        struct hwt_delay_span *span = &filed->spans[i];
+        uint64_t by = span->count - span->known < count ? span->count - span->known : count;
+        i += by < span->count; /* else it goes, and the next one is there */
+        count -= by;
+        lower(filed, span, by);
+    }
+}
+
+/* What is in a gap is in slots alone, wherever `loaded` is. */
+static bool is_in_gap(const hwt_delay *store, uint64_t first, uint64_t last)
+{
+    for (size_t i = 0; i < store->gaps.count; i++) {
+        if (store->gaps.all[i].from.due <= last && store->gaps.all[i].to.due >= first)
+            return true;
+    }
+    return false;
+}
+
+/* The table has all that is due up to an instant: spans that end there are right from now on. */
+void hwt_delay_filed_settle(hwt_delay *store, uint64_t until)
+{
+    struct hwt_delay_filed *filed = &store->filed;
+    for (size_t i = filed->count; i-- > 0;) {
+        struct hwt_delay_span *span = &filed->spans[i];
+        uint64_t first = span->index << filed->shift;
+        uint64_t last = first + ((UINT64_C(1) << filed->shift) - 1);
+        if (last <= until && !is_in_gap(store, first, last))
+            lower(filed, span, span->count - span->known);
+    }
+}
+
+/* ---- on the disk ---- */
+
+void hwt_delay_filed_encode(const struct hwt_delay_filed *filed, unsigned char *at)
+{
+    for (size_t i = 0; i < filed->count; i++, at += HWT_DELAY_SPAN_SIZE) {
+        hwt_delay_set64(at + HWT_DELAY_SPAN_INDEX, filed->spans[i].index);
+        hwt_delay_set64(at + HWT_DELAY_SPAN_COUNT, filed->spans[i].count);
+    }
+}
+
+/* 0; -EBADMSG */
+int hwt_delay_filed_decode(struct hwt_delay_filed *filed, const unsigned char *at, uint32_t count,
+                           uint32_t shift)
+{
+    hwt_delay_filed_init(filed);
+    if (count > HWT_DELAY_SPANS_MAX || shift < SHIFT_MIN || shift >= 64)
+        return -EBADMSG;
+    filed->shift = shift;
+    for (uint32_t i = 0; i < count; i++, at += HWT_DELAY_SPAN_SIZE) {
+        const struct hwt_delay_span span = {
+            .index = hwt_delay_get64(at + HWT_DELAY_SPAN_INDEX),
+            .count = hwt_delay_get64(at + HWT_DELAY_SPAN_COUNT),
+        };
+        if (span.count == 0 || span.index > UINT64_MAX >> shift ||
+            (i > 0 && span.index <= filed->spans[i - 1].index))
+            return -EBADMSG;
+        filed->spans[filed->count++] = span;
+        filed->total += span.count;
+    }
+    return 0;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Deliveries: how often each message was handed over, also by processes that were killed.
+ *
+ * A take writes a block to the file `handed` before it returns: the keys of its messages, and how often
+ * each has been handed over by now. Nobody flushes it, so it survives the process and not the power.
+ * The bytes of a message have its count too, where they are written later: by a checkpoint or a retry.
+ *
+ * The file has two halves. Blocks go to one of them, one behind the other, until a checkpoint has what
+ * they say: those up to its snapshot are in the half before. A half is written anew when the checkpoint
+ * on the disk does not need it any more. An old block that is found does no harm, because a count only
+ * goes up, and a key is given once.
+ *
+ * Opening applies the counts to what the log has brought to the table. Others may be of messages in
+ * slots: they are kept, by key, until loading gets there, and so long their half is needed. A message
+ * that gets its count by loading is FRESH, as its slot does not have that.
+ *
+ * A take for whose block there is no room waits for a checkpoint, if it may wait. Else, and on a full disk,
+ * nothing is written, and the messages are handed over all the same.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+static uint64_t half_of(const hwt_delay *store)
+{
+    return store->options.segment_size / 16 * 8;
+}
+
+/* A checkpoint is to make room. */
+bool hwt_delay_handed_is_long(const hwt_delay *store)
+{
+    return store->handed.length >= half_of(store) / 4;
+}
+
+size_t hwt_delay_handed_most(const hwt_delay *store)
+{
+    uint64_t block = half_of(store) / 2 - HWT_DELAY_HANDED_SIZE - 8;
+    return (size_t)(block / HWT_DELAY_RECORD_SIZE);
+}
+
+/* ---- writing ---- */
+
+/* With the lock, which it lets go of: waits until there is room for the longest block, or cannot be. */
+void hwt_delay_handed_await(hwt_delay *store)
+{
+    while (store->handed.length > half_of(store) / 2 && !store->alone && !store->poisoned &&
+           !store->full && store->stuck == 0) {
+        hwt_delay_checkpoint_want(store);
+        pthread_cond_wait(&store->changed, &store->lock);
+    }
+}
+
+/* With the lock: a place for the block of a take. */
+struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count)
+{
+    struct hwt_delay_handed *handed = &store->handed;
+    uint64_t size = HWT_DELAY_HANDED_SIZE + count * HWT_DELAY_RECORD_SIZE;
+    struct hwt_delay_handing handing = { .size = (size_t)size };
+    size = (size + 7) / 8 * 8;
+    /* On a full disk what is left of the reserve is for the log. */
+    if (!store->full && handed->length + size <= half_of(store)) {
+        handing.offset = handed->half * half_of(store) + handed->length;
+        handing.number = handed->next_number++;
+        handed->length += size;
+    } else {
+        handed->missed++;
+    }
+    handed->writers++;
+    return handing;
+}
+
+bool hwt_delay_handed_is_short(const hwt_delay *store)
+{
+    return store->handed.missed > store->handed.made_good;
+}
+
+void hwt_delay_handed_end(hwt_delay *store)
+{
+    store->handed.writers--;
+}
+
+/* Without the lock. `bytes` has the records behind room for the head. */
+void hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
+                            unsigned char *bytes)
+{
+    size_t length = handing->size - HWT_DELAY_HANDED_SIZE;
+    if (handing->number == 0)
+        return;
+    memset(bytes, 0, HWT_DELAY_HANDED_SIZE);
+    hwt_delay_set32(bytes + HWT_DELAY_HANDED_LENGTH, (uint32_t)length);
+    hwt_delay_set32(bytes + HWT_DELAY_HANDED_RECORDS_CRC,
+                    hwt_delay_crc(store->key, bytes + HWT_DELAY_HANDED_SIZE, length));
+    hwt_delay_set64(bytes + HWT_DELAY_HANDED_OFFSET, handing->offset);
+    hwt_delay_set64(bytes + HWT_DELAY_HANDED_NUMBER, handing->number);
+    hwt_delay_head_seal(bytes, store->key, HWT_DELAY_MAGIC_HANDED, HWT_DELAY_HANDED_SIZE);
+    hwt_delay_write_all(store, store->handed.file, bytes, handing->size, handing->offset);
+}
+
+void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned char *at)
+{
+    memset(at, 0, HWT_DELAY_RECORD_SIZE);
+    hwt_delay_set32(at + HWT_DELAY_RECORD_LENGTH, HWT_DELAY_RECORD_SIZE);
+    at[HWT_DELAY_RECORD_KIND] = HWT_DELAY_HANDED;
+    hwt_delay_set64(at + HWT_DELAY_RECORD_DUE, key.due);
+    hwt_delay_set64(at + HWT_DELAY_RECORD_SEQUENCE, key.sequence);
+    hwt_delay_set16(at + HWT_DELAY_RECORD_HANDED, count);
+}
+
+/* ---- checkpoints ---- */
+
+/* The checkpoint that is begun has all counts up to now, but for those of what is in slots. */
+void hwt_delay_handed_snapshot(hwt_delay *store)
+{
+    struct hwt_delay_handed *handed = &store->handed;
+    handed->frees = handed->next == handed->count;
+    handed->noted = handed->missed;
+    if (!handed->other_is_free || handed->writers > 0)
+        return;
+    handed->half ^= 1;
+    handed->length = 0;
+    handed->other_is_free = false;
+}
+
+/* It is on the disk. */
+void hwt_delay_handed_conclude(hwt_delay *store)
+{
+    store->handed.other_is_free = store->handed.other_is_free || store->handed.frees;
+    store->handed.made_good = store->handed.noted;
+}
+
+/* ---- what opening has read ---- */
+
+static int by_key(const void *a, const void *b)
+{
+    const struct hwt_delay_count *x = a, *y = b;
+    int order = hwt_delay_compare(x->key, y->key);
+    return order != 0 ? order : (x->count > y->count) - (x->count < y->count);
+}
+
+/* The count of a message out of a slot: the highest one, or 0. */
+uint16_t hwt_delay_handed_find(const hwt_delay *store, struct hwt_delay_key key)
+{
+    const struct hwt_delay_handed *handed = &store->handed;
+    size_t low = handed->next, high = handed->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (hwt_delay_compare(handed->counts[middle].key, key) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    const struct hwt_delay_count *last = low > handed->next ? &handed->counts[low - 1] : NULL;
+    return last && hwt_delay_compare(last->key, key) == 0 ? last->count : 0;
+}
+
+/* What is due before `loaded` has been loaded. */
+void hwt_delay_handed_loaded(hwt_delay *store)
+{
+    struct hwt_delay_handed *handed = &store->handed;
+    while (handed->next < handed->count &&
+           hwt_delay_compare(handed->counts[handed->next].key, store->loaded) < 0)
+        handed->next++;
+    if (handed->next < handed->count || handed->count == 0)
+        return;
+    free(handed->counts);
+    handed->counts = NULL;
+    handed->next = handed->count = handed->room = 0;
+}
+
+/* ---- opening ---- */
+
+static int keep(struct hwt_delay_handed *handed, struct hwt_delay_key key, uint16_t count)
+{
+    if (handed->count == handed->room) {
+        size_t room = handed->room ? 2 * handed->room : 64;
+        struct hwt_delay_count *counts = realloc(handed->counts, room * sizeof(*counts));
+        if (!counts)
+            return -ENOMEM;
+        handed->counts = counts;
+        handed->room = room;
+    }
+    handed->counts[handed->count++] = (struct hwt_delay_count){ key, count };
+    return 0;
+}
+
+static int apply(hwt_delay *store, const unsigned char *at)
+{
+    const struct hwt_delay_key key = { hwt_delay_get64(at + HWT_DELAY_RECORD_DUE),
+                                       hwt_delay_get64(at + HWT_DELAY_RECORD_SEQUENCE) };
+    uint16_t count = hwt_delay_get16(at + HWT_DELAY_RECORD_HANDED);
+    struct hwt_delay_record *record = hwt_delay_from(store, key);
+    if (!record || hwt_delay_compare(record->key, key) != 0)
+        return hwt_delay_wheel_covers(store, key.due) ? keep(&store->handed, key, count) : 0;
+    if (record->kind == HWT_DELAY_PUT && count > record->handed)
+        record->handed = count;
+    return 0;
+}
+
+static bool is_head(const unsigned char *head, uint64_t offset, void *arg)
+{
+    const hwt_delay *store = arg;
+    return hwt_delay_head_is(head, store->key, HWT_DELAY_MAGIC_HANDED, HWT_DELAY_HANDED_SIZE) &&
+           hwt_delay_get64(head + HWT_DELAY_HANDED_OFFSET) == offset;
+}
+
+/* Its head is whole, and its records are behind it. */
+static void note_place(hwt_delay *store, const unsigned char *head, uint64_t offset, uint64_t size)
+{
+    struct hwt_delay_handed *handed = &store->handed;
+    uint64_t number = hwt_delay_get64(head + HWT_DELAY_HANDED_NUMBER);
+    if (number < handed->next_number)
+        return;
+    handed->next_number = number + 1; /* blocks go on behind the last one */
+    handed->half = offset >= half_of(store);
+    handed->length = offset + size - handed->half * half_of(store);
+}
+
+/* Applies the records of a block. -EBADMSG: they do not have their checksum. */
+static int read_records(hwt_delay *store, const unsigned char *head, uint64_t offset, size_t length)
+{
+    unsigned char *bytes = malloc(length + 1);
+    int64_t n = bytes ? hwt_delay_read_all(store, store->handed.file, bytes, length,
+                                           offset + HWT_DELAY_HANDED_SIZE)
+                      : -ENOMEM;
+    if (n >= 0 && ((size_t)n < length || hwt_delay_get32(head + HWT_DELAY_HANDED_RECORDS_CRC) !=
+                                             hwt_delay_crc(store->key, bytes, length)))
+        n = -EBADMSG;
+    for (size_t i = 0; n >= 0 && i < length; i += HWT_DELAY_RECORD_SIZE) {
+        int r = apply(store, bytes + i);
+        n = r < 0 ? r : n;
+    }
+    free(bytes);
+    return n < 0 ? (int)n : 0;
+}
+
+/* Returns how long the block is that stands there; 0: there is no whole one. */
+static int64_t read_block(hwt_delay *store, uint64_t offset)
+{
+    unsigned char head[HWT_DELAY_HANDED_SIZE];
+    int64_t n = hwt_delay_read_all(store, store->handed.file, head, sizeof(head), offset);
+    if (n < (int64_t)sizeof(head) || !is_head(head, offset, store))
+        return n < 0 ? n : 0;
+    size_t length = hwt_delay_get32(head + HWT_DELAY_HANDED_LENGTH);
+    if (length > half_of(store) || length % HWT_DELAY_RECORD_SIZE != 0)
+        return 0;
+    int r = read_records(store, head, offset, length);
+    if (r < 0)
+        return r == -EBADMSG ? 0 : r;
+    uint64_t size = (HWT_DELAY_HANDED_SIZE + length + 7) / 8 * 8;
+    note_place(store, head, offset, size);
+    return (int64_t)size;
+}
+
+static int read_blocks(hwt_delay *store)
+{
+    int64_t n = 0, size = store->system.size(store->system.data, store->handed.file);
+    for (int64_t offset = 0; n >= 0 && offset < size;) {
+        n = read_block(store, (uint64_t)offset);
+        if (n > 0)
+            offset += n;
+        else if (n == 0)
+            offset = n = hwt_delay_search(store, store->handed.file, HWT_DELAY_HANDED_SIZE,
+                                          (uint64_t)offset + 8, (uint64_t)size, is_head, store);
+    }
+    return size < 0 ? (int)size : n < 0 ? (int)n : 0;
+}
+
+/* The log has been read. Makes the file where it is not there. */
+int hwt_delay_handed_open(hwt_delay *store)
+{
+    struct hwt_delay_handed *handed = &store->handed;
+    handed->next_number = 1;
+    int flags = store->read_only ? O_RDONLY : O_RDWR | O_CREAT;
+    handed->file = hwt_delay_open_file(store, "handed", flags);
+    if (handed->file < 0)
+        return handed->file == -ENOENT ? 0 : handed->file;
+    int r = read_blocks(store);
+    if (handed->count > 0)
+        qsort(handed->counts, handed->count, sizeof(*handed->counts), by_key);
+    return r;
+}

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The plan of a checkpoint: its records by the slots that they go to. Writing it is step 2 of a
+ * checkpoint; see checkpoint.c.
+ */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "hwt/delay/store.h"
+
+/* Records that go to one slot: a part of the snapshot's. */
+struct hwt_delay_part {
+    struct hwt_delay_slot *slot;
+    struct hwt_delay_record **records;
+    size_t count;
+    unsigned shift;
+    uint64_t index;
+    bool fresh_slot;
+    uint64_t erases, erased_bytes, erased; /* new erases, and the due time of the last one */
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct hwt_delay_record *x = *(struct hwt_delay_record *const *)a;
+    const struct hwt_delay_record *y = *(struct hwt_delay_record *const *)b;
+    int order = hwt_delay_compare(x->key, y->key);
+    return order != 0 ? order : (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+static int add_part(struct hwt_delay_plan *plan, struct hwt_delay_record **records, unsigned shift)
+{
+    if (plan->count == plan->room) {
+        size_t room = plan->room ? 2 * plan->room : 64;
+        struct hwt_delay_part *parts = realloc(plan->parts, room * sizeof(*parts));
+        if (!parts)
+            return -ENOMEM;
+        plan->parts = parts;
+        plan->room = room;
+    }
+    plan->parts[plan->count++] = (struct hwt_delay_part){
+        .records = records,
+        .shift = shift,
+        .index = records[0]->key.due >> shift,
+    };
+    return 0;
+}
+
+static int divide(struct hwt_delay_snapshot *snapshot, struct hwt_delay_plan *plan)
+{
+    qsort(snapshot->records, snapshot->count, sizeof(*snapshot->records), by_key);
+    for (size_t i = 0; i < snapshot->count; i++) {
+        uint64_t due = snapshot->records[i]->key.due;
+        unsigned shift = hwt_delay_wheel_shift(due, snapshot->now);
+        struct hwt_delay_part *last = plan->count > 0 ? &plan->parts[plan->count - 1] : NULL;
+        if (!last || last->shift != shift || last->index != due >> shift) {
+            int r = add_part(plan, snapshot->records + i, shift);
+            if (r < 0)
+                return r;
+            last = &plan->parts[plan->count - 1];
+        }
+        last->count++;
+        if (snapshot->records[i]->kind == HWT_DELAY_ERASE && !snapshot->records[i]->moved) {
+            last->erases++;
+            last->erased_bytes += hwt_delay_encoded_size(snapshot->records[i]);
+            last->erased = due;
+        }
+    }
+    return 0;
+}
+
+static int find_slot(hwt_delay *store, struct hwt_delay_part *part)
+{
+    part->slot = hwt_delay_wheel_find(store, part->shift, part->index);
+    if (part->slot)
+        return 0;
+    struct hwt_delay_slot *slot =
+        hwt_delay_slot_new(part->shift, part->index, store->next_number++);
+    if (!slot)
+        return -ENOMEM;
+    slot->last = 0;
+    hwt_delay_wheel_add(store, slot);
+    if (hwt_delay_begins_below(slot, store->loaded))
+        hwt_delay_seal(store, slot, store->snapshot.epoch);
+    part->slot = slot;
+    part->fresh_slot = true;
+    return 0;
+}
+
+/* Not while a thread loads: it would not seal a new slot, and `loaded` would move past it. */
+static int find_slots(hwt_delay *store, struct hwt_delay_plan *plan)
+{
+    int r = 0;
+    pthread_mutex_lock(&store->lock);
+    hwt_delay_await_loading(store);
+    for (size_t i = 0; i < plan->count && r == 0; i++)
+        r = find_slot(store, &plan->parts[i]);
+    pthread_mutex_unlock(&store->lock);
+    return r;
+}
+
+static int write_parts(hwt_delay *store, struct hwt_delay_plan *plan)
+{
+    bool names = false;
+    for (size_t i = 0; i < plan->count; i++) {
+        struct hwt_delay_part *part = &plan->parts[i];
+        plan->written = i + 1;
+        int r = hwt_delay_slot_append(store, part->slot, part->records, part->count);
+        if (r < 0)
+            return r;
+        names = names || part->fresh_slot;
+    }
+    return names && hwt_delay_sync_directory(store) < 0 ? -EIO : 0;
+}
+
+/* What is dead once this counts: the checkpoint says so. */
+static void note_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
+{
+    pthread_mutex_lock(&store->lock);
+    hwt_delay_dead_begin(store);
+    for (size_t i = 0; i < plan->count; i++)
+        plan->parts[i].slot->new_dead += plan->parts[i].erased_bytes;
+    for (size_t i = 0; i < plan->count; i++) {
+        if (plan->parts[i].erases > 0)
+            hwt_delay_note_erases(store, plan->parts[i].erased, plan->parts[i].erases);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Without the lock. */
+int hwt_delay_plan_write(hwt_delay *store, struct hwt_delay_plan *plan)
+{
+    int r = divide(&store->snapshot, plan);
+    if (r == 0)
+        r = find_slots(store, plan);
+    if (r == 0)
+        r = write_parts(store, plan);
+    if (r == 0)
+        note_dead(store, plan);
+    return r;
+}
+
+/* What was written does not count: gives its room back. New slots go. Errors do not matter. */
+static void undo_part(hwt_delay *store, struct hwt_delay_part *part)
+{
+    char name[HWT_DELAY_NAME_MAX];
+    if (!part->slot || !part->slot->made)
+        return;
+    hwt_delay_slot_name(part->slot, name);
+    if (part->fresh_slot) {
+        store->system.unlink(store->system.data, store->directory, name);
+        return;
+    }
+    int file = hwt_delay_open_file(store, name, O_RDWR);
+    if (file < 0)
+        return;
+    hwt_delay_truncate(store, file, part->slot->length);
+    hwt_delay_close_file(store, file);
+}
+
+/* After a failure: all is as before the snapshot. Without the lock. */
+void hwt_delay_plan_undo(hwt_delay *store, struct hwt_delay_plan *plan)
+{
+    for (size_t i = 0; i < plan->written; i++)
+        undo_part(store, &plan->parts[i]);
+    pthread_mutex_lock(&store->lock);
+    hwt_delay_await_loading(store);
+    hwt_delay_rewrite_undo(store);
+    for (size_t i = 0; i < plan->count; i++) {
+        struct hwt_delay_part *part = &plan->parts[i];
+        if (part->fresh_slot) {
+            hwt_delay_wheel_remove(store, part->slot);
+            hwt_delay_slot_unref(part->slot);
+        } else if (part->slot) {
+            part->slot->new_length = part->slot->length;
+            part->slot->new_count = part->slot->count;
+        }
+    }
+    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    for (size_t i = 0; i < snapshot->count; i++) {
+        if (snapshot->records[i]->state == HWT_DELAY_FLUSHING)
+            hwt_delay_set_state(store, snapshot->records[i], HWT_DELAY_FRESH);
+    }
+    pthread_mutex_unlock(&store->lock);
+}
+
+static void file_record(hwt_delay *store, struct hwt_delay_record *record)
+{
+    if (record->state != HWT_DELAY_FLUSHING)
+        return;
+    if (record->kind == HWT_DELAY_PUT)
+        hwt_delay_filed_add(&store->filed, record->key.due, 1);
+    if (record->kind == HWT_DELAY_PUT && hwt_delay_compare(record->key, store->loaded) < 0 &&
+        !hwt_delay_gap_at(store, record->key))
+        hwt_delay_set_state(store, record, HWT_DELAY_FILED);
+    else
+        hwt_delay_remove(store, record);
+}
+
+/* `loading` is set. Lets others have the lock now and then. */
+static void file_records(hwt_delay *store)
+{
+    for (size_t i = 0; i < store->snapshot.count; i++) {
+        file_record(store, store->snapshot.records[i]);
+        if (i % HWT_DELAY_CHUNK == HWT_DELAY_CHUNK - 1)
+            hwt_delay_yield(store);
+    }
+}
+
+/* The slots have what was written. */
+static void conclude_parts(hwt_delay *store, const struct hwt_delay_plan *plan)
+{
+    for (size_t i = 0; i < plan->count; i++) {
+        const struct hwt_delay_part *part = &plan->parts[i];
+        struct hwt_delay_slot *slot = part->slot;
+        uint64_t last = part->records[part->count - 1]->key.due;
+        slot->last = last > slot->last ? last : slot->last;
+        slot->count = slot->new_count;
+        slot->origins = slot->new_origins;
+        slot->newest = store->snapshot.sequence - 1;
+        hwt_delay_slot_set_length(store, slot, slot->new_length);
+    }
+    hwt_delay_dead_conclude(store);
+}
+
+/* The checkpoint is on the disk. `loading` is set. */
+void hwt_delay_plan_conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
+{
+    conclude_parts(store, plan);
+    hwt_delay_rewrite_conclude(store);
+    file_records(store);
+}

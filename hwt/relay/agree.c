@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/shard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+
+#include "hwt/relay/log.h"
+
+/*
+ * Whether the stream is still the one that the store has read. It is another one if it was deleted and
+ * made anew, which its incarnation tells; or if the broker has lost messages that it had acknowledged,
+ * and has given their positions to others. Then the message at the store's place has another time. So the
+ * stream's leader is asked for that time whenever the engine begins to read behind that place, which it does
+ * after each failure of the broker, and once a second.
+ *
+ * In the second case the store goes back to the newest place at which both agree, and reads again
+ * from there. To put a message once more changes nothing, as it is identified by its time and sum, or by its
+ * key. Those that the broker has lost stay in the store.
+ */
+#define COMPARE_AGAIN HWT_SEC(1)
+
+/* A negative errno: it is not known now. A message that is deleted cannot be compared: all
+ * replicas have it, or somebody has deleted it alone. */
+int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
+                 const struct relay_place *place)
+{
+    uint64_t timestamp;
+    int r;
+
+    if (place->incarnation != extent->incarnation)
+        return 0;
+    if (place->position == 0 || place->position < extent->first)
+        return 1;
+    if (place->position > extent->last || place->timestamp == 0)
+        return 0;
+    r = shard->engine->calls->stamp(shard->engine, place->position, &timestamp);
+    return r == -ENOENT ? 1 : r < 0 ? r : timestamp == place->timestamp;
+}
+
+/* The place and the points behind it do not agree. */
+static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    struct relay_place place = { .incarnation = extent->incarnation,
+                                 .position = extent->first > 0 ? extent->first - 1 : 0 };
+    size_t count = shard->points_count;
+    int r = 0;
+
+    shard->knows_stream = false;
+    while (count > 0 && (r = relay_agrees(shard, extent, &shard->points[count - 1].place)) == 0)
+        count--;
+    if (r < 0)
+        return r;
+    if (count > 0)
+        place = shard->points[count - 1].place;
+    /* What it has said to have may be trimmed. */
+    if (shard->reported.position > place.position &&
+        shard->reported.position < shard->at.position &&
+        (r = relay_agrees(shard, extent, &shard->reported)) == 1)
+        place = shard->reported;
+    if (r < 0)
+        return r;
+    relay_log(
+        shard->number,
+        "the broker has lost messages that it had acknowledged: the store has read up to %" PRIu64
+        ", and reads again what is behind %" PRIu64,
+        shard->at.position, place.position);
+    relay_count_add(&shard->counts.divergences, 1);
+    shard->points_count = count;
+    shard->at = place;
+    shard->report_at = 0;
+    relay_lease_resign(shard, "its stream was not the leader's");
+    return 0;
+}
+
+static int begin_anew(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    const struct relay_place place = { .incarnation = extent->incarnation };
+
+    shard->knows_stream = false;
+    if (shard->at.incarnation != 0) {
+        relay_log(shard->number, "the stream was made anew, and is read from its beginning");
+        relay_count_add(&shard->counts.divergences, 1);
+        relay_lease_resign(shard, "its stream is gone");
+    }
+    return relay_ingest_place(shard, &place);
+}
+
+int relay_agree(struct relay_shard *shard)
+{
+    struct relay_extent extent;
+    int r = 0;
+
+    shard->compare_at = relay_clock(shard) + COMPARE_AGAIN;
+    if (shard->engine->calls->extent(shard->engine, &extent) < 0)
+        return 0;
+    relay_count_set(&shard->counts.last, extent.last);
+    if (shard->goal > extent.last)
+        shard->knows_goal = false; /* it may never be that long again */
+    if (shard->at.incarnation != extent.incarnation) {
+        r = begin_anew(shard, &extent);
+        if (r < 0)
+            return relay_is_for_now(r) ? 0 : r;
+    } else {
+        r = relay_agrees(shard, &extent, &shard->at);
+        if (r == 0)
+            r = go_back(shard, &extent);
+        if (r < 0)
+            return 0;
+    }
+    if (extent.first > shard->at.position + 1) {
+        relay_log(shard->number,
+                  "the stream begins at %" PRIu64 ", but the store has read up to %" PRIu64
+                  " only: copy the store of another replica; see hwt-relay(1)",
+                  extent.first, shard->at.position);
+        return -ENODATA;
+    }
+    shard->knows_stream = true;
+    return 0;
+}
+
+int relay_agree_step(struct relay_shard *shard)
+{
+    return relay_clock(shard) >= shard->compare_at ? relay_agree(shard) : 0;
+}

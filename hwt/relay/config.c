@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <hwt/hwt.h>
+
+#include "hwt/relay/http.h"
+
+/* Where in the file it is read; a value belongs to a name on that line. */
+struct line {
+    const char *path;
+    unsigned number;
+    const char *name;
+    char *value;
+};
+
+enum kind { NAME, NAMES, WORDS, PATTERNS, PATH, ADDRESS, COUNT, SIZE, DURATION };
+
+static const struct setting {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    uint64_t least, most;
+    const char *missing; /* its value if the file does not say it; NULL: the file has to */
+} settings[] = {
+    { "space", NAME, offsetof(struct relay_config, space), 0, 0, NULL },
+    { "replica", NAME, offsetof(struct relay_config, replica), 0, 0, NULL },
+    { "replicas", NAMES, offsetof(struct relay_config, replicas), 0, 0, NULL },
+    { "servers", WORDS, offsetof(struct relay_config, servers), 0, 0, NULL },
+    { "targets", PATTERNS, offsetof(struct relay_config, targets), 0, 0, NULL },
+    { "state", PATH, offsetof(struct relay_config, state), 0, 0, NULL },
+    { "shards", COUNT, offsetof(struct relay_config, shards), 1, RELAY_SHARDS_MAX, "1" },
+    { "copies", COUNT, offsetof(struct relay_config, copies), 1, 5, "3" },
+    { "lease", DURATION, offsetof(struct relay_config, lease), HWT_MS(200), HWT_SEC(60), "2s" },
+    { "clock_bound", DURATION, offsetof(struct relay_config, clock_bound), HWT_MS(10),
+      HWT_SEC(3600), "1s" },
+    { "attempts", COUNT, offsetof(struct relay_config, attempts), 1, 1000000, "20" },
+    { "message_max", SIZE, offsetof(struct relay_config, message_max), 1024, UINT64_C(8) << 20,
+      "1M" },
+    { "metrics", ADDRESS, offsetof(struct relay_config, metrics), 0, 0, "" },
+};
+
+enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+
+__attribute__((format(printf, 2, 3))) static int mistake(const struct line *line,
+                                                         const char *format, ...)
+{
+    va_list arguments;
+
+    fprintf(stderr, "%s:%u: ", line->path, line->number);
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return -EINVAL;
+}
+
+/* Subjects, streams and files are called after it. */
+static bool is_name(const char *word)
+{
+    size_t length = strlen(word);
+
+    for (const char *c = word; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_' && (*c != '-' || c == word))
+            return false;
+    return length > 0 && length < RELAY_NAME_MAX;
+}
+
+static int split(const struct line *line, struct relay_words *words)
+{
+    char *rest = line->value, *word;
+
+    while ((word = strtok_r(rest, " \t", &rest))) {
+        if (words->count == RELAY_WORDS_MAX)
+            return mistake(line, "%s: more than %d words", line->name, RELAY_WORDS_MAX);
+        for (size_t i = 0; i < words->count; i++)
+            if (strcmp(words->word[i], word) == 0)
+                return mistake(line, "%s: %s is there twice", line->name, word);
+        words->word[words->count++] = word;
+    }
+    return 0;
+}
+
+static int read_words(const struct line *line, enum kind kind, struct relay_words *words)
+{
+    int r = split(line, words);
+
+    for (size_t i = 0; r == 0 && i < words->count; i++) {
+        const char *word = words->word[i];
+        if (kind == NAMES && !is_name(word))
+            r = mistake(line, "%s: %s is no name; names are of letters, digits, _ and -",
+                        line->name, word);
+        else if (kind == PATTERNS && relay_pattern_fault(word))
+            r = mistake(line, "%s: %s %s", line->name, word, relay_pattern_fault(word));
+    }
+    if (r == 0 && kind == NAMES && words->count > RELAY_REPLICAS_MAX)
+        r = mistake(line, "%s: more than %d", line->name, RELAY_REPLICAS_MAX);
+    return r;
+}
+
+/* A number with a unit behind it. */
+static bool read_number(const char *text, enum kind kind, uint64_t *ret_number)
+{
+    static const struct {
+        enum kind kind;
+        const char *unit;
+        uint64_t size;
+    } units[] = {
+        { COUNT, "", 1 },
+        { SIZE, "", 1 },
+        { SIZE, "K", 1 << 10 },
+        { SIZE, "M", 1 << 20 },
+        { DURATION, "s", HWT_SEC(1) },
+        { DURATION, "ms", HWT_MS(1) },
+    };
+    size_t digits = strspn(text, "0123456789");
+    uint64_t number;
+    char copy[20];
+
+    if (digits == 0 || digits >= sizeof(copy))
+        return false;
+    memcpy(copy, text, digits);
+    copy[digits] = 0;
+    if (!relay_number_read(copy, &number))
+        return false;
+    for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+        if (units[i].kind == kind && strcmp(units[i].unit, text + digits) == 0) {
+            *ret_number = number > UINT64_MAX / units[i].size ? UINT64_MAX : number * units[i].size;
+            return true;
+        }
+    return false;
+}
+
+static int read_value(const struct line *line, const struct setting *setting, void *field)
+{
+    static const char *const forms[] = { [COUNT] = "a number",
+                                         [SIZE] = "bytes, as 65536, 64K or 1M",
+                                         [DURATION] = "a duration, as 2s or 500ms" };
+    uint64_t number;
+
+    switch (setting->kind) {
+    case NAME:
+        *(const char **)field = line->value;
+        return is_name(line->value) ? 0
+                                    : mistake(line,
+                                              "%s: %s is no name; names are of letters, digits, "
+                                              "_ and -",
+                                              line->name, line->value);
+    case PATH:
+        *(const char **)field = line->value;
+        return 0;
+    case ADDRESS:
+        *(const char **)field = line->value;
+        return relay_address_is_fine(line->value)
+                   ? 0
+                   : mistake(line,
+                             "%s: %s is no address; it is a number and a port, as 127.0.0.1:9464",
+                             line->name, line->value);
+    case NAMES:
+    case WORDS:
+    case PATTERNS:
+        return read_words(line, setting->kind, field);
+    default:
+        if (!read_number(line->value, setting->kind, &number))
+            return mistake(line, "%s: %s is not %s", line->name, line->value, forms[setting->kind]);
+        if (number < setting->least || number > setting->most)
+            return mistake(line, "%s: %s is out of range", line->name, line->value);
+        *(uint64_t *)field = number;
+        return 0;
+    }
+}
+
+static int set(const struct line *line, struct relay_config *config, unsigned seen[SETTINGS])
+{
+    for (size_t i = 0; i < SETTINGS; i++) {
+        if (strcmp(settings[i].name, line->name) != 0)
+            continue;
+        if (seen[i])
+            return mistake(line, "%s is set in line %u already", line->name, seen[i]);
+        seen[i] = line->number;
+        if (!*line->value)
+            return mistake(line, "%s has no value", line->name);
+        return read_value(line, &settings[i], (char *)config + settings[i].offset);
+    }
+    return mistake(line, "there is no setting %s", line->name);
+}
+
+/* The text without blanks at its ends. */
+static char *trimmed(char *text)
+{
+    size_t length;
+
+    text += strspn(text, " \t\r");
+    length = strlen(text);
+    while (length > 0 && strchr(" \t\r", text[length - 1]))
+        text[--length] = 0;
+    return text;
+}
+
+static int read_line(struct line *line, char *text, struct relay_config *config,
+                     unsigned seen[SETTINGS])
+{
+    char *value;
+
+    text[strcspn(text, "#")] = 0;
+    text = trimmed(text);
+    if (!*text)
+        return 0;
+    value = strchr(text, '=');
+    if (!value)
+        return mistake(line, "a line is: name = value");
+    *value++ = 0;
+    line->name = trimmed(text);
+    line->value = trimmed(value);
+    return set(line, config, seen);
+}
+
+static int read_missing(struct line *line, struct relay_config *config, unsigned seen[SETTINGS])
+{
+    int r = 0;
+
+    for (size_t i = 0; i < SETTINGS; i++) {
+        char value[16];
+        if (seen[i])
+            continue;
+        if (!settings[i].missing) {
+            r = mistake(line, "%s is not set up to here, and has to be", settings[i].name);
+            continue;
+        }
+        if (settings[i].kind == ADDRESS) {
+            config->metrics = settings[i].missing;
+            continue;
+        }
+        snprintf(value, sizeof(value), "%s", settings[i].missing);
+        line->name = settings[i].name;
+        line->value = value;
+        read_value(line, &settings[i], (char *)config + settings[i].offset);
+    }
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < config->replicas.count; i++)
+        if (strcmp(config->replicas.word[i], config->replica) == 0)
+            return 0;
+    return mistake(line, "replicas does not have this one, which is %s", config->replica);
+}
+
+static int read_text(const char *path, struct relay_config *config)
+{
+    struct line line = { .path = path };
+    unsigned seen[SETTINGS] = { 0 };
+    char *next = config->text;
+    int r = 0;
+
+    while (next) {
+        char *text = strsep(&next, "\n");
+        if (!next && !*text)
+            break;
+        line.number++;
+        if (read_line(&line, text, config, seen) < 0)
+            r = -EINVAL;
+    }
+    return r < 0 ? r : read_missing(&line, config, seen);
+}
+
+int relay_config_read(const char *path, struct relay_config *ret_config)
+{
+    struct relay_config config = { 0 };
+    FILE *file = fopen(path, "r");
+    size_t room = 0;
+    int r = 0;
+
+    if (!file || getdelim(&config.text, &room, 0, file) < 0)
+        r = file && feof(file) ? -EINVAL : -errno;
+    if (file)
+        fclose(file);
+    if (r < 0)
+        fprintf(stderr, "%s: %s\n", path, r == -EINVAL ? "it is empty" : strerror(-r));
+    else
+        r = read_text(path, &config);
+    if (r < 0)
+        free(config.text);
+    else
+        *ret_config = config;
+    return r;
+}
+
+void relay_config_free(struct relay_config *config)
+{
+    free(config->text);
+    config->text = NULL;
+}

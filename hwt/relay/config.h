@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RELAY_CONFIG_H
+#define HWT_RELAY_CONFIG_H
+
+/* The configuration file: lines of "name = value"; # begins a comment. See hwt-relay(1). */
+
+#include <stdint.h>
+
+#include "hwt/relay/watermark.h"
+
+enum { RELAY_WORDS_MAX = 64, RELAY_SHARDS_MAX = 16, RELAY_REPLICAS_MAX = 16 };
+
+/* The words of a line; they belong to the configuration. */
+struct relay_words {
+    const char *word[RELAY_WORDS_MAX];
+    size_t count;
+};
+
+struct relay_config {
+    const char *space;
+    const char *replica;         /* this one */
+    struct relay_words replicas; /* all of them */
+    struct relay_words servers;
+    struct relay_words targets; /* patterns */
+    const char *state;          /* a directory; the stores are in it */
+    uint64_t shards;
+    uint64_t copies;      /* of each stream at the broker */
+    uint64_t lease;       /* ns */
+    uint64_t clock_bound; /* ns */
+    uint64_t attempts;
+    uint64_t message_max; /* bytes */
+    const char *metrics;  /* the address that they are served at; "": they are not */
+    char *text;           /* that all the words are parts of */
+};
+
+/* 0; or -EINVAL, or what reading has failed with, after it was said on stderr with the line. */
+int relay_config_read(const char *path, struct relay_config *ret_config);
+void relay_config_free(struct relay_config *config);
+
+#endif

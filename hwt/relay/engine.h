@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RELAY_ENGINE_H
+#define HWT_RELAY_ENGINE_H
+
+/*
+ * What a shard wants of a broker. An engine serves one shard, on one thread. The broker keeps the
+ * shard's delay stream, takes what is sent to targets, and has a few named entries that are changed
+ * by compare-and-set.
+ *
+ * A negative errno means that it did not work now. -ETIMEDOUT leaves open whether the broker has
+ * done it. An engine never tries again by itself.
+ */
+
+#include "hwt/relay/message.h"
+
+struct relay_engine;
+
+/* What the broker says of the delay stream: its leader does, so `last` covers each message that a
+ * producer was told is stored before the call. */
+struct relay_extent {
+    uint64_t incarnation; /* when the stream was made, ns since 1970 */
+    uint64_t first;       /* the position of its first message; of the next one, if it is empty */
+    uint64_t last;        /* the highest position that it has given; 0: none */
+};
+
+/* A message on its way. Only read during the call that it is given to. */
+struct relay_outgoing {
+    const char *target;
+    const char *id; /* the target's stream refuses a second one of the same id for a while */
+    const struct relay_field *fields;
+    size_t fields_count;
+    const void *payload;
+    size_t payload_size;
+};
+
+/* What became of a message that was sent: 0: the target has it, or has had it before. */
+struct relay_answer {
+    uint64_t cookie;
+    bool repeated; /* it has had it before, so it has refused this one */
+    int result;    /* or -ETIMEDOUT, -EMSGSIZE, -EHOSTUNREACH (nobody has that target), -EIO */
+};
+
+enum { RELAY_ENTRY_MAX = 512 }; /* an entry's text, its final 0 included */
+
+struct relay_engine_calls {
+    /*
+     * Up to `max` messages behind position `after` that have arrived, in order; 0: none yet. None is
+     * left out that the stream has. They belong to the engine until the next pull. -ESTALE: it begins to
+     * read behind that position, so what is there has to be compared with what the caller has read; or
+     * the stream is not the one that `extent` has told of last.
+     */
+    int64_t (*pull)(struct relay_engine *engine, uint64_t after, size_t max,
+                    const struct relay_message **ret_messages);
+    int (*extent)(struct relay_engine *engine, struct relay_extent *ret_extent);
+    /* The timestamp of the message at a position, as the stream's leader has it. -ENOENT: none is there. */
+    int (*stamp)(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp);
+    /* Sends without waiting. 0: exactly one answer will have this cookie, unless the engine ends;
+     * it may be late, but not for ever. Otherwise nothing was sent. A NULL target is the delay stream
+     * itself, and "" are the dead letters. */
+    int (*send)(struct relay_engine *engine, const struct relay_outgoing *message, uint64_t cookie);
+    size_t (*answers)(struct relay_engine *engine, size_t max, struct relay_answer *ret_answers);
+    /* An entry's text and revision; revision 0 and "" if there is none. The leader answers. */
+    int (*read)(struct relay_engine *engine, const char *name, char ret_text[RELAY_ENTRY_MAX],
+                uint64_t *ret_revision);
+    /* Changes an entry that has this revision. -EAGAIN: it has another one. */
+    int (*swap)(struct relay_engine *engine, const char *name, uint64_t revision, const char *text,
+                uint64_t *ret_revision);
+    /* When an entry has got this revision, ns since 1970 by the broker's clock. -EAGAIN: it has another
+     * one. */
+    int (*written)(struct relay_engine *engine, const char *name, uint64_t revision,
+                   uint64_t *ret_written);
+    /* Deletes the messages of the delay stream below a position. -ESTALE: the stream is not of that
+     * incarnation. */
+    int (*purge)(struct relay_engine *engine, uint64_t incarnation, uint64_t below);
+    /* CLOCK_BOOTTIME in ns. */
+    uint64_t (*clock)(struct relay_engine *engine);
+};
+
+struct relay_engine {
+    const struct relay_engine_calls *calls;
+};
+
+#endif

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/shard.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hwt/relay/log.h"
+
+/* A message is sent to its target first. If that fails, it is sent to the delay stream again for a
+ * later time, or to the dead letters: its state is never changed but through the log. */
+enum { TRIES_TARGET, TRIES_ELSEWHERE, TRIES };
+
+/* Headers that a message gets on its way, behind its own. */
+struct headers {
+    struct relay_field fields[RELAY_FIELDS_MAX + 8];
+    size_t count;
+    char due[RELAY_DUE_ROOM], source[RELAY_ENTRY_MAX], attempt[24];
+    char id[RELAY_TARGET_MAX + 32], reason[RELAY_REASON_MAX];
+};
+
+static void add(struct headers *headers, const char *name, const char *value)
+{
+    headers->fields[headers->count++] = (struct relay_field){ name, value };
+}
+
+static void begin_headers(struct headers *headers, const struct relay_shard *shard,
+                          const struct relay_record *record, uint64_t due)
+{
+    headers->count = record->fields_count;
+    memcpy(headers->fields, record->fields, record->fields_count * sizeof(record->fields[0]));
+    relay_due_write(due, headers->due);
+    snprintf(headers->source, sizeof(headers->source), "%s.%u:%" PRIu64, shard->config->space,
+             shard->number, record->place.position);
+}
+
+static int send(struct relay_shard *shard, struct relay_flight *flight, const char *target,
+                const char *id, const struct headers *headers, const struct relay_record *record)
+{
+    const struct relay_outgoing message = {
+        .target = target,
+        .id = id,
+        .fields = headers->fields,
+        .fields_count = headers->count,
+        .payload = record->payload,
+        .payload_size = flight->without_payload ? 0 : record->payload_size,
+    };
+    uint64_t cookie = flight->number * TRIES + (flight->failed ? TRIES_ELSEWHERE : TRIES_TARGET);
+    int r = shard->engine->calls->send(shard->engine, &message, cookie);
+
+    if (r == 0)
+        flight->state = RELAY_SENT;
+    return r;
+}
+
+static bool is_for_ever(int error)
+{
+    return error == -EMSGSIZE || error == -EINVAL;
+}
+
+static int send_dead(struct relay_shard *shard, struct relay_flight *flight,
+                     struct headers *headers, const struct relay_record *record)
+{
+    if (*record->target) {
+        add(headers, "Hwt-Target", record->target);
+        add(headers, "Hwt-Due", headers->due);
+        if (*record->key)
+            add(headers, "Hwt-Key", record->key);
+        snprintf(headers->reason, sizeof(headers->reason),
+                 "not sent: %s; attempt %" PRIu64 " of %" PRIu64 "%s", strerror(-flight->failed),
+                 record->attempt + 1, shard->config->attempts,
+                 flight->without_payload ? "; its payload is too long for the dead letters" : "");
+        add(headers, "Hwt-Reason", headers->reason);
+    }
+    add(headers, "Hwt-Source", headers->source);
+    snprintf(headers->id, sizeof(headers->id), "%s:dead", record->id);
+    flight->dead = true;
+    return send(shard, flight, "", headers->id, headers, record);
+}
+
+static int send_again(struct relay_shard *shard, struct relay_flight *flight,
+                      struct headers *headers, const struct relay_record *record)
+{
+    uint64_t backoff = record->attempt < 6 ? HWT_SEC(UINT64_C(1) << record->attempt) : HWT_SEC(60);
+
+    relay_due_write(hwt_delay_now(shard->store) + backoff, headers->due);
+    snprintf(headers->attempt, sizeof(headers->attempt), "%" PRIu64, record->attempt + 1);
+    snprintf(headers->id, sizeof(headers->id), "%s:%s", record->id, headers->attempt);
+    add(headers, "Hwt-Target", record->target);
+    add(headers, "Hwt-Due", headers->due);
+    add(headers, "Hwt-Attempt", headers->attempt);
+    add(headers, "Hwt-Id", record->id);
+    if (*record->key)
+        add(headers, "Hwt-Key", record->key);
+    return send(shard, flight, NULL, headers->id, headers, record);
+}
+
+static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
+{
+    struct relay_record record;
+    struct headers headers;
+    int r = relay_record_read(flight->message->payload, flight->message->payload_size, &record);
+
+    if (r < 0)
+        return r;
+    begin_headers(&headers, shard, &record, flight->message->due);
+    if (!*record.target)
+        return send_dead(shard, flight, &headers, &record);
+    if (flight->failed) {
+        if (is_for_ever(flight->failed) || record.attempt + 1 >= shard->config->attempts)
+            return send_dead(shard, flight, &headers, &record);
+        return send_again(shard, flight, &headers, &record);
+    }
+    add(&headers, "Hwt-Due", headers.due);
+    add(&headers, "Hwt-Source", headers.source);
+    return send(shard, flight, record.target, record.id, &headers, &record);
+}
+
+void relay_send_step(struct relay_shard *shard)
+{
+    for (size_t i = 0; i < shard->flights_count; i++) {
+        struct relay_flight *flight = &shard->flights[i];
+        if (flight->state != RELAY_WAITS || relay_clock(shard) < flight->not_before)
+            continue;
+        if (shard->drains || !relay_lease_holds(shard) || send_flight(shard, flight) < 0)
+            return;
+    }
+}
+
+/* By its number: they ascend. NULL: it has ended. */
+static struct relay_flight *find_flight(struct relay_shard *shard, uint64_t number)
+{
+    size_t low = 0, high = shard->flights_count;
+
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (shard->flights[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < shard->flights_count && shard->flights[low].number == number ? &shard->flights[low]
+                                                                              : NULL;
+}
+
+static void note_failure(struct relay_shard *shard, struct relay_flight *flight, int error,
+                         bool elsewhere)
+{
+    flight->state = RELAY_WAITS;
+    if (!elsewhere) {
+        flight->failed = error;
+        relay_count_add(&shard->counts.failures, 1);
+        return;
+    }
+    flight->without_payload = flight->without_payload || error == -EMSGSIZE;
+    flight->not_before = relay_clock(shard) + HWT_SEC(1);
+}
+
+/* Late by as much as the relay could help: what has arrived after its due time is late from then on. */
+static void count_forwarded(struct relay_shard *shard, const struct relay_flight *flight,
+                            bool repeated)
+{
+    uint64_t due = flight->message->due, from = flight->place.timestamp;
+    uint64_t now = hwt_delay_now(shard->store);
+
+    from = from > due ? from : due;
+    relay_count_add(&shard->counts.forwarded, 1);
+    relay_count_add(&shard->counts.repeats, repeated);
+    relay_count_lateness(&shard->counts, now > from ? now - from : 0);
+}
+
+static void end_flight(struct relay_shard *shard, struct relay_flight *flight,
+                       const struct relay_answer *answer)
+{
+    if (flight->dead)
+        relay_count_add(&shard->counts.dead_letters, 1);
+    else if (answer->cookie % TRIES == TRIES_TARGET)
+        count_forwarded(shard, flight, answer->repeated);
+    flight->state = RELAY_ENDED;
+}
+
+static void take_answers(struct relay_shard *shard)
+{
+    struct relay_answer answers[64];
+    size_t n;
+
+    while ((n = shard->engine->calls->answers(shard->engine, 64, answers)) > 0)
+        for (size_t i = 0; i < n; i++) {
+            struct relay_flight *flight = find_flight(shard, answers[i].cookie / TRIES);
+            if (!flight || flight->state != RELAY_SENT)
+                continue;
+            if (answers[i].result == 0)
+                end_flight(shard, flight, &answers[i]);
+            else
+                note_failure(shard, flight, answers[i].result,
+                             answers[i].cookie % TRIES == TRIES_ELSEWHERE);
+        }
+}
+
+static void forget(struct relay_flight *flight)
+{
+    if (--flight->taken->users == 0) {
+        hwt_delay_free(flight->taken->messages);
+        free(flight->taken);
+    }
+}
+
+/* Done with those that have ended. They stay if the store cannot say so for now. */
+static int done(struct relay_shard *shard)
+{
+    uint64_t leases[RELAY_FLIGHTS_MAX];
+    size_t ended = 0, kept = 0;
+    int64_t n;
+
+    for (size_t i = 0; i < shard->flights_count; i++)
+        if (shard->flights[i].state == RELAY_ENDED)
+            leases[ended++] = shard->flights[i].message->lease;
+    if (ended == 0)
+        return 0;
+    n = hwt_delay_done(shard->store, leases, ended);
+    if (n < 0) {
+        relay_log(shard->number, "the store cannot end messages: %s", strerror((int)-n));
+        return n == -EIO || n == -EBADMSG ? (int)n : 0;
+    }
+    for (size_t i = 0; i < shard->flights_count; i++) {
+        if (shard->flights[i].state == RELAY_ENDED)
+            forget(&shard->flights[i]);
+        else
+            shard->flights[kept++] = shard->flights[i];
+    }
+    shard->flights_count = kept;
+    return 0;
+}
+
+int relay_end_step(struct relay_shard *shard)
+{
+    take_answers(shard);
+    for (size_t i = 0; i < shard->flights_count; i++) {
+        struct relay_flight *flight = &shard->flights[i];
+        uint64_t due = flight->message->due;
+        if (relay_watermark_covers(&shard->inherited, &flight->place, due))
+            flight->state = RELAY_ENDED;
+    }
+    return done(shard);
+}
+
+struct relay_flight *relay_flights_waiting(struct relay_shard *shard, uint64_t due, const void *id,
+                                           size_t id_size)
+{
+    if (due > hwt_delay_now(shard->store)) /* it was not taken */
+        return NULL;
+    for (size_t i = 0; i < shard->flights_count; i++) {
+        struct relay_flight *flight = &shard->flights[i];
+        const hwt_delay_message *message = flight->message;
+        if (flight->state == RELAY_WAITS && message->due == due && message->id_size == id_size &&
+            memcmp(message->id, id, id_size) == 0)
+            return flight;
+    }
+    return NULL;
+}
+
+uint64_t relay_flights_lowest(const struct relay_shard *shard)
+{
+    uint64_t lowest = HWT_NEVER;
+
+    for (size_t i = 0; i < shard->flights_count; i++)
+        if (shard->flights[i].state != RELAY_ENDED)
+            lowest = relay_min(lowest, shard->flights[i].message->due);
+    return lowest;
+}
+
+/* All of them become flights, whatever is found in them: see relay_flights_lowest(). */
+static int add_flights(struct relay_shard *shard, struct relay_taken *taken, size_t count)
+{
+    int r = 0;
+
+    taken->users = count;
+    for (size_t i = 0; i < count; i++) {
+        const hwt_delay_message *message = &taken->messages[i];
+        struct relay_flight *flight = &shard->flights[shard->flights_count++];
+        struct relay_record record;
+        *flight = (struct relay_flight){ .number = ++shard->flight_last,
+                                         .taken = taken,
+                                         .message = message };
+        if (relay_record_read(message->payload, message->payload_size, &record) < 0)
+            r = -EBADMSG;
+        else
+            flight->place = record.place;
+    }
+    return r;
+}
+
+/* How many were taken, or what taking has failed with. */
+static int64_t take(struct relay_shard *shard)
+{
+    size_t room = RELAY_FLIGHTS_MAX - shard->flights_count;
+    struct relay_taken *taken = malloc(sizeof(*taken));
+    const struct relay_place place = shard->at; /* first: see watermark.h */
+    uint64_t frontier = 0;
+    int64_t n;
+    int r;
+
+    if (!taken)
+        return -ENOMEM;
+    n = hwt_delay_take_frontier(shard->store, room, 0, &taken->messages, &frontier);
+    if (frontier > 0)
+        shard->taken = (struct relay_watermark){ place, frontier - 1 };
+    if (n <= 0) {
+        free(taken);
+        return n;
+    }
+    r = add_flights(shard, taken, (size_t)n);
+    return r < 0 ? r : n;
+}
+
+int relay_take_step(struct relay_shard *shard)
+{
+    int64_t n = 0;
+
+    while (relay_shard_takes(shard) && (n = take(shard)) > 0)
+        ;
+    if (n == -ETIME)
+        relay_lease_resign(shard, "the clock has leapt");
+    if (n != -EIO && n != -EBADMSG && n != -EROFS)
+        return 0; /* what is short now is there later */
+    relay_log(shard->number, "messages cannot be taken from the store: %s", strerror((int)-n));
+    return (int)n;
+}
+
+bool relay_shard_takes(const struct relay_shard *shard)
+{
+    return shard->role == RELAY_OWNS && !shard->drains && shard->flights_count < RELAY_FLIGHTS_MAX;
+}
+
+void relay_shard_close(struct relay_shard *shard)
+{
+    relay_lease_release(shard);
+    for (size_t i = 0; i < shard->flights_count; i++)
+        forget(&shard->flights[i]);
+    free(shard);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/program.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hwt/relay/look.h"
+#include "hwt/relay/nats.h"
+
+/* ---- status ---- */
+
+static int print_replica(struct relay_engine *engine, unsigned shard, const char *replica,
+                         uint64_t last)
+{
+    struct relay_place place;
+    uint64_t revision;
+    int r = look_read_place(engine, shard, replica, &place, &revision);
+
+    if (r < 0)
+        return r;
+    if (relay_place_is_forgotten(&place))
+        printf("    %s is forgotten\n", replica);
+    else
+        printf("    %s has read up to %" PRIu64 " of %" PRIu64 "\n", replica, place.position, last);
+    return 0;
+}
+
+static int print_shard(const struct relay_config *config, struct relay_engine *engine,
+                       unsigned shard)
+{
+    char due[RELAY_DUE_ROOM];
+    struct relay_extent extent;
+    struct relay_entry entry;
+    int r = engine->calls->extent(engine, &extent);
+
+    if (r == 0)
+        r = look_read_entry(engine, shard, &entry);
+    if (r < 0)
+        return r;
+    relay_due_write(entry.watermark.due, due);
+    printf("shard %u: %s%s\n", shard, strcmp(entry.owner, "-") == 0 ? "free" : "owned by ",
+           strcmp(entry.owner, "-") == 0 ? "" : entry.owner);
+    printf("    of the messages up to %" PRIu64 ", all due by %s have ended\n",
+           entry.watermark.place.position, due);
+    for (size_t i = 0; r == 0 && i < config->replicas.count; i++)
+        r = print_replica(engine, shard, config->replicas.word[i], extent.last);
+    return r;
+}
+
+int command_status(const struct request *request)
+{
+    int r = 0;
+
+    for (unsigned i = 0; r == 0 && i < request->config->shards; i++) {
+        struct relay_engine *engine = look_open_engine(request, i);
+        r = print_shard(request->config, engine, i);
+        relay_nats_close(engine);
+    }
+    if (r < 0)
+        return fail("%s", strerror(-r));
+    return fflush(stdout) == 0 ? 0 : fail("writing the output failed");
+}
+
+/* ---- drain ---- */
+
+/* The process that holds the lock; 0: none. */
+static pid_t find_relay(int fd)
+{
+    struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+
+    return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK ? lock.l_pid : 0;
+}
+
+int command_drain(const struct request *request)
+{
+    const struct timespec while_it_ends = { .tv_nsec = 20000000 };
+    char path[4096];
+    pid_t pid;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/%s", request->config->state, LOCK_FILE);
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    pid = fd < 0 ? 0 : find_relay(fd);
+    if (pid <= 0)
+        return fail("no relay runs with %s", request->config->state);
+    if (kill(pid, SIGTERM) < 0)
+        return fail("process %d: %s", (int)pid, strerror(errno));
+    while (find_relay(fd) == pid)
+        nanosleep(&while_it_ends, NULL);
+    close(fd);
+    return 0;
+}
+
+/* ---- forget ---- */
+
+/* -EBUSY: it owns the shard; -EAGAIN: it has changed its entry meanwhile, so it runs. */
+static int forget(struct relay_engine *engine, unsigned shard, const char *replica)
+{
+    char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
+    struct relay_place place;
+    struct relay_entry entry;
+    uint64_t revision;
+    int r = look_read_place(engine, shard, replica, &place, &revision);
+
+    if (r == 0)
+        r = look_read_entry(engine, shard, &entry);
+    if (r == 0 && strcmp(entry.owner, replica) == 0)
+        r = -EBUSY;
+    if (r < 0)
+        return r;
+    snprintf(name, sizeof(name), "place.%s.%u", replica, shard);
+    relay_member_write(&(struct relay_member){ .place = RELAY_FORGOTTEN }, text);
+    return engine->calls->swap(engine, name, revision, text, &revision);
+}
+
+static bool has_word(const struct relay_words *words, const char *word)
+{
+    for (size_t i = 0; i < words->count; i++)
+        if (strcmp(words->word[i], word) == 0)
+            return true;
+    return false;
+}
+
+int command_forget(const struct request *request)
+{
+    const char *replica = request->operands[0];
+    int r = 0;
+
+    if (!has_word(&request->config->replicas, replica))
+        misuse("%s is none of the replicas", replica);
+    for (unsigned i = 0; r == 0 && i < request->config->shards; i++) {
+        struct relay_engine *engine = look_open_engine(request, i);
+        r = forget(engine, i, replica);
+        relay_nats_close(engine);
+    }
+    if (r == -EBUSY)
+        return fail("%s owns a shard: drain it; or, if it is dead, wait until another one has "
+                    "taken the shard",
+                    replica);
+    if (r == -EAGAIN)
+        return fail("%s runs: drain it first", replica);
+    return r < 0 ? fail("%s; try again", strerror(-r)) : 0;
+}
+
+/* ---- put, cancel, replace ---- */
+
+/* As partition() of the server: FNV-1a of the key. */
+static unsigned choose_shard(const struct request *request)
+{
+    uint32_t hash = UINT32_C(2166136261);
+    uint64_t shard;
+
+    if (request->shard) {
+        if (!relay_number_read(request->shard, &shard) || shard >= request->config->shards)
+            misuse("there is no shard %s", request->shard);
+        return (unsigned)shard;
+    }
+    for (const char *c = request->key; c && *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT32_C(16777619);
+    return request->key ? (unsigned)(hash % request->config->shards) : 0;
+}
+
+static void add(struct relay_message *message, struct relay_field *fields, const char *name,
+                const char *value)
+{
+    if (!value)
+        return;
+    if (strpbrk(value, "\r\n"))
+        misuse("%s has a line's end in it, which no header can have", name);
+    fields[message->fields_count++] = (struct relay_field){ name, value };
+}
+
+static void add_own(const struct request *request, struct relay_message *message,
+                    struct relay_field *fields)
+{
+    for (int i = 0; i < request->headers_count; i++) {
+        char *value = strchr(request->headers[i], ':');
+        if (!value || value == request->headers[i])
+            misuse("a header is 'NAME: VALUE', and not %s", request->headers[i]);
+        *value++ = 0;
+        add(message, fields, request->headers[i], value + strspn(value, " "));
+    }
+}
+
+static int publish(const struct request *request, const char *op)
+{
+    const struct relay_words *targets = &request->config->targets;
+    struct relay_field fields[RELAY_FIELDS_MAX];
+    struct relay_message message = { .fields = fields };
+    char reason[RELAY_REASON_MAX];
+    struct relay_order order;
+    unsigned shard = choose_shard(request);
+    uint64_t position;
+
+    add(&message, fields, "Hwt-Op", op);
+    add(&message, fields, "Hwt-Due", request->due);
+    add(&message, fields, "Hwt-Due-Old", request->due_old);
+    add(&message, fields, "Hwt-Delay", request->delay);
+    add(&message, fields, "Hwt-Key", request->key);
+    if (request->operands_count == 2) {
+        add(&message, fields, "Hwt-Target", request->operands[0]);
+        message.payload = request->operands[1];
+        message.payload_size = strlen(request->operands[1]);
+    }
+    add_own(request, &message, fields);
+    if (relay_order_read(&message, targets->word, targets->count, &order, reason) < 0)
+        misuse("this would be a dead letter: %s", reason);
+    const struct relay_outgoing outgoing = { .fields = fields,
+                                             .fields_count = message.fields_count,
+                                             .payload = message.payload,
+                                             .payload_size = message.payload_size };
+    struct relay_engine *engine = look_open_engine(request, shard);
+    int r = relay_nats_publish(engine, &outgoing, &position);
+    relay_nats_close(engine);
+    if (r < 0)
+        return fail("it is not known to be stored: %s", strerror(-r));
+    printf("stored as %" PRIu64 " of shard %u\n", position, shard);
+    return fflush(stdout) == 0 ? 0 : FAILED;
+}
+
+int command_put(const struct request *request)
+{
+    return publish(request, "put");
+}
+
+int command_cancel(const struct request *request)
+{
+    return publish(request, "cancel");
+}
+
+int command_replace(const struct request *request)
+{
+    return publish(request, "replace");
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/shard.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hwt/relay/log.h"
+
+/*
+ * The lease has no clock in common. The owner counts it from before the write that has renewed it;
+ * the others count it from when they have seen that write, which is later. An owner sends in the
+ * first three quarters only, so one that is paused between this check and the send has a
+ * quarter to spare. One that is paused for longer may send what the next owner sends too; the
+ * target's stream knows it by its id.
+ */
+
+static uint64_t safe_lease(const struct relay_shard *shard)
+{
+    return shard->config->lease / 4 * 3;
+}
+
+static void entry_name(const struct relay_shard *shard, char name[RELAY_ENTRY_MAX])
+{
+    snprintf(name, RELAY_ENTRY_MAX, "shard.%u", shard->number);
+}
+
+static uint64_t weight(const struct relay_shard *shard, const char *replica)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) + shard->number;
+
+    for (const char *c = replica; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * UINT64_C(0x100000001b3);
+    return (hash ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
+}
+
+/* By rendezvous hash: the one of the highest weight should own the shard. */
+uint64_t relay_rank(const struct relay_shard *shard, const char *replica)
+{
+    const struct relay_words *replicas = &shard->config->replicas;
+    uint64_t own = weight(shard, replica), before = 0;
+
+    for (size_t i = 0; i < replicas->count; i++)
+        before += weight(shard, replicas->word[i]) > own;
+    return before;
+}
+
+static bool is_own(const struct relay_shard *shard, const struct relay_entry *entry)
+{
+    return entry->life == shard->life && strcmp(entry->owner, shard->config->replica) == 0;
+}
+
+static void set_entry(struct relay_shard *shard, const struct relay_entry *entry, uint64_t revision)
+{
+    if (shard->revision == revision)
+        return;
+    shard->entry = *entry;
+    shard->revision = revision;
+    shard->seen_at = relay_clock(shard);
+}
+
+static void set_role(struct relay_shard *shard, enum relay_role role)
+{
+    static const char *const texts[] = { "follows", "takes the shard, and catches up",
+                                         "owns the shard" };
+
+    if (shard->role != role)
+        relay_log(shard->number, "%s %s", shard->config->replica, texts[role]);
+    shard->role = role;
+    if (role == RELAY_FOLLOWS && shard->leads)
+        shard->over = true;
+}
+
+static void begin_to_own(struct relay_shard *shard, uint64_t lease_from)
+{
+    if (shard->role == RELAY_FOLLOWS)
+        shard->inherited = shard->entry.watermark;
+    shard->lease_from = lease_from;
+    shard->asked_at = 0;
+    shard->knows_goal = false;
+    set_role(shard, RELAY_CATCHES_UP);
+}
+
+/* Reads the entry, and says whose the shard is. */
+static int look(struct relay_shard *shard)
+{
+    char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
+    struct relay_entry entry;
+    uint64_t revision;
+
+    entry_name(shard, name);
+    if (shard->engine->calls->read(shard->engine, name, text, &revision) < 0)
+        return 0;
+    if (relay_entry_read(text, &entry) < 0) {
+        relay_log(shard->number, "the entry %s is none of a relay: %s", name, text);
+        return -EBADMSG;
+    }
+    set_entry(shard, &entry, revision);
+    if (!is_own(shard, &entry)) {
+        if (shard->role != RELAY_FOLLOWS)
+            relay_log(shard->number, "%s has taken the shard", entry.owner);
+        set_role(shard, RELAY_FOLLOWS);
+        shard->asked_at = 0;
+    } else if (shard->role == RELAY_FOLLOWS) {
+        begin_to_own(shard,
+                     shard->asked_at); /* its claim has arrived unanswered, or it is the heir */
+        shard->look_at = 0;
+    }
+    return 0;
+}
+
+/* Writes the entry; see struct relay_engine_calls for what is returned. */
+static int write_entry(struct relay_shard *shard, const struct relay_entry *entry)
+{
+    char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
+    uint64_t revision;
+    int r;
+
+    entry_name(shard, name);
+    relay_entry_write(entry, text);
+    r = shard->engine->calls->swap(shard->engine, name, shard->revision, text, &revision);
+    if (r == 0)
+        set_entry(shard, entry, revision);
+    return r;
+}
+
+static int claim(struct relay_shard *shard)
+{
+    struct relay_entry entry = shard->entry;
+    uint64_t from = relay_clock(shard);
+    int r;
+
+    snprintf(entry.owner, sizeof(entry.owner), "%s", shard->config->replica);
+    entry.life = shard->life;
+    if (shard->asked_at == 0)
+        shard->asked_at = from;
+    r = write_entry(shard, &entry);
+    if (r == 0)
+        begin_to_own(shard, from);
+    return 0;
+}
+
+static bool may_claim(const struct relay_shard *shard, uint64_t now)
+{
+    uint64_t patience = relay_rank(shard, shard->config->replica) * shard->config->lease / 8;
+
+    if (shard->drains || shard->over || !shard->clock_agrees || !shard->knows_stream)
+        return false;
+    if (strcmp(shard->entry.owner, "-") != 0)
+        patience += shard->config->lease;
+    return now - shard->seen_at >= patience;
+}
+
+/* See watermark.h. */
+static struct relay_watermark make_watermark(const struct relay_shard *shard)
+{
+    struct relay_watermark mark = shard->taken;
+    uint64_t lowest = relay_flights_lowest(shard);
+
+    if (mark.place.incarnation == 0) /* nothing was taken yet */
+        return shard->entry.watermark;
+    mark.due = relay_min(mark.due, lowest > 0 ? lowest - 1 : 0);
+    return mark;
+}
+
+static int renew(struct relay_shard *shard)
+{
+    struct relay_entry entry = shard->entry;
+    uint64_t from = relay_clock(shard);
+    int r;
+
+    if (shard->role == RELAY_OWNS)
+        entry.watermark = make_watermark(shard);
+    r = write_entry(shard, &entry);
+    if (r == 0) {
+        /* While it did not hold, cancels may have come that nobody has waited for. */
+        if (from - shard->lease_from >= safe_lease(shard))
+            begin_to_own(shard, from);
+        shard->lease_from = from;
+        return 0;
+    }
+    /* An earlier write of this process may have arrived late: then the lease counts from before. */
+    shard->look_at = from + shard->config->lease / 32;
+    return r == -EAGAIN ? look(shard) : 0;
+}
+
+static int catch_up(struct relay_shard *shard)
+{
+    struct relay_extent extent;
+    int r;
+
+    if (!shard->knows_goal) {
+        r = relay_agree(shard);
+        if (r < 0 || !shard->knows_stream || shard->role != RELAY_CATCHES_UP)
+            return r;
+        if (shard->engine->calls->extent(shard->engine, &extent) < 0)
+            return 0;
+        if (extent.incarnation != shard->at.incarnation) {
+            shard->knows_stream = false;
+            return 0;
+        }
+        shard->goal = extent.last;
+        shard->knows_goal = true;
+    }
+    if (shard->at.position < shard->goal)
+        return 0;
+    r = shard->leads ? 0 : relay_drop_step(shard);
+    if (r == 0)
+        r = hwt_delay_lead(shard->store);
+    if (r < 0)
+        return r;
+    shard->leads = true;
+    shard->owns_since = relay_clock(shard);
+    set_role(shard, RELAY_OWNS);
+    return 0;
+}
+
+int relay_lease_release(struct relay_shard *shard)
+{
+    struct relay_entry entry = shard->entry;
+    int r;
+
+    if (shard->role == RELAY_FOLLOWS)
+        return 0;
+    if (shard->role == RELAY_OWNS)
+        entry.watermark = make_watermark(shard);
+    snprintf(entry.owner, sizeof(entry.owner), "%s", shard->heir ? shard->heir : "-");
+    entry.life = shard->heir_life;
+    r = write_entry(shard, &entry);
+    if (r == 0)
+        set_role(shard, RELAY_FOLLOWS);
+    return r;
+}
+
+void relay_lease_resign(struct relay_shard *shard, const char *why)
+{
+    if (shard->role == RELAY_FOLLOWS)
+        return;
+    relay_log(shard->number, "%s gives the shard back: %s", shard->config->replica, why);
+    relay_lease_release(shard);
+    set_role(shard, RELAY_FOLLOWS);
+}
+
+static bool is_anything_sent(const struct relay_shard *shard)
+{
+    for (size_t i = 0; i < shard->flights_count; i++)
+        if (shard->flights[i].state == RELAY_SENT)
+            return true;
+    return false;
+}
+
+/* A shard that could not be given back is taken by another one when the lease is over. */
+static void drain(struct relay_shard *shard, uint64_t now)
+{
+    bool late = now - shard->drains_since >= shard->config->lease;
+
+    if (is_anything_sent(shard) && !late)
+        return;
+    shard->over = relay_lease_release(shard) == 0 || late;
+}
+
+int relay_lease_step(struct relay_shard *shard)
+{
+    uint64_t now = relay_clock(shard);
+    int r = 0;
+
+    if (shard->drains) {
+        drain(shard, now);
+        if (shard->over)
+            return 0;
+    }
+    if (now >= shard->look_at) {
+        shard->look_at = now + relay_interval(shard);
+        r = shard->role == RELAY_FOLLOWS ? look(shard) : renew(shard);
+        if (r == 0 && shard->role == RELAY_FOLLOWS && may_claim(shard, relay_clock(shard)))
+            r = claim(shard);
+    }
+    if (r == 0 && shard->role == RELAY_CATCHES_UP)
+        r = catch_up(shard);
+    return r;
+}
+
+bool relay_lease_holds(struct relay_shard *shard)
+{
+    return shard->role == RELAY_OWNS && relay_clock(shard) - shard->lease_from < safe_lease(shard);
+}

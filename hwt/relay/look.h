@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RELAY_LOOK_H
+#define HWT_RELAY_LOOK_H
+
+/* For the commands that look at relays while they run: at their stores, and at their entries. */
+
+#include <hwt/hwt.h>
+#include <hwt/delay.h>
+
+#include "hwt/relay/config.h"
+#include "hwt/relay/engine.h"
+#include "hwt/relay/watermark.h"
+
+struct request;
+
+enum { LOOKS_MAX = 10 }; /* a store that its relay changes meanwhile is opened so often */
+
+/* Exits with a message if NATS does not answer. */
+struct relay_engine *look_open_engine(const struct request *request, unsigned shard);
+int look_read_place(struct relay_engine *engine, unsigned shard, const char *replica,
+                    struct relay_place *ret_place, uint64_t *ret_revision);
+int look_read_entry(struct relay_engine *engine, unsigned shard, struct relay_entry *ret_entry);
+
+/* A shard's store as it was when it was opened, and how far it had read then. */
+struct look {
+    const char *state;
+    hwt_delay *store;
+    struct relay_place place;
+};
+
+/* The caller closes ret_look->store. look_explain() says what an error means. */
+int look_open_store(const struct relay_config *config, const char *state, unsigned shard,
+                    struct look *ret_look);
+const char *look_explain(int error);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/message.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+/* The headers of the relay; those at the end are the relay's own, and are not looked at. */
+enum { OP, DUE, DUE_OLD, DELAY, TARGET, KEY, ID, ATTEMPT, SOURCE, REASON, NAMES };
+
+static const char *const names[NAMES] = {
+    [OP] = "Hwt-Op",         [DUE] = "Hwt-Due",         [DUE_OLD] = "Hwt-Due-Old",
+    [DELAY] = "Hwt-Delay",   [TARGET] = "Hwt-Target",   [KEY] = "Hwt-Key",
+    [ID] = "Hwt-Id",         [ATTEMPT] = "Hwt-Attempt", [SOURCE] = "Hwt-Source",
+    [REASON] = "Hwt-Reason",
+};
+
+/* Writes the reason and returns -EINVAL. What is not printable in it becomes a question mark. */
+__attribute__((format(printf, 2, 3))) static int refuse(char reason[RELAY_REASON_MAX],
+                                                        const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(reason, RELAY_REASON_MAX, format, arguments);
+    va_end(arguments);
+    for (char *c = reason; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    return -EINVAL;
+}
+
+bool relay_field_goes_on(const struct relay_field *field)
+{
+    return strncasecmp(field->name, "Hwt-", 4) != 0 && strncasecmp(field->name, "Nats-", 5) != 0;
+}
+
+static int sort_fields(const struct relay_message *message, const char *values[NAMES],
+                       char reason[RELAY_REASON_MAX])
+{
+    if (message->fields_count > RELAY_FIELDS_MAX)
+        return refuse(reason, "it has %zu headers, more than %d", message->fields_count,
+                      RELAY_FIELDS_MAX);
+    for (size_t i = 0; i < message->fields_count; i++) {
+        const struct relay_field *field = &message->fields[i];
+        size_t n = 0;
+        if (strncasecmp(field->name, "Hwt-", 4) != 0)
+            continue;
+        while (n < NAMES && strcasecmp(field->name, names[n]) != 0)
+            n++;
+        if (n == NAMES)
+            return refuse(reason, "there is no header %.60s", field->name);
+        if (values[n])
+            return refuse(reason, "%s is given twice", names[n]);
+        values[n] = field->value;
+    }
+    return 0;
+}
+
+static int read_op(const char *text, enum relay_op *ret_op, char reason[RELAY_REASON_MAX])
+{
+    if (!text || strcmp(text, "put") == 0)
+        *ret_op = RELAY_PUT;
+    else if (strcmp(text, "cancel") == 0)
+        *ret_op = RELAY_CANCEL;
+    else if (strcmp(text, "replace") == 0)
+        *ret_op = RELAY_REPLACE;
+    else
+        return refuse(reason, "Hwt-Op is %.40s, and not put, cancel or replace", text);
+    return 0;
+}
+
+static int read_due(const char *text, const char *name, uint64_t *ret_due,
+                    char reason[RELAY_REASON_MAX])
+{
+    if (relay_due_read(text, ret_due))
+        return 0;
+    return refuse(reason,
+                  "%s is %.40s, and not milliseconds since 1970 or RFC 3339, from 1970 to "
+                  "2554-07-21",
+                  name, text);
+}
+
+static int read_delay(const char *text, uint64_t timestamp, uint64_t *ret_due,
+                      char reason[RELAY_REASON_MAX])
+{
+    uint64_t delay;
+
+    if (!relay_number_read(text, &delay) || delay > (RELAY_DUE_MAX - timestamp) / 1000000)
+        return refuse(reason, "Hwt-Delay is %.40s, and not milliseconds that end before 2554-07-21",
+                      text);
+    *ret_due = timestamp + delay * 1000000;
+    return 0;
+}
+
+static int read_when(const char *const values[NAMES], uint64_t timestamp, struct relay_order *order,
+                     char reason[RELAY_REASON_MAX])
+{
+    int r;
+
+    if (!values[DUE] == !values[DELAY])
+        return refuse(reason, values[DUE] ? "it has Hwt-Due and Hwt-Delay"
+                                          : "it has neither Hwt-Due nor Hwt-Delay");
+    if (values[DUE])
+        r = read_due(values[DUE], names[DUE], &order->due, reason);
+    else if (order->op == RELAY_CANCEL)
+        r = refuse(reason, "a cancel is by Hwt-Due, since Hwt-Delay counts from itself");
+    else
+        r = read_delay(values[DELAY], timestamp, &order->due, reason);
+    if (r < 0)
+        return r;
+    if (!values[DUE_OLD] == (order->op == RELAY_REPLACE))
+        return refuse(reason, values[DUE_OLD] ? "Hwt-Due-Old is for a replace only"
+                                              : "a replace wants Hwt-Due-Old");
+    return values[DUE_OLD] ? read_due(values[DUE_OLD], names[DUE_OLD], &order->due_old, reason) : 0;
+}
+
+static int read_target(const char *target, const char *const *targets, size_t targets_count,
+                       char reason[RELAY_REASON_MAX])
+{
+    const char *fault;
+
+    if (!target)
+        return refuse(reason, "it has no Hwt-Target");
+    fault = relay_target_fault(target);
+    if (fault)
+        return refuse(reason, "Hwt-Target %s: %.60s", fault, target);
+    for (size_t i = 0; i < targets_count; i++)
+        if (relay_pattern_matches(targets[i], target))
+            return 0;
+    return refuse(reason, "Hwt-Target is not one that the relay may publish to: %.60s", target);
+}
+
+static int read_key(const struct relay_order *order, char reason[RELAY_REASON_MAX])
+{
+    if (!order->key)
+        return order->op == RELAY_PUT ? 0 : refuse(reason, "a cancel or replace wants Hwt-Key");
+    if (!*order->key)
+        return refuse(reason, "Hwt-Key is empty");
+    if (strlen(order->key) > RELAY_KEY_MAX)
+        return refuse(reason, "Hwt-Key is longer than %d bytes", RELAY_KEY_MAX);
+    return 0;
+}
+
+int relay_order_read(const struct relay_message *message, const char *const *targets,
+                     size_t targets_count, struct relay_order *ret_order,
+                     char reason[RELAY_REASON_MAX])
+{
+    const char *values[NAMES] = { NULL };
+    struct relay_order order = { 0 };
+    int r = sort_fields(message, values, reason);
+
+    if (r == 0)
+        r = read_op(values[OP], &order.op, reason);
+    if (r == 0)
+        r = read_when(values, message->timestamp, &order, reason);
+    order.key = values[KEY];
+    if (r == 0)
+        r = read_key(&order, reason);
+    if (r == 0 && order.op != RELAY_CANCEL)
+        r = read_target(values[TARGET], targets, targets_count, reason);
+    order.target = values[TARGET];
+    order.id = values[ID];
+    if (r == 0 && order.id && strlen(order.id) > RELAY_TARGET_MAX)
+        r = refuse(reason, "Hwt-Id is longer than %d bytes", RELAY_TARGET_MAX);
+    if (r == 0 && values[ATTEMPT] && !relay_number_read(values[ATTEMPT], &order.attempt))
+        r = refuse(reason, "Hwt-Attempt is not a number");
+    if (r == 0)
+        *ret_order = order;
+    return r;
+}
+
+/* Four bits at a time. */
+static uint32_t crc_add(uint32_t crc, const void *bytes, size_t size)
+{
+    static const uint32_t table[16] = {
+        0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1, 0x417b1dbc, 0x5125dad3,
+        0x61c69362, 0x7198540d, 0x82f63b78, 0x92a8fc17, 0xa24bb5a6, 0xb21572c9,
+        0xc38d26c4, 0xd3d3e1ab, 0xe330a81a, 0xf36e6f75,
+    };
+    const unsigned char *byte = bytes;
+
+    while (size-- > 0) {
+        crc ^= *byte++;
+        crc = crc >> 4 ^ table[crc & 15];
+        crc = crc >> 4 ^ table[crc & 15];
+    }
+    return crc;
+}
+
+uint32_t relay_crc(const struct relay_message *message)
+{
+    uint32_t crc = UINT32_MAX;
+
+    for (size_t i = 0; i < message->fields_count; i++) {
+        crc = crc_add(crc, message->fields[i].name, strlen(message->fields[i].name) + 1);
+        crc = crc_add(crc, message->fields[i].value, strlen(message->fields[i].value) + 1);
+    }
+    return ~crc_add(crc, message->payload, message->payload_size);
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RELAY_MESSAGE_H
+#define HWT_RELAY_MESSAGE_H
+
+/*
+ * The protocol: which order a message of a delay stream gives, by its headers. See
+ * hwt-relay-protocol(5). Nothing here knows a broker, a clock or a store.
+ */
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A header. Both are strings, so no value has a byte 0. */
+struct relay_field {
+    const char *name, *value;
+};
+
+/* A message as the delay stream has it. */
+struct relay_message {
+    uint64_t position;  /* in the stream, from 1; a cursor only, since copies may differ in it */
+    uint64_t timestamp; /* ns since 1970, given by the stream: the same in every copy of it */
+    const struct relay_field *fields;
+    size_t fields_count;
+    const void *payload;
+    size_t payload_size;
+};
+
+enum relay_op { RELAY_PUT, RELAY_CANCEL, RELAY_REPLACE };
+
+enum {
+    RELAY_KEY_MAX = 254,    /* bytes; an id of the store has one more */
+    RELAY_TARGET_MAX = 255, /* bytes */
+    RELAY_FIELDS_MAX = 256,
+    RELAY_REASON_MAX = 160, /* of a reason as text, its final 0 included */
+};
+
+/* The latest due time: what follows is the store's "never". */
+#define RELAY_DUE_MAX (UINT64_MAX - 1)
+
+/* What a message orders. The strings are the message's own. */
+struct relay_order {
+    enum relay_op op;
+    uint64_t due;       /* of the message that is put or cancelled */
+    uint64_t due_old;   /* replace: of the one that is cancelled */
+    const char *target; /* put and replace */
+    const char *key;    /* NULL: none */
+    const char *id;     /* put again by a relay after a failure: the id it is sent by; else NULL */
+    uint64_t attempt;   /* how often it was sent in vain before */
+};
+
+/*
+ * Reads the order of a message. `targets` are the patterns that its target must match one of.
+ *
+ * -EINVAL: it is none; `reason` says why to a human
+ */
+int relay_order_read(const struct relay_message *message, const char *const *targets,
+                     size_t targets_count, struct relay_order *ret_order,
+                     char reason[RELAY_REASON_MAX]);
+
+/* Whether a header goes on to the target: those of the relay and those that command NATS do not. */
+bool relay_field_goes_on(const struct relay_field *field);
+
+/* CRC-32C of the headers, in their order, and the payload. */
+uint32_t relay_crc(const struct relay_message *message);
+
+/* ---- due.c ---- */
+
+/*
+ * An instant in nanoseconds since 1970, from milliseconds since 1970 or RFC 3339. False: it is
+ * neither, or it is before 1970 or after RELAY_DUE_MAX.
+ */
+bool relay_due_read(const char *text, uint64_t *ret_due);
+/* A decimal number and nothing else. */
+bool relay_number_read(const char *text, uint64_t *ret_number);
+
+#define RELAY_DUE_ROOM 32 /* of an instant as RFC 3339, its final 0 included */
+void relay_due_write(uint64_t due, char text[RELAY_DUE_ROOM]);
+
+/* ---- target.c ---- */
+
+/* NULL if a subject may be published to; else why not. */
+const char *relay_target_fault(const char *target);
+/* NULL if it is a pattern: a subject in which * stands for one token and > for the rest. */
+const char *relay_pattern_fault(const char *pattern);
+bool relay_pattern_matches(const char *pattern, const char *target);
+
+#endif

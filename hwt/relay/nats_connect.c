@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/nats_inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "hwt/relay/log.h"
+
+uint64_t relay_nats_clock(struct relay_engine *engine)
+{
+    struct timespec now;
+
+    (void)engine;
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return HWT_SEC((uint64_t)now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
+void relay_nats_signal(struct relay_nats *nats)
+{
+    const uint64_t one = 1;
+    ssize_t written = write(nats->event, &one, sizeof(one));
+
+    (void)written; /* it fails only if it is readable already */
+}
+
+int relay_nats_errno(natsStatus status)
+{
+    switch (status) {
+    case NATS_OK:
+        return 0;
+    case NATS_TIMEOUT:
+        return -ETIMEDOUT;
+    case NATS_NO_RESPONDERS:
+    case NATS_NO_SERVER:
+    case NATS_CONNECTION_CLOSED:
+    case NATS_CONNECTION_DISCONNECTED:
+        return -EHOSTUNREACH;
+    case NATS_NO_MEMORY:
+        return -ENOMEM;
+    default:
+        return -EIO;
+    }
+}
+
+static const struct relay_engine_calls calls = {
+    .pull = relay_nats_pull,
+    .extent = relay_nats_extent,
+    .stamp = relay_nats_stamp,
+    .send = relay_nats_send,
+    .answers = relay_nats_answers,
+    .read = relay_nats_read,
+    .swap = relay_nats_swap,
+    .written = relay_nats_written,
+    .purge = relay_nats_purge,
+    .clock = relay_nats_clock,
+};
+
+/*
+ * What is published while there is no connection would be kept and sent later, perhaps after
+ * the lease; so hardly anything is kept, and relay_nats_send() looks first.
+ */
+static natsStatus connect_to(struct relay_nats *nats)
+{
+    const struct relay_words *servers = &nats->config->servers;
+    natsOptions *options = NULL;
+    jsOptions js;
+    char name[NATS_NAME_MAX];
+    natsStatus s = natsOptions_Create(&options);
+
+    snprintf(name, sizeof(name), "hwt-relay %s, shard %u", nats->config->replica, nats->shard);
+    if (s == NATS_OK)
+        s = natsOptions_SetServers(options, (const char **)(uintptr_t)servers->word,
+                                   (int)servers->count);
+    if (s == NATS_OK)
+        s = natsOptions_SetName(options, name);
+    if (s == NATS_OK)
+        s = natsOptions_SetMaxReconnect(options, -1);
+    if (s == NATS_OK)
+        s = natsOptions_SetReconnectWait(options, 200);
+    if (s == NATS_OK)
+        s = natsOptions_SetReconnectBufSize(options, 1);
+    if (s == NATS_OK)
+        s = natsOptions_SetPingInterval(options, 1000);
+    if (s == NATS_OK)
+        s = natsOptions_SetMaxPingsOut(options, 3);
+    if (s == NATS_OK)
+        s = natsConnection_Connect(&nats->connection, options);
+    natsOptions_Destroy(options);
+    jsOptions_Init(&js);
+    js.Wait = 2000;
+    return s == NATS_OK ? natsConnection_JetStream(&nats->js, nats->connection, &js) : s;
+}
+
+static natsStatus begin(struct relay_nats *nats)
+{
+    natsStatus s = connect_to(nats);
+
+    if (s == NATS_OK)
+        s = relay_nats_make(nats);
+    if (s == NATS_OK)
+        s = relay_nats_send_begin(nats);
+    if (s == NATS_OK)
+        s = relay_nats_pull_begin(nats);
+    return s;
+}
+
+int relay_nats_open(const struct relay_config *config, unsigned shard,
+                    struct relay_engine **ret_engine)
+{
+    struct relay_nats *nats = calloc(1, sizeof(*nats));
+    natsStatus s;
+
+    if (!nats)
+        return -ENOMEM;
+    nats->engine.calls = &calls;
+    nats->config = config;
+    nats->shard = shard;
+    snprintf(nats->stream, NATS_NAME_MAX, "HWT-%s-%u", config->space, shard);
+    snprintf(nats->subject, NATS_NAME_MAX, "hwt.%s.%u", config->space, shard);
+    snprintf(nats->dead, NATS_NAME_MAX, "hwt.%s.dead", config->space);
+    pthread_mutex_init(&nats->lock, NULL);
+    nats->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    s = nats->event < 0 ? NATS_NO_MEMORY : begin(nats);
+    if (s == NATS_OK) {
+        *ret_engine = &nats->engine;
+        return 0;
+    }
+    const char *more = nats_GetLastError(NULL);
+    relay_log(shard, "NATS: %s%s%s", natsStatus_GetText(s), more && *more ? ": " : "",
+              more ? more : "");
+    relay_nats_close(&nats->engine);
+    return relay_nats_errno(s);
+}
+
+/* The library may still call back until the connection is gone. */
+void relay_nats_close(struct relay_engine *engine)
+{
+    struct relay_nats *nats = relay_nats_of(engine);
+
+    if (nats->connection)
+        natsConnection_Close(nats->connection);
+    relay_nats_pull_end(nats);
+    relay_nats_send_end(nats);
+    kvStore_Destroy(nats->entries);
+    jsCtx_Destroy(nats->js);
+    natsConnection_Destroy(nats->connection);
+    if (nats->event >= 0)
+        close(nats->event);
+    pthread_mutex_destroy(&nats->lock);
+    free(nats);
+}
+
+int relay_nats_fd(struct relay_engine *engine)
+{
+    return relay_nats_of(engine)->event;
+}
+
+void relay_nats_clear(struct relay_engine *engine)
+{
+    uint64_t events;
+    ssize_t got = read(relay_nats_fd(engine), &events, sizeof(events));
+
+    (void)got; /* it fails only if nothing was there */
+}

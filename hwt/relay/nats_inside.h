@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RELAY_NATS_INSIDE_H
+#define HWT_RELAY_NATS_INSIDE_H
+
+/*
+ *     nats_connect.c connection, names, the table of calls
+ *     nats_make.c    streams and the bucket
+ *     nats_pull.c    the delay stream's messages
+ *     nats_send.c    messages to targets, and their acknowledgements
+ *     nats_entry.c   entries, the stream's extent, purge
+ *
+ * The library calls back on threads of its own. What these have is guarded by `lock`; all else belongs
+ * to the shard's thread.
+ */
+
+#include <nats/nats.h>
+#include <pthread.h>
+
+#include "hwt/relay/nats.h"
+#include "hwt/relay/shard.h"
+
+enum { NATS_NAME_MAX = 160, NATS_SENDS_MAX = 2 * RELAY_FLIGHTS_MAX };
+
+/* A message that was sent. Its number in the reply subject tells an answer from one to an earlier
+ * message in the same place. */
+struct nats_send {
+    uint64_t number; /* 0: free */
+    uint64_t cookie;
+    uint64_t until; /* without an answer until then it is -ETIMEDOUT */
+};
+
+/* A message as the shard has it. */
+struct nats_pulled {
+    natsMsg *msg;
+    const char **names;
+    struct relay_field *fields;
+};
+
+struct relay_nats {
+    struct relay_engine engine;
+    const struct relay_config *config;
+    unsigned shard;
+    char stream[NATS_NAME_MAX], subject[NATS_NAME_MAX], dead[NATS_NAME_MAX];
+    natsConnection *connection;
+    jsCtx *js;
+    kvStore *entries;
+    int event;
+
+    pthread_mutex_t lock;
+    struct nats_send sends[NATS_SENDS_MAX];
+    struct relay_answer answers[2 * NATS_SENDS_MAX];
+    size_t answers_count;
+    natsMsg **arrived; /* by the pull's subscription, in order */
+    size_t arrived_count, arrived_room;
+
+    /* Sends. */
+    natsInbox *answer_inbox;
+    natsSubscription *answer_sub;
+    uint64_t send_number;
+    size_t send_next; /* where a free place is looked for */
+    uint64_t look_for_late_at;
+
+    /* Pulls. */
+    natsInbox *pull_inbox;
+    natsSubscription *pull_sub;
+    char consumer[NATS_NAME_MAX]; /* "": there is none */
+    uint64_t given;               /* the position given to the shard last */
+    uint64_t delivered;           /* by the consumer, as it counts */
+    int64_t requested;            /* messages that are still to come */
+    uint64_t heard_at;
+    uint64_t retry_at;    /* no new consumer before */
+    uint64_t incarnation; /* as the shard knows it */
+    uint64_t consumed;    /* the incarnation that the consumer was made for */
+    struct nats_pulled pulled[RELAY_PULL_MAX];
+    struct relay_message messages[RELAY_PULL_MAX];
+    size_t pulled_count;
+};
+
+static inline struct relay_nats *relay_nats_of(struct relay_engine *engine)
+{
+    return (struct relay_nats *)engine; /* its first field */
+}
+
+uint64_t relay_nats_clock(struct relay_engine *engine);
+void relay_nats_signal(struct relay_nats *nats);
+/* A negative errno for what the library says. */
+int relay_nats_errno(natsStatus status);
+
+natsStatus relay_nats_make(struct relay_nats *nats);
+
+natsStatus relay_nats_pull_begin(struct relay_nats *nats);
+void relay_nats_pull_end(struct relay_nats *nats);
+int64_t relay_nats_pull(struct relay_engine *engine, uint64_t after, size_t max,
+                        const struct relay_message **ret_messages);
+
+natsStatus relay_nats_send_begin(struct relay_nats *nats);
+void relay_nats_send_end(struct relay_nats *nats);
+int relay_nats_send(struct relay_engine *engine, const struct relay_outgoing *message,
+                    uint64_t cookie);
+size_t relay_nats_answers(struct relay_engine *engine, size_t max,
+                          struct relay_answer *ret_answers);
+
+int relay_nats_extent(struct relay_engine *engine, struct relay_extent *ret_extent);
+int relay_nats_stamp(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp);
+int relay_nats_written(struct relay_engine *engine, const char *name, uint64_t revision,
+                       uint64_t *ret_written);
+int relay_nats_read(struct relay_engine *engine, const char *name, char ret_text[RELAY_ENTRY_MAX],
+                    uint64_t *ret_revision);
+int relay_nats_swap(struct relay_engine *engine, const char *name, uint64_t revision,
+                    const char *text, uint64_t *ret_revision);
+int relay_nats_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t below);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/nats_inside.h"
+
+#include <stdio.h>
+
+/* A stream of one subject. One that is there is left as it is. */
+static natsStatus make_stream(struct relay_nats *nats, const char *name, const char *subject)
+{
+    jsStreamInfo *info = NULL;
+    jsStreamConfig config;
+    natsStatus s = js_GetStreamInfo(&info, nats->js, name, NULL, NULL);
+
+    if (s == NATS_NOT_FOUND) {
+        jsStreamConfig_Init(&config);
+        config.Name = name;
+        config.Subjects = &subject;
+        config.SubjectsLen = 1;
+        config.Storage = js_FileStorage;
+        config.Discard = js_DiscardNew;
+        config.Replicas = (int64_t)nats->config->copies;
+        config.MaxMsgSize = (int32_t)nats->config->message_max;
+        s = js_AddStream(&info, nats->js, &config, NULL, NULL);
+    }
+    jsStreamInfo_Destroy(info);
+    return s;
+}
+
+static natsStatus make_bucket(struct relay_nats *nats)
+{
+    char name[NATS_NAME_MAX];
+    kvConfig config;
+    natsStatus s;
+
+    snprintf(name, sizeof(name), "hwt-%s", nats->config->space);
+    s = js_KeyValue(&nats->entries, nats->js, name);
+    if (s != NATS_NOT_FOUND)
+        return s;
+    kvConfig_Init(&config);
+    config.Bucket = name;
+    config.History = 1;
+    config.StorageType = js_FileStorage;
+    config.Replicas = (int)nats->config->copies;
+    return js_CreateKeyValue(&nats->entries, nats->js, &config);
+}
+
+natsStatus relay_nats_make(struct relay_nats *nats)
+{
+    char dead[NATS_NAME_MAX];
+    natsStatus s = make_stream(nats, nats->stream, nats->subject);
+
+    snprintf(dead, sizeof(dead), "HWT-%s-dead", nats->config->space);
+    if (s == NATS_OK)
+        s = make_stream(nats, dead, nats->dead);
+    return s == NATS_OK ? make_bucket(nats) : s;
+}

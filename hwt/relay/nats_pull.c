@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/nats_inside.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hwt/relay/log.h"
+
+/*
+ * The stream is read by a consumer in the server's memory that acknowledges nothing, with pull
+ * requests of our own, because the library's fetch overruns its memory when an earlier request
+ * still delivers. A consumer that is gone looks like an empty stream, so each request asks for
+ * heartbeats; when they stay away, there is a new consumer from the position that was given last.
+ *
+ * A delivery can be lost, as when its server dies. The consumer goes on with the next message then. But
+ * it counts its deliveries, so one that does not follow the one before ends the consumer, too. A
+ * message that is deleted in the stream is not counted.
+ */
+enum { BATCH = 512 };
+
+#define HEARTBEAT HWT_SEC(1)
+#define EXPIRES HWT_SEC(30)
+
+static void on_message(natsConnection *connection, natsSubscription *sub, natsMsg *msg,
+                       void *closure)
+{
+    struct relay_nats *nats = closure;
+
+    (void)connection;
+    (void)sub;
+    pthread_mutex_lock(&nats->lock);
+    if (nats->arrived_count == nats->arrived_room) {
+        size_t room = nats->arrived_room * 2 + 64;
+        natsMsg **more = realloc(nats->arrived, room * sizeof(natsMsg *));
+        if (more) {
+            nats->arrived = more;
+            nats->arrived_room = room;
+        }
+    }
+    if (nats->arrived_count < nats->arrived_room) {
+        nats->arrived[nats->arrived_count++] = msg;
+        msg = NULL;
+    }
+    pthread_mutex_unlock(&nats->lock);
+    natsMsg_Destroy(msg); /* no memory: the gap is seen, and read again */
+    relay_nats_signal(nats);
+}
+
+natsStatus relay_nats_pull_begin(struct relay_nats *nats)
+{
+    natsStatus s = natsInbox_Create(&nats->pull_inbox);
+
+    if (s == NATS_OK)
+        s = natsConnection_Subscribe(&nats->pull_sub, nats->connection, nats->pull_inbox,
+                                     on_message, nats);
+    return s == NATS_OK ? natsSubscription_SetPendingLimits(nats->pull_sub, -1, -1) : s;
+}
+
+static void free_pulled(struct relay_nats *nats)
+{
+    for (size_t i = 0; i < nats->pulled_count; i++) {
+        natsMsg_Destroy(nats->pulled[i].msg);
+        free(nats->pulled[i].names);
+        free(nats->pulled[i].fields);
+    }
+    nats->pulled_count = 0;
+}
+
+static void drop_arrived(struct relay_nats *nats)
+{
+    pthread_mutex_lock(&nats->lock);
+    for (size_t i = 0; i < nats->arrived_count; i++)
+        natsMsg_Destroy(nats->arrived[i]);
+    nats->arrived_count = 0;
+    pthread_mutex_unlock(&nats->lock);
+}
+
+void relay_nats_pull_end(struct relay_nats *nats)
+{
+    natsSubscription_Destroy(nats->pull_sub);
+    natsInbox_Destroy(nats->pull_inbox);
+    free_pulled(nats);
+    drop_arrived(nats);
+    free(nats->arrived);
+}
+
+static int make_consumer(struct relay_nats *nats, uint64_t after)
+{
+    uint64_t incarnation = nats->incarnation;
+    struct relay_extent extent;
+    jsConsumerInfo *info = NULL;
+    jsConsumerConfig config;
+    natsStatus s;
+    int r = relay_nats_extent(&nats->engine, &extent);
+
+    if (r < 0)
+        return r;
+    if (extent.incarnation != incarnation)
+        return -ESTALE;
+    jsConsumerConfig_Init(&config);
+    config.DeliverPolicy = js_DeliverByStartSequence;
+    config.OptStartSeq = after + 1;
+    config.AckPolicy = js_AckNone;
+    config.InactiveThreshold = (int64_t)HWT_SEC(60);
+    config.MemoryStorage = true;
+    config.Replicas = 1;
+    s = js_AddConsumer(&info, nats->js, nats->stream, &config, NULL, NULL);
+    if (s != NATS_OK)
+        return relay_nats_errno(s);
+    snprintf(nats->consumer, NATS_NAME_MAX, "%s", info->Name);
+    jsConsumerInfo_Destroy(info);
+    drop_arrived(nats);
+    nats->consumed = incarnation;
+    nats->given = after;
+    nats->delivered = 0;
+    nats->requested = 0;
+    nats->heard_at = relay_nats_clock(&nats->engine);
+    return 0;
+}
+
+static void request(struct relay_nats *nats)
+{
+    char subject[2 * NATS_NAME_MAX + 64], text[160];
+
+    if (nats->requested > BATCH / 2)
+        return;
+    snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.MSG.NEXT.%s.%s", nats->stream,
+             nats->consumer);
+    snprintf(text, sizeof(text),
+             "{\"batch\":%d,\"expires\":%" PRIu64 ",\"idle_heartbeat\":%" PRIu64 "}", BATCH,
+             EXPIRES, HEARTBEAT);
+    if (natsConnection_PublishRequestString(nats->connection, subject, nats->pull_inbox, text) ==
+        NATS_OK)
+        nats->requested += BATCH;
+}
+
+/*
+ * The reply subject of a message: $JS.ACK.<stream>.<consumer>.<times>.<position>.<number>.<time>.<more>,
+ * or with a domain and an account behind ACK. False: it is of another consumer.
+ */
+static bool read_reply(const struct relay_nats *nats, const char *reply, uint64_t *ret_position,
+                       uint64_t *ret_number, uint64_t *ret_timestamp)
+{
+    char copy[512], *rest = copy, *token, *tokens[16];
+    size_t count = 0, first;
+
+    if (!reply || strlen(reply) >= sizeof(copy))
+        return false;
+    strcpy(copy, reply);
+    while (count < 16 && (token = strsep(&rest, ".")))
+        tokens[count++] = token;
+    if (count < 9)
+        return false;
+    first = count == 9 ? 2 : 4;
+    return strcmp(tokens[first + 1], nats->consumer) == 0 &&
+           relay_number_read(tokens[first + 3], ret_position) &&
+           relay_number_read(tokens[first + 4], ret_number) &&
+           relay_number_read(tokens[first + 5], ret_timestamp);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The headers, in the order of their names, because the library has none. */
+static bool read_fields(natsMsg *msg, struct nats_pulled *pulled, struct relay_message *message)
+{
+    size_t room = 0;
+    int names = 0;
+
+    if (natsMsgHeader_Keys(msg, &pulled->names, &names) != NATS_OK)
+        names = 0;
+    if (names > 0)
+        qsort(pulled->names, (size_t)names, sizeof(char *), compare_names);
+    for (int i = 0; i < names; i++) {
+        const char **values = NULL;
+        int count = 0;
+        if (natsMsgHeader_Values(msg, pulled->names[i], &values, &count) != NATS_OK)
+            return false;
+        room += (size_t)count;
+        struct relay_field *more = realloc(pulled->fields, room * sizeof(*more));
+        if (more)
+            pulled->fields = more;
+        for (int n = 0; more && n < count; n++)
+            more[message->fields_count++] = (struct relay_field){ pulled->names[i], values[n] };
+        free(values);
+        if (!more)
+            return false;
+    }
+    message->fields = pulled->fields;
+    return true;
+}
+
+/* A status without a message: 100 is a heartbeat; others end requests. */
+static bool is_status(struct relay_nats *nats, natsMsg *msg)
+{
+    const char *status = NULL;
+
+    if (natsMsg_GetReply(msg) && strncmp(natsMsg_GetReply(msg), "$JS.ACK.", 8) == 0)
+        return false;
+    if (natsMsgHeader_Get(msg, "Status", &status) != NATS_OK || strcmp(status, "100") != 0)
+        nats->requested = 0;
+    if (status && strcmp(status, "409") == 0)
+        nats->consumer[0] = 0; /* it was deleted, or the server goes */
+    if (status && strcmp(status, "503") == 0)
+        nats->consumer[0] = 0; /* nobody has it any more */
+    return true;
+}
+
+/* Takes over a message that has arrived. False: it is none for the shard. */
+static bool take_message(struct relay_nats *nats, natsMsg *msg)
+{
+    struct nats_pulled *pulled = &nats->pulled[nats->pulled_count];
+    struct relay_message *message = &nats->messages[nats->pulled_count];
+    uint64_t number;
+
+    nats->heard_at = relay_nats_clock(&nats->engine);
+    if (is_status(nats, msg))
+        return false;
+    *pulled = (struct nats_pulled){ .msg = msg };
+    *message = (struct relay_message){ .payload = natsMsg_GetData(msg),
+                                       .payload_size = (size_t)natsMsg_GetDataLength(msg) };
+    if (!read_reply(nats, natsMsg_GetReply(msg), &message->position, &number,
+                    &message->timestamp) ||
+        message->position <= nats->given)
+        return false;
+    if (number != nats->delivered + 1) {
+        nats->consumer[0] = 0; /* one before it was lost: it is read again */
+        return false;
+    }
+    nats->delivered = number;
+    nats->requested--;
+    if (!read_fields(msg, pulled, message)) {
+        free(pulled->names);
+        free(pulled->fields);
+        nats->consumer[0] = 0; /* no memory: it is read again */
+        return false;
+    }
+    nats->given = message->position;
+    nats->pulled_count++;
+    return true;
+}
+
+static void take_arrived(struct relay_nats *nats, size_t max)
+{
+    size_t n = 0;
+
+    pthread_mutex_lock(&nats->lock);
+    while (n < nats->arrived_count && nats->pulled_count < max && *nats->consumer) {
+        natsMsg *msg = nats->arrived[n++];
+        if (!take_message(nats, msg))
+            natsMsg_Destroy(msg);
+    }
+    nats->arrived_count -= n;
+    if (n > 0)
+        memmove(nats->arrived, nats->arrived + n, nats->arrived_count * sizeof(natsMsg *));
+    if (nats->arrived_count > 0)
+        relay_nats_signal(nats);
+    pthread_mutex_unlock(&nats->lock);
+}
+
+int64_t relay_nats_pull(struct relay_engine *engine, uint64_t after, size_t max,
+                        const struct relay_message **ret_messages)
+{
+    struct relay_nats *nats = relay_nats_of(engine);
+    uint64_t now = relay_nats_clock(engine);
+
+    free_pulled(nats);
+    if (natsConnection_Status(nats->connection) != NATS_CONN_STATUS_CONNECTED)
+        return 0;
+    if (after != nats->given || nats->consumed != nats->incarnation ||
+        now - nats->heard_at > 5 * HEARTBEAT)
+        nats->consumer[0] = 0;
+    if (!*nats->consumer) {
+        if (now < nats->retry_at)
+            return 0;
+        nats->retry_at = now + HWT_MS(500);
+        int r = make_consumer(nats, after);
+        return r == 0 || r == -ESTALE ? -ESTALE : 0;
+    }
+    take_arrived(nats, max < RELAY_PULL_MAX ? max : RELAY_PULL_MAX);
+    if (*nats->consumer)
+        request(nats);
+    *ret_messages = nats->messages;
+    return (int64_t)nats->pulled_count;
+}

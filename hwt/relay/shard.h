@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RELAY_SHARD_H
+#define HWT_RELAY_SHARD_H
+
+/*
+ * One shard of a space, on one replica. Every replica reads the shard's whole delay stream into
+ * a store of its own. One of them owns the shard and forwards what is due. The stores of the others
+ * stand by: they read nothing back, and drop what the owner's watermark covers. See watermark.h for
+ * why nothing is lost.
+ *
+ * A store cannot stand by again once it has led. So a replica that has owned the shard, and does not any
+ * more, is `over`: its caller closes shard and store, and opens both anew.
+ *
+ * A shard is driven by relay_shard_step(), which waits for nothing but the store's disk and the
+ * engine's entries. One thread at a time.
+ *
+ * The files, by what they do in a step:
+ *
+ *     lease.c     who owns the shard: claim, renew, resign; the watermark that goes with it
+ *     agree.c     whether the stream is the one that the store has read
+ *     ingest.c    from the stream to the store
+ *     drop.c      what the watermark covers leaves a follower's store
+ *     flights.c   from the store to the target: take, send, answers, done
+ *     trim.c      how far the replicas have read; what all have read is deleted from the stream
+ */
+
+#include <hwt/hwt.h>
+#include <hwt/delay.h>
+
+#include "hwt/relay/config.h"
+#include "hwt/relay/counts.h"
+#include "hwt/relay/engine.h"
+#include "hwt/relay/watermark.h"
+
+enum { RELAY_FLIGHTS_MAX = 4096, RELAY_PULL_MAX = 256, RELAY_POINTS_MAX = 64 };
+
+enum relay_role {
+    RELAY_FOLLOWS,
+    RELAY_CATCHES_UP, /* it has the entry, and reads up to the stream's end as it was then */
+    RELAY_OWNS,
+};
+
+/* When the store's mark was this, it had read up to this place. */
+struct relay_point {
+    struct relay_place place;
+    uint64_t mark;
+};
+
+/* The messages of one hwt_delay_take(). */
+struct relay_taken {
+    const hwt_delay_message *messages;
+    size_t users; /* flights */
+};
+
+enum relay_state {
+    RELAY_WAITS, /* for the owner to send it, or for a watermark */
+    RELAY_SENT,  /* until it is answered */
+    RELAY_ENDED, /* it is to be done in the store */
+};
+
+/* A message that is taken and not done. */
+struct relay_flight {
+    uint64_t number; /* ascends along shard->flights; in the cookie of what is sent */
+    struct relay_taken *taken;
+    const hwt_delay_message *message;
+    struct relay_place place;
+    enum relay_state state;
+    int failed; /* why its target has not taken it: then it goes back or to the dead letters */
+    bool dead;  /* it was sent to the dead letters */
+    bool without_payload; /* as a dead letter it was too long with it */
+    uint64_t not_before;  /* the clock at which it may be sent again */
+};
+
+struct relay_shard {
+    const struct relay_config *config;
+    unsigned number;
+    struct relay_engine *engine;
+    hwt_delay *store;
+    uint64_t life; /* as in relay_entry */
+
+    /* Ingest. */
+    struct relay_place at; /* durable in the store, and so is all before it */
+    uint64_t top;          /* the highest position that it ever has read in this incarnation */
+    bool knows_stream;     /* the stream is the one of `at`, and has all behind it */
+    uint64_t ingest_after; /* the clock at which a full disk is tried again */
+    uint64_t compare_at;   /* the clock of the next comparison with the stream's leader */
+    struct relay_point points[RELAY_POINTS_MAX]; /* the newest is the last */
+    size_t points_count;
+    uint64_t dropped_due, dropped_mark; /* the last drop; 0: none */
+
+    /* Ownership. */
+    enum relay_role role;
+    struct relay_entry entry; /* as it was read or written last */
+    uint64_t revision;
+    struct relay_watermark inherited; /* the last one of the owner before */
+    uint64_t seen_at;                 /* the clock when that revision was seen */
+    uint64_t asked_at;   /* the clock before the first claim whose answer is not known; or 0 */
+    uint64_t lease_from; /* the clock before the write that has renewed the lease */
+    uint64_t look_at;    /* the clock of the next look at the entry, or renewal */
+    uint64_t goal;       /* catching up: the position to read up to */
+    bool knows_goal;
+    bool leads;        /* the store does, and does not stand by */
+    bool clock_agrees; /* with the broker's, when both were compared last */
+    bool drains;
+    uint64_t drains_since;
+    uint64_t owns_since;
+    const char *heir; /* who gets it when it is drained; NULL: whoever comes first */
+    uint64_t heir_life;
+    bool over; /* it has owned the shard, or was drained, and is to be closed */
+
+    /* Flights. */
+    struct relay_flight flights[RELAY_FLIGHTS_MAX];
+    size_t flights_count;
+    uint64_t flight_last;         /* the number given last */
+    struct relay_watermark taken; /* all that it covers was taken, or had ended before */
+
+    /* Trim. */
+    struct relay_place reported;
+    uint64_t revisions[RELAY_REPLICAS_MAX]; /* of the entries of better owners, as seen last */
+    uint64_t report_at, trim_at;
+
+    struct relay_counts counts;
+};
+
+/*
+ * Begins with a store that is open. The caller keeps config, engine and store until
+ * relay_shard_close(), and closes them itself.
+ *
+ * -EBADMSG: the store is not one of a relay: its note is another
+ */
+int relay_shard_open(const struct relay_config *config, unsigned number,
+                     struct relay_engine *engine, hwt_delay *store, uint64_t life,
+                     struct relay_shard **ret_shard);
+void relay_shard_close(struct relay_shard *shard);
+
+/* The options that a shard's store wants. */
+hwt_delay_options relay_shard_store(const struct relay_config *config);
+
+/*
+ * Does what can be done now. What the broker refuses for now is tried again in a later step.
+ *
+ * -ENODATA: the stream no longer has what this store lacks; -EBADMSG: the store is damaged, or an
+ * entry is none of a relay; or what the store has failed with. It was logged, and the shard has to
+ * be closed.
+ */
+int relay_shard_step(struct relay_shard *shard);
+
+/* In how many ns a step is due, even if neither the store nor the engine has something new. */
+uint64_t relay_shard_wait(struct relay_shard *shard);
+
+/* Whether there is room for messages that the store would hand over. */
+bool relay_shard_takes(const struct relay_shard *shard);
+
+/* From now on nothing is sent. When what was sent is answered, or after a lease at most, the shard
+ * is given to the others, and it is over. */
+void relay_shard_drain(struct relay_shard *shard);
+
+/* ---- lease.c ---- */
+
+int relay_lease_step(struct relay_shard *shard);
+/* Whether the lease is certain to hold: asked before each send. */
+bool relay_lease_holds(struct relay_shard *shard);
+/* How many replicas should own the shard rather than this one. */
+uint64_t relay_rank(const struct relay_shard *shard, const char *replica);
+/* Gives the shard back, if it is this replica's. */
+int relay_lease_release(struct relay_shard *shard);
+/* The same, and logs why; and if the broker does not answer, nothing is sent any more all the same. */
+void relay_lease_resign(struct relay_shard *shard, const char *why);
+
+/* ---- agree.c ---- */
+
+int relay_agree_step(struct relay_shard *shard);
+/* Compares the place with the stream. Afterwards knows_stream says whether that was possible, and the place is
+ * one of the stream. */
+int relay_agree(struct relay_shard *shard);
+/* Whether the stream's message at a place is the one that was read there: 1, 0, or a negative errno. */
+int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
+                 const struct relay_place *place);
+
+/* ---- drop.c ---- */
+
+int relay_drop_step(struct relay_shard *shard);
+void relay_points_add(struct relay_shard *shard, const struct relay_place *place, uint64_t mark);
+
+/* ---- ingest.c ---- */
+
+int relay_ingest_step(struct relay_shard *shard);
+/* Sets the place, on the disk too. */
+int relay_ingest_place(struct relay_shard *shard, const struct relay_place *place);
+/* Whether it is short of something now, and may not be later. */
+bool relay_is_for_now(int error);
+
+/* ---- flights.c ---- */
+
+int relay_take_step(struct relay_shard *shard);
+void relay_send_step(struct relay_shard *shard);
+/* Ends those that are sent and answered, and those that an earlier owner's watermark covers. */
+int relay_end_step(struct relay_shard *shard);
+/* One of that due time and id that waits; NULL: none. */
+struct relay_flight *relay_flights_waiting(struct relay_shard *shard, uint64_t due, const void *id,
+                                           size_t id_size);
+/* The earliest due time among those that have not ended; HWT_NEVER: none. */
+uint64_t relay_flights_lowest(const struct relay_shard *shard);
+
+/* ---- trim.c ---- */
+
+int relay_trim_step(struct relay_shard *shard);
+
+static inline uint64_t relay_clock(const struct relay_shard *shard)
+{
+    return shard->engine->calls->clock(shard->engine);
+}
+
+/* How often an owner renews, and how often others look. */
+static inline uint64_t relay_interval(const struct relay_shard *shard)
+{
+    return shard->config->lease / 4;
+}
+
+static inline uint64_t relay_min(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+#endif

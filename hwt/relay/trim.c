@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/shard.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "hwt/relay/log.h"
+
+/*
+ * Each replica says in an entry of its own, once a lease, how far it has read durably, and that it lives. From
+ * these the owner learns two things.
+ *
+ * A message may be deleted from the stream when every replica of the configuration has it in its
+ * store: what is below the lowest place. A place counts only if the stream has that time there
+ * still, since otherwise the replica has read something else. A replica that is away holds that up,
+ * unless it is forgotten. One that has read nothing yet, or another incarnation, does so too.
+ *
+ * And a shard goes back to the replica that should own it, when that one lives, and has read as far as the
+ * owner had a lease before.
+ *
+ * When its own entry was written, by the broker's clock, tells a replica whether its clock is right.
+ */
+
+/* An owner stays for so many leases at least, whoever comes back. */
+enum { STAYS = 10 };
+
+static void member_name(const struct relay_shard *shard, const char *replica,
+                        char name[RELAY_ENTRY_MAX])
+{
+    snprintf(name, RELAY_ENTRY_MAX, "place.%s.%u", replica, shard->number);
+}
+
+static int read_member(struct relay_shard *shard, const char *replica,
+                       struct relay_member *ret_member, uint64_t *ret_revision)
+{
+    char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
+    int r;
+
+    member_name(shard, replica, name);
+    r = shard->engine->calls->read(shard->engine, name, text, ret_revision);
+    return r < 0 ? r : relay_member_read(text, ret_member);
+}
+
+/* The broker's clock has shown `written` at an instant between `from` and `to` by this one's. */
+static void compare_clocks(struct relay_shard *shard, uint64_t from, uint64_t written, uint64_t to)
+{
+    const uint64_t bound = shard->config->clock_bound;
+    bool ahead = from > written && from - written > bound;
+    bool behind = written > to && written - to > bound;
+
+    if (!ahead && !behind) {
+        shard->clock_agrees = true;
+        return;
+    }
+    if (shard->clock_agrees || shard->role != RELAY_FOLLOWS)
+        relay_log(shard->number, "the clock of %s is %" PRIu64 " ms %s the broker's",
+                  shard->config->replica, (ahead ? from - written : written - to) / 1000000,
+                  ahead ? "ahead of" : "behind");
+    shard->clock_agrees = false;
+    relay_lease_resign(shard, "the clocks disagree");
+}
+
+static void report(struct relay_shard *shard)
+{
+    const struct relay_engine_calls *calls = shard->engine->calls;
+    struct relay_member before,
+        member = { shard->at, shard->life, shard->clock_agrees && !shard->drains };
+    char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
+    uint64_t revision, written, from;
+
+    if (member.place.incarnation == 0 ||
+        read_member(shard, shard->config->replica, &before, &revision) < 0)
+        return;
+    /* It stays forgotten until it knows that it can read on. */
+    if (relay_place_is_forgotten(&before.place) && !shard->knows_stream)
+        return;
+    member_name(shard, shard->config->replica, name);
+    relay_member_write(&member, text);
+    from = hwt_delay_now(shard->store);
+    if (calls->swap(shard->engine, name, revision, text, &revision) < 0)
+        return;
+    shard->reported = member.place;
+    if (calls->written(shard->engine, name, revision, &written) == 0)
+        compare_clocks(shard, from, written, hwt_delay_now(shard->store));
+}
+
+static void trim(struct relay_shard *shard)
+{
+    const struct relay_words *replicas = &shard->config->replicas;
+    uint64_t lowest = shard->at.position, revision;
+    struct relay_extent extent;
+
+    if (shard->engine->calls->extent(shard->engine, &extent) < 0)
+        return;
+    for (size_t i = 0; i < replicas->count; i++) {
+        struct relay_member member;
+        if (read_member(shard, replicas->word[i], &member, &revision) < 0)
+            return;
+        if (relay_place_is_forgotten(&member.place))
+            continue;
+        if (relay_agrees(shard, &extent, &member.place) != 1)
+            return;
+        lowest = relay_min(lowest, member.place.position);
+    }
+    if (lowest >= extent.first && lowest > 0)
+        shard->engine->calls->purge(shard->engine, extent.incarnation, lowest + 1);
+}
+
+/* Looks whether a better owner lives, which has written its entry since the last look. */
+static void look_for_heir(struct relay_shard *shard)
+{
+    const struct relay_words *replicas = &shard->config->replicas;
+    const uint64_t own = relay_rank(shard, shard->config->replica);
+
+    for (size_t i = 0; i < replicas->count; i++) {
+        struct relay_member member;
+        uint64_t revision, before = shard->revisions[i];
+        if (relay_rank(shard, replicas->word[i]) >= own ||
+            read_member(shard, replicas->word[i], &member, &revision) < 0)
+            continue;
+        shard->revisions[i] = revision;
+        if (before == 0 || before == revision || !member.ready ||
+            member.place.incarnation != shard->at.incarnation ||
+            member.place.position < shard->reported.position)
+            continue;
+        relay_log(shard->number, "%s gives the shard back to %s", shard->config->replica,
+                  replicas->word[i]);
+        shard->heir = replicas->word[i];
+        shard->heir_life = member.life;
+        relay_shard_drain(shard);
+        return;
+    }
+}
+
+int relay_trim_step(struct relay_shard *shard)
+{
+    const uint64_t now = relay_clock(shard), lease = shard->config->lease;
+
+    if (now >= shard->report_at) {
+        shard->report_at = now + lease;
+        if (shard->role == RELAY_OWNS && !shard->drains && now - shard->owns_since >= STAYS * lease)
+            look_for_heir(shard);
+        report(shard);
+    }
+    if (now >= shard->trim_at && shard->role == RELAY_OWNS) {
+        shard->trim_at = now + lease * 4;
+        trim(shard);
+    }
+    return 0;
+}

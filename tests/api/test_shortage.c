@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Timeouts that are accepted, and that the worker has no memory to file: they are looked at again
+ * within a tick, however long nothing else is due. */
+
+#include "api_fixture.h"
+#include "memory_limit.h"
+
+#define TICK HWT_MS(1)
+
+enum { MANY = 300000 };
+
+static manual m;
+static ends counts;
+
+static void open_filled(uint32_t flags)
+{
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.tick_duration = TICK;
+    options.flags = flags;
+    memset(&counts, 0, sizeof(counts));
+    manual_open_with(&m, HWT_SEC(5), options);
+    for (int i = 0; i < MANY; i++)
+        (void)arm(m.timer, &counting, &counts, HWT_MS(100));
+}
+
+static uint64_t next_since_start(void)
+{
+    return hwt_timer_next_tick(m.timer) - m.start;
+}
+
+/* In one tick, whose bucket has no room for so many. */
+START_TEST(what_could_not_be_filed_is_looked_at_again_in_a_tick)
+{
+    if (memory_cannot_be_limited())
+        return;
+    open_filled(0);
+    limit_memory(0);
+    manual_go(&m, TICK);
+    uint64_t in = next_since_start();
+    bool pending = hwt_timer_pending(m.timer) == MANY;
+    limit_memory(RLIM_INFINITY);
+    ck_assert(pending);
+    ck_assert_uint_le(in, 2 * TICK);
+    manual_go(&m, 2 * TICK);
+    ck_assert_uint_eq(next_since_start(), due_at(HWT_MS(100), TICK));
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(100)), 0);
+    ck_assert_uint_eq(manual_go(&m, HWT_MS(101)), MANY);
+    manual_close(&m);
+}
+END_TEST
+
+/* As long as it lasts, they run in time all the same. */
+START_TEST(what_cannot_be_filed_runs_in_time)
+{
+    if (memory_cannot_be_limited())
+        return;
+    open_filled(0);
+    limit_memory(0);
+    uint64_t early = manual_go(&m, HWT_MS(100)), runs = manual_go(&m, HWT_MS(101));
+    limit_memory(RLIM_INFINITY);
+    ck_assert_uint_eq(early, 0);
+    ck_assert_uint_eq(runs, MANY);
+    manual_close(&m);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("api: shortage");
+    TCase *tcase = add_case(suite, "shortage");
+    tcase_add_test(tcase, what_could_not_be_filed_is_looked_at_again_in_a_tick);
+    tcase_add_test(tcase, what_cannot_be_filed_runs_in_time);
+    return run_suite(suite);
+}

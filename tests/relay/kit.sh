@@ -1,0 +1,74 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# To be sourced, with hwt-relay in $RELAY. Goes to an empty folder that is called after the script; what
+# is started by `start` is killed at the end. Exits with 77 where there is no nats-server.
+
+server=$(command -v nats-server) || {
+    echo 'skipped: there is no nats-server (Debian: nats-server)'
+    exit 77
+}
+folder=$PWD/relay-$(basename "$0" .sh)
+rm -rf "$folder"
+mkdir "$folder"
+cd "$folder" || exit
+started=
+# shellcheck disable=SC2086 # process ids
+trap '[ -z "$started" ] || kill -9 $started 2>/dev/null || true' EXIT
+
+fail()
+{
+    echo "FAILED: $*"
+    cat said
+    exit 1
+}
+
+# answers STATUS TEXT ARGUMENT...: it exits so, and says that.
+answers()
+{
+    expected=$1 text=$2
+    shift 2
+    status=0
+    "$RELAY" "$@" >said 2>&1 || status=$?
+    [ "$status" -eq "$expected" ] || fail "status $status, not $expected, of hwt-relay $*"
+    [ -z "$text" ] || grep -qF -- "$text" said || fail "hwt-relay $* does not say: $text"
+}
+
+# eventually TEXT PROGRAM ARGUMENT...: it says that within two minutes.
+eventually()
+{
+    text=$1
+    shift
+    for _ in $(seq 600); do
+        "$@" >said 2>&1 && grep -qF -- "$text" said && return
+        sleep 0.2
+    done
+    fail "$* does not come to say: $text"
+}
+
+# start LOG PROGRAM ARGUMENT...: its id is in $process then.
+start()
+{
+    log=$1
+    shift
+    "$@" >>"$log" 2>&1 &
+    process=$!
+    started="$started $process"
+}
+
+# With the configuration nats.conf, if that is here; else at $port, if that is set. Its address is in $url
+# then.
+start_server()
+{
+    set -- -a 127.0.0.1 -p "${port:--1}" -js -sd "$folder/js"
+    [ ! -f nats.conf ] || set -- -c nats.conf
+    start nats.log "$server" --ports_file_dir "$folder" "$@"
+    ports=
+    for _ in $(seq 600); do
+        ports=$(cat ./*.ports 2>/dev/null || true)
+        [ -n "$ports" ] && break
+        sleep 0.1
+    done
+    url=$(echo "$ports" | grep -o 'nats://127.0.0.1:[0-9]*' | head -n 1)
+    [ -n "$url" ] || { echo 'skipped: nats-server does not start' && exit 77; }
+}

@@ -1,0 +1,60 @@
+#!/bin/sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# A shard is added while two relays run; a configuration that is wrong changes nothing.
+#
+#     RELAY=... STREAM=... shards.sh
+#
+# Exit status: 0; 1: something is wrong, and is said; 77 where there is no nats-server.
+
+set -eu
+
+# shellcheck source-path=SCRIPTDIR source=kit.sh
+. "$(dirname "$0")/kit.sh"
+
+start_server
+"$STREAM" "$url" add ORDERS 'orders.>'
+for replica in a b; do
+    cat >$replica.conf <<END
+space = shop
+shards = 1
+copies = 1
+lease = 500ms
+replica = $replica
+replicas = a b
+servers = $url
+targets = orders.>
+state = $folder/$replica
+END
+    start $replica.log "$RELAY" -c $replica.conf
+    [ "$replica" = b ] || a=$process
+    b=$process
+done
+# Both have begun, so that SIGHUP does not end them.
+answers 0 'of shard 0' -c a.conf put --delay 3600000 --shard 0 orders.x later
+answers 0 'of shard 0' -c a.conf put --delay 3600000 --shard 0 orders.x later
+for replica in a b; do
+    eventually "$replica has read up to 2 of 2" "$RELAY" -c a.conf status
+done
+
+sed -i 's/^shards = .*/shards = many/' a.conf
+kill -HUP "$a"
+eventually 'many is not a number' cat a.log
+sed -i 's/^shards = .*/shards = 3/' a.conf
+kill -HUP "$a"
+eventually 'shard 2: owned by a' "$RELAY" -c a.conf status
+answers 0 'of shard 2' -c a.conf put --delay 1000 --shard 2 orders.x one
+kill -HUP "$b" # its file is as it was
+sed -i 's/^shards = .*/shards = 3/' b.conf
+kill -HUP "$b"
+eventually 'b has read up to 1 of 1' "$RELAY" -c b.conf status
+answers 0 'of shard 1' -c a.conf put --delay 1000 --shard 1 orders.x two
+eventually one "$STREAM" "$url" read ORDERS
+eventually two "$STREAM" "$url" read ORDERS
+[ "$("$STREAM" "$url" read ORDERS | wc -l)" -eq 2 ] || fail 'one was sent twice'
+for replica in a b; do
+    answers 0 '' -c $replica.conf drain
+done
+wait "$a" || fail "the relay that was drained exits with $?"
+cd ..
+rm -rf "$folder"

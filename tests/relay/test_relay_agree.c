@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The stream is not the one that the replicas have read: its end is lost, its positions are others, or it was
+ * made anew. Without other faults. */
+
+#include "tests/relay/fake.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct fake fake;
+
+static void set_up(void)
+{
+    fake_begin(&fake, test_seed(), FAKE_REPLICAS);
+    fake_run(&fake, HWT_SEC(5));
+    ck_assert_ptr_nonnull(fake_owner(&fake));
+}
+
+static void tear_down(void)
+{
+    fake_end(&fake);
+}
+
+/* The half of them without a key, each for a time of its own. */
+static void put_some(unsigned from, unsigned count, uint64_t due)
+{
+    for (unsigned i = from; i < from + count; i++) {
+        char text[8];
+        snprintf(text, sizeof(text), "m%u", i);
+        fake_put(&fake, due + i, i % 2 == 0 ? text : NULL, text);
+        fake_run(&fake, HWT_MS(100));
+    }
+}
+
+static void check_arrived(unsigned count)
+{
+    ck_assert_uint_eq(fake.targets.count, count);
+    for (unsigned i = 0; i < count; i++) {
+        char text[8];
+        snprintf(text, sizeof(text), "m%u", i);
+        ck_assert_uint_eq(fake_arrived(&fake, text), 1);
+    }
+    ck_assert_uint_eq(fake.repeats, 0); /* none was sent twice, either */
+}
+
+static void check_stores_are_empty(void)
+{
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
+        hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+        ck_assert_int_eq(hwt_delay_get_stats(fake.replicas[i].store, &stats), 0);
+        ck_assert_uint_eq(stats.next, HWT_NEVER);
+    }
+}
+
+/* The owner has read those that the broker loses, and they come. Others get their positions, and come too. */
+START_TEST(test_positions_that_are_given_twice)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+    const unsigned lost = (unsigned)_i;
+
+    put_some(0, 6, due);
+    fake_run(&fake, HWT_SEC(2));
+    fake_lose_tail(&fake, lost);
+    put_some(6, 6, due);
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(12);
+    fake_run(&fake, HWT_SEC(20));
+    check_stores_are_empty();
+    ck_assert_uint_eq(fake.first, fake.last + 1); /* and all is trimmed */
+}
+END_TEST
+
+/* As many as were lost come before anybody has looked: no position is missing, and the end is where it was. All
+ * go on to read as if nothing had been. */
+START_TEST(test_a_tail_that_is_replaced_at_once)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    put_some(0, 6, due);
+    fake_run(&fake, HWT_SEC(2));
+    fake_lose_tail(&fake, 3);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].pulls = true;
+    fake_put(&fake, due, "m6", "m6");
+    fake_put(&fake, due, NULL, "m7");
+    fake_put(&fake, due, "m8", "m8");
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(9);
+}
+END_TEST
+
+/* One copy of the stream lacks a message, so its positions are others: what is read twice is the same. */
+START_TEST(test_copies_whose_positions_differ)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    put_some(0, 8, due);
+    fake_run(&fake, HWT_SEC(2));
+    fake_lose_one(&fake, 1 + (uint64_t)_i);
+    put_some(8, 4, due);
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(12);
+    fake_run(&fake, HWT_SEC(20));
+    check_stores_are_empty();
+}
+END_TEST
+
+/* It knows no place but the last one, so it reads from the beginning. */
+START_TEST(test_a_replica_that_has_begun_anew)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    put_some(0, 6, due);
+    fake_run(&fake, HWT_SEC(2));
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake_stop(&fake.replicas[i]);
+    fake_lose_one(&fake, 3);
+    put_some(6, 3, due);
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(9);
+}
+END_TEST
+
+/* An old place says nothing of what replicas have now: nobody has read what got these positions. */
+START_TEST(test_nothing_is_trimmed_by_a_place_that_is_lost)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+    struct fake_replica *c = &fake.replicas[2];
+
+    if (c == fake_owner(&fake))
+        c = &fake.replicas[1];
+    put_some(0, 6, due);
+    fake_run(&fake, HWT_SEC(4)); /* all have said so */
+    c->starts_at = HWT_NEVER;
+    fake_stop(c);
+    fake_lose_tail(&fake, 6);
+    put_some(6, 6, due);
+    fake_run(&fake, HWT_SEC(40));
+    ck_assert_uint_le(fake.first, 1); /* since c has read none of these */
+    c->starts_at = 0;
+    fake_run(&fake, HWT_SEC(60));
+    check_arrived(12);
+}
+END_TEST
+
+/* What all have is deleted; then the broker loses more and more of it, as if it had been there still. So the place
+ * to read on from is one without a message, and is lost in its turn. */
+START_TEST(test_a_place_without_a_message_is_lost_too)
+{
+    put_some(0, 6, fake.realtime);
+    fake_run(&fake, HWT_SEC(20));
+    ck_assert_uint_eq(fake.first, 7);
+    fake_lose_tail(&fake, 2);
+    fake_run(&fake, HWT_SEC(3));
+    fake_lose_tail(&fake, 2);
+    put_some(6, 4, fake.realtime);
+    fake_run(&fake, HWT_SEC(20));
+    check_arrived(10);
+}
+END_TEST
+
+/* Twice, with messages that wait; and what comes has the positions of what was. */
+START_TEST(test_a_stream_that_is_made_anew)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    put_some(0, 4, due);
+    fake_run(&fake, HWT_SEC(2));
+    fake_stream_anew(&fake);
+    put_some(4, 4, due);
+    fake_run(&fake, HWT_SEC(2));
+    fake_stream_anew(&fake);
+    put_some(8, 4, due);
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(12);
+    fake_run(&fake, HWT_SEC(20));
+    check_stores_are_empty();
+}
+END_TEST
+
+/* A follower reads the new stream while it knows the old watermark alone, which covers such positions. */
+START_TEST(test_an_old_watermark_covers_nothing_of_a_new_stream)
+{
+    struct fake_replica *owner = fake_owner(&fake);
+    const uint64_t due = fake.realtime + HWT_SEC(5);
+
+    put_some(0, 4, fake.realtime);
+    fake_run(&fake, HWT_SEC(10));
+    owner->starts_at = HWT_NEVER;
+    fake_stop(owner);
+    fake.entries_silent = true;
+    fake_stream_anew(&fake);
+    fake_put(&fake, due - HWT_SEC(10), "m4", "m4"); /* due before the watermark's T */
+    fake_put(&fake, due - HWT_SEC(10), NULL, "m5");
+    fake_run(&fake, HWT_SEC(5));
+    fake.entries_silent = false;
+    fake_run(&fake, HWT_SEC(20));
+    check_arrived(6);
+}
+END_TEST
+
+/* A purge that does not wait for a replica, as of one that was forgotten and has just come back, overtakes what is on
+ * its way to that one: messages are missing between those that it is given. */
+START_TEST(test_a_purge_between_messages_that_arrive)
+{
+    struct fake_replica *c = &fake.replicas[2];
+    uint64_t last;
+
+    put_some(0, 2, fake.realtime + HWT_SEC(60));
+    fake_run(&fake, HWT_SEC(4));
+    last = fake.last;
+    for (unsigned i = 0; i < 6; i++)
+        fake_put(&fake, fake.realtime + HWT_SEC(60), NULL, "m");
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
+        fake.replicas[i].shard->compare_at = fake.boottime + HWT_SEC(2);
+        fake.replicas[i].on_the_way = last + 4;
+    }
+    c->on_the_way = last + 2;
+    c->may_fail = true;
+    fake.first = last + 5;
+    fake_run(&fake, HWT_SEC(5));
+    ck_assert_int_eq(c->failed, -ENODATA); /* it does not go on without them */
+    for (unsigned i = 0; i < 2; i++)
+        ck_assert_uint_eq(fake.replicas[i].shard->at.position, fake.last);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("relay_agree");
+    TCase *tcase = tcase_create("agree");
+
+    tcase_set_timeout(tcase, 100);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_loop_test(tcase, test_positions_that_are_given_twice, 1, 7);
+    tcase_add_test(tcase, test_a_tail_that_is_replaced_at_once);
+    tcase_add_loop_test(tcase, test_copies_whose_positions_differ, 0, 8);
+    tcase_add_test(tcase, test_a_replica_that_has_begun_anew);
+    tcase_add_test(tcase, test_nothing_is_trimmed_by_a_place_that_is_lost);
+    tcase_add_test(tcase, test_a_place_without_a_message_is_lost_too);
+    tcase_add_test(tcase, test_a_stream_that_is_made_anew);
+    tcase_add_test(tcase, test_an_old_watermark_covers_nothing_of_a_new_stream);
+    tcase_add_test(tcase, test_a_purge_between_messages_that_arrive);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Targets and dead letters that refuse, or do not answer. */
+
+#include "tests/relay/fake.h"
+
+#include <errno.h>
+#include <string.h>
+
+static struct fake fake;
+static struct relay_engine_calls changed;
+static const struct relay_engine_calls *usual;
+static unsigned sent, refused;
+
+static void set_up(void)
+{
+    fake_begin(&fake, test_seed(), 1);
+    usual = fake.replicas[0].engine.calls;
+    changed = *usual;
+    fake.replicas[0].engine.calls = &changed;
+    sent = refused = 0;
+}
+
+static void tear_down(void)
+{
+    fake_end(&fake);
+}
+
+static void run_for(uint64_t time)
+{
+    uint64_t end = fake.boottime + time;
+    while (fake.boottime < end)
+        fake_step(&fake);
+}
+
+static void put(const char *target)
+{
+    fake_publish(&fake, "body",
+                 (const char *const[]){ "Hwt-Delay", "1", "Hwt-Target", target, NULL });
+}
+
+static const char *header(const struct fake_message *message, const char *name)
+{
+    for (size_t i = 0; i < message->message.fields_count; i++)
+        if (strcmp(message->fields[i].name, name) == 0)
+            return message->fields[i].value;
+    return "";
+}
+
+/* The pauses double up to 32 s, and are a minute each from then on. */
+START_TEST(a_target_that_refuses_is_asked_as_often_as_is_said)
+{
+    fake.replicas[0].config.attempts = 9;
+    put("t.nobody");
+    run_for(HWT_SEC(2 + 63 + 60));
+    ck_assert_uint_eq(fake.dead.count, 0);
+    run_for(HWT_SEC(60 + 60));
+    ck_assert_uint_eq(fake.dead.count, 1);
+    ck_assert_ptr_nonnull(strstr(header(fake.dead.messages[0], "Hwt-Reason"), "attempt 9 of 9"));
+    ck_assert_uint_eq(fake.stream.count, 9);
+}
+END_TEST
+
+static void answer(struct fake_replica *replica, uint64_t cookie, int result)
+{
+    replica->answers[replica->answers_count] =
+        (struct relay_answer){ .cookie = cookie, .result = result };
+    replica->answer_at[replica->answers_count++] = 0;
+}
+
+static int send_short(struct relay_engine *engine, const struct relay_outgoing *outgoing,
+                      uint64_t cookie)
+{
+    if (!outgoing->target || *outgoing->target || outgoing->payload_size == 0)
+        return usual->send(engine, outgoing, cookie);
+    refused++;
+    answer((struct fake_replica *)engine, cookie, -EMSGSIZE);
+    return 0;
+}
+
+START_TEST(a_dead_letter_that_is_too_long_comes_without_its_payload)
+{
+    changed.send = send_short;
+    fake.replicas[0].config.attempts = 1;
+    put("t.nobody");
+    run_for(HWT_SEC(20));
+    ck_assert_uint_eq(refused, 1);
+    ck_assert_uint_eq(fake.dead.count, 1);
+    ck_assert_uint_eq(fake.dead.messages[0]->message.payload_size, 0);
+    ck_assert_ptr_nonnull(strstr(header(fake.dead.messages[0], "Hwt-Reason"), "too long"));
+}
+END_TEST
+
+static int send_for_ever(struct relay_engine *engine, const struct relay_outgoing *outgoing,
+                         uint64_t cookie)
+{
+    (void)engine;
+    (void)outgoing;
+    (void)cookie;
+    sent++;
+    return 0;
+}
+
+/* A drain waits for what was sent, for a lease at most, whether the shard can be given back or not. */
+START_TEST(a_drain_waits_for_answers_for_a_lease)
+{
+    struct relay_shard *shard;
+    uint64_t began;
+
+    run_for(HWT_SEC(5));
+    changed.send = send_for_ever;
+    put("t.a");
+    run_for(HWT_SEC(1));
+    ck_assert_uint_eq(sent, 1);
+    shard = fake.replicas[0].shard;
+    fake.replicas[0].drained = true;
+    relay_shard_drain(shard);
+    began = fake.boottime;
+    fake.entries_silent = _i == 1;
+    while (!shard->over)
+        fake_step(&fake);
+    ck_assert_uint_ge(fake.boottime - began, FAKE_LEASE);
+    ck_assert_uint_lt(fake.boottime - began, FAKE_LEASE + HWT_SEC(1));
+    ck_assert_uint_eq(sent, 1);
+    ck_assert_uint_eq(fake.targets.count, 0);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("relay_answers");
+    TCase *tcase = tcase_create("answers");
+
+    tcase_set_timeout(tcase, 100);
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, a_target_that_refuses_is_asked_as_often_as_is_said);
+    tcase_add_test(tcase, a_dead_letter_that_is_too_long_comes_without_its_payload);
+    tcase_add_loop_test(tcase, a_drain_waits_for_answers_for_a_lease, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The protocol: what each header means, and what becomes a dead letter, with which reason. */
+
+#include "hwt/relay/record.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "check_main.h"
+
+#define NOW UINT64_C(1800000000000000000)
+
+static const char *const targets[] = { "orders.>", "mails.*.send", "plain" };
+static struct relay_order order;
+static char reason[RELAY_REASON_MAX];
+
+/* Headers in pairs of name and value, NULL at the end. */
+static int read_order(const char *const *headers)
+{
+    struct relay_field fields[RELAY_FIELDS_MAX + 1];
+    struct relay_message message = { .position = 1, .timestamp = NOW, .fields = fields };
+
+    for (; headers[0]; headers += 2)
+        fields[message.fields_count++] = (struct relay_field){ headers[0], headers[1] };
+    reason[0] = 0;
+    return relay_order_read(&message, targets, 3, &order, reason);
+}
+
+#define READ(...) read_order((const char *const[]){ __VA_ARGS__, NULL })
+
+static void refused(int r, const char *part)
+{
+    ck_assert_int_eq(r, -EINVAL);
+    ck_assert_msg(strstr(reason, part) != NULL, "the reason is: %s", reason);
+}
+
+static const struct {
+    const char *text;
+    uint64_t due;
+} good_dues[] = {
+    { "0", 0 },
+    { "1", 1000000 },
+    { "1800000000000", NOW },
+    { "1970-01-01T00:00:00Z", 0 },
+    { "1970-01-01t00:00:01.5z", UINT64_C(1500000000) },
+    { "2027-01-15T08:00:00Z", NOW },
+    { "2027-01-15T09:30:00.000000001+01:30", NOW + 1 },
+    { "2027-01-15T00:00:00.1234567899-08:00", NOW + 123456789 },
+    { "2024-02-29T00:00:00Z", UINT64_C(1709164800000000000) },
+    { "2554-07-21T23:34:33Z", UINT64_C(18446744073000000000) },
+};
+static const char *const bad_dues[] = {
+    "",
+    "-1",
+    "1.5",
+    "soon",
+    "9999-12-31T23:59:59Z",
+    "99999999999999",
+    "18446744073710",
+    "2554-07-21T23:34:34Z",
+    "1969-12-31T23:59:59Z",
+    "1970-01-01T00:00:00+00:01",
+    "2027-02-29T00:00:00Z",
+    "2027-13-01T00:00:00Z",
+    "2027-01-15T24:00:00Z",
+    "2027-01-15T08:00:00",
+    "2027-01-15 08:00:00Z",
+    "2027-01-15T08:00:00.Z",
+    "2027-01-15T08:00:00Zx",
+    "2027-01-15T08:00:00+1:00",
+    "2027-01-15T08:00:00+01:0",
+    "2027-01-15T08:00:00+01:00x",
+    "2027-01-15T08:00:00+24:00",
+    "2027-01-15T08:00:00+01:60",
+    "2027-01-15T08:00:00*01:00",
+    "2027-1-15T08:00:00Z",
+    "202-01-15T08:00:00Z",
+    "2027-01-1T08:00:00Z",
+    "2027-01-15T8:00:00Z",
+    "2027-01-15T08:0:00Z",
+    "2027-01-15T08:00:0Z",
+    "2027-01-15T08:60:00Z",
+    "2027-01-15T08:00:61Z",
+    "2027-00-15T08:00:00Z",
+    "2027-01-00T08:00:00Z",
+    "2027-01-32T08:00:00Z",
+    "2100-02-29T08:00:00Z",
+    " 1",
+    "1 ",
+    "99999999999999999999999",
+};
+
+START_TEST(test_due_times)
+{
+    uint64_t due;
+
+    for (size_t i = 0; i < sizeof(good_dues) / sizeof(good_dues[0]); i++) {
+        ck_assert_msg(relay_due_read(good_dues[i].text, &due), "%s", good_dues[i].text);
+        ck_assert_uint_eq(due, good_dues[i].due);
+    }
+    for (size_t i = 0; i < sizeof(bad_dues) / sizeof(bad_dues[0]); i++) {
+        ck_assert_msg(!relay_due_read(bad_dues[i], &due), "%s", bad_dues[i]);
+        refused(READ("Hwt-Due", bad_dues[i], "Hwt-Target", "plain"), "Hwt-Due is");
+    }
+}
+END_TEST
+
+START_TEST(test_a_due_time_is_read_as_it_was_written)
+{
+    uint64_t random = test_seed();
+
+    for (int i = 0; i < 100000; i++) {
+        uint64_t due = test_random(&random) >> test_random(&random) % 64, again;
+        char text[RELAY_DUE_ROOM];
+        if (due > RELAY_DUE_MAX)
+            continue;
+        relay_due_write(due, text);
+        ck_assert_msg(relay_due_read(text, &again) && again == due, "%s", text);
+    }
+}
+END_TEST
+
+START_TEST(test_puts)
+{
+    ck_assert_int_eq(READ("X-Own", "x", "hwt-due", "1800000000000", "HWT-Target", "orders.new"), 0);
+    ck_assert_int_eq(order.op, RELAY_PUT);
+    ck_assert_uint_eq(order.due, NOW);
+    ck_assert_str_eq(order.target, "orders.new");
+    ck_assert_ptr_null(order.key);
+    ck_assert_int_eq(READ("Hwt-Delay", "250", "Hwt-Target", "plain", "Hwt-Key", "\xff\x01 :"), 0);
+    ck_assert_uint_eq(order.due, NOW + 250000000);
+    ck_assert_str_eq(order.key, "\xff\x01 :");
+    ck_assert_int_eq(READ("Hwt-Delay", "0", "Hwt-Target", "mails.a.send", "Hwt-Source", "x",
+                          "Hwt-Reason", "put back by hand", "Hwt-Id", "i", "Hwt-Attempt", "3"),
+                     0);
+    ck_assert_uint_eq(order.attempt, 3);
+    ck_assert_str_eq(order.id, "i");
+}
+END_TEST
+
+START_TEST(test_puts_that_are_refused)
+{
+    static char long_key[RELAY_KEY_MAX + 2];
+
+    memset(long_key, 'k', RELAY_KEY_MAX + 1);
+    refused(READ("Hwt-Target", "plain"), "neither Hwt-Due nor Hwt-Delay");
+    refused(READ("Hwt-Target", "plain", "Hwt-Due", "1", "Hwt-Delay", "1"), "Hwt-Due and Hwt-Delay");
+    refused(READ("Hwt-Target", "plain", "Hwt-Due", "1", "hwt-due", "1"), "Hwt-Due is given twice");
+    refused(READ("Hwt-Target", "plain", "Hwt-Dealy", "1"), "no header Hwt-Dealy");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "-1"), "Hwt-Delay is -1");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "18446744073709551615"), "Hwt-Delay is");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "16646744073710"), "Hwt-Delay is");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "1", "Hwt-Op", "PUT"), "Hwt-Op is PUT");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "1", "Hwt-Key", ""), "Hwt-Key is empty");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "1", "Hwt-Key", long_key), "longer than 254");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "1", "Hwt-Due-Old", "1"),
+            "for a replace only");
+    refused(READ("Hwt-Target", "plain", "Hwt-Delay", "1", "Hwt-Attempt", "x"), "not a number");
+    refused(READ("Hwt-Delay", "1"), "no Hwt-Target");
+    refused(READ("Hwt-Op", "\r\nX: y"), "Hwt-Op is ??X: y");
+}
+END_TEST
+
+START_TEST(test_targets_that_are_refused)
+{
+    static const char *const bad[] = {
+        "",
+        "$JS.API.STREAM.INFO.X",
+        "$SYS.x",
+        "orders.*",
+        "orders.>",
+        "orders.a b",
+        "orders.\t",
+        "orders.a\r\nX: y",
+        "orders.",
+        ".orders",
+        "orders..a",
+        "orders.\x7f",
+        "other",
+        "orders",
+        "Orders.a",
+        "mails.send",
+        "mails.a.b.send",
+        "plain.a",
+    };
+    static char longest[RELAY_TARGET_MAX + 2] = "orders.";
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        refused(READ("Hwt-Delay", "1", "Hwt-Target", bad[i]), "Hwt-Target");
+    memset(longest + 7, 'a', RELAY_TARGET_MAX - 7);
+    ck_assert_int_eq(READ("Hwt-Delay", "1", "Hwt-Target", longest), 0);
+    longest[RELAY_TARGET_MAX] = 'a';
+    refused(READ("Hwt-Delay", "1", "Hwt-Target", longest), "longer than 255");
+}
+END_TEST
+
+START_TEST(test_cancels_and_replaces)
+{
+    ck_assert_int_eq(READ("Hwt-Op", "cancel", "Hwt-Due", "5", "Hwt-Key", "k"), 0);
+    ck_assert_int_eq(order.op, RELAY_CANCEL);
+    ck_assert_uint_eq(order.due, 5000000);
+    refused(READ("Hwt-Op", "cancel", "Hwt-Due", "5"), "wants Hwt-Key");
+    refused(READ("Hwt-Op", "cancel", "Hwt-Delay", "5", "Hwt-Key", "k"), "a cancel is by Hwt-Due");
+    ck_assert_int_eq(READ("Hwt-Op", "replace", "Hwt-Due", "7", "Hwt-Due-Old", "5", "Hwt-Key", "k",
+                          "Hwt-Target", "plain"),
+                     0);
+    ck_assert_int_eq(order.op, RELAY_REPLACE);
+    ck_assert_uint_eq(order.due, 7000000);
+    ck_assert_uint_eq(order.due_old, 5000000);
+    refused(READ("Hwt-Op", "replace", "Hwt-Due", "7", "Hwt-Key", "k", "Hwt-Target", "plain"),
+            "wants Hwt-Due-Old");
+    refused(READ("Hwt-Op", "replace", "Hwt-Due", "7", "Hwt-Due-Old", "5", "Hwt-Target", "plain"),
+            "wants Hwt-Key");
+}
+END_TEST
+
+START_TEST(test_patterns)
+{
+    static const char *const bad[] = { "", "a.>.b", "a*", "a.b>", "$JS.>", "a b", "a..b", ">>" };
+
+    ck_assert(relay_pattern_matches(">", "a.b"));
+    ck_assert(relay_pattern_matches("a.*", "a.b"));
+    ck_assert(!relay_pattern_matches("a.*", "a"));
+    ck_assert(!relay_pattern_matches("a.*", "a.b.c"));
+    ck_assert(!relay_pattern_matches("a.>", "a"));
+    ck_assert(relay_pattern_matches("a.>", "a.b.c"));
+    ck_assert(!relay_pattern_matches("a", "ab"));
+    ck_assert(!relay_pattern_matches("ab", "a"));
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        ck_assert_msg(relay_pattern_fault(bad[i]) != NULL, "%s", bad[i]);
+}
+END_TEST
+
+START_TEST(test_which_headers_go_on)
+{
+    ck_assert(relay_field_goes_on(&(struct relay_field){ "X-Own", "" }));
+    ck_assert(!relay_field_goes_on(&(struct relay_field){ "hwt-key", "" }));
+    ck_assert(!relay_field_goes_on(&(struct relay_field){ "Nats-Rollup", "all" }));
+}
+END_TEST
+
+START_TEST(test_crc)
+{
+    const struct relay_message digits = { .payload = "123456789", .payload_size = 9 };
+    struct relay_field field = { "a", "bc" };
+    struct relay_message one = { .fields = &field, .fields_count = 1 }, two = one;
+
+    ck_assert_uint_eq(relay_crc(&digits), 0xe3069283); /* the check value of CRC-32C */
+    two.fields = &(struct relay_field){ "ab", "c" };
+    ck_assert_uint_ne(relay_crc(&one), relay_crc(&two));
+}
+END_TEST
+
+START_TEST(test_a_record_is_read_as_it_was_written)
+{
+    struct relay_record record = { .place = { 1, UINT64_MAX, 3 },
+                                   .crc = UINT32_MAX,
+                                   .attempt = 7,
+                                   .target = "t",
+                                   .id = "i",
+                                   .key = "",
+                                   .fields = { { "a", "" }, { "b", "c" } },
+                                   .fields_count = 2,
+                                   .payload = "\0x",
+                                   .payload_size = 2 };
+    struct relay_record read;
+    size_t size;
+    unsigned char *bytes = relay_record_write(&record, &size);
+
+    ck_assert_int_eq(relay_record_read(bytes, size, &read), 0);
+    ck_assert_mem_eq(&read.place, &record.place, sizeof(read.place));
+    ck_assert_uint_eq(read.crc, record.crc);
+    ck_assert_uint_eq(read.attempt, 7);
+    ck_assert_str_eq(read.fields[1].value, "c");
+    ck_assert_uint_eq(read.payload_size, 2);
+    for (size_t i = 0; i < size - 2; i++) {  /* the payload may be of any length */
+        unsigned char *part = malloc(i + 1); /* so that sanitizers see what is read behind it */
+        memcpy(part, bytes, i);
+        ck_assert_int_eq(relay_record_read(part, i, &read), -EBADMSG);
+        free(part);
+    }
+    free(bytes);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("relay_message");
+    TCase *tcase = tcase_create("protocol");
+
+    tcase_add_test(tcase, test_due_times);
+    tcase_add_test(tcase, test_a_due_time_is_read_as_it_was_written);
+    tcase_add_test(tcase, test_puts);
+    tcase_add_test(tcase, test_puts_that_are_refused);
+    tcase_add_test(tcase, test_targets_that_are_refused);
+    tcase_add_test(tcase, test_cancels_and_replaces);
+    tcase_add_test(tcase, test_patterns);
+    tcase_add_test(tcase, test_which_headers_go_on);
+    tcase_add_test(tcase, test_crc);
+    tcase_add_test(tcase, test_a_record_is_read_as_it_was_written);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The engine on NATS, without a server: it is given what one could send. Deliveries of a consumer carry the consumer's own
+ * count in their reply subject. It tells a delivery that was lost on its way, as when its server dies, from a
+ * message that is deleted in the stream.
+ */
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hwt/relay/nats_pull.c"
+#include "hwt/relay/nats_send.c"
+
+static struct relay_nats *nats;
+
+static void set_up(void)
+{
+    ck_assert_int_eq(nats_Open(-1), NATS_OK);
+    nats = calloc(1, sizeof(*nats));
+    pthread_mutex_init(&nats->lock, NULL);
+    nats->event = -1;
+    nats->engine.calls = NULL;
+    snprintf(nats->consumer, sizeof(nats->consumer), "C");
+}
+
+static void tear_down(void)
+{
+    free_pulled(nats);
+    drop_arrived(nats);
+    free(nats->arrived);
+    pthread_mutex_destroy(&nats->lock);
+    free(nats);
+    nats_CloseAndWait(0); /* its threads have nothing any more when leaks are looked for */
+}
+
+/* The consumer's n-th delivery is the message at that position. */
+static void deliver(const char *consumer, unsigned n, unsigned position)
+{
+    char reply[128];
+    natsMsg *msg;
+
+    snprintf(reply, sizeof(reply), "$JS.ACK.S.%s.1.%u.%u.1795447491066254401.0", consumer, position,
+             n);
+    ck_assert_int_eq(natsMsg_Create(&msg, "hwt.shop.0", reply, "x", 1), NATS_OK);
+    on_message(NULL, NULL, msg, nats);
+}
+
+/* How many the shard is given, the last of which is at this position. */
+static void expect(size_t count, uint64_t last, bool goes_on)
+{
+    take_arrived(nats, RELAY_PULL_MAX);
+    ck_assert_uint_eq(nats->pulled_count, count);
+    ck_assert_uint_eq(nats->given, last);
+    ck_assert_int_eq(*nats->consumer != 0, goes_on);
+}
+
+START_TEST(deliveries_that_follow_each_other_are_taken)
+{
+    deliver("C", 1, 1);
+    deliver("C", 2, 2);
+    deliver("C", 3, 3);
+    expect(3, 3, true);
+}
+END_TEST
+
+START_TEST(what_is_deleted_in_the_stream_is_passed_over)
+{
+    deliver("C", 1, 5);
+    deliver("C", 2, 9);
+    expect(2, 9, true);
+}
+END_TEST
+
+START_TEST(behind_a_delivery_that_was_lost_nothing_is_taken)
+{
+    deliver("C", 1, 1);
+    deliver("C", 2, 2);
+    deliver("C", 4, 4);
+    deliver("C", 5, 5);
+    expect(2, 2, false); /* a new consumer begins at 3 */
+}
+END_TEST
+
+START_TEST(the_first_delivery_may_be_the_lost_one)
+{
+    deliver("C", 2, 2);
+    expect(0, 0, false);
+}
+END_TEST
+
+START_TEST(what_another_consumer_delivers_is_nothing)
+{
+    deliver("B", 1, 1);
+    deliver("C", 1, 1);
+    deliver("B", 2, 2);
+    deliver("C", 2, 2);
+    expect(2, 2, true);
+}
+END_TEST
+
+/* A message without a reply subject of a delivery tells of the consumer. */
+static void tell(const char *status, const char *reply)
+{
+    natsMsg *msg;
+    ck_assert_int_eq(natsMsg_Create(&msg, "_INBOX.x", reply, "", 0), NATS_OK);
+    if (status)
+        ck_assert_int_eq(natsMsgHeader_Set(msg, "Status", status), NATS_OK);
+    on_message(NULL, NULL, msg, nats);
+}
+
+START_TEST(statuses_end_requests_or_the_consumer)
+{
+    static const struct {
+        const char *status;
+        bool asked, goes_on;
+    } cases[] = { { "100", true, true },
+                  { "408", false, true },
+                  { NULL, false, true },
+                  { "409", false, false },
+                  { "503", false, false } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        snprintf(nats->consumer, sizeof(nats->consumer), "C");
+        nats->requested = 5;
+        tell(cases[i].status, i == 0 ? "_INBOX.y" : NULL);
+        expect(0, 0, cases[i].goes_on);
+        ck_assert_int_eq(nats->requested, cases[i].asked ? 5 : 0);
+    }
+}
+END_TEST
+
+START_TEST(deliveries_that_cannot_be_read_are_nothing)
+{
+    char text[600];
+    tell(NULL, "$JS.ACK.S.C.1");
+    tell(NULL, "$JS.ACK.S.C.1.x.1.5.0");
+    tell(NULL, "$JS.ACK.S.C.1.1.x.5.0");
+    tell(NULL, "$JS.ACK.S.C.1.1.1.x.0");
+    snprintf(text, sizeof(text), "$JS.ACK.%0550d", 0);
+    tell(NULL, text);
+    tell(NULL, "$JS.ACK.domain.account.S.C.1.7.1.5.0.more"); /* this one can */
+    expect(1, 7, true);
+}
+END_TEST
+
+START_TEST(headers_come_with_all_their_values_in_the_order_of_names)
+{
+    natsMsg *msg;
+    const struct relay_message *message = &nats->messages[0];
+    ck_assert_int_eq(natsMsg_Create(&msg, "hwt.shop.0", "$JS.ACK.S.C.1.1.1.5.0", "x", 1), NATS_OK);
+    ck_assert_int_eq(natsMsgHeader_Add(msg, "B", "2"), NATS_OK);
+    ck_assert_int_eq(natsMsgHeader_Add(msg, "A", "1"), NATS_OK);
+    ck_assert_int_eq(natsMsgHeader_Add(msg, "B", "3"), NATS_OK);
+    on_message(NULL, NULL, msg, nats);
+    expect(1, 1, true);
+    ck_assert_uint_eq(message->fields_count, 3);
+    ck_assert_str_eq(message->fields[0].name, "A");
+    ck_assert_str_eq(message->fields[1].value, "2");
+    ck_assert_str_eq(message->fields[2].value, "3");
+    ck_assert_uint_eq(message->timestamp, 5);
+}
+END_TEST
+
+START_TEST(no_more_are_given_than_are_wanted)
+{
+    for (unsigned i = 1; i <= 100; i++)
+        deliver("C", i, i);
+    take_arrived(nats, 60);
+    ck_assert_uint_eq(nats->pulled_count, 60);
+    free_pulled(nats);
+    expect(40, 100, true);
+}
+END_TEST
+
+/* ---- answers ---- */
+
+/* The server answers what was sent from a place, and what is told of that. */
+static struct relay_answer answer_to(size_t place, uint64_t number, const char *status,
+                                     const char *text)
+{
+    static char inbox[] = "_INBOX.a";
+    char subject[64];
+    natsMsg *msg;
+    struct relay_answer answer = { .result = 1 };
+    snprintf(subject, sizeof(subject), "_INBOX.a.%zu.%llu", place, (unsigned long long)number);
+    ck_assert_int_eq(natsMsg_Create(&msg, subject, NULL, text, (int)strlen(text)), NATS_OK);
+    if (status)
+        ck_assert_int_eq(natsMsgHeader_Set(msg, "Status", status), NATS_OK);
+    nats->answer_inbox = inbox;
+    on_answer(NULL, NULL, msg, nats);
+    nats->answer_inbox = NULL;
+    if (relay_nats_answers(&nats->engine, 1, &answer) == 1)
+        ck_assert_uint_eq(answer.cookie, 77);
+    return answer;
+}
+
+START_TEST(an_answer_says_what_became_of_a_message)
+{
+    static const struct {
+        const char *status, *text;
+        int result;
+        bool repeated;
+    } cases[] = {
+        { NULL, "{\"stream\":\"ORDERS\",\"seq\":1}", 0, false },
+        { NULL, "{\"stream\":\"ORDERS\",\"seq\":1,\"duplicate\":true}", 0, true },
+        { NULL, "{\"stream\":\"error\",\"seq\":1}", 0, false },
+        { NULL, "{\"stream\":\"duplicate\",\"seq\":1}", 0, false },
+        { "503", "", -EHOSTUNREACH, false },
+        { NULL, "hello", -EIO, false },
+        { NULL, "{\"error\":{\"code\":400,\"err_code\":10054}}", -EMSGSIZE, false },
+        { NULL, "{\"error\":{\"code\":400,\"err_code\":10077}}", -EIO, false },
+        { NULL, "{\"error\":{\"code\":400}}", -EIO, false },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t place = take_place(nats, 77);
+        struct relay_answer answer =
+            answer_to(place, nats->send_number, cases[i].status, cases[i].text);
+        ck_assert_int_eq(answer.result, cases[i].result);
+        ck_assert_int_eq(answer.repeated, cases[i].repeated);
+    }
+}
+END_TEST
+
+START_TEST(an_answer_to_what_is_over_is_nothing)
+{
+    size_t place = take_place(nats, 77);
+    ck_assert_int_eq(answer_to(place, nats->send_number + 1, NULL, "{\"stream\":\"S\"}").result, 1);
+    ck_assert_int_eq(
+        answer_to(NATS_SENDS_MAX, nats->send_number, NULL, "{\"stream\":\"S\"}").result, 1);
+    end_send(nats, place, nats->send_number + 1, -EIO);
+    end_send(nats, place, nats->send_number, -EMSGSIZE);
+    struct relay_answer answer;
+    ck_assert_uint_eq(relay_nats_answers(&nats->engine, 1, &answer), 1);
+    ck_assert_int_eq(answer.result, -EMSGSIZE);
+}
+END_TEST
+
+START_TEST(what_is_not_answered_ends_in_its_time)
+{
+    struct relay_answer answer;
+    size_t place = take_place(nats, 77);
+    ck_assert_uint_eq(relay_nats_answers(&nats->engine, 1, &answer), 0);
+    nats->sends[place].until = 1;
+    nats->look_for_late_at = 0;
+    ck_assert_uint_eq(relay_nats_answers(&nats->engine, 1, &answer), 1);
+    ck_assert_int_eq(answer.result, -ETIMEDOUT);
+}
+END_TEST
+
+START_TEST(places_come_to_an_end)
+{
+    for (size_t i = 0; i < NATS_SENDS_MAX; i++)
+        ck_assert_uint_eq(take_place(nats, 77), i);
+    ck_assert_uint_eq(take_place(nats, 77), NATS_SENDS_MAX);
+    end_send(nats, 5, 6, 0);
+    ck_assert_uint_eq(take_place(nats, 77), 5);
+}
+END_TEST
+
+START_TEST(a_message_has_its_headers_and_its_id)
+{
+    static const char *const targets[] = { NULL, "", "orders.x" };
+    static const char *const subjects[] = { "hwt.shop.0", "hwt.shop.dead", "orders.x" };
+    const struct relay_field fields[] = { { "A", "1" }, { "A", "2" } };
+    snprintf(nats->subject, sizeof(nats->subject), "hwt.shop.0");
+    snprintf(nats->dead, sizeof(nats->dead), "hwt.shop.dead");
+    for (size_t i = 0; i < 3; i++) {
+        const struct relay_outgoing message = { .target = targets[i],
+                                                .id = i == 0 ? NULL : "id",
+                                                .fields = fields,
+                                                .fields_count = 2,
+                                                .payload = "x",
+                                                .payload_size = 1 };
+        natsMsg *msg = NULL;
+        const char *value = "";
+        ck_assert_int_eq(make(nats, &message, "r", &msg), NATS_OK);
+        ck_assert_str_eq(natsMsg_GetSubject(msg), subjects[i]);
+        ck_assert_int_eq(natsMsgHeader_Get(msg, "A", &value), NATS_OK);
+        ck_assert_str_eq(value, "1");
+        ck_assert_int_eq(natsMsgHeader_Get(msg, "Nats-Msg-Id", &value),
+                         i == 0 ? NATS_NOT_FOUND : NATS_OK);
+        natsMsg_Destroy(msg);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("relay_nats");
+    TCase *tcase = tcase_create("nats");
+    tcase_add_checked_fixture(tcase, set_up, tear_down);
+    tcase_add_test(tcase, deliveries_that_follow_each_other_are_taken);
+    tcase_add_test(tcase, what_is_deleted_in_the_stream_is_passed_over);
+    tcase_add_test(tcase, behind_a_delivery_that_was_lost_nothing_is_taken);
+    tcase_add_test(tcase, the_first_delivery_may_be_the_lost_one);
+    tcase_add_test(tcase, what_another_consumer_delivers_is_nothing);
+    tcase_add_test(tcase, statuses_end_requests_or_the_consumer);
+    tcase_add_test(tcase, deliveries_that_cannot_be_read_are_nothing);
+    tcase_add_test(tcase, headers_come_with_all_their_values_in_the_order_of_names);
+    tcase_add_test(tcase, no_more_are_given_than_are_wanted);
+    tcase_add_test(tcase, an_answer_says_what_became_of_a_message);
+    tcase_add_test(tcase, an_answer_to_what_is_over_is_nothing);
+    tcase_add_test(tcase, what_is_not_answered_ends_in_its_time);
+    tcase_add_test(tcase, places_come_to_an_end);
+    tcase_add_test(tcase, a_message_has_its_headers_and_its_id);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}

@@ -1,0 +1,86 @@
+# shellcheck shell=sh
+# SPDX-License-Identifier: LGPL-2.1-or-later
+#
+# To be sourced, with the root of the checkout in $root, the folder to work in in $build, and a function
+# `fail` that says what was wrong and ends the script. Makes the archive of the present commit, and a fresh
+# root in which packages of it are used as a stranger uses them.
+
+fresh=${build:?}/root
+
+# Leaves the archive in $archive, and its version in $version.
+make_archive()
+{
+    rm -rf "$build/setup"
+    meson setup "$build/setup" "${root:?}" -Dman=disabled -Ddelay=disabled >"$build/setup.log"
+    meson dist -C "$build/setup" --no-tests --allow-dirty --formats xztar >"$build/dist.log" 2>&1 ||
+        { cat "$build/dist.log" >&2 && exit 1; }
+    version=$(sed -n "s/^ *version: '\(.*\)',/\1/p" "$root/meson.build" | head -n 1)
+    # shellcheck disable=SC2034 # for who sources this
+    archive=$build/setup/meson-dist/hwt-$version.tar.xz
+}
+
+# By mmdebstrap from the mirror of this system; it is kept in build/fresh-root.tar.
+make_root()
+{
+    kept=$root/build/fresh-root.tar
+    if [ ! -f "$kept" ]; then
+        # shellcheck source=/dev/null
+        release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+        mmdebstrap --variant=minbase --format=tar --quiet \
+            --include=gcc,libc6-dev,pkg-config,libisal-dev,liburcu-dev,libnats-dev,nats-server \
+            "$release" "$kept.new" && mv "$kept.new" "$kept"
+    fi
+    rm -rf --one-file-system "$fresh"
+    mkdir "$fresh"
+    tar -xf "$kept" -C "$fresh" --exclude='./dev/*'
+    : >"$fresh/dev/null" # a file: not every machine lets one make a device
+}
+
+# All files of the root but those that package managers write, and what is compiled there.
+files()
+{
+    (cd "$fresh" && find . -path ./var/lib/dpkg -prune -o -path ./var/lib/rpm -prune -o \
+        -path ./var/log -prune -o -path ./var/cache -prune -o -path ./etc/ld.so.cache -prune -o \
+        -path ./tmp -prune -o -print | sort)
+}
+
+in_root()
+{
+    chroot "$fresh" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C DEBIAN_FRONTEND=noninteractive "$@"
+}
+
+# README.md's n-th program in C.
+program()
+{
+    awk -v wanted="$1" '$0 == "```c" { n++; inside = 1; next } /^```$/ { inside = 0 }
+        inside && n == wanted' "$root/README.md"
+}
+
+# use PACKAGE SOURCE EXPECTED [-static]
+use()
+{
+    # shellcheck disable=SC2016 # the inner shell expands them
+    in_root sh -euc '
+        cd /tmp
+        cc "$2" -o program $4 $(pkg-config ${4:+--static} --cflags --libs "$1") -Wall -Werror
+        ./program | grep "$3"' sh "$1" "$2" "$3" "${4-}" || fail "$2 of README.md does not run with the packages"
+}
+
+# README.md's programs, the two programs that are installed, and the manual pages.
+use_all()
+{
+    program 1 >"$fresh/tmp/first.c"
+    program 2 >"$fresh/tmp/delay.c"
+    use hwt first.c '^peer 1 was idle for too long$'
+    use hwt first.c '^peer 1 was idle for too long$' -static
+    # Debian has no static ISA-L.
+    use hwt-delay delay.c '^remind order-17$'
+    in_root hwt-delay stat /tmp/delays
+    mkdir "$fresh/tmp/relay"
+    cp "$root"/tests/relay/*.sh "$fresh/tmp/relay"
+    in_root sh -euc 'cd /tmp && RELAY=hwt-relay DELAY=hwt-delay sh /tmp/relay/program.sh' ||
+        fail 'hwt-relay does not run with the packages'
+    for page in man7/hwt.7 man3/hwt_timer_create.3 man1/hwt-delay.1 man1/hwt-relay.1; do
+        [ -f "$fresh/usr/share/man/$page.gz" ] || fail "there is no $page.gz"
+    done
+}
