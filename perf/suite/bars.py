@@ -106,8 +106,8 @@ def one_thread(r):
     yield at_most("loop-churn", "time / libev's at most 0.5",
                   r.ratio("loop-churn", "", LOOP, "libev", "ns"), 0.5)
     for options in ("", MILLION):
-        yield at_most(named("loop-reset", options), "time / ev_timer_again's at most 1/3",
-                      r.ratio("loop-reset", options, LOOP, "libev", "ns"), 1 / 3)
+        yield at_most(named("loop-reset", options), "time / ev_timer_again's at most 0.5",
+                      r.ratio("loop-reset", options, LOOP, "libev", "ns"), 0.5)
     yield at_most("loop-fire", "CPU / libev's at most 0.4",
                   r.ratio("loop-fire", "", LOOP, "libev", "cpu_ns"), 0.4)
     yield at_most("loop-earlier", "time / libev's at most 1",
