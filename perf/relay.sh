@@ -1,20 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# Starts three NATS servers and three replicas of hwt-relay on loopback, publishes delayed messages
-# from Python, kills and stops servers and replicas on the way, and looks whether every message has come
-# once and in its time. Builds hwt in release mode for that, and installs what is missing.
+# Starts three NATS servers and three replicas of hwt-relay, publishes delayed messages from Python, makes
+# faults on the way, and looks whether every message has come once and in its time. Builds hwt in release mode for
+# that, and installs what is missing.
 #
-#     sh perf/relay.sh [--seconds N] [--rate N] [--faults N] [--seed N] [--out DIR]
+#     sh perf/relay.sh [--seconds N] [--rate N] [--faults N] [--night] [--seed N] [--out DIR]
 #
-#     --seconds N    for so long messages are published (120)
+#     --seconds N    for so long messages are published (120), and until there were as many
 #     --rate N       messages a second (500)
-#     --faults N     so many, spread over that time, at most one in 10 seconds (6)
+#     --faults N     so many, spread over that time, one after the other (10)
+#     --night        200 faults in 40 minutes or more, with 200 messages a second
 #     --seed N       chooses delays, faults and victims (drawn, and printed)
 #     --out DIR      ledger.md, lateness.svg and the logs go there (build/relay)
 #
+# Relays and servers are killed, stopped and drained, also all at once; the target is gone, full or slow. As root, each
+# of them is a machine in a network namespace of its own: then they are also cut off, both ways and one way, a
+# relay's clock is stepped, and its disk is full.
+#
 # Works from any folder. Prints the ledger in the end: what is missing, early, double, late, in all and
-# after each fault. lateness.svg shows lateness over time with the faults, if gnuplot is there.
+# after each kind of fault. lateness.svg shows lateness over time with the faults, if gnuplot is there.
 # The exit status is 0; 1 if a message was missing, early, double, or came although it was cancelled, or if it
 # could not run; 2 for misuse, or if something has to be installed by hand.
 
@@ -26,7 +31,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 case " $* " in
 *' --help '*)
-    sed -n '4,20s/^# \{0,1\}//p' "$0"
+    sed -n '4,26s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
@@ -37,9 +42,14 @@ misuse()
     exit 2
 }
 
-seconds=120 rate=500 faults=6 seed='' out=$root/build/relay
+seconds=120 rate=500 faults=10 seed='' out=$root/build/relay
 while [ $# -gt 0 ]; do
     case $1 in
+    --night)
+        seconds=2400 rate=200 faults=200
+        shift
+        continue
+        ;;
     --seconds | --rate | --faults | --seed | --out) [ $# -gt 1 ] || misuse "$1 needs a value" ;;
     *) misuse "unknown option $1" ;;
     esac
@@ -58,29 +68,22 @@ while [ $# -gt 0 ]; do
 done
 [ "$seconds" -ge 5 ] || misuse "--seconds $seconds: at least 5"
 [ "$rate" -ge 1 ] || misuse "--rate $rate: at least 1"
-[ "$((faults * 10))" -le "$seconds" ] || misuse "--faults $faults: at most one in 10 seconds"
 [ -n "$seed" ] || seed=$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 
 dir=$root/build/release
-
-configure()
-{
-    set -- --buildtype=release -Dtests=disabled -Dperf=enabled -Ddelay=enabled -Drelay=enabled
-    if [ -f "$dir/build.ninja" ]; then
-        # Fails in a folder that was moved, or was made by another Meson.
-        meson setup "$dir" "$root" --reconfigure "$@" && return
-        rm -rf "$dir"
-    fi
-    meson setup "$dir" "$root" "$@"
-}
-
-mkdir -p "$root/build"
+# shellcheck source-path=SCRIPTDIR/.. source=perf/relay/build.sh
+. "$root/perf/relay/build.sh"
 ensure_packages isal libbsd nats python3
-wish_for_packages gnuplot
-if ! { configure && ninja -C "$dir" hwt/relay/hwt-relay; } >"$dir.log" 2>&1 </dev/null; then
-    cat "$dir.log" >&2
-    echo 'perf/relay.sh: the build failed' >&2
-    exit 1
+wish_for_packages gnuplot machines
+build_relay perf/relay.sh
+
+# Namespaces of its own, so that nothing is left of them; the program that ends takes all others with it.
+enter='unshare --net --mount --pid --fork --kill-child' clock=''
+if has machines && $enter ip link add bridge type bridge 2>/dev/null; then
+    clock=$dir/perf/relay/relay_clock.so
+else
+    enter=''
 fi
-exec python3 "$root/perf/relay/run.py" "$dir/hwt/relay/hwt-relay" "$seconds" "$rate" "$faults" \
-    "$seed" "$out"
+# shellcheck disable=SC2086 # words
+exec $enter python3 "$root/perf/relay/run.py" "$dir/hwt/relay/hwt-relay" "$clock" "$seconds" "$rate" \
+    "$faults" "$seed" "$out"

@@ -37,6 +37,7 @@ hwt_delay_options relay_shard_store(const struct relay_config *config)
     options.flags = HWT_DELAY_CREATE | HWT_DELAY_STANDBY;
     options.payload_max = (uint32_t)record_max(config);
     options.lease = HWT_SEC(UINT64_C(315360000)); /* ten years: leases end with the process */
+    options.clock_leap = config->clock_bound; /* the broker's clock is asked once a lease only */
     if (options.memory < 32 * record_max(config))
         options.memory = 32 * record_max(config);
     if (options.segment_size < 16 * record_max(config))

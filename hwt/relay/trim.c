@@ -49,6 +49,8 @@ static void compare_clocks(struct relay_shard *shard, uint64_t from, uint64_t wr
     bool behind = written > to && written - to > bound;
 
     if (!ahead && !behind) {
+        if (!shard->clock_agrees)
+            hwt_delay_accept_clock(shard->store); /* it may have leapt to where it should be */
         shard->clock_agrees = true;
         return;
     }

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Three NATS servers and three replicas of hwt-relay on loopback, which can be killed."""
+"""Three NATS servers and three replicas of hwt-relay, which can be killed: on loopback, or each on a machine of
+its own (net.py)."""
 
 import os
 import re
@@ -9,9 +10,13 @@ import socket
 import subprocess
 import time
 
+import net
+
 NODES = 3
 SPACE = "load"
 SHARDS = 2
+SERVERS = [f"n{i}" for i in range(NODES)]
+RELAYS = [f"r{i}" for i in range(NODES)]
 
 
 def free_ports(count):
@@ -25,17 +30,21 @@ def free_ports(count):
 class Child:
     """A program that can be started again. Its output goes to a log."""
 
-    def __init__(self, name, command, log):
+    def __init__(self, name, command, log, environment=None):
         self.name, self.command, self.log = name, command, log
+        self.environment = {**os.environ, **(environment or {})}
         self.process = None
 
     def start(self):
         with open(self.log, "a", encoding="utf-8") as log:
             self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log)
+                                            stderr=log, env=self.environment)
 
     def send(self, number):
         self.process.send_signal(number)
+
+    def has_ended(self):
+        return self.process is not None and self.process.poll() is not None
 
     def end(self, number=signal.SIGKILL):
         """Sends a signal, and waits for the end: the exit status."""
@@ -49,31 +58,58 @@ class Child:
 
 
 class Cluster:
-    def __init__(self, relay, out):
-        self.out = out
-        ports, routes = free_ports(NODES), free_ports(NODES)
-        self.urls = [f"nats://127.0.0.1:{port}" for port in ports]
-        cluster = ", ".join(f"nats://127.0.0.1:{port}" for port in routes)
-        self.servers, self.relays = [], []
-        for i in range(NODES):
-            path = self.write(f"nats-{i}.conf", f"""\
-listen: 127.0.0.1:{ports[i]}
+    """With `machines`, a library that is preloaded for clocks, there are net, clocks and disks, too."""
+
+    def __init__(self, relay, out, machines=None, settings=""):
+        self.out, self.relay, self.settings = out, relay, settings
+        self.tool = os.path.join(os.path.dirname(relay), "../delay/tool/hwt-delay")
+        self.net, self.clocks, self.disks = None, [None] * NODES, [None] * NODES
+        if machines:
+            self.net = net.Net(SERVERS + RELAYS)
+            self.clocks = [net.Clock(self.path(f"clock-{i}")) for i in range(NODES)]
+            self.disks = [net.Disk(self.path(f"disk-{i}")) for i in range(NODES)]
+            hosts = [self.net.addresses[name] for name in SERVERS]
+            ports, routes = [4222] * NODES, [6222] * NODES
+        else:
+            hosts = ["127.0.0.1"] * NODES
+            ports, routes = free_ports(NODES), free_ports(NODES)
+        self.urls = [f"nats://{host}:{port}" for host, port in zip(hosts, ports)]
+        cluster = ", ".join(f"nats://{host}:{port}" for host, port in zip(hosts, routes))
+        self.servers = [self.make_server(i, f"{hosts[i]}:{ports[i]}", f"{hosts[i]}:{routes[i]}", cluster)
+                        for i in range(NODES)]
+        self.relays = [self.make_relay(i, machines) for i in range(NODES)]
+
+    def make_server(self, i, listen, route, cluster):
+        path = self.write(f"nats-{i}.conf", f"""\
+listen: "{listen}"
 server_name: n{i}
 jetstream {{ store_dir: "{self.path(f'js-{i}')}" }}
-cluster {{ name: c, listen: 127.0.0.1:{routes[i]}, routes: [ {cluster} ] }}
+cluster {{ name: c, listen: "{route}", routes: [ {cluster} ] }}
 """)
-            self.servers.append(Child(f"n{i}", [shutil.which("nats-server"), "-c", path],
-                                      self.path(f"nats-{i}.log")))
-            path = self.write(f"relay-{i}.conf", f"""\
+        return Child(f"n{i}", self.inside(f"n{i}") + [shutil.which("nats-server"), "-c", path],
+                     self.path(f"nats-{i}.log"))
+
+    def make_relay(self, i, library):
+        path = self.write(f"relay-{i}.conf", f"""\
 space = {SPACE}
 shards = {SHARDS}
 replica = r{i}
-replicas = r0 r1 r2
+replicas = {' '.join(RELAYS)}
 servers = {' '.join(self.urls)}
 targets = {SPACE}.target
-state = {self.path(f'state-{i}')}
+state = {self.state(i)}
+{self.settings}
 """)
-            self.relays.append(Child(f"r{i}", [relay, "-c", path], self.path(f"relay-{i}.log")))
+        environment = self.clocks[i].environment(library) if self.clocks[i] else None
+        return Child(f"r{i}", self.inside(f"r{i}") + [self.relay, "-c", path],
+                     self.path(f"relay-{i}.log"), environment)
+
+    def state(self, i):
+        """The folder of a replica's stores."""
+        return os.path.join(self.disks[i].path if self.disks[i] else self.out, f"state-{i}")
+
+    def inside(self, name):
+        return self.net.inside(name) if self.net else []
 
     def path(self, name):
         return os.path.join(self.out, name)
@@ -85,13 +121,13 @@ state = {self.path(f'state-{i}')}
 
     def status(self):
         """The output of hwt-relay status; "" if it cannot."""
-        done = subprocess.run(self.relays[0].command + ["status"], capture_output=True, text=True,
-                              check=False)
+        done = subprocess.run([self.relay, "-c", self.path("relay-0.conf"), "status"],
+                              capture_output=True, text=True, check=False)
         return done.stdout if done.returncode == 0 else ""
 
-    def owner(self):
-        """The replica that owns the first shard; None: nobody does."""
-        found = re.search(r"owned by r(\d)", self.status())
+    def owner(self, shard=0):
+        """The replica that owns the shard; None: nobody does."""
+        found = re.search(rf"shard {shard}: owned by r(\d)", self.status())
         return self.relays[int(found[1])] if found else None
 
     def start(self):
@@ -99,14 +135,17 @@ state = {self.path(f'state-{i}')}
         for server in self.servers:
             server.start()
 
-    def start_relays(self):
-        for relay in self.relays:
-            relay.start()
-        until = time.monotonic() + 60
+    def wait_for_owners(self, seconds=60):
+        until = time.monotonic() + seconds
         while self.status().count("owned by") < SHARDS:
             if time.monotonic() > until:
                 raise TimeoutError("no relay takes the shards; see the logs")
             time.sleep(0.5)
+
+    def start_relays(self):
+        for relay in self.relays:
+            relay.start()
+        self.wait_for_owners()
 
     def end(self):
         for child in self.relays + self.servers:

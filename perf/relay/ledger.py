@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The ends of the messages, in all and after each fault, and a picture of their lateness."""
 
+import bisect
 import os
 import shutil
 import subprocess
 
 import plots
+from faults import BOUND
 
 LATE = 1.0  # seconds
+NAMED = 24  # faults whose names fit into a picture
 
 
 def expected_at(message):
@@ -16,61 +19,96 @@ def expected_at(message):
 
 
 def lateness(message):
-    return max(message.arrived[0] - expected_at(message), 0)
+    return max(min(message.arrived) / 1e9 - expected_at(message), 0)
 
 
 def met_at(message):
     """When it was under way last: a fault counts for what was not there yet."""
-    return message.arrived[0] if message.arrived else message.due / 1000
+    return min(message.arrived) / 1e9 if message.arrived else message.due / 1000
 
 
 def share(values, part):
     return sorted(values)[min(int(len(values) * part), len(values) - 1)] if values else 0
 
 
+def is_early(message, faults):
+    """An owner whose clock is wrong by less than the bound sends too early by that."""
+    if not message.arrived:
+        return False
+    at = min(message.arrived) / 1e9
+    wrong = any(f.allows_early and f.at <= at <= (f.until or at) for f in faults)
+    return at + (BOUND if wrong else 0) < message.due / 1000
+
+
 class Account:
     """The ends of some messages."""
 
-    def __init__(self, messages):
-        asked = [m for m in messages if m.acked and not m.cancelled]
-        self.late_by = [lateness(m) for m in asked if m.arrived]
-        self.missing = sum(not m.arrived for m in asked)
-        self.early = sum(at * 1000 < m.due for m in messages for at in m.arrived)
-        self.double = sum(len(m.arrived) > 1 for m in messages)
+    def __init__(self, messages, faults):
+        wanted = [m for m in messages if m.is_wanted()]
+        self.count = len(messages)
+        self.late_by = [lateness(m) for m in wanted if m.arrived]
+        self.missing = sum(not m.arrived and not m.lost for m in wanted)
+        self.lost = sum(not m.arrived and m.lost for m in wanted)
+        self.early = sum(is_early(m, faults) for m in messages)
+        self.double = sum(m.there > 1 for m in messages)
         self.late = sum(late > LATE for late in self.late_by)
         # One whose cancel was acknowledged only at its due time may come.
         self.revived = sum(1 for m in messages if m.cancelled and m.arrived and m.cancel_acked
-                           and m.cancel_acked < m.due / 1000 - 5)
-        self.count = len(messages)
+                           and not m.cancel_lost and m.cancel_acked < m.due / 1000 - 5)
 
     def cells(self):
         ms = [f"{1000 * share(self.late_by, part):.1f}" for part in (0.5, 0.99, 1)]
-        return [self.count, self.missing, self.early, self.double, self.revived, self.late] + ms
+        return [self.count, self.missing, self.early, self.double, self.revived, self.lost, self.late] + ms
 
     def is_fine(self):
         return self.missing + self.early + self.double + self.revived == 0
 
 
-HEAD = ["", "messages", "missing", "early", "double", "cancelled, and came", "late by more than 1 s",
-        "p50 ms", "p99 ms", "max ms"]
+HEAD = ["", "messages", "missing", "early", "double", "cancelled, and came", "lost by the broker",
+        "late by more than 1 s", "p50 ms", "p99 ms", "max ms"]
+
+
+def table(first, rows):
+    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in [[first] + HEAD[1:]] + rows]
+    lines.insert(1, "|---" * len(HEAD) + "|")
+    return "\n".join(lines) + "\n"
+
+
+def by_kind(met):
+    """The same kind of fault taken together: how many there were, and what became of the messages."""
+    kinds = {}
+    for fault, messages in met:
+        kinds.setdefault(fault.kind, []).append(messages)
+    return {f"{kind} ({len(lists)})": sum(lists, []) for kind, lists in sorted(kinds.items())}
+
+
+def split(messages, faults):
+    """Pairs of a fault and the messages that were under way after it, and before the next one; and those
+    before all faults."""
+    begins = [fault.at for fault in faults]
+    met = [(fault, []) for fault in faults]
+    before = []
+    for message in messages:
+        i = bisect.bisect_right(begins, met_at(message)) - 1
+        (met[i][1] if i >= 0 else before).append(message)
+    return before, met
 
 
 def settle(begin, messages, strangers, dead, faults):
-    """A table, and whether nothing is wrong."""
-    whole = Account(messages)
-    rows = [["all"] + whole.cells()]
-    ends = [fault.at for fault in faults[1:]] + [float("inf")]
-    before = [m for m in messages if not faults or met_at(m) < faults[0].at]
-    rows.append(["before any fault"] + Account(before).cells())
-    for fault, end in zip(faults, ends):
-        due = [m for m in messages if fault.at <= met_at(m) < end]
-        rows.append([f"{fault.at - begin:.0f} s: {fault.kind}, {fault.victim}"] + Account(due).cells())
-    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in [HEAD] + rows]
-    lines.insert(1, "|---" * len(HEAD) + "|")
+    """What is to be printed, the same for each fault, and whether nothing is wrong."""
+    before, met = split(messages, faults)
+    whole = Account(messages, faults)
+    rows = [["all"] + whole.cells(), ["before any fault"] + Account(before, faults).cells()]
+    rows += [[kind] + Account(some, faults).cells() for kind, some in by_kind(met).items()]
+    each = [[f"{fault.at - begin:.0f} s: {fault.kind}, {fault.victim}"] + Account(some, faults).cells()
+            for fault, some in met]
     silent = sum(m.acked is None for m in messages)
-    lines += ["", f"{sum(m.cancelled for m in messages)} were cancelled. {silent} were never acknowledged"
-              f" to the producer. {dead} are dead letters. {len(strangers)} came that nobody has put."]
-    return "\n".join(lines) + "\n", whole.is_fine() and dead == 0 and not strangers
+    gone = sum(1 for m in messages if m.arrived and m.there == 0)
+    says = (f"{sum(m.cancelled for m in messages)} were cancelled. {silent} were never acknowledged to the"
+            f" producer. {dead} are dead letters. {len(strangers)} came that nobody has put. {gone} had"
+            " come, and are not in the target's stream any more.\n")
+    return (table("after", rows) + "\n" + says, table("after", each),
+            whole.is_fine() and dead == 0 and not strangers)
 
 
 def draw(begin, messages, faults, title, out):
@@ -80,7 +118,7 @@ def draw(begin, messages, faults, title, out):
         return
     seconds = {}
     for message in messages:
-        if message.acked and message.arrived and not message.cancelled:
+        if message.is_wanted() and message.arrived:
             seconds.setdefault(int(expected_at(message) - begin), []).append(1000 * lateness(message))
     script = [plots.STYLE, f"set output {plots.quoted(os.path.join(out, 'lateness.svg'))}",
               f"set title {plots.quoted(title)}", "set xlabel 's'", "set ylabel 'late by ms'",
@@ -89,6 +127,8 @@ def draw(begin, messages, faults, title, out):
     for i, fault in enumerate(faults):
         at = f"{fault.at - begin:.2f}"
         script.append(f"set arrow {i + 1} from {at},graph 0 to {at},graph 1 nohead lc rgb '#c00030' dt 2")
+        if len(faults) > NAMED:
+            continue
         script.append(f"set label {i + 1} {plots.quoted(fault.kind + ', ' + fault.victim)} at {at},graph 0.99"
                       " right rotate by 90 offset 0.8,0 font ',10'")
     lines = [("median", 0.5, "#0060c0"), ("p99", 0.99, "#d07000"), ("latest", 1, "#808080")]

@@ -10,29 +10,39 @@ import reminders  # the recipe: a client of NATS
 from cluster import SHARDS, SPACE
 
 TARGET, STREAM = f"{SPACE}.target", "TARGET"
+WINDOW = 120  # seconds for which the target's stream knows an id: longer than any outage here
 CANCELLED_DELAY = 30  # seconds: longer than any fail-over, so that a cancel is in time
 ANSWER = 3  # seconds; then it is sent again
+SILENCE = 6  # seconds; then another server is asked
 
 
 class Message:
-    __slots__ = ("due", "cancelled", "acked", "cancel_acked", "arrived")
+    __slots__ = ("due", "cancelled", "acked", "position", "cancel_acked", "cancel_position", "arrived",
+                 "there", "lost", "cancel_lost")
 
     def __init__(self, due, cancelled):
         self.due, self.cancelled = due, cancelled  # due: ms
         self.acked = self.cancel_acked = None  # when, in s
-        self.arrived = []  # when the target's stream had it, in s
+        self.position = self.cancel_position = 0  # in the delay stream, as the broker has said
+        self.arrived = ()  # when the target's stream had it, in ns
+        self.there = 0  # how often it is there in the end
+        self.lost = self.cancel_lost = False  # by the broker, after it was acknowledged
+
+    def is_wanted(self):
+        return self.acked and not self.cancelled
 
 
 class Producer(threading.Thread):
-    """Publishes at a rate, and what is not acknowledged in time once more."""
+    """Publishes at a rate until it is told to stop, and what is not acknowledged in time once more."""
 
-    def __init__(self, number, urls, seed, rate, seconds):
+    def __init__(self, number, urls, seed, rate):
         super().__init__(name=f"producer {number}")
-        self.number, self.rate, self.seconds = number, rate, seconds
+        self.number, self.rate = number, rate
         self.random = random.Random(f"{seed} {number}")
-        self.urls = urls
+        self.urls = list(urls[number:]) + list(urls[:number])
         self.messages, self.waiting = [], {}
-        self.failed = None
+        self.heard = 0
+        self.stops, self.failed = threading.Event(), None
 
     def run(self):
         try:
@@ -42,15 +52,24 @@ class Producer(threading.Thread):
             self.failed = error
 
     def produce(self):
-        begin, until = time.monotonic(), time.monotonic() + self.seconds + 60
-        while time.monotonic() < begin + self.seconds or (self.waiting and time.monotonic() < until):
+        begin = self.heard = time.monotonic()
+        made = 0
+        until = None
+        while not until or (self.waiting and time.monotonic() < until):
+            if not until and self.stops.is_set():
+                until = time.monotonic() + 60
             try:
-                passed = min(time.monotonic() - begin, self.seconds)
-                while len(self.messages) < passed * self.rate:
+                passed = time.monotonic() - begin
+                if made < passed * self.rate - 5 * self.rate:
+                    made = int(passed * self.rate)  # what was not made while nobody answered is left out
+                while not until and made < passed * self.rate:
+                    made += 1
                     self.make()
                 self.listen()
             except OSError:
+                self.nats.urls.append(self.nats.urls.pop(0))
                 self.nats.connect()
+                self.heard = time.monotonic()
                 for what in list(self.waiting):
                     self.send(*what)
 
@@ -75,15 +94,24 @@ class Producer(threading.Thread):
 
     def listen(self):
         while (answer := self.nats.receive(0.005)) is not None:
+            self.heard = time.monotonic()
             n, op = answer.subject.rsplit(".", 1)[1].split("-")
             if answer.status or b'"error"' in answer.payload:
                 continue  # sent again in a while
             if self.waiting.pop((int(n), op), None) is not None:
-                name = "acked" if op == "put" else "cancel_acked"
-                setattr(self.messages[int(n)], name, time.time())
+                self.note(self.messages[int(n)], op, json.loads(answer.payload)["seq"])
         now = time.monotonic()
+        if self.waiting and now - self.heard > SILENCE:
+            raise ConnectionError("the server does not answer")
         for what in [what for what, sent in self.waiting.items() if now - sent > ANSWER]:
             self.send(*what)
+
+    @staticmethod
+    def note(message, op, position):
+        if op == "put":
+            message.acked, message.position = time.time(), position
+        else:
+            message.cancel_acked, message.cancel_position = time.time(), position
 
 
 class Client:
@@ -94,76 +122,172 @@ class Client:
         self.read_up_to = 0
         self.lock = threading.Lock()
 
-    def ask(self, what, request=None, seconds=60):
+    def reconnect(self):
+        self.nats.urls.append(self.nats.urls.pop(0))
+        self.nats.connect()
+
+    def ask(self, what, request=None, seconds=120):
         """Until it is answered."""
         until = time.monotonic() + seconds
         with self.lock:
             while True:
                 try:
                     return self.nats.ask(what, request)
-                except TimeoutError:
-                    pass
-                except OSError:
-                    self.nats.connect()
+                except OSError:  # a TimeoutError, too: that server may be cut off
+                    self.reconnect()
                 if time.monotonic() > until:
                     raise TimeoutError(f"JetStream does not answer {what}")
                 time.sleep(0.2)
 
-    def make_target(self):
-        config = {"name": STREAM, "subjects": [TARGET], "num_replicas": 3, "storage": "file",
-                  "duplicate_window": 60 * 10**9}
-        until = time.monotonic() + 60
-        while "error" in (made := self.ask(f"STREAM.CREATE.{STREAM}", config)):
+    def insist(self, what, request):
+        """Until it is done."""
+        until = time.monotonic() + 120
+        while "error" in (made := self.ask(what, request)):
             if time.monotonic() > until:
-                raise RuntimeError(made["error"]["description"])
+                raise RuntimeError(f"{what}: {made['error']['description']}")
             time.sleep(0.5)
+        return made
 
-    def leader(self):
-        return self.ask(f"STREAM.INFO.HWT-{SPACE}-0").get("cluster", {}).get("leader")
+    def change_target(self, change, make=False):
+        """Its stream's configuration is the usual one with this change."""
+        config = {"name": STREAM, "subjects": [TARGET], "num_replicas": 3, "storage": "file",
+                  "discard": "new", "max_msgs": -1, "duplicate_window": WINDOW * 10**9, **change}
+        self.insist(f"STREAM.{'CREATE' if make else 'UPDATE'}.{STREAM}", config)
 
-    def wait_until_current(self, seconds=60):
-        """Until every copy of each stream has all; then the next fault may come."""
+    def leader(self, stream=f"HWT-{SPACE}-0"):
+        return self.ask(f"STREAM.INFO.{stream}").get("cluster", {}).get("leader")
+
+    def wait_until_current(self, seconds):
+        """Until every copy of each stream has all, so that the next fault may come; whether that is so."""
         names = [STREAM] + [f"HWT-{SPACE}-{n}" for n in range(SHARDS)]
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             infos = [self.ask(f"STREAM.INFO.{name}").get("cluster", {}) for name in names]
             if all(info.get("leader") and all(one["current"] for one in info.get("replicas", [{"current": False}]))
                    for info in infos):
-                return
+                return True
             time.sleep(0.5)
+        return False
 
     def count_dead(self):
         return self.ask(f"STREAM.INFO.HWT-{SPACE}-dead").get("state", {}).get("messages", 0)
 
+    def count_arrived(self):
+        return self.ask(f"STREAM.INFO.{STREAM}").get("state", {}).get("messages", 0)
+
+    # ---- What a stream has ----
+
     def read(self, add):
-        """Calls add(payload, seconds) for what has arrived since the last call."""
+        """Calls add(message, ns) for what has arrived since the last call."""
         last = self.ask(f"STREAM.INFO.{STREAM}").get("state", {}).get("last_seq", 0)
-        while self.read_up_to < last:
-            made = self.ask(f"CONSUMER.CREATE.{STREAM}",
-                            {"stream_name": STREAM,
+        self.read_up_to = min(self.read_up_to, last)  # it has lost its end
+        self.read_up_to = self.read_stream(STREAM, self.read_up_to, last, add)
+
+    def read_stream(self, stream, after, last, add):
+        """Returns how far it has come, which is `last` unless the stream has lost what was there."""
+        tries = 0
+        while after < last and tries < 20:
+            made = self.ask(f"CONSUMER.CREATE.{stream}",
+                            {"stream_name": stream,
                              "config": {"ack_policy": "none", "mem_storage": True, "num_replicas": 1,
                                         "deliver_policy": "by_start_sequence",
-                                        "opt_start_seq": self.read_up_to + 1}})
+                                        "opt_start_seq": after + 1}})
             if "error" in made:
                 time.sleep(0.5)
+                tries += 1
                 continue
             try:
-                self.read_consumer(made["name"], last, add)
+                came = self.read_consumer(stream, made["name"], after, last, add)
             except OSError:
-                self.nats.connect()
+                self.reconnect()
+                came = after
+            tries = 0 if came > after else tries + 1
+            after = came
+        return after
 
-    def read_consumer(self, name, last, add):
-        """Until the end, or until one is left out or does not come: then another consumer is made."""
-        while self.read_up_to < last:
-            batch = min(500, last - self.read_up_to)
-            reply = self.nats.send_request(f"$JS.API.CONSUMER.MSG.NEXT.{STREAM}.{name}",
+    def read_consumer(self, stream, name, after, last, add):
+        """Until the end, or until one does not come: then another consumer is made."""
+        while after < last:
+            batch = min(500, last - after)
+            reply = self.nats.send_request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}",
                                            json.dumps({"batch": batch, "expires": 2 * 10**9}).encode())
             for _ in range(batch):
                 message = self.nats.wait(reply, 3, ("$JS.ACK.",))
                 if message is None or message.status:
-                    return
+                    return after
                 words = message.reply.split(".")
-                if int(words[-4]) != self.read_up_to + 1:
-                    return
-                self.read_up_to += 1
-                add(message.payload.decode(), int(words[-2]) / 1e9)
+                position = int(words[-4])
+                if position <= after:
+                    return after
+                after = position
+                add(message, int(words[-2]))
+        return after
+
+    def keys_of(self, shard):
+        """The orders that a delay stream has, as (operation, key), and the position of its first one."""
+        found, name = set(), f"HWT-{SPACE}-{shard}"
+        state = self.ask(f"STREAM.INFO.{name}")["state"]
+
+        def add(message, _):
+            found.add((message.headers.get("Hwt-Op", "put"), message.headers.get("Hwt-Key")))
+
+        self.read_stream(name, state["first_seq"] - 1, state["last_seq"], add)
+        return found, state["first_seq"]
+
+
+class Ledger(threading.Thread):
+    """Reads the target all the while, because its servers may lose what they have acknowledged."""
+
+    def __init__(self, urls, producers):
+        super().__init__(name="reader")
+        self.client = Client(urls)
+        self.producers = producers
+        self.strangers = []
+        self.stops, self.failed = threading.Event(), None
+
+    def run(self):
+        try:
+            while not self.stops.wait(1):
+                self.client.read(self.add)
+        except Exception as error:  # told by the main thread
+            self.failed = error
+
+    def message(self, name):
+        try:
+            producer, n = name.split("-")
+            return self.producers[int(producer)].messages[int(n)]
+        except (ValueError, IndexError):
+            self.strangers.append(name)
+            return None
+
+    def add(self, message, at):
+        found = self.message(message.payload.decode())
+        if found and at not in found.arrived:
+            found.arrived += (at,)
+
+    def add_last(self, message, at):
+        self.add(message, at)
+        found = self.message(message.payload.decode())
+        if found:
+            found.there += 1
+
+    def read_to_the_end(self):
+        """Once more from the beginning: what is double there has come twice."""
+        self.client.read(self.add)
+        last = self.client.ask(f"STREAM.INFO.{STREAM}")["state"]["last_seq"]
+        if self.client.read_stream(STREAM, 0, last, self.add_last) < last:
+            raise RuntimeError("the target's stream cannot be read to its end")
+
+    def note_what_the_broker_has_lost(self):
+        """Of what it has acknowledged. What is below a stream's beginning has been read by all replicas."""
+        for shard in range(SHARDS):
+            acked = [(f"{p.number}-{n}", message) for p in self.producers
+                     for n, message in enumerate(p.messages)
+                     if n % SHARDS == shard and message.acked and not message.arrived]
+            keys, first = self.client.keys_of(shard)
+            for name, message in acked:
+                if message.position >= first and ("put", name) not in keys:
+                    message.lost = True
+                if message.cancel_acked and message.cancel_position >= first and \
+                        ("cancel", name) not in keys:
+                    message.cancel_lost = True

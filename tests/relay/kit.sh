@@ -70,5 +70,5 @@ start_server()
         sleep 0.1
     done
     url=$(echo "$ports" | grep -o 'nats://127.0.0.1:[0-9]*' | head -n 1)
-    [ -n "$url" ] || { echo 'skipped: nats-server does not start' && exit 77; }
+    [ -n "$url" ] || { echo 'FAILED: nats-server does not start' && cat nats.log && exit 1; }
 }

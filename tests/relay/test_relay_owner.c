@@ -84,6 +84,48 @@ START_TEST(test_an_owner_whose_clock_becomes_wrong_resigns)
 }
 END_TEST
 
+/* It leaps between two comparisons with the broker's, so the store has to see it. */
+START_TEST(test_nothing_is_early_by_a_clock_that_leaps)
+{
+    static const uint64_t leaps[] = { 2 * FAKE_BOUND, HWT_SEC(30), HWT_MIN(120) };
+    struct fake_replica *first = fake_owner(&fake);
+    const uint64_t due = fake.realtime + HWT_SEC(5) + leaps[_i] - HWT_MS(100);
+
+    fake_put(&fake, due, NULL, "m");
+    fake_run(&fake, HWT_SEC(5));
+    first->shard->report_at = fake.boottime + FAKE_LEASE;
+    first->ahead = leaps[_i];
+    fake_step(&fake);
+    fake_step(&fake);
+    ck_assert_ptr_ne(fake_owner(&fake), first);
+    fake_run(&fake, due + HWT_SEC(20) - fake.realtime);
+    check_arrived_in_time("m", due);
+}
+END_TEST
+
+/* A follower's clock has leapt when it takes the shard. */
+START_TEST(test_nothing_is_early_by_an_heir_whose_clock_has_leapt)
+{
+    struct fake_replica *first = fake_owner(&fake);
+    const uint64_t due = fake.realtime + HWT_SEC(40);
+
+    fake_put(&fake, due, NULL, "m");
+    fake_run(&fake, HWT_SEC(5));
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        if (&fake.replicas[i] != first) {
+            fake.replicas[i].ahead = HWT_SEC(60);
+            fake.replicas[i].shard->report_at = fake.boottime + 4 * FAKE_LEASE;
+        }
+    first->starts_at = HWT_NEVER;
+    fake_stop(first);
+    fake_run(&fake, HWT_SEC(20));
+    ck_assert_uint_eq(fake.targets.count, 0);
+    first->starts_at = 0;
+    fake_run(&fake, HWT_SEC(40));
+    check_arrived_in_time("m", due);
+}
+END_TEST
+
 START_TEST(test_a_clock_that_is_wrong_within_the_bound_is_right)
 {
     struct fake_replica *first = fake_owner(&fake);
@@ -185,11 +227,41 @@ START_TEST(test_a_shard_does_not_go_back_to_one_that_is_behind)
     for (int i = 0; i < 30; i++) {
         fake_put(&fake, fake.realtime + HWT_SEC(90), NULL, "m");
         fake_run(&fake, HWT_SEC(1));
+        ck_assert_int_eq(first->shard->role, RELAY_FOLLOWS); /* it would catch up for ever */
     }
-    ck_assert_ptr_ne(fake_owner(&fake), first);
     first->shard->ingest_after = 0;
     wait_for_another(fake_owner(&fake));
     ck_assert_ptr_eq(fake_owner(&fake), first);
+}
+END_TEST
+
+/* It has the shard and reads up to the stream's end, when the broker loses that end. */
+START_TEST(test_an_owner_does_not_wait_for_what_is_lost)
+{
+    struct fake_replica *first = fake_owner(&fake), *next = NULL;
+
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        if (&fake.replicas[i] != first)
+            fake.replicas[i].shard->ingest_after = HWT_NEVER;
+    for (int i = 0; i < 6; i++)
+        fake_put(&fake, fake.realtime + HWT_SEC(30), NULL, "m");
+    first->starts_at = HWT_NEVER;
+    fake_stop(first);
+    while (!next) {
+        fake_step(&fake);
+        for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+            if (fake.replicas[i].shard && fake.replicas[i].shard->knows_goal &&
+                fake.replicas[i].shard->role == RELAY_CATCHES_UP)
+                next = &fake.replicas[i];
+    }
+    fake_lose_tail(&fake, 3);
+    fake_run(&fake, HWT_SEC(3));
+    ck_assert_ptr_null(fake_owner(&fake));
+    next->shard->ingest_after = 0;
+    fake_run(&fake, HWT_SEC(3));
+    ck_assert_ptr_eq(fake_owner(&fake), next);
+    fake_run(&fake, HWT_SEC(40));
+    ck_assert_uint_eq(fake_arrived(&fake, "m"), 3);
 }
 END_TEST
 
@@ -311,12 +383,15 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, test_followers_read_nothing_back);
     tcase_add_loop_test(tcase, test_an_owner_whose_clock_becomes_wrong_resigns, 0, 2);
+    tcase_add_loop_test(tcase, test_nothing_is_early_by_a_clock_that_leaps, 0, 3);
+    tcase_add_test(tcase, test_nothing_is_early_by_an_heir_whose_clock_has_leapt);
     tcase_add_loop_test(tcase, test_a_clock_that_is_wrong_within_the_bound_is_right, 0, 2);
     tcase_add_test(tcase, test_nobody_with_a_wrong_clock_takes_the_shard);
     tcase_add_test(tcase, test_an_owner_whose_clock_has_leapt_resigns);
     tcase_add_test(tcase, test_an_owner_whose_disk_fails_resigns);
     tcase_add_test(tcase, test_a_shard_goes_back);
     tcase_add_test(tcase, test_a_shard_does_not_go_back_to_one_that_is_behind);
+    tcase_add_test(tcase, test_an_owner_does_not_wait_for_what_is_lost);
     tcase_add_loop_test(tcase, test_a_lost_disk_and_a_whole_stream, 0, FAKE_REPLICAS);
     tcase_add_loop_test(tcase, test_a_lost_disk_and_a_trimmed_stream, 0, FAKE_REPLICAS);
     tcase_add_test(tcase, test_one_that_is_forgotten_comes_back_too_late);

@@ -14,7 +14,7 @@
 #
 #     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
 #                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs] [nats] [sqlite]
-#                       [gnuplot]
+#                       [gnuplot] [machines]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -61,6 +61,7 @@ packages_of()
     btrfs) echo btrfs-progs ;;
     nats) echo libnats-dev nats-server ;;
     gnuplot) echo gnuplot-nox ;;
+    machines) echo iproute2 nftables util-linux ;;
     python3) echo python3 ;;
     sqlite) echo libsqlite3-dev ;;
     esac
@@ -103,6 +104,7 @@ package_is()
     promtool) echo 'what checks metrics, for the tests' ;;
     btrfs) echo 'a file system that copies, for the tests' ;;
     gnuplot) echo 'what draws plots' ;;
+    machines) echo 'network namespaces and what cuts them off' ;;
     python3) echo 'Python, for the scripts that are in it' ;;
     nats) echo 'the client library of NATS and its server, for hwt-relay' ;;
     sqlite) echo 'a database, for a recipe' ;;
@@ -159,6 +161,7 @@ has()
     mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3) command -v "$1" >/dev/null ;;
     btrfs) command -v mkfs.btrfs >/dev/null ;;
     nats) pkg-config --exists libnats 2>/dev/null && command -v nats-server >/dev/null ;;
+    machines) command -v ip >/dev/null && command -v nft >/dev/null && command -v nsenter >/dev/null ;;
     sqlite) pkg-config --exists sqlite3 2>/dev/null ;;
     sdt) echo '#include <sys/sdt.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     *)

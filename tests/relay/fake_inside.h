@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_TESTS_RELAY_FAKE_INSIDE_H
+#define HWT_TESTS_RELAY_FAKE_INSIDE_H
+
+/*
+ * What the parts of the fake broker know of each other:
+ *
+ *     fake.c           time, chance, and what tests do
+ *     fake_broker.c    the engine's calls
+ *     fake_lost.c      what the broker loses
+ *     fake_replica.c   processes, disks and clocks
+ */
+
+#include "tests/relay/fake.h"
+
+/* Whether a fault happens now: one in `rarity`, if there are faults at all. */
+bool fake_happens(struct fake *fake, unsigned kind, uint64_t rarity);
+
+extern const struct relay_engine_calls fake_calls;
+/* What was on its way arrives, when it is time for that. */
+void fake_arrive_late(struct fake *fake);
+void fake_end_list(struct fake_list *list);
+/* Which message is the first one behind a position, of those that are not purged. */
+size_t fake_behind(const struct fake *fake, uint64_t position);
+
+/* In the first lines of each call: the process may be dead, die, or stand still. */
+bool fake_is_dead(struct fake_replica *replica);
+void fake_set_clock(struct fake_replica *replica);
+void fake_replica_step(struct fake_replica *replica);
+
+#endif
