@@ -13,7 +13,7 @@
  * bounded by an option.
  *
  * A put goes to a log, with one flush of the disk for all callers that wait at that moment.
- * What is still pending when the log is full is appended to files, each for a stretch of time.
+ * Messages that are still pending when the log is full are appended to files, each for a stretch of time.
  * A file is read when its time comes, and deleted as a whole when its time has passed.
  *
  * USAGE
@@ -125,8 +125,8 @@ typedef struct hwt_delay hwt_delay;
     UINT32_C(16) /* loads nothing and hands nothing over until hwt_delay_lead() */
 
 /*
- * A field that is 0 has its default, and so has one that the caller does not know. What the library
- * does not know must be 0.
+ * A field that is 0 has its default, and so has one that the caller does not know. Bytes that
+ * the library does not know must be 0.
  */
 typedef struct hwt_delay_options {
     size_t size;           /* sizeof(hwt_delay_options) */
@@ -183,12 +183,12 @@ typedef struct hwt_delay_message {
 /*
  * Opens the store in a directory; NULL options are the defaults. With HWT_DELAY_CREATE, the
  * directory is made too, with mode 0750, but not what is above it. Files have mode 0640. The
- * directory above is flushed, too, so that the name of the store stays; one that this process may not read, or that cannot be flushed, is left alone, unless the store
- * is made in it now.
+ * directory above is flushed, too, so that the name of the store stays; one that this process may not
+ * read, or that cannot be flushed, is left alone, unless the store is made in it now.
  *
  * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages
  * that were done come once more, some that were cancelled or replaced come back, and some that
- * were leased are lost. What was kept back because of damage is delivered: so are messages that were
+ * were leased are lost. Messages that were kept back because of damage are delivered, even if they were
  * cancelled or replaced by records that cannot be read.
  *
  * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
@@ -302,7 +302,8 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  * file for each take, 28 bytes for a message and 48 for all. On a full disk, or where that fails, the
  * messages are handed over all the same. If consumers hand over so much that the file is full before the
  * next checkpoint, a take waits for that one; with a `wait` of 0 it does not, and what it hands over is
- * counted, and written by the next checkpoint or hwt_delay_close(). "At most three deliveries, then a dead letter" is
+ * counted, and written by the next checkpoint or hwt_delay_close(). "At most three deliveries, then a
+ * dead letter" is
  *
  *     if (taken->deliveries > 3) {
  *         hwt_delay_message dead = { .due = HWT_NEVER - 1, .id = taken->id, .id_size = taken->id_size,
@@ -394,8 +395,8 @@ HWT_PUBLIC int hwt_delay_extend(hwt_delay *store, uint64_t lease, uint64_t durat
 /*
  * A descriptor for poll, epoll and their like: readable when hwt_delay_take() is worth a call,
  * be it for nothing. Call hwt_delay_take() with a wait of 0 until it returns 0 or an error: that
- * makes it unreadable, until there is something new. Only to be watched, level-triggered, and not to be read from; it belongs to the
- * store, is the same at each call, and is closed by hwt_delay_close().
+ * makes it unreadable, until there is something new. Only to be watched, level-triggered, and not to be
+ * read from; it belongs to the store, is the same at each call, and is closed by hwt_delay_close().
  *
  * -EINVAL; -EROFS; -EMFILE, -ENFILE, -ENOMEM
  */
@@ -591,8 +592,8 @@ HWT_PUBLIC int64_t hwt_delay_note(hwt_delay *store, void *buffer, size_t size, u
 /*
  * Calls `visitor` with the pending messages whose due time is at least `from` and below `to`, in
  * order, the leased ones (lease is not 0) included, until it returns something else than 0,
- * which is then returned. Needs no memory beyond options.memory. What others do meanwhile may or
- * may not be seen. The visitor may not call functions of this store.
+ * which is then returned. Needs no memory beyond options.memory. It may or may
+ * not see the changes that others make meanwhile. The visitor may not call functions of this store.
  *
  * 0: all were visited; -EBADMSG: all that can be read were; -ESTALE: the store was opened with
  * HWT_DELAY_READ_ONLY, and its owner has deleted what was to be read: open it again
@@ -652,11 +653,12 @@ typedef struct hwt_delay_stats {
 HWT_PUBLIC int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size);
 
 /*
- * Reads the counters. `pending` is exact, also after a crash, but for this. What is put a second time
- * counts twice if memory does not have the first, and a cancel of what is not there counts as if it was,
- * where memory cannot know. What is dropped counts until it is read or its file is deleted. Each of these
- * is over when its time has come. On a full disk, and after salvage, the number is about right until
- * then. ret_stats->size says how much the caller knows; what this build does not know is zeroed.
+ * Reads the counters. `pending` is exact, also after a crash, but for this. A message that is put a
+ * second time counts twice if memory does not have the first, and a cancel of a message that is not there
+ * counts as if it was, where memory cannot know. A message that is dropped counts until it is read or its file
+ * is deleted. Each of these errors is over when the message's time has come. On a full disk, and after
+ * salvage, the number is about right until then. ret_stats->size says how much the caller knows; what
+ * this build does not know is zeroed.
  *
  * -EINVAL: NULL; a size that no release has
  */
@@ -681,7 +683,8 @@ HWT_PUBLIC int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats,
 /*
  * Writes what the store consists of as a text for a human, which may change with each release: the
  * checkpoint, the log, the note, the drops that are kept, how far deliveries were written, and each
- * slot file with its stretch of time, its length and how far it has been handed over. The buffer and the result are as for hwt_stats_prometheus().
+ * slot file with its stretch of time, its length and how far it has been handed over. The buffer and the
+ * result are as for hwt_stats_prometheus().
  */
 HWT_PUBLIC int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size);
 
@@ -699,10 +702,10 @@ typedef struct hwt_delay_damage {
  * Returns how many there are. `found` is also called, and that is not counted, for the end of the log
  * if opening cut that off: a write that did not end when the power failed, and of which nobody
  * was told that it is on the disk. Damage to the last write looks the same, unless the store was
- * closed by hwt_delay_close() behind it: then it is damage. What the store does goes on meanwhile; but while the log is read, no
- * checkpoint is made, nor a put that needs one. `found` may not call functions of this store. The file
- * `handed` is not looked at: it is never flushed, so what a lost machine leaves there looks as damage does,
- * and costs counts of deliveries alone.
+ * closed by hwt_delay_close() behind it: then it is damage. The store goes on with its work meanwhile;
+ * but while the log is read, no checkpoint is made, nor a put that needs one. `found` may not call
+ * functions of this store. The file `handed` is not looked at: it is never flushed, so what a lost
+ * machine leaves there looks as damage does, and costs counts of deliveries alone.
  *
  * -ESTALE: as hwt_delay_visit()
  */
@@ -723,7 +726,7 @@ HWT_PUBLIC int hwt_delay_checkpoint(hwt_delay *store);
  * copy that did not end, because it failed or the machine did, is no store: hwt_delay_open() does not
  * open it, nor make a store there; remove it.
  *
- * What the store does goes on meanwhile; but while the log is copied, no checkpoint is made, nor a put
+ * The store goes on with its work meanwhile; but while the log is copied, no checkpoint is made, nor a put
  * that needs one, and what is done with keeps its disk until the call returns. A store that was
  * opened with HWT_DELAY_READ_ONLY is copied as it was when it was opened, with a descriptor open for
  * each slot. Messages that are leased are pending in the copy. Their `deliveries` there are those of the

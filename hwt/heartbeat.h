@@ -102,7 +102,7 @@ typedef struct hwt_heartbeat hwt_heartbeat;
 /*
  * Limits in nanoseconds, and whom to tell. A limit of 0, or HWT_NEVER, switches its event off.
  * Kept by reference, usually to a static const, until the object is stopped; what is
- * said of freeing the object goes for its rules too. What is reserved is zero.
+ * said of freeing the object goes for its rules too. Reserved fields are zero.
  *
  * `notify` is called where the timer runs its tasks: on the worker, on the executor if there is
  * one, or in hwt_timer_advance() and its like. `count` is 1 for the first event of its kind

@@ -39,7 +39,7 @@
  * the timer's clock, CLOCK_MONOTONIC unless the options say otherwise. Sums of the
  * two saturate at HWT_NEVER, the instant that does not come.
  *
- * What can fail returns 0 or a count, or a negative errno value; an output
+ * A function that can fail returns 0 or a count, or a negative errno value; an output
  * parameter is called ret_..., stands last, and is left alone on failure. "Already
  * expired" or "somebody else cancelled it" is an answer (false), not a failure.
  *
@@ -78,7 +78,7 @@ extern "C" {
 /*
  * Nanoseconds in n microseconds, milliseconds, seconds, minutes; HWT_NEVER where they are too
  * many, and where n is negative. n is an integer: a fraction does not compile. n is evaluated
- * once. Of a constant they are a constant expression.
+ * once. With a constant n they are constant expressions.
  */
 #define HWT_US(n) HWT_NANOSECONDS(n, UINT64_C(1000))
 #define HWT_MS(n) HWT_NANOSECONDS(n, UINT64_C(1000000))
@@ -149,8 +149,8 @@ typedef struct hwt_task {
 
 /*
  * Runs work(work_arg) on another thread, soon and once, and returns 0; or returns
- * anything else and does not: the worker then runs it itself. What was accepted must
- * be run: hwt_timer_stop() waits for it. Called by the worker thread only, or with
+ * anything else and does not: the worker then runs it itself. It must run all that it
+ * accepted, because hwt_timer_stop() waits for that. Called by the worker thread only, or with
  * HWT_NO_WORKER by the one that dispatches.
  */
 typedef int (*hwt_executor)(void *executor_data, void (*work)(void *), void *work_arg);
@@ -362,7 +362,7 @@ HWT_PUBLIC bool hwt_timeout_cancel_sync(hwt_timeout timeout);
  * Moves a pending timeout to now + delay and keeps its handle. Lock-free; to a later
  * instant it writes nothing but the timeout itself and a counter of the calling thread's
  * own. Inside the timeout's own task it re-arms it, without an allocation and outside
- * max_pending; that takes effect when the task returns. Of two that overlap, either may be
+ * max_pending; that takes effect when the task returns. If two overlap, either may be
  * the last.
  *
  * False: it was not pending any more; inside its own task: this run is its end.
@@ -469,7 +469,7 @@ HWT_PUBLIC int64_t hwt_timer_soonest(hwt_timer *timer,
  * A stop that first lets run what is due before the instant `until`: from now on new timeouts are
  * refused with -ESHUTDOWN, what is pending may run, re-arm itself, be moved and be cancelled. It is
  * hwt_timer_stop() as soon as nothing is due before `until` and no task runs, or when `until` has
- * come. What is due by then runs first, though its tick is not over; what that re-arms is left
+ * come. All that is due by then runs first, though its tick is not over; what that re-arms is left
  * over. HWT_NEVER is not waited for. Without a worker it dispatches meanwhile. With a clock
  * function, which it takes to stand still, it goes on from tick to tick as far as `until`. Blocks
  * until then at the most, and for the tasks that run. The results of hwt_timer_stop().
@@ -500,7 +500,7 @@ HWT_PUBLIC uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now);
 
 /*
  * The same, but starts no more than `most` tasks, so that an event loop gets on with other things
- * where very much is due at once. What is left stays due: the descriptor stays readable, and the
+ * where very much is due at once. The others stay due, so the descriptor stays readable, and the
  * next call goes on where this one ended.
  */
 HWT_PUBLIC uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most);
@@ -511,8 +511,8 @@ HWT_PUBLIC uint64_t hwt_timer_dispatch(hwt_timer *timer);
 /*
  * The instant of the next tick at which something is due or must be moved (a timeout
  * that was pushed back is moved when its old tick comes); HWT_NEVER: none. Looks at what
- * was added, and calls `cancelled` of what was cancelled. What other threads do afterwards
- * makes it old, and only the descriptor below tells that. For poll()'s milliseconds, round up.
+ * was added, and calls `cancelled` of what was cancelled. Calls of other threads may
+ * make it old, and only the descriptor below tells that. For poll()'s milliseconds, round up.
  */
 HWT_PUBLIC uint64_t hwt_timer_next_tick(hwt_timer *timer);
 
@@ -620,7 +620,7 @@ HWT_PUBLIC const char *hwt_version(void);
  * destroy() wait for it.
  *
  * fork(): a timer that has accepted no timeout and was not started goes along, and is the child's
- * own there. Of any other the child may ask, cancel and destroy; what arms or drives it is refused
+ * own there. The child may ask, cancel and destroy any other; a call that arms or drives it is refused
  * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. A timer that goes along
  * and has a descriptor, for hwt_timer_fd() or CLOCK_BOOTTIME, has one of its own in the child, of
  * the same number. If the child cannot have it, hwt_timer_start() and the first timeout are refused

@@ -149,8 +149,8 @@ typedef struct hwt_backoff {
 HWT_PUBLIC int hwt_backoff_init(hwt_backoff *backoff, const hwt_retry_options *options);
 
 /*
- * The next delay, in nanoseconds; all in its range are equally likely. What follows from a seed
- * is the same in every release, and on every machine that computes in IEEE 754 doubles. Without
+ * The next delay, in nanoseconds; all in its range are equally likely. A seed gives the same
+ * delays in every release, and on every machine that computes in IEEE 754 doubles. Without
  * one, a child of fork() draws other delays than its parent and its siblings, from a sequence that
  * was begun before the fork() too. One thread at a time on one object. NULL: HWT_NEVER.
  */
@@ -223,7 +223,7 @@ typedef struct hwt_retry hwt_retry;
  *
  * `attempt` begins an attempt and should not wait for its answer: it is not timed out before
  * this has returned. Numbers go up by one from an attempt to the next, and further at a new
- * start; 0 is none. What is left of an attempt that was timed out is to be given up when the
+ * start; 0 is none. If an attempt was timed out, give up its remains when the
  * next one begins, or at the end.
  *
  * `ended` is called exactly once for every start that returned 0, and is the last call of it. It
@@ -256,8 +256,8 @@ struct hwt_retry {
 } HWT_ALIGNED_8;
 
 /*
- * Starts it: the first attempt begins in the next tick, on the timer's thread. The options are copied; NULL are the
- * defaults. Takes one timeout of the timer for the whole life, so that nothing can fail later.
+ * Starts it: the first attempt begins in the next tick, on the timer's thread. The options are copied;
+ * NULL are the defaults. Takes one timeout of the timer for the whole life, so that nothing can fail later.
  * Lock-free.
  *
  * An attempt begins within a tick after its delay. The delay counts from when the failure is
