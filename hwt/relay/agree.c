@@ -8,8 +8,8 @@
 
 /*
  * Whether the stream is still the one that the store has read. It is another one if it was deleted and
- * made anew, which its incarnation tells; or if the broker has lost messages that it had acknowledged,
- * and has given their positions to others. Then the message at the store's place has another time. So the
+ * made anew, which its incarnation tells if a relay has made it; or if the broker has lost messages that it had
+ * acknowledged, and has given their positions to others. Then the message at the store's place has another time. So the
  * stream's leader is asked for that time whenever the engine begins to read behind that place, which it does
  * after each failure of the broker, and once a second.
  *

@@ -13,7 +13,7 @@ int relay_nats_extent(struct relay_engine *engine, struct relay_extent *ret_exte
 
     if (s != NATS_OK)
         return relay_nats_errno(s);
-    *ret_extent = (struct relay_extent){ .incarnation = (uint64_t)info->Created,
+    *ret_extent = (struct relay_extent){ .incarnation = relay_nats_incarnation(info->Config),
                                          .first = info->State.FirstSeq,
                                          .last = info->State.LastSeq };
     nats->incarnation = ret_extent->incarnation;

@@ -87,6 +87,7 @@ void relay_nats_signal(struct relay_nats *nats);
 int relay_nats_errno(natsStatus status);
 
 natsStatus relay_nats_make(struct relay_nats *nats);
+uint64_t relay_nats_incarnation(const jsStreamConfig *config);
 
 natsStatus relay_nats_pull_begin(struct relay_nats *nats);
 void relay_nats_pull_end(struct relay_nats *nats);

@@ -1,25 +1,48 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "hwt/relay/nats_inside.h"
 
+#include <inttypes.h>
 #include <stdio.h>
+
+#define INCARNATION "hwt-relay incarnation="
+
+/*
+ * Which stream of its name it is, is in its description. When it was made is no help: servers of a cluster that have
+ * begun again since (2.9.10) each tell another time.
+ */
+uint64_t relay_nats_incarnation(const jsStreamConfig *config)
+{
+    uint64_t incarnation = 0;
+
+    if (config->Description)
+        sscanf(config->Description, INCARNATION "%" SCNu64, &incarnation);
+    return incarnation > 0 ? incarnation : 1; /* it was made by hand */
+}
 
 /* A stream of one subject. One that is there is left as it is. */
 static natsStatus make_stream(struct relay_nats *nats, const char *name, const char *subject)
 {
+    char description[sizeof(INCARNATION) + 20];
     jsStreamInfo *info = NULL;
     jsStreamConfig config;
+    jsErrCode code = 0;
     natsStatus s = js_GetStreamInfo(&info, nats->js, name, NULL, NULL);
 
     if (s == NATS_NOT_FOUND) {
         jsStreamConfig_Init(&config);
+        snprintf(description, sizeof(description), INCARNATION "%" PRId64,
+                 nats_NowInNanoSeconds());
         config.Name = name;
+        config.Description = description;
         config.Subjects = &subject;
         config.SubjectsLen = 1;
         config.Storage = js_FileStorage;
         config.Discard = js_DiscardNew;
         config.Replicas = (int64_t)nats->config->copies;
         config.MaxMsgSize = (int32_t)nats->config->message_max;
-        s = js_AddStream(&info, nats->js, &config, NULL, NULL);
+        s = js_AddStream(&info, nats->js, &config, NULL, &code);
+        if (code == JSStreamNameExistErr)
+            s = NATS_OK; /* another replica has made it meanwhile */
     }
     jsStreamInfo_Destroy(info);
     return s;

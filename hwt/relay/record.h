@@ -9,8 +9,8 @@
 
 #include "hwt/relay/message.h"
 
-/* A place in a stream. The incarnation is the stream's creation time: one that was deleted and
- * made anew counts its positions from 1 again. */
+/* A place in a stream. The incarnation tells a stream from one that was deleted and made anew, which counts its
+ * positions from 1 again. */
 struct relay_place {
     uint64_t incarnation;
     uint64_t position;

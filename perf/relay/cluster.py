@@ -90,6 +90,7 @@ cluster {{ name: c, listen: "{route}", routes: [ {cluster} ] }}
                      self.path(f"nats-{i}.log"))
 
     def make_relay(self, i, library):
+        folder = self.disks[i].path if self.disks[i] else self.out
         path = self.write(f"relay-{i}.conf", f"""\
 space = {SPACE}
 shards = {SHARDS}
@@ -97,16 +98,22 @@ replica = r{i}
 replicas = {' '.join(RELAYS)}
 servers = {' '.join(self.urls)}
 targets = {SPACE}.target
-state = {self.state(i)}
+state = {os.path.join(folder, f'state-{i}')}
 {self.settings}
 """)
         environment = self.clocks[i].environment(library) if self.clocks[i] else None
         return Child(f"r{i}", self.inside(f"r{i}") + [self.relay, "-c", path],
                      self.path(f"relay-{i}.log"), environment)
 
-    def state(self, i):
+    def state(self, relay):
         """The folder of a replica's stores."""
-        return os.path.join(self.disks[i].path if self.disks[i] else self.out, f"state-{i}")
+        i = self.relays.index(relay)
+        folder = self.disks[i].path if self.disks[i] else self.out
+        return os.path.join(folder, f"state-{i}")
+
+    def another(self, than):
+        """A replica that runs; None: there is none."""
+        return next((relay for relay in self.relays if relay is not than and not relay.has_ended()), None)
 
     def inside(self, name):
         return self.net.inside(name) if self.net else []

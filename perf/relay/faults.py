@@ -94,18 +94,17 @@ class Faults(threading.Thread):
             with open(relay.log, encoding="utf-8", errors="replace") as log:
                 wants_copy = any("copy the store of" in line for line in log.readlines()[-12:])
             self.note(f"(it has ended by itself with {status}{', and wants a copy' * wants_copy})", relay.name)
-            if wants_copy:
-                self.copy_stores(relay)
+            source = self.cluster.another(relay)
+            if wants_copy and source is not None:
+                self.copy_stores(source, relay)
             relay.start()
 
-    def copy_stores(self, to):
-        relays = self.cluster.relays
-        source = next(i for i, relay in enumerate(relays) if relay is not to and not relay.has_ended())
+    def copy_stores(self, source, to):
         for n in range(SHARDS):
-            path = os.path.join(self.cluster.state(relays.index(to)), str(n))
+            path = os.path.join(self.cluster.state(to), str(n))
             shutil.rmtree(path)
-            subprocess.run([self.cluster.tool, "copy",
-                            os.path.join(self.cluster.state(source), str(n)), path], check=True)
+            subprocess.run([self.cluster.tool, "copy", os.path.join(self.cluster.state(source), str(n)), path],
+                           check=True)
 
     # ---- Processes ----
 

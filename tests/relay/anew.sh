@@ -61,14 +61,14 @@ eventually 'shard 0: owned by' "$RELAY" -c a.conf status
 put 6000 one 1
 "$STREAM" "$url" purge HWT-shop-0
 put 6000 two 2
-"$STREAM" "$url" anew HWT-shop-0
+"$STREAM" "$url" anew HWT-shop-0 "hwt-relay incarnation=7"
 put 6000 three 1
 put 0 four 2
 all_have_come four one three two
 grep -q 'the stream was made anew' a.log || fail 'it is not said'
 
 # The server dies, and comes back with what its files had some time before.
-"$STREAM" "$url" anew HWT-shop-0
+"$STREAM" "$url" anew HWT-shop-0 "made by hand"
 began=$(date +%s)
 put 3600000 five 1
 took=$(($(date +%s) - began))

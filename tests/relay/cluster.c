@@ -8,7 +8,8 @@
  * NODES (1 or 3) servers and as many relays are started in DIRECTORY. A producer publishes messages with
  * due times, keys, cancels and nonsense, while relays are killed and drained and, of three servers, one is
  * killed. All begin again. Then the target's stream is read: each message must be there once,
- * not early; none that was cancelled; each piece of nonsense once among the dead letters.
+ * not early; none that was cancelled; each piece of nonsense once among the dead letters. In the end all
+ * servers are killed at once, some times, with messages between.
  *
  * Exit status: 0; 1: something is wrong, and is said; 77: no server can be started here.
  */
@@ -24,9 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-enum { MESSAGES = 600 };
+enum { MESSAGES = 600, AFTERWARDS = 3 };
 
 struct message {
     uint64_t due; /* ms */
@@ -37,7 +39,8 @@ struct message {
 
 static natsConnection *connection;
 static jsCtx *js;
-static struct message messages[MESSAGES];
+static struct message messages[MESSAGES + AFTERWARDS];
+static int produced;
 
 /* Tries until it works: a cluster wants some time to choose its leaders. */
 static void make_target(void)
@@ -110,6 +113,7 @@ static void produce(int number)
 {
     struct message *message = &messages[number];
 
+    produced = number + 1;
     message->nonsense = number % 50 == 7;
     message->due = cluster_now_ms() + 500 + (uint64_t)(number * 7919 % 8000);
     if (number % 10 == 3) { /* far enough away for every fail-over before it */
@@ -186,7 +190,7 @@ static void count_message(natsMsg *msg, bool dead)
 
     snprintf(payload, sizeof(payload), "%.*s", natsMsg_GetDataLength(msg), natsMsg_GetData(msg));
     number = atoi(payload);
-    if (number < 0 || number >= MESSAGES)
+    if (number < 0 || number >= produced)
         cluster_give_up("a message that nobody has put: %s", payload);
     struct message *message = &messages[number];
     if (dead) {
@@ -224,7 +228,7 @@ static unsigned count_open(void)
 {
     unsigned open = 0;
 
-    for (int i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < produced; i++) {
         const struct message *message = &messages[i];
         open +=
             message->nonsense ? message->dead == 0 : !message->cancelled && message->arrived == 0;
@@ -235,9 +239,10 @@ static unsigned count_open(void)
 /* Until all has come, and the last cancelled one would have. */
 static void wait_for_all(void)
 {
-    uint64_t orders = 1, dead = 1, last_due = 0, end;
+    static uint64_t orders = 1, dead = 1; /* up to here they were read before */
+    uint64_t last_due = 0, end;
 
-    for (int i = 0; i < MESSAGES; i++)
+    for (int i = 0; i < produced; i++)
         if (messages[i].due > last_due)
             last_due = messages[i].due;
     end = last_due + PATIENCE * 1000;
@@ -246,15 +251,15 @@ static void wait_for_all(void)
         dead = read_stream("HWT-shop-dead", dead, true);
         cluster_sleep_ms(500);
     }
-    read_stream("ORDERS", orders, false);
-    read_stream("HWT-shop-dead", dead, true);
+    orders = read_stream("ORDERS", orders, false);
+    dead = read_stream("HWT-shop-dead", dead, true);
 }
 
 static void settle_ledger(void)
 {
     unsigned missing = 0, early = 0, twice = 0, revived = 0, wrong = 0;
 
-    for (int i = 0; i < MESSAGES; i++) {
+    for (int i = 0; i < produced; i++) {
         const struct message *message = &messages[i];
         missing +=
             message->nonsense ? message->dead == 0 : !message->cancelled && message->arrived == 0;
@@ -266,7 +271,7 @@ static void settle_ledger(void)
     }
     printf("%d messages: %u missing, %u early, %u double, %u cancelled and forwarded, "
            "%u in the wrong place\n",
-           MESSAGES, missing, early, twice, revived, wrong);
+           produced, missing, early, twice, revived, wrong);
     if (missing + early + twice + revived + wrong > 0)
         cluster_give_up("the ledger does not settle");
 }
@@ -283,6 +288,40 @@ static void wait_for_trim(void)
         cluster_sleep_ms(500);
     }
     cluster_give_up("the delay streams are not trimmed");
+}
+
+static bool is_current(const char *stream)
+{
+    jsStreamInfo *info = NULL;
+    bool current = js_GetStreamInfo(&info, js, stream, NULL, NULL) == NATS_OK;
+
+    if (current && info->Cluster)
+        for (int i = 0; i < info->Cluster->ReplicasLen; i++)
+            current = current && info->Cluster->Leader && info->Cluster->Replicas[i]->Current;
+    jsStreamInfo_Destroy(info);
+    return current;
+}
+
+/* All servers are killed at once while nothing is on its way, and a message goes its way. */
+static void restart_servers(void)
+{
+    for (int n = 0; n < AFTERWARDS; n++) {
+        int tries = 0;
+        for (int i = 0; i < cluster_nodes; i++)
+            kill(cluster_servers[i], SIGKILL);
+        for (int i = 0; i < cluster_nodes; i++) {
+            waitpid(cluster_servers[i], NULL, 0);
+            cluster_start_server(i);
+        }
+        while (!is_current("HWT-shop-0") || !is_current("HWT-shop-1") || !is_current("ORDERS")) {
+            if (tries++ == 2 * PATIENCE)
+                cluster_give_up("the servers do not agree");
+            cluster_sleep_ms(500);
+        }
+        produce(MESSAGES + n);
+        wait_for_all();
+    }
+    settle_ledger();
 }
 
 int main(int argc, char **argv)
@@ -309,6 +348,7 @@ int main(int argc, char **argv)
     wait_for_all();
     settle_ledger();
     wait_for_trim();
+    restart_servers();
     if (cluster_by_hand(0, "status") != 0)
         cluster_give_up("status has failed");
     for (int i = 0; i < cluster_nodes; i++)

@@ -4,7 +4,7 @@
  * What tests do with a stream of a server.
  *
  *     stream URL add NAME SUBJECT
- *     stream URL anew NAME            deletes it, and makes one with the same configuration
+ *     stream URL anew NAME TEXT       deletes it, and makes one with the same configuration but this description
  *     stream URL purge NAME
  *     stream URL read NAME            prints the payloads, a line each
  */
@@ -35,13 +35,16 @@ static void add(const char *name, const char *subject)
     check(js_AddStream(NULL, js, &config, NULL, NULL), name);
 }
 
-static void make_anew(const char *name)
+static void make_anew(const char *name, const char *description)
 {
     jsStreamInfo *info = NULL;
 
     check(js_GetStreamInfo(&info, js, name, NULL, NULL), name);
     check(js_DeleteStream(js, name, NULL, NULL), "delete");
+    const char *before = info->Config->Description;
+    info->Config->Description = description;
     check(js_AddStream(NULL, js, info->Config, NULL, NULL), "add");
+    info->Config->Description = before;
     jsStreamInfo_Destroy(info);
 }
 
@@ -64,15 +67,15 @@ int main(int argc, char **argv)
     natsConnection *connection = NULL;
 
     if (argc < 4) {
-        fputs("usage: stream URL add|anew|purge|read NAME [SUBJECT]\n", stderr);
+        fputs("usage: stream URL add|anew|purge|read NAME [SUBJECT or TEXT]\n", stderr);
         return 2;
     }
     check(natsConnection_ConnectTo(&connection, argv[1]), argv[1]);
     check(natsConnection_JetStream(&js, connection, NULL), argv[1]);
     if (strcmp(argv[2], "add") == 0 && argc == 5)
         add(argv[3], argv[4]);
-    else if (strcmp(argv[2], "anew") == 0)
-        make_anew(argv[3]);
+    else if (strcmp(argv[2], "anew") == 0 && argc == 5)
+        make_anew(argv[3], argv[4]);
     else if (strcmp(argv[2], "purge") == 0)
         check(js_PurgeStream(js, argv[3], NULL, NULL), argv[3]);
     else if (strcmp(argv[2], "read") == 0)

@@ -19,7 +19,9 @@ static unsigned calls, refused_at, objects;
 static natsStatus refused_with;
 static bool is_there; /* the streams and the bucket are */
 static natsConnStatus connection_status = NATS_CONN_STATUS_CONNECTED;
-static jsStreamInfo stream = { .Created = 5, .State = { .FirstSeq = 1, .LastSeq = 9 } };
+static bool is_made_meanwhile;
+static jsStreamConfig stream_config;
+static jsStreamInfo stream = { .Config = &stream_config, .State = { .FirstSeq = 1, .LastSeq = 9 } };
 static jsConsumerInfo consumer = { .Name = (char *)(uintptr_t) "C" };
 
 static natsStatus call(const char *name)
@@ -192,9 +194,12 @@ natsStatus js_AddStream(jsStreamInfo **made, jsCtx *js, jsStreamConfig *wanted, 
 {
     (void)js;
     (void)options;
-    (void)error;
     ck_assert_int_eq(wanted->Replicas, 3);
-    return make("add", made);
+    ck_assert_uint_gt(relay_nats_incarnation(wanted), 1);
+    if (!is_made_meanwhile)
+        return make("add", made);
+    *error = JSStreamNameExistErr;
+    return NATS_ERR;
 }
 
 void jsStreamInfo_Destroy(jsStreamInfo *info)
@@ -278,6 +283,8 @@ static int connect_refused_at(unsigned at, natsStatus with, struct relay_engine 
 
 static void set_up(void)
 {
+    is_made_meanwhile = false;
+    stream_config.Description = "hwt-relay incarnation=5";
     ck_assert_int_eq(nats_Open(-1), NATS_OK);
 }
 
@@ -304,6 +311,46 @@ START_TEST(what_is_refused_ends_the_connecting_and_leaves_nothing)
                       called[calls - 1]);
         ck_assert_uint_eq(objects, 0);
     }
+}
+END_TEST
+
+START_TEST(another_replica_may_make_the_streams_meanwhile)
+{
+    struct relay_engine *engine;
+
+    is_there = false;
+    is_made_meanwhile = true;
+    ck_assert_int_eq(connect_refused_at(0, NATS_OK, &engine), 0);
+    relay_nats_close(engine);
+    ck_assert_uint_eq(objects, 0);
+}
+END_TEST
+
+/* Servers that have begun again may each tell another time of making. */
+START_TEST(a_stream_is_known_by_its_description)
+{
+    static const struct {
+        const char *description;
+        uint64_t incarnation;
+    } cases[] = { { "hwt-relay incarnation=5", 5 },
+                  { "hwt-relay incarnation=1800000000000000001", UINT64_C(1800000000000000001) },
+                  { "hwt-relay incarnation=", 1 },
+                  { "hwt-relay incarnation=0", 1 },
+                  { "orders", 1 },
+                  { NULL, 1 } };
+    struct relay_extent extent;
+    struct relay_engine *engine;
+
+    is_there = true;
+    ck_assert_int_eq(connect_refused_at(0, NATS_OK, &engine), 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        stream_config.Description = cases[i].description;
+        stream.Created = (int64_t)i;
+        refused_at = 0;
+        ck_assert_int_eq(relay_nats_extent(engine, &extent), 0);
+        ck_assert_uint_eq(extent.incarnation, cases[i].incarnation);
+    }
+    relay_nats_close(engine);
 }
 END_TEST
 
@@ -444,6 +491,8 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, what_is_refused_ends_the_connecting_and_leaves_nothing, 0, 2);
+    tcase_add_test(tcase, another_replica_may_make_the_streams_meanwhile);
+    tcase_add_test(tcase, a_stream_is_known_by_its_description);
     tcase_add_test(tcase, each_status_has_an_errno);
     tcase_add_test(tcase, a_pull_that_is_refused_is_tried_again);
     tcase_add_test(tcase, a_stream_that_was_made_anew_is_told);
