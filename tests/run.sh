@@ -30,7 +30,8 @@ Installs what is missing, builds hwt in build/, and runs its tests.
                           pages, probes and metrics, that can be installed
     --help                this
 
-Environment: HWT_TEST_SEED repeats random tests; CK_RUN_CASE runs one test case.
+Environment: HWT_TEST_SEED repeats random tests; HWT_TEST_SCALE=n does an nth of their rounds;
+CK_RUN_CASE runs one test case.
 END
 }
 
@@ -137,8 +138,9 @@ run_setup()
     fi
     if [ -n "$memcheck" ]; then
         # Forked tests would be checked too, with all that Check itself holds at a fork; but a
-        # schedule wants a process of its own.
-        launcher='env CK_FORK=no'
+        # schedule wants a process of its own. The models take an eighth of their random steps, for an error of
+        # memory shows at the first step that has it, and their answers were compared in full before.
+        launcher='env CK_FORK=no HWT_TEST_SCALE=8'
         run_tests --no-suite consumer --no-suite stress --no-suite schedules --no-suite long \
             --timeout-multiplier 10 --wrapper "valgrind --quiet \
             --leak-check=full --show-leak-kinds=definite,indirect \

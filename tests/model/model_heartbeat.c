@@ -7,7 +7,7 @@
  * - after each advance, nothing is left whose tick is over. So an event comes within the tick
  *   after its instant: at the end of that tick at the latest, or in a look before it.
  *
- *     HWT_TEST_STEPS=n    how many steps to take in all
+ *     HWT_TEST_SCALE=n    an nth of the steps
  *     HWT_TEST_SEED=n     the seed, as printed
  */
 
@@ -353,8 +353,7 @@ static void program_begin(uint64_t program)
 
 START_TEST(random_programs_do_what_the_history_says)
 {
-    const char *text = getenv("HWT_TEST_STEPS");
-    uint64_t steps = text && *text ? strtoull(text, NULL, 0) : 200000;
+    unsigned steps = test_scaled(200000, 1);
     for (uint64_t program = 0; steps > 0; program++) {
         program_begin(program);
         uint64_t length = 1 + below(2000);

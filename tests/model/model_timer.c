@@ -4,7 +4,7 @@
  * oracle of model.h: what runs in which advance and in which order, never early, what every
  * call returns, what is pending and how each timeout ends, once.
  *
- *     HWT_TEST_STEPS=n    how many steps to take in all, in each test
+ *     HWT_TEST_SCALE=n    an nth of the steps of each test
  *     HWT_TEST_SEED=n     the seed, as printed
  */
 
@@ -303,17 +303,12 @@ static void program_end(void)
     free(model.live);
 }
 
-static uint64_t steps_wanted(void)
-{
-    const char *text = getenv("HWT_TEST_STEPS");
-
-    return text && *text ? strtoull(text, NULL, 0) : 500000;
-}
+enum { STEPS = 500000 };
 
 START_TEST(random_programs_do_what_the_oracle_says)
 {
     struct model sums = { 0 };
-    uint64_t steps = steps_wanted();
+    unsigned steps = test_scaled(STEPS, 1);
 
     for (uint64_t program = 0; steps > 0; program++) {
         uint64_t length;
@@ -338,7 +333,7 @@ END_TEST
 /* Ten thousand at a time: buckets that grow, and many that are swept at once. */
 START_TEST(crowds_do_what_the_oracle_says)
 {
-    uint64_t programs = steps_wanted() / 30000;
+    uint64_t programs = test_scaled(STEPS, 1) / 30000;
 
     for (uint64_t program = 1000000; program < 1000000 + programs + 1; program++) {
         program_begin(program, 14000);

@@ -5,6 +5,8 @@
  * the same answers. The oracle is one list, sorted by tick and, within a tick, by the order of
  * filing; a timeout that never comes is at its end. What is not wanted any more is in the list as long
  * as the store may still have it: it may be taken in its turn, or not.
+ *
+ *     HWT_TEST_SCALE=n    an nth of the calls
  */
 
 #include <string.h>
@@ -341,14 +343,14 @@ static void step(void)
         cancel_many();
 }
 
-static void run(uint64_t start, uint64_t tick_duration, int steps)
+static void run(uint64_t start, uint64_t tick_duration, unsigned steps)
 {
     must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
          0);
     wheel.wanted = keep_wanted;
     wheel.owner = owned;
     now = 0;
-    for (int i = 0; i < steps; i++) {
+    for (unsigned i = 0; i < steps; i++) {
         step();
         if (below(16 + slots / 16) == 0)
             must(hwt_wheel_check(&wheel));
@@ -385,7 +387,7 @@ START_TEST(a_wheel_of_any_size_answers_as_a_sorted_list_does)
     slots = (uint32_t)1 << _i;
     state += slots;
     for (int i = 0; i < 4; i++)
-        run(starts[i], durations[below(4)], 30000);
+        run(starts[i], durations[below(4)], test_scaled(30000, 1));
 }
 END_TEST
 
@@ -394,7 +396,7 @@ START_TEST(so_it_does_where_time_ends)
     slots = (uint32_t)1 << _i;
     state += slots;
     for (int i = 0; i < 20; i++)
-        run(UINT64_MAX - below(100000), 8 + below(100), 2000);
+        run(UINT64_MAX - below(100000), 8 + below(100), test_scaled(2000, 1));
 }
 END_TEST
 

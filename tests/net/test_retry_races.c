@@ -503,10 +503,18 @@ START_TEST(an_answer_does_not_disturb_a_later_life)
 }
 END_TEST
 
+/* A case need not be a process of its own. */
+static void begin_case(void)
+{
+    zeroes = false;
+    orders = 0;
+}
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("retry_races");
     TCase *races = add_case(suite, "races");
+    tcase_add_checked_fixture(races, begin_case, NULL);
     tcase_add_loop_test(races, a_call_against_a_pass, 0, SCENES);
     tcase_add_loop_test(races, a_call_against_a_pass_that_zeroes_the_object_at_its_end, 0, SCENES);
     tcase_add_loop_test(races, two_calls_against_each_other, 0, SCENES);

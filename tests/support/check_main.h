@@ -16,6 +16,7 @@
  *     CK_FORK=no          all tests in one process, for a debugger; no time-outs then
  *     CK_VERBOSITY=verbose
  *     HWT_TEST_SEED=n     the seed of the random tests, decimal or 0x...
+ *     HWT_TEST_SCALE=n    an nth of the rounds of tests that have very many
  */
 
 #include <check.h>
@@ -91,6 +92,15 @@ static inline uint64_t test_seed_get(bool say)
 static inline uint64_t test_seed(void)
 {
     return test_seed_get(true);
+}
+
+/* So many rounds, or fewer where each of them is slow; at least one. `usual` is the scale without HWT_TEST_SCALE. */
+static inline unsigned test_scaled(unsigned rounds, unsigned long usual)
+{
+    const char *text = getenv("HWT_TEST_SCALE");
+    unsigned long scale = text && *text ? strtoul(text, NULL, 0) : usual;
+
+    return scale <= 1 ? rounds : rounds / scale > 0 ? (unsigned)(rounds / scale) : 1;
 }
 
 /*

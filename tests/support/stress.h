@@ -32,10 +32,7 @@
 /* So many rounds, or fewer where each of them is slow; at least one. */
 static inline unsigned scaled(unsigned rounds)
 {
-    const char *text = getenv("HWT_TEST_SCALE");
-    unsigned long scale = text && *text ? strtoul(text, NULL, 0) : STRESS_SANITIZED ? 8 : 1;
-
-    return scale > 1 && rounds / scale > 0 ? rounds / (unsigned)scale : scale > 1 ? 1 : rounds;
+    return test_scaled(rounds, STRESS_SANITIZED ? 8 : 1);
 }
 
 static inline uint64_t below(uint64_t *random, uint64_t limit)
