@@ -126,6 +126,26 @@ START_TEST(test_nothing_is_early_by_an_heir_whose_clock_has_leapt)
 }
 END_TEST
 
+/* As after a pause of all machines, the broker's too, whose clocks are then set right. */
+START_TEST(test_clocks_that_leap_together_are_right)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+    struct fake_replica *first = fake_owner(&fake);
+
+    fake_put(&fake, fake.realtime + HWT_SEC(2), NULL, "before"); /* for which the store reads its clock */
+    fake_put(&fake, due, NULL, "m");
+    fake_run(&fake, HWT_SEC(5));
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        if (&fake.replicas[i] != first) {
+            fake.replicas[i].starts_at = HWT_NEVER;
+            fake_stop(&fake.replicas[i]);
+        }
+    fake.realtime += HWT_SEC(20);
+    fake_run(&fake, HWT_SEC(60));
+    ck_assert_uint_eq(fake_arrived(&fake, "m"), 1);
+}
+END_TEST
+
 START_TEST(test_a_clock_that_is_wrong_within_the_bound_is_right)
 {
     struct fake_replica *first = fake_owner(&fake);
@@ -385,6 +405,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_an_owner_whose_clock_becomes_wrong_resigns, 0, 2);
     tcase_add_loop_test(tcase, test_nothing_is_early_by_a_clock_that_leaps, 0, 3);
     tcase_add_test(tcase, test_nothing_is_early_by_an_heir_whose_clock_has_leapt);
+    tcase_add_test(tcase, test_clocks_that_leap_together_are_right);
     tcase_add_loop_test(tcase, test_a_clock_that_is_wrong_within_the_bound_is_right, 0, 2);
     tcase_add_test(tcase, test_nobody_with_a_wrong_clock_takes_the_shard);
     tcase_add_test(tcase, test_an_owner_whose_clock_has_leapt_resigns);
