@@ -143,7 +143,7 @@ static void expire_first(struct hwt_worker *worker)
         worker->limit = worker->parked_for + 1;
     while (worker->has_parked) {
         uint64_t next;
-        (void)hwt_wheel_find(&worker->wheel, worker->limit, UINT32_MAX, &next);
+        (void)hwt_wheel_find(&worker->wheel, worker->limit, LOOKS, &next);
         worker->has_parked = next < worker->limit && expire_batch(worker);
     }
     worker->limit = limit;

@@ -10,385 +10,191 @@
 
 #include "hwt/base/barrier.h"
 
-#define CAPACITY_MIN 4    /* an empty shelf keeps this much, to spare the allocator */
-#define CAPACITY_FEW 16   /* the next one */
-#define CAPACITY_SOME 64  /* from here on it grows by half of it, */
-#define CAPACITY_MANY 256 /* and from here on by a quarter */
-#define CAPACITY_MAX INT32_MAX
-#define TAIL_MANY 64 /* hints: fewer are not worth sorting */
+#define FULL_MIN 4                            /* blocks */
+#define FULL_MAX (UINT32_MAX / HWT_BLOCK_MAX) /* all hints can be counted */
+#define SECOND_CAPACITY (HWT_BLOCK_MAX / 8)   /* of a block where there is a full one */
+#define SORT_PER_LOOK 16                      /* hints */
 #define SAMPLES 8
 
-/* ---- a shelf ---- */
-
-static size_t bytes_of(uint32_t capacity)
+static struct hwt_block *block_at(struct hwt_bucket *bucket, uint32_t i)
 {
-    return (size_t)capacity * sizeof(struct hwt_hint);
+    return i < bucket->full_count ? &bucket->full[i] : &bucket->last;
 }
 
-static struct hwt_hint *array_of(uint32_t capacity)
+static void count_gone(struct hwt_bucket *bucket, uint32_t block, uint32_t n)
 {
-    return capacity > 0 && capacity <= CAPACITY_MAX ? malloc(bytes_of(capacity)) : NULL;
+    bucket->in_full -= block < bucket->full_count ? n : 0;
 }
 
-static uint32_t grown(uint32_t capacity)
-{
-    if (capacity < CAPACITY_MIN)
-        return CAPACITY_MIN;
-    if (capacity < CAPACITY_FEW)
-        return CAPACITY_FEW;
-    if (capacity < CAPACITY_SOME)
-        return 2 * capacity;
-    return capacity + (capacity < CAPACITY_MANY ? capacity / 2 : capacity / 4);
-}
+/* ---- full blocks ---- */
 
-static void free_unreachable(struct hwt_hint *hints)
+static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
 {
-    hwt_a_fork_may_come();
-    free(hints);
-}
-
-/* Another array, that has the hints of this one from `from` on. */
-static int resize(struct hwt_shelf *shelf, uint32_t from, uint32_t capacity, size_t *bytes)
-{
-    struct hwt_hint *hints = array_of(capacity);
-    if (!hints)
+    const uint32_t had = bucket->full_capacity, capacity = had ? 2 * had : FULL_MIN;
+    struct hwt_block *old = bucket->full, *full;
+    if (capacity > FULL_MAX || !(full = malloc(capacity * sizeof(*full))))
         return -ENOMEM;
-    if (shelf->hints && shelf->used > from)
-        memcpy(hints, shelf->hints + from, bytes_of(shelf->used - from));
-    struct hwt_hint *old = shelf->hints;
-    *bytes += bytes_of(capacity) - bytes_of(shelf->capacity);
-    shelf->hints = hints;
-    shelf->capacity = capacity;
-    shelf->used -= from;
-    free_unreachable(old);
+    if (had > 0)
+        memcpy(full, old, had * sizeof(*full));
+    *bytes += (capacity - had) * sizeof(*full);
+    bucket->full = full;
+    bucket->full_capacity = capacity;
+    hwt_a_fork_may_come();
+    free(old);
     return 0;
 }
 
-static bool has_room(struct hwt_shelf *shelf, uint32_t more, size_t *bytes)
+static void free_full(struct hwt_bucket *bucket, size_t *bytes)
 {
-    uint32_t least = shelf->used + more, usual = grown(shelf->capacity);
-    return least <= shelf->capacity || resize(shelf, 0, least > usual ? least : usual, bytes) == 0;
+    struct hwt_block *old = bucket->full;
+    *bytes -= bucket->full_capacity * sizeof(*old);
+    bucket->full = NULL;
+    bucket->full_capacity = 0;
+    hwt_a_fork_may_come();
+    free(old);
 }
 
-static void empty(struct hwt_shelf *shelf, size_t *bytes)
+/* Never do two have the same hints, for a child of a fork() that frees both. */
+static void move(struct hwt_block *from, struct hwt_block *to)
 {
-    shelf->used = 0;
-    if (shelf->capacity <= CAPACITY_MIN)
-        return;
-    struct hwt_hint *old = shelf->hints;
-    *bytes -= bytes_of(shelf->capacity);
-    shelf->hints = NULL;
-    shelf->capacity = 0;
-    free_unreachable(old);
+    struct hwt_block block = *from;
+    *from = (struct hwt_block){ 0 };
+    hwt_a_fork_may_come();
+    *to = block;
+    hwt_a_fork_may_come();
 }
 
-/* Gives back what is much more than it needs. */
-static void shrink(struct hwt_shelf *shelf, size_t *bytes)
+/* The last block is one of the full ones from now on, and an empty one is the last. */
+static int close_last(struct hwt_bucket *bucket, size_t *bytes)
 {
-    if (shelf->used == 0)
-        empty(shelf, bytes);
-    else if (shelf->capacity > CAPACITY_MIN && shelf->used < shelf->capacity / 4)
-        (void)resize(shelf, 0, grown(shelf->used), bytes); /* another time, then */
+    struct hwt_block fresh = { 0 };
+    if ((bucket->full_count == bucket->full_capacity && grow_full(bucket, bytes) < 0) ||
+        hwt_block_resize(&fresh, SECOND_CAPACITY, bytes) < 0)
+        return -ENOMEM;
+    bucket->in_full += hwt_block_count(&bucket->last);
+    move(&bucket->last, &bucket->full[bucket->full_count]);
+    bucket->full_count++;
+    move(&fresh, &bucket->last);
+    return 0;
 }
 
-/* The same after a sweep, which has looked at all: a copy costs little more, so it gives back
- * sooner. True: the array begins with what was at `from`. */
-static bool fit(struct hwt_shelf *shelf, uint32_t from, size_t *bytes)
+/* After the least round was taken, or some were thrown away: blocks that are empty go, one of those
+ * that have become small is joined to the one before, and the least round is found. */
+static void tidy(struct hwt_bucket *bucket, size_t *bytes)
 {
-    uint32_t used = shelf->used - from, wanted = used + used / 4 + CAPACITY_MIN;
-    return wanted < shelf->capacity - shelf->capacity / 4 &&
-           resize(shelf, from, wanted, bytes) == 0;
-}
-
-/* ---- sorting ---- */
-
-static uint32_t least_of(const struct hwt_hint *hints, uint32_t n, uint32_t base)
-{
-    uint32_t least = UINT32_MAX;
-    for (uint32_t i = 0; i < n; i++)
-        least = hints[i].round - base < least ? hints[i].round - base : least;
-    return base + least;
-}
-
-static void find_first(struct hwt_bucket *bucket)
-{
-    const struct hwt_shelf *near = &bucket->near;
-    bucket->first = bucket->sorted;
-    while (bucket->first < near->used && near->hints[bucket->first].round != bucket->least)
-        bucket->first++;
-}
-
-/* The near shelf has a part that is in order but for its higher digits. */
-static void sort(struct hwt_bucket *bucket, struct hwt_part *part)
-{
-    struct hwt_shelf *near = &bucket->near;
-    bucket->begin = 0;
-    bucket->sorted = near->used & INT32_MAX;
-    bucket->least = part->least;
-    if (part->reach <= HWT_HINTS_REACH)
-        return;
-    struct hwt_hint *other = array_of(near->capacity);
-    if (!other) {
-        bucket->sorted = 0; /* another time */
-        find_first(bucket);
-        return;
+    const uint32_t base = bucket->least, count = bucket->full_count;
+    struct hwt_block *full = bucket->full;
+    uint32_t kept = 0, least = UINT32_MAX;
+    bool joined = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (hwt_block_count(&full[i]) == 0) {
+            hwt_block_release(&full[i], bytes);
+            continue;
+        }
+        if (kept > 0 && !joined &&
+            (joined = hwt_block_join(&full[kept - 1], &full[i], base, bytes)))
+            continue;
+        if (kept < i)
+            move(&full[i], &full[kept]);
+        kept++;
     }
-    struct hwt_hint *hints = near->hints;
-    near->hints = hwt_hints_sort(part, hints, other);
-    free_unreachable(near->hints == other ? hints : other);
-}
-
-/* The near shelf is empty, the far one is not. Without memory all of it becomes the tail. */
-static void refill(struct hwt_bucket *bucket, size_t *bytes)
-{
-    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    struct hwt_part part;
-    hwt_hints_part(&part, far->hints, far->used, bucket->far_least);
-    bucket->begin = bucket->sorted = 0;
-    near->used = 0;
-    if (near->capacity / 4 > part.n)
-        empty(near, bytes);
-    if (!has_room(near, part.n, bytes)) {
-        struct hwt_shelf was_near = *near, was_far = *far;
-        far->hints = NULL; /* never both the same */
-        hwt_a_fork_may_come();
-        *near = was_far;
-        hwt_a_fork_may_come();
-        *far = was_near;
-        bucket->divided = false;
-        bucket->least = part.least;
-        find_first(bucket);
-        return;
+    bucket->full_count = kept;
+    bucket->at = kept;
+    if (hwt_block_count(&bucket->last) > 0)
+        least = bucket->last.least - base;
+    for (uint32_t i = kept; i > 0; i--) {
+        if (full[i - 1].least - base <= least) {
+            least = full[i - 1].least - base;
+            bucket->at = i - 1;
+        }
     }
-    hwt_hints_divide(&part, far->hints, far->used, near->hints, far->hints);
-    near->used = part.n;
-    far->used -= part.n;
-    bucket->far_least = part.least + part.reach;
-    sort(bucket, &part);
-    shrink(far, bytes);
+    bucket->least = base + least;
+    if (kept == 0 && bucket->full_capacity > 0)
+        free_full(bucket, bytes);
 }
 
-/* Sorts a near shelf whose tail is long; what is not of its sooner part goes to the far one, where
- * nothing is that soon. Without memory all of it stays on the near shelf. */
-static void sort_near(struct hwt_bucket *bucket, size_t *bytes)
-{
-    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    const struct hwt_hint *hints = near->hints + bucket->begin;
-    const uint32_t all = near->used - bucket->begin;
-    struct hwt_shelf sorted = { 0 };
-    struct hwt_part part;
-    hwt_hints_part(&part, hints, all, bucket->least);
-    if (!has_room(far, all - part.n, bytes) || resize(&sorted, 0, grown(part.n), bytes) < 0)
-        return;
-    hwt_hints_divide(&part, hints, all, sorted.hints, far->hints ? far->hints + far->used : NULL);
-    far->used += all - part.n;
-    sorted.used = part.n;
-    struct hwt_hint *old = near->hints;
-    *bytes -= bytes_of(near->capacity);
-    *near = sorted;
-    free_unreachable(old);
-    /* Where nothing went there, the far shelf may begin sooner than the part ends. */
-    if (!bucket->divided || part.reach < bucket->far_least - part.least)
-        bucket->far_least = part.least + part.reach;
-    bucket->divided = true;
-    sort(bucket, &part);
-}
+/* ---- adding ---- */
 
-/* ---- visits ---- */
-
-/* A visit of the tail, in registers. */
-struct visit {
-    struct hwt_hint *hints;
-    uint32_t least;
-    uint32_t cursor;
-    uint32_t kept;
-    uint32_t next;
-    uint32_t next_first;
-};
-
-static struct visit begin_visit(const struct hwt_bucket *bucket)
-{
-    if (bucket->visits)
-        return (struct visit){ bucket->near.hints, bucket->least, bucket->cursor,
-                               bucket->kept,       bucket->next,  bucket->next_first };
-    return (struct visit){ .hints = bucket->near.hints,
-                           .least = bucket->least,
-                           .cursor = bucket->sorted,
-                           .kept = bucket->sorted,
-                           .next = bucket->least - 1 }; /* later than any other */
-}
-
-static inline void keep(struct visit *visit, struct hwt_hint hint)
-{
-    if (hint.round - visit->least < visit->next - visit->least) {
-        visit->next = hint.round;
-        visit->next_first = visit->kept;
-    }
-    visit->hints[visit->kept++] = hint;
-}
-
-static void interrupt_visit(struct hwt_bucket *bucket, const struct visit *visit)
-{
-    bucket->visits = true;
-    bucket->cursor = visit->cursor & INT32_MAX;
-    bucket->kept = visit->kept;
-    bucket->next = visit->next;
-    bucket->next_first = visit->next_first;
-}
-
-/* The least round is over. */
-static void end_visit(struct hwt_bucket *bucket, const struct visit *visit, size_t *bytes)
-{
-    struct hwt_shelf *near = &bucket->near;
-    bool tail = visit->kept > bucket->sorted;
-    near->used = visit->kept;
-    bucket->visits = false;
-    bucket->first = visit->next_first;
-    if (bucket->begin == bucket->sorted && !tail) {
-        if (bucket->far.used > 0)
-            refill(bucket, bytes);
-        else
-            hwt_bucket_clear(bucket, bytes);
-        return;
-    }
-    bucket->least = visit->next;
-    if (bucket->begin < bucket->sorted) {
-        uint32_t round = near->hints[bucket->begin].round;
-        if (!tail || round - visit->least <= visit->next - visit->least)
-            bucket->least = round;
-    }
-    shrink(near, bytes);
-}
-
-/* Ends a visit that has not come to its end. The caller finds `least` and `first` anew. */
-static void rewind_visit(struct hwt_bucket *bucket)
-{
-    struct hwt_shelf *near = &bucket->near;
-    if (!bucket->visits)
-        return;
-    if (bucket->kept != bucket->cursor)
-        memmove(near->hints + bucket->kept, near->hints + bucket->cursor,
-                bytes_of(near->used - bucket->cursor));
-    near->used -= bucket->cursor - bucket->kept;
-    bucket->visits = false;
-}
-
-static bool is_sorted_next(const struct hwt_bucket *bucket)
-{
-    return bucket->begin < bucket->sorted &&
-           bucket->near.hints[bucket->begin].round == bucket->least;
-}
-
-/* Whether this visit is likely to take most of a long tail. */
-static bool is_of_least(const struct hwt_bucket *bucket)
-{
-    const struct hwt_hint *hints = bucket->near.hints + bucket->sorted;
-    size_t step = (bucket->near.used - bucket->sorted) / SAMPLES, n = 0;
-    for (size_t i = 0; i < SAMPLES; i++)
-        n += hints[i * step].round == bucket->least;
-    return n > SAMPLES / 2;
-}
-
-static void sort_if_long(struct hwt_bucket *bucket, size_t *bytes)
-{
-    uint32_t tail = bucket->near.used - bucket->sorted;
-    if (!bucket->visits && tail > TAIL_MANY && tail > (bucket->sorted - bucket->begin) / 8 &&
-        !is_of_least(bucket))
-        sort_near(bucket, bytes);
-}
-
-/* ---- the bucket ---- */
-
-/* What was before `begin` is gone. */
-static void forget_taken(struct hwt_bucket *bucket)
-{
-    uint32_t begin = bucket->begin;
-    bucket->begin = 0;
-    bucket->sorted = (bucket->sorted - begin) & INT32_MAX;
-    bucket->first -= begin; /* or `kept` */
-    bucket->next_first -= begin;
-    bucket->cursor = (bucket->cursor - begin) & INT32_MAX;
-}
-
-/* Room for one more on the near shelf. What was taken leaves room at its beginning. */
 static int make_room(struct hwt_bucket *bucket, size_t *bytes)
 {
-    struct hwt_shelf *near = &bucket->near;
-    uint32_t begin = bucket->begin, used = near->used - begin;
-    if (begin > 0 && begin >= near->capacity / 4) {
-        memmove(near->hints, near->hints + begin, bytes_of(used));
-        near->used = used;
-    } else if (resize(near, begin, grown(used), bytes) < 0) {
-        return -ENOMEM;
-    }
-    forget_taken(bucket);
-    return 0;
-}
-
-/* The first of a round that is the least from then on. */
-static int add_least(struct hwt_bucket *bucket, struct hwt_hint hint, size_t *bytes)
-{
-    struct hwt_shelf *near = &bucket->near;
-    if (near->used == near->capacity && make_room(bucket, bytes) < 0)
-        return -ENOMEM;
-    rewind_visit(bucket);
-    /* Counted from this round, the far shelf may begin so late that it is past all numbers. */
-    if (bucket->far_least - hint.round < bucket->least - hint.round)
-        bucket->divided = false;
-    bucket->least = hint.round;
-    bucket->first = near->used;
-    near->hints[near->used++] = hint;
-    return 0;
+    const struct hwt_block *last = &bucket->last;
+    if (last->capacity == HWT_BLOCK_MAX && last->begin < HWT_BLOCK_MAX / 4)
+        return close_last(bucket, bytes);
+    return hwt_block_grow(&bucket->last, bytes);
 }
 
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes)
 {
-    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    if (near->used == 0 || hint.round - now < bucket->least - now)
-        return add_least(bucket, hint, bytes);
-    bool is_far =
-        bucket->divided && hint.round - bucket->least >= bucket->far_least - bucket->least;
-    struct hwt_shelf *shelf = is_far ? far : near;
-    if (shelf->used == shelf->capacity &&
-        (is_far ? !has_room(far, 1, bytes) : make_room(bucket, bytes) < 0))
+    struct hwt_block *last = &bucket->last;
+    const bool none = hwt_bucket_count(bucket) == 0;
+    if (last->used == last->capacity && make_room(bucket, bytes) < 0)
         return -ENOMEM;
-    shelf->hints[shelf->used++] = hint;
+    if (hwt_block_count(last) == 0 || hint.round - now < last->least - now)
+        last->least = hint.round;
+    if (none || hint.round - now < bucket->least - now) {
+        bucket->least = hint.round;
+        bucket->at = bucket->full_count;
+    }
+    last->hints[last->used++] = hint;
     return 0;
 }
 
-/* Of what is sorted, hints of the least round. */
-static size_t take_sorted(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max)
+/* ---- visits ---- */
+
+static bool has_least(const struct hwt_bucket *bucket, const struct hwt_block *block)
 {
-    const struct hwt_hint *hints = bucket->near.hints + bucket->begin;
+    return hwt_block_count(block) > 0 && block->least == bucket->least;
+}
+
+/* Goes on to the next block with the least round. False: that is over. */
+static bool go_on(struct hwt_bucket *bucket, size_t *bytes)
+{
+    hwt_block_leave(block_at(bucket, bucket->at), bytes);
+    while (bucket->at < bucket->full_count) {
+        if (has_least(bucket, block_at(bucket, ++bucket->at)))
+            return true;
+    }
+    tidy(bucket, bytes);
+    return false;
+}
+
+/* Takes them from a sorted block. */
+static size_t take_from(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max)
+{
+    struct hwt_block *block = block_at(bucket, bucket->at);
+    const struct hwt_hint *hints = block->hints + block->begin;
     const uint32_t least = bucket->least;
-    size_t n = 0, all = bucket->sorted - bucket->begin;
+    size_t n = 0, all = hwt_block_count(block);
     for (max = max < all ? max : all; n < max && hints[n].round == least; n++)
         batch[n] = hints[n];
-    bucket->begin += (uint32_t)n;
+    block->begin += (uint32_t)n;
+    count_gone(bucket, bucket->at, (uint32_t)n);
     return n;
+}
+
+/* Whether the block at which the visit is has more of the least round. */
+static bool has_more(const struct hwt_bucket *bucket)
+{
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    return block->begin < block->used && block->hints[block->begin].round == bucket->least;
 }
 
 size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max, size_t *bytes)
 {
-    sort_if_long(bucket, bytes);
-    size_t n = take_sorted(bucket, batch, max);
-    if (is_sorted_next(bucket))
-        return n;
-    struct visit visit = begin_visit(bucket);
-    const uint32_t used = bucket->near.used;
-    while (visit.cursor < used && n < max) {
-        struct hwt_hint hint = visit.hints[visit.cursor++];
-        if (hint.round == visit.least)
-            batch[n++] = hint;
-        else
-            keep(&visit, hint);
-    }
-    if (visit.cursor < used)
-        interrupt_visit(bucket, &visit);
-    else
-        end_visit(bucket, &visit, bytes);
+    size_t n = 0;
+    do {
+        struct hwt_block *block = block_at(bucket, bucket->at);
+        if (block->sorted < block->used) {
+            if (n > 0)
+                break;
+            hwt_block_order(block, bucket->least);
+        }
+        n += take_from(bucket, batch + n, max - n);
+    } while (!has_more(bucket) && go_on(bucket, bytes) && n < max);
     return n;
 }
+
+/* ---- throwing away ---- */
 
 /* Whether the hint is to stay, or is not looked at any more. */
 static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hint, uint32_t *looks)
@@ -399,165 +205,129 @@ static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hin
     return filter(data, &hint, 1) > 0;
 }
 
+/* False: that would be more than so many looks. */
+static bool order(struct hwt_bucket *bucket, uint32_t *looks)
+{
+    struct hwt_block *block = block_at(bucket, bucket->at);
+    const uint32_t cost = (block->used - block->sorted) / SORT_PER_LOOK;
+    if (cost > 0 && *looks == 0)
+        return false;
+    *looks -= cost < *looks ? cost : *looks;
+    hwt_block_order(block, bucket->least);
+    return true;
+}
+
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       uint32_t *looks, size_t *bytes)
 {
     const struct hwt_hint *first = hwt_bucket_peek(bucket);
     if (first && stays(filter, data, *first, looks))
         return true;
-    sort_if_long(bucket, bytes);
-    for (; is_sorted_next(bucket); bucket->begin++) {
-        if (stays(filter, data, bucket->near.hints[bucket->begin], looks))
+    if (hwt_bucket_count(bucket) == 0)
+        return false;
+    do {
+        if (!order(bucket, looks))
             return true;
-    }
-    struct visit visit = begin_visit(bucket);
-    for (; visit.cursor < bucket->near.used; visit.cursor++) {
-        struct hwt_hint hint = visit.hints[visit.cursor];
-        if (hint.round != visit.least) {
-            keep(&visit, hint);
-        } else if (stays(filter, data, hint, looks)) {
-            interrupt_visit(bucket, &visit);
-            return true;
+        struct hwt_block *block = block_at(bucket, bucket->at);
+        for (; has_more(bucket); block->begin++) {
+            if (stays(filter, data, block->hints[block->begin], looks))
+                return true;
+            count_gone(bucket, bucket->at, 1);
         }
-    }
-    end_visit(bucket, &visit, bytes);
+    } while (go_on(bucket, bytes));
     return false;
 }
 
-/* After hints were thrown away: the least round, and the first of it. Mostly that is the round it
- * was before, and soon found. */
-static void find_least(struct hwt_bucket *bucket)
+void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket)
 {
-    const struct hwt_shelf *near = &bucket->near;
-    const uint32_t before = bucket->least, sorted = bucket->sorted;
-    if (is_sorted_next(bucket))
-        return;
-    find_first(bucket);
-    if (bucket->first < near->used)
-        return;
-    bucket->least = least_of(near->hints + sorted, near->used - sorted, before);
-    if (bucket->begin < sorted &&
-        near->hints[bucket->begin].round - before <= bucket->least - before)
-        bucket->least = near->hints[bucket->begin].round;
-    else
-        find_first(bucket);
+    const uint32_t begin = hwt_bucket_block(bucket, 0)->begin;
+    *sweep = (struct hwt_sweep){ .kept = begin, .cursor = begin };
 }
 
-void hwt_sweep_begin(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
-{
-    rewind_visit(bucket);
-    *sweep = (struct hwt_sweep){ false, bucket->begin, bucket->begin };
-}
-
-/* On the near shelf, of which little has stayed: that moves up, and what is before it is as if it
- * had been taken. */
-static void move_up(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
-{
-    struct hwt_hint *hints = bucket->near.hints;
-    const uint32_t gap = sweep->cursor - sweep->kept, stayed = sweep->kept - bucket->begin;
-    memmove(hints + bucket->begin + gap, hints + bucket->begin, bytes_of(stayed));
-    if (bucket->sorted < sweep->cursor)
-        bucket->sorted = (bucket->sorted + gap) & INT32_MAX;
-    bucket->begin += gap;
-    sweep->kept = sweep->cursor;
-}
-
-/* What has not been looked at follows what has stayed: the shorter of the two moves, if it can. */
+/* The block that is swept has what has stayed, and what has not been looked at. */
 static void close_gap(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
 {
-    struct hwt_shelf *shelf = sweep->is_far ? &bucket->far : &bucket->near;
-    const uint32_t gap = sweep->cursor - sweep->kept;
-    if (gap == 0)
-        return;
-    if (!sweep->is_far && sweep->kept - bucket->begin < shelf->used - sweep->cursor) {
-        move_up(sweep, bucket);
-        return;
-    }
-    memmove(shelf->hints + sweep->kept, shelf->hints + sweep->cursor,
-            bytes_of(shelf->used - sweep->cursor));
-    shelf->used -= gap;
-    if (!sweep->is_far && bucket->sorted >= sweep->cursor)
-        bucket->sorted = (bucket->sorted - gap) & INT32_MAX;
+    count_gone(bucket, sweep->block, sweep->cursor - sweep->kept);
+    hwt_block_close(block_at(bucket, sweep->block), sweep->kept, sweep->cursor);
     sweep->cursor = sweep->kept;
 }
 
-uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
-                        hwt_hints_filter filter, const void *data, uint32_t *ret_gone)
+static void end_block(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)
 {
-    struct hwt_shelf *near = &bucket->near;
-    *ret_gone = 0;
-    if (!sweep->is_far && sweep->cursor == near->used) {
-        close_gap(sweep, bucket);
-        *sweep = (struct hwt_sweep){ true, 0, 0 };
+    struct hwt_block *block = block_at(bucket, sweep->block);
+    close_gap(sweep, bucket);
+    hwt_block_fit(block, bucket->least, bytes);
+    if (sweep->block == bucket->full_count || hwt_block_count(block) == 0)
+        return;
+    if (sweep->before == sweep->block ||
+        !hwt_block_join(&bucket->full[sweep->before], block, bucket->least, bytes))
+        sweep->before = sweep->block;
+}
+
+uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
+                        hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
+                        size_t *bytes)
+{
+    struct hwt_block *block;
+    *ret_stay = 0;
+    while ((block = block_at(bucket, sweep->block))->used == sweep->cursor) {
+        if (sweep->block == bucket->full_count)
+            return 0;
+        end_block(sweep, bucket, bytes);
+        sweep->block++;
+        sweep->kept = sweep->cursor = block_at(bucket, sweep->block)->begin;
     }
-    struct hwt_shelf *shelf = sweep->is_far ? &bucket->far : near;
-    uint32_t end = shelf->used;
-    if (!sweep->is_far && sweep->cursor < bucket->sorted)
-        end = bucket->sorted; /* one filter is for one part, so that this is known after it */
-    uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
-    if (n == 0)
-        return 0;
-    uint32_t stay = filter(data, shelf->hints + sweep->cursor, n);
+    /* One filter is for one part, so that this is known after it. */
+    const uint32_t end = sweep->cursor < block->sorted ? block->sorted : block->used;
+    const uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
+    const uint32_t stay = filter(data, block->hints + sweep->cursor, n);
     if (sweep->kept != sweep->cursor)
-        memmove(shelf->hints + sweep->kept, shelf->hints + sweep->cursor, bytes_of(stay));
+        memmove(block->hints + sweep->kept, block->hints + sweep->cursor,
+                stay * sizeof(*block->hints));
     sweep->kept += stay;
     sweep->cursor += n;
-    if (!sweep->is_far && sweep->cursor == bucket->sorted)
-        bucket->sorted = sweep->kept & INT32_MAX;
-    *ret_gone = n - stay;
+    if (sweep->cursor == block->sorted)
+        block->sorted = sweep->kept;
+    *ret_stay = stay;
     return n;
 }
 
 const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
                                       const struct hwt_bucket *bucket, uint32_t n)
 {
-    const uint32_t stayed = sweep->is_far ? 0 : sweep->kept - bucket->begin;
-    uint32_t at = bucket->begin + n;
-    if (!sweep->is_far && n >= stayed)
-        at = sweep->cursor + (n - stayed);
-    return n < SAMPLES && at < bucket->near.used ? &bucket->near.hints[at] : NULL;
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    uint32_t at = block->begin + n;
+    if (bucket->at == sweep->block && at >= sweep->kept)
+        at += sweep->cursor - sweep->kept;
+    return n < SAMPLES && at < block->used ? &block->hints[at] : NULL;
 }
 
 void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)
 {
-    struct hwt_shelf *near = &bucket->near, *far = &bucket->far;
-    close_gap(sweep, bucket);
-    if (near->used == bucket->begin && far->used == 0) {
-        hwt_bucket_clear(bucket, bytes);
-        return;
-    }
-    if (near->used == bucket->begin) {
-        refill(bucket, bytes);
-    } else {
-        find_least(bucket);
-        if (fit(near, bucket->begin, bytes))
-            forget_taken(bucket);
-    }
-    if (far->used == 0)
-        empty(far, bytes);
-    else
-        (void)fit(far, 0, bytes);
+    end_block(sweep, bucket, bytes);
+    tidy(bucket, bytes);
 }
 
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
 {
-    const struct hwt_shelf *near = &bucket->near;
-    uint32_t at = is_sorted_next(bucket) ? bucket->begin
-                  : bucket->visits       ? bucket->cursor
-                                         : bucket->first;
-    return at < near->used && near->hints[at].round == bucket->least ? &near->hints[at] : NULL;
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    return has_more(bucket) ? &block->hints[block->begin] : NULL;
 }
 
 void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes)
 {
-    empty(&bucket->near, bytes);
-    empty(&bucket->far, bytes);
-    bucket->begin = bucket->sorted = 0;
-    bucket->visits = bucket->divided = false;
+    for (uint32_t i = 0; i < bucket->full_count; i++)
+        hwt_block_release(&bucket->full[i], bytes);
+    hwt_block_empty(&bucket->last, bytes);
+    bucket->full_count = bucket->in_full = bucket->at = 0;
+    if (bucket->full)
+        free_full(bucket, bytes);
 }
 
 void hwt_bucket_destroy(struct hwt_bucket *bucket)
 {
-    free(bucket->near.hints);
-    free(bucket->far.hints);
+    for (uint32_t i = 0; i < bucket->full_count; i++)
+        free(bucket->full[i].hints);
+    free(bucket->full);
+    free(bucket->last.hints);
 }

@@ -22,7 +22,7 @@
 enum {
     WHEEL = 4,      /* few buckets, so that they grow often */
     RECORDS = 1600, /* more than a slab's worth */
-    LATEST = 1000,  /* ticks; so that buckets have far shelves */
+    LATEST = 1000,  /* ticks; of many rounds */
     PERIOD = 7,     /* ticks */
     HELPERS = 2     /* a heartbeat and a retry */
 };

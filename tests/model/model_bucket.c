@@ -2,8 +2,8 @@
 
 /*
  * One bucket against a plain list: random adds, visits, of which some are interrupted, and sweeps, with
- * rounds close together and far apart, so that both shelves fill, empty and exchange what they hold;
- * and now and then without memory.
+ * rounds close together and far apart, so that blocks fill, empty and are joined; and now and then
+ * without memory.
  */
 
 #include "bucket_malloc.h"
@@ -62,8 +62,8 @@ static uint32_t some_rounds(unsigned manner)
         return (uint32_t)(test_random(&seed) % UINT32_MAX);
     case 5:
         return below(2) ? below(300) : UINT32_MAX - 1 - below(300);
-    case 6: { /* about where the far shelf begins */
-        uint32_t remaining = bucket.far_least - now + below(5) - 2;
+    case 6: { /* about the least round of the block that is being filled */
+        uint32_t remaining = bucket.last.least - now + below(5) - 2;
         return remaining < UINT32_MAX ? remaining : 0;
     }
     default:
@@ -172,9 +172,7 @@ static void visit(unsigned manner)
 {
     uint32_t least = bucket.least, max = 1 + below(64);
     bool whole = below(2);
-    /* Of a visit that goes on none may be left. */
-    must(least - now <= least_remaining_of_items());
-    must(least == now + least_remaining_of_items() || bucket.visits);
+    must(least == now + least_remaining_of_items());
     if (whole || below(2))
         now = least;
     do {
@@ -199,7 +197,7 @@ static void verify(void)
 {
     must(hwt_bucket_check(&bucket, now));
     must(hwt_bucket_count(&bucket) == count);
-    must(bytes == ((size_t)bucket.near.capacity + bucket.far.capacity) * sizeof(struct hwt_hint));
+    must(bytes == memory_of(&bucket));
 }
 
 static void step(unsigned manner)

@@ -8,7 +8,7 @@
 #include "bucket_malloc.h"
 #include "unit.h"
 
-enum { MANY = 2000, KEPT_BYTES = 2 * CAPACITY_MIN * sizeof(struct hwt_hint) };
+enum { MANY = 2000, KEPT_BYTES = HWT_BLOCK_MIN * sizeof(struct hwt_hint) };
 
 static struct hwt_bucket bucket;
 static size_t bytes;
@@ -51,7 +51,7 @@ static inline uint32_t keep_there(const void *data, struct hwt_hint *hints, uint
 static inline void verify(uint32_t now)
 {
     must(hwt_bucket_check(&bucket, now));
-    must(bytes == ((size_t)bucket.near.capacity + bucket.far.capacity) * sizeof(struct hwt_hint));
+    must(bytes == memory_of(&bucket));
 }
 
 static inline int try_add(uint32_t i, uint32_t round, uint32_t now)
