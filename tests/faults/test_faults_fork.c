@@ -34,7 +34,7 @@ static void fork_and_destroy(void)
     ill += child < 0 || waitpid(child, &status, 0) != child || status != 0;
 }
 
-/* Buckets that grow, shrink, close and join their blocks, and slabs. */
+/* Buckets that grow and shrink, and slabs. */
 static void use_memory(void)
 {
     hwt_timeout timeouts[RECORDS];
