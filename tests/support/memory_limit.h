@@ -10,6 +10,14 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define MEMORY_OF_A_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define MEMORY_OF_A_SANITIZER 1
+#endif
+#endif
+
 /* Lets the address space grow by so many bytes; RLIM_INFINITY: as it could at first. */
 static inline void limit_memory(rlim_t more)
 {
@@ -29,14 +37,9 @@ static inline void limit_memory(rlim_t more)
 /* Sanitizers and memcheck need address space themselves, and emulators do not pass the limit on. */
 static inline bool memory_cannot_be_limited(void)
 {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef MEMORY_OF_A_SANITIZER
     return true;
 #else
-#if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-    return true;
-#endif
-#endif
     enum { MUCH = 1 << 24 };
     const char *preload = getenv("LD_PRELOAD");
     if (preload && strstr(preload, "vgpreload"))
