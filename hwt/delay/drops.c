@@ -129,6 +129,7 @@ void hwt_delay_drop(hwt_delay *store, struct hwt_delay_record *drop)
     }
     drop->needed = true;
     drops->all[drops->count++] = drop;
+    hwt_delay_sought_touch(store, drop);
     sweep_leases(store, drop);
     sweep_table(store, drop);
     hwt_delay_settle(store);

@@ -24,6 +24,7 @@ static int make_tables(hwt_delay *store)
     RB_INIT(&store->wheel.highests);
     TAILQ_INIT(&store->finished);
     STAILQ_INIT(&store->log.notices);
+    LIST_INIT(&store->sought);
     STAILQ_INIT(&store->log.to_tell);
     store->next_token = 1;
     store->next_number = 1;

@@ -128,17 +128,6 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
     return 0;
 }
 
-/* A call that looks for its tickets anew has let go of its room; others would fill the log meanwhile. */
-static int let_pass(hwt_delay *store, const struct hwt_delay_steps *steps)
-{
-    while (store->looking_anew > 0 && steps->puts > 0 && !steps->looks_anew && !store->poisoned) {
-        if (steps->no_wait)
-            return -EAGAIN;
-        pthread_cond_wait(&store->changed, &store->lock);
-    }
-    return 0;
-}
-
 static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
 {
     /* What was put can be retried and moved, with an erase in the same frame. */
@@ -155,9 +144,6 @@ static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
         return r;
     if (steps->size + (steps->has_new ? erase : 0) > most)
         return -EMSGSIZE;
-    r = let_pass(store, steps);
-    if (r < 0)
-        return r;
     r = steps->no_wait ? hwt_delay_log_try(store, steps->size, steps->memory, steps->puts > 0)
                        : hwt_delay_log_reserve(store, steps->size, steps->memory, steps->puts > 0);
     if (r == -ENOSPC)
@@ -203,21 +189,6 @@ static bool tickets_hold(hwt_delay *store, const struct hwt_delay_steps *steps)
     return true;
 }
 
-static void look_anew(hwt_delay *store, struct hwt_delay_steps *steps)
-{
-    store->looking_anew += !steps->looks_anew;
-    steps->looks_anew = true;
-}
-
-static void looked_anew(hwt_delay *store, struct hwt_delay_steps *steps)
-{
-    if (!steps->looks_anew)
-        return;
-    steps->looks_anew = false;
-    store->looking_anew--;
-    pthread_cond_broadcast(&store->changed);
-}
-
 static int look_for_tickets(hwt_delay *store, struct hwt_delay_steps *steps)
 {
     int r = 0;
@@ -228,6 +199,12 @@ static int look_for_tickets(hwt_delay *store, struct hwt_delay_steps *steps)
         }
     }
     return r;
+}
+
+static void forget_tickets(struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++)
+        hwt_delay_found_unwatch(&steps->list[i].found);
 }
 
 /* ---- judging ---- */
@@ -441,10 +418,8 @@ int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps)
             r = reserve(store, steps);
         hwt_delay_leases_expire(store);
         holds = r == 0 && tickets_hold(store, steps);
-        if (r == 0 && !holds)
-            look_anew(store, steps);
     }
-    looked_anew(store, steps);
+    forget_tickets(steps);
     if (r == 0)
         r = judge_all(store, steps);
     if (r < 0)

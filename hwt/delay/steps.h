@@ -26,8 +26,7 @@ struct hwt_delay_steps {
     size_t count;
     struct hwt_delay_record *note; /* or NULL */
     bool no_wait;
-    bool looks_anew;     /* a checkpoint ended while it waited for room: it is in looking_anew */
-    size_t size, memory; /* of the records, in the log and in memory */
+    size_t size, memory;      /* of the records, in the log and in memory */
     size_t puts, ends, drops; /* how many messages are put, leases ended, drops made */
     bool has_new;             /* one that was not there before is put */
     uint64_t frame;           /* brings them to the disk; 0: there is nothing to bring */

@@ -318,6 +318,8 @@ struct hwt_delay_snapshot {
     int error;
 };
 
+LIST_HEAD(hwt_delay_sought, hwt_delay_found); /* see tickets.c */
+
 enum { HWT_DELAY_DROPS_MAX = 64 };
 
 /* See drops.c. */
@@ -388,6 +390,7 @@ struct hwt_delay {
     struct hwt_delay_log log;
     struct hwt_delay_handed handed;
     struct hwt_delay_drops drops;
+    struct hwt_delay_sought sought; /* what was found by its ticket, or is looked for */
 
     struct hwt_delay_wheel wheel;
     struct hwt_delay_slot_list
@@ -404,7 +407,6 @@ struct hwt_delay {
     uint64_t extent_wanted; /* a log of this length is, or of the next longer one; 0: none */
     bool watched; /* the checkpointer will see whether the log is still at `quiet_since` */
     uint64_t quiet_since;
-    uint64_t looking_anew; /* calls whose tickets were looked for in vain: puts of others wait */
     bool snapshot_wanted;
     bool full; /* there is no reserve: puts are refused */
     int stuck; /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
@@ -835,7 +837,10 @@ struct hwt_delay_found {
     struct hwt_delay_record *ticket; /* its due time and id */
     struct hwt_delay_record *record; /* NULL: there is none */
     bool in_memory;
-    uint64_t checkpoints; /* else it was found before the next of them ended */
+    bool watched; /* it is in the store's list, so `touched` is kept */
+    bool
+        touched; /* memory has had it, or another with the ticket, since: it is to be looked for anew */
+    LIST_ENTRY(hwt_delay_found) link;
 };
 
 int hwt_delay_ticket_read(const char *ticket, struct hwt_delay_found *ret_found);
@@ -847,6 +852,9 @@ int hwt_delay_found_look(hwt_delay *store, struct hwt_delay_found *found);
 bool hwt_delay_found_holds(hwt_delay *store, const struct hwt_delay_found *found);
 bool hwt_delay_found_is_gone(hwt_delay *store, const struct hwt_delay_found *found);
 void hwt_delay_found_clear(struct hwt_delay_found *found);
+void hwt_delay_found_unwatch(struct hwt_delay_found *found);
+/* This goes into the table, or is a drop. */
+void hwt_delay_sought_touch(hwt_delay *store, const struct hwt_delay_record *record);
 
 /* ---- visit.c ---- */
 

@@ -159,6 +159,7 @@ void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hw
     RB_INSERT(hwt_delay_keys, &store->keys, record);
     RB_INSERT(hwt_delay_identities, &store->identities, record);
     hwt_delay_origin_add(store, record);
+    hwt_delay_sought_touch(store, record);
 }
 
 /* What is FILED is not counted for its slot any more. */

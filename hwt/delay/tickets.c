@@ -10,9 +10,12 @@
  * ticket is looked for in memory, then at its own due time, and then in those slots alone whose range it
  * is in. Most slots have no range, because few messages are moved to where memory does not reach.
  *
- * The slots are read without the lock. The result, a message or none, holds as long as no
- * checkpoint has ended since: until then nothing that is put goes where it was not looked for. Memory is
- * looked at once more under the lock, because a message may have been loaded meanwhile.
+ * The slots are read without the lock, one stretch after the other. What is neither in memory nor put or
+ * ended meanwhile stays in its stretch, whatever checkpoints and others do. So the result, a message or
+ * none, holds until such a message goes into the table, as it also does by loading, or the one that was
+ * found is ended: the list of what is sought is told of both. A call that waits for room after it has
+ * looked need not look again because a checkpoint made the room, however many changes of other
+ * messages there are.
  */
 
 #include <errno.h>
@@ -80,7 +83,7 @@ int hwt_delay_ticket_read(const char *ticket, struct hwt_delay_found *ret_found)
         return -EINVAL;
     *ret_found = (struct hwt_delay_found){
         .ticket = hwt_delay_record_new(HWT_DELAY_PUT, &message),
-        .checkpoints = UINT64_MAX,
+        .touched = true,
     };
     return ret_found->ticket ? 0 : -ENOMEM;
 }
@@ -210,13 +213,42 @@ static int search(hwt_delay *store, const struct hwt_delay_record *ticket,
 
 /* ---- both ---- */
 
+static void watch(hwt_delay *store, struct hwt_delay_found *found)
+{
+    if (!found->watched)
+        LIST_INSERT_HEAD(&store->sought, found, link);
+    found->watched = true;
+    found->touched = false;
+}
+
+void hwt_delay_found_unwatch(struct hwt_delay_found *found)
+{
+    if (found->watched)
+        LIST_REMOVE(found, link);
+    found->watched = false;
+}
+
+void hwt_delay_sought_touch(hwt_delay *store, const struct hwt_delay_record *record)
+{
+    struct hwt_delay_found *found;
+    LIST_FOREACH(found, &store->sought, link)
+    {
+        const struct hwt_delay_record *its = found->record;
+        if (record->kind == HWT_DELAY_DROP)
+            found->touched |= its && hwt_delay_is_dropped(store, its->key);
+        else
+            found->touched |= hwt_delay_ticket_is_of(found->ticket, record) ||
+                              (its && hwt_delay_identity_compare(its, record) == 0);
+    }
+}
+
 /* Whether what was found still holds. Does not let go of the lock. */
 bool hwt_delay_found_holds(hwt_delay *store, const struct hwt_delay_found *found)
 {
     const struct hwt_delay_record *there = find_in_memory(store, found->ticket);
     if (found->in_memory || there)
         return found->in_memory && there == found->record;
-    return !store->loading && found->checkpoints == store->stats.checkpoints;
+    return !found->touched;
 }
 
 /* An erase that opening read from the log may be of an older message with this identity. */
@@ -245,22 +277,21 @@ void hwt_delay_found_clear(struct hwt_delay_found *found)
 }
 
 /* With the lock, which it may let go of. 0: there it is, with a reference; -ENOENT; -EBADMSG: it may be
- * in what cannot be read. */
+ * in what cannot be read. It is watched from then on. */
 int hwt_delay_found_look(hwt_delay *store, struct hwt_delay_found *found)
 {
     for (;;) {
         hwt_delay_found_clear(found);
+        watch(store, found);
         found->record = find_in_memory(store, found->ticket);
         found->in_memory = found->record != NULL;
         if (found->in_memory) {
             found->record->refs++;
             return 0;
         }
-        found->checkpoints = store->stats.checkpoints;
         int r = search(store, found->ticket, &found->record);
         if (r < 0 && r != -EBADMSG)
             return r;
-        hwt_delay_await_loading(store);
         if (hwt_delay_found_holds(store, found))
             return found->record ? 0 : r < 0 ? r : -ENOENT;
     }
@@ -295,6 +326,7 @@ int hwt_delay_look_up(hwt_delay *store, const char *ticket, const hwt_delay_mess
     if (!store->read_only)
         hwt_delay_leases_expire(store);
     r = hwt_delay_found_look(store, &found);
+    hwt_delay_found_unwatch(&found);
     if (r == 0 && hwt_delay_found_is_gone(store, &found))
         r = -ENOENT;
     const hwt_delay_message *message = r == 0 ? copy_message(found.record) : NULL;
