@@ -301,8 +301,8 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  * whose process was killed, and may lack the last ones if the machine was lost. It is one write of a
  * file for each take, 28 bytes for a message and 48 for all. On a full disk, or where that fails, the
  * messages are handed over all the same. If consumers hand over so much that the file is full before the
- * next checkpoint, a take waits for that one; with a `wait` of 0 it does not, and what it hands over is
- * counted, and written by the next checkpoint or hwt_delay_close(). "At most three deliveries, then a
+ * next checkpoint, a take waits for that one; with a `wait` of 0 it does not. A count that is not written
+ * is written by the next checkpoint or hwt_delay_close(). "At most three deliveries, then a
  * dead letter" is
  *
  *     if (taken->deliveries > 3) {
@@ -655,8 +655,8 @@ HWT_PUBLIC int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size);
 /*
  * Reads the counters. `pending` is exact, also after a crash, but for this. A message that is put a
  * second time counts twice if memory does not have the first, and a cancel of a message that is not there
- * counts as if it was, where memory cannot know. A message that is dropped counts until it is read or its file
- * is deleted. Each of these errors is over when the message's time has come. On a full disk, and after
+ * counts as if it was, where memory cannot know. A message that is dropped may count
+ * on where files have others of about its time. Each of these errors is over when the message's time has come. On a full disk, and after
  * salvage, the number is about right until then. ret_stats->size says how much the caller knows; what
  * this build does not know is zeroed.
  *

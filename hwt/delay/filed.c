@@ -15,8 +15,9 @@
  * in which slot its message is. So they do not change when a message is loaded, evicted or
  * moved by a rewriting. `known` are those that are FILED in the table.
  *
- * Memory can be wrong in two ways. A message that is put a second time while a slot alone has the first
- * counts twice. A cancel of what is not there counts as if it was. Both are over when `loaded` has
+ * Memory can be wrong in three ways. A message that is put a second time while a slot alone has the first
+ * counts twice. A cancel of what is not there counts as if it was. What was dropped and not read
+ * counts on while a slot has something of its span that was not dropped. All are over when `loaded` has
  * passed the span: then the table has all that is left of it, and the number known is the number.
  */
 
@@ -140,20 +141,6 @@ void hwt_delay_filed_forget(struct hwt_delay_filed *filed, uint64_t due)
         span->known--;
 }
 
-/* Up to so many of a stretch of time that are not in memory are not pending any more. */
-void hwt_delay_filed_end_some(struct hwt_delay_filed *filed, uint64_t from, uint64_t to,
-                              uint64_t count)
-{
-    for (size_t i = find(filed, from >> filed->shift);
-         i < filed->count && count > 0 && filed->spans[i].index <= to >> filed->shift;) {
-        struct hwt_delay_span *span = &filed->spans[i];
-        uint64_t by = span->count - span->known < count ? span->count - span->known : count;
-        i += by < span->count; /* else it goes, and the next one is there */
-        count -= by;
-        lower(filed, span, by);
-    }
-}
-
 /* What is in a gap is in slots alone, wherever `loaded` is. */
 static bool is_in_gap(const hwt_delay *store, uint64_t first, uint64_t last)
 {
@@ -164,16 +151,62 @@ static bool is_in_gap(const hwt_delay *store, uint64_t first, uint64_t last)
     return false;
 }
 
+static uint64_t first_of(const struct hwt_delay_filed *filed, size_t i)
+{
+    return filed->spans[i].index << filed->shift;
+}
+
+static uint64_t last_of(const struct hwt_delay_filed *filed, size_t i)
+{
+    return first_of(filed, i) + ((UINT64_C(1) << filed->shift) - 1);
+}
+
+/* Slots have nothing of it that is not in memory. */
+static void settle(hwt_delay *store, size_t i)
+{
+    struct hwt_delay_filed *filed = &store->filed;
+    struct hwt_delay_span *span = &filed->spans[i];
+    if (!is_in_gap(store, first_of(filed, i), last_of(filed, i)))
+        lower(filed, span, span->count - span->known);
+}
+
 /* The table has all that is due up to an instant: spans that end there are right from now on. */
 void hwt_delay_filed_settle(hwt_delay *store, uint64_t until)
 {
-    struct hwt_delay_filed *filed = &store->filed;
+    for (size_t i = store->filed.count; i-- > 0;) {
+        if (last_of(&store->filed, i) <= until)
+            settle(store, i);
+    }
+}
+
+/* Which spans have something of a slot that was not dropped, as far as is known without reading it. */
+static void mark_left(const hwt_delay *store, const struct hwt_delay_slot *slot, bool *left)
+{
+    const struct hwt_delay_filed *filed = &store->filed;
+    size_t i = find(filed, hwt_delay_slot_start(slot) >> filed->shift);
+    for (; i < filed->count && first_of(filed, i) <= slot->last; i++) {
+        uint64_t last = last_of(filed, i) < slot->last ? last_of(filed, i) : slot->last;
+        const struct hwt_delay_key key = { last, slot->newest };
+        left[i] = left[i] || !hwt_delay_is_dropped(store, key);
+    }
+}
+
+/* What was dropped is not pending any more, in spans of which slots have nothing else. */
+void hwt_delay_filed_settle_dropped(hwt_delay *store)
+{
+    const struct hwt_delay_filed *filed = &store->filed;
+    bool left[HWT_DELAY_SPANS_MAX] = { false };
+    struct hwt_delay_slot *slot;
+    if (store->drops.count == 0)
+        return;
+    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    {
+        mark_left(store, slot, left);
+    }
     for (size_t i = filed->count; i-- > 0;) {
-        struct hwt_delay_span *span = &filed->spans[i];
-        uint64_t first = span->index << filed->shift;
-        uint64_t last = first + ((UINT64_C(1) << filed->shift) - 1);
-        if (last <= until && !is_in_gap(store, first, last))
-            lower(filed, span, span->count - span->known);
+        const struct hwt_delay_key first = { first_of(filed, i), 0 };
+        if (!left[i] && hwt_delay_is_dropped(store, first))
+            settle(store, i);
     }
 }
 

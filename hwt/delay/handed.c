@@ -17,7 +17,9 @@
  * that gets its count by loading is FRESH, as its slot does not have that.
  *
  * A take for whose block there is no room waits for a checkpoint, if it may wait. Else, and on a full disk,
- * nothing is written, and the messages are handed over all the same.
+ * nothing is written, and the messages are handed over all the same; so too where the write fails, or memory
+ * for it. Such a take is counted as missed, and the next checkpoint, at the latest that of a close,
+ * makes it good.
  */
 
 #include <errno.h>
@@ -67,8 +69,6 @@ struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count)
         handing.offset = handed->half * half_of(store) + handed->length;
         handing.number = handed->next_number++;
         handed->length += size;
-    } else {
-        handed->missed++;
     }
     handed->writers++;
     return handing;
@@ -79,18 +79,20 @@ bool hwt_delay_handed_is_short(const hwt_delay *store)
     return store->handed.missed > store->handed.made_good;
 }
 
-void hwt_delay_handed_end(hwt_delay *store)
+/* With the lock. `written`: the block is in the file. */
+void hwt_delay_handed_end(hwt_delay *store, bool written)
 {
     store->handed.writers--;
+    store->handed.missed += !written;
 }
 
-/* Without the lock. `bytes` has the records behind room for the head. */
-void hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
-                            unsigned char *bytes)
+/* Without the lock. `bytes` has the records behind room for the head. -ENOSPC: there is no place. */
+int hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
+                           unsigned char *bytes)
 {
     size_t length = handing->size - HWT_DELAY_HANDED_SIZE;
     if (handing->number == 0)
-        return;
+        return -ENOSPC;
     memset(bytes, 0, HWT_DELAY_HANDED_SIZE);
     hwt_delay_set32(bytes + HWT_DELAY_HANDED_LENGTH, (uint32_t)length);
     hwt_delay_set32(bytes + HWT_DELAY_HANDED_RECORDS_CRC,
@@ -98,7 +100,7 @@ void hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *ha
     hwt_delay_set64(bytes + HWT_DELAY_HANDED_OFFSET, handing->offset);
     hwt_delay_set64(bytes + HWT_DELAY_HANDED_NUMBER, handing->number);
     hwt_delay_head_seal(bytes, store->key, HWT_DELAY_MAGIC_HANDED, HWT_DELAY_HANDED_SIZE);
-    hwt_delay_write_all(store, store->handed.file, bytes, handing->size, handing->offset);
+    return hwt_delay_write_all(store, store->handed.file, bytes, handing->size, handing->offset);
 }
 
 void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned char *at)

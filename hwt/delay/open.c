@@ -131,14 +131,27 @@ static void free_records(hwt_delay *store)
     hwt_delay_drops_free(store);
 }
 
-static void free_store(hwt_delay *store)
+/* All that a checkpoint says. Nothing else is under way. */
+void hwt_delay_forget(hwt_delay *store)
 {
-    free_records(store);
     struct hwt_delay_slot *slot;
+    free_records(store);
     while ((slot = RB_MIN(hwt_delay_places, &store->wheel.places))) {
         hwt_delay_wheel_remove(store, slot);
         hwt_delay_slot_unref(slot);
     }
+    hwt_delay_filed_init(&store->filed);
+    store->gaps.count = 0;
+    store->gap_is_new = false;
+    store->log.counted = 0;
+    store->hand = 0;
+    store->next_number = 1;
+}
+
+static void free_store(hwt_delay *store)
+{
+    struct hwt_delay_slot *slot;
+    hwt_delay_forget(store);
     while ((slot = TAILQ_FIRST(&store->finished))) {
         TAILQ_REMOVE(&store->finished, slot, listed);
         hwt_delay_slot_unref(slot);

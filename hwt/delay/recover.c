@@ -193,24 +193,19 @@ static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, s
 
 static int read_checkpoint(hwt_delay *store)
 {
-    unsigned char *bytes;
+    unsigned char *bytes = NULL;
     uint64_t size;
     int r = hwt_delay_checkpoint_read(store, &bytes, &size);
-    if (r == 0 && !is_place(bytes, store->log.extent)) {
-        free(bytes);
-        r = -EBADMSG;
-    }
-    if (r == -EBADMSG && store->salvage) {
-        store->made_up = true;
-        return hwt_delay_rebuild(store);
-    }
-    if (r < 0)
-        return r;
-    r = take_checkpoint(store, bytes, size);
+    if (r == 0)
+        r = is_place(bytes, store->log.extent) ? take_checkpoint(store, bytes, size) : -EBADMSG;
     if (r == 0 && !store->read_only)
         r = write_checkpoint_anew(store, bytes, (size_t)size);
     free(bytes);
-    return r;
+    if (r != -EBADMSG || !store->salvage)
+        return r;
+    hwt_delay_forget(store);
+    store->made_up = true;
+    return hwt_delay_rebuild(store);
 }
 
 /* ---- slots ---- */

@@ -47,15 +47,6 @@ static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot
     }
 }
 
-/* It was dropped, and is not read any more: of what was not loaded yet nobody knows how much is pending. */
-static void leave_out(hwt_delay *store, struct hwt_delay_slot *slot)
-{
-    hwt_delay_seal(store, slot, store->positions.epoch);
-    if (!hwt_delay_begins_below(slot, store->loaded))
-        hwt_delay_filed_end_some(&store->filed, hwt_delay_slot_start(slot), slot->last,
-                                 slot->count);
-}
-
 /* Slots in which nothing is left are not part of the checkpoint any more. */
 static void finish_slots(hwt_delay *store)
 {
@@ -67,14 +58,15 @@ static void finish_slots(hwt_delay *store)
         slot->new_count = slot->count;
         slot->new_origins = slot->origins;
         bool dropped = !slot->passed && hwt_delay_slot_is_dropped(store, slot);
-        if (dropped)
-            leave_out(store, slot);
+        if (dropped) /* it is not read any more */
+            hwt_delay_seal(store, slot, store->positions.epoch);
         if (slot->passed || dropped) {
             hwt_delay_wheel_remove(store, slot);
             TAILQ_INSERT_TAIL(&store->finished, slot, listed);
             store->finished_bytes += slot->length;
         }
     }
+    hwt_delay_filed_settle_dropped(store);
 }
 
 static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)

@@ -342,7 +342,7 @@ struct hwt_delay_handed {
     uint64_t length;           /* of the blocks in that half */
     uint64_t next_number;      /* of a block */
     uint64_t writers;          /* takes that write a block */
-    uint64_t missed;           /* takes for whose block there was no room */
+    uint64_t missed;           /* takes whose block is not in the file */
     uint64_t noted, made_good; /* of those, by the checkpoint that is being made; on the disk */
     bool other_is_free;        /* the checkpoint on the disk does not need the other half */
     bool frees;                /* that which is being made will not, either */
@@ -478,6 +478,10 @@ static inline uint64_t hwt_delay_leased_bytes_max(const hwt_delay *store)
     return store->options.memory / 8;
 }
 
+/* ---- open.c ---- */
+
+void hwt_delay_forget(hwt_delay *store);
+
 /* ---- options.c ---- */
 
 /* Without the histogram, at least. */
@@ -520,11 +524,10 @@ void hwt_delay_filed_init(struct hwt_delay_filed *filed);
 void hwt_delay_filed_add(struct hwt_delay_filed *filed, uint64_t due, uint64_t count);
 bool hwt_delay_filed_may_have(const struct hwt_delay_filed *filed, uint64_t due);
 void hwt_delay_filed_end(struct hwt_delay_filed *filed, uint64_t due);
-void hwt_delay_filed_end_some(struct hwt_delay_filed *filed, uint64_t from, uint64_t to,
-                              uint64_t count);
 void hwt_delay_filed_know(struct hwt_delay_filed *filed, uint64_t due);
 void hwt_delay_filed_forget(struct hwt_delay_filed *filed, uint64_t due);
 void hwt_delay_filed_settle(hwt_delay *store, uint64_t until);
+void hwt_delay_filed_settle_dropped(hwt_delay *store);
 void hwt_delay_filed_encode(const struct hwt_delay_filed *filed, unsigned char *at);
 int hwt_delay_filed_decode(struct hwt_delay_filed *filed, const unsigned char *at, uint32_t count,
                            uint32_t shift);
@@ -819,9 +822,9 @@ size_t hwt_delay_handed_most(const hwt_delay *store);
 bool hwt_delay_handed_is_long(const hwt_delay *store);
 void hwt_delay_handed_await(hwt_delay *store);
 struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count);
-void hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
-                            unsigned char *bytes);
-void hwt_delay_handed_end(hwt_delay *store);
+int hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
+                           unsigned char *bytes);
+void hwt_delay_handed_end(hwt_delay *store, bool written);
 /* A checkpoint alone can bring the counts to the disk. */
 bool hwt_delay_handed_is_short(const hwt_delay *store);
 void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned char *at);

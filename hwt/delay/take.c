@@ -143,18 +143,19 @@ static int64_t give_back(hwt_delay *store, struct taking *taking)
     return -ENOMEM;
 }
 
-/* Says on the disk how often these were handed over. Without memory nobody is told. */
-static void write_counts(hwt_delay *store, const struct taking *taking,
-                         const struct hwt_delay_handing *handing)
+/* Says on the disk how often these were handed over. -ENOMEM, -EIO, ... */
+static int write_counts(hwt_delay *store, const struct taking *taking,
+                        const struct hwt_delay_handing *handing)
 {
     unsigned char *bytes = malloc(handing->size);
     if (!bytes)
-        return;
+        return -ENOMEM;
     for (size_t i = 0; i < taking->count; i++)
         hwt_delay_encode_handed(taking->taken[i].record->key, taking->taken[i].handed,
                                 bytes + HWT_DELAY_HANDED_SIZE + i * HWT_DELAY_RECORD_SIZE);
-    hwt_delay_handed_write(store, handing, bytes);
+    int r = hwt_delay_handed_write(store, handing, bytes);
     free(bytes);
+    return r;
 }
 
 /* With the lock, which it lets go of meanwhile. */
@@ -166,9 +167,9 @@ static int64_t finish(hwt_delay *store, struct taking *taking, hwt_delay_message
     const struct hwt_delay_handing handing = hwt_delay_handed_begin(store, taking->count);
     pthread_mutex_unlock(&store->lock);
     copy_out(taking, messages);
-    write_counts(store, taking, &handing);
+    int r = write_counts(store, taking, &handing);
     pthread_mutex_lock(&store->lock);
-    hwt_delay_handed_end(store);
+    hwt_delay_handed_end(store, r == 0);
     forget(taking);
     hwt_delay_look_at_log(store);
     return count;

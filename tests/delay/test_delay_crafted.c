@@ -10,6 +10,8 @@
 
 #define HOUR HWT_MIN(60)
 
+enum { IMPOSSIBLE = 14 };
+
 /* ---- memory ---- */
 
 static size_t longest; /* that was asked for */
@@ -80,6 +82,52 @@ START_TEST(test_a_place_in_the_log_that_cannot_be)
     ck_assert_int_eq(open_with(0), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     assert_delivers(0, 10);
+}
+END_TEST
+
+/* Its sum fits, and what it says cannot be: salvage makes one up, as for one that is damaged. */
+START_TEST(test_a_checkpoint_that_cannot_be)
+{
+    static const struct {
+        size_t at;
+        unsigned size;
+        uint64_t value;
+    } cases[] = {
+        { HWT_DELAY_CHECKPOINT_FILES, 4, 3 },
+        { HWT_DELAY_CHECKPOINT_FILES, 4, UINT32_MAX },
+        { HWT_DELAY_CHECKPOINT_ENTRY, 4, HWT_DELAY_FILE_SIZE + 8 },
+        { HWT_DELAY_CHECKPOINT_ENTRY, 4, UINT32_MAX },
+        { HWT_DELAY_CHECKPOINT_GAPS, 4, 1 },
+        { HWT_DELAY_CHECKPOINT_GAPS, 4, 65 },
+        { HWT_DELAY_CHECKPOINT_SPANS, 4, 0 },
+        { HWT_DELAY_CHECKPOINT_SPANS, 4, 1 << 20 },
+        { HWT_DELAY_CHECKPOINT_SHIFT, 4, 29 },
+        { HWT_DELAY_CHECKPOINT_SHIFT, 4, 64 },
+        { HWT_DELAY_CHECKPOINT_RECORDS, 8, 0 },
+        { HWT_DELAY_CHECKPOINT_RECORDS, 8, UINT64_MAX },
+        { HWT_DELAY_CHECKPOINT_SIZE + HWT_DELAY_FILE_SHIFT, 4, 64 },
+        { HWT_DELAY_CHECKPOINT_SIZE + HWT_DELAY_FILE_INDEX, 8, UINT64_MAX },
+    };
+    const hwt_delay_message *taken;
+    ck_assert_uint_eq(sizeof(cases) / sizeof(cases[0]), IMPOSSIBLE);
+    put_some(0, 10, s.realtime + HOUR, 10);
+    put_some(10, 11, s.realtime, 10);
+    ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken), 1);
+    hwt_delay_free(taken);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    if (cases[_i].size == 4)
+        set32(file_of("checkpoint"), cases[_i].at, (uint32_t)cases[_i].value);
+    else
+        set64(file_of("checkpoint"), cases[_i].at, cases[_i].value);
+    seal_checkpoint();
+    ck_assert_int_eq(open_with(0), -EBADMSG);
+    ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
+    simulated_kill(&s);
+    ck_assert_int_eq(open_with(0), 0);
+    assert_delivers(0, 11);
 }
 END_TEST
 
@@ -427,6 +475,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_loop_test(tcase, test_frames_without_records, 0, 3);
+    tcase_add_loop_test(tcase, test_a_checkpoint_that_cannot_be, 0, IMPOSSIBLE);
     tcase_add_loop_test(tcase, test_a_place_in_the_log_that_cannot_be, 0, 5);
     tcase_add_loop_test(tcase, test_a_size_of_the_log_that_cannot_be, 0, 14);
     tcase_add_loop_test(tcase, test_an_unknown_record_in_the_log, 0, 4);

@@ -118,6 +118,33 @@ START_TEST(counts_of_before_checkpoints_that_fail)
 }
 END_TEST
 
+/* The block of a take is refused: a close brings the count to the disk, and so does a checkpoint. */
+START_TEST(counts_whose_block_is_refused)
+{
+    static const int errors[] = { -ENOSPC, -EIO };
+    ck_assert_int_eq(simulated_put(&s, 1, 0, 10), 0);
+    ck_assert_int_eq(simulated_put(&s, 2, 1, 10), 0);
+    checkpoint(0);
+    for (uint32_t i = 0; i < 4; i++) {
+        s.process.fail_with = errors[i % 2];
+        s.process.fail_only = 1u << DISK_WRITE;
+        s.process.fail_at = s.process.calls + 1;
+        s.process.fail_count = UINT64_MAX;
+        take(1, 1 + i, true);
+        s.process.fail_with = 0;
+        if (i / 2 == 1)
+            checkpoint(0);
+        if (i / 2 == 1)
+            simulated_kill(&s);
+        else
+            simulated_close(&s);
+        simulated_open(&s);
+    }
+    take(1, 5, true);
+    take(1, 1, true);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_handed");
@@ -125,6 +152,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, counts_of_what_is_still_to_be_loaded);
     tcase_add_test(tcase, counts_of_before_checkpoints_that_fail);
+    tcase_add_test(tcase, counts_whose_block_is_refused);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -4,6 +4,8 @@
 
 #include "tests/delay/simulated.h"
 
+#include "hwt/delay/store.h"
+
 #define HOUR HWT_MIN(60)
 
 static struct simulated s;
@@ -238,6 +240,78 @@ START_TEST(test_pending_of_what_is_dropped)
 }
 END_TEST
 
+/* The slot that is dropped has cancels, which say nothing of how much is left; beside it is one that was
+ * made behind the mark. Its messages are counted all the time. */
+START_TEST(test_pending_beside_what_is_dropped)
+{
+    const uint64_t due = s.realtime + 30 * 24 * HOUR;
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    for (uint32_t i = 0; i < 20; i++)
+        put(due + i * HWT_MS(10), i, 200);
+    checkpoint();
+    for (uint32_t i = 0; i < 6; i++)
+        ck_assert_int_eq(hwt_delay_cancel(s.store, due + i * HWT_MS(10), &i, sizeof(i)), 0);
+    checkpoint();
+    batch.note = "n";
+    batch.note_size = 1;
+    ck_assert_int_eq(hwt_delay_apply(s.store, NULL, 0, &batch), 0);
+    simulated_advance(&s, 20 * 24 * HOUR); /* so that the next ones go to another slot */
+    for (uint32_t i = 20; i < 30; i++)
+        put(due + i * HWT_MS(10), i, 200);
+    checkpoint();
+    ck_assert_uint_eq(pending(), 24);
+    hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP,
+                              .due = due + HWT_SEC(9),
+                              .mark = batch.mark };
+    ck_assert_int_eq(hwt_delay_apply(s.store, &drop, 1, NULL), 0);
+    const uint64_t files = simulated_stats(&s).files;
+    checkpoint();
+    ck_assert_uint_lt(simulated_stats(&s).files, files);
+    ck_assert_uint_ge(pending(), 10);
+    ck_assert_uint_le(pending(), 24);
+    if (_i == 1)
+        kill_and_open();
+    ck_assert_uint_ge(pending(), 10);
+    simulated_advance(&s, due + HWT_SEC(1) - s.realtime);
+    ck_assert_int_eq(simulated_deliver(&s, 3, NULL), 3);
+    ck_assert_uint_eq(pending(), 7);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 7);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
+/* Of a slot that is dropped in part, what was dropped is off with the next checkpoint, cancelled or not. */
+START_TEST(test_pending_of_a_slot_that_is_dropped_in_part)
+{
+    const uint64_t due = s.realtime + 30 * 24 * HOUR;
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    for (uint32_t i = 0; i < 20; i++)
+        put(due + i * HWT_SEC(10), i, 10);
+    checkpoint();
+    for (uint32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(hwt_delay_cancel(s.store, due + i * HWT_SEC(10), &i, sizeof(i)), 0);
+    batch.note = "n";
+    batch.note_size = 1;
+    ck_assert_int_eq(hwt_delay_apply(s.store, NULL, 0, &batch), 0);
+    checkpoint();
+    ck_assert_uint_eq(pending(), 17);
+    hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP,
+                              .due = due + HWT_SEC(95),
+                              .mark = batch.mark };
+    ck_assert_int_eq(hwt_delay_apply(s.store, &drop, 1, NULL), 0);
+    checkpoint();
+    ck_assert_uint_eq(pending(), 10);
+    put(due, 0, 10); /* behind the mark */
+    ck_assert_uint_eq(pending(), 11);
+    checkpoint();
+    kill_and_open();
+    ck_assert_uint_eq(pending(), 11);
+    simulated_advance(&s, due + HWT_SEC(300) - s.realtime);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 11);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 /* The same where all of it is due in one span, of which only the dropped half is read. */
 START_TEST(test_pending_of_what_is_dropped_and_read)
 {
@@ -287,6 +361,32 @@ START_TEST(test_pending_at_many_times)
         kill_and_open();
         left -= (uint64_t)simulated_deliver(&s, SIZE_MAX, NULL);
     }
+}
+END_TEST
+
+/* Two spans become one while memory has what is due in both; then the rest of it is read. */
+START_TEST(test_pending_of_what_is_known_in_longer_spans)
+{
+    enum { SHIFT = 31, OTHERS = HWT_DELAY_SPANS_MAX - 1 };
+    const uint64_t base = ((s.realtime >> SHIFT) + 1) << SHIFT;
+    simulated_advance(&s, base - s.realtime);
+    ck_assert_int_eq(simulated_deliver(&s, 1, NULL), 0); /* loads two seconds */
+    put(base + HWT_MS(500), 0, 10);
+    put(base + HWT_MS(1500), 1, 10);
+    put(base + HWT_MS(2100), 2, 10);
+    checkpoint();
+    for (uint32_t i = 0; i < OTHERS; i++)
+        put(base + (i + 1) * HWT_SEC(100), 10 + i, 10);
+    checkpoint();
+    ck_assert_uint_eq(s.store->filed.shift, SHIFT);
+    ck_assert_uint_eq(pending(), OTHERS + 3);
+    simulated_advance(&s, HWT_MS(1200));
+    hwt_delay_loader(s.store);
+    ck_assert_uint_gt(s.store->loaded.due, base + (UINT64_C(1) << SHIFT));
+    ck_assert_uint_eq(pending(), OTHERS + 3);
+    simulated_advance(&s, HWT_SEC(1));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 3);
+    ck_assert_uint_eq(pending(), OTHERS);
 }
 END_TEST
 
@@ -367,8 +467,11 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_pending_of_what_was_leased_twice, 0, 3);
     tcase_add_loop_test(tcase, test_pending_of_what_leaves_memory, 0, 2);
     tcase_add_loop_test(tcase, test_pending_of_what_is_dropped, 0, 3);
+    tcase_add_loop_test(tcase, test_pending_beside_what_is_dropped, 0, 2);
+    tcase_add_test(tcase, test_pending_of_a_slot_that_is_dropped_in_part);
     tcase_add_test(tcase, test_pending_of_what_is_dropped_and_read);
     tcase_add_test(tcase, test_pending_at_many_times);
+    tcase_add_test(tcase, test_pending_of_what_is_known_in_longer_spans);
     tcase_add_test(tcase, test_pending_at_the_first_instant);
     tcase_add_loop_test(tcase, test_pending_behind_a_checkpoint_that_leaves_the_log, 0, 2);
     suite_add_tcase(suite, tcase);

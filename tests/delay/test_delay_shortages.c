@@ -403,6 +403,64 @@ START_TEST(test_memory_is_refused)
 }
 END_TEST
 
+/* ---- a take alone ---- */
+
+static hwt_delay *open_alone(struct process *process, struct disk *disk)
+{
+    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+    hwt_delay *store;
+    options.flags = HWT_DELAY_CREATE;
+    options.payload_max = 8192;
+    options.memory = 1 << 20;
+    options.segment_size = 1 << 17;
+    held_start(process, disk);
+    must(hwt_delay_open_on("store", &options, &process->system, true, &store) == 0);
+    return store;
+}
+
+/* How often the message was handed over, with this time; or an error. */
+static int64_t hand_over(hwt_delay *store)
+{
+    const hwt_delay_message *taken;
+    int64_t n = hwt_delay_take(store, 1, 0, &taken);
+    if (n <= 0)
+        return n;
+    n = taken->deliveries;
+    hwt_delay_free(taken);
+    return n;
+}
+
+/* One that gives something counts, whatever it had no memory for; one that fails does not. */
+START_TEST(test_a_take_without_memory_counts)
+{
+    const uint64_t due = 1;
+    const hwt_delay_message message = { .due = due, .id = &due, .id_size = sizeof(due) };
+    held_realtime = HWT_SEC(1000);
+    held_boottime = HWT_SEC(100);
+    bool any = true;
+    for (uint64_t n = 1; any; n++) {
+        struct disk *disk = disk_new();
+        struct process process;
+        hwt_delay *store = open_alone(&process, disk);
+        must(hwt_delay_put(store, &message, 1) == 0);
+        requests = 0;
+        refuse_from = n;
+        refuse_count = 1;
+        int64_t r = hand_over(store);
+        refuse_from = 0;
+        any = requests >= n;
+        ck_assert(r == 1 || (any && r == -ENOMEM));
+        must(hwt_delay_close(store) == 0);
+        process_end(&process);
+        store = open_alone(&process, disk);
+        ck_assert_int_eq(hand_over(store), r == 1 ? 2 : 1);
+        must(hwt_delay_close(store) == 0);
+        process_end(&process);
+        disk_free(disk);
+    }
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_shortages");
@@ -413,6 +471,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_sync_that_fails_poisons, 0, ERRORS);
     tcase_add_loop_test(tcase, test_a_put_whose_sync_fails_poisons, 0, ERRORS);
     tcase_add_loop_test(tcase, test_memory_is_refused, 0, ATTEMPTS);
+    tcase_add_test(tcase, test_a_take_without_memory_counts);
     suite_add_tcase(suite, tcase);
     return suite;
 }
