@@ -358,6 +358,30 @@ START_TEST(test_a_gap_takes_no_memory)
 }
 END_TEST
 
+static uint64_t frontier(void)
+{
+    const hwt_delay_message *taken;
+    uint64_t due = 0;
+    ck_assert_int_le(hwt_delay_take_frontier(s.store, 1, 0, &taken, &due), 0);
+    return due;
+}
+
+/* What cannot be read is left, though memory has nothing of it, until salvage. */
+START_TEST(test_a_gap_holds_the_frontier_down)
+{
+    uint32_t first, last;
+    make_gap(&first, &last);
+    ck_assert_uint_eq(frontier(), due_of(first));
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(frontier(), due_of(first));
+    reopen(0, true);
+    ck_assert_uint_eq(frontier(), due_of(first));
+    reopen(HWT_DELAY_SALVAGE, false);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 2);
+    ck_assert_uint_eq(frontier(), s.realtime + 1);
+}
+END_TEST
+
 /* Of what has been dealt with nothing is kept back. */
 START_TEST(test_damage_before_the_position)
 {
@@ -422,6 +446,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_message_in_a_gap_that_is_put_again, 0, 2);
     tcase_add_test(tcase, test_more_gaps_than_are_told_apart);
     tcase_add_test(tcase, test_a_gap_takes_no_memory);
+    tcase_add_test(tcase, test_a_gap_holds_the_frontier_down);
     tcase_add_test(tcase, test_damage_before_the_position);
     suite_add_tcase(suite, tcase);
     return suite;

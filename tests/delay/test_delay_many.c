@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Many stores in a process: what they cost, and that none waits for another one's disk or callback.
+ * Many stores in a process: what they cost, and that none waits for another one's disk or callback; and
+ * when the jobs of their threads run.
  *
  * The disk is the real one behind a door for each store: a call of the kind that is held stands
  * there. What must go on meanwhile is waited for; nothing is decided by time.
@@ -542,6 +543,60 @@ START_TEST(test_a_child_of_a_fork_has_threads_of_its_own)
 }
 END_TEST
 
+/* A job that sets its next time itself, the first time, and returns another one. */
+struct timed {
+    struct hwt_delay_job job;
+    uint64_t set, returned;
+    atomic_int runs;
+};
+
+static uint64_t run_timed(void *arg)
+{
+    struct timed *timed = arg;
+    if (atomic_fetch_add(&timed->runs, 1) > 0)
+        return HWT_NEVER;
+    hwt_delay_job_at(&timed->job, timed->set);
+    return timed->returned;
+}
+
+/* The earlier one counts, whichever that is. */
+START_TEST(test_a_job_runs_at_the_earlier_of_two_times)
+{
+    const uint64_t soon = HWT_MS(1), late = HWT_MIN(60);
+    struct timed timed = { .set = _i == 0 ? soon : late, .returned = _i == 0 ? late : soon };
+    struct hwt_delay_pool *pool;
+    ck_assert_int_eq(hwt_delay_pool_enter(&pool), 0);
+    hwt_delay_job_begin(&timed.job, pool, HWT_DELAY_LOAD, run_timed, &timed);
+    hwt_delay_job_want(&timed.job);
+    while (atomic_load(&timed.runs) < 2)
+        usleep(1000);
+    hwt_delay_job_end(&timed.job);
+    ck_assert_int_eq(timed.runs, 2);
+    hwt_delay_pool_leave(pool);
+}
+END_TEST
+
+/* Where it is set twice from outside, the last one counts. */
+START_TEST(test_a_job_runs_at_the_time_set_last)
+{
+    struct timed timed = { .runs = 1 };
+    struct hwt_delay_pool *pool;
+    ck_assert_int_eq(hwt_delay_pool_enter(&pool), 0);
+    hwt_delay_job_begin(&timed.job, pool, HWT_DELAY_LOAD, run_timed, &timed);
+    hwt_delay_job_at(&timed.job, HWT_MIN(60));
+    const uint64_t first = timed.job.at;
+    hwt_delay_job_at(&timed.job, HWT_MIN(120));
+    ck_assert_uint_ge(timed.job.at, first + HWT_MIN(60));
+    hwt_delay_job_at(&timed.job, HWT_NEVER);
+    ck_assert_uint_eq(timed.job.at, HWT_NEVER);
+    hwt_delay_job_at(&timed.job, HWT_MS(1));
+    while (atomic_load(&timed.runs) < 2)
+        usleep(1000);
+    hwt_delay_job_end(&timed.job);
+    hwt_delay_pool_leave(pool);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_many");
@@ -556,6 +611,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_callbacks_that_do_not_return_hold_nobody_else);
     tcase_add_test(tcase, test_without_threads_a_store_is_not_opened);
     tcase_add_test(tcase, test_threads_that_are_refused_are_asked_for_again);
+    tcase_add_loop_test(tcase, test_a_job_runs_at_the_earlier_of_two_times, 0, 2);
+    tcase_add_test(tcase, test_a_job_runs_at_the_time_set_last);
     tcase_add_test(tcase, test_threads_block_signals_and_cannot_be_cancelled);
     if (!WITH_SANITIZER) /* a child of a process with threads may not use one's allocator */
         tcase_add_test(tcase, test_a_child_of_a_fork_has_threads_of_its_own);
