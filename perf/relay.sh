@@ -6,6 +6,7 @@
 # that, and installs what is missing.
 #
 #     sh perf/relay.sh [--seconds N] [--rate N] [--faults N] [--night] [--seed N] [--out DIR]
+#     sh perf/relay.sh --bars [--pending N] [--seed N] [--out DIR]
 #
 #     --seconds N    for so long messages are published (120), and until there were as many
 #     --rate N       messages a second (500)
@@ -13,6 +14,9 @@
 #     --night        200 faults in 40 minutes or more, with 200 messages a second
 #     --seed N       chooses delays, faults and victims (drawn, and printed)
 #     --out DIR      ledger.md, lateness.svg and the logs go there (build/relay)
+#     --bars         measures instead: lateness, forwarding, ingest, outages, memory and restart, each beside its
+#                    bar; four minutes
+#     --pending N    messages for memory and restart (1000000; 10000000 takes ten minutes more)
 #
 # Relays and servers are killed, stopped and drained, also all at once; the target is gone, full or slow. As root, each
 # of them is a machine in a network namespace of its own: then they are also cut off, both ways and one way, a
@@ -20,8 +24,8 @@
 #
 # Works from any folder. Prints the ledger in the end: what is missing, early, double, late, in all and
 # after each kind of fault. lateness.svg shows lateness over time with the faults, if gnuplot is there.
-# The exit status is 0; 1 if a message was missing, early, double, or came although it was cancelled, or if it
-# could not run; 2 for misuse, or if something has to be installed by hand.
+# The exit status is 0; 1 if a message was missing, early, double, or came although it was cancelled, if a bar was not
+# reached, or if it could not run; 2 for misuse, or if something has to be installed by hand.
 
 set -eu
 
@@ -31,7 +35,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 case " $* " in
 *' --help '*)
-    sed -n '4,26s/^# \{0,1\}//p' "$0"
+    sed -n '4,30s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
@@ -42,7 +46,7 @@ misuse()
     exit 2
 }
 
-seconds=120 rate=500 faults=10 seed='' out=$root/build/relay
+seconds=120 rate=500 faults=10 seed='' out=$root/build/relay bars=no pending=1000000
 while [ $# -gt 0 ]; do
     case $1 in
     --night)
@@ -50,7 +54,12 @@ while [ $# -gt 0 ]; do
         shift
         continue
         ;;
-    --seconds | --rate | --faults | --seed | --out) [ $# -gt 1 ] || misuse "$1 needs a value" ;;
+    --bars)
+        bars=yes
+        shift
+        continue
+        ;;
+    --seconds | --rate | --faults | --seed | --pending | --out) [ $# -gt 1 ] || misuse "$1 needs a value" ;;
     *) misuse "unknown option $1" ;;
     esac
     case $1,$2 in
@@ -62,6 +71,7 @@ while [ $# -gt 0 ]; do
     --rate) rate=$2 ;;
     --faults) faults=$2 ;;
     --seed) seed=$2 ;;
+    --pending) pending=$2 ;;
     --out) out=$2 ;;
     esac
     shift 2
@@ -76,6 +86,8 @@ dir=$root/build/release
 ensure_packages isal libbsd nats python3
 wish_for_packages gnuplot machines
 build_relay perf/relay.sh
+
+[ $bars = no ] || exec python3 "$root/perf/relay/bars.py" "$dir/hwt/relay/hwt-relay" "$pending" "$seed" "$out"
 
 # Namespaces of its own, so that nothing is left of them; the program that ends takes all others with it.
 enter='unshare --net --mount --pid --fork --kill-child' clock=''

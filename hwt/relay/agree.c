@@ -37,6 +37,24 @@ int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
     return r == -ENOENT ? 1 : r < 0 ? r : timestamp == place->timestamp;
 }
 
+/*
+ * All messages up to the place that this replica has told the others last may be deleted. If the store has read that far,
+ * and the stream has that message there still, it need not read again before that. A store that is
+ * another one than then, because the disk was lost, has not.
+ */
+static int skip_said(struct relay_shard *shard, const struct relay_extent *extent,
+                     struct relay_place *place)
+{
+    struct relay_member member;
+    uint64_t revision;
+    int r = relay_read_member(shard, shard->config->replica, &member, &revision);
+
+    if (r == 0 && member.place.position > place->position && member.place.position <= shard->top &&
+        (r = relay_agrees(shard, extent, &member.place)) == 1)
+        *place = member.place;
+    return r < 0 ? r : 0;
+}
+
 /* The place and the points behind it do not agree. */
 static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
 {
@@ -52,11 +70,7 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
         return r;
     if (count > 0)
         place = shard->points[count - 1].place;
-    /* What it has said to have may be trimmed. */
-    if (shard->reported.position > place.position &&
-        shard->reported.position < shard->at.position &&
-        (r = relay_agrees(shard, extent, &shard->reported)) == 1)
-        place = shard->reported;
+    r = skip_said(shard, extent, &place);
     if (r < 0)
         return r;
     relay_log(
@@ -107,6 +121,8 @@ int relay_agree(struct relay_shard *shard)
         if (r < 0)
             return 0;
     }
+    if (extent.first > shard->at.position + 1 && skip_said(shard, &extent, &shard->at) < 0)
+        return 0;
     if (extent.first > shard->at.position + 1) {
         relay_log(shard->number,
                   "the stream begins at %" PRIu64 ", but the store has read up to %" PRIu64

@@ -58,9 +58,10 @@ class Child:
 
 
 class Cluster:
-    """With `machines`, a library that is preloaded for clocks, there are net, clocks and disks, too."""
+    """With `machines`, a library that is preloaded for clocks, there are net, clocks and disks, too. `settings` are
+    more lines of a relay's configuration."""
 
-    def __init__(self, relay, out, machines=None, settings=""):
+    def __init__(self, relay, out, machines=None, settings=lambda i: ""):
         self.out, self.relay, self.settings = out, relay, settings
         self.tool = os.path.join(os.path.dirname(relay), "../delay/tool/hwt-delay")
         self.net, self.clocks, self.disks = None, [None] * NODES, [None] * NODES
@@ -99,7 +100,7 @@ replicas = {' '.join(RELAYS)}
 servers = {' '.join(self.urls)}
 targets = {SPACE}.target
 state = {os.path.join(folder, f'state-{i}')}
-{self.settings}
+{self.settings(i)}
 """)
         environment = self.clocks[i].environment(library) if self.clocks[i] else None
         return Child(f"r{i}", self.inside(f"r{i}") + [self.relay, "-c", path],

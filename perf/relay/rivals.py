@@ -2,7 +2,7 @@
 """The ways to delay a message that relay_compare.sh compares. Each has three nodes of its own on loopback, all
 that is needed to put a message with a due time, and to be told when it has come.
 
-A rival has
+A rival has a key, which is the name of its folder, a name, and
     start()          until messages may be put
     put(due)         due in ns since 1970; a call of the producer's process
     serve()          what else has to be done from time to time; likewise
@@ -63,7 +63,8 @@ class Jetstream:
     def come(self, seconds):
         if not self.nats:
             nats = self.client()
-            inbox = nats.inbox + ".pushed"
+            inbox = nats.inbox + "-pushed"
+            nats.subscribe(inbox)  # the server looks for that subject, not for a pattern
             made = nats.ask(f"CONSUMER.CREATE.{self.stream}",
                             {"stream_name": self.stream,
                              "config": {"deliver_subject": inbox, **self.policy}})
@@ -82,7 +83,7 @@ class Jetstream:
 
 
 class Relay(Jetstream):
-    name = "hwt-relay"
+    key, name = "relay", "hwt-relay"
 
     def start(self):
         super().start()
@@ -98,7 +99,7 @@ class Relay(Jetstream):
 class Nak(Jetstream):
     """A worker gives a message that is not due back with a delay, and acknowledges one that is."""
 
-    name = "NakWithDelay"
+    key, name = "nak", "NakWithDelay"
     stream, subject, policy = "WORK", "work", {"ack_policy": "explicit", "ack_wait": 60 * 10**9}
 
     def put(self, due):
@@ -116,14 +117,14 @@ class Nak(Jetstream):
 
 
 class NakWide(Nak):
-    name = "NakWithDelay, max_ack_pending 100000"
+    key, name = "nak-wide", "NakWithDelay, max_ack_pending 100000"
     policy = {**Nak.policy, "max_ack_pending": 100000}
 
 
 class Rabbit:
     """A quorum queue on three nodes; each message has a time to live, and a dead letter goes to the target."""
 
-    name = "RabbitMQ, TTL + DLX in a quorum queue"
+    key, name = "rabbitmq", "RabbitMQ, TTL + DLX in a quorum queue"
     HOME = "/usr/lib/rabbitmq/bin"
 
     def __init__(self, out, _):
@@ -208,7 +209,7 @@ class Redis:
     """A sorted set by due time, a Lua script that moves what is due to a list, and WAIT for one of two replicas;
     each node flushes before it answers."""
 
-    name = "Redis, ZSET + Lua + WAIT 1"
+    key, name = "redis", "Redis, ZSET + Lua + WAIT 1"
     MOVE = """\
 local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, 500)
 if #due > 0 then

@@ -144,6 +144,69 @@ START_TEST(test_nothing_is_trimmed_by_a_place_that_is_lost)
 }
 END_TEST
 
+static int swap_in_vain(struct relay_engine *engine, const char *name, uint64_t revision,
+                        const char *text, uint64_t *ret_revision)
+{
+    (void)engine;
+    (void)name;
+    (void)revision;
+    (void)text;
+    (void)ret_revision;
+    return -ETIMEDOUT;
+}
+
+/*
+ * It goes back, because a server leads whose copy is another one, and cannot say so. Then the one before leads
+ * again, and what all have said to have is deleted. It had read that, and its store says so, too; if the
+ * disk is lost, it does not.
+ */
+START_TEST(test_what_it_has_said_to_have_is_not_read_again)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+    struct relay_engine_calls silent = *fake.replicas[0].engine.calls;
+    const struct relay_engine_calls *usual = fake.replicas[0].engine.calls;
+    struct fake_replica *c = &fake.replicas[2];
+
+    if (c == fake_owner(&fake))
+        c = &fake.replicas[1];
+    put_some(0, 6, due);
+    fake_run(&fake, HWT_SEC(4)); /* all have said so */
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
+        fake.replicas[i].shard->trim_at = fake.boottime + HWT_SEC(1);
+        fake.replicas[i].shard->compare_at = fake.boottime + HWT_SEC(1);
+    }
+    fake_stop(c);
+    if (_i == 1)
+        fake_lose_disk(c, NULL);
+    fake_start(c);
+    silent.swap = swap_in_vain;
+    c->engine.calls = &silent;
+    c->shard->ingest_after = HWT_NEVER;
+    fake.first = 1;
+    fake.stream.messages[5]->message.timestamp++;
+    ck_assert_int_eq(relay_shard_step(c->shard), 0);
+    ck_assert_uint_eq(c->shard->at.position, 0);
+    fake.stream.messages[5]->message.timestamp--;
+    c->may_fail = true;
+    fake_run(&fake, HWT_SEC(20));
+    ck_assert_uint_eq(fake.first, 7);
+    ck_assert_int_eq(c->failed, _i == 1 ? -ENODATA : 0);
+    if (_i == 0) {
+        ck_assert_uint_eq(c->shard->at.position, 6);
+        c->engine.calls = usual;
+        c->shard->ingest_after = 0;
+        for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+            if (&fake.replicas[i] != c) {
+                fake.replicas[i].starts_at = HWT_NEVER;
+                fake_stop(&fake.replicas[i]);
+            }
+        put_some(6, 2, due);
+        fake_run(&fake, HWT_SEC(70));
+        check_arrived(8);
+    }
+}
+END_TEST
+
 /* What all have is deleted; then the broker loses more and more of it, as if it had been there still. So the place
  * to read on from is one without a message, and is lost in its turn. */
 START_TEST(test_a_place_without_a_message_is_lost_too)
@@ -249,6 +312,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_copies_whose_positions_differ, 0, 8);
     tcase_add_test(tcase, test_a_replica_that_has_begun_anew);
     tcase_add_test(tcase, test_nothing_is_trimmed_by_a_place_that_is_lost);
+    tcase_add_loop_test(tcase, test_what_it_has_said_to_have_is_not_read_again, 0, 2);
     tcase_add_test(tcase, test_a_place_without_a_message_is_lost_too);
     tcase_add_loop_test(tcase, test_a_stream_that_is_made_anew, 0, 2);
     tcase_add_loop_test(tcase, test_an_old_watermark_covers_nothing_of_a_new_stream, 0, 2);

@@ -14,7 +14,7 @@
 #
 #     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
 #                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs] [nats] [sqlite]
-#                       [gnuplot] [machines]
+#                       [gnuplot] [machines] [rabbitmq] [redis]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -62,6 +62,8 @@ packages_of()
     nats) echo libnats-dev nats-server ;;
     gnuplot) echo gnuplot-nox ;;
     machines) echo iproute2 nftables util-linux ;;
+    rabbitmq) echo rabbitmq-server python3-pika ;;
+    redis) echo redis-server python3-redis ;;
     python3) echo python3 ;;
     sqlite) echo libsqlite3-dev ;;
     esac
@@ -105,6 +107,7 @@ package_is()
     btrfs) echo 'a file system that copies, for the tests' ;;
     gnuplot) echo 'what draws plots' ;;
     machines) echo 'network namespaces and what cuts them off' ;;
+    rabbitmq | redis) echo 'a rival of hwt-relay, and its client in Python' ;;
     python3) echo 'Python, for the scripts that are in it' ;;
     nats) echo 'the client library of NATS and its server, for hwt-relay' ;;
     sqlite) echo 'a database, for a recipe' ;;
@@ -161,6 +164,8 @@ has()
     mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3) command -v "$1" >/dev/null ;;
     btrfs) command -v mkfs.btrfs >/dev/null ;;
     nats) pkg-config --exists libnats 2>/dev/null && command -v nats-server >/dev/null ;;
+    rabbitmq) [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] && /usr/bin/python3 -c 'import pika' 2>/dev/null ;;
+    redis) command -v redis-server >/dev/null && /usr/bin/python3 -c 'import redis' 2>/dev/null ;;
     machines) command -v ip >/dev/null && command -v nft >/dev/null && command -v nsenter >/dev/null ;;
     sqlite) pkg-config --exists sqlite3 2>/dev/null ;;
     sdt) echo '#include <sys/sdt.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
