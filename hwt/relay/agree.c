@@ -38,20 +38,17 @@ int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
 }
 
 /*
- * All messages up to the place that this replica has told the others last may be deleted. If the store has read that far,
- * and the stream has that message there still, it need not read again before that. A store that is
- * another one than then, because the disk was lost, has not.
+ * The store has read up to its top before. If the stream has that message there still, or again, because another
+ * server leads, it need not read again what is before that; and what it has said to have may be deleted.
  */
-static int skip_said(struct relay_shard *shard, const struct relay_extent *extent,
-                     struct relay_place *place)
+static int skip_to_top(struct relay_shard *shard, const struct relay_extent *extent,
+                       struct relay_place *place)
 {
-    struct relay_member member;
-    uint64_t revision;
-    int r = relay_read_member(shard, shard->config->replica, &member, &revision);
+    int r = 0;
 
-    if (r == 0 && member.place.position > place->position && member.place.position <= shard->top &&
-        (r = relay_agrees(shard, extent, &member.place)) == 1)
-        *place = member.place;
+    if (shard->top.position > place->position &&
+        (r = relay_agrees(shard, extent, &shard->top)) == 1)
+        *place = shard->top;
     return r < 0 ? r : 0;
 }
 
@@ -70,7 +67,7 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
         return r;
     if (count > 0)
         place = shard->points[count - 1].place;
-    r = skip_said(shard, extent, &place);
+    r = skip_to_top(shard, extent, &place);
     if (r < 0)
         return r;
     relay_log(
@@ -121,7 +118,7 @@ int relay_agree(struct relay_shard *shard)
         if (r < 0)
             return 0;
     }
-    if (extent.first > shard->at.position + 1 && skip_said(shard, &extent, &shard->at) < 0)
+    if (extent.first > shard->at.position + 1 && skip_to_top(shard, &extent, &shard->at) < 0)
         return 0;
     if (extent.first > shard->at.position + 1) {
         relay_log(shard->number,

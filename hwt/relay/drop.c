@@ -23,7 +23,7 @@ void relay_points_add(struct relay_shard *shard, const struct relay_place *place
 {
     struct relay_point *points = shard->points;
 
-    if (place->position < shard->top)
+    if (place->position < shard->top.position)
         return; /* the store has more than that: it reads again */
     if (shard->points_count == RELAY_POINTS_MAX) {
         shard->points_count /= 2;

@@ -90,14 +90,14 @@ int relay_ingest_place(struct relay_shard *shard, const struct relay_place *plac
     char text[RELAY_ENTRY_MAX];
     int r;
 
-    relay_note_write(place, place->position, text);
+    relay_note_write(place, place, text);
     note.note = text;
     note.note_size = strlen(text);
     r = hwt_delay_apply(shard->store, NULL, 0, &note);
     if (r < 0)
         return r;
     shard->at = *place;
-    shard->top = place->position;
+    shard->top = *place;
     relay_points_add(shard, place, note.mark);
     return 0;
 }
@@ -121,9 +121,9 @@ static int flush(struct relay_shard *shard, struct batch *batch)
     char text[RELAY_ENTRY_MAX];
     int r;
 
-    if (shard->top < batch->place.position)
-        shard->top = batch->place.position;
-    relay_note_write(&batch->place, shard->top, text);
+    if (shard->top.position < batch->place.position)
+        shard->top = batch->place;
+    relay_note_write(&batch->place, &shard->top, text);
     note.note = text;
     note.note_size = strlen(text);
     r = hwt_delay_apply(shard->store, batch->changes, batch->count, &note);

@@ -74,7 +74,7 @@ int look_open_store(const struct relay_config *config, const char *state, unsign
 {
     hwt_delay_options options = relay_shard_store(config);
     char path[4096], text[RELAY_ENTRY_MAX] = "";
-    uint64_t top;
+    struct relay_place top;
     int64_t size;
     int r = -ESTALE;
 

@@ -80,7 +80,7 @@ struct relay_shard {
 
     /* Ingest. */
     struct relay_place at; /* durable in the store, and so is all before it */
-    uint64_t top;          /* the highest position that it ever has read in this incarnation */
+    struct relay_place top; /* of the highest position that it ever has read in this incarnation */
     bool knows_stream;     /* the stream is the one of `at`, and has all behind it */
     uint64_t ingest_after; /* the clock at which a full disk is tried again */
     uint64_t compare_at;   /* the clock of the next comparison with the stream's leader */
@@ -205,9 +205,6 @@ uint64_t relay_flights_lowest(const struct relay_shard *shard);
 /* ---- trim.c ---- */
 
 int relay_trim_step(struct relay_shard *shard);
-/* What a replica has said of itself last. */
-int relay_read_member(struct relay_shard *shard, const char *replica,
-                      struct relay_member *ret_member, uint64_t *ret_revision);
 
 static inline uint64_t relay_clock(const struct relay_shard *shard)
 {

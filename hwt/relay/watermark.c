@@ -68,22 +68,25 @@ static const char *read_place(const char *text, struct relay_place *ret_place)
     return end < 0 ? NULL : text + end;
 }
 
-void relay_note_write(const struct relay_place *place, uint64_t top, char text[RELAY_ENTRY_MAX])
+void relay_note_write(const struct relay_place *place, const struct relay_place *top,
+                      char text[RELAY_ENTRY_MAX])
 {
     size_t length = write_place(place, text);
 
-    snprintf(text + length, RELAY_ENTRY_MAX - length, " top=%" PRIu64, top);
+    snprintf(text + length, RELAY_ENTRY_MAX - length, " top=%" PRIu64 " top_timestamp=%" PRIu64,
+             top->position, top->timestamp);
 }
 
-int relay_note_read(const char *text, struct relay_place *ret_place, uint64_t *ret_top)
+int relay_note_read(const char *text, struct relay_place *ret_place, struct relay_place *ret_top)
 {
-    struct relay_place place = { 0, 0, 0 };
+    struct relay_place place = { 0, 0, 0 }, top = { 0, 0, 0 };
     const char *at = *text ? read_place(text, &place) : NULL;
-    uint64_t top = 0;
     int end = -1;
 
     if (at)
-        sscanf(at, " top=%" SCNu64 "%n", &top, &end);
+        sscanf(at, " top=%" SCNu64 " top_timestamp=%" SCNu64 "%n", &top.position, &top.timestamp,
+               &end);
+    top.incarnation = place.incarnation;
     if (*text && (end < 0 || at[end]))
         return -EBADMSG;
     *ret_place = place;

@@ -81,9 +81,10 @@ void relay_member_write(const struct relay_member *member, char text[RELAY_ENTRY
 /* "" is one that has never been. -EBADMSG: it is none. */
 int relay_member_read(const char *text, struct relay_member *ret_member);
 
-/* A store's note: the place up to which it has read, and the highest position that it has ever read in
+/* A store's note: the place up to which it has read, and that of the highest position that it has ever read in
  * this incarnation. "" is the place before all. */
-void relay_note_write(const struct relay_place *place, uint64_t top, char text[RELAY_ENTRY_MAX]);
-int relay_note_read(const char *text, struct relay_place *ret_place, uint64_t *ret_top);
+void relay_note_write(const struct relay_place *place, const struct relay_place *top,
+                      char text[RELAY_ENTRY_MAX]);
+int relay_note_read(const char *text, struct relay_place *ret_place, struct relay_place *ret_top);
 
 #endif

@@ -123,10 +123,12 @@ def resident_mib(relay):
 
 # ---- The bars ----
 
-def run_load(cluster, seed, rate, work):
-    """The messages of so many a second while work() goes on, with what became of them."""
-    producers = [Producer(i, cluster.urls, seed, rate / 2) for i in range(2)]
-    book = Ledger(cluster.urls, producers)
+def run_load(cluster, seed, rate, work, first=0):
+    """The messages of so many a second while work() goes on, with what became of them. `first` is the number of the
+    first producer, which no other one has had."""
+    producers = [Producer(first + i, cluster.urls, seed, rate / 2) for i in range(2)]
+    book = Ledger(cluster.urls, [None] * first + producers)
+    book.client.read_up_to = book.client.ask("STREAM.INFO.TARGET")["state"]["last_seq"]
     for producer in producers:
         producer.start()
     time.sleep(1)
@@ -171,7 +173,7 @@ def measure_outages(bars, cluster, client, seed):
         leader = client.leader()
         fault("server", next(s for s in cluster.servers if s.name == leader), signal.SIGKILL)
 
-    messages = run_load(cluster, seed, 300, work)
+    messages = run_load(cluster, seed, 300, work, first=2)
     for kind, name, limit in (("owner killed", "owner killed", LEASE + 0.3), ("owner drained", "owner drained", 0.2),
                               ("server", "NATS leader killed", 9)):
         outages = [max(ledger.lateness(m) for m in messages if at - 1 <= ledger.expected_at(m) < at + 12)

@@ -14,6 +14,7 @@ WINDOW = 120  # seconds for which the target's stream knows an id: longer than a
 CANCELLED_DELAY = 30  # seconds: longer than any fail-over, so that a cancel is in time
 ANSWER = 3  # seconds; then it is sent again
 SILENCE = 6  # seconds; then another server is asked
+TRIES = 10  # to read the target, a second apart
 
 
 class Message:
@@ -39,7 +40,7 @@ class Producer(threading.Thread):
         super().__init__(name=f"producer {number}")
         self.number, self.rate = number, rate
         self.random = random.Random(f"{seed} {number}")
-        self.urls = list(urls[number:]) + list(urls[:number])
+        self.urls = list(urls[number % len(urls):]) + list(urls[:number % len(urls)])
         self.messages, self.waiting = [], {}
         self.heard = 0
         self.stops, self.failed = threading.Event(), None
@@ -246,11 +247,14 @@ class Ledger(threading.Thread):
         self.stops, self.failed = threading.Event(), None
 
     def run(self):
-        try:
-            while not self.stops.wait(1):
+        tries = 0
+        while not self.stops.wait(1) and not self.failed:
+            try:
                 self.client.read(self.add)
-        except Exception as error:  # told by the main thread
-            self.failed = error
+                tries = 0
+            except Exception as error:  # a server that begins again may answer anything for a while
+                tries += 1
+                self.failed = error if tries == TRIES else None  # told by the main thread
 
     def message(self, name):
         try:
@@ -261,19 +265,18 @@ class Ledger(threading.Thread):
             return None
 
     def add(self, message, at):
-        found = self.message(message.payload.decode())
+        found = self.message(message.payload.decode(errors="replace"))
         if found and at not in found.arrived:
             found.arrived += (at,)
 
     def add_last(self, message, at):
         self.add(message, at)
-        found = self.message(message.payload.decode())
+        found = self.message(message.payload.decode(errors="replace"))
         if found:
             found.there += 1
 
     def read_to_the_end(self):
         """Once more from the beginning: what is double there has come twice."""
-        self.client.read(self.add)
         last = self.client.ask(f"STREAM.INFO.{STREAM}")["state"]["last_seq"]
         if self.client.read_stream(STREAM, 0, last, self.add_last) < last:
             raise RuntimeError("the target's stream cannot be read to its end")

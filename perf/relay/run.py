@@ -45,8 +45,7 @@ def produce(cluster, client, seconds, rate, count, seed):
     begin = time.time()
     for thread in threads:
         thread.start()
-    faults.join()
-    while time.time() < begin + seconds and not any(thread.failed for thread in threads):
+    while (faults.is_alive() or time.time() < begin + seconds) and not any(thread.failed for thread in threads):
         time.sleep(0.1)
     for producer in producers:
         producer.stops.set()

@@ -126,7 +126,7 @@ class Nats:
         size = int(words[-2])
         lines = everything[:size].decode().split("\r\n")
         status = lines[0][len("NATS/1.0"):].strip()
-        headers = dict(one.split(":", 1) for one in lines[1:] if one)
+        headers = dict(one.split(":", 1) for one in lines[1:] if ":" in one)
         return Message(words[1], words[3] if len(words) == 6 else "", status,
                        {name: value.strip() for name, value in headers.items()}, everything[size:])
 

@@ -91,6 +91,54 @@ START_TEST(a_dead_letter_that_is_too_long_comes_without_its_payload)
 }
 END_TEST
 
+static int send_too_long(struct relay_engine *engine, const struct relay_outgoing *outgoing,
+                         uint64_t cookie)
+{
+    if (!outgoing->target || !*outgoing->target)
+        return usual->send(engine, outgoing, cookie);
+    refused++;
+    answer((struct fake_replica *)engine, cookie, -EMSGSIZE);
+    return 0;
+}
+
+/* It will be as long the next time. */
+START_TEST(what_is_too_long_for_its_target_is_dead_at_once)
+{
+    changed.send = send_too_long;
+    put("t.a");
+    run_for(HWT_SEC(10));
+    ck_assert_uint_eq(refused, 1);
+    ck_assert_uint_eq(fake.stream.count, 1);
+    ck_assert_uint_eq(fake.dead.count, 1);
+    ck_assert_uint_eq(relay_count_get(&fake.replicas[0].shard->counts.dead_letters), 1);
+    ck_assert_uint_eq(relay_count_get(&fake.replicas[0].shard->counts.forwarded), 0);
+}
+END_TEST
+
+static int refuse_dead(struct relay_engine *engine, const struct relay_outgoing *outgoing,
+                       uint64_t cookie)
+{
+    if (!outgoing->target || *outgoing->target)
+        return usual->send(engine, outgoing, cookie);
+    refused++;
+    answer((struct fake_replica *)engine, cookie, -EIO);
+    return 0;
+}
+
+/* The dead letters refuse: they are asked once a second. */
+START_TEST(a_dead_letter_that_is_refused_waits)
+{
+    changed.send = refuse_dead;
+    fake_publish(&fake, "nonsense", (const char *const[]){ "Hwt-Target", "t.a", NULL });
+    run_for(HWT_SEC(20));
+    ck_assert_uint_gt(refused, 5);
+    ck_assert_uint_le(refused, 20);
+    changed.send = usual->send;
+    run_for(HWT_SEC(5));
+    ck_assert_uint_eq(fake.dead.count, 1);
+}
+END_TEST
+
 static int send_for_ever(struct relay_engine *engine, const struct relay_outgoing *outgoing,
                          uint64_t cookie)
 {
@@ -101,7 +149,8 @@ static int send_for_ever(struct relay_engine *engine, const struct relay_outgoin
     return 0;
 }
 
-/* A drain waits for what was sent, for a lease at most, whether the shard can be given back or not. */
+/* A drain waits for what was sent, for a lease at most, whether the shard can be given back or not. It sends nothing
+ * that is due meanwhile. */
 START_TEST(a_drain_waits_for_answers_for_a_lease)
 {
     struct relay_shard *shard;
@@ -117,8 +166,11 @@ START_TEST(a_drain_waits_for_answers_for_a_lease)
     relay_shard_drain(shard);
     began = fake.boottime;
     fake.entries_silent = _i == 1;
-    while (!shard->over)
+    put("t.a");
+    while (!shard->over) {
         fake_step(&fake);
+        relay_shard_drain(shard); /* as the program does, each time */
+    }
     ck_assert_uint_ge(fake.boottime - began, FAKE_LEASE);
     ck_assert_uint_lt(fake.boottime - began, FAKE_LEASE + HWT_SEC(1));
     ck_assert_uint_eq(sent, 1);
@@ -135,6 +187,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, a_target_that_refuses_is_asked_as_often_as_is_said);
     tcase_add_test(tcase, a_dead_letter_that_is_too_long_comes_without_its_payload);
+    tcase_add_test(tcase, what_is_too_long_for_its_target_is_dead_at_once);
+    tcase_add_test(tcase, a_dead_letter_that_is_refused_waits);
     tcase_add_loop_test(tcase, a_drain_waits_for_answers_for_a_lease, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
