@@ -312,6 +312,36 @@ START_TEST(test_pending_of_a_slot_that_is_dropped_in_part)
 }
 END_TEST
 
+/* A slot of which the first spans are dropped: nothing else is taken off, neither what another slot has of
+ * those spans nor what is left of the span in which the drop ends. */
+START_TEST(test_pending_of_spans_that_are_dropped)
+{
+    const uint64_t span = UINT64_C(1) << 30;
+    const uint64_t due = (s.realtime + 30 * 24 * HOUR) / span * span;
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    for (uint32_t i = 0; i < 20; i++) /* four in each */
+        put(due + i * span / 4, i, 200);
+    checkpoint();
+    batch.note = "n";
+    batch.note_size = 1;
+    ck_assert_int_eq(hwt_delay_apply(s.store, NULL, 0, &batch), 0);
+    simulated_advance(&s, 20 * 24 * HOUR); /* so that the next ones go to another slot */
+    for (uint32_t i = 0; i < 4 && _i == 0; i++)
+        put(due + i * span + 1, 20 + i, 200);
+    checkpoint();
+    const uint64_t end = due + 2 * span + (_i == 0 ? 0 : span / 2) - 1;
+    hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP, .due = end, .mark = batch.mark };
+    ck_assert_int_eq(hwt_delay_apply(s.store, &drop, 1, NULL), 0);
+    checkpoint();
+    const uint64_t left = _i == 0 ? 12 + 4 : 10;
+    ck_assert_uint_ge(pending(), left);
+    ck_assert_uint_le(pending(), left + (_i == 0 ? 8 : 2));
+    simulated_advance(&s, due + 10 * span - s.realtime);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), (int64_t)left);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 /* The same where all of it is due in one span, of which only the dropped half is read. */
 START_TEST(test_pending_of_what_is_dropped_and_read)
 {
@@ -469,6 +499,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_pending_of_what_is_dropped, 0, 3);
     tcase_add_loop_test(tcase, test_pending_beside_what_is_dropped, 0, 2);
     tcase_add_test(tcase, test_pending_of_a_slot_that_is_dropped_in_part);
+    tcase_add_loop_test(tcase, test_pending_of_spans_that_are_dropped, 0, 2);
     tcase_add_test(tcase, test_pending_of_what_is_dropped_and_read);
     tcase_add_test(tcase, test_pending_at_many_times);
     tcase_add_test(tcase, test_pending_of_what_is_known_in_longer_spans);
