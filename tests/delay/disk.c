@@ -68,8 +68,11 @@ static void bytes_resize(unsigned char **bytes, size_t *size, size_t *room, size
 static void bytes_write(unsigned char **bytes, size_t *size, size_t *room,
                         const unsigned char *from, size_t length, size_t offset)
 {
+    *bytes = grown(*bytes, room, offset + length, 1);
+    if (offset > *size)
+        memset(*bytes + *size, 0, offset - *size);
     if (offset + length > *size)
-        bytes_resize(bytes, size, room, offset + length);
+        *size = offset + length;
     if (length > 0)
         memcpy(*bytes + offset, from, length);
 }
@@ -218,6 +221,13 @@ void file_sync_failed(struct disk_file *file, uint64_t *random)
     file_drop(left);
 }
 
+/* There are few names, and room for many. */
+static void names_copy(struct disk_names *to, const struct disk_names *from)
+{
+    to->count = from->count;
+    memcpy(to->entries, from->entries, from->count * sizeof(*from->entries));
+}
+
 static uint64_t oldest_change(const struct disk *disk)
 {
     uint64_t oldest = disk->stamp;
@@ -239,7 +249,8 @@ struct disk *disk_crashed(const struct disk *disk, uint64_t *random)
     if (luck.way != PREFIX && test_random(random) % 2 == 0)
         of_names = luck_draw(random, oldest, disk->stamp);
 
-    struct disk_names names = disk->kept;
+    struct disk_names names;
+    names_copy(&names, &disk->kept);
     for (size_t i = 0; i < disk->changes_count; i++) {
         if (arrives(&of_names, disk->changes[i].stamp))
             names_apply(&names, &disk->changes[i]);
@@ -265,8 +276,8 @@ struct disk *disk_copy(const struct disk *disk)
     for (size_t i = 0; i < disk->seen.count; i++) {
         const struct disk_file *file = disk->seen.entries[i].file;
         struct disk_file *copy = file_new();
-        file_write(to, copy, file->seen, file->seen_size, 0);
-        file_keep(copy);
+        bytes_write(&copy->kept, &copy->kept_size, &copy->kept_room, file->seen, file->seen_size, 0);
+        bytes_write(&copy->seen, &copy->seen_size, &copy->seen_room, file->seen, file->seen_size, 0);
         disk_add(to, disk->seen.entries[i].name, copy);
     }
     return to;
@@ -323,7 +334,8 @@ void disk_name_change(struct disk *disk, const char *from, const char *to, struc
     change->file = file;
     file->users++;
     names_use(&disk->seen, 1);
-    struct disk_names before = disk->seen;
+    struct disk_names before;
+    names_copy(&before, &disk->seen);
     names_apply(&disk->seen, change);
     names_use(&disk->seen, 1);
     names_use(&before, -1);
@@ -335,7 +347,7 @@ void disk_names_keep(struct disk *disk)
 {
     names_use(&disk->seen, 1);
     names_use(&disk->kept, -1);
-    disk->kept = disk->seen;
+    names_copy(&disk->kept, &disk->seen);
     for (size_t i = 0; i < disk->changes_count; i++)
         file_drop(disk->changes[i].file);
     disk->changes_count = 0;
@@ -349,9 +361,11 @@ void disk_add(struct disk *disk, const char *name, struct disk_file *file)
 
 struct disk *disk_new(void)
 {
-    struct disk *disk = calloc(1, sizeof(*disk));
+    struct disk *disk = malloc(sizeof(*disk));
     if (!disk)
         abort();
+    memset(disk, 0, offsetof(struct disk, seen));
+    disk->seen.count = disk->kept.count = 0;
     disk->capacity = UINT64_MAX;
     return disk;
 }

@@ -73,8 +73,8 @@ struct disk_entry {
 };
 
 struct disk_names {
-    struct disk_entry entries[DISK_FILES_MAX];
     size_t count;
+    struct disk_entry entries[DISK_FILES_MAX]; /* those from `count` on have no value */
 };
 
 /* A link of a name to a file, a removal, or a rename: both, at once. */
@@ -88,13 +88,13 @@ struct disk_name_change {
 struct disk {
     bool made;  /* there is a directory */
     bool named; /* its own name is on the disk */
-    struct disk_names seen, kept;
     struct disk_name_change *changes;
     size_t changes_count, changes_room;
     uint64_t stamp;
     uint64_t capacity; /* bytes of all files; more is -ENOSPC */
     bool copies;       /* what is written takes room of its own until it is synced */
     const void *owner; /* the process that has the lock */
+    struct disk_names seen, kept;
 };
 
 /* Mistakes that a store could make, made in its place. */
