@@ -85,6 +85,14 @@ START_TEST(test_a_place_in_the_log_that_cannot_be)
 }
 END_TEST
 
+static uint64_t slot_files(void)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < s.disk->seen.count; i++)
+        count += strncmp(s.disk->seen.entries[i].name, "slot-", 5) == 0;
+    return count;
+}
+
 /* Its sum fits, and what it says cannot be: salvage makes one up, as for one that is damaged. */
 START_TEST(test_a_checkpoint_that_cannot_be)
 {
@@ -125,8 +133,11 @@ START_TEST(test_a_checkpoint_that_cannot_be)
     ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     ck_assert_uint_eq(simulated_stats(&s).salvaged, 1);
+    ck_assert_uint_eq(simulated_stats(&s).files, slot_files());
+    ck_assert_uint_eq(simulated_stats(&s).gaps, 0);
     simulated_kill(&s);
     ck_assert_int_eq(open_with(0), 0);
+    ck_assert_uint_eq(simulated_stats(&s).files, slot_files());
     assert_delivers(0, 11);
 }
 END_TEST
@@ -157,6 +168,24 @@ START_TEST(test_a_size_of_the_log_that_cannot_be)
 END_TEST
 
 /* ---- records ---- */
+
+/* The mark of a drop was given before it, so what is put behind it is not dropped. */
+START_TEST(test_a_drop_of_what_is_put_later)
+{
+    hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP, .due = s.realtime, .mark = 1 };
+    put_some(0, 1, s.realtime + HOUR, 10);
+    ck_assert_int_eq(hwt_delay_apply(s.store, &drop, 1, NULL), 0);
+    simulated_kill(&s);
+    struct disk_file *file = file_of("log.0");
+    const size_t at = find(file, HWT_DELAY_MAGIC_FRAME, 2), record = at + HWT_DELAY_FRAME_SIZE;
+    ck_assert_uint_eq(file->seen[record + HWT_DELAY_RECORD_KIND], HWT_DELAY_DROP);
+    set64(file, record + HWT_DELAY_RECORD_SEQUENCE,
+          hwt_delay_get64(file->seen + at + HWT_DELAY_FRAME_SEQUENCE) + (uint64_t)_i);
+    seal_frame(file, at);
+    ck_assert_int_eq(open_with(0), -EBADMSG);
+    ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
+}
+END_TEST
 
 /* Of a kind, or with a flag, that no release has written yet. */
 static void make_unknown(struct disk_file *file, size_t at, int which)
@@ -475,6 +504,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_loop_test(tcase, test_frames_without_records, 0, 3);
+    tcase_add_loop_test(tcase, test_a_drop_of_what_is_put_later, 0, 2);
     tcase_add_loop_test(tcase, test_a_checkpoint_that_cannot_be, 0, IMPOSSIBLE);
     tcase_add_loop_test(tcase, test_a_place_in_the_log_that_cannot_be, 0, 5);
     tcase_add_loop_test(tcase, test_a_size_of_the_log_that_cannot_be, 0, 14);

@@ -54,6 +54,14 @@ static void checkpoint(int result)
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), result);
 }
 
+static void refuse(enum disk_call call, int error)
+{
+    s.process.fail_with = error;
+    s.process.fail_only = 1u << call;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = UINT64_MAX;
+}
+
 /*
  * The counts are of more messages than memory can have at once, all of them in slots. Checkpoints
  * while some have been loaded and others have not do not free the half.
@@ -100,10 +108,7 @@ START_TEST(counts_of_before_checkpoints_that_fail)
     take(1, 1, true);
     uint32_t deliveries = 0;
     for (int i = 0; i < FAILED; i++) {
-        s.process.fail_with = -EMFILE;
-        s.process.fail_only = 1u << DISK_OPEN;
-        s.process.fail_at = s.process.calls + 1;
-        s.process.fail_count = UINT64_MAX;
+        refuse(DISK_OPEN, -EMFILE);
         /* Something for it to write. */
         ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_MIN(60), 2, 10), 0);
         checkpoint(-EMFILE);
@@ -126,10 +131,7 @@ START_TEST(counts_whose_block_is_refused)
     ck_assert_int_eq(simulated_put(&s, 2, 1, 10), 0);
     checkpoint(0);
     for (uint32_t i = 0; i < 4; i++) {
-        s.process.fail_with = errors[i % 2];
-        s.process.fail_only = 1u << DISK_WRITE;
-        s.process.fail_at = s.process.calls + 1;
-        s.process.fail_count = UINT64_MAX;
+        refuse(DISK_WRITE, errors[i % 2]);
         take(1, 1 + i, true);
         s.process.fail_with = 0;
         if (i / 2 == 1)
@@ -145,6 +147,23 @@ START_TEST(counts_whose_block_is_refused)
 }
 END_TEST
 
+/* A checkpoint that fails does not make it good. */
+START_TEST(counts_whose_block_is_refused_before_a_checkpoint_that_fails)
+{
+    ck_assert_int_eq(simulated_put(&s, 1, 0, 10), 0);
+    checkpoint(0);
+    refuse(DISK_WRITE, -EIO);
+    take(1, 1, true);
+    refuse(DISK_OPEN, -EMFILE);
+    ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_MIN(60), 2, 10), 0);
+    checkpoint(-EMFILE);
+    s.process.fail_with = 0;
+    simulated_close(&s);
+    simulated_open(&s);
+    take(1, 2, true);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_handed");
@@ -153,6 +172,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, counts_of_what_is_still_to_be_loaded);
     tcase_add_test(tcase, counts_of_before_checkpoints_that_fail);
     tcase_add_test(tcase, counts_whose_block_is_refused);
+    tcase_add_test(tcase, counts_whose_block_is_refused_before_a_checkpoint_that_fails);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -233,6 +233,21 @@ START_TEST(test_a_slot_that_somebody_has_removed)
 }
 END_TEST
 
+/* By one byte: no reader may find less than the checkpoint says. */
+START_TEST(test_a_slot_that_is_too_short)
+{
+    put_some(0, 10, s.realtime + HOUR, 100);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    struct disk_file *file = file_of("slot-");
+    disk_cut(file, file->seen_size - 1);
+    ck_assert_int_eq(open_with(0), -EBADMSG);
+    ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    ck_assert_uint_gt(simulated_stats(&s).salvaged, 0);
+}
+END_TEST
+
 /* ---- blocks ---- */
 
 START_TEST(test_damage_is_put_aside_once)
@@ -460,6 +475,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_store_of_zeros);
     tcase_add_test(tcase, test_what_is_put_aside_is_on_the_disk);
     tcase_add_test(tcase, test_a_slot_that_somebody_has_removed);
+    tcase_add_test(tcase, test_a_slot_that_is_too_short);
     tcase_add_test(tcase, test_damage_is_put_aside_once);
     tcase_add_test(tcase, test_each_damage_is_put_aside);
     tcase_add_test(tcase, test_a_number_that_was_never_given_is_put_aside);
