@@ -166,6 +166,8 @@ def long_lives(r):
         for span, what in (("hour", "an hour"), ("year", "a year"), ("century", "a century")):
             yield at_most(named("leap", options), f"ms to catch up with {what} at most 100",
                           r.median("leap", options, HWT, f"{span}_ms"), 100)
+    yield at_most("peak", "ms of CPU that the longest pass takes at most 5",
+                  r.median("peak", "", HWT, "longest_pass_ms"), 5)
 
 
 def paths(r):

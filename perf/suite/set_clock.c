@@ -7,6 +7,8 @@
 
 #include "workloads.h"
 
+#include <stdlib.h>
+
 #define HOUR (3600 * SECOND)
 #define YEAR (365 * 24 * HOUR)
 #define CENTURY (100 * YEAR)
@@ -184,6 +186,60 @@ void run_window(const struct options *options)
     metric("wakeups_within", count_wakeups(options, hwt_timer_new_timeout_within));
     metric("herd_exact", count_herd(options, arm_exactly));
     metric("herd_spread", count_herd(options, hwt_timer_new_timeout_spread));
+}
+
+/* ---- peak ---- */
+
+#define PEAK_BEATS 120000
+
+static void beat(hwt_timeout timeout, void *arg)
+{
+    (void)arg;
+    runs++;
+    hwt_timeout_reschedule(timeout, MS);
+}
+
+static const hwt_task beat_task = { .run = beat };
+
+/* What one pass takes of the processor at most while a task of each second tick goes on. */
+static double longest_pass_ms(hwt_timer *timer)
+{
+    uint64_t longest = 0;
+
+    arm(timer, &beat_task, NULL, MS, NULL);
+    for (int i = 0; i < PEAK_BEATS; i++) {
+        uint64_t begin = read_clock(CLOCK_THREAD_CPUTIME_ID);
+        set_clock += MS;
+        hwt_timer_advance(timer, set_clock);
+        uint64_t took = read_clock(CLOCK_THREAD_CPUTIME_ID) - begin;
+        longest = took > longest ? took : longest;
+    }
+    return (double)longest / 1e6;
+}
+
+/* N timeouts stand there and are cancelled, far from the order in which they were added. */
+void run_peak(const struct options *options)
+{
+    hwt_timer *timer = make_set_timer(options);
+    hwt_timeout *timeouts = allocate(options->pending, sizeof(*timeouts));
+    hwt_stats stats = HWT_STATS_INIT;
+    uint64_t random = 1;
+
+    for (uint64_t i = 0; i < options->pending; i++)
+        arm(timer, &idle_task, NULL, wide_delay(&random, 60 * SECOND, 240 * SECOND), &timeouts[i]);
+    hwt_timer_next_tick(timer); /* files them */
+    for (uint64_t i = options->pending; i > 1; i--) {
+        uint64_t other = random_next(&random) % i;
+        hwt_timeout t = timeouts[other];
+        timeouts[other] = timeouts[i - 1];
+        hwt_timeout_cancel(t);
+    }
+    hwt_timeout_cancel(timeouts[0]);
+    metric("longest_pass_ms", longest_pass_ms(timer));
+    hwt_timer_stats(timer, &stats);
+    metric("held_mb", (double)stats.memory / 1048576);
+    free(timeouts);
+    hwt_timer_destroy(timer);
 }
 
 /* ---- A part of growth ---- */

@@ -97,6 +97,7 @@ int main(int argc, char **argv)
         { "rounds", run_rounds, 1000000, 0, MS },
         { "leap", run_leap, 1000000, 0, MS },
         { "window", run_window, 10000, 0, MS },
+        { "peak", run_peak, 8000000, 0, MS },
         { "growth", run_growth, 100000, 1, MS },
         { "clock", run_clock, 0, 0.2, 0 },
         { 0 },

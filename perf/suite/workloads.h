@@ -81,6 +81,7 @@ void run_idle(const struct options *options);            /* the same */
 void run_rounds(const struct options *options);          /* set_clock.c */
 void run_leap(const struct options *options);            /* the same */
 void run_window(const struct options *options);          /* the same */
+void run_peak(const struct options *options);            /* the same */
 double tick_cost(const struct options *options);         /* the same; ns */
 
 #endif
