@@ -7,10 +7,11 @@
 #     sh perf/delay_compare.sh [--quick | --full] [--rounds N] [--only WORKLOAD]
 #                              [--directory DIR] [--out DIR]
 #
-#     --quick           one round of the most telling runs: about two minutes
+#     --quick           one round of the most telling runs: about six minutes
 #     --full            larger sizes: an hour, 30 GB of disk
 #     --rounds N        how often each run is repeated: 1, or 3 if full
-#     --only WORKLOAD   nothing but this one (put, life, burst, standing, pace)
+#     --only WORKLOAD   nothing but this one (put, life, burst, standing, pace,
+#                       backlog, calls)
 #     --directory DIR   where the stores are: below this; build/delay-stores
 #     --out DIR         where the results go: build/delay-results
 #     --report          no runs: reads what is in --out again and writes tables and plots
@@ -55,7 +56,7 @@ while [ $# -gt 0 ]; do
         shift
         ;;
     --help)
-        sed -n '4,25s/^# \{0,1\}//p' "$0"
+        sed -n '4,26s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     *) misuse "unknown option $1" ;;
@@ -70,7 +71,7 @@ case $rounds in
 *[!0-9]* | 0) misuse "--rounds $rounds is not a number from 1" ;;
 esac
 case $only in
-'' | put | life | burst | standing | pace) ;;
+'' | put | life | burst | standing | pace | backlog | calls) ;;
 *) misuse "--only $only is not a workload" ;;
 esac
 
@@ -179,8 +180,12 @@ run_one()
     timeline=
     [ "$workload $name" != 'pace hwt' ] || timeline="--timeline $out/timeline.csv"
     status=0
-    # shellcheck disable=SC2086 # two words, or none
-    timeout 1800 "$build/perf/delay/delay_$name" "$workload" "$@" $timeline \
+    case $workload in
+    backlog | calls) program=delay_$workload ;;
+    *) program="delay_$name $workload" ;;
+    esac
+    # shellcheck disable=SC2086 # words, or none
+    timeout 1800 "$build/perf/delay/"$program "$@" $timeline \
         --directory "$stores/$name" >"$out/run.out" 2>"$out/run.err" </dev/null || status=$?
     case $status in
     0) awk -v head="$round,$workload,$*,$name," 'NF == 2 { print head $1 "," $2 }' \

@@ -18,7 +18,7 @@
 
 #include "hwt/delay/system.h"
 
-enum { BATCH = 100, PAYLOAD = 1000 };
+enum { BATCH = 100, PAYLOAD = 1000, CANCELLED_PAYLOAD = 200 };
 
 static uint64_t ahead; /* of the machine's clocks */
 static uint64_t bytes_read;
@@ -129,11 +129,15 @@ static void leave(hwt_delay *store, uint64_t slots, size_t each)
     check("checkpoint", hwt_delay_checkpoint(store));
 }
 
-static uint64_t files_of(hwt_delay *store)
+/* Else what is measured is something else. */
+static void expect_files(hwt_delay *store, uint64_t slots)
 {
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     check("stats", hwt_delay_get_stats(store, &stats));
-    return stats.files;
+    if (stats.files < slots) {
+        fprintf(stderr, "delay_backlog: only %" PRIu64 " slot files\n", stats.files);
+        exit(1);
+    }
 }
 
 static void drain(uint64_t slots)
@@ -141,14 +145,13 @@ static void drain(uint64_t slots)
     remove_store();
     hwt_delay *store = open_store(UINT64_C(64) << 20, UINT64_C(16) << 20);
     leave(store, slots, 110);
-    uint64_t files = files_of(store);
+    expect_files(store, slots);
     hwt_delay_close(store);
     store = open_store(UINT64_C(1) << 20, 0);
     ahead += HWT_MIN(1);
-    double start = seconds(CLOCK_MONOTONIC);
     uint64_t sum = take(store, UINT64_MAX);
-    printf("backlog of %" PRIu64 " slots: %.2f bytes read a byte, %.1f s\n", files,
-           (double)bytes_read / (double)(sum * PAYLOAD), seconds(CLOCK_MONOTONIC) - start);
+    printf("backlog_%" PRIu64 "_per_byte %.2f\n", slots,
+           (double)bytes_read / (double)(sum * PAYLOAD));
     hwt_delay_close(store);
 }
 
@@ -180,15 +183,13 @@ static void many_files(uint64_t few, uint64_t many)
         store = open_store(UINT64_C(128) << 20, 0);
         double opened = seconds(CLOCK_MONOTONIC) - start;
         cpu = seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu;
-        uint64_t files = files_of(store);
+        expect_files(store, slots[i]);
         pace(store, &puts[i], &takes[i]);
-        printf("%" PRIu64
-               " slot files: open %.3f s (%.3f of the processor), %.0f puts a second of the\n"
-               "  processor, %.0f takes and dones\n",
-               files, opened, cpu, puts[i], takes[i]);
+        if (slots[i] == many)
+            printf("files_open_s %.3f\nfiles_open_cpu_s %.3f\n", opened, cpu);
         hwt_delay_close(store);
     }
-    printf("beside few files: puts %.2f, takes and dones %.2f\n", puts[1] / puts[0],
+    printf("files_puts_times %.2f\nfiles_takes_times %.2f\n", puts[1] / puts[0],
            takes[1] / takes[0]);
 }
 
@@ -213,40 +214,60 @@ static void visit(unsigned runs)
     hwt_delay_close(store);
     store = open_store(UINT64_C(1) << 20, 0);
     check("visit", hwt_delay_visit(store, 0, HWT_NEVER, count_one, &sum));
-    printf("visit of %.0f MB in %u runs: %.2f bytes read a byte\n", (double)sum / 1e6, runs,
-           (double)bytes_read / (double)sum);
+    printf("visit%s_per_byte %.2f\n", runs > 1 ? "_runs" : "", (double)bytes_read / (double)sum);
     hwt_delay_close(store);
+}
+
+/* A put, and the cancel of the message that was put in its place before; unless that is one of ten. */
+static size_t change(uint64_t *id, uint64_t *due, hwt_delay_message *message,
+                     hwt_delay_change *changes, size_t many)
+{
+    static const unsigned char payload[CANCELLED_PAYLOAD];
+    static uint64_t cancelled[BATCH];
+    uint64_t *old = &cancelled[*id % BATCH];
+    size_t count = 0;
+    *old = *id - many;
+    if (*id >= many && *id % 10 > 0)
+        changes[count++] = (hwt_delay_change){ .op = HWT_DELAY_OP_CANCEL,
+                                               .flags = HWT_DELAY_MAY_FAIL,
+                                               .due = *due,
+                                               .id = old,
+                                               .id_size = sizeof(*old) };
+    *due = realtime(NULL) + HWT_SEC(86400) + *id % 1000 * HWT_SEC(60);
+    *message = (hwt_delay_message){ .due = *due,
+                                    .id = id,
+                                    .id_size = sizeof(*id),
+                                    .payload = payload,
+                                    .payload_size = CANCELLED_PAYLOAD };
+    changes[count++] = (hwt_delay_change){ .op = HWT_DELAY_OP_PUT, .message = message };
+    return count;
 }
 
 /* Of each ten messages nine are cancelled, some time after they were put. */
 static void cancelled(void)
 {
-    static uint64_t dues[50000];
+    static uint64_t dues[50000], ids[BATCH];
     const size_t many = sizeof(dues) / sizeof(dues[0]);
-    static unsigned char payload[200];
+    hwt_delay_message messages[BATCH];
+    hwt_delay_change changes[2 * BATCH];
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     remove_store();
     hwt_delay *store = open_store(UINT64_C(16) << 20, UINT64_C(1) << 20);
-    for (uint64_t i = 0; i < 4 * many; i++) {
-        uint64_t at = i % many;
-        if (i >= many && i % 10 > 0)
-            hwt_delay_cancel(store, dues[at], &(uint64_t){ i - many }, sizeof(i));
-        dues[at] = realtime(NULL) + HWT_SEC(86400) + i % 1000 * HWT_SEC(60);
-        check("put", hwt_delay_put(store,
-                                   &(hwt_delay_message){ .due = dues[at],
-                                                         .id = &i,
-                                                         .id_size = sizeof(i),
-                                                         .payload = payload,
-                                                         .payload_size = sizeof(payload) },
-                                   1));
-        ahead += HWT_MS(100);
+    for (uint64_t i = 0; i < 4 * many; i += BATCH) {
+        size_t count = 0;
+        for (size_t j = 0; j < BATCH; j++) {
+            ids[j] = i + j;
+            count += change(&ids[j], &dues[(i + j) % many], &messages[j], changes + count, many);
+            ahead += HWT_MS(100);
+        }
+        check("apply", hwt_delay_apply(store, changes, count, NULL));
     }
     for (int i = 0; i < 20; i++)
         check("checkpoint", hwt_delay_checkpoint(store));
     check("stats", hwt_delay_get_stats(store, &stats));
-    printf("nine of ten cancelled: %.2f bytes of slots a byte pending, %.2f written a byte put\n",
-           (double)(stats.disk - (UINT64_C(3) << 20)) / (double)(stats.pending * sizeof(payload)),
-           (double)(stats.log_bytes + stats.slot_bytes) / (double)(4 * many * sizeof(payload)));
+    printf("cancelled_disk_per_byte %.2f\ncancelled_written_per_byte %.2f\n",
+           (double)(stats.disk - (UINT64_C(3) << 20)) / (double)(stats.pending * CANCELLED_PAYLOAD),
+           (double)(stats.log_bytes + stats.slot_bytes) / (double)(4 * many * CANCELLED_PAYLOAD));
     hwt_delay_close(store);
 }
 

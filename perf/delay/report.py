@@ -72,7 +72,7 @@ def largest(results, workload, option, contender, **others):
 
 def put_bars(r):
     size = "64 producers, 200 bytes"
-    for other, times in (("beanstalkd", 10), ("redis", 1.5), ("rocksdb", 2), ("sqlite", 3),
+    for other, times in (("beanstalkd", 15), ("redis", 2.5), ("rocksdb", 2.5), ("sqlite", 4),
                          ("lmdb", 5)):
         yield at_least("synced put", f"at least {times} x {other}",
                        r.ratio("put", "--producers 64", HWT, other, "puts_s"), times, size)
@@ -83,8 +83,8 @@ def put_bars(r):
 def life_bars(r):
     count, options = largest(r, "life", "messages", HWT, delay="864000")
     size = f"{count:.0f} messages, delays up to ten days" if count else ""
-    yield at_most("bytes to the device for a payload byte, whole life", "at most 2.5",
-                  r.median("life", options, HWT, "device_per_byte"), 2.5, size)
+    yield at_most("bytes to the device for a payload byte, whole life", "at most 2.3",
+                  r.median("life", options, HWT, "device_per_byte"), 2.3, size)
     count, options = largest(r, "life", "messages", "rocksdb", delay="864000")
     yield at_most("the same", "at most a quarter of RocksDB's",
                   r.ratio("life", options, HWT, "rocksdb", "device_per_byte"), 0.25,
@@ -127,9 +127,41 @@ def time_bars(r):
                    min(counts, default=None), 1, size)
 
 
+def backlog_bars(r):
+    def of(metric):
+        return r.median("backlog", "", HWT, metric)
+
+    for slots in (400, 4000):
+        yield at_most("backlog with 1 MiB of memory", "bytes read a byte: at most 1.5",
+                      of(f"backlog_{slots}_per_byte"), 1.5, f"{slots} slots")
+    for metric, size in (("visit_per_byte", "in one run"), ("visit_runs_per_byte", "in 8 runs")):
+        yield at_most("visit of 46 MB with 1 MiB of memory", "bytes read a byte: at most 3",
+                      of(metric), 3, size)
+    size = "8000 slot files"
+    yield at_most("open", "at most 0.2 s", of("files_open_s"), 0.2, size)
+    yield at_least("puts", "at least 0.8 of those beside 10 files", of("files_puts_times"), 0.8, size)
+    yield at_least("takes with done", "at least 0.8 of those beside 10 files",
+                   of("files_takes_times"), 0.8, size)
+    yield at_most("disk when nine of ten were cancelled", "bytes a byte pending: at most 2",
+                  of("cancelled_disk_per_byte"), 2, "200000 put")
+
+
+def calls_bars(r):
+    def of(metric):
+        return r.median("calls", "", HWT, metric)
+
+    for op in ("done", "retry", "cancel"):
+        yield at_least(f"{op} in batches", "at least 500000 a second", of(f"batch_{op}_s"), 500000,
+                       "1000 a batch, one thread")
+    yield at_most("put_async that does not wait, flat out", "the longest: at most 1 ms",
+                  in_seconds(of("nowait_max_us")), 1, "three seconds")
+    yield at_most("100 stores in a process", "at most 8 threads", of("stores_threads"), 8, "empty")
+    yield at_most("the same", "at most 100 MB of disk", of("stores_disk_mb"), 100, "empty")
+
+
 def bars_table(r):
     rows = []
-    for family in (put_bars, life_bars, standing_bars, time_bars):
+    for family in (put_bars, life_bars, standing_bars, time_bars, backlog_bars, calls_bars):
         for what, text, value, answer, size in family(r):
             rows.append([what, text, number(value), answer, size])
     return report.table(["what", "bar", "measured", "", "at"], rows)

@@ -8,8 +8,8 @@
  *     curl -d '' localhost:PORT/cancel?ticket=TICKET     # a job that waits, again or not, will not run
  *     curl localhost:PORT                                # counters, what waits, dead letters
  *
- * A job is a text. When its time has come, `in` milliseconds from now, COMMAND is run with the text as
- * its last argument. If that ends with another status than 0, it is run again later. A job is run
+ * A job is a text. When its time has come, `in` milliseconds from now, COMMAND is run with the text in
+ * the environment's JOB. If that ends with another status than 0, it is run again later. A job is run
  * RUNS_MAX times at most, also if it ends this process each time: the store counts how often it has
  * handed a job over. Then it becomes a dead letter, in the step that ends it. What runs when this process
  * ends, is ended by the system, and runs again after the next start.
@@ -33,7 +33,6 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -49,9 +48,8 @@ enum kind { LISTENER, SIGNALS, STORE, PIPE, PEER, JOB };
 struct peer {
     enum kind kind;
     int fd;
-    size_t read, length, written;
-    char in[TEXT_MAX + 1024];
-    char out[PAGE_MAX];
+    size_t read;
+    char in[TEXT_MAX + 1024], out[HWT_DELAY_TICKET_MAX]; /* what it is told if all goes well */
 };
 
 /* A place for a job. */
@@ -63,15 +61,9 @@ struct job {
     int status;
 };
 
-/* Through the pipe: what was durable, for whom. */
-struct told {
-    enum kind *whom;
-    int result;
-};
-
 static hwt_delay *store;
-static char **command; /* and room for the text behind it */
-static int arguments, epoll, told_pipe[2], peers;
+static char **command;
+static int epoll, told[2], peers;
 static enum kind own[] = { LISTENER, SIGNALS, STORE, PIPE };
 static int own_fd[4];
 static struct job jobs[AT_ONCE];
@@ -82,30 +74,26 @@ static int check(const char *what, int64_t r)
     if (r >= 0)
         return (int)r;
     fprintf(stderr, "jobs: %s: %s\n", what, strerror((int)-r));
-    exit(1);
+    _exit(1);
 }
 
 /* For what says why in errno. */
-static int checked(const char *what, int r)
+static int checked(const char *what, int64_t r)
 {
     return check(what, r < 0 ? -errno : r);
 }
 
 static int watch(int operation, enum kind *whom, int fd, uint32_t events)
 {
-    struct epoll_event event = { 0 };
-    event.events = events;
-    event.data.ptr = whom;
-    return epoll_ctl(epoll, operation, fd, &event);
+    return epoll_ctl(epoll, operation, fd,
+                     &(struct epoll_event){ .events = events, .data = { .ptr = whom } });
 }
-
-/* ---- changes ---- */
 
 /* On a thread of the library. There are fewer on the way than the pipe has room for. */
 static void tell(int result, void *whom)
 {
-    const struct told told = { whom, result };
-    checked("pipe", (int)write(told_pipe[1], &told, sizeof(told)));
+    check("store", result);
+    checked("pipe", write(told[1], &whom, sizeof(whom)));
 }
 
 /* 0: `whom` will be told. -EAGAIN: later; or why it cannot be. */
@@ -116,47 +104,41 @@ static int apply(hwt_delay_change *changes, size_t count, void *whom)
     batch.durable = tell;
     batch.arg = whom;
     int r = hwt_delay_apply(store, changes, count, &batch);
-    if (r == -EIO)
-        check("store", r); /* the disk has failed: opening it anew says what it has */
-    return r;
+    return r == -EIO ? check("store", r) : r; /* the disk: opening anew says what it has */
 }
 
 /* ---- jobs ---- */
 
 static void run(struct job *job)
 {
-    char text[TEXT_MAX + 1];
-    memcpy(text, job->message->payload, job->message->payload_size);
-    text[job->message->payload_size] = 0;
-    command[arguments] = text;
+    char text[TEXT_MAX + 1] = "";
     pid_t parent = getpid();
+    memcpy(text, job->message->payload, job->message->payload_size);
     job->pid = fork();
     if (job->pid == 0) {
         sigset_t none;
         sigemptyset(&none);
         sigprocmask(SIG_SETMASK, &none, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == parent)
+        if (getppid() == parent && setenv("JOB", text, 1) == 0)
             execvp(command[0], command);
         _exit(127);
     }
     job->state = job->pid < 0 ? ENDED : RUNS; /* no process: as one that failed */
-    job->status = -1;
 }
 
 /* It is done with, goes to the dead letters, or runs again later: in one step. */
 static void finish(struct job *job)
 {
-    hwt_delay_change changes[2];
     hwt_delay_message dead = *job->message;
-    uint32_t runs = job->message->deliveries;
-    bool good = job->status == 0, last = runs >= RUNS_MAX;
-    memset(changes, 0, sizeof(changes));
-    changes[0].op = good || last ? HWT_DELAY_OP_DONE : HWT_DELAY_OP_RETRY;
-    changes[0].lease = job->message->lease;
-    changes[0].due = hwt_delay_now(store) + (last ? 0 : FIRST_DELAY << (runs - 1));
-    changes[1].op = HWT_DELAY_OP_PUT;
-    changes[1].message = &dead;
+    const uint32_t runs = dead.deliveries;
+    const bool good = job->status == 0, last = runs >= RUNS_MAX;
+    hwt_delay_change changes[] = {
+        { .op = good || last ? HWT_DELAY_OP_DONE : HWT_DELAY_OP_RETRY,
+          .lease = dead.lease,
+          .due = hwt_delay_now(store) + (last ? 0 : FIRST_DELAY << (runs - 1)) },
+        { .op = HWT_DELAY_OP_PUT, .message = &dead },
+    };
     dead.due = DEAD;
     int r = apply(changes, good || !last ? 1 : 2, job);
     if (r == 0)
@@ -165,213 +147,164 @@ static void finish(struct job *job)
         check("the end of a job", r);
 }
 
-/* Fills the places that are free. One that has had its runs, and ended this process, is not run. */
-static void take(void)
+/* The next job, for a place that is free. False: there is none. One that has had its runs, and ended
+ * this process each time, is not run. */
+static bool take(struct job *job)
+{
+    int64_t n = hwt_delay_take(store, 1, 0, &job->message);
+    if (n == -EIO)
+        check("store", n);
+    if (n < 0)
+        fprintf(stderr, "jobs: nothing is run: %s\n", strerror((int)-n));
+    if (n != 1)
+        return false;
+    job->kind = JOB;
+    job->state = ENDED;
+    job->status = -1;
+    if (job->message->deliveries <= RUNS_MAX)
+        run(job);
+    return true;
+}
+
+/* Returns how long to wait then, in ms: ends may have to wait until the store has room. */
+static int tend(void)
 {
     bool full = true;
-    for (int i = 0; i < AT_ONCE; i++) {
-        struct job *job = &jobs[i];
-        if (job->state != FREE)
-            continue;
-        int64_t n = hwt_delay_take(store, 1, 0, &job->message);
-        if (n == -EIO)
-            check("store", n);
-        if (n < 0)
-            fprintf(stderr, "jobs: nothing is run: %s\n", strerror((int)-n));
-        if (n != 1) {
-            full = false;
-            break;
-        }
-        job->state = ENDED;
-        job->status = -1;
-        if (job->message->deliveries <= RUNS_MAX)
-            run(job);
+    int wait = -1;
+    for (struct job *job = jobs; job < jobs + AT_ONCE; job++) {
+        if (job->state == FREE)
+            full = full && take(job);
+        if (job->state == ENDED)
+            finish(job);
+        wait = job->state == ENDED ? 10 : wait;
     }
     checked("epoll", watch(EPOLL_CTL_MOD, &own[STORE], own_fd[STORE], full ? 0 : EPOLLIN));
+    return wait;
 }
 
 static void reap(void)
 {
     struct signalfd_siginfo signals;
-    pid_t pid;
     int status;
     while (read(own_fd[SIGNALS], &signals, sizeof(signals)) == (ssize_t)sizeof(signals))
         ending = ending || signals.ssi_signo != SIGCHLD;
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-        for (int i = 0; i < AT_ONCE; i++) {
-            if (jobs[i].state != RUNS || jobs[i].pid != pid)
+    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        for (struct job *job = jobs; job < jobs + AT_ONCE; job++) {
+            if (job->state != RUNS || job->pid != pid)
                 continue;
-            jobs[i].state = ENDED;
-            jobs[i].status = status;
+            job->state = ENDED;
+            job->status = status;
         }
     }
 }
 
-/* True: some ends have to wait until the store has room. */
-static bool finish_all(void)
-{
-    bool waits = false;
-    for (int i = 0; i < AT_ONCE; i++) {
-        if (jobs[i].state == ENDED)
-            finish(&jobs[i]);
-        waits = waits || jobs[i].state == ENDED;
-    }
-    return waits;
-}
-
 /* ---- answers ---- */
 
-/* A child that has not begun its program has the descriptor too, so closing it here is not enough for
- * epoll to forget it. */
-static void hang_up(struct peer *peer)
+/* The socket's buffer takes a whole one. A child that has not begun its program has the descriptor too,
+ * so closing it here is not enough for epoll to forget it. */
+static void answer(struct peer *peer, const char *status, const char *text)
 {
+    static char bytes[PAGE_MAX + 200];
+    int size = snprintf(bytes, sizeof(bytes), "HTTP/1.0 %s\r\nContent-Length: %zu\r\n\r\n%s\n",
+                        status, strlen(text) + 1, text);
+    if (*status)
+        send(peer->fd, bytes, (size_t)size, MSG_NOSIGNAL);
     watch(EPOLL_CTL_DEL, &peer->kind, peer->fd, 0);
     close(peer->fd);
     free(peer);
     peers--;
 }
 
-static void send_out(struct peer *peer)
-{
-    ssize_t n =
-        send(peer->fd, peer->out + peer->written, peer->length - peer->written, MSG_NOSIGNAL);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
-    peer->written += n > 0 ? (size_t)n : 0;
-    if (n <= 0 || peer->written == peer->length)
-        hang_up(peer);
-}
-
-/* The text is in `out` already, `length` of it; the head goes before it. */
-static void answer(struct peer *peer, const char *status)
-{
-    char head[128];
-    size_t size = (size_t)snprintf(head, sizeof(head),
-                                   "HTTP/1.0 %s\r\nContent-Type: text/plain\r\n"
-                                   "Content-Length: %zu\r\n\r\n",
-                                   status, peer->length);
-    memmove(peer->out + size, peer->out, peer->length);
-    memcpy(peer->out, head, size);
-    peer->length += size;
-    if (watch(EPOLL_CTL_MOD, &peer->kind, peer->fd, EPOLLOUT) < 0 &&
-        watch(EPOLL_CTL_ADD, &peer->kind, peer->fd, EPOLLOUT) < 0)
-        hang_up(peer);
-}
-
-static void say(struct peer *peer, const char *status, const char *text)
-{
-    peer->length = (size_t)snprintf(peer->out, sizeof(peer->out) / 2, "%s\n", text);
-    answer(peer, status);
-}
-
 /* What the store has said to a change that a peer waits for; 0: it is durable. */
-static void say_result(struct peer *peer, int r)
+static void answer_result(struct peer *peer, int r)
 {
-    if (r == 0)
-        answer(peer, "200 OK"); /* what is in `out` */
-    else if (r == -ENOENT)
-        say(peer, "404 Not Found", "no such job waits");
-    else if (r == -EBUSY)
-        say(peer, "409 Conflict", "it runs");
-    else if (r == -EINVAL)
-        say(peer, "400 Bad Request", "that is no ticket");
-    else
-        say(peer, "503 Service Unavailable", strerror(-r));
+    const char *status = r == 0         ? "200 OK"
+                         : r == -ENOENT ? "404 Not Found"
+                         : r == -EBUSY  ? "409 Conflict" /* it runs */
+                         : r == -EINVAL ? "400 Bad Request"
+                                        : "503 Service Unavailable";
+    answer(peer, status, r == 0 ? peer->out : strerror(-r));
 }
 
 /* Its change is under way. Until that is durable epoll does not know the peer, so it stays. */
-static void submit(struct peer *peer, hwt_delay_change *change)
+static void submit(struct peer *peer, hwt_delay_change change)
 {
-    int r = apply(change, 1, peer);
+    int r = apply(&change, 1, peer);
     if (r < 0)
-        say_result(peer, r);
+        answer_result(peer, r);
     else
         checked("epoll", watch(EPOLL_CTL_DEL, &peer->kind, peer->fd, 0));
 }
 
-/* ---- requests ---- */
-
 static void put(struct peer *peer, const char *text, uint64_t in)
 {
     static uint64_t count;
-    char id[64];
-    hwt_delay_message message = { 0 };
-    hwt_delay_change change = { 0 };
-    uint64_t now = hwt_delay_now(store);
-    message.due = now + (in > UINT64_C(1) << 40 ? HWT_MS(UINT64_C(1) << 40) : HWT_MS(in));
-    message.id = id;
-    message.id_size = (size_t)snprintf(id, sizeof(id), "%" PRIx64 ".%" PRIx64, now, ++count);
-    message.payload = text;
-    message.payload_size = strlen(text);
-    change.op = HWT_DELAY_OP_PUT;
-    change.message = &message;
-    peer->length = (size_t)hwt_delay_ticket(&message, peer->out, HWT_DELAY_TICKET_MAX);
-    peer->out[peer->length++] = '\n';
-    submit(peer, &change);
-}
-
-/* A dead letter has the ticket of its job, because it has the due time of its first put. */
-static void cancel(struct peer *peer, const char *ticket)
-{
-    hwt_delay_change change = { 0 };
-    change.op = HWT_DELAY_OP_CANCEL;
-    change.ticket = ticket;
-    peer->length = (size_t)snprintf(peer->out, sizeof(peer->out), "cancelled\n");
-    submit(peer, &change);
+    const uint64_t ids[] = { hwt_delay_now(store), ++count };
+    const hwt_delay_message message = { .due = ids[0] + HWT_MS(in < UINT32_MAX ? in : UINT32_MAX),
+                                        .id = ids,
+                                        .id_size = sizeof(ids),
+                                        .payload = text,
+                                        .payload_size = strlen(text) };
+    hwt_delay_ticket(&message, peer->out, sizeof(peer->out));
+    submit(peer, (hwt_delay_change){ .op = HWT_DELAY_OP_PUT, .message = &message });
 }
 
 struct page {
-    struct peer *peer;
+    size_t length;
     int shown;
+    char text[PAGE_MAX];
 };
 
 static int show(const hwt_delay_message *message, void *data)
 {
     struct page *page = data;
-    struct peer *peer = page->peer;
     char ticket[100];
-    int text = (int)(message->payload_size < 80 ? message->payload_size : 80);
     hwt_delay_ticket(message, ticket, sizeof(ticket));
-    peer->length += (size_t)snprintf(peer->out + peer->length, 200, "%s %s %.*s\n",
-                                     message->lease != 0    ? "runs"
-                                     : message->due >= DEAD ? "dead"
-                                                            : "waits",
-                                     ticket, text, (const char *)message->payload);
+    page->length +=
+        (size_t)snprintf(page->text + page->length, 200, "%s %s %.*s\n",
+                         message->lease != 0    ? "runs"
+                         : message->due >= DEAD ? "dead"
+                                                : "waits",
+                         ticket, (int)(message->payload_size < 80 ? message->payload_size : 80),
+                         (const char *)message->payload);
     return ++page->shown == SHOWN;
 }
 
-/* A page of the first SHOWN that wait, and as many that are dead. This reads the disk, so it is for
- * people, now and then. */
+/* The first SHOWN that wait, and as many that are dead. This reads the disk, so it is for people, now
+ * and then. */
 static void show_all(struct peer *peer)
 {
+    static struct page page;
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    struct page waiting = { peer, 0 }, dead = { peer, 0 };
     check("stats", hwt_delay_get_stats(store, &stats));
-    peer->length = (size_t)snprintf(peer->out, 1000,
-                                    "pending %" PRIu64 "\nrunning %" PRIu64 "\nput %" PRIu64
-                                    "\ndone %" PRIu64 "\nretried %" PRIu64 "\ncancelled %" PRIu64
-                                    "\nfull %" PRIu32 "\ngaps %" PRIu64 "\n",
-                                    stats.pending, stats.leased, stats.put, stats.done,
-                                    stats.retried, stats.cancelled, stats.full, stats.gaps);
-    hwt_delay_visit(store, 0, DEAD, show, &waiting);
-    hwt_delay_visit(store, DEAD, HWT_NEVER, show, &dead);
-    answer(peer, "200 OK");
+    page.length = (size_t)snprintf(
+        page.text, 1000,
+        "pending %" PRIu64 "\nrunning %" PRIu64 "\ndone %" PRIu64 "\nretried %" PRIu64
+        "\ncancelled %" PRIu64 "\nfull %" PRIu32 "\n",
+        stats.pending, stats.leased, stats.done, stats.retried, stats.cancelled, stats.full);
+    page.shown = 0;
+    hwt_delay_visit(store, 0, DEAD, show, &page);
+    page.shown = 0;
+    hwt_delay_visit(store, DEAD, HWT_NEVER, show, &page);
+    page.text[page.length - 1] = 0; /* answer() ends the last line */
+    answer(peer, "200 OK", page.text);
 }
 
+/* ---- requests ---- */
+
+/* A dead letter has the ticket of its job, because it has the due time of its first put. */
 static void serve(struct peer *peer, const char *body)
 {
-    char *in = peer->in, *end = strstr(in, " HTTP/");
-    const char *line = strchr(in, '\r');
-    if (end && end < line)
-        *end = 0;
+    char *in = peer->in;
+    in[strcspn(in + 5, " \r") + 5] = 0; /* behind the path */
     if (strncmp(in, "POST /jobs", 10) == 0)
         put(peer, body, strncmp(in + 10, "?in=", 4) == 0 ? strtoull(in + 14, NULL, 10) : 0);
     else if (strncmp(in, "POST /cancel?ticket=", 20) == 0)
-        cancel(peer, in + 20);
+        submit(peer, (hwt_delay_change){ .op = HWT_DELAY_OP_CANCEL, .ticket = in + 20 });
     else if (strcmp(in, "GET /") == 0)
         show_all(peer);
     else
-        say(peer, "404 Not Found", "POST /jobs?in=MILLISECONDS, POST /cancel?ticket=TICKET, GET /");
+        answer(peer, "404 Not Found", "POST /jobs?in=MS, POST /cancel?ticket=TICKET, GET /");
 }
 
 /* Reads until there is a whole request. */
@@ -380,61 +313,53 @@ static void hear(struct peer *peer)
     ssize_t n = recv(peer->fd, peer->in + peer->read, sizeof(peer->in) - 1 - peer->read, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0) {
-        hang_up(peer);
-        return;
-    }
-    peer->read += (size_t)n;
+    peer->read += n > 0 ? (size_t)n : 0;
     peer->in[peer->read] = 0;
-    const char *length = strcasestr(peer->in, "\r\nContent-Length:"),
-               *body = strstr(peer->in, "\r\n\r\n");
-    size_t size = body && length && length < body ? strtoul(length + 17, NULL, 10) : 0;
-    if (size > TEXT_MAX || (!body && peer->read == sizeof(peer->in) - 1))
-        say(peer, "413 Too Long", "a job is of up to 4096 bytes");
-    else if (body && strlen(body + 4) != (size_t)(peer->in + peer->read - body - 4))
-        say(peer, "400 Bad Request", "a job is a text");
-    else if (body && (size_t)(peer->in + peer->read - body - 4) >= size)
+    const char *length = strcasestr(peer->in, "\r\nContent-Length:");
+    const char *body = strstr(peer->in, "\r\n\r\n");
+    const size_t size = body && length && length < body ? strtoul(length + 17, NULL, 10) : 0;
+    const size_t its = body ? (size_t)(peer->in + peer->read - body - 4) : 0;
+    if (n <= 0)
+        answer(peer, "", ""); /* it has gone */
+    else if (size > TEXT_MAX || (its < size + !body && peer->read == sizeof(peer->in) - 1))
+        answer(peer, "413 Too Long", "a job is of up to 4096 bytes");
+    else if (body && strlen(body + 4) != its)
+        answer(peer, "400 Bad Request", "a job is a text");
+    else if (body && its >= size)
         serve(peer, body + 4);
-    else if (peer->read == sizeof(peer->in) - 1)
-        say(peer, "413 Too Long", "the head is too long");
 }
 
 static void meet(void)
 {
-    int fd = peers < PEERS_MAX ? accept4(own_fd[LISTENER], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)
-                               : -1;
-    struct peer *peer = fd < 0 ? NULL : calloc(1, sizeof(*peer));
+    int fd = accept4(own_fd[LISTENER], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct peer *peer = fd < 0 || peers == PEERS_MAX ? NULL : calloc(1, sizeof(*peer));
     if (!peer) {
-        if (fd >= 0)
-            close(fd);
+        close(fd);
         return;
     }
     peer->kind = PEER;
     peer->fd = fd;
     peers++;
-    if (watch(EPOLL_CTL_ADD, &peer->kind, fd, EPOLLIN) < 0)
-        hang_up(peer);
+    checked("epoll", watch(EPOLL_CTL_ADD, &peer->kind, fd, EPOLLIN));
 }
 
 /* ---- the loop ---- */
 
 static void hear_of_durable(void)
 {
-    struct told told;
-    while (read(told_pipe[0], &told, sizeof(told)) == (ssize_t)sizeof(told)) {
-        if (told.result < 0)
-            check("store", told.result);
-        if (*told.whom == PEER) {
-            say_result((struct peer *)told.whom, 0);
+    enum kind *whom;
+    while (read(told[0], &whom, sizeof(whom)) == (ssize_t)sizeof(whom)) {
+        struct job *job = (struct job *)whom;
+        if (*whom == PEER) {
+            answer_result((struct peer *)whom, 0);
             continue;
         }
-        struct job *job = (struct job *)told.whom;
         hwt_delay_free(job->message);
         job->state = FREE;
     }
 }
 
-static void handle(enum kind *whom, uint32_t events)
+static void handle(enum kind *whom)
 {
     if (*whom == LISTENER)
         meet();
@@ -442,25 +367,22 @@ static void handle(enum kind *whom, uint32_t events)
         reap();
     else if (*whom == PIPE)
         hear_of_durable();
-    else if (*whom == PEER && events & EPOLLOUT)
-        send_out((struct peer *)whom);
-    else if (*whom == PEER && events & EPOLLIN)
-        hear((struct peer *)whom);
     else if (*whom == PEER)
-        hang_up((struct peer *)whom);
-    /* STORE: take() comes after each round. */
+        hear((struct peer *)whom);
+    /* STORE: tend() comes before each wait. */
 }
 
 static int listen_on(const char *port)
 {
-    struct sockaddr_in address = { 0 };
-    int fd = checked("socket", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)),
-        on = 1;
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    address.sin_port = htons((uint16_t)atoi(port));
+    const struct sockaddr_in address = { .sin_family = AF_INET,
+                                         .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                                         .sin_port = htons((uint16_t)atoi(port)) };
+    const int fd =
+        checked("socket", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const int on = 1, size = 4 * PAGE_MAX;
     checked("socket", setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
-    checked(port, bind(fd, (struct sockaddr *)&address, sizeof(address)));
+    checked("socket", setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+    checked(port, bind(fd, (const struct sockaddr *)&address, sizeof(address)));
     checked("listen", listen(fd, 128));
     return fd;
 }
@@ -480,11 +402,11 @@ static void open_all(const char *directory, const char *port)
     options.lease = HWT_NEVER; /* a job is leased as long as this process and its own live */
     check(directory, hwt_delay_open(directory, &options, &store));
     epoll = checked("epoll", epoll_create1(EPOLL_CLOEXEC));
-    checked("pipe", pipe2(told_pipe, O_CLOEXEC | O_NONBLOCK));
+    checked("pipe", pipe2(told, O_CLOEXEC | O_NONBLOCK));
     own_fd[LISTENER] = listen_on(port);
     own_fd[SIGNALS] = checked("signals", signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
     own_fd[STORE] = check("descriptor", hwt_delay_fd(store));
-    own_fd[PIPE] = told_pipe[0];
+    own_fd[PIPE] = told[0];
     for (int i = LISTENER; i <= PIPE; i++)
         checked("epoll", watch(EPOLL_CTL_ADD, &own[i], own_fd[i], EPOLLIN));
 }
@@ -495,20 +417,13 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: %s DIRECTORY PORT COMMAND [ARGUMENT...]\n", argv[0]);
         return 2;
     }
-    arguments = argc - 3;
-    command = calloc((size_t)arguments + 2, sizeof(*command));
-    if (!command)
-        return 1;
-    memcpy(command, argv + 3, (size_t)arguments * sizeof(*command));
-    for (int i = 0; i < AT_ONCE; i++)
-        jobs[i].kind = JOB;
+    command = argv + 3;
     open_all(argv[1], argv[2]);
     while (!ending) {
         struct epoll_event events[64];
-        take();
-        int n = epoll_wait(epoll, events, 64, finish_all() ? 10 : -1);
+        int n = epoll_wait(epoll, events, 64, tend());
         for (int i = 0; i < n; i++)
-            handle(events[i].data.ptr, events[i].events);
+            handle(events[i].data.ptr);
     }
     /* What runs is ended with this process, and runs again after the next start. */
     return hwt_delay_close(store) < 0;

@@ -32,8 +32,8 @@ JOBS_MAX = 120  # in each life
 PATIENCE = 60  # seconds in which anything would have happened
 
 WORKER = """
-printf '%s\\n' "$2" >> "$1"
-case $2 in
+printf '%s\\n' "$JOB" >> "$1"
+case $JOB in
     bad*) exit 1 ;;
     poison*) kill -9 $PPID; sleep 10 ;;
     slow*) sleep 0.05 ;;
@@ -148,7 +148,8 @@ class Story:
 
     def dead(self):
         """The names of the dead letters, with their tickets; and how much waits besides."""
-        _, page = self.service.ask("GET", "/")
+        status, page = self.service.ask("GET", "/")
+        expect(status == 200, f"there is no page, but {status}")
         dead = {}
         waits = 0
         for line in page.splitlines():

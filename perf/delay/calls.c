@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What an event loop and a process of many queues rely on: changes in batches of a thousand, the longest
+ * call of a producer that does not wait, threads and disk of a hundred empty stores. See --help.
+ */
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <hwt/delay.h>
+
+enum { BATCH = 1000, MANY = 200000, PAYLOAD = 200, STORES = 100, SECONDS = 3 };
+
+static char directory[4096];
+static hwt_delay_change changes[BATCH];
+static hwt_delay_message messages[BATCH];
+static uint64_t ids[BATCH];
+static const unsigned char payload[PAYLOAD];
+
+static int64_t check(const char *what, int64_t r)
+{
+    if (r >= 0)
+        return r;
+    fprintf(stderr, "delay_calls: %s: %s\n", what, strerror((int)-r));
+    exit(1);
+}
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return HWT_SEC((uint64_t)time.tv_sec) + (uint64_t)time.tv_nsec;
+}
+
+static void run(const char *command)
+{
+    char text[sizeof(directory) + 32];
+    snprintf(text, sizeof(text), "%s '%s'", command, directory);
+    if (system(text) != 0)
+        check(text, -EIO);
+}
+
+static hwt_delay *open_store(const char *name)
+{
+    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+    char path[sizeof(directory) + 32];
+    hwt_delay *store;
+    options.flags = HWT_DELAY_CREATE | HWT_DELAY_NO_WAIT;
+    options.leased_max = MANY;
+    options.memory = UINT64_C(1) << 30;
+    snprintf(path, sizeof(path), "%s/%s", directory, name);
+    check(path, hwt_delay_open(path, &options, &store));
+    return store;
+}
+
+static hwt_delay_message message(uint64_t due, uint64_t *id)
+{
+    return (hwt_delay_message){
+        .due = due, .id = id, .id_size = sizeof(*id), .payload = payload, .payload_size = PAYLOAD
+    };
+}
+
+/* ---- batches ---- */
+
+static void put_all(hwt_delay *store, uint64_t due)
+{
+    for (uint64_t i = 0; i < MANY; i += BATCH) {
+        for (uint64_t j = 0; j < BATCH; j++) {
+            ids[j] = i + j;
+            messages[j] = message(due, &ids[j]);
+        }
+        check("put", hwt_delay_put(store, messages, BATCH));
+    }
+}
+
+static void take_all(hwt_delay *store, uint64_t *leases)
+{
+    for (size_t count = 0; count < MANY;) {
+        const hwt_delay_message *taken;
+        int64_t n = check("take", hwt_delay_take(store, BATCH, HWT_SEC(10), &taken));
+        check("take", n == 0 ? -ETIMEDOUT : 0);
+        for (int64_t i = 0; i < n; i++)
+            leases[count++] = taken[i].lease;
+        hwt_delay_free(taken);
+    }
+}
+
+/* Changes in a second, each batch on the disk before the next. */
+static void apply_all(hwt_delay *store, const char *metric, uint32_t op, const uint64_t *leases,
+                      uint64_t due)
+{
+    uint64_t start = now();
+    for (uint64_t i = 0; i < MANY; i += BATCH) {
+        for (uint64_t j = 0; j < BATCH; j++) {
+            ids[j] = i + j;
+            changes[j] = (hwt_delay_change){ .op = op,
+                                             .lease = leases ? leases[i + j] : 0,
+                                             .due = due,
+                                             .id = &ids[j],
+                                             .id_size = sizeof(ids[j]) };
+        }
+        check(metric, hwt_delay_apply(store, changes, BATCH, NULL));
+    }
+    printf("%s %.0f\n", metric, MANY / ((double)(now() - start) / 1e9));
+}
+
+static void batches(void)
+{
+    uint64_t *leases = calloc(MANY, sizeof(*leases));
+    check("memory", leases ? 0 : -ENOMEM);
+    hwt_delay *store = open_store("batches");
+    put_all(store, 1);
+    take_all(store, leases);
+    apply_all(store, "batch_retry_s", HWT_DELAY_OP_RETRY, leases, 2);
+    take_all(store, leases);
+    apply_all(store, "batch_done_s", HWT_DELAY_OP_DONE, leases, 0);
+    const uint64_t later = hwt_delay_now(store) + HWT_MIN(6000);
+    put_all(store, later);
+    apply_all(store, "batch_cancel_s", HWT_DELAY_OP_CANCEL, NULL, later);
+    check("close", hwt_delay_close(store));
+    free(leases);
+}
+
+/* ---- a producer that does not wait ---- */
+
+static void ignore(int result, void *arg)
+{
+    (void)result;
+    (void)arg;
+}
+
+/* The longest call, and what one in a thousand is above of: the machine's scheduler is in both. */
+static void without_waiting(void)
+{
+    static uint32_t calls[1000000]; /* by their length in us */
+    hwt_delay *store = open_store("without-waiting");
+    const uint64_t end = now() + HWT_SEC(SECONDS);
+    uint64_t longest = 0, count = 0, put = 0, id = 0;
+    for (uint64_t before = now(); before < end; count++) {
+        const hwt_delay_message one = message(hwt_delay_now(store) + HWT_MIN(6000), &id);
+        before = now();
+        int r = hwt_delay_put_async(store, &one, 1, ignore, NULL);
+        uint64_t took = now() - before;
+        check("put_async", r == -EAGAIN ? 0 : r);
+        longest = took > longest ? took : longest;
+        calls[took / 1000 < 999999 ? took / 1000 : 999999]++;
+        put += r == 0;
+        id++;
+        if (r < 0) /* as a loop does that has other things to do */
+            nanosleep(&(struct timespec){ .tv_nsec = (long)HWT_US(100) }, NULL);
+    }
+    uint64_t above = 0, at = 999999;
+    while (at > 0 && (above += calls[at]) <= count / 10000)
+        at--;
+    printf("nowait_max_us %.0f\nnowait_p9999_us %" PRIu64 "\nnowait_puts_s %" PRIu64 "\n",
+           (double)longest / 1e3, at, put / SECONDS);
+    check("close", hwt_delay_close(store));
+}
+
+/* ---- many stores ---- */
+
+static unsigned count_threads(void)
+{
+    unsigned count = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    check("/proc/self/task", tasks ? 0 : -errno);
+    for (const struct dirent *entry; (entry = readdir(tasks));)
+        count += entry->d_name[0] != '.';
+    closedir(tasks);
+    return count;
+}
+
+static uint64_t disk_of(const char *path)
+{
+    uint64_t sum = 0;
+    DIR *files = opendir(path);
+    check(path, files ? 0 : -errno);
+    for (const struct dirent *entry; (entry = readdir(files));) {
+        struct stat its;
+        if (fstatat(dirfd(files), entry->d_name, &its, 0) == 0 && S_ISREG(its.st_mode))
+            sum += (uint64_t)its.st_blocks * 512;
+    }
+    closedir(files);
+    return sum;
+}
+
+static void many_stores(void)
+{
+    hwt_delay *stores[STORES];
+    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+    char path[sizeof(directory) + 32];
+    uint64_t disk = 0;
+    options.flags = HWT_DELAY_CREATE;
+    unsigned before = count_threads();
+    for (int i = 0; i < STORES; i++) {
+        snprintf(path, sizeof(path), "%s/%d", directory, i);
+        check(path, hwt_delay_open(path, &options, &stores[i]));
+        disk += disk_of(path);
+    }
+    printf("stores_threads %u\nstores_disk_mb %.1f\n", count_threads() - before,
+           (double)disk / 1048576);
+    for (int i = 0; i < STORES; i++)
+        check("close", hwt_delay_close(stores[i]));
+}
+
+static _Noreturn void usage(int status)
+{
+    fputs("Usage: delay_calls [--directory DIR]\n\n"
+          "Measures, in DIR/hwt-delay-calls, which is removed before and after: done, retry and\n"
+          "cancel a second in batches of 1000; the longest put of a producer that does not wait;\n"
+          "threads and disk of a hundred empty stores.\n\n"
+          "  --help   this text\n\n"
+          "Exit status: 0; 1 if it could not run; 2 for a bad option.\n",
+          status ? stderr : stdout);
+    exit(status);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = { { "directory", required_argument, NULL, 'd' },
+                                             { "help", no_argument, NULL, 'h' },
+                                             { 0 } };
+    const char *in = ".";
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if (c != 'd')
+            usage(c == 'h' ? 0 : 2);
+        in = optarg;
+    }
+    if (optind < argc || strlen(in) > sizeof(directory) - 64 || strchr(in, '\''))
+        usage(2);
+    snprintf(directory, sizeof(directory), "%s/hwt-delay-calls", in);
+    run("rm -rf");
+    check(directory, mkdir(directory, 0700) < 0 ? -errno : 0);
+    batches();
+    without_waiting();
+    many_stores();
+    run("rm -rf");
+    return 0;
+}
