@@ -18,9 +18,10 @@ struct relay_engine;
 /* What the broker says of the delay stream: its leader does, so `last` covers each message that a
  * producer was told is stored before the call. */
 struct relay_extent {
-    uint64_t incarnation; /* another one, not 0, if the stream was deleted and made anew by a relay */
-    uint64_t first;       /* the position of its first message; of the next one, if it is empty */
-    uint64_t last;        /* the highest position that it has given; 0: none */
+    uint64_t
+        incarnation; /* another one, not 0, if the stream was deleted and made anew by a relay */
+    uint64_t first;  /* the position of its first message; of the next one, if it is empty */
+    uint64_t last;   /* the highest position that it has given; 0: none */
 };
 
 /* A message on its way. Only read during the call that it is given to. */

@@ -30,8 +30,7 @@ static natsStatus make_stream(struct relay_nats *nats, const char *name, const c
 
     if (s == NATS_NOT_FOUND) {
         jsStreamConfig_Init(&config);
-        snprintf(description, sizeof(description), INCARNATION "%" PRId64,
-                 nats_NowInNanoSeconds());
+        snprintf(description, sizeof(description), INCARNATION "%" PRId64, nats_NowInNanoSeconds());
         config.Name = name;
         config.Description = description;
         config.Subjects = &subject;

@@ -79,11 +79,11 @@ struct relay_shard {
     uint64_t life; /* as in relay_entry */
 
     /* Ingest. */
-    struct relay_place at; /* durable in the store, and so is all before it */
+    struct relay_place at;  /* durable in the store, and so is all before it */
     struct relay_place top; /* of the highest position that it ever has read in this incarnation */
-    bool knows_stream;     /* the stream is the one of `at`, and has all behind it */
-    uint64_t ingest_after; /* the clock at which a full disk is tried again */
-    uint64_t compare_at;   /* the clock of the next comparison with the stream's leader */
+    bool knows_stream;      /* the stream is the one of `at`, and has all behind it */
+    uint64_t ingest_after;  /* the clock at which a full disk is tried again */
+    uint64_t compare_at;    /* the clock of the next comparison with the stream's leader */
     struct relay_point points[RELAY_POINTS_MAX]; /* the newest is the last */
     size_t points_count;
     uint64_t dropped_due, dropped_mark; /* the last drop; 0: none */

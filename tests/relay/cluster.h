@@ -11,7 +11,7 @@ enum { NODES_MAX = 3, SKIPPED = 77, PATIENCE = 120 };
 
 extern int cluster_nodes;
 extern pid_t cluster_servers[NODES_MAX], cluster_relays[NODES_MAX]; /* 0: it does not run */
-extern char cluster_urls[512];                                      /* of the servers, with blanks */
+extern char cluster_urls[512]; /* of the servers, with blanks */
 
 /* Where the programs are, and a folder for all files. Before anything else. */
 void cluster_set_paths(const char *relay, const char *nats, const char *directory);

@@ -118,15 +118,16 @@ static void write_files(void)
             fprintf(file, " ] }\n");
         }
         fclose(file);
-        snprintf(cluster_urls + strlen(cluster_urls), sizeof(cluster_urls) - strlen(cluster_urls), " nats://127.0.0.1:%d",
-                 client_ports[i]);
+        snprintf(cluster_urls + strlen(cluster_urls), sizeof(cluster_urls) - strlen(cluster_urls),
+                 " nats://127.0.0.1:%d", client_ports[i]);
     }
     for (int i = 0; i < cluster_nodes; i++) {
         FILE *file = create("relay", i);
         fprintf(file,
                 "space = shop\nshards = 2\ncopies = %d\nlease = 2s\nreplica = r%d\n"
                 "replicas = %s\nservers =%s\ntargets = orders.>\nstate = %s/state-%d\n",
-                cluster_nodes, i, cluster_nodes > 1 ? "r0 r1 r2" : "r0", cluster_urls, directory, i);
+                cluster_nodes, i, cluster_nodes > 1 ? "r0 r1 r2" : "r0", cluster_urls, directory,
+                i);
         fclose(file);
     }
 }
@@ -190,7 +191,8 @@ void cluster_drain_relay(int i)
             cluster_give_up("relay %d could not be drained", i);
         cluster_sleep_ms(500);
     }
-    if (waitpid(cluster_relays[i], &status, 0) != cluster_relays[i] || !WIFEXITED(status) || WEXITSTATUS(status))
+    if (waitpid(cluster_relays[i], &status, 0) != cluster_relays[i] || !WIFEXITED(status) ||
+        WEXITSTATUS(status))
         cluster_give_up("relay %d did not end well: %d", i, status);
     cluster_relays[i] = 0;
 }

@@ -137,7 +137,8 @@ static int fake_read(struct relay_engine *engine, const char *name, char ret_tex
     struct fake_replica *replica = (struct fake_replica *)engine;
     const struct fake_entry *entry = entry_of(replica->fake, name);
 
-    if (fake_is_dead(replica) || replica->fake->entries_silent || draw_outcome(replica->fake) != DONE)
+    if (fake_is_dead(replica) || replica->fake->entries_silent ||
+        draw_outcome(replica->fake) != DONE)
         return -ETIMEDOUT;
     strcpy(ret_text, entry->text);
     *ret_revision = entry->revision;
@@ -150,7 +151,8 @@ static int fake_written(struct relay_engine *engine, const char *name, uint64_t 
     struct fake_replica *replica = (struct fake_replica *)engine;
     const struct fake_entry *entry = entry_of(replica->fake, name);
 
-    if (fake_is_dead(replica) || replica->fake->entries_silent || draw_outcome(replica->fake) != DONE)
+    if (fake_is_dead(replica) || replica->fake->entries_silent ||
+        draw_outcome(replica->fake) != DONE)
         return -ETIMEDOUT;
     *ret_written = entry->written;
     return entry->revision == revision ? 0 : -EAGAIN;

@@ -132,7 +132,8 @@ START_TEST(test_clocks_that_leap_together_are_right)
     const uint64_t due = fake.realtime + HWT_SEC(60);
     struct fake_replica *first = fake_owner(&fake);
 
-    fake_put(&fake, fake.realtime + HWT_SEC(2), NULL, "before"); /* for which the store reads its clock */
+    fake_put(&fake, fake.realtime + HWT_SEC(2), NULL,
+             "before"); /* for which the store reads its clock */
     fake_put(&fake, due, NULL, "m");
     fake_run(&fake, HWT_SEC(5));
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
