@@ -96,6 +96,46 @@ static int begin_anew(struct relay_shard *shard, const struct relay_extent *exte
     return relay_ingest_place(shard, &place);
 }
 
+/* Whether a replica, this one or another, says that it has all that the stream has no more. Nobody deletes anything
+ * that no replica has. */
+static int has_anybody(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    const struct relay_words *replicas = &shard->config->replicas;
+    int r = 0;
+
+    for (size_t i = 0; i < replicas->count && r == 0; i++) {
+        struct relay_member member;
+        uint64_t revision;
+        r = relay_read_member(shard, replicas->word[i], &member, &revision);
+        if (r == 0 && member.place.position + 1 >= extent->first)
+            r = relay_agrees(shard, extent, &member.place);
+    }
+    return r;
+}
+
+/* The stream begins behind the place. */
+static int find_missing(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    int r = skip_to_top(shard, extent, &shard->at);
+
+    if (r < 0 || extent->first <= shard->at.position + 1)
+        return r;
+    r = has_anybody(shard, extent);
+    if (r < 0)
+        return r;
+    relay_log(shard->number,
+              "the stream begins at %" PRIu64 ", but the store has read up to %" PRIu64 " only: %s",
+              extent->first, shard->at.position,
+              r == 1 ? "copy the store of another replica; see hwt-relay(1)"
+                     : "the broker has lost what is between them, and nobody has it");
+    if (r == 1)
+        return -ENODATA;
+    relay_count_add(&shard->counts.divergences, 1);
+    shard->at =
+        (struct relay_place){ .incarnation = extent->incarnation, .position = extent->first - 1 };
+    return 0;
+}
+
 int relay_agree(struct relay_shard *shard)
 {
     struct relay_extent extent;
@@ -118,17 +158,9 @@ int relay_agree(struct relay_shard *shard)
         if (r < 0)
             return 0;
     }
-    if (extent.first > shard->at.position + 1 && skip_to_top(shard, &extent, &shard->at) < 0)
-        return 0;
-    if (extent.first > shard->at.position + 1) {
-        relay_log(shard->number,
-                  "the stream begins at %" PRIu64 ", but the store has read up to %" PRIu64
-                  " only: copy the store of another replica; see hwt-relay(1)",
-                  extent.first, shard->at.position);
-        return -ENODATA;
-    }
-    shard->knows_stream = true;
-    return 0;
+    r = extent.first > shard->at.position + 1 ? find_missing(shard, &extent) : 0;
+    shard->knows_stream = r == 0;
+    return r == -ENODATA ? r : 0;
 }
 
 int relay_agree_step(struct relay_shard *shard)

@@ -205,6 +205,9 @@ uint64_t relay_flights_lowest(const struct relay_shard *shard);
 /* ---- trim.c ---- */
 
 int relay_trim_step(struct relay_shard *shard);
+/* What a replica has said of itself last. */
+int relay_read_member(struct relay_shard *shard, const char *replica,
+                      struct relay_member *ret_member, uint64_t *ret_revision);
 
 static inline uint64_t relay_clock(const struct relay_shard *shard)
 {

@@ -30,8 +30,8 @@ static void member_name(const struct relay_shard *shard, const char *replica,
     snprintf(name, RELAY_ENTRY_MAX, "place.%s.%u", replica, shard->number);
 }
 
-static int read_member(struct relay_shard *shard, const char *replica,
-                       struct relay_member *ret_member, uint64_t *ret_revision)
+int relay_read_member(struct relay_shard *shard, const char *replica,
+                      struct relay_member *ret_member, uint64_t *ret_revision)
 {
     char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
     int r;
@@ -71,7 +71,7 @@ static void report(struct relay_shard *shard)
     uint64_t revision, written, from;
 
     if (member.place.incarnation == 0 ||
-        read_member(shard, shard->config->replica, &before, &revision) < 0)
+        relay_read_member(shard, shard->config->replica, &before, &revision) < 0)
         return;
     /* It stays forgotten until it knows that it can read on. */
     if (relay_place_is_forgotten(&before.place) && !shard->knows_stream)
@@ -96,7 +96,7 @@ static void trim(struct relay_shard *shard)
         return;
     for (size_t i = 0; i < replicas->count; i++) {
         struct relay_member member;
-        if (read_member(shard, replicas->word[i], &member, &revision) < 0)
+        if (relay_read_member(shard, replicas->word[i], &member, &revision) < 0)
             return;
         if (relay_place_is_forgotten(&member.place))
             continue;
@@ -118,7 +118,7 @@ static void look_for_heir(struct relay_shard *shard)
         struct relay_member member;
         uint64_t revision, before = shard->revisions[i];
         if (relay_rank(shard, replicas->word[i]) >= own ||
-            read_member(shard, replicas->word[i], &member, &revision) < 0)
+            relay_read_member(shard, replicas->word[i], &member, &revision) < 0)
             continue;
         shard->revisions[i] = revision;
         if (before == 0 || before == revision || !member.ready ||

@@ -130,6 +130,7 @@ class Rabbit:
     def __init__(self, out, _):
         self.out, self.connection, self.channel, self.nodes = out, None, None, []
         self.ports, self.dist = free_ports(NODES), free_ports(NODES)
+        self.names = free_ports(1)[0]  # of a daemon of our own that knows the nodes
 
     def environment(self, i):
         folder = os.path.join(self.out, f"rabbit-{i}")
@@ -137,7 +138,7 @@ class Rabbit:
         plugins = os.path.join(folder, "plugins")
         with open(plugins, "w", encoding="utf-8") as file:
             file.write("[].")
-        return {"HOME": self.out, "RABBITMQ_NODENAME": f"hwt{i}@localhost", "RABBITMQ_NODE_PORT": str(self.ports[i]),
+        return {"HOME": self.out, "ERL_EPMD_PORT": str(self.names), "RABBITMQ_NODENAME": f"hwt{i}@localhost", "RABBITMQ_NODE_PORT": str(self.ports[i]),
                 "RABBITMQ_DIST_PORT": str(self.dist[i]), "RABBITMQ_MNESIA_BASE": folder,
                 "RABBITMQ_LOG_BASE": folder, "RABBITMQ_ENABLED_PLUGINS_FILE": plugins,
                 "RABBITMQ_CONF_ENV_FILE": "/dev/null", "RABBITMQ_CONFIG_FILE": os.path.join(folder, "none")}
@@ -203,6 +204,7 @@ class Rabbit:
             if node.process:
                 self.control(i, "stop")
             node.end()
+        subprocess.run(["epmd", "-port", str(self.names), "-kill"], capture_output=True, check=False)
 
 
 class Redis:

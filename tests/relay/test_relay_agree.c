@@ -288,12 +288,12 @@ START_TEST(test_a_purge_between_messages_that_arrive)
     put_some(0, 2, fake.realtime + HWT_SEC(60));
     fake_run(&fake, HWT_SEC(4));
     last = fake.last;
+    c->paused = true;
     for (unsigned i = 0; i < 6; i++)
         fake_put(&fake, fake.realtime + HWT_SEC(60), NULL, "m");
-    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
-        fake.replicas[i].shard->compare_at = fake.boottime + HWT_SEC(2);
-        fake.replicas[i].on_the_way = last + 4;
-    }
+    fake_run(&fake, 2 * FAKE_LEASE); /* the others have them, and say so */
+    c->paused = false;
+    c->shard->compare_at = fake.boottime + HWT_SEC(2);
     c->on_the_way = last + 2;
     c->may_fail = true;
     fake.first = last + 5;
@@ -301,6 +301,36 @@ START_TEST(test_a_purge_between_messages_that_arrive)
     ck_assert_int_eq(c->failed, -ENODATA); /* it does not go on without them */
     for (unsigned i = 0; i < 2; i++)
         ck_assert_uint_eq(fake.replicas[i].shard->at.position, fake.last);
+}
+END_TEST
+
+/* The broker has lost what nobody has read, and begins behind it. They go on with the rest. */
+START_TEST(test_a_beginning_that_nobody_has_is_not_waited_for)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    put_some(0, 6, due);
+    fake_run(&fake, 2 * FAKE_LEASE);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].shard->ingest_after = HWT_NEVER;
+    put_some(6, 6, due);
+    fake.first = 11;
+    fake_break_pulls(&fake);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].shard->ingest_after = 0;
+    fake_run(&fake, HWT_SEC(2));
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        ck_assert_uint_eq(relay_count_get(&fake.replicas[i].shard->counts.divergences), 1);
+    fake_run(&fake, HWT_SEC(70));
+    ck_assert_uint_eq(fake.targets.count, 8);
+    for (unsigned i = 0; i < 12; i++) {
+        char text[8];
+        snprintf(text, sizeof(text), "m%u", i);
+        ck_assert_uint_eq(fake_arrived(&fake, text), i < 6 || i >= 10);
+    }
+    fake_run(&fake, HWT_SEC(20));
+    check_stores_are_empty();
+    ck_assert_uint_eq(fake.first, fake.last + 1);
 }
 END_TEST
 
@@ -321,6 +351,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_a_stream_that_is_made_anew, 0, 2);
     tcase_add_loop_test(tcase, test_an_old_watermark_covers_nothing_of_a_new_stream, 0, 2);
     tcase_add_test(tcase, test_a_purge_between_messages_that_arrive);
+    tcase_add_test(tcase, test_a_beginning_that_nobody_has_is_not_waited_for);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
