@@ -2,10 +2,12 @@
 
 /* The hashed wheel: filing, and taking what is due. See wheel_inside.h. */
 
-#include "hwt/store/wheel_inside.h"
+#include "hwt/store/wheel.h"
 
 #include <errno.h>
 #include <stdlib.h>
+
+#include "hwt/store/wheel_inside.h"
 
 #define SLOTS_FAST 4096
 

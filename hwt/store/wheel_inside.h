@@ -27,7 +27,9 @@
  */
 
 #include "hwt/store/bucket.h"
-#include "hwt/store/wheel.h"
+#include "hwt/store/directory.h"
+
+struct hwt_wheel;
 
 #define STORE_SLOTS_MAX ((uint32_t)1 << 16)
 #define STORE_AGE_BITS 29

@@ -2,6 +2,7 @@
 
 /* The hashed wheel: throwing away, and going by all. See wheel_inside.h. */
 
+#include "hwt/store/wheel.h"
 #include "hwt/store/wheel_inside.h"
 
 /* Moves what counts of `from` to `to`. */
