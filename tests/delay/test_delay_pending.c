@@ -187,6 +187,22 @@ START_TEST(test_pending_of_what_was_leased_twice)
 }
 END_TEST
 
+/* The second one is done with while the first one's lease goes on: neither comes back. */
+START_TEST(test_what_was_superseded_does_not_come_back)
+{
+    put(s.realtime, 0, 10);
+    take_one();
+    put(s.realtime, 0, 20);
+    const uint64_t second = take_one();
+    ck_assert_int_eq(hwt_delay_done(s.store, &second, 1), 1);
+    ck_assert_uint_eq(pending(), 0);
+    checkpoint();
+    kill_and_open();
+    ck_assert_uint_eq(pending(), 0);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
+}
+END_TEST
+
 /* More is put for now than memory keeps: it leaves memory for its slots, and is read again. */
 START_TEST(test_pending_of_what_leaves_memory)
 {
@@ -485,6 +501,33 @@ START_TEST(test_pending_behind_a_checkpoint_that_leaves_the_log)
 }
 END_TEST
 
+/* The same where one slot was written before the disk was full: what it got does not count. */
+START_TEST(test_pending_behind_a_checkpoint_that_is_undone_in_part)
+{
+    const uint64_t due = s.realtime + HOUR;
+    for (uint32_t n = 0; n < 2; n++) {
+        for (uint32_t i = 0; i < 10; i++) {
+            put(due + i, 20 * n + i, 10);
+            put(due + 20 * HOUR + i, 20 * n + 10 + i, 10);
+        }
+        if (n == 0)
+            checkpoint();
+    }
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_only = 1 << DISK_WRITE;
+    s.process.fail_at = s.process.calls + 2; /* that of the second slot */
+    s.process.fail_count = 1;
+    s.process.changed = die_behind_a_rename;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -EIO);
+    kill_and_open();
+    ck_assert_uint_eq(pending(), 40);
+    simulated_advance(&s, 30 * HOUR);
+    ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 40);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_pending");
@@ -495,6 +538,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_pending_at_one_instant, 0, 4);
     tcase_add_loop_test(tcase, test_pending_where_memory_cannot_know, 0, 8);
     tcase_add_loop_test(tcase, test_pending_of_what_was_leased_twice, 0, 3);
+    tcase_add_test(tcase, test_what_was_superseded_does_not_come_back);
     tcase_add_loop_test(tcase, test_pending_of_what_leaves_memory, 0, 2);
     tcase_add_loop_test(tcase, test_pending_of_what_is_dropped, 0, 3);
     tcase_add_loop_test(tcase, test_pending_beside_what_is_dropped, 0, 2);
@@ -505,6 +549,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_pending_of_what_is_known_in_longer_spans);
     tcase_add_test(tcase, test_pending_at_the_first_instant);
     tcase_add_loop_test(tcase, test_pending_behind_a_checkpoint_that_leaves_the_log, 0, 2);
+    tcase_add_test(tcase, test_pending_behind_a_checkpoint_that_is_undone_in_part);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -234,6 +234,32 @@ START_TEST(a_ticket_names_the_later_of_two)
 }
 END_TEST
 
+/* Wherever they are due: the one that was put last comes first. */
+START_TEST(a_ticket_names_the_latest_of_three)
+{
+    const uint64_t first = s.realtime + HOUR;
+    const uint64_t dues[] = { first, first + 2 * HOUR, first + HOUR };
+    for (int i = 0; i < 3; i++) {
+        const uint32_t id = 1;
+        const hwt_delay_message message = {
+            .due = dues[i], .id = &id, .id_size = sizeof(id), .first_due = first
+        };
+        ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
+        ck_assert_int_gt(hwt_delay_ticket(&message, ticket, sizeof(ticket)), 0);
+        if (_i == i)
+            file_and_reopen();
+    }
+    for (int i = 2; i >= 0; i--) {
+        const hwt_delay_message *found;
+        ck_assert_int_eq(hwt_delay_look_up(s.store, ticket, &found), 0);
+        ck_assert_uint_eq(found->due, dues[i]);
+        hwt_delay_free(found);
+        ck_assert_int_eq(hwt_delay_cancel_ticket(s.store, ticket), 0);
+    }
+    expect_none();
+}
+END_TEST
+
 START_TEST(another_message_is_not_moved_away)
 {
     const uint64_t first = s.realtime + HOUR;
@@ -715,6 +741,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, a_ticket_stays, 0, 2);
     tcase_add_loop_test(tcase, one_that_is_put_in_its_place_has_a_ticket_of_its_own, 0, 2);
     tcase_add_loop_test(tcase, a_ticket_names_the_later_of_two, 0, 4);
+    tcase_add_loop_test(tcase, a_ticket_names_the_latest_of_three, 0, 4);
     tcase_add_test(tcase, another_message_is_not_moved_away);
     tcase_add_test(tcase, a_put_may_bring_its_ticket_along);
     tcase_add_loop_test(tcase, a_batch_has_tickets, 0, 2);
