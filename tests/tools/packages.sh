@@ -6,7 +6,7 @@
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
 #                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [reuse] [gcovr] [abigail]
 #                     [aarch64] [i386] [musl] [isal] [libbsd] [mmdebstrap] [debian] [rpm]
-#                     [nats] [python3]
+#                     [arch] [systemd] [nats] [python3]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
@@ -47,6 +47,8 @@ packages_of()
     libbsd) echo libbsd-dev ;;
     debian) echo dpkg-dev debhelper lintian ;;
     rpm) echo rpm rpmlint debugedit ;;
+    arch) echo makepkg pacman-package-manager fakeroot ;;
+    systemd) echo systemd ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
@@ -96,7 +98,8 @@ package_is()
     isal) echo 'the checksums of hwt-delay' ;;
     libbsd) echo 'the headers of trees, to build hwt-delay' ;;
     mmdebstrap) echo 'what makes a root to try packages in' ;;
-    debian | rpm) echo 'what builds packages and checks them' ;;
+    debian | rpm | arch) echo 'what builds packages and checks them' ;;
+    systemd) echo 'what reads units' ;;
     libuv | libev | libevent | glib | sd-event | io_uring) echo 'an event loop, for the tests' ;;
     scdoc) echo 'what builds the manual pages' ;;
     mandoc) echo 'what checks the manual pages' ;;
@@ -153,6 +156,8 @@ has()
     isal) pkg-config --exists libisal 2>/dev/null ;;
     libbsd) pkg-config --exists libbsd 2>/dev/null ;;
     debian) command -v dh >/dev/null && command -v lintian >/dev/null ;;
+    arch) command -v makepkg >/dev/null && command -v pacman >/dev/null && command -v fakeroot >/dev/null ;;
+    systemd) command -v systemd-analyze >/dev/null ;;
     rpm) command -v rpmbuild >/dev/null && command -v rpmlint >/dev/null && command -v find-debuginfo >/dev/null ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;

@@ -19,15 +19,16 @@ make_archive()
     archive=$build/setup/meson-dist/hwt-$version.tar.xz
 }
 
-# By mmdebstrap from the mirror of this system; it is kept in build/fresh-root.tar.
+# By mmdebstrap from the mirror of this system, with the packages of $more beside those with which programs are
+# compiled and hwt-relay runs. Without $more it is kept in build/fresh-root.tar, else beside that.
 make_root()
 {
-    kept=$root/build/fresh-root.tar
+    kept=$root/build/fresh-root${more:+-$more}.tar
     if [ ! -f "$kept" ]; then
         # shellcheck source=/dev/null
         release=$(. /etc/os-release && echo "$VERSION_CODENAME")
         mmdebstrap --variant=minbase --format=tar --quiet \
-            --include=gcc,libc6-dev,pkg-config,libisal-dev,liburcu-dev,libnats-dev,nats-server \
+            --include=gcc,libc6-dev,pkg-config,libisal-dev,liburcu-dev,libnats-dev,nats-server"${more:+,$more}" \
             "$release" "$kept.new" && mv "$kept.new" "$kept"
     fi
     rm -rf --one-file-system "$fresh"
@@ -40,6 +41,7 @@ make_root()
 files()
 {
     (cd "$fresh" && find . -path ./var/lib/dpkg -prune -o -path ./var/lib/rpm -prune -o \
+        -path ./var/lib/pacman -prune -o \
         -path ./var/log -prune -o -path ./var/cache -prune -o -path ./etc/ld.so.cache -prune -o \
         -path ./tmp -prune -o -print | sort)
 }
@@ -66,7 +68,21 @@ use()
         ./program | grep "$3"' sh "$1" "$2" "$3" "${4-}" || fail "$2 of README.md does not run with the packages"
 }
 
-# README.md's programs, the two programs that are installed, and the manual pages.
+# systemd finds the unit, accepts it, and finds the program that it starts.
+use_unit()
+{
+    unit=hwt-relay@shop.service
+    if ! {
+        systemctl --root="$fresh" enable "$unit" &&
+            systemd-analyze --root="$fresh" --recursive-errors=no verify --man=no "$unit" &&
+            systemctl --root="$fresh" disable "$unit"
+    } >"$build/unit.log" 2>&1; then
+        cat "$build/unit.log" >&2
+        fail 'systemd does not accept the unit'
+    fi
+}
+
+# README.md's programs, the two programs that are installed, the unit, and the manual pages.
 use_all()
 {
     program 1 >"$fresh/tmp/first.c"
@@ -80,6 +96,7 @@ use_all()
     cp "$root"/tests/relay/*.sh "$fresh/tmp/relay"
     in_root sh -euc 'cd /tmp && RELAY=hwt-relay DELAY=hwt-delay sh /tmp/relay/program.sh' ||
         fail 'hwt-relay does not run with the packages'
+    use_unit
     for page in man7/hwt.7 man3/hwt_timer_create.3 man1/hwt-delay.1 man1/hwt-relay.1; do
         [ -f "$fresh/usr/share/man/$page.gz" ] || fail "there is no $page.gz"
     done
