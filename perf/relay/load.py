@@ -282,15 +282,18 @@ class Ledger(threading.Thread):
             raise RuntimeError("the target's stream cannot be read to its end")
 
     def note_what_the_broker_has_lost(self):
-        """Of what it has acknowledged. What is below a stream's beginning has been read by all replicas."""
+        """Of what it has acknowledged. What is below a stream's beginning has been read by all replicas. By a client of
+        its own, since another thread calls it."""
+        client = Client(self.client.nats.urls)
         for shard in range(SHARDS):
             acked = [(f"{p.number}-{n}", message) for p in self.producers
                      for n, message in enumerate(p.messages)
                      if n % SHARDS == shard and message.acked and not message.arrived]
-            keys, first = self.client.keys_of(shard)
+            keys, first = client.keys_of(shard)
             for name, message in acked:
                 if message.position >= first and ("put", name) not in keys:
                     message.lost = True
                 if message.cancel_acked and message.cancel_position >= first and \
                         ("cancel", name) not in keys:
                     message.cancel_lost = True
+        client.nats.close()
