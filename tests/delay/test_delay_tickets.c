@@ -568,7 +568,8 @@ static void open_to_be_filled(bool retries)
     options.memory = 1 << 20;
     options.lease = HWT_NEVER;
     ck_assert_int_eq(hwt_delay_open_on(directory, &options, &disk, false, &store), 0);
-    fills = told = 0;
+    fills = 0;
+    told = 0;
     change_it = NULL;
     fills_max = sizeof(leases) / sizeof(leases[0]);
     filling = (hwt_delay_message){ .due = HWT_NEVER - 1,
