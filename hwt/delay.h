@@ -11,10 +11,7 @@
  * it is taken once its time has come, and done with once it has been dealt with. In between it
  * survives the end of the process and of the machine. Any number may be pending: memory is
  * bounded by an option.
- *
- * A put goes to a log, with one flush of the disk for all callers that wait at that moment.
- * Messages that are still pending when the log is full are appended to files, each for a stretch of time.
- * A file is read when its time comes, and deleted as a whole when its time has passed.
+ * hwt-delay(7) tells how it works.
  *
  * USAGE
  *
@@ -74,10 +71,9 @@
  *
  * All stores of a process share a few background threads: at most seven, however many stores there
  * are, as long as disks and callbacks get on. They begin with the first store that is opened, with the
- * scheduling of the thread that opens it, and end when the last one is closed. If a disk
- * stands still or a callback does not return, other stores get threads more, and are delayed
- * by about a tenth of a second. One store a queue is the way to have several queues: a hundred take
- * 20 MiB of disk when they are empty, and five descriptors each, with hwt_delay_fd() six.
+ * scheduling of the thread that opens it, and end when the last one is closed. Where a disk stands still or
+ * a callback does not return, other stores get threads more. A store has five descriptors, with
+ * hwt_delay_fd() six.
  *
  * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
  * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with
@@ -296,14 +292,13 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  *
  * Any number of threads may take; a message goes to one of them.
  *
- * `deliveries` of each message says how often it was handed over since it was put, retries and this time
- * included. The count is written before this returns, and not flushed: so it has also those deliveries
- * whose process was killed, and may lack the last ones if the machine was lost. It is one write of a
- * file for each take, 28 bytes for a message and 48 for all. On a full disk, or where that fails, the
- * messages are handed over all the same. If consumers hand over so much that the file is full before the
- * next checkpoint, a take waits for that one; with a `wait` of 0 it does not. A count that is not written
- * is written by the next checkpoint or hwt_delay_close(). "At most three deliveries, then a
- * dead letter" is
+ * `deliveries` of each message says how often it was handed over since it was put, retries and this
+ * time included. The count is written before this returns, and not flushed: so it has also those
+ * deliveries whose process was killed, and may lack the last ones if the machine was lost. On a
+ * full disk, or where the write fails, the messages are handed over all the same. If consumers hand
+ * over so much that the file is full before the next checkpoint, a take waits for that one; with a
+ * `wait` of 0 it does not. A count that is not written is written by the next checkpoint or
+ * hwt_delay_close(). "At most three deliveries, then a dead letter" is
  *
  *     if (taken->deliveries > 3) {
  *         hwt_delay_message dead = { .due = HWT_NEVER - 1, .id = taken->id, .id_size = taken->id_size,
@@ -475,12 +470,7 @@ HWT_PUBLIC int hwt_delay_move(hwt_delay *store, const char *ticket, uint64_t due
  * ---- Batches ----
  *
  * Several changes in one step, and the note: all are on the disk, or none is. The calls above are
- * short ways of this one. Some of what it is for:
- *
- *   - a job is done, and the next stage of its work is put: DONE and PUT;
- *   - a message that fails too often goes to the dead letters: DONE and PUT of another one;
- *   - thousands of DONE, RETRY and CANCEL for one flush of the disk;
- *   - messages that come from elsewhere, and how far they have been read there: PUT, and the note.
+ * short ways of this one.
  */
 
 /* hwt_delay_change.op */
