@@ -190,7 +190,7 @@ static uint64_t pack(struct place *to, struct hwt_stream_filter filter)
     return kept;
 }
 
-static uint32_t least_of(uint32_t one, uint32_t other)
+static uint32_t smaller(uint32_t one, uint32_t other)
 {
     return one < other ? one : other;
 }
@@ -204,7 +204,7 @@ static uint32_t most_of(uint32_t one, uint32_t other)
  * come between the better, but for the memory. */
 static uint32_t space_until_next(uint32_t left, struct hwt_stream_filter filter)
 {
-    uint32_t twice = least_of(2 * left, filter.room), half = least_of((left + 1) / 2, filter.wide);
+    uint32_t twice = smaller(2 * left, filter.room), half = smaller((left + 1) / 2, filter.wide);
     return most_of(most_of(twice, filter.slack), most_of(half, (left + 2) / 3));
 }
 
