@@ -260,6 +260,23 @@ START_TEST(a_ticket_names_the_latest_of_three)
 }
 END_TEST
 
+/* Its file has it still. */
+START_TEST(what_was_dropped_is_not_found)
+{
+    const uint64_t due = s.realtime + HOUR;
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    batch.note = "n";
+    batch.note_size = 1;
+    put(1, due);
+    ck_assert_int_eq(hwt_delay_apply(s.store, NULL, 0, &batch), 0);
+    file_and_reopen();
+    hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP, .due = due, .mark = batch.mark };
+    expect(due, due, 0, 0);
+    ck_assert_int_eq(hwt_delay_apply(s.store, &drop, 1, NULL), 0);
+    expect_none();
+}
+END_TEST
+
 START_TEST(another_message_is_not_moved_away)
 {
     const uint64_t first = s.realtime + HOUR;
@@ -743,6 +760,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, one_that_is_put_in_its_place_has_a_ticket_of_its_own, 0, 2);
     tcase_add_loop_test(tcase, a_ticket_names_the_later_of_two, 0, 4);
     tcase_add_loop_test(tcase, a_ticket_names_the_latest_of_three, 0, 4);
+    tcase_add_test(tcase, what_was_dropped_is_not_found);
     tcase_add_test(tcase, another_message_is_not_moved_away);
     tcase_add_test(tcase, a_put_may_bring_its_ticket_along);
     tcase_add_loop_test(tcase, a_batch_has_tickets, 0, 2);
