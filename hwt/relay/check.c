@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "hwt/relay/look.h"
-#include "hwt/relay/nats.h"
 #include "hwt/relay/program.h"
 
 /*
@@ -265,7 +264,7 @@ static int64_t check_entries(const struct request *request, unsigned shard)
         if (r == 0)
             found += print_replica(&extent, replicas->word[i], &place);
     }
-    relay_nats_close(engine);
+    engine->calls->close(engine);
     return r < 0 ? r : found;
 }
 

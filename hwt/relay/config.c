@@ -20,7 +20,19 @@ struct line {
     char *value;
 };
 
-enum kind { NAME, NAMES, WORDS, PATTERNS, PATH, ADDRESS, COUNT, SIZE, DURATION };
+enum kind {
+    ENGINE,
+    NAME,
+    NAMES,
+    WORDS,
+    PROPERTIES,
+    PATTERNS,
+    PATH,
+    ADDRESS,
+    COUNT,
+    SIZE,
+    DURATION
+};
 
 static const struct setting {
     const char *name;
@@ -30,9 +42,11 @@ static const struct setting {
     const char *missing; /* its value if the file does not say it; NULL: the file has to */
 } settings[] = {
     { "space", NAME, offsetof(struct relay_config, space), 0, 0, NULL },
+    { "engine", ENGINE, offsetof(struct relay_config, engine), 0, 0, "nats" },
     { "replica", NAME, offsetof(struct relay_config, replica), 0, 0, NULL },
     { "replicas", NAMES, offsetof(struct relay_config, replicas), 0, 0, NULL },
     { "servers", WORDS, offsetof(struct relay_config, servers), 0, 0, NULL },
+    { "kafka", PROPERTIES, offsetof(struct relay_config, kafka), 0, 0, "" },
     { "targets", PATTERNS, offsetof(struct relay_config, targets), 0, 0, NULL },
     { "state", PATH, offsetof(struct relay_config, state), 0, 0, NULL },
     { "shards", COUNT, offsetof(struct relay_config, shards), 1, RELAY_SHARDS_MAX, "1" },
@@ -96,6 +110,8 @@ static int read_words(const struct line *line, enum kind kind, struct relay_word
         if (kind == NAMES && !is_name(word))
             r = mistake(line, "%s: %s is no name; names are of letters, digits, _ and -",
                         line->name, word);
+        else if (kind == PROPERTIES && (!strchr(word, '=') || *word == '='))
+            r = mistake(line, "%s: %s is no property; it is name=value", line->name, word);
         else if (kind == PATTERNS && relay_pattern_fault(word))
             r = mistake(line, "%s: %s %s", line->name, word, relay_pattern_fault(word));
     }
@@ -162,8 +178,14 @@ static int read_value(const struct line *line, const struct setting *setting, vo
                    : mistake(line,
                              "%s: %s is no address; it is a number and a port, as 127.0.0.1:9464",
                              line->name, line->value);
+    case ENGINE:
+        *(const char **)field = line->value;
+        return strcmp(line->value, "nats") == 0 || strcmp(line->value, "kafka") == 0
+                   ? 0
+                   : mistake(line, "%s: %s is neither nats nor kafka", line->name, line->value);
     case NAMES:
     case WORDS:
+    case PROPERTIES:
     case PATTERNS:
         return read_words(line, setting->kind, field);
     default:
@@ -233,8 +255,8 @@ static int read_missing(struct line *line, struct relay_config *config, unsigned
             r = mistake(line, "%s is not set up to here, and has to be", settings[i].name);
             continue;
         }
-        if (settings[i].kind == ADDRESS) {
-            config->metrics = settings[i].missing;
+        if (settings[i].kind == ADDRESS || settings[i].kind == ENGINE) {
+            *(const char **)((char *)config + settings[i].offset) = settings[i].missing;
             continue;
         }
         snprintf(value, sizeof(value), "%s", settings[i].missing);

@@ -18,9 +18,11 @@ struct relay_words {
 
 struct relay_config {
     const char *space;
+    const char *engine;          /* "nats" or "kafka" */
     const char *replica;         /* this one */
     struct relay_words replicas; /* all of them */
     struct relay_words servers;
+    struct relay_words kafka;   /* properties of its client library, as name=value */
     struct relay_words targets; /* patterns */
     const char *state;          /* a directory; the stores are in it */
     uint64_t shards;

@@ -38,7 +38,8 @@ struct relay_outgoing {
 struct relay_answer {
     uint64_t cookie;
     bool repeated; /* it has had it before, so it has refused this one */
-    int result;    /* or -ETIMEDOUT, -EMSGSIZE, -EHOSTUNREACH (nobody has that target), -EIO */
+    int result; /* or -ETIMEDOUT, -EMSGSIZE, -EHOSTUNREACH (nobody has that target), -EINVAL, -EACCES,
+                      -EIO; -ECANCELED: it was taken back, for no fault of its own */
 };
 
 enum { RELAY_ENTRY_MAX = 512 }; /* an entry's text, its final 0 included */
@@ -75,10 +76,26 @@ struct relay_engine_calls {
     int (*purge)(struct relay_engine *engine, uint64_t incarnation, uint64_t below);
     /* CLOCK_BOOTTIME in ns. */
     uint64_t (*clock)(struct relay_engine *engine);
+
+    /* ---- For the program; tests have no need of them ---- */
+
+    /* Readable when a pull or answers may bring something new. It is cleared before they are asked. */
+    int (*fd)(struct relay_engine *engine);
+    void (*clear)(struct relay_engine *engine);
+    /* Puts a message into the delay stream, and waits until it is stored there. */
+    int (*publish)(struct relay_engine *engine, const struct relay_outgoing *message,
+                   uint64_t *ret_position);
+    void (*close)(struct relay_engine *engine);
 };
 
 struct relay_engine {
     const struct relay_engine_calls *calls;
+    /*
+     * What is sent becomes visible with the next change of the shard's entry, all of it or nothing, in one
+     * transaction. So the entry's watermark may count as ended what has been sent and not answered. Answers
+     * come when the transaction has ended.
+     */
+    bool together;
 };
 
 #endif

@@ -149,6 +149,10 @@ static void note_failure(struct relay_shard *shard, struct relay_flight *flight,
                          bool elsewhere)
 {
     flight->state = RELAY_WAITS;
+    if (error == -ECANCELED) {
+        flight->not_before = relay_clock(shard) + shard->config->lease / 32;
+        return;
+    }
     if (!elsewhere) {
         flight->failed = error;
         relay_count_add(&shard->counts.failures, 1);
@@ -181,7 +185,7 @@ static void end_flight(struct relay_shard *shard, struct relay_flight *flight,
     flight->state = RELAY_ENDED;
 }
 
-static void take_answers(struct relay_shard *shard)
+void relay_answers_step(struct relay_shard *shard)
 {
     struct relay_answer answers[64];
     size_t n;
@@ -236,7 +240,7 @@ static int done(struct relay_shard *shard)
 
 int relay_end_step(struct relay_shard *shard)
 {
-    take_answers(shard);
+    relay_answers_step(shard);
     for (size_t i = 0; i < shard->flights_count; i++) {
         struct relay_flight *flight = &shard->flights[i];
         uint64_t due = flight->message->due;
@@ -265,9 +269,12 @@ uint64_t relay_flights_lowest(const struct relay_shard *shard)
 {
     uint64_t lowest = HWT_NEVER;
 
-    for (size_t i = 0; i < shard->flights_count; i++)
-        if (shard->flights[i].state != RELAY_ENDED)
+    for (size_t i = 0; i < shard->flights_count; i++) {
+        enum relay_state state = shard->flights[i].state;
+        bool ends = state == RELAY_ENDED || (state == RELAY_SENT && shard->engine->together);
+        if (!ends)
             lowest = relay_min(lowest, shard->flights[i].message->due);
+    }
     return lowest;
 }
 

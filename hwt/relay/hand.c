@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "hwt/relay/look.h"
-#include "hwt/relay/nats.h"
+#include "hwt/relay/open.h"
 
 /* ---- status ---- */
 
@@ -61,7 +61,7 @@ int command_status(const struct request *request)
     for (unsigned i = 0; r == 0 && i < request->config->shards; i++) {
         struct relay_engine *engine = look_open_engine(request, i);
         r = print_shard(request->config, engine, i);
-        relay_nats_close(engine);
+        engine->calls->close(engine);
     }
     if (r < 0)
         return fail("%s", strerror(-r));
@@ -138,7 +138,7 @@ int command_forget(const struct request *request)
     for (unsigned i = 0; r == 0 && i < request->config->shards; i++) {
         struct relay_engine *engine = look_open_engine(request, i);
         r = forget(engine, i, replica);
-        relay_nats_close(engine);
+        engine->calls->close(engine);
     }
     if (r == -EBUSY)
         return fail("%s owns a shard: drain it; or, if it is dead, wait until another one has "
@@ -151,10 +151,8 @@ int command_forget(const struct request *request)
 
 /* ---- put, cancel, replace ---- */
 
-/* As partition() of the server: FNV-1a of the key. */
 static unsigned choose_shard(const struct request *request)
 {
-    uint32_t hash = UINT32_C(2166136261);
     uint64_t shard;
 
     if (request->shard) {
@@ -162,9 +160,7 @@ static unsigned choose_shard(const struct request *request)
             misuse("there is no shard %s", request->shard);
         return (unsigned)shard;
     }
-    for (const char *c = request->key; c && *c; c++)
-        hash = (hash ^ (unsigned char)*c) * UINT32_C(16777619);
-    return request->key ? (unsigned)(hash % request->config->shards) : 0;
+    return request->key ? relay_engine_shard(request->config, request->key) : 0;
 }
 
 static void add(struct relay_message *message, struct relay_field *fields, const char *name,
@@ -217,8 +213,8 @@ static int publish(const struct request *request, const char *op)
                                              .payload = message.payload,
                                              .payload_size = message.payload_size };
     struct relay_engine *engine = look_open_engine(request, shard);
-    int r = relay_nats_publish(engine, &outgoing, &position);
-    relay_nats_close(engine);
+    int r = engine->calls->publish(engine, &outgoing, &position);
+    engine->calls->close(engine);
     if (r < 0)
         return fail("it is not known to be stored: %s", strerror(-r));
     printf("stored as %" PRIu64 " of shard %u\n", position, shard);

@@ -95,6 +95,8 @@ static int look(struct relay_shard *shard)
         relay_log(shard->number, "the entry %s is none of a relay: %s", name, text);
         return -EBADMSG;
     }
+    if (is_own(shard, &entry) && revision != shard->revision)
+        shard->inherited = entry.watermark; /* a write of its own that it did not hear of */
     set_entry(shard, &entry, revision);
     if (!is_own(shard, &entry)) {
         if (shard->role != RELAY_FOLLOWS)
@@ -151,11 +153,14 @@ static bool may_claim(const struct relay_shard *shard, uint64_t now)
     return now - shard->seen_at >= patience;
 }
 
-/* See watermark.h. */
-static struct relay_watermark make_watermark(const struct relay_shard *shard)
+/* See watermark.h. The answers come first, since what was given back has not ended. */
+static struct relay_watermark make_watermark(struct relay_shard *shard)
 {
     struct relay_watermark mark = shard->taken;
-    uint64_t lowest = relay_flights_lowest(shard);
+    uint64_t lowest;
+
+    relay_answers_step(shard);
+    lowest = relay_flights_lowest(shard);
 
     if (mark.place.incarnation == 0) /* nothing was taken yet */
         return shard->entry.watermark;
@@ -177,6 +182,7 @@ static int renew(struct relay_shard *shard)
         if (from - shard->lease_from >= safe_lease(shard))
             begin_to_own(shard, from);
         shard->lease_from = from;
+        shard->look_at = from + relay_interval(shard);
         return 0;
     }
     /* An earlier write of this process may have arrived late: then the lease counts from before. */
@@ -278,6 +284,13 @@ int relay_lease_step(struct relay_shard *shard)
     if (r == 0 && shard->role == RELAY_CATCHES_UP)
         r = catch_up(shard);
     return r;
+}
+
+int relay_lease_commit(struct relay_shard *shard)
+{
+    bool due = shard->engine->together && shard->role != RELAY_FOLLOWS && is_anything_sent(shard);
+
+    return due ? renew(shard) : 0;
 }
 
 bool relay_lease_holds(struct relay_shard *shard)

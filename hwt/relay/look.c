@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/relay/nats.h"
+#include "hwt/relay/open.h"
 #include "hwt/relay/program.h"
 #include "hwt/relay/shard.h"
 
@@ -17,8 +17,8 @@ struct relay_engine *look_open_engine(const struct request *request, unsigned sh
 {
     struct relay_engine *engine;
 
-    if (relay_nats_open(request->config, shard, &engine) < 0)
-        exit(fail("NATS does not answer; see above"));
+    if (relay_engine_open(request->config, shard, &engine) < 0)
+        exit(fail("the broker does not answer; see above"));
     return engine;
 }
 

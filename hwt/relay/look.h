@@ -15,7 +15,7 @@ struct request;
 
 enum { LOOKS_MAX = 10 }; /* a store that its relay changes meanwhile is opened so often */
 
-/* Exits with a message if NATS does not answer. */
+/* Exits with a message if the broker does not answer. */
 struct relay_engine *look_open_engine(const struct request *request, unsigned shard);
 int look_read_place(struct relay_engine *engine, unsigned shard, const char *replica,
                     struct relay_place *ret_place, uint64_t *ret_revision);

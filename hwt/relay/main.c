@@ -10,6 +10,8 @@
 
 #include <hwt/hwt.h>
 
+#include "hwt/relay/open.h"
+
 enum { HEADERS_MAX = 64, ANY = -1 };
 
 static const struct option options[] = {
@@ -77,7 +79,8 @@ int fail(const char *format, ...)
 static int usage(void)
 {
     printf("Usage: hwt-relay -c FILE [COMMAND] [OPTION]... [OPERAND]...\n\n"
-           "Forwards messages of NATS JetStream when they are due, with several replicas.\n\n");
+           "Forwards messages of NATS JetStream or Kafka when they are due, with several "
+           "replicas.\n\n");
     for (size_t i = 0; i < COMMANDS; i++)
         printf("  %s%s\n            %s\n", commands[i].name, commands[i].form, commands[i].help);
     printf("\nTIME is milliseconds since 1970, or as 2026-11-22T10:00:00.5Z.\n\n"
@@ -154,6 +157,12 @@ int main(int argc, char **argv)
     r = relay_config_read(path, &config);
     if (r < 0)
         return r == -EINVAL ? MISUSED : FAILED;
+    if (relay_engine_fault(&config)) {
+        fail("%s: engine: %s is not there, because %s", path, config.engine,
+             relay_engine_fault(&config));
+        relay_config_free(&config);
+        return MISUSED;
+    }
     request.config = &config;
     request.path = path;
     r = command->run(&request);

@@ -14,16 +14,8 @@
  */
 int relay_nats_open(const struct relay_config *config, unsigned shard,
                     struct relay_engine **ret_engine);
+/* As partition() of the server: FNV-1a of the key. */
+unsigned relay_nats_shard(const char *key, unsigned shards);
 void relay_nats_close(struct relay_engine *engine);
-
-/* Readable when a pull or answers may bring something new. It is cleared before they are asked. */
-int relay_nats_fd(struct relay_engine *engine);
-void relay_nats_clear(struct relay_engine *engine);
-
-/* ---- For commands by hand ---- */
-
-/* Publishes to the delay stream and waits until it is stored there. */
-int relay_nats_publish(struct relay_engine *engine, const struct relay_outgoing *message,
-                       uint64_t *ret_position);
 
 #endif

@@ -47,6 +47,19 @@ int relay_nats_errno(natsStatus status)
     }
 }
 
+static int get_fd(struct relay_engine *engine)
+{
+    return relay_nats_of(engine)->event;
+}
+
+static void clear(struct relay_engine *engine)
+{
+    uint64_t events;
+    ssize_t got = read(get_fd(engine), &events, sizeof(events));
+
+    (void)got; /* it fails only if nothing was there */
+}
+
 static const struct relay_engine_calls calls = {
     .pull = relay_nats_pull,
     .extent = relay_nats_extent,
@@ -58,6 +71,10 @@ static const struct relay_engine_calls calls = {
     .written = relay_nats_written,
     .purge = relay_nats_purge,
     .clock = relay_nats_clock,
+    .fd = get_fd,
+    .clear = clear,
+    .publish = relay_nats_publish,
+    .close = relay_nats_close,
 };
 
 /*
@@ -94,6 +111,15 @@ static natsStatus connect_to(struct relay_nats *nats)
     jsOptions_Init(&js);
     js.Wait = 2000;
     return s == NATS_OK ? natsConnection_JetStream(&nats->js, nats->connection, &js) : s;
+}
+
+unsigned relay_nats_shard(const char *key, unsigned shards)
+{
+    uint32_t hash = UINT32_C(2166136261);
+
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * UINT32_C(16777619);
+    return hash % shards;
 }
 
 static natsStatus begin(struct relay_nats *nats)
@@ -153,17 +179,4 @@ void relay_nats_close(struct relay_engine *engine)
         close(nats->event);
     pthread_mutex_destroy(&nats->lock);
     free(nats);
-}
-
-int relay_nats_fd(struct relay_engine *engine)
-{
-    return relay_nats_of(engine)->event;
-}
-
-void relay_nats_clear(struct relay_engine *engine)
-{
-    uint64_t events;
-    ssize_t got = read(relay_nats_fd(engine), &events, sizeof(events));
-
-    (void)got; /* it fails only if nothing was there */
 }

@@ -82,6 +82,8 @@ static inline struct relay_nats *relay_nats_of(struct relay_engine *engine)
 }
 
 uint64_t relay_nats_clock(struct relay_engine *engine);
+int relay_nats_publish(struct relay_engine *engine, const struct relay_outgoing *message,
+                       uint64_t *ret_position);
 void relay_nats_signal(struct relay_nats *nats);
 /* A negative errno for what the library says. */
 int relay_nats_errno(natsStatus status);

@@ -6,6 +6,7 @@
  * The program hwt-relay:
  *
  *     main.c     the command line
+ *     open.c     the engines: NATS, Kafka
  *     run.c      the relay itself: a thread for each shard; signals
  *     metrics.c  what Prometheus reads; http.c serves it
  *     hand.c     status, drain, forget, put, cancel, replace

@@ -18,7 +18,7 @@
 #include "hwt/relay/http.h"
 #include "hwt/relay/log.h"
 #include "hwt/relay/metrics.h"
-#include "hwt/relay/nats.h"
+#include "hwt/relay/open.h"
 #include "hwt/relay/shard.h"
 
 /* A shard's thread. `stop` is readable from the moment at which all are to drain. */
@@ -83,14 +83,15 @@ static int open_shard(struct worker *worker)
 static int drive(struct worker *worker)
 {
     struct relay_shard *shard = worker->shard;
+    struct relay_engine *engine = worker->engine;
     int r = 0;
 
     for (;;) {
-        relay_nats_clear(worker->engine);
+        engine->calls->clear(engine);
         r = relay_shard_step(shard);
         if (r < 0 || shard->over)
             return r;
-        wait_for(worker, relay_nats_fd(worker->engine),
+        wait_for(worker, engine->calls->fd(engine),
                  relay_shard_takes(shard) ? hwt_delay_fd(worker->store) : -1,
                  relay_shard_wait(shard));
         if (worker->ends)
@@ -117,7 +118,7 @@ static int live(struct worker *worker)
     if (r < 0)
         return r;
     while (!worker->engine && !worker->ends)
-        if (relay_nats_open(worker->config, worker->number, &worker->engine) < 0)
+        if (relay_engine_open(worker->config, worker->number, &worker->engine) < 0)
             wait_for(worker, -1, -1, HWT_SEC(1));
     if (worker->engine)
         r = open_shard(worker);
@@ -138,7 +139,7 @@ static void *work(void *arg)
     while (r == 0 && !worker->ends)
         r = live(worker);
     if (worker->engine)
-        relay_nats_close(worker->engine);
+        worker->engine->calls->close(worker->engine);
     relay_log(worker->number, "ended%s", r < 0 ? " by an error" : "");
     if (r < 0) {
         atomic_store(worker->failed, true);

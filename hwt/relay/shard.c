@@ -27,8 +27,10 @@ int relay_shard_step(struct relay_shard *shard)
         r = relay_end_step(shard); /* before the sends, so that nothing covered is sent */
     if (r == 0) {
         relay_send_step(shard);
-        relay_trim_step(shard);
+        r = relay_lease_commit(shard);
     }
+    if (r == 0)
+        relay_trim_step(shard);
     count_state(shard);
     return r;
 }

@@ -158,6 +158,8 @@ void relay_shard_drain(struct relay_shard *shard);
 /* ---- lease.c ---- */
 
 int relay_lease_step(struct relay_shard *shard);
+/* Changes the entry if what was sent becomes visible with it. */
+int relay_lease_commit(struct relay_shard *shard);
 /* Whether the lease is certain to hold: asked before each send. */
 bool relay_lease_holds(struct relay_shard *shard);
 /* How many replicas should own the shard rather than this one. */
@@ -199,7 +201,10 @@ int relay_end_step(struct relay_shard *shard);
 /* One of that due time and id that waits; NULL: none. */
 struct relay_flight *relay_flights_waiting(struct relay_shard *shard, uint64_t due, const void *id,
                                            size_t id_size);
-/* The earliest due time among those that have not ended; HWT_NEVER: none. */
+/* Hears what has become of those that were sent. */
+void relay_answers_step(struct relay_shard *shard);
+/* The earliest due time among those that have not ended, and do not end with the change of the entry;
+ * HWT_NEVER: none. */
 uint64_t relay_flights_lowest(const struct relay_shard *shard);
 
 /* ---- trim.c ---- */

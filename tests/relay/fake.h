@@ -99,7 +99,12 @@ struct fake_replica {
     struct relay_answer answers[RELAY_FLIGHTS_MAX];
     uint64_t answer_at[RELAY_FLIGHTS_MAX];
     size_t answers_count;
-    bool pulls; /* it has begun to, and the broker's last failure was before that */
+    struct fake_message
+        *held[RELAY_FLIGHTS_MAX]; /* sent with engine.together, and not visible yet */
+    uint64_t held_cookies[RELAY_FLIGHTS_MAX];
+    size_t held_count;
+    bool untold; /* it does not know what has become of its transaction, so answers wait */
+    bool pulls;  /* it has begun to, and the broker's last failure was before that */
     uint64_t pulled_to;
     uint64_t on_the_way; /* up to here messages have left the stream for it, purged since or not */
     struct relay_message pulled[RELAY_PULL_MAX];

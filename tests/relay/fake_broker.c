@@ -65,7 +65,7 @@ static bool has_id(const struct fake *fake, const struct fake_list *list, const 
     return false;
 }
 
-static void arrive(struct fake *fake, struct fake_message *made)
+void fake_arrive(struct fake *fake, struct fake_message *made)
 {
     struct fake_list *list = strcmp(made->target, "<") == 0 ? &fake->stream
                              : *made->target                ? &fake->targets
@@ -119,7 +119,7 @@ static struct fake_entry *entry_of(struct fake *fake, const char *name)
     return &fake->entries[fake->entries_count++];
 }
 
-static int change(struct fake *fake, const char *name, uint64_t revision, const char *text)
+int fake_change(struct fake *fake, const char *name, uint64_t revision, const char *text)
 {
     struct fake_entry *entry = entry_of(fake, name);
 
@@ -168,11 +168,13 @@ static int fake_swap(struct relay_engine *engine, const char *name, uint64_t rev
 
     if (fake_is_dead(replica) || fake->entries_silent)
         return -ETIMEDOUT;
+    if (engine->together && strncmp(name, "shard.", 6) == 0)
+        return fake_swap_together(replica, name, revision, text, ret_revision);
     switch (draw_outcome(fake)) {
     case NOT_DONE:
         return -ETIMEDOUT;
     case DONE_UNSAID:
-        change(fake, name, revision, text);
+        fake_change(fake, name, revision, text);
         return -ETIMEDOUT;
     case DONE_LATE:
         late = add_late(fake);
@@ -181,7 +183,7 @@ static int fake_swap(struct relay_engine *engine, const char *name, uint64_t rev
         late->revision = revision;
         return -ETIMEDOUT;
     default:
-        r = change(fake, name, revision, text);
+        r = fake_change(fake, name, revision, text);
         *ret_revision = revision + 1;
         replica->reported = replica->reported || (r == 0 && strncmp(name, "place.", 6) == 0);
         return fake_is_dead(replica) ? -ETIMEDOUT : r;
@@ -275,14 +277,15 @@ static int fake_purge(struct relay_engine *engine, uint64_t incarnation, uint64_
 
 /* ---- Targets ---- */
 
-static void answer(struct fake_replica *replica, uint64_t cookie, int result)
+void fake_answer(struct fake_replica *replica, uint64_t cookie, int result)
 {
     struct fake *fake = replica->fake;
     size_t n = replica->answers_count++;
 
     must(n < RELAY_FLIGHTS_MAX);
     replica->answers[n] = (struct relay_answer){ .cookie = cookie, .result = result };
-    replica->answer_at[n] = fake->boottime + fake_draw(fake, HWT_MS(100));
+    replica->answer_at[n] =
+        fake->boottime + (replica->engine.together ? 0 : fake_draw(fake, HWT_MS(100)));
 }
 
 static int fake_send(struct relay_engine *engine, const struct relay_outgoing *outgoing,
@@ -295,8 +298,10 @@ static int fake_send(struct relay_engine *engine, const struct relay_outgoing *o
 
     if (fake_is_dead(replica))
         return -EIO;
+    if (replica->untold)
+        return -EAGAIN;
     if (strcmp(target, "t.nobody") == 0 || fake_happens(fake, FAULT_REFUSED, 20)) {
-        answer(replica, cookie, -EHOSTUNREACH);
+        fake_answer(replica, cookie, -EHOSTUNREACH);
         return 0;
     }
     made = make_message(outgoing->payload, outgoing->payload_size);
@@ -305,22 +310,26 @@ static int fake_send(struct relay_engine *engine, const struct relay_outgoing *o
     must(strlen(target) < FAKE_TEXT && strlen(outgoing->id) < FAKE_TEXT);
     strcpy(made->target, target);
     strcpy(made->id, outgoing->id);
+    if (engine->together) {
+        fake_hold(replica, made, cookie);
+        return 0;
+    }
     switch (draw_outcome(fake)) {
     case NOT_DONE:
         free(made);
-        answer(replica, cookie, -ETIMEDOUT);
+        fake_answer(replica, cookie, -ETIMEDOUT);
         break;
     case DONE_UNSAID:
-        arrive(fake, made);
-        answer(replica, cookie, -ETIMEDOUT);
+        fake_arrive(fake, made);
+        fake_answer(replica, cookie, -ETIMEDOUT);
         break;
     case DONE_LATE:
         add_late(fake)->message = made;
-        answer(replica, cookie, -ETIMEDOUT);
+        fake_answer(replica, cookie, -ETIMEDOUT);
         break;
     default:
-        arrive(fake, made);
-        answer(replica, cookie, 0);
+        fake_arrive(fake, made);
+        fake_answer(replica, cookie, 0);
     }
     return 0;
 }
@@ -331,7 +340,7 @@ static size_t fake_answers(struct relay_engine *engine, size_t max,
     struct fake_replica *replica = (struct fake_replica *)engine;
     size_t count = 0, kept = 0;
 
-    if (fake_is_dead(replica))
+    if (fake_is_dead(replica) || replica->untold)
         return 0;
     for (size_t i = 0; i < replica->answers_count; i++) {
         if (count < max && replica->answer_at[i] <= replica->fake->boottime)
@@ -353,9 +362,9 @@ void fake_arrive_late(struct fake *fake)
             continue;
         fake->late[i--] = fake->late[--fake->late_count];
         if (late.message)
-            arrive(fake, late.message);
+            fake_arrive(fake, late.message);
         else
-            change(fake, late.name, late.revision, late.text);
+            fake_change(fake, late.name, late.revision, late.text);
     }
 }
 

@@ -8,6 +8,7 @@
  *     fake.c           time, chance, and what tests do
  *     fake_broker.c    the engine's calls
  *     fake_lost.c      what the broker loses
+ *     fake_together.c  an engine with transactions
  *     fake_replica.c   processes, disks and clocks
  */
 
@@ -22,6 +23,15 @@ void fake_arrive_late(struct fake *fake);
 void fake_end_list(struct fake_list *list);
 /* Which message is the first one behind a position, of those that are not purged. */
 size_t fake_behind(const struct fake *fake, uint64_t position);
+
+void fake_arrive(struct fake *fake, struct fake_message *made);
+void fake_answer(struct fake_replica *replica, uint64_t cookie, int result);
+int fake_change(struct fake *fake, const char *name, uint64_t revision, const char *text);
+
+void fake_hold(struct fake_replica *replica, struct fake_message *made, uint64_t cookie);
+void fake_forget_held(struct fake_replica *replica);
+int fake_swap_together(struct fake_replica *replica, const char *name, uint64_t revision,
+                       const char *text, uint64_t *ret_revision);
 
 /* In the first lines of each call: the process may be dead, die, or stand still. */
 bool fake_is_dead(struct fake_replica *replica);

@@ -39,6 +39,7 @@ void fake_stop(struct fake_replica *replica)
     replica->shard = NULL;
     hwt_delay_close(replica->store);
     process_end(&replica->process);
+    fake_forget_held(replica);
     replica->answers_count = 0;
     replica->pulls = replica->crashes = false;
 }

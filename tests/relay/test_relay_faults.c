@@ -171,11 +171,14 @@ static void settle_ledger(uint64_t seed)
 
 static void live(uint64_t seed, unsigned made[FAULTS])
 {
+    const bool together = seed / 2 % 2 == 1;
     uint64_t end;
 
     memset(orders, 0, sizeof(orders));
     count = 0;
     fake_begin(&fake, seed, FAKE_REPLICAS);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].engine.together = together;
     fake.between = produce;
     fake.lost = note_lost;
     fake.keeps = seed % 2 == 0;

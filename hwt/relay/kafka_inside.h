@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_RELAY_KAFKA_INSIDE_H
+#define HWT_RELAY_KAFKA_INSIDE_H
+
+/*
+ *     kafka_connect.c  clients and their properties, names, errors, the table of calls
+ *     kafka_read.c     a reader of one partition
+ *     kafka_pull.c     the delay topic's messages, its extent, purge
+ *     kafka_message.c  headers and keys, from Kafka's form and back
+ *     kafka_entry.c    entries: a compacted topic
+ *     kafka_writer.c   transactions
+ *     kafka_send.c     messages to targets, which go with the shard's entry
+ *
+ * A shard has a partition of the delay topic and one of the entries' topic. An offset plus 1 is a
+ * position, or an entry's revision.
+ *
+ * An entry is changed in a transaction, by a producer whose transactional.id is the entry's. To begin it
+ * fences each other producer of that id: what that one has not committed never will be. So after it has
+ * begun, it reads the entry; if that has the revision that the caller knows, it stays so until this
+ * producer changes it, or is fenced itself, and then its next commit fails. That makes a
+ * compare-and-set. Messages to targets are in the transactions of the shard's entry.
+ *
+ * The library calls back only in calls of the shard's thread, so all of this belongs to it.
+ */
+
+#include <librdkafka/rdkafka.h>
+
+#include "hwt/relay/kafka.h"
+#include "hwt/relay/shard.h"
+
+enum {
+    KAFKA_NAME_MAX = 249, /* of a topic */
+    KAFKA_SENDS_MAX = RELAY_FLIGHTS_MAX,
+    KAFKA_BARRED_MAX = 16,
+};
+
+#define KAFKA_WAIT_MS 2000 /* for an answer of the broker */
+
+/* Reads one partition, from one place on. */
+struct kafka_reader {
+    rd_kafka_t *rk;
+    rd_kafka_queue_t *queue;
+    char topic[KAFKA_NAME_MAX + 1];
+    int32_t partition;
+    int64_t next; /* all that can be read before this offset was given out */
+    bool reads;   /* from a place that was asked for, and has not failed since */
+};
+
+/* What the shard knows of an entry of the topic. */
+struct kafka_entry {
+    char *name;
+    char text[RELAY_ENTRY_MAX];
+    uint64_t revision, written;
+};
+
+enum kafka_state {
+    KAFKA_IDLE,
+    KAFKA_OPEN,    /* a transaction has begun */
+    KAFKA_COMMITS, /* it was asked for, and the answer is not known */
+    KAFKA_ABORTS,  /* likewise */
+};
+
+/* A producer with transactions, for one entry. */
+struct kafka_writer {
+    rd_kafka_t *rk; /* NULL: none */
+    char name[RELAY_ENTRY_MAX];
+    bool holds; /* it has fenced the others, and has not heard that it was fenced */
+    enum kafka_state state;
+    uint64_t revision; /* the entry's, while it holds */
+    int64_t offset;    /* of the entry in this transaction; -1: it is not stored */
+    rd_kafka_resp_err_t error,
+        entry_error; /* why the transaction has failed, and the entry in it */
+};
+
+/* A message in the transaction that is open. */
+struct kafka_send {
+    uint64_t cookie;
+    rd_kafka_resp_err_t error;
+    char *topic; /* NULL: no memory */
+};
+
+struct kafka_barred {
+    char topic[KAFKA_NAME_MAX + 1];
+    int error;
+    uint64_t until;
+};
+
+struct relay_kafka {
+    struct relay_engine engine;
+    const struct relay_config *config;
+    unsigned shard;
+    char topic[KAFKA_NAME_MAX + 1], dead[KAFKA_NAME_MAX + 1], entries_topic[KAFKA_NAME_MAX + 1];
+    uint64_t cluster; /* which one it is; the incarnation */
+    int event;
+
+    /* Pulls. */
+    struct kafka_reader reader, looker; /* the looker reads single messages */
+    uint64_t given;                     /* the position given to the shard last */
+    uint64_t retry_at;
+    rd_kafka_message_t *pulled[RELAY_PULL_MAX];
+    void *fields[RELAY_PULL_MAX];
+    struct relay_message messages[RELAY_PULL_MAX];
+    size_t pulled_count;
+    bool warned; /* of the kind of the timestamps */
+
+    /* Entries. */
+    struct kafka_reader entry_reader;
+    struct kafka_entry *entries;
+    size_t entries_count;
+
+    /* Sends. */
+    struct kafka_writer owner, member; /* of the shard's entry, and of another one */
+    struct kafka_send sends[KAFKA_SENDS_MAX];
+    size_t sends_count;
+    size_t limit; /* messages in a transaction */
+    struct relay_answer answers[2 * KAFKA_SENDS_MAX];
+    size_t answers_count;
+    struct kafka_barred barred[KAFKA_BARRED_MAX];
+    size_t barred_next;
+};
+
+static inline struct relay_kafka *relay_kafka_of(struct relay_engine *engine)
+{
+    return (struct relay_kafka *)engine; /* its first field */
+}
+
+/* ---- kafka_connect.c ---- */
+
+uint64_t relay_kafka_clock(struct relay_engine *engine);
+void relay_kafka_signal(struct relay_kafka *kafka);
+/* A negative errno for what the library says. */
+int relay_kafka_errno(rd_kafka_resp_err_t error);
+/* A client with properties, in pairs of name and value, NULL at the end, and those of the configuration, which count
+ * more. NULL: it cannot be had, which was logged. */
+rd_kafka_t *relay_kafka_client(struct relay_kafka *kafka, rd_kafka_type_t type,
+                               const char *const *properties);
+/* How long a call may wait, in ms, so that a lease is not over meanwhile. */
+int relay_kafka_patience(const struct relay_kafka *kafka);
+
+/* ---- kafka_read.c ---- */
+
+int relay_kafka_reader_open(struct relay_kafka *kafka, struct kafka_reader *reader,
+                            const char *topic, bool signals);
+void relay_kafka_reader_close(struct kafka_reader *reader);
+/* From now on it reads from that offset. */
+int relay_kafka_reader_seek(struct relay_kafka *kafka, struct kafka_reader *reader, int64_t offset);
+/* Up to `max` messages that have arrived, or arrive within a time. The caller destroys them. */
+size_t relay_kafka_reader_take(struct relay_kafka *kafka, struct kafka_reader *reader, int wait_ms,
+                               size_t max, rd_kafka_message_t **ret_messages);
+/* The partition's first offset, and the one behind its last message that can be read, as its leader says. */
+int relay_kafka_reader_ends(struct kafka_reader *reader, int64_t *ret_first, int64_t *ret_end);
+/* The timestamp of a message in ns, which differs for each message of a millisecond. */
+uint64_t relay_kafka_stamp_of(const rd_kafka_message_t *message);
+
+/* ---- kafka_pull.c ---- */
+
+void relay_kafka_pull_end(struct relay_kafka *kafka);
+int64_t relay_kafka_pull(struct relay_engine *engine, uint64_t after, size_t max,
+                         const struct relay_message **ret_messages);
+int relay_kafka_extent(struct relay_engine *engine, struct relay_extent *ret_extent);
+int relay_kafka_stamp(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp);
+int relay_kafka_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t below);
+
+/* ---- kafka_message.c ---- */
+
+/* Fields of a message, as the shard has them; the caller frees *ret_fields. -ENOMEM */
+int relay_kafka_fields_read(const rd_kafka_message_t *from, struct relay_message *message,
+                            void **ret_fields);
+/* Gives a message to a producer, with one header more unless its value is NULL. `cookie` comes with its report. */
+rd_kafka_resp_err_t relay_kafka_produce(rd_kafka_t *rk, const char *topic, int32_t partition,
+                                        const struct relay_outgoing *message, const char *id,
+                                        uintptr_t cookie);
+
+/* ---- kafka_entry.c ---- */
+
+void relay_kafka_entries_end(struct relay_kafka *kafka);
+/* Reads up to the topic's end as it is now. */
+int relay_kafka_entries_read(struct relay_kafka *kafka);
+/* NULL: there is none of that name. */
+const struct kafka_entry *relay_kafka_entry_find(const struct relay_kafka *kafka, const char *name);
+int relay_kafka_read(struct relay_engine *engine, const char *name, char ret_text[RELAY_ENTRY_MAX],
+                     uint64_t *ret_revision);
+int relay_kafka_written(struct relay_engine *engine, const char *name, uint64_t revision,
+                        uint64_t *ret_written);
+
+/* ---- kafka_writer.c ---- */
+
+/* Fences others, if it does not hold yet, and compares the revision: -EAGAIN: it is another one. */
+int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writer,
+                            const char *name, uint64_t revision);
+/* Unless a transaction is open already. -ECANCELED: the producer is ended. */
+int relay_kafka_writer_begin(struct relay_kafka *kafka, struct kafka_writer *writer);
+/* Puts the entry into the transaction, and commits. -ECANCELED: nothing was done, by writer->error; -ETIMEDOUT: it is
+ * not known yet. */
+int relay_kafka_writer_commit(struct relay_kafka *kafka, struct kafka_writer *writer,
+                              const char *text);
+/* For one that is not known: as above. */
+int relay_kafka_writer_settle(struct relay_kafka *kafka, struct kafka_writer *writer);
+/* Likewise, to take it back. */
+int relay_kafka_writer_abort(struct relay_kafka *kafka, struct kafka_writer *writer);
+void relay_kafka_writer_end(struct kafka_writer *writer);
+
+/* ---- kafka_send.c ---- */
+
+void relay_kafka_delivered(struct relay_kafka *kafka, const rd_kafka_t *rk, uintptr_t number,
+                           const rd_kafka_message_t *message);
+int relay_kafka_send(struct relay_engine *engine, const struct relay_outgoing *message,
+                     uint64_t cookie);
+size_t relay_kafka_answers(struct relay_engine *engine, size_t max,
+                           struct relay_answer *ret_answers);
+int relay_kafka_swap(struct relay_engine *engine, const char *name, uint64_t revision,
+                     const char *text, uint64_t *ret_revision);
+int relay_kafka_publish(struct relay_engine *engine, const struct relay_outgoing *message,
+                        uint64_t *ret_position);
+
+#endif

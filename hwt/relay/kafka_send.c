@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/kafka_inside.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/*
+ * A message that cannot be delivered takes its whole transaction with it. Often its own report tells which one it
+ * was; then all others are sent again. A broker that does not permit a topic, or finds a batch too long, does not
+ * tell. Then the next transactions are of half as many messages, until one is of a single one. Each that
+ * succeeds lets the next one be of twice as many.
+ *
+ * A topic that has failed is barred for the length of a lease: what is for it gets the same answer at
+ * once, and disturbs no transaction.
+ */
+
+static void add_answer(struct relay_kafka *kafka, uint64_t cookie, int result)
+{
+    kafka->answers[kafka->answers_count++] =
+        (struct relay_answer){ .cookie = cookie, .result = result };
+    relay_kafka_signal(kafka);
+}
+
+size_t relay_kafka_answers(struct relay_engine *engine, size_t max,
+                           struct relay_answer *ret_answers)
+{
+    struct relay_kafka *kafka = relay_kafka_of(engine);
+    size_t count = kafka->answers_count < max ? kafka->answers_count : max;
+
+    kafka->answers_count -= count; /* in any order */
+    memcpy(ret_answers, kafka->answers + kafka->answers_count, count * sizeof(*ret_answers));
+    return count;
+}
+
+/* ---- Topics ---- */
+
+static const char *topic_fault(const char *topic)
+{
+    size_t length = strlen(topic);
+
+    if (length > KAFKA_NAME_MAX ||
+        strspn(topic, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX"
+                      "YZ0123456789._-") != length)
+        return "it is no name of a topic";
+    return strncmp(topic, "__", 2) == 0 ? "it is one of the cluster's own" : NULL;
+}
+
+static void bar(struct relay_kafka *kafka, const char *topic, int error)
+{
+    struct kafka_barred *barred = &kafka->barred[kafka->barred_next++ % KAFKA_BARRED_MAX];
+
+    snprintf(barred->topic, sizeof(barred->topic), "%s", topic);
+    barred->error = error;
+    barred->until = relay_kafka_clock(&kafka->engine) + kafka->config->lease;
+}
+
+/* 0, or why what is for a topic fails now. */
+static int look_at_topic(struct relay_kafka *kafka, const char *topic)
+{
+    if (topic_fault(topic))
+        return -EINVAL;
+    for (size_t i = 0; i < KAFKA_BARRED_MAX; i++) {
+        const struct kafka_barred *barred = &kafka->barred[i];
+        if (barred->until > relay_kafka_clock(&kafka->engine) && strcmp(barred->topic, topic) == 0)
+            return barred->error;
+    }
+    return 0;
+}
+
+static bool is_of_topic(int error)
+{
+    return error == -EHOSTUNREACH || error == -EACCES || error == -ETIMEDOUT;
+}
+
+/* ---- The end of a transaction ---- */
+
+void relay_kafka_delivered(struct relay_kafka *kafka, const rd_kafka_t *rk, uintptr_t number,
+                           const rd_kafka_message_t *message)
+{
+    struct kafka_writer *writer = rk == kafka->owner.rk ? &kafka->owner : &kafka->member;
+
+    if (number == 0) {
+        writer->offset = message->err ? -1 : message->offset;
+        writer->entry_error = message->err;
+    } else if (number <= kafka->sends_count)
+        kafka->sends[number - 1].error = message->err;
+}
+
+static bool is_purged(rd_kafka_resp_err_t error)
+{
+    return error == RD_KAFKA_RESP_ERR__PURGE_QUEUE || error == RD_KAFKA_RESP_ERR__PURGE_INFLIGHT;
+}
+
+/* A message may be to blame for it; otherwise the cluster is. */
+static bool is_of_message(rd_kafka_resp_err_t error)
+{
+    int r = relay_kafka_errno(error);
+
+    return r == -EMSGSIZE || r == -EINVAL || r == -EACCES ||
+           (r == -EHOSTUNREACH && error != RD_KAFKA_RESP_ERR__TRANSPORT &&
+            error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
+}
+
+/* Why a message has failed of its own; 0: it has not, as far as is known. A batch that is too long may be so for
+ * the others in it. */
+static int fault_of(const struct relay_kafka *kafka, const struct kafka_send *send)
+{
+    int r = relay_kafka_errno(send->error);
+
+    if (r == 0 || is_purged(send->error) || (r == -EMSGSIZE && kafka->sends_count > 1))
+        return 0;
+    return r;
+}
+
+/* Half as many next time; or it was this one. */
+static void search(struct relay_kafka *kafka, rd_kafka_resp_err_t error)
+{
+    if (kafka->sends_count == 1)
+        kafka->sends[0].error = error;
+    else
+        kafka->limit = (kafka->sends_count + 1) / 2;
+}
+
+static void find_fault(struct relay_kafka *kafka)
+{
+    rd_kafka_resp_err_t error = kafka->owner.error;
+
+    for (size_t i = 0; i < kafka->sends_count; i++) {
+        if (fault_of(kafka, &kafka->sends[i]) < 0)
+            return;
+        if (kafka->sends[i].error && !is_purged(kafka->sends[i].error))
+            error = kafka->sends[i].error;
+    }
+    if (kafka->sends_count > 0 && is_of_message(error))
+        search(kafka, error);
+}
+
+/* The cluster did not take the entry either: nobody is to blame. */
+static bool is_outage(const struct kafka_writer *owner)
+{
+    return owner->entry_error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
+}
+
+static void end_sends(struct relay_kafka *kafka, bool committed)
+{
+    bool blames = !committed && !is_outage(&kafka->owner);
+
+    if (blames)
+        find_fault(kafka);
+    else if (committed && kafka->limit < KAFKA_SENDS_MAX)
+        kafka->limit *= 2;
+    for (size_t i = 0; i < kafka->sends_count; i++) {
+        struct kafka_send *send = &kafka->sends[i];
+        int fault = blames ? fault_of(kafka, send) : 0;
+        if (fault < 0 && is_of_topic(fault) && send->topic)
+            bar(kafka, send->topic, fault);
+        add_answer(kafka, send->cookie, committed ? 0 : fault < 0 ? fault : -ECANCELED);
+        free(send->topic);
+    }
+    kafka->sends_count = 0;
+}
+
+/* ---- Calls ---- */
+
+static const char *topic_of(const struct relay_kafka *kafka, const struct relay_outgoing *message)
+{
+    return !message->target ? kafka->topic : *message->target ? message->target : kafka->dead;
+}
+
+int relay_kafka_send(struct relay_engine *engine, const struct relay_outgoing *message,
+                     uint64_t cookie)
+{
+    struct relay_kafka *kafka = relay_kafka_of(engine);
+    const char *topic = topic_of(kafka, message);
+    bool is_target = message->target && *message->target;
+    rd_kafka_resp_err_t error;
+    int r;
+
+    if (!kafka->owner.holds || kafka->owner.state > KAFKA_OPEN)
+        return -EHOSTUNREACH;
+    if (kafka->sends_count >= kafka->limit || kafka->sends_count == KAFKA_SENDS_MAX ||
+        kafka->answers_count >= KAFKA_SENDS_MAX)
+        return -EAGAIN;
+    r = look_at_topic(kafka, topic);
+    if (r < 0) {
+        add_answer(kafka, cookie, r);
+        return 0;
+    }
+    r = relay_kafka_writer_begin(kafka, &kafka->owner);
+    if (r < 0)
+        return r;
+    error = relay_kafka_produce(kafka->owner.rk, topic,
+                                message->target ? RD_KAFKA_PARTITION_UA : (int32_t)kafka->shard,
+                                message, is_target ? message->id : NULL, kafka->sends_count + 1);
+    if (error && is_of_message(error)) {
+        add_answer(kafka, cookie, relay_kafka_errno(error));
+        return 0;
+    }
+    if (error)
+        return relay_kafka_errno(error);
+    kafka->sends[kafka->sends_count++] =
+        (struct kafka_send){ .cookie = cookie, .topic = strdup(topic) };
+    return 0;
+}
+
+/* What is known now of a transaction of before. The caller knew less when it wrote its text. */
+static int settle(struct relay_kafka *kafka, struct kafka_writer *writer)
+{
+    int r = relay_kafka_writer_settle(kafka, writer);
+
+    if (r == -ETIMEDOUT)
+        return r;
+    if (writer == &kafka->owner)
+        end_sends(kafka, r == 0);
+    return r == 0 ? -EAGAIN : -EIO;
+}
+
+int relay_kafka_swap(struct relay_engine *engine, const char *name, uint64_t revision,
+                     const char *text, uint64_t *ret_revision)
+{
+    struct relay_kafka *kafka = relay_kafka_of(engine);
+    bool is_shard = strncmp(name, "shard.", 6) == 0;
+    struct kafka_writer *writer = is_shard ? &kafka->owner : &kafka->member;
+    int r;
+
+    if (writer->state > KAFKA_OPEN)
+        return settle(kafka, writer);
+    r = relay_kafka_writer_hold(kafka, writer, name, revision);
+    if (r < 0 && writer->state == KAFKA_IDLE)
+        return r;
+    if (r == 0)
+        r = relay_kafka_writer_begin(kafka, writer);
+    else
+        r = relay_kafka_writer_abort(kafka, writer) == -ETIMEDOUT ? -ETIMEDOUT : r;
+    if (r == 0)
+        r = relay_kafka_writer_commit(kafka, writer, text);
+    if (r == 0)
+        *ret_revision = writer->revision;
+    if (is_shard && r != -ETIMEDOUT)
+        end_sends(kafka, r == 0);
+    return r == -ECANCELED ? -EIO : r;
+}
+
+/* A producer without transactions, which waits for its report. */
+int relay_kafka_publish(struct relay_engine *engine, const struct relay_outgoing *message,
+                        uint64_t *ret_position)
+{
+    struct relay_kafka *kafka = relay_kafka_of(engine);
+    struct kafka_writer *writer = &kafka->member;
+    char bytes[24];
+    const char *const properties[] = {
+        "enable.idempotence", "true", "message.timeout.ms", "5000", "message.max.bytes", bytes, NULL
+    };
+    rd_kafka_resp_err_t error;
+
+    relay_kafka_writer_end(writer);
+    snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)kafka->config->message_max + 65536);
+    writer->rk = relay_kafka_client(kafka, RD_KAFKA_PRODUCER, properties);
+    if (!writer->rk)
+        return -EINVAL;
+    writer->entry_error = RD_KAFKA_RESP_ERR__TIMED_OUT;
+    error = relay_kafka_produce(writer->rk, kafka->topic, (int32_t)kafka->shard, message, NULL, 0);
+    if (!error) {
+        rd_kafka_flush(writer->rk, 6000);
+        error = writer->entry_error;
+    }
+    if (!error)
+        *ret_position = (uint64_t)writer->offset + 1;
+    relay_kafka_writer_end(writer);
+    return relay_kafka_errno(error);
+}

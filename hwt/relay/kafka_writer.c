@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/kafka_inside.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "hwt/relay/log.h"
+
+/*
+ * The library's classes of errors, and what is done:
+ *
+ *     retriable   the call is made again later; until then nothing is known of the transaction
+ *     abortable   the transaction is taken back, and there will be another one
+ *     fatal       the producer is ended, and the next one begins with fencing. A producer that was fenced
+ *                 itself ends so; it then sees in the entry whether another replica has the shard
+ */
+
+void relay_kafka_writer_end(struct kafka_writer *writer)
+{
+    if (writer->rk) {
+        rd_kafka_purge(writer->rk, RD_KAFKA_PURGE_F_QUEUE | RD_KAFKA_PURGE_F_INFLIGHT |
+                                       RD_KAFKA_PURGE_F_NON_BLOCKING);
+        rd_kafka_destroy(writer->rk);
+    }
+    writer->rk = NULL;
+    writer->holds = false;
+    writer->state = KAFKA_IDLE;
+}
+
+static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, const char *name)
+{
+    const uint64_t lease = kafka->config->lease / 1000000;
+    char id[RELAY_ENTRY_MAX], patience[24], transaction[24], bytes[24];
+    const char *what = strchr(name, '.') + 1; /* "0" of "shard.0", "a.0" of "place.a.0" */
+    const char *const properties[] = { "transactional.id",
+                                       id,
+                                       "transaction.timeout.ms",
+                                       transaction,
+                                       "message.timeout.ms",
+                                       patience,
+                                       "message.max.bytes",
+                                       bytes,
+                                       "topic.metadata.propagation.max.ms",
+                                       "0",
+                                       "partitioner",
+                                       "murmur2_random",
+                                       "retry.backoff.ms",
+                                       "50",
+                                       "reconnect.backoff.max.ms",
+                                       "1000",
+                                       "allow.auto.create.topics",
+                                       "false",
+                                       NULL };
+
+    relay_kafka_writer_end(writer);
+    snprintf(id, sizeof(id), "%s-%s", kafka->config->space, what);
+    snprintf(patience, sizeof(patience), "%d", relay_kafka_patience(kafka));
+    snprintf(transaction, sizeof(transaction), "%" PRIu64, lease < 5000 ? 10000 : 2 * lease);
+    snprintf(bytes, sizeof(bytes), "%" PRIu64, kafka->config->message_max + 65536);
+    writer->rk = relay_kafka_client(kafka, RD_KAFKA_PRODUCER, properties);
+    snprintf(writer->name, sizeof(writer->name), "%s", name);
+    return writer->rk ? 0 : -EINVAL;
+}
+
+/* Notes an error and frees it. Whether the same call may be made again. */
+static bool may_go_on(struct relay_kafka *kafka, struct kafka_writer *writer,
+                      rd_kafka_error_t *error)
+{
+    bool retriable = rd_kafka_error_is_retriable(error) != 0;
+
+    writer->error = rd_kafka_error_code(error);
+    if (!retriable)
+        relay_log(kafka->shard, "the transaction of %s: %s", writer->name,
+                  rd_kafka_error_string(error));
+    rd_kafka_error_destroy(error);
+    return retriable;
+}
+
+static int fence(struct relay_kafka *kafka, struct kafka_writer *writer, const char *name)
+{
+    rd_kafka_error_t *error;
+    int r = 0;
+
+    if (!writer->rk || strcmp(writer->name, name) != 0)
+        r = open_writer(kafka, writer, name);
+    if (r < 0)
+        return r;
+    error = rd_kafka_init_transactions(writer->rk, relay_kafka_patience(kafka));
+    if (!error)
+        return 0;
+    if (may_go_on(kafka, writer, error))
+        return -ETIMEDOUT;
+    relay_kafka_writer_end(writer);
+    return relay_kafka_errno(writer->error);
+}
+
+static int compare(struct relay_kafka *kafka, const char *name, uint64_t revision)
+{
+    const struct kafka_entry *entry;
+    int r = relay_kafka_entries_read(kafka);
+
+    if (r < 0)
+        return r;
+    entry = relay_kafka_entry_find(kafka, name);
+    return (entry ? entry->revision : 0) == revision ? 0 : -EAGAIN;
+}
+
+/* It looks before it fences, too, so that a replica which has missed that another one has the shard does not disturb
+ * that one. */
+int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writer,
+                            const char *name, uint64_t revision)
+{
+    int r;
+
+    if (writer->holds && strcmp(writer->name, name) == 0)
+        return writer->revision == revision ? 0 : -EAGAIN;
+    r = compare(kafka, name, revision);
+    if (r == 0)
+        r = fence(kafka, writer, name);
+    if (r == 0)
+        r = compare(kafka, name, revision);
+    if (r < 0) {
+        if (r != -ETIMEDOUT)
+            relay_kafka_writer_end(writer);
+        return r;
+    }
+    writer->holds = true;
+    writer->revision = revision;
+    return 0;
+}
+
+int relay_kafka_writer_begin(struct relay_kafka *kafka, struct kafka_writer *writer)
+{
+    rd_kafka_error_t *error;
+
+    if (writer->state == KAFKA_OPEN)
+        return 0;
+    error = rd_kafka_begin_transaction(writer->rk);
+    if (error) {
+        may_go_on(kafka, writer, error);
+        relay_kafka_writer_end(writer);
+        return -ECANCELED;
+    }
+    writer->state = KAFKA_OPEN;
+    writer->error = RD_KAFKA_RESP_ERR_NO_ERROR;
+    writer->entry_error = RD_KAFKA_RESP_ERR_NO_ERROR;
+    writer->offset = -1;
+    return 0;
+}
+
+static int settle_abort(struct relay_kafka *kafka, struct kafka_writer *writer)
+{
+    const rd_kafka_resp_err_t why = writer->error;
+    rd_kafka_error_t *error = rd_kafka_abort_transaction(writer->rk, relay_kafka_patience(kafka));
+    bool again = error && may_go_on(kafka, writer, error);
+
+    writer->error = why;
+    if (again)
+        return -ETIMEDOUT;
+    writer->state = KAFKA_IDLE;
+    if (error)
+        relay_kafka_writer_end(writer);
+    return -ECANCELED;
+}
+
+int relay_kafka_writer_settle(struct relay_kafka *kafka, struct kafka_writer *writer)
+{
+    rd_kafka_error_t *error;
+    bool aborts;
+
+    if (writer->state == KAFKA_ABORTS)
+        return settle_abort(kafka, writer);
+    error = rd_kafka_commit_transaction(writer->rk, relay_kafka_patience(kafka));
+    if (!error) {
+        writer->state = KAFKA_IDLE;
+        writer->revision = (uint64_t)writer->offset + 1;
+        return 0;
+    }
+    aborts = rd_kafka_error_txn_requires_abort(error) != 0;
+    if (may_go_on(kafka, writer, error))
+        return -ETIMEDOUT;
+    if (!aborts) {
+        relay_kafka_writer_end(writer);
+        return -ECANCELED;
+    }
+    return relay_kafka_writer_abort(kafka, writer);
+}
+
+int relay_kafka_writer_abort(struct relay_kafka *kafka, struct kafka_writer *writer)
+{
+    writer->state = KAFKA_ABORTS;
+    return settle_abort(kafka, writer);
+}
+
+int relay_kafka_writer_commit(struct relay_kafka *kafka, struct kafka_writer *writer,
+                              const char *text)
+{
+    rd_kafka_resp_err_t error = rd_kafka_producev(
+        writer->rk, RD_KAFKA_V_TOPIC(kafka->entries_topic),
+        RD_KAFKA_V_PARTITION((int32_t)kafka->shard), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
+        RD_KAFKA_V_KEY(writer->name, strlen(writer->name)),
+        RD_KAFKA_V_VALUE((void *)(uintptr_t)text, strlen(text)), RD_KAFKA_V_OPAQUE(NULL),
+        RD_KAFKA_V_END);
+
+    if (error) {
+        writer->error = error;
+        return relay_kafka_writer_abort(kafka, writer);
+    }
+    writer->state = KAFKA_COMMITS;
+    return relay_kafka_writer_settle(kafka, writer);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#include "hwt/relay/open.h"
+
+#include <errno.h>
+#include <string.h>
+
+#ifdef RELAY_NATS
+#include "hwt/relay/nats.h"
+#endif
+#ifdef RELAY_KAFKA
+#include "hwt/relay/kafka.h"
+#endif
+
+static const struct kind {
+    const char *name;
+    int (*open)(const struct relay_config *config, unsigned shard,
+                struct relay_engine **ret_engine);
+    unsigned (*shard)(const char *key, unsigned shards);
+} kinds[] = {
+#ifdef RELAY_NATS
+    { "nats", relay_nats_open, relay_nats_shard },
+#endif
+#ifdef RELAY_KAFKA
+    { "kafka", relay_kafka_open, relay_kafka_shard },
+#endif
+};
+
+static const struct kind *find(const struct relay_config *config)
+{
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strcmp(kinds[i].name, config->engine) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+const char *relay_engine_fault(const struct relay_config *config)
+{
+    return find(config) ? NULL : "this hwt-relay was built without that engine";
+}
+
+int relay_engine_open(const struct relay_config *config, unsigned shard,
+                      struct relay_engine **ret_engine)
+{
+    return find(config)->open(config, shard, ret_engine);
+}
+
+unsigned relay_engine_shard(const struct relay_config *config, const char *key)
+{
+    return find(config)->shard(key, (unsigned)config->shards);
+}
