@@ -217,7 +217,7 @@ export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
 
 if [ -n "$all" ]; then
     ensure_packages check c++ cmake isal libbsd gcc clang valgrind
-    wish_for_packages musl libuv libev libevent glib sd-event io_uring scdoc mandoc sdt gdb bpftrace curl promtool btrfs nats sqlite
+    wish_for_packages musl libuv libev libevent glib sd-event io_uring scdoc mandoc sdt gdb bpftrace curl promtool btrfs nats kafka sqlite
     run_all
 else
     # shellcheck disable=SC2086 # one name each

@@ -30,7 +30,7 @@ void relay_kafka_signal(struct relay_kafka *kafka)
 
 int relay_kafka_patience(const struct relay_kafka *kafka)
 {
-    return (int)(kafka->config->lease / 2 / 1000000);
+    return (int)(kafka->config->lease / 4 * 3 / 1000000);
 }
 
 int relay_kafka_errno(rd_kafka_resp_err_t error)
@@ -79,8 +79,9 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 {
     const struct relay_kafka *kafka = rd_kafka_opaque(rk);
 
-    /* From a warning on; but not that a broker is too old to be told that topics are not made by reading them. */
-    if (level <= 4 && strcmp(facility, "AUTOCREATE") != 0)
+    /* From a warning on; but not that a broker is too old to be told that topics are not made by reading them, nor
+     * that a property is of the other kind of clients. */
+    if (level <= 4 && strcmp(facility, "AUTOCREATE") != 0 && strcmp(facility, "CONFWARN") != 0)
         relay_log(kafka->shard, "librdkafka %s: %s", facility, text);
 }
 

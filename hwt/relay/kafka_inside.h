@@ -43,6 +43,7 @@ struct kafka_reader {
     char topic[KAFKA_NAME_MAX + 1];
     int32_t partition;
     int64_t next; /* all that can be read before this offset was given out */
+    bool at_end;  /* that was the partition's end when it was read last */
     bool reads;   /* from a place that was asked for, and has not failed since */
 };
 

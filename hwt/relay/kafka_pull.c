@@ -113,21 +113,36 @@ int relay_kafka_stamp(struct relay_engine *engine, uint64_t position, uint64_t *
     const int64_t offset = (int64_t)position - 1;
     const uint64_t until = relay_kafka_clock(engine) + HWT_MS(KAFKA_WAIT_MS);
     struct kafka_reader *looker = &kafka->looker;
-    rd_kafka_message_t *message = NULL;
+    rd_kafka_message_t *message;
+    size_t count = 0;
     int r = relay_kafka_reader_seek(kafka, looker, offset);
 
     if (r < 0)
         return r;
-    while (!message && looker->reads && looker->next <= offset && relay_kafka_clock(engine) < until)
-        relay_kafka_reader_take(kafka, looker, 50, 1, &message);
-    if (message && message->offset == offset)
+    while (count == 0 && looker->reads && looker->next <= offset && !looker->at_end &&
+           relay_kafka_clock(engine) < until)
+        count = relay_kafka_reader_take(kafka, looker, 50, 1, &message);
+    if (count > 0 && message->offset == offset)
         *ret_timestamp = relay_kafka_stamp_of(message);
     else
-        r = message || looker->next > offset ? -ENOENT : -ETIMEDOUT;
-    if (message)
+        r = looker->next > offset || looker->at_end ? -ENOENT : -ETIMEDOUT;
+    if (count > 0)
         rd_kafka_message_destroy(message);
     rd_kafka_assign(looker->rk, NULL); /* it would read on */
     return r;
+}
+
+/* The event's own error, or that of the partition. */
+static rd_kafka_resp_err_t error_of(rd_kafka_event_t *event)
+{
+    const rd_kafka_topic_partition_list_t *list;
+
+    if (!event)
+        return RD_KAFKA_RESP_ERR__TIMED_OUT;
+    if (rd_kafka_event_error(event))
+        return rd_kafka_event_error(event);
+    list = rd_kafka_DeleteRecords_result_offsets(rd_kafka_event_DeleteRecords_result(event));
+    return list->cnt == 1 ? list->elems[0].err : RD_KAFKA_RESP_ERR__FAIL;
 }
 
 int relay_kafka_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t below)
@@ -138,8 +153,8 @@ int relay_kafka_purge(struct relay_engine *engine, uint64_t incarnation, uint64_
     rd_kafka_AdminOptions_t *options =
         rd_kafka_AdminOptions_new(kafka->looker.rk, RD_KAFKA_ADMIN_OP_DELETERECORDS);
     rd_kafka_DeleteRecords_t *order;
+    rd_kafka_resp_err_t error;
     rd_kafka_event_t *event;
-    int r = -ETIMEDOUT;
 
     (void)incarnation; /* topics made anew have later timestamps, which the caller has compared */
     rd_kafka_topic_partition_list_add(list, kafka->topic, (int32_t)kafka->shard)->offset =
@@ -148,16 +163,14 @@ int relay_kafka_purge(struct relay_engine *engine, uint64_t incarnation, uint64_
     rd_kafka_AdminOptions_set_request_timeout(options, relay_kafka_patience(kafka), NULL, 0);
     rd_kafka_DeleteRecords(kafka->looker.rk, &order, 1, options, queue);
     event = rd_kafka_queue_poll(queue, relay_kafka_patience(kafka) + 100);
-    if (event)
-        r = relay_kafka_errno(rd_kafka_event_error(event));
-    if (r < 0)
-        relay_log(kafka->shard, "%s is not trimmed: %s", kafka->topic,
-                  event ? rd_kafka_event_error_string(event) : "no answer");
+    error = error_of(event);
+    if (error)
+        relay_log(kafka->shard, "%s is not trimmed: %s", kafka->topic, rd_kafka_err2str(error));
     if (event)
         rd_kafka_event_destroy(event);
     rd_kafka_DeleteRecords_destroy(order);
     rd_kafka_AdminOptions_destroy(options);
     rd_kafka_queue_destroy(queue);
     rd_kafka_topic_partition_list_destroy(list);
-    return r;
+    return relay_kafka_errno(error);
 }

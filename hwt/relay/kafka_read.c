@@ -75,6 +75,7 @@ int relay_kafka_reader_seek(struct relay_kafka *kafka, struct kafka_reader *read
     if (error)
         relay_log(kafka->shard, "%s cannot be read: %s", reader->topic, rd_kafka_err2str(error));
     reader->next = offset;
+    reader->at_end = false;
     reader->reads = !error;
     return relay_kafka_errno(error);
 }
@@ -85,11 +86,13 @@ static bool is_message(struct relay_kafka *kafka, struct kafka_reader *reader,
 {
     if (!message->err) {
         reader->next = message->offset + 1;
+        reader->at_end = false;
         return true;
     }
     if (message->err == RD_KAFKA_RESP_ERR__PARTITION_EOF) {
         if (message->offset > reader->next)
             reader->next = message->offset;
+        reader->at_end = true;
         return false;
     }
     relay_log(kafka->shard, "%s: %s", reader->topic, rd_kafka_message_errstr(message));

@@ -98,7 +98,8 @@ static bool is_of_message(rd_kafka_resp_err_t error)
 {
     int r = relay_kafka_errno(error);
 
-    return r == -EMSGSIZE || r == -EINVAL || r == -EACCES ||
+    return r == -EMSGSIZE || r == -EINVAL ||
+           error == RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED ||
            (r == -EHOSTUNREACH && error != RD_KAFKA_RESP_ERR__TRANSPORT &&
             error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }

@@ -56,7 +56,7 @@ static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, c
 
     relay_kafka_writer_end(writer);
     snprintf(id, sizeof(id), "%s-%s", kafka->config->space, what);
-    snprintf(patience, sizeof(patience), "%d", relay_kafka_patience(kafka));
+    snprintf(patience, sizeof(patience), "%" PRIu64, lease / 2); /* before the commit gives up */
     snprintf(transaction, sizeof(transaction), "%" PRIu64, lease < 5000 ? 10000 : 2 * lease);
     snprintf(bytes, sizeof(bytes), "%" PRIu64, kafka->config->message_max + 65536);
     writer->rk = relay_kafka_client(kafka, RD_KAFKA_PRODUCER, properties);
@@ -114,8 +114,12 @@ int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writ
 {
     int r;
 
-    if (writer->holds && strcmp(writer->name, name) == 0)
-        return writer->revision == revision ? 0 : -EAGAIN;
+    if (writer->holds && strcmp(writer->name, name) == 0 && writer->revision == revision)
+        return 0;
+    if (writer->state == KAFKA_OPEN)
+        return -EAGAIN;
+    if (writer->holds)
+        relay_kafka_writer_end(writer); /* it, or the caller, does not know what there is */
     r = compare(kafka, name, revision);
     if (r == 0)
         r = fence(kafka, writer, name);

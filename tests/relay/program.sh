@@ -55,10 +55,10 @@ echo 'lease = soon' >>relay.conf
 answers 2 'relay.conf:11' -c relay.conf status
 write_config nats://127.0.0.1:1
 answers 1 'no relay runs' -c relay.conf drain
-answers 1 'NATS does not answer' -c relay.conf status
-answers 1 'NATS does not answer' -c relay.conf put --delay 1 orders.x body
-answers 1 'NATS does not answer' -c relay.conf forget b
-answers 1 'NATS does not answer' -c relay.conf check
+answers 1 'the broker does not answer' -c relay.conf status
+answers 1 'the broker does not answer' -c relay.conf put --delay 1 orders.x body
+answers 1 'the broker does not answer' -c relay.conf forget b
+answers 1 'the broker does not answer' -c relay.conf check
 answers 2 'c is none of the replicas' -c relay.conf forget c
 answers 1 'no store is there' -c relay.conf dump
 answers 2 'there is no shard 2' -c relay.conf dump --shard 2

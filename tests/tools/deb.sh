@@ -76,7 +76,7 @@ build_packages()
         "$build"/source/*.changes || fail 'lintian complains'
 }
 
-ensure_packages scdoc mandoc sdt isal libbsd nats mmdebstrap debian systemd
+ensure_packages scdoc mandoc sdt isal libbsd nats kafka mmdebstrap debian systemd
 mkdir -p "$build"
 make_archive
 unpack_source

@@ -6,15 +6,15 @@
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
 #                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [reuse] [gcovr] [abigail]
 #                     [aarch64] [i386] [musl] [isal] [libbsd] [mmdebstrap] [debian] [rpm]
-#                     [arch] [systemd] [nats] [python3]
+#                     [arch] [systemd] [nats] [kafka] [python3]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
 # cannot install it says on stderr what to install and exits with 2.
 #
 #     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
-#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs] [nats] [sqlite]
-#                       [gnuplot] [machines] [rabbitmq] [redis]
+#                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs] [nats] [kafka]
+#                       [sqlite] [gnuplot] [machines] [rabbitmq] [redis]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -62,6 +62,7 @@ packages_of()
     promtool) echo prometheus ;;
     btrfs) echo btrfs-progs ;;
     nats) echo libnats-dev nats-server ;;
+    kafka) echo librdkafka-dev ;;
     gnuplot) echo gnuplot-nox ;;
     machines) echo iproute2 nftables util-linux ;;
     rabbitmq) echo rabbitmq-server python3-pika ;;
@@ -112,6 +113,7 @@ package_is()
     machines) echo 'network namespaces and what cuts them off' ;;
     rabbitmq | redis) echo 'a rival of hwt-relay, and its client in Python' ;;
     python3) echo 'Python, for the scripts that are in it' ;;
+    kafka) echo 'the client library of Kafka, for hwt-relay' ;;
     nats) echo 'the client library of NATS and its server, for hwt-relay' ;;
     sqlite) echo 'a database, for a recipe' ;;
     esac
@@ -168,6 +170,7 @@ has()
     scdoc) command -v scdoc >/dev/null ;;
     mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3) command -v "$1" >/dev/null ;;
     btrfs) command -v mkfs.btrfs >/dev/null ;;
+    kafka) pkg-config --exists rdkafka 2>/dev/null ;;
     nats) pkg-config --exists libnats 2>/dev/null && command -v nats-server >/dev/null ;;
     rabbitmq) [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] && /usr/bin/python3 -c 'import pika' 2>/dev/null ;;
     redis) command -v redis-server >/dev/null && /usr/bin/python3 -c 'import redis' 2>/dev/null ;;

@@ -95,7 +95,7 @@ check_requirements()
     done
 }
 
-ensure_packages scdoc mandoc sdt isal libbsd nats mmdebstrap rpm systemd
+ensure_packages scdoc mandoc sdt isal libbsd nats kafka mmdebstrap rpm systemd
 mkdir -p "$build"
 make_archive
 build_packages

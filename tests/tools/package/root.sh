@@ -28,7 +28,7 @@ make_root()
         # shellcheck source=/dev/null
         release=$(. /etc/os-release && echo "$VERSION_CODENAME")
         mmdebstrap --variant=minbase --format=tar --quiet \
-            --include=gcc,libc6-dev,pkg-config,libisal-dev,liburcu-dev,libnats-dev,nats-server"${more:+,$more}" \
+            --include=gcc,libc6-dev,pkg-config,libisal-dev,liburcu-dev,libnats-dev,librdkafka-dev,nats-server"${more:+,$more}" \
             "$release" "$kept.new" && mv "$kept.new" "$kept"
     fi
     rm -rf --one-file-system "$fresh"
