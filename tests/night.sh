@@ -16,7 +16,7 @@
 #     spin             the models in larger bounds: ten minutes and 4 GB
 #     coverage         how much of hwt/ the tests go through
 #     aarch64, i386    the tests on other machines
-#     deb, rpm         Debian and RPM packages in a fresh root: minutes, and a mirror of Debian
+#     deb, rpm, arch   packages in a fresh root: minutes, and a mirror of Debian
 #     builds           the tests with musl, static, with link-time optimisation, small
 #     clang            all that tests/run.sh has, built by clang
 #     stress           each stress test ten times, and so under ThreadSanitizer
@@ -31,7 +31,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-jobs='simulate delay fuzz spin coverage aarch64 i386 deb rpm builds clang stress soak'
+jobs='simulate delay fuzz spin coverage aarch64 i386 deb rpm arch builds clang stress soak'
 
 misuse()
 {
@@ -149,6 +149,11 @@ job_deb()
 job_rpm()
 {
     sh "$root/tests/tools/rpm.sh"
+}
+
+job_arch()
+{
+    sh "$root/tests/tools/arch.sh"
 }
 
 job_builds()
