@@ -10,7 +10,16 @@
 
 static struct fake fake;
 
-/* Until the one that should own the shard does. */
+static bool all_have_started(void)
+{
+    bool all = true;
+
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        all = all && fake.replicas[i].shard;
+    return all;
+}
+
+/* Until all have started, and the one that should own the shard does. */
 static void set_up(void)
 {
     const struct fake_replica *owner;
@@ -20,7 +29,8 @@ static void set_up(void)
         ck_assert_uint_lt(fake.boottime, HWT_MIN(5));
         fake_step(&fake);
         owner = fake_owner(&fake);
-    } while (!owner || relay_rank(owner->shard, owner->config.replica) > 0);
+    } while (!all_have_started() || !owner ||
+             relay_rank(owner->shard, owner->config.replica) > 0);
 }
 
 static void tear_down(void)
