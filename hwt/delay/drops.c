@@ -115,11 +115,23 @@ static uint64_t dropped_bytes(hwt_delay *store)
     return bytes;
 }
 
-/* Takes over the caller's reference. There is room, unless one covers it or is covered by it. */
+static void sweep(hwt_delay *store, const struct hwt_delay_record *drop)
+{
+    sweep_leases(store, drop);
+    sweep_table(store, drop);
+    hwt_delay_settle(store);
+}
+
+/*
+ * Takes over the caller's reference. There is room, unless one covers it or is covered by it. At opening it may
+ * be covered by itself, since a checkpoint can have it as well as the log, and still have to sweep: the
+ * log brings what it drops once more.
+ */
 void hwt_delay_drop(hwt_delay *store, struct hwt_delay_record *drop)
 {
     struct hwt_delay_drops *drops = &store->drops;
     if (hwt_delay_is_dropped(store, drop->key)) {
+        sweep(store, drop);
         hwt_delay_record_unref(drop);
         return;
     }
@@ -130,9 +142,7 @@ void hwt_delay_drop(hwt_delay *store, struct hwt_delay_record *drop)
     drop->needed = true;
     drops->all[drops->count++] = drop;
     hwt_delay_sought_touch(store, drop);
-    sweep_leases(store, drop);
-    sweep_table(store, drop);
-    hwt_delay_settle(store);
+    sweep(store, drop);
     drops->bytes = dropped_bytes(store);
 }
 

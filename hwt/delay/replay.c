@@ -24,7 +24,7 @@ int hwt_delay_replay_record(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_set_note(store, record);
         break;
     case HWT_DELAY_DROP:
-        if (!hwt_delay_drops_fit(store, 1)) {
+        if (!hwt_delay_is_dropped(store, record->key) && !hwt_delay_drops_fit(store, 1)) {
             hwt_delay_record_unref(record);
             return -EBADMSG;
         }

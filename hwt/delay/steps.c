@@ -43,7 +43,6 @@ static void drop(struct hwt_delay_record **record)
 void hwt_delay_steps_free(struct hwt_delay_steps *steps)
 {
     for (size_t i = 0; steps->list && i < steps->count; i++) {
-        hwt_delay_found_clear(&steps->list[i].found);
         drop(&steps->list[i].found.ticket);
         drop(&steps->list[i].erase);
         drop(&steps->list[i].put);
@@ -162,10 +161,7 @@ static int make_ticket(struct hwt_delay_step *step)
     if (r < 0 || step->op != HWT_DELAY_OP_MOVE)
         return r;
     message.due = step->due;
-    r = hwt_delay_step_put(step, &message);
-    if (r == 0)
-        step->put->handed = found->handed;
-    return r;
+    return hwt_delay_step_put(step, &message);
 }
 
 /* Lets go of the lock where it reads slots. A step whose message is not there is refused by judge(). */
@@ -201,10 +197,17 @@ static int look_for_tickets(hwt_delay *store, struct hwt_delay_steps *steps)
     return r;
 }
 
-static void forget_tickets(struct hwt_delay_steps *steps)
+static void unwatch_tickets(struct hwt_delay_steps *steps)
 {
     for (size_t i = 0; i < steps->count; i++)
         hwt_delay_found_unwatch(&steps->list[i].found);
+}
+
+/* The records belong to the table, to leases and to snapshots, too, so references go with the lock. */
+static void forget_tickets(struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++)
+        hwt_delay_found_clear(&steps->list[i].found);
 }
 
 /* ---- judging ---- */
@@ -363,6 +366,8 @@ static void make_step(hwt_delay *store, struct hwt_delay_step *step, uint64_t no
         store->stats.cancelled += step->op != HWT_DELAY_OP_MOVE;
     }
     if (put) {
+        if (step->op == HWT_DELAY_OP_MOVE) /* as it is now: it may have been taken since it was found */
+            put->handed = step->found.record->handed;
         put->arrived = now;
         put->ends = hwt_delay_ends_one(store, put);
         hwt_delay_log_add(store, put);
@@ -419,13 +424,14 @@ int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps)
         hwt_delay_leases_expire(store);
         holds = r == 0 && tickets_hold(store, steps);
     }
-    forget_tickets(steps);
+    unwatch_tickets(steps);
     if (r == 0)
         r = judge_all(store, steps);
     if (r < 0)
         give_up(steps);
     else
         make_all(store, steps);
+    forget_tickets(steps);
     return r;
 }
 

@@ -10,7 +10,8 @@
  *     sorted .. used    came after these
  *
  * A visit sorts the second part into the first one, and takes hints from `begin` on. A block never
- * has more than HWT_BLOCK_MAX hints, so nothing that is done to a block takes long.
+ * has more than HWT_BLOCK_MAX hints, so nothing that is done to a block takes long, but to sort it
+ * without memory for that, which takes milliseconds.
  *
  * Rounds are compared as they are counted from a base that no hint of the block is before.
  *

@@ -36,6 +36,7 @@ static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
         return -ENOMEM;
     if (had > 0)
         memcpy(full, old, had * sizeof(*full));
+    hwt_a_fork_may_come(); /* whose child frees what the new ones point to */
     *bytes += (capacity - had) * sizeof(*full);
     bucket->full = full;
     bucket->full_capacity = capacity;
@@ -44,9 +45,11 @@ static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
     return 0;
 }
 
+/* There are none in it any more. */
 static void free_full(struct hwt_bucket *bucket, size_t *bytes)
 {
     struct hwt_block *old = bucket->full;
+    hwt_a_fork_may_come(); /* to which full_count says so before there is no array */
     *bytes -= bucket->full_capacity * sizeof(*old);
     bucket->full = NULL;
     bucket->full_capacity = 0;
@@ -221,6 +224,7 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
                       uint32_t *looks, size_t *bytes)
 {
     const struct hwt_hint *first = hwt_bucket_peek(bucket);
+    uint32_t heads;
     if (first && stays(filter, data, *first, looks))
         return true;
     if (hwt_bucket_count(bucket) == 0)
@@ -234,7 +238,9 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
                 return true;
             count_gone(bucket, bucket->at, 1);
         }
+        heads = bucket->full_count / SORT_PER_LOOK;
     } while (go_on(bucket, bytes));
+    *looks -= heads < *looks ? heads : *looks; /* all of them were looked at for another round */
     return false;
 }
 

@@ -88,7 +88,8 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
 
 /*
  * A sweep drops all that is not to stay, a part at a time. Between two parts hints may be put where
- * hwt_bucket_room() says; before anything else the sweep is ended.
+ * hwt_bucket_room() says, and while it is in a full block with hwt_bucket_add(), too; before anything else the
+ * sweep is ended.
  *
  *     begin .. kept   of the block that is swept, have stayed
  *     kept .. cursor  gone

@@ -157,7 +157,9 @@ __attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct
         round = (uint32_t)store_age_of(tick);
     }
     struct hwt_hint hint = { round, id, generation };
-    if (store->sweeps && store->hand == slot)
+    /* Amid a full block a sweep goes on: else one of a slot to which much comes would never get far. */
+    if (store->sweeps && store->hand == slot &&
+        store->sweep.block == store->buckets[slot].full_count)
         hwt_store_end_sweep(wheel);
     int r = hwt_bucket_add(&store->buckets[slot], hint, hwt_store_round_now(wheel, slot),
                            &wheel->bytes);

@@ -501,6 +501,38 @@ START_TEST(test_pending_behind_a_checkpoint_that_leaves_the_log)
 }
 END_TEST
 
+/* Such a checkpoint has the drop as well as the log has it, which comes to it again behind what it has dropped.
+ * With as many drops as there can be, they are no more for that. */
+START_TEST(test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log)
+{
+    const uint64_t due = s.realtime + HOUR;
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    const uint32_t drops = _i == 0 ? 1 : 64;
+    for (uint32_t i = 0; i < 200; i++)
+        put(due + i, i, 10);
+    checkpoint();
+    kill_and_open();
+    put(due, 300, 10);
+    batch.note = "";
+    for (uint32_t i = drops; i > 0; i--) {
+        ck_assert_int_eq(hwt_delay_apply(s.store, NULL, 0, &batch), 0);
+        hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP, .due = due + i, .mark = batch.mark };
+        ck_assert_int_eq(hwt_delay_apply(s.store, &drop, 1, NULL), 0);
+    }
+    put(due + 300, 301, 10);
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_only = 1 << DISK_WRITE;
+    s.process.fail_at = s.process.calls + 1; /* that of the slot */
+    s.process.fail_count = 1;
+    s.process.changed = die_behind_a_rename;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -EIO);
+    kill_and_open();
+    simulated_advance(&s, HOUR + 400);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), (int64_t)(200 - drops - 1 + 1));
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 /* The same where one slot was written before the disk was full: what it got does not count. */
 START_TEST(test_pending_behind_a_checkpoint_that_is_undone_in_part)
 {
@@ -549,6 +581,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_pending_of_what_is_known_in_longer_spans);
     tcase_add_test(tcase, test_pending_at_the_first_instant);
     tcase_add_loop_test(tcase, test_pending_behind_a_checkpoint_that_leaves_the_log, 0, 2);
+    tcase_add_loop_test(tcase, test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log,
+                        0, 2);
     tcase_add_test(tcase, test_pending_behind_a_checkpoint_that_is_undone_in_part);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -342,6 +342,29 @@ START_TEST(a_sweep_goes_on_though_its_bucket_is_the_next)
 }
 END_TEST
 
+/* To the slot that is swept more comes between two parts than a block has room for: the sweep comes to its
+ * end all the same. In front are hints that count. */
+START_TEST(a_sweep_goes_on_though_its_bucket_grows)
+{
+    enum { PARTS = 60, COME = MANY / 4 };
+    uint64_t most = 0;
+    open_wheel(0, 8, WHEEL);
+    for (uint32_t i = 0; i < MANY; i++)
+        must(hwt_wheel_file(&wheel, places_id(i), 5) == 0);
+    for (int part = 0; part < PARTS; part++) {
+        for (uint32_t i = 0; i < COME; i++) {
+            place_of(&places, MANY - 1 - i)->generation++;
+            must(hwt_wheel_file(&wheel, places_id(MANY - 1 - i), 5) == 0);
+            hwt_wheel_drop(&wheel, places_id(MANY - 1 - i));
+        }
+        sweep_unchecked(MANY / 2);
+        most = wheel.hints > most ? wheel.hints : most;
+    }
+    must(most < 4 * MANY);
+    close_wheel();
+}
+END_TEST
+
 /* Each part looks at as many as it was told; together they go by all, and begin again. */
 START_TEST(sweeps_in_parts_go_by_all)
 {
@@ -516,6 +539,7 @@ int main(void)
     tcase_add_test(sweeps, a_sweep_throws_away_all_that_does_not_count_or_is_not_wanted);
     tcase_add_test(sweeps, a_sweep_gives_memory_back);
     tcase_add_loop_test(sweeps, a_sweep_goes_on_though_its_bucket_is_the_next, 0, 2);
+    tcase_add_test(sweeps, a_sweep_goes_on_though_its_bucket_grows);
     tcase_add_test(sweeps, sweeps_in_parts_go_by_all);
     tcase_add_loop_test(sweeps,
                         what_is_filed_and_taken_beside_a_sweep_of_its_bucket_keeps_its_order, 0, 2);
