@@ -366,7 +366,8 @@ static void make_step(hwt_delay *store, struct hwt_delay_step *step, uint64_t no
         store->stats.cancelled += step->op != HWT_DELAY_OP_MOVE;
     }
     if (put) {
-        if (step->op == HWT_DELAY_OP_MOVE) /* as it is now: it may have been taken since it was found */
+        if (step->op ==
+            HWT_DELAY_OP_MOVE) /* as it is now: it may have been taken since it was found */
             put->handed = step->found.record->handed;
         put->arrived = now;
         put->ends = hwt_delay_ends_one(store, put);

@@ -317,7 +317,8 @@ START_TEST(memory_goes_back_at_once_however_long_a_tick_is)
     expect_sleep(limit); /* what it tries while others cancel it tries again in the next tick */
     for (int i = 0; i < PEAK; i++)
         must(hwt_timeout_cancel(peak[i]));
-    must(hwt_timeout_cancel(arm(m.timer, &told, NULL, HWT_SEC(360000)))); /* it is awake once more */
+    must(
+        hwt_timeout_cancel(arm(m.timer, &told, NULL, HWT_SEC(360000)))); /* it is awake once more */
     while (stats_of(m.timer).memory > STAYS && monotonic() < limit)
         (void)poll(NULL, 0, 1);
     ck_assert_uint_le(stats_of(m.timer).memory, STAYS);

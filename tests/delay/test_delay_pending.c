@@ -581,8 +581,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_pending_of_what_is_known_in_longer_spans);
     tcase_add_test(tcase, test_pending_at_the_first_instant);
     tcase_add_loop_test(tcase, test_pending_behind_a_checkpoint_that_leaves_the_log, 0, 2);
-    tcase_add_loop_test(tcase, test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log,
-                        0, 2);
+    tcase_add_loop_test(
+        tcase, test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log, 0, 2);
     tcase_add_test(tcase, test_pending_behind_a_checkpoint_that_is_undone_in_part);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -29,8 +29,7 @@ static void set_up(void)
         ck_assert_uint_lt(fake.boottime, HWT_MIN(5));
         fake_step(&fake);
         owner = fake_owner(&fake);
-    } while (!all_have_started() || !owner ||
-             relay_rank(owner->shard, owner->config.replica) > 0);
+    } while (!all_have_started() || !owner || relay_rank(owner->shard, owner->config.replica) > 0);
 }
 
 static void tear_down(void)
