@@ -11,7 +11,7 @@
  * made anew, which its incarnation tells if a relay has made it; or if the broker has lost messages that it had
  * acknowledged, and has given their positions to others. Then the message at the store's place has another time. So the
  * stream's leader is asked for that time whenever the engine begins to read behind that place, which it does
- * after each failure of the broker, and once a second.
+ * after each failure of the broker, before each watermark, and once a second.
  *
  * In the second case the store goes back to the newest place at which both agree, and reads again
  * from there. To put a message once more changes nothing, as it is identified by its time and sum, or by its
@@ -78,6 +78,7 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
     relay_count_add(&shard->counts.divergences, 1);
     shard->points_count = count;
     shard->at = place;
+    shard->agreed = shard->taken.place = (struct relay_place){ 0 };
     shard->report_at = 0;
     relay_lease_resign(shard, "its stream was not the leader's");
     return 0;
@@ -153,6 +154,8 @@ int relay_agree(struct relay_shard *shard)
             return relay_is_for_now(r) ? 0 : r;
     } else {
         r = relay_agrees(shard, &extent, &shard->at);
+        if (r == 1)
+            shard->agreed = shard->at;
         if (r == 0)
             r = go_back(shard, &extent);
         if (r < 0)

@@ -153,6 +153,13 @@ static bool may_claim(const struct relay_shard *shard, uint64_t now)
     return now - shard->seen_at >= patience;
 }
 
+/* An engine whose sends become visible together with the entry reads one log, and no copy of it. */
+static bool is_agreed(const struct relay_shard *shard, const struct relay_place *place)
+{
+    return shard->engine->together || (place->incarnation == shard->agreed.incarnation &&
+                                       place->position <= shard->agreed.position);
+}
+
 /* See watermark.h. The answers come first, since what was given back has not ended. */
 static struct relay_watermark make_watermark(struct relay_shard *shard)
 {
@@ -163,6 +170,8 @@ static struct relay_watermark make_watermark(struct relay_shard *shard)
     lowest = relay_flights_lowest(shard);
 
     if (mark.place.incarnation == 0) /* nothing was taken yet */
+        return shard->entry.watermark;
+    if (!is_agreed(shard, &mark.place)) /* a copy of the stream may have lacked some of it */
         return shard->entry.watermark;
     mark.due = relay_min(mark.due, lowest > 0 ? lowest - 1 : 0);
     return mark;
@@ -262,6 +271,7 @@ static void drain(struct relay_shard *shard, uint64_t now)
 
     if (is_anything_sent(shard) && !late)
         return;
+    (void)relay_agree(shard); /* it is given away whatever the stream has */
     shard->over = relay_lease_release(shard) == 0 || late;
 }
 
@@ -277,7 +287,10 @@ int relay_lease_step(struct relay_shard *shard)
     }
     if (now >= shard->look_at) {
         shard->look_at = now + relay_interval(shard);
-        r = shard->role == RELAY_FOLLOWS ? look(shard) : renew(shard);
+        if (shard->role == RELAY_OWNS)
+            r = relay_agree(shard);
+        if (r == 0)
+            r = shard->role == RELAY_FOLLOWS ? look(shard) : renew(shard);
         if (r == 0 && shard->role == RELAY_FOLLOWS && may_claim(shard, relay_clock(shard)))
             r = claim(shard);
     }

@@ -79,7 +79,8 @@ struct relay_shard {
     uint64_t life; /* as in relay_entry */
 
     /* Ingest. */
-    struct relay_place at;  /* durable in the store, and so is all before it */
+    struct relay_place at;     /* durable in the store, and so is all before it */
+    struct relay_place agreed; /* the newest one at which the stream's leader has agreed */
     struct relay_place top; /* of the highest position that it ever has read in this incarnation */
     bool knows_stream;      /* the stream is the one of `at`, and has all behind it */
     uint64_t ingest_after;  /* the clock at which a full disk is tried again */

@@ -106,6 +106,8 @@ struct fake_replica {
     bool untold; /* it does not know what has become of its transaction, so answers wait */
     bool pulls;  /* it has begun to, and the broker's last failure was before that */
     uint64_t pulled_to;
+    uint64_t lacks;  /* the copy that it pulls from lacks the message of this position; 0: none */
+    bool unanswered; /* the stream's leader does not tell it what the stream has */
     uint64_t on_the_way; /* up to here messages have left the stream for it, purged since or not */
     struct relay_message pulled[RELAY_PULL_MAX];
 };

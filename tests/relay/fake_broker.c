@@ -221,10 +221,14 @@ static int64_t fake_pull(struct relay_engine *engine, uint64_t after, size_t max
     if (fake_happens(fake, FAULT_FEW, 20))
         max = 1;
     for (size_t i = 0; i < fake->stream.count && count < max && count < 32; i++) {
-        const struct relay_message *message = &fake->stream.messages[i]->message;
-        if (message->position > after &&
-            (message->position >= fake->first || message->position <= replica->on_the_way))
-            replica->pulled[count++] = *message;
+        struct relay_message message = fake->stream.messages[i]->message;
+        bool there = message.position >= fake->first || message.position <= replica->on_the_way;
+        if (replica->lacks > 0 && message.position == replica->lacks)
+            continue;
+        if (replica->lacks > 0 && message.position > replica->lacks)
+            message.position--;
+        if (there && message.position > after)
+            replica->pulled[count++] = message;
     }
     if (count > 0)
         replica->pulled_to = replica->pulled[count - 1].position;
@@ -237,7 +241,8 @@ static int fake_extent(struct relay_engine *engine, struct relay_extent *ret_ext
     struct fake_replica *replica = (struct fake_replica *)engine;
     struct fake *fake = replica->fake;
 
-    if (fake_is_dead(replica) || fake->stream_silent || draw_outcome(fake) != DONE)
+    if (fake_is_dead(replica) || fake->stream_silent || replica->unanswered ||
+        draw_outcome(fake) != DONE)
         return -ETIMEDOUT;
     *ret_extent = (struct relay_extent){ fake->incarnation, fake->first, fake->last };
     return 0;

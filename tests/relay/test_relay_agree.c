@@ -110,6 +110,32 @@ START_TEST(test_copies_whose_positions_differ)
 }
 END_TEST
 
+/*
+ * The owner reads a copy that lacks a message, until that server has caught up. No watermark covers
+ * that message, since the leader has not agreed, so the others still have it.
+ */
+START_TEST(test_a_message_that_the_owners_copy_lacks)
+{
+    const uint64_t due = fake.realtime + (uint64_t)(_i & 1) * HWT_SEC(3);
+    struct fake_replica *owner = fake_owner(&fake);
+
+    owner->lacks = 3;
+    owner->unanswered = _i > 1;
+    put_some(0, 6, due);
+    fake_run(&fake, HWT_SEC(10));
+    owner->lacks = 0;
+    owner->unanswered = false;
+    fake_break_pulls(&fake);
+    fake_run(&fake, HWT_SEC(30));
+    for (unsigned i = 0; i < 6; i++) {
+        char text[8];
+        snprintf(text, sizeof(text), "m%u", i);
+        ck_assert_uint_eq(fake_arrived(&fake, text), 1);
+    }
+    check_stores_are_empty();
+}
+END_TEST
+
 /* It knows no place but the last one, so it reads from the beginning. */
 START_TEST(test_a_replica_that_has_begun_anew)
 {
@@ -344,6 +370,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_positions_that_are_given_twice, 1, 7);
     tcase_add_test(tcase, test_a_tail_that_is_replaced_at_once);
     tcase_add_loop_test(tcase, test_copies_whose_positions_differ, 0, 8);
+    tcase_add_loop_test(tcase, test_a_message_that_the_owners_copy_lacks, 0, 4);
     tcase_add_test(tcase, test_a_replica_that_has_begun_anew);
     tcase_add_test(tcase, test_nothing_is_trimmed_by_a_place_that_is_lost);
     tcase_add_loop_test(tcase, test_what_it_has_said_to_have_is_not_read_again, 0, 2);
