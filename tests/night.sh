@@ -17,6 +17,7 @@
 #     coverage         how much of hwt/ the tests go through
 #     aarch64, i386    the tests on other machines
 #     deb, rpm, arch   packages in a fresh root: minutes, and a mirror of Debian
+#     local            what README says, below /usr/local of a fresh root
 #     builds           the tests with musl, static, with link-time optimisation, small
 #     clang            all that tests/run.sh has, built by clang
 #     stress           each stress test ten times, and so under ThreadSanitizer
@@ -31,7 +32,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-jobs='simulate delay fuzz spin coverage aarch64 i386 deb rpm arch builds clang stress soak'
+jobs='simulate delay fuzz spin coverage aarch64 i386 deb rpm arch local builds clang stress soak'
 
 misuse()
 {
@@ -45,7 +46,7 @@ chosen=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,28s/^# \{0,1\}//p' "$0"
+        sed -n '4,29s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --processes | --seed)
@@ -154,6 +155,11 @@ job_rpm()
 job_arch()
 {
     sh "$root/tests/tools/arch.sh"
+}
+
+job_local()
+{
+    sh "$root/tests/tools/local.sh"
 }
 
 job_builds()

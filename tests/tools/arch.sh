@@ -15,35 +15,9 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
-. "$root/tests/tools/packages.sh"
-
-case ${1-} in
-'') ;;
---help)
-    sed -n '4,13s/^# \{0,1\}//p' "$0"
-    exit 0
-    ;;
-*)
-    echo "tests/tools/arch.sh: unknown option $1; see --help" >&2
-    exit 2
-    ;;
-esac
-if [ "$(id -u)" -ne 0 ]; then
-    echo 'tests/tools/arch.sh: a root to install packages in needs root: run it as root, or by sudo' >&2
-    exit 2
-fi
-
-build=$root/build/arch
-
-fail()
-{
-    echo "tests/tools/arch.sh: $*" >&2
-    exit 1
-}
-
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/package/root.sh
 . "$root/tests/tools/package/root.sh"
+begin "$@"
 
 # makepkg does not run as root, so it works in a folder of nobody's. Libraries are where Debian's linker looks.
 build_packages()
@@ -75,7 +49,6 @@ pacman_in_root()
 }
 
 ensure_packages scdoc mandoc sdt isal libbsd nats mmdebstrap arch systemd
-mkdir -p "$build"
 make_archive
 build_packages
 make_root
@@ -94,6 +67,5 @@ pacman_in_root -Qkk >"$build/check.log" 2>&1 || {
 use_all
 pacman_in_root -R hwt-docs hwt-relay hwt >>"$build/install.log" 2>&1 ||
     fail "the packages cannot be removed, see $build/install.log"
-files | diff "$build/before" - || fail 'the packages leave something behind'
-rm -rf --one-file-system "$fresh"
+end
 echo 'the packages are built, clean, of use and removable'

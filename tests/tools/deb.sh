@@ -15,35 +15,9 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
-. "$root/tests/tools/packages.sh"
-
-case ${1-} in
-'') ;;
---help)
-    sed -n '4,13s/^# \{0,1\}//p' "$0"
-    exit 0
-    ;;
-*)
-    echo "tests/tools/deb.sh: unknown option $1; see --help" >&2
-    exit 2
-    ;;
-esac
-if [ "$(id -u)" -ne 0 ]; then
-    echo 'tests/tools/deb.sh: a root to install packages in needs root: run it as root, or by sudo' >&2
-    exit 2
-fi
-
-build=$root/build/deb
-
-fail()
-{
-    echo "tests/tools/deb.sh: $*" >&2
-    exit 1
-}
-
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/package/root.sh
 . "$root/tests/tools/package/root.sh"
+begin "$@"
 
 # The source package: the commit's archive, with debian/ from the template.
 unpack_source()
@@ -77,7 +51,6 @@ build_packages()
 }
 
 ensure_packages scdoc mandoc sdt isal libbsd nats kafka mmdebstrap debian systemd
-mkdir -p "$build"
 make_archive
 unpack_source
 build_packages
@@ -92,6 +65,5 @@ in_root sh -euc 'dpkg -i /tmp/packages/*.deb' >"$build/install.log" 2>&1 || {
 use_all
 in_root dpkg --purge libhwt-dev hwt-tools hwt-relay hwt-doc libhwt-delay1 libhwt1 >>"$build/install.log" 2>&1 ||
     fail "the packages cannot be removed, see $build/install.log"
-files | diff "$build/before" - || fail 'the packages leave something behind'
-rm -rf --one-file-system "$fresh"
+end
 echo 'the packages are built, clean, of use and removable'

@@ -27,7 +27,7 @@ done
 cp -R "$root/meson.build" "$root/hwt" "$root/perf" "$root/tests" "$root/.ci" "$work/checkout"
 
 # Those that no person calls say nothing; all that ask for packages do.
-scripts=$(cd "$root" && grep -lE -e "--help( \*')?\)|!= --help|' --help '" perf/*.sh tests/*.sh tests/*/*.sh | grep -v "tests/tools/help\.sh")
+scripts=$(cd "$root" && grep -lE -e "--help( \*')?\)|!= --help|' --help '|^begin " perf/*.sh tests/*.sh tests/*/*.sh | grep -v "tests/tools/help\.sh")
 for script in $(cd "$root" && grep -l '^ensure_packages\|^ *ensure_packages' perf/*.sh tests/*.sh tests/*/*.sh); do
     case " $(echo "$scripts" | tr '\n' ' ') " in
     *" $script "*) ;;

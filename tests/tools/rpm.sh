@@ -16,35 +16,9 @@
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
-# shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
-. "$root/tests/tools/packages.sh"
-
-case ${1-} in
-'') ;;
---help)
-    sed -n '4,15s/^# \{0,1\}//p' "$0"
-    exit 0
-    ;;
-*)
-    echo "tests/tools/rpm.sh: unknown option $1; see --help" >&2
-    exit 2
-    ;;
-esac
-if [ "$(id -u)" -ne 0 ]; then
-    echo 'tests/tools/rpm.sh: a root to install packages in needs root: run it as root, or by sudo' >&2
-    exit 2
-fi
-
-build=$root/build/rpm
-
-fail()
-{
-    echo "tests/tools/rpm.sh: $*" >&2
-    exit 1
-}
-
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/package/root.sh
 . "$root/tests/tools/package/root.sh"
+begin "$@"
 
 # Libraries where Debian's linker looks for them. The host's RPM knows of no package, and not by itself that
 # pages are compressed and symbols stripped.
@@ -96,7 +70,6 @@ check_requirements()
 }
 
 ensure_packages scdoc mandoc sdt isal libbsd nats kafka mmdebstrap rpm systemd
-mkdir -p "$build"
 make_archive
 build_packages
 make_root
@@ -116,6 +89,5 @@ use_all
 # shellcheck disable=SC2046
 rpm_in_root --nodeps -e $(rpm_in_root -qa) >>"$build/install.log" 2>&1 ||
     fail "the packages cannot be removed, see $build/install.log"
-files | diff "$build/before" - || fail 'the packages leave something behind'
-rm -rf --one-file-system "$fresh"
+end
 echo 'the packages are built, clean, of use and removable'
