@@ -220,10 +220,11 @@ static inline uint64_t relay_clock(const struct relay_shard *shard)
     return shard->engine->calls->clock(shard->engine);
 }
 
-/* How often an owner renews, and how often others look. */
+/* How often an owner renews. The others look more often, because what is due waits until one of them knows that it has
+ * been given back. */
 static inline uint64_t relay_interval(const struct relay_shard *shard)
 {
-    return shard->config->lease / 4;
+    return shard->config->lease / (shard->role == RELAY_FOLLOWS ? 16 : 4);
 }
 
 static inline uint64_t relay_min(uint64_t a, uint64_t b)

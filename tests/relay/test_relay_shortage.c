@@ -72,7 +72,10 @@ static unsigned arrived(const char *payload)
     return count;
 }
 
-/* A put, a cancel, a replace, nonsense, in several pulls. */
+/*
+ * A put, a cancel, a replace, nonsense, in several pulls. The cancel is there before the replica owns the shard, because
+ * an owner sends what is due while it has no memory to read on.
+ */
 static void publish_all(void)
 {
     const uint64_t due = fake.realtime + HWT_SEC(2);
@@ -80,7 +83,7 @@ static void publish_all(void)
     publish("put", due, "cancelled");
     publish("put", due, "old");
     fake_publish(&fake, "nonsense", (const char *const[]){ "Hwt-Target", "t.a", NULL });
-    run_for(HWT_MS(200));
+    run_for(HWT_MS(100));
     publish("cancel", due, "cancelled");
     replace(due, due + HWT_SEC(1), "old");
 }
