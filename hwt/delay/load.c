@@ -74,13 +74,8 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
 /* Brings one record out of a slot into the table. */
 static void merge(hwt_delay *store, struct hwt_delay_record *record)
 {
-    if (hwt_delay_is_dropped(store, record->key)) {
-        if (record->kind == HWT_DELAY_PUT)
-            hwt_delay_filed_end(&store->filed, record->key.due);
-        hwt_delay_record_unref(record);
-        return;
-    }
-    if (hwt_delay_gap_at(store, record->key)) { /* it stays in its slot */
+    /* What was dropped may be off the number of its span already; what is in a gap stays in its slot. */
+    if (hwt_delay_is_dropped(store, record->key) || hwt_delay_gap_at(store, record->key)) {
         hwt_delay_record_unref(record);
         return;
     }

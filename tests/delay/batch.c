@@ -219,7 +219,7 @@ static void make_drops(struct batch *batch)
             if (after->list[i].due <= batch->drops[d].due &&
                 after->list[i].order <= batch->drops[d].order) {
                 oracle_remove(after, &after->list[i]);
-                after->doubt += 2; /* some may be counted off once more, when they are read */
+                after->doubt++; /* a slot may have it, and it may count on */
             }
         }
     }

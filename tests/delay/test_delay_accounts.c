@@ -7,47 +7,7 @@
 
 #include <stdlib.h>
 
-#include "tests/delay/simulated.h"
-
-#define HOUR HWT_MIN(60)
-
-static struct simulated s;
-
-static void begin(void)
-{
-    simulated_new(&s);
-    simulated_open(&s);
-}
-
-static void end(void)
-{
-    simulated_free(&s);
-}
-
-static void put(uint64_t due, uint32_t number, uint32_t size)
-{
-    ck_assert_int_eq(simulated_put(&s, due, number, size), 0);
-}
-
-static void checkpoint(void)
-{
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-}
-
-static void kill_and_open(void)
-{
-    simulated_kill(&s);
-    simulated_open(&s);
-}
-
-static uint64_t take_one(void)
-{
-    const hwt_delay_message *taken;
-    ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken), 1);
-    uint64_t lease = taken->lease;
-    hwt_delay_free(taken);
-    return lease;
-}
+#include "tests/delay/simulated_one.h"
 
 static size_t files_that_begin(const char *with, uint64_t *ret_bytes)
 {
@@ -372,7 +332,7 @@ START_TEST(test_the_length_of_a_log_that_was_read)
     n--;
     ck_assert_int_eq(r, -ENOSPC);
     for (uint32_t i = 0; i < n; i++)
-        ck_assert_int_eq(hwt_delay_cancel(s.store, due, &i, sizeof(i)), 0);
+        cancel(due, i);
     kill_and_open();
     simulated_advance(&s, 2 * HOUR);
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
@@ -417,7 +377,7 @@ START_TEST(test_the_memory_of_erases)
     uint64_t before = simulated_stats(&s).checkpoints;
     if (_i == 0) {
         for (uint32_t i = 0; i < MANY; i++)
-            ck_assert_int_eq(hwt_delay_cancel(s.store, due, &i, sizeof(i)), 0);
+            cancel(due, i);
     } else {
         simulated_advance(&s, HOUR);
         ck_assert_int_eq(simulated_deliver(&s, MANY - 1, NULL), MANY - 1);
@@ -438,7 +398,7 @@ START_TEST(test_the_memory_of_erases_that_were_read)
         put(due, i, 0);
     checkpoint();
     for (uint32_t i = 0; i < MANY; i++) {
-        ck_assert_int_eq(hwt_delay_cancel(s.store, due, &i, sizeof(i)), 0);
+        cancel(due, i);
         if (i % 500 == 499)
             kill_and_open();
         ck_assert_uint_le(simulated_stats(&s).memory, s.options.memory / 2);

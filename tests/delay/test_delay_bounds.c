@@ -6,32 +6,7 @@
  * that nothing grows where nothing happens.
  */
 
-#include "tests/delay/simulated.h"
-
-#define HOUR HWT_MIN(60)
-
-static struct simulated s;
-
-static void begin(void)
-{
-    simulated_new(&s);
-    simulated_open(&s);
-}
-
-static void end(void)
-{
-    simulated_free(&s);
-}
-
-static void put(uint64_t due, uint32_t number, uint32_t size)
-{
-    ck_assert_int_eq(simulated_put(&s, due, number, size), 0);
-}
-
-static void checkpoint(void)
-{
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-}
+#include "tests/delay/simulated_one.h"
 
 /* ---- memory and files ---- */
 
