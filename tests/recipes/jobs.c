@@ -11,12 +11,15 @@
  * A job is a text. When its time has come, `in` milliseconds from now, COMMAND is run with the text in
  * the environment's JOB. If that ends with another status than 0, it is run again later. A job is run
  * RUNS_MAX times at most, also if it ends this process each time: the store counts how often it has
- * handed a job over. Then it becomes a dead letter, in the step that ends it. What runs when this process
- * ends, is ended by the system, and runs again after the next start.
+ * handed a job over. Then it becomes a dead letter, in the step that ends it.
+ *
+ * To end the service, kill it. What runs then is ended by the system, and runs again after the next
+ * start.
  *
  * There is one thread, and it never waits for the disk: each change is one hwt_delay_apply() that is
- * told when it is durable. The library tells that on a thread of its own, so a pipe brings it here. An
- * answer to a client, and a place for the next job, come after that.
+ * told when it is durable. The library tells that on a thread of its own, so a pipe brings it here, and
+ * the client gets its answer. The store bounds how many jobs run: it hands over none while AT_ONCE are
+ * leased, and its descriptor is not readable then.
  */
 
 #define _GNU_SOURCE 1 /* accept4(), pipe2(), and POSIX beside -std=c11 too */
@@ -32,7 +35,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,21 +44,23 @@ enum { RUNS_MAX = 3, AT_ONCE = 4, PEERS_MAX = 1000, TEXT_MAX = 4096, PAGE_MAX = 
 #define FIRST_DELAY HWT_MS(200)       /* before the second run; doubles with each one */
 #define DEAD (HWT_NEVER - HWT_SEC(1)) /* the due time of dead letters: it does not come */
 
-/* What epoll and the pipe say something of: its first member is who it is for. */
-enum kind { LISTENER, SIGNALS, STORE, PIPE, PEER, JOB };
+/* A descriptor that epoll watches. */
+struct source {
+    void (*ready)(struct source *source);
+    int fd;
+};
 
 /* A connection: it brings one request, and gets one answer. */
 struct peer {
-    enum kind kind;
-    int fd;
+    struct source source; /* the first member, as in a job */
     size_t read;
     char in[TEXT_MAX + 1024], out[HWT_DELAY_TICKET_MAX]; /* what it is told if all goes well */
 };
 
-/* A place for a job. */
+/* A place for a job, which has a lease. */
 struct job {
-    enum kind kind;
-    enum { FREE, RUNS, ENDED, COMMITS } state;
+    struct source source; /* its process */
+    enum { FREE, RUNS, ENDED } state;
     const hwt_delay_message *message;
     pid_t pid;
     int status;
@@ -64,67 +69,74 @@ struct job {
 static hwt_delay *store;
 static char **command;
 static int epoll, told[2], peers;
-static enum kind own[] = { LISTENER, SIGNALS, STORE, PIPE };
-static int own_fd[4];
 static struct job jobs[AT_ONCE];
-static bool ending;
 
+/* -1: errno says why; other negative numbers are the store's, and say it themselves. */
 static int check(const char *what, int64_t r)
 {
     if (r >= 0)
         return (int)r;
-    fprintf(stderr, "jobs: %s: %s\n", what, strerror((int)-r));
+    fprintf(stderr, "jobs: %s: %s\n", what, strerror(r == -1 ? errno : (int)-r));
     _exit(1);
 }
 
-/* For what says why in errno. */
-static int checked(const char *what, int64_t r)
+static void watch(struct source *source, int fd, void (*ready)(struct source *source))
 {
-    return check(what, r < 0 ? -errno : r);
+    struct epoll_event event = { .events = EPOLLIN, .data = { .ptr = source } };
+    *source = (struct source){ ready, fd };
+    check("epoll", epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event));
 }
 
-static int watch(int operation, enum kind *whom, int fd, uint32_t events)
+/* A child that has not begun its program has the descriptor too, so closing it is not enough. */
+static void unwatch(const struct source *source)
 {
-    return epoll_ctl(epoll, operation, fd,
-                     &(struct epoll_event){ .events = events, .data = { .ptr = whom } });
+    epoll_ctl(epoll, EPOLL_CTL_DEL, source->fd, NULL);
 }
 
-/* On a thread of the library. There are fewer on the way than the pipe has room for. */
-static void tell(int result, void *whom)
+/* On a thread of the library. Fewer are on the way than the pipe has room for. */
+static void tell(int result, void *peer)
 {
     check("store", result);
-    checked("pipe", write(told[1], &whom, sizeof(whom)));
+    if (peer)
+        check("pipe", write(told[1], &peer, sizeof(peer)));
 }
 
-/* 0: `whom` will be told. -EAGAIN: later; or why it cannot be. */
-static int apply(hwt_delay_change *changes, size_t count, void *whom)
+/* Does not wait; a peer is told when it is durable. -EAGAIN: later; or why it cannot be. */
+static int apply(hwt_delay_change *changes, size_t count, struct peer *peer)
 {
     hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
     batch.flags = HWT_DELAY_NO_WAIT;
     batch.durable = tell;
-    batch.arg = whom;
+    batch.arg = peer;
     int r = hwt_delay_apply(store, changes, count, &batch);
     return r == -EIO ? check("store", r) : r; /* the disk: opening anew says what it has */
 }
 
 /* ---- jobs ---- */
 
+static void note_end(struct source *source)
+{
+    struct job *job = (struct job *)source;
+    check("job", waitpid(job->pid, &job->status, 0));
+    unwatch(source);
+    close(source->fd);
+    job->state = ENDED;
+}
+
 static void run(struct job *job)
 {
-    char text[TEXT_MAX + 1] = "";
     pid_t parent = getpid();
-    memcpy(text, job->message->payload, job->message->payload_size);
     job->pid = fork();
+    if (job->pid < 0)
+        return; /* as one that failed */
     if (job->pid == 0) {
-        sigset_t none;
-        sigemptyset(&none);
-        sigprocmask(SIG_SETMASK, &none, NULL);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == parent && setenv("JOB", text, 1) == 0)
+        if (getppid() == parent && setenv("JOB", job->message->payload, 1) == 0)
             execvp(command[0], command);
         _exit(127);
     }
-    job->state = job->pid < 0 ? ENDED : RUNS; /* no process: as one that failed */
+    job->state = RUNS;
+    watch(&job->source, check("job", syscall(SYS_pidfd_open, job->pid, 0)), note_end);
 }
 
 /* It is done with, goes to the dead letters, or runs again later: in one step. */
@@ -140,100 +152,82 @@ static void finish(struct job *job)
         { .op = HWT_DELAY_OP_PUT, .message = &dead },
     };
     dead.due = DEAD;
-    int r = apply(changes, good || !last ? 1 : 2, job);
-    if (r == 0)
-        job->state = COMMITS;
-    else if (r != -EAGAIN && r != -ENOSPC) /* these are tried again */
-        check("the end of a job", r);
-}
-
-/* The next job, for a place that is free. False: there is none. One that has had its runs, and ended
- * this process each time, is not run. */
-static bool take(struct job *job)
-{
-    int64_t n = hwt_delay_take(store, 1, 0, &job->message);
-    if (n == -EIO)
-        check("store", n);
-    if (n < 0)
-        fprintf(stderr, "jobs: nothing is run: %s\n", strerror((int)-n));
-    if (n != 1)
-        return false;
-    job->kind = JOB;
-    job->state = ENDED;
-    job->status = -1;
-    if (job->message->deliveries <= RUNS_MAX)
-        run(job);
-    return true;
+    int r = apply(changes, good || !last ? 1 : 2, NULL);
+    if (r == -EAGAIN || r == -ENOSPC)
+        return;
+    check("the end of a job", r);
+    hwt_delay_free(job->message);
+    job->state = FREE;
 }
 
 /* Returns how long to wait then, in ms: ends may have to wait until the store has room. */
-static int tend(void)
+static int finish_all(void)
 {
-    bool full = true;
     int wait = -1;
     for (struct job *job = jobs; job < jobs + AT_ONCE; job++) {
-        if (job->state == FREE)
-            full = full && take(job);
         if (job->state == ENDED)
             finish(job);
         wait = job->state == ENDED ? 10 : wait;
     }
-    checked("epoll", watch(EPOLL_CTL_MOD, &own[STORE], own_fd[STORE], full ? 0 : EPOLLIN));
     return wait;
 }
 
-static void reap(void)
+/* There is a place for each, as the store leases AT_ONCE at most. One that has had its runs, and ended
+ * this process each time, is not run. */
+static void take_all(struct source *source)
 {
-    struct signalfd_siginfo signals;
-    int status;
-    while (read(own_fd[SIGNALS], &signals, sizeof(signals)) == (ssize_t)sizeof(signals))
-        ending = ending || signals.ssi_signo != SIGCHLD;
-    for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        for (struct job *job = jobs; job < jobs + AT_ONCE; job++) {
-            if (job->state != RUNS || job->pid != pid)
-                continue;
-            job->state = ENDED;
-            job->status = status;
-        }
+    const hwt_delay_message *message;
+    int64_t n;
+    (void)source;
+    while ((n = hwt_delay_take(store, 1, 0, &message)) == 1) {
+        struct job *job = jobs;
+        while (job->state != FREE)
+            job++;
+        *job = (struct job){ .state = ENDED, .message = message, .status = -1 };
+        if (message->deliveries <= RUNS_MAX)
+            run(job);
     }
+    if (n == -EIO)
+        check("store", n);
+    if (n < 0 && n != -ENOBUFS)
+        fprintf(stderr, "jobs: nothing is run: %s\n", strerror((int)-n));
 }
 
 /* ---- answers ---- */
 
-/* The socket's buffer takes a whole one. A child that has not begun its program has the descriptor too,
- * so closing it here is not enough for epoll to forget it. */
+/* The socket's buffer takes a whole one. */
 static void answer(struct peer *peer, const char *status, const char *text)
 {
     static char bytes[PAGE_MAX + 200];
     int size = snprintf(bytes, sizeof(bytes), "HTTP/1.0 %s\r\nContent-Length: %zu\r\n\r\n%s\n",
                         status, strlen(text) + 1, text);
-    if (*status)
-        send(peer->fd, bytes, (size_t)size, MSG_NOSIGNAL);
-    watch(EPOLL_CTL_DEL, &peer->kind, peer->fd, 0);
-    close(peer->fd);
+    send(peer->source.fd, bytes, (size_t)size, MSG_NOSIGNAL);
+    unwatch(&peer->source);
+    close(peer->source.fd);
     free(peer);
     peers--;
 }
 
-/* What the store has said to a change that a peer waits for; 0: it is durable. */
-static void answer_result(struct peer *peer, int r)
+static void answer_durable(struct source *pipe)
 {
-    const char *status = r == 0         ? "200 OK"
-                         : r == -ENOENT ? "404 Not Found"
-                         : r == -EBUSY  ? "409 Conflict" /* it runs */
-                         : r == -EINVAL ? "400 Bad Request"
-                                        : "503 Service Unavailable";
-    answer(peer, status, r == 0 ? peer->out : strerror(-r));
+    struct peer *peer;
+    while (read(pipe->fd, &peer, sizeof(peer)) == (ssize_t)sizeof(peer))
+        answer(peer, "200 OK", peer->out);
 }
 
-/* Its change is under way. Until that is durable epoll does not know the peer, so it stays. */
+/* Until the change is durable epoll does not know the peer, so it stays. */
 static void submit(struct peer *peer, hwt_delay_change change)
 {
     int r = apply(&change, 1, peer);
-    if (r < 0)
-        answer_result(peer, r);
+    if (r == 0)
+        unwatch(&peer->source);
     else
-        checked("epoll", watch(EPOLL_CTL_DEL, &peer->kind, peer->fd, 0));
+        answer(peer,
+               r == -ENOENT   ? "404 Not Found"
+               : r == -EBUSY  ? "409 Conflict" /* it runs */
+               : r == -EINVAL ? "400 Bad Request"
+                              : "503 Service Unavailable",
+               strerror(-r));
 }
 
 static void put(struct peer *peer, const char *text, uint64_t in)
@@ -244,7 +238,7 @@ static void put(struct peer *peer, const char *text, uint64_t in)
                                         .id = ids,
                                         .id_size = sizeof(ids),
                                         .payload = text,
-                                        .payload_size = strlen(text) };
+                                        .payload_size = strlen(text) + 1 };
     hwt_delay_ticket(&message, peer->out, sizeof(peer->out));
     submit(peer, (hwt_delay_change){ .op = HWT_DELAY_OP_PUT, .message = &message });
 }
@@ -260,28 +254,20 @@ static int show(const hwt_delay_message *message, void *data)
     struct page *page = data;
     char ticket[100];
     hwt_delay_ticket(message, ticket, sizeof(ticket));
-    page->length +=
-        (size_t)snprintf(page->text + page->length, 200, "%s %s %.*s\n",
-                         message->lease != 0    ? "runs"
-                         : message->due >= DEAD ? "dead"
-                                                : "waits",
-                         ticket, (int)(message->payload_size < 80 ? message->payload_size : 80),
-                         (const char *)message->payload);
+    const char *state = message->lease != 0 ? "runs" : message->due >= DEAD ? "dead" : "waits";
+    page->length += (size_t)snprintf(page->text + page->length, 200, "%s %s %.80s\n", state, ticket,
+                                     (const char *)message->payload);
     return ++page->shown == SHOWN;
 }
 
-/* The first SHOWN that wait, and as many that are dead. This reads the disk, so it is for people, now
- * and then. */
+/* The store's metrics, the first SHOWN that wait, and as many that are dead. This reads the disk, so it
+ * is for people, now and then. */
 static void show_all(struct peer *peer)
 {
     static struct page page;
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     check("stats", hwt_delay_get_stats(store, &stats));
-    page.length = (size_t)snprintf(
-        page.text, 1000,
-        "pending %" PRIu64 "\nrunning %" PRIu64 "\ndone %" PRIu64 "\nretried %" PRIu64
-        "\ncancelled %" PRIu64 "\nfull %" PRIu32 "\n",
-        stats.pending, stats.leased, stats.done, stats.retried, stats.cancelled, stats.full);
+    page.length = (size_t)hwt_delay_stats_prometheus(&stats, NULL, 1, page.text, PAGE_MAX / 3);
     page.shown = 0;
     hwt_delay_visit(store, 0, DEAD, show, &page);
     page.shown = 0;
@@ -308,9 +294,10 @@ static void serve(struct peer *peer, const char *body)
 }
 
 /* Reads until there is a whole request. */
-static void hear(struct peer *peer)
+static void hear(struct source *source)
 {
-    ssize_t n = recv(peer->fd, peer->in + peer->read, sizeof(peer->in) - 1 - peer->read, 0);
+    struct peer *peer = (struct peer *)source;
+    ssize_t n = recv(source->fd, peer->in + peer->read, sizeof(peer->in) - 1 - peer->read, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     peer->read += n > 0 ? (size_t)n : 0;
@@ -319,112 +306,73 @@ static void hear(struct peer *peer)
     const char *body = strstr(peer->in, "\r\n\r\n");
     const size_t size = body && length && length < body ? strtoul(length + 17, NULL, 10) : 0;
     const size_t its = body ? (size_t)(peer->in + peer->read - body - 4) : 0;
-    if (n <= 0)
-        answer(peer, "", ""); /* it has gone */
-    else if (size > TEXT_MAX || (its < size + !body && peer->read == sizeof(peer->in) - 1))
+    if (size > TEXT_MAX || (its < size + !body && peer->read == sizeof(peer->in) - 1))
         answer(peer, "413 Too Long", "a job is of up to 4096 bytes");
-    else if (body && strlen(body + 4) != its)
+    else if (n <= 0 || (body && strlen(body + 4) != its))
         answer(peer, "400 Bad Request", "a job is a text");
     else if (body && its >= size)
         serve(peer, body + 4);
 }
 
-static void meet(void)
+static void meet(struct source *listener)
 {
-    int fd = accept4(own_fd[LISTENER], NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = accept4(listener->fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     struct peer *peer = fd < 0 || peers == PEERS_MAX ? NULL : calloc(1, sizeof(*peer));
     if (!peer) {
         close(fd);
         return;
     }
-    peer->kind = PEER;
-    peer->fd = fd;
     peers++;
-    checked("epoll", watch(EPOLL_CTL_ADD, &peer->kind, fd, EPOLLIN));
+    watch(&peer->source, fd, hear);
 }
 
 /* ---- the loop ---- */
-
-static void hear_of_durable(void)
-{
-    enum kind *whom;
-    while (read(told[0], &whom, sizeof(whom)) == (ssize_t)sizeof(whom)) {
-        struct job *job = (struct job *)whom;
-        if (*whom == PEER) {
-            answer_result((struct peer *)whom, 0);
-            continue;
-        }
-        hwt_delay_free(job->message);
-        job->state = FREE;
-    }
-}
-
-static void handle(enum kind *whom)
-{
-    if (*whom == LISTENER)
-        meet();
-    else if (*whom == SIGNALS)
-        reap();
-    else if (*whom == PIPE)
-        hear_of_durable();
-    else if (*whom == PEER)
-        hear((struct peer *)whom);
-    /* STORE: tend() comes before each wait. */
-}
 
 static int listen_on(const char *port)
 {
     const struct sockaddr_in address = { .sin_family = AF_INET,
                                          .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                                          .sin_port = htons((uint16_t)atoi(port)) };
-    const int fd =
-        checked("socket", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    const int fd = check("socket", socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     const int on = 1, size = 4 * PAGE_MAX;
-    checked("socket", setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
-    checked("socket", setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
-    checked(port, bind(fd, (const struct sockaddr *)&address, sizeof(address)));
-    checked("listen", listen(fd, 128));
+    check("socket", setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)));
+    check("socket", setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)));
+    check(port, bind(fd, (const struct sockaddr *)&address, sizeof(address)));
+    check("listen", listen(fd, 128));
     return fd;
 }
 
-static void open_all(const char *directory, const char *port)
+static void open_store(const char *directory)
 {
     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGCHLD);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    checked("signals", sigprocmask(SIG_BLOCK, &signals, NULL));
     options.flags = HWT_DELAY_CREATE;
-    options.payload_max = TEXT_MAX;
+    options.payload_max = TEXT_MAX + 1; /* with the text's end */
     options.segment_size = 1 << 20;
     options.lease = HWT_NEVER; /* a job is leased as long as this process and its own live */
+    options.leased_max = AT_ONCE;
     check(directory, hwt_delay_open(directory, &options, &store));
-    epoll = checked("epoll", epoll_create1(EPOLL_CLOEXEC));
-    checked("pipe", pipe2(told, O_CLOEXEC | O_NONBLOCK));
-    own_fd[LISTENER] = listen_on(port);
-    own_fd[SIGNALS] = checked("signals", signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-    own_fd[STORE] = check("descriptor", hwt_delay_fd(store));
-    own_fd[PIPE] = told[0];
-    for (int i = LISTENER; i <= PIPE; i++)
-        checked("epoll", watch(EPOLL_CTL_ADD, &own[i], own_fd[i], EPOLLIN));
 }
 
 int main(int argc, char **argv)
 {
+    static struct source listener, pipe, due;
     if (argc < 4) {
         fprintf(stderr, "usage: %s DIRECTORY PORT COMMAND [ARGUMENT...]\n", argv[0]);
         return 2;
     }
     command = argv + 3;
-    open_all(argv[1], argv[2]);
-    while (!ending) {
+    open_store(argv[1]);
+    epoll = check("epoll", epoll_create1(EPOLL_CLOEXEC));
+    check("pipe", pipe2(told, O_CLOEXEC | O_NONBLOCK));
+    watch(&listener, listen_on(argv[2]), meet);
+    watch(&pipe, told[0], answer_durable);
+    watch(&due, check("descriptor", hwt_delay_fd(store)), take_all);
+    for (;;) {
         struct epoll_event events[64];
-        int n = epoll_wait(epoll, events, 64, tend());
-        for (int i = 0; i < n; i++)
-            handle(events[i].data.ptr);
+        int n = epoll_wait(epoll, events, 64, finish_all());
+        for (int i = 0; i < n; i++) {
+            struct source *source = events[i].data.ptr;
+            source->ready(source);
+        }
     }
-    /* What runs is ended with this process, and runs again after the next start. */
-    return hwt_delay_close(store) < 0;
 }
