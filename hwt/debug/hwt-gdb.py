@@ -11,8 +11,8 @@ import time
 
 import gdb
 
-# As in hwt/core/entry.h, hwt/core/shared.h, hwt/core/slab.h, hwt/store/directory.h and
-# hwt/store/wheel.c.
+# As in hwt/pool/entry.h, hwt/worker/shared.h, hwt/pool/slab.h, hwt/wheel/directory.h and
+# hwt/wheel/wheel.c.
 PHASES = ["new", "pending", "running", "expired", "untold", "cancelled", "visited",
           "renewed"]
 PENDING, RUNNING = 1, 2

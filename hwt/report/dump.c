@@ -6,8 +6,8 @@
 #include <inttypes.h>
 
 #include "hwt/base/text.h"
-#include "hwt/core/request.h"
-#include "hwt/core/task.h"
+#include "hwt/timer/request.h"
+#include "hwt/worker/task.h"
 
 /* ---- the text ---- */
 

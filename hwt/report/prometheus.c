@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-#include "hwt/core/counters.h"
 #include "hwt/base/text.h"
+#include "hwt/worker/counters.h"
 
 /*
  * Of the histogram's 64 powers of two, those that say something of a timer: from the shortest tick

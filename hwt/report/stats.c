@@ -2,12 +2,12 @@
 
 /* Counters and the lateness histogram. See counters.h. */
 
-#include "hwt/core/counters.h"
+#include "hwt/worker/counters.h"
 
 #include <errno.h>
 #include <string.h>
 
-#include "hwt/core/timer.h"
+#include "hwt/timer/timer.h"
 
 static uint64_t read_counter(const _Atomic uint64_t *counter)
 {

@@ -3,7 +3,7 @@
 #define HWT_PERF_STORES_COMMON_H
 
 /*
- * What the stores that are linked in place of hwt/store/wheel.c share: how one begins, what the
+ * What the stores that are linked in place of hwt/wheel/wheel.c share: how one begins, what the
  * places say, what is far away, and big arrays.
  *
  * They are as lazy as the wheel: what they hold is hints, to drop a timeout or to file it for
@@ -17,8 +17,8 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "hwt/store/bucket.h"
-#include "hwt/store/wheel.h"
+#include "hwt/wheel/bucket.h"
+#include "hwt/wheel/wheel.h"
 
 #define STORE_AGE_BITS 29
 #define STORE_BATCH_MAX 64

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A rival to hwt/store/wheel.c: a binary heap, as java.util.Timer and the JDK's
+ * A rival to hwt/wheel/wheel.c: a binary heap, as java.util.Timer and the JDK's
  * ScheduledThreadPoolExecutor keep their timeouts in. Linked in its place, so that all but
  * the data structure is hwt's own.
  *

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A rival to hwt/store/wheel.c: the hierarchical timing wheel (Varghese and Lauck, 1987) in the form
+ * A rival to hwt/wheel/wheel.c: the hierarchical timing wheel (Varghese and Lauck, 1987) in the form
  * that Apache Kafka gave it. Linked in its place, so that all but the data structure is hwt's
  * own.
  *

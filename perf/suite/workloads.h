@@ -3,7 +3,7 @@
 #define HWT_PERF_WORKLOADS_H
 
 /*
- * The workloads on the public header: linked with hwt/store/wheel.c, or with another store in its
+ * The workloads on the public header: linked with hwt/wheel/wheel.c, or with another store in its
  * place. One file a family of workloads.
  */
 

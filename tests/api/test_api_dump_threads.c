@@ -26,7 +26,8 @@ START_TEST(a_timer_is_dumped_before_it_starts_while_it_runs_and_after_it_stopped
     for (int i = 0; i < 3; i++)
         arm(timer, &counting, &e, HWT_SEC(3600 * i));
     arm(timer, &counting, &e, HWT_NEVER);
-    dump_of(timer); /* by a pass that may have begun before all were added; the next one files them */
+    dump_of(
+        timer); /* by a pass that may have begun before all were added; the next one files them */
     expect_dump(timer, "worker runs, ", "\n4 pending, 4 filed in 4 buckets, ");
     expect_dump(timer, "worker runs, ", "\nbucket 1: 1, next: tick 1, in ");
     expect_dump(timer, "worker runs, ", "\nbucket 512: 1, next: never\n");

@@ -375,7 +375,6 @@ int main(void)
     tcase_add_test(memory, nor_does_it_with_a_limit_of_what_may_be_pending);
     tcase_add_test(memory, moving_to_and_fro_takes_no_memory);
     tcase_add_test(memory, nor_do_ten_thousand_that_come_and_go);
-    tcase_add_loop_test(memory, memory_goes_back_though_something_is_due_in_each_tick,
-                        0, 2);
+    tcase_add_loop_test(memory, memory_goes_back_though_something_is_due_in_each_tick, 0, 2);
     return run_suite(suite);
 }

@@ -276,8 +276,10 @@ struct disk *disk_copy(const struct disk *disk)
     for (size_t i = 0; i < disk->seen.count; i++) {
         const struct disk_file *file = disk->seen.entries[i].file;
         struct disk_file *copy = file_new();
-        bytes_write(&copy->kept, &copy->kept_size, &copy->kept_room, file->seen, file->seen_size, 0);
-        bytes_write(&copy->seen, &copy->seen_size, &copy->seen_room, file->seen, file->seen_size, 0);
+        bytes_write(&copy->kept, &copy->kept_size, &copy->kept_room, file->seen, file->seen_size,
+                    0);
+        bytes_write(&copy->seen, &copy->seen_size, &copy->seen_room, file->seen, file->seen_size,
+                    0);
         disk_add(to, disk->seen.entries[i].name, copy);
     }
     return to;

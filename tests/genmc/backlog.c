@@ -4,8 +4,8 @@
  * A reading ends with what was published when it began: how much that is, the worker takes from a
  * number that is not as new as the records. Before a long sleep, it must not miss one for that; and
  * before a short one (-DSHORT) no chunk whose producer wakes it, for there are so many. On
- * hwt/core/gate.[ch], lane.h and stream.[ch] as they are, with chunks of two records; the loop is
- * copied from read_stream() in read.c, the producer's from lane.h.
+ * hwt/inbox/gate.[ch], lane.h and stream.[ch] as they are, with chunks of two records; the loop is
+ * copied from read_stream() in drain.c, the producer's from lane.h.
  *
  * Verified: the worker has read the record that opened a chunk, or will look again, or its producer
  * has ended the sleep.
@@ -20,13 +20,13 @@
 #define syscall(...) 0
 #define nanosleep(...) 0
 
-#include "hwt/core/gate.c"
-#include "hwt/core/lane.h"
+#include "hwt/inbox/gate.c"
+#include "hwt/inbox/lane.h"
 
 #undef HWT_CHUNK_RECORDS
 #define HWT_CHUNK_RECORDS 2
 
-#include "hwt/core/stream.c"
+#include "hwt/inbox/stream.c"
 
 #define FENCED 64
 

@@ -2,7 +2,7 @@
 
 /*
  * The exchange of a state and its deadline by three threads: one moves a timeout, one cancels it and
- * uses its entry again, and the worker runs it. On hwt/core/entry.h and hwt/base/word.c as they are:
+ * uses its entry again, and the worker runs it. On hwt/pool/entry.h and hwt/base/word.c as they are:
  * the variant with locks, for GenMC has no 16-byte exchange.
  *
  * Verified: run or cancelled, not both; the worker runs it for the deadline that it was moved to
@@ -14,7 +14,7 @@
 #include <sched.h>
 
 #include "hwt/base/word.c"
-#include "hwt/core/entry.h"
+#include "hwt/pool/entry.h"
 
 static struct hwt_entry entry;
 static int first, second;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The gate, on hwt/core/gate.[ch], lane.[ch] and stream.[ch] as they are: the worker parks while a
+ * The gate, on hwt/inbox/gate.[ch], lane.[ch] and stream.[ch] as they are: the worker parks while a
  * producer appends a record that is due before the worker wakes, or, with -DSTOPS or -DASKS, another
  * thread sets its flag. Their two lines, and the worker's looks, are copied from timer.h, request.c,
- * worker.c and loop.c.
+ * worker.c and thread.c.
  *
  *     -DFENCES    the producer makes its own barrier
  *     -DAT=n      membarrier: while the worker is in it, the producer passes a full barrier: 0:
@@ -34,11 +34,11 @@ static void call_system(void);
 #define nanosleep(...) 0
 #define pthread_setcancelstate(...) 0
 
-#include "hwt/core/gate.c"
+#include "hwt/inbox/gate.c"
 #define give_back give_back_to_lanes /* stream.c has one, too */
-#include "hwt/core/lane.c"
+#include "hwt/inbox/lane.c"
 #undef give_back
-#include "hwt/core/stream.c"
+#include "hwt/inbox/stream.c"
 #include "membarrier.h"
 
 #ifndef FLAG

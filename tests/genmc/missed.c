@@ -2,7 +2,7 @@
 
 /*
  * A producer that compacts, and a worker that finds its stream claimed and goes to sleep; on
- * hwt/core/stream.[ch] as they are. The worker has read the stream, or is woken; also where it had
+ * hwt/inbox/stream.[ch] as they are. The worker has read the stream, or is woken; also where it had
  * missed the stream once before (-DAGAIN).
  */
 
@@ -10,12 +10,12 @@
 #include <pthread.h>
 
 #include "hwt/base/barrier.h"
-#include "hwt/core/stream.h"
+#include "hwt/inbox/stream.h"
 
 #undef HWT_CHUNK_RECORDS
 #define HWT_CHUNK_RECORDS 2
 
-#include "hwt/core/stream.c"
+#include "hwt/inbox/stream.c"
 
 static struct hwt_stream stream;
 static _Atomic uint32_t asleep;

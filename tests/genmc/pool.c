@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Batches that come back, on hwt/core/stacks.c as it is: two threads pop and push, one of them in
+ * Batches that come back, on hwt/pool/stacks.c as it is: two threads pop and push, one of them in
  * such an order that the first one lies on the stack again though the second one does not.
  *
  * Verified: no batch is had by two, who has one sees what the last one wrote, and its length is its
@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "hwt/core/stacks.c"
+#include "hwt/pool/stacks.c"
 
 #define BATCHES 3
 #define FIRST 300 /* seat, behind all heads */

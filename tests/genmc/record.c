@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A stream, on hwt/core/stream.[ch] as they are, with chunks of two records: append and peek over
+ * A stream, on hwt/inbox/stream.[ch] as they are, with chunks of two records: append and peek over
  * the end of a chunk, chunks that come back and are used again, and, with -DCOMPACTS, a producer
  * that compacts beside the worker. GenMC itself finds races on records, head and read, and chunks
  * that are used after they were freed.
@@ -10,12 +10,12 @@
 #include <assert.h>
 #include <pthread.h>
 
-#include "hwt/core/stream.h"
+#include "hwt/inbox/stream.h"
 
 #undef HWT_CHUNK_RECORDS
 #define HWT_CHUNK_RECORDS 2
 
-#include "hwt/core/stream.c"
+#include "hwt/inbox/stream.c"
 
 #ifndef RECORDS
 #define RECORDS 3

@@ -2,7 +2,7 @@
 
 /*
  * An old handle is asked while its entry is cancelled, lies in the pool, and serves another timeout:
- * on hwt/core/entry.h, stacks.c and hwt/base/word.c as they are; what hwt_timeout_get() does is
+ * on hwt/pool/entry.h, stacks.c and hwt/base/word.c as they are; what hwt_timeout_get() does is
  * copied from timeout.c.
  *
  * Verified: what is told belongs to the handle's own timeout.
@@ -13,7 +13,7 @@
 #include <sched.h>
 
 #include "hwt/base/word.c"
-#include "hwt/core/stacks.c"
+#include "hwt/pool/stacks.c"
 
 static struct hwt_entry entry;
 static int first, second;

@@ -135,9 +135,9 @@ copy_sources()
     cp -r "$root/hwt" "$dir/hwt"
     fields='to_->deadline = from_->deadline; to_->id = from_->id; to_->generation = from_->generation;'
     sed -i -e "s/ \*hwt_chunk_record(stream->tail, stream->at) = record;/ { const struct hwt_record *from_ = \&record; struct hwt_record *to_ = hwt_chunk_record(stream->tail, stream->at); $fields }/" \
-        -e '/atomic_signal_fence(/d' "$dir/hwt/core/stream.h"
+        -e '/atomic_signal_fence(/d' "$dir/hwt/inbox/stream.h"
     sed -i "s/ \*hwt_chunk_record(to->chunk, to->at) = \*record;/ { const struct hwt_record *from_ = record; struct hwt_record *to_ = hwt_chunk_record(to->chunk, to->at); $fields }/" \
-        "$dir/hwt/core/stream.c"
+        "$dir/hwt/inbox/stream.c"
 }
 
 # check <model> <harness> [-D...]: what came of it is in $dir/log. 42 is GenMC's for an error found.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Stop beside a thread that adds: on hwt/core/entry.h, lane.h, stream.[ch] and hwt/base/word.c as
+ * Stop beside a thread that adds: on hwt/pool/entry.h, lane.h, stream.[ch] and hwt/base/word.c as
  * they are, and gate.c; what hwt_halt() and end_one() do, and withdraw(), is copied from timer.h,
  * stop.c and timer.c.
  *
@@ -23,9 +23,9 @@
 #define pthread_setcancelstate(...) 0
 
 #include "hwt/base/word.c"
-#include "hwt/core/gate.c"
-#include "hwt/core/lane.h"
-#include "hwt/core/stream.c"
+#include "hwt/inbox/gate.c"
+#include "hwt/inbox/lane.h"
+#include "hwt/inbox/stream.c"
 #include "membarrier.h"
 
 #ifndef FLAG

@@ -3,7 +3,7 @@
 /*
  * A hint comes from a record, and whether it is still wanted from the entry: another thread cancels a
  * timeout, uses its entry for the next one at once, and tells the worker of that one only; or, with
- * -DMOVES, moves it to an earlier instant. On hwt/core/entry.h, stream.[ch] and hwt/base/word.c as
+ * -DMOVES, moves it to an earlier instant. On hwt/pool/entry.h, stream.[ch] and hwt/base/word.c as
  * they are; what hwt_worker_wanted() and hwt_pending_stays() ask is copied from file.c and lane.c.
  *
  * Verified: the worker that has read a record finds the entry not older than that. So it never throws
@@ -16,8 +16,8 @@
 #include <sched.h>
 
 #include "hwt/base/word.c"
-#include "hwt/core/entry.h"
-#include "hwt/core/stream.c"
+#include "hwt/inbox/stream.c"
+#include "hwt/pool/entry.h"
 
 static struct hwt_stream stream;
 static struct hwt_entry entry;

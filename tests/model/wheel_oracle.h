@@ -4,7 +4,7 @@
 
 /* The list that model_wheel.c asks what the wheel should answer. */
 
-#include "hwt/store/wheel.h"
+#include "hwt/wheel/wheel.h"
 #include "model_store.h"
 #include "places_fixture.h"
 

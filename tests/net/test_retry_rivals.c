@@ -112,7 +112,8 @@ static void play_round(uint64_t round)
 START_TEST(of_two_answers_at_once_the_one_that_is_true_is_told)
 {
     kind = _i;
-    round_begun = rival_done = 0; /* where a case is no process of its own, the last one left them */
+    round_begun = rival_done =
+        0; /* where a case is no process of its own, the last one left them */
     manual_open(&m, HWT_SEC(7), TICK, WHEEL);
     pthread_t thread = spawn(rival, NULL);
     uint64_t round = 0, end = monotonic() + HWT_SEC(2);

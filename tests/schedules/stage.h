@@ -13,9 +13,9 @@
 
 #include <sys/timerfd.h>
 
-#include "hwt/core/task.h"
-#include "hwt/core/timer.h"
-#include "hwt/core/trim.h"
+#include "hwt/pool/trim.h"
+#include "hwt/timer/timer.h"
+#include "hwt/worker/task.h"
 #include "schedule.h"
 
 #define TICK HWT_SEC(1)

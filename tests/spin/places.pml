@@ -7,15 +7,15 @@
  * records, places and hints wrap; those of the entry do not. Its slab may be trimmed and used again.
  *
  *     here             there
- *     add              accept_timeout() with renew() in hwt/core/timer.c
+ *     add              accept_timeout() with renew() in hwt/timer/timer.c
  *     cancel, move     the exchange in timeout.c; then, of a move to earlier, the record
- *     file_for, note   hwt_worker_file_at() in hwt/core/worker.h, hwt_worker_note() in file.c
- *     file             hwt_wheel_file_at() in hwt/store/wheel.c
+ *     file_for, note   hwt_worker_file_at() in hwt/worker/worker.h, hwt_worker_note() in file.c
+ *     file             hwt_wheel_file_at() in hwt/wheel/wheel.c
  *     counts, stays    counts(), keep() there, with hwt_worker_wanted() in file.c
- *     take, look       take_from() there, look() in hwt/core/worker.c
+ *     take, look       take_from() there, look() in hwt/worker/worker.c
  *     throw away       hwt_wheel_next(), hwt_wheel_sweep()
- *     leave out        hwt_pending_stays() in hwt/core/lane.c
- *     trim             trim() in worker.c, carve() in hwt/core/pool.c
+ *     leave out        hwt_pending_stays() in hwt/inbox/lane.c
+ *     trim             trim() in worker.c, carve() in hwt/pool/pool.c
  *
  * What threads do to the state at the same time is in word.pml: here an exchange is a step. Between
  * two renewals the worker has found each stream empty once, and swept all buckets, and no thread is

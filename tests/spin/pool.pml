@@ -4,7 +4,7 @@
  * The stack of free batches, and that of empty slabs: two threads take and give back.
  *
  *     here          there
- *     take          hwt_batch_pop(), hwt_empty_pop() in hwt/core/stacks.c; of
+ *     take          hwt_batch_pop(), hwt_empty_pop() in hwt/pool/stacks.c; of
  *                   more than one at a time: a trim that begins just then
  *     give          hwt_batch_push(), hwt_empty_push()
  *     index         the word that links one to the next: the deadline of a batch's first entry

@@ -5,11 +5,11 @@
  * and are used again. A record may become out of date at any time.
  *
  *     here               there
- *     append             hwt_stream_append() in hwt/core/stream.h
- *     take_chunk, grow   take_chunk(), hwt_stream_grow() in hwt/core/stream.c
+ *     append             hwt_stream_append() in hwt/inbox/stream.h
+ *     take_chunk, grow   take_chunk(), hwt_stream_grow() in hwt/inbox/stream.c
  *     compact            compact() with pack() and cut()
  *     give_back          give_back()
- *     worker             read_stream() in hwt/core/read.c, hwt_stream_peek()
+ *     worker             read_stream() in hwt/worker/drain.c, hwt_stream_peek()
  *
  * Verified: the records that are not out of date are all read, in their order, or `overlooked` says
  * that they were dropped; none is read that was not published, and none twice; a chunk is in the

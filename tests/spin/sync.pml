@@ -6,8 +6,8 @@
  * and stop waits for that.
  *
  *     here            there
- *     cancel_sync     hwt_timeout_cancel_sync() in hwt/core/timeout.c
- *     wait            hwt_task_wait() in hwt/core/task.c
+ *     cancel_sync     hwt_timeout_cancel_sync() in hwt/timer/timeout.c
+ *     wait            hwt_task_wait() in hwt/worker/task.c
  *     finish          finish(), with hwt_task_returned()
  *     submit          hwt_task_submit()
  *     hand_back       hand_back()

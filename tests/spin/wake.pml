@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The states of `parking` in hwt/core/gate.h, with wakers that may stand still for ever between
+ * The states of `parking` in hwt/inbox/gate.h, with wakers that may stand still for ever between
  * their steps. Memory is the same for all here: gate.pml has store buffers, tests/genmc weak memory.
  *
  *     here                 there
- *     waker                hwt_gate_asks() and hwt_gate_wake() in hwt/core/gate.[ch]
+ *     waker                hwt_gate_asks() and hwt_gate_wake() in hwt/inbox/gate.[ch]
  *     worker               hwt_gate_begin(), _close(), _sleep() and _open(); the look at the streams
- *                          is in hwt/core/worker.c
+ *                          is in hwt/worker/worker.c
  *
  * With -DDESCRIPTOR the worker sleeps on a timer descriptor, which each call sets to now.
  *

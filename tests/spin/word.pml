@@ -6,15 +6,15 @@
  * has it then begins it.
  *
  *     here                  there
- *     add, withdraw         hwt_entry_begin(), withdraw() in hwt/core/timer.c
+ *     add, withdraw         hwt_entry_begin(), withdraw() in hwt/timer/timer.c
  *     cancel, cancel_sync   cancel_slowly() with dismiss(), hwt_timeout_cancel_sync() in timeout.c
  *     move, rearm           move_slowly(), rearm()
- *     run_task, finish      hwt_task_run(), finish() in hwt/core/task.c
+ *     run_task, finish      hwt_task_run(), finish() in hwt/worker/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
- *     file_for, look        hwt_worker_file_at() in hwt/core/worker.h, look() in worker.c
- *     throw away            hwt_wheel_next(), hwt_wheel_sweep() in hwt/store/wheel.c, by
+ *     file_for, look        hwt_worker_file_at() in hwt/worker/worker.h, look() in worker.c
+ *     throw away            hwt_wheel_next(), hwt_wheel_sweep() in hwt/wheel/wheel.c, by
  *                           hwt_worker_wanted() in file.c
- *     end_one, visit        end_one(), visit() in hwt/core/stop.c
+ *     end_one, visit        end_one(), visit() in hwt/timer/stop.c
  *
  * Records are a set here: they come in any order, and those that say the same are one. Of the
  * wheel's hints there is the one that counts; see places.pml for the others.

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/store/hint.h"
+#include "hwt/wheel/hint.h"
 
 static bool refuse;
 static unsigned refused;
@@ -49,8 +49,8 @@ static inline void counted_sort(struct hwt_hint *hints, uint32_t n, uint32_t bas
 #define memcpy counted_memcpy
 #define memmove counted_memmove
 #define hwt_hints_sort counted_sort
-#include "hwt/store/block.c"
-#include "hwt/store/bucket.c"
+#include "hwt/wheel/block.c"
+#include "hwt/wheel/bucket.c"
 #undef malloc
 #undef memcpy
 #undef memmove

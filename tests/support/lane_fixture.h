@@ -4,8 +4,8 @@
 
 /* Lanes with a pool and a gate of their own, for the unit tests of lane.c. */
 
-#include "hwt/core/counters.h"
-#include "hwt/core/lane.h"
+#include "hwt/inbox/lane.h"
+#include "hwt/worker/counters.h"
 
 #include "unit.h"
 

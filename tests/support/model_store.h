@@ -3,7 +3,7 @@
 #define HWT_TESTS_MODEL_STORE_H
 
 /*
- * In what the stores that can be linked in place of hwt/store/wheel.c may differ from it. Without a
+ * In what the stores that can be linked in place of hwt/wheel/wheel.c may differ from it. Without a
  * macro given to the compiler the oracles ask for what the wheel promises.
  */
 

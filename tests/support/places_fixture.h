@@ -7,7 +7,7 @@
  * numbers have gaps.
  */
 
-#include "hwt/store/wheel.h"
+#include "hwt/wheel/wheel.h"
 #include "unit.h"
 
 enum { PLACES_A_SLAB = 1000, PLACES_STEP = 31, PLACES_SLABS = 8 };

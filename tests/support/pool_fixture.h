@@ -32,10 +32,10 @@ static inline int may_madvise(void *at, size_t size, int advice)
 #define mmap may_mmap
 #define calloc may_calloc
 #define madvise may_madvise
-#include "hwt/core/pool.c"
-#include "hwt/core/stacks.c"
-#include "hwt/core/trim.c"
-#include "hwt/store/directory.c"
+#include "hwt/pool/pool.c"
+#include "hwt/pool/stacks.c"
+#include "hwt/pool/trim.c"
+#include "hwt/wheel/directory.c"
 #undef mmap
 #undef calloc
 #undef madvise

@@ -37,7 +37,7 @@ static inline void count_free(void *memory)
 #define malloc may_malloc
 #define calloc may_calloc
 #define free count_free
-#include "hwt/core/stream.c"
+#include "hwt/inbox/stream.c"
 #undef malloc
 #undef calloc
 #undef free
@@ -109,8 +109,8 @@ static inline bool try_append(void)
     uint64_t deadline = appended;
     if (hwt_stream_is_full(&stream) && !hwt_stream_grow(&stream, filter))
         return false;
-    hwt_stream_append(&stream, (struct hwt_record){ deadline, id_of(deadline),
-                                                    (uint32_t)(deadline >> 3) });
+    hwt_stream_append(&stream,
+                      (struct hwt_record){ deadline, id_of(deadline), (uint32_t)(deadline >> 3) });
     appended++;
     return true;
 }

@@ -4,7 +4,7 @@
 
 /* One wheel, checked after each call, and what to file in it. */
 
-#include "hwt/store/wheel.h"
+#include "hwt/wheel/wheel.h"
 #include "places_fixture.h"
 
 enum { MANY = 4096, WHEEL = 8 };

@@ -5,7 +5,7 @@
 #
 #     sh tests/tools/layers.sh
 #
-# - The folders, from below: base, store, core, report. What is in one includes what is in it or
+# - The folders, from below: base, wheel, pool, inbox, worker, timer, report. What is in one includes what is in it or
 #   below. net and delay stand on the public headers and on base, and know nothing of the others.
 #   relay is a program: it stands on the public headers alone.
 # - The public headers include public headers only, and are all that is in hwt/ itself. hwt.h may be
@@ -35,7 +35,7 @@ cd "$root"
 # shellcheck disable=SC2016 # it is awk's
 find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
     BEGIN {
-        split("base store core report", order, " ")
+        split("base wheel pool inbox worker timer report", order, " ")
         for (i in order)
             rank[order[i]] = i
         # Whom a public header other than hwt.h is for.

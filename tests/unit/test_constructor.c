@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "hwt/base/thread.h"
-#include "hwt/core/timer.h"
+#include "hwt/timer/timer.h"
 
 #include "api_fixture.h"
 #include "unit.h"

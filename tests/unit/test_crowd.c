@@ -3,7 +3,7 @@
 /* How much the worker takes for too much, and when it rests: with many lanes, which are those of
  * threads that may have ended. */
 
-#include "hwt/core/timer.h"
+#include "hwt/timer/timer.h"
 
 #include "api_fixture.h"
 #include "unit.h"

@@ -6,7 +6,7 @@
  * have slept.
  */
 
-#include "hwt/core/timer.h"
+#include "hwt/timer/timer.h"
 
 #include "api_fixture.h"
 #include "unit.h"

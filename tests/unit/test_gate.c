@@ -2,7 +2,7 @@
 
 /* The gate: asleep or not, with a futex and with a descriptor; no wake-up is lost. */
 
-#include "hwt/core/gate.h"
+#include "hwt/inbox/gate.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -16,7 +16,7 @@ static void *may_aligned_alloc(size_t alignment, size_t size)
 }
 
 #define aligned_alloc may_aligned_alloc
-#include "hwt/core/lane.c"
+#include "hwt/inbox/lane.c"
 #undef aligned_alloc
 
 #include "lane_fixture.h"

@@ -5,7 +5,7 @@
  * the worker before it is used again; and the low halves wrap around.
  */
 
-#include "hwt/core/timer.h"
+#include "hwt/timer/timer.h"
 
 #include "api_fixture.h"
 #include "unit.h"

@@ -367,7 +367,8 @@ START_TEST(a_cleared_wheel_is_as_good_as_new)
         for (uint32_t i = 0; i < 1000; i += 7)
             drop(i);
         must(take(200, 1) == 1);
-        memset(places.slots[0].base, 0xff, 1000 * sizeof(struct hwt_place)); /* they are not looked at */
+        memset(places.slots[0].base, 0xff,
+               1000 * sizeof(struct hwt_place)); /* they are not looked at */
         hwt_wheel_clear(&wheel);
         must(hwt_wheel_check(&wheel));
         expect_none();

@@ -39,18 +39,24 @@ _Static_assert(offsetof(struct hwt_backoff, jitter_fraction) == 48, "hwt_backoff
 _Static_assert(sizeof(struct hwt_retry_budget) == 32, "hwt_retry_budget");
 _Static_assert(offsetof(struct hwt_retry_budget, tokens) == 0, "hwt_retry_budget.tokens");
 _Static_assert(offsetof(struct hwt_retry_budget, max_tokens) == 8, "hwt_retry_budget.max_tokens");
-_Static_assert(offsetof(struct hwt_retry_budget, token_ratio) == 16, "hwt_retry_budget.token_ratio");
+_Static_assert(offsetof(struct hwt_retry_budget, token_ratio) == 16,
+               "hwt_retry_budget.token_ratio");
 _Static_assert(sizeof(struct hwt_retry_options) >= 80, "hwt_retry_options");
 _Static_assert(offsetof(struct hwt_retry_options, size) == 0, "hwt_retry_options.size");
-_Static_assert(offsetof(struct hwt_retry_options, first_delay) == 8, "hwt_retry_options.first_delay");
+_Static_assert(offsetof(struct hwt_retry_options, first_delay) == 8,
+               "hwt_retry_options.first_delay");
 _Static_assert(offsetof(struct hwt_retry_options, max_delay) == 16, "hwt_retry_options.max_delay");
 _Static_assert(offsetof(struct hwt_retry_options, factor) == 24, "hwt_retry_options.factor");
-_Static_assert(offsetof(struct hwt_retry_options, attempt_timeout) == 32, "hwt_retry_options.attempt_timeout");
-_Static_assert(offsetof(struct hwt_retry_options, total_timeout) == 40, "hwt_retry_options.total_timeout");
+_Static_assert(offsetof(struct hwt_retry_options, attempt_timeout) == 32,
+               "hwt_retry_options.attempt_timeout");
+_Static_assert(offsetof(struct hwt_retry_options, total_timeout) == 40,
+               "hwt_retry_options.total_timeout");
 _Static_assert(offsetof(struct hwt_retry_options, seed) == 48, "hwt_retry_options.seed");
-_Static_assert(offsetof(struct hwt_retry_options, max_attempts) == 56, "hwt_retry_options.max_attempts");
+_Static_assert(offsetof(struct hwt_retry_options, max_attempts) == 56,
+               "hwt_retry_options.max_attempts");
 _Static_assert(offsetof(struct hwt_retry_options, jitter) == 60, "hwt_retry_options.jitter");
-_Static_assert(offsetof(struct hwt_retry_options, jitter_fraction) == 64, "hwt_retry_options.jitter_fraction");
+_Static_assert(offsetof(struct hwt_retry_options, jitter_fraction) == 64,
+               "hwt_retry_options.jitter_fraction");
 _Static_assert(offsetof(struct hwt_retry_options, budget) == 72, "hwt_retry_options.budget");
 _Static_assert(sizeof(struct hwt_heartbeat) == 152, "hwt_heartbeat");
 _Static_assert(offsetof(struct hwt_heartbeat, last_read) == 0, "hwt_heartbeat.last_read");
@@ -66,9 +72,12 @@ _Static_assert(offsetof(struct hwt_heartbeat, due) == 80, "hwt_heartbeat.due");
 _Static_assert(offsetof(struct hwt_heartbeat, count) == 120, "hwt_heartbeat.count");
 _Static_assert(sizeof(struct hwt_heartbeat_rules) == 80, "hwt_heartbeat_rules");
 _Static_assert(offsetof(struct hwt_heartbeat_rules, dead) == 0, "hwt_heartbeat_rules.dead");
-_Static_assert(offsetof(struct hwt_heartbeat_rules, reader_idle) == 8, "hwt_heartbeat_rules.reader_idle");
-_Static_assert(offsetof(struct hwt_heartbeat_rules, writer_idle) == 16, "hwt_heartbeat_rules.writer_idle");
-_Static_assert(offsetof(struct hwt_heartbeat_rules, all_idle) == 24, "hwt_heartbeat_rules.all_idle");
+_Static_assert(offsetof(struct hwt_heartbeat_rules, reader_idle) == 8,
+               "hwt_heartbeat_rules.reader_idle");
+_Static_assert(offsetof(struct hwt_heartbeat_rules, writer_idle) == 16,
+               "hwt_heartbeat_rules.writer_idle");
+_Static_assert(offsetof(struct hwt_heartbeat_rules, all_idle) == 24,
+               "hwt_heartbeat_rules.all_idle");
 _Static_assert(offsetof(struct hwt_heartbeat_rules, send) == 32, "hwt_heartbeat_rules.send");
 _Static_assert(offsetof(struct hwt_heartbeat_rules, notify) == 40, "hwt_heartbeat_rules.notify");
 _Static_assert(offsetof(struct hwt_heartbeat_rules, limit) == 48, "hwt_heartbeat_rules.limit");

@@ -27,21 +27,27 @@ _Static_assert(offsetof(struct hwt_delay_message, due) == 0, "hwt_delay_message.
 _Static_assert(offsetof(struct hwt_delay_message, id) == 8, "hwt_delay_message.id");
 _Static_assert(offsetof(struct hwt_delay_message, id_size) == 16, "hwt_delay_message.id_size");
 _Static_assert(offsetof(struct hwt_delay_message, payload) == 24, "hwt_delay_message.payload");
-_Static_assert(offsetof(struct hwt_delay_message, payload_size) == 32, "hwt_delay_message.payload_size");
+_Static_assert(offsetof(struct hwt_delay_message, payload_size) == 32,
+               "hwt_delay_message.payload_size");
 _Static_assert(offsetof(struct hwt_delay_message, lease) == 40, "hwt_delay_message.lease");
 _Static_assert(offsetof(struct hwt_delay_message, retries) == 48, "hwt_delay_message.retries");
 _Static_assert(offsetof(struct hwt_delay_message, expired) == 52, "hwt_delay_message.expired");
-_Static_assert(offsetof(struct hwt_delay_message, deliveries) == 56, "hwt_delay_message.deliveries");
+_Static_assert(offsetof(struct hwt_delay_message, deliveries) == 56,
+               "hwt_delay_message.deliveries");
 _Static_assert(offsetof(struct hwt_delay_message, first_due) == 64, "hwt_delay_message.first_due");
 _Static_assert(sizeof(struct hwt_delay_options) >= 56, "hwt_delay_options");
 _Static_assert(offsetof(struct hwt_delay_options, size) == 0, "hwt_delay_options.size");
 _Static_assert(offsetof(struct hwt_delay_options, flags) == 8, "hwt_delay_options.flags");
-_Static_assert(offsetof(struct hwt_delay_options, payload_max) == 12, "hwt_delay_options.payload_max");
+_Static_assert(offsetof(struct hwt_delay_options, payload_max) == 12,
+               "hwt_delay_options.payload_max");
 _Static_assert(offsetof(struct hwt_delay_options, lease) == 16, "hwt_delay_options.lease");
-_Static_assert(offsetof(struct hwt_delay_options, leased_max) == 24, "hwt_delay_options.leased_max");
+_Static_assert(offsetof(struct hwt_delay_options, leased_max) == 24,
+               "hwt_delay_options.leased_max");
 _Static_assert(offsetof(struct hwt_delay_options, memory) == 32, "hwt_delay_options.memory");
-_Static_assert(offsetof(struct hwt_delay_options, segment_size) == 40, "hwt_delay_options.segment_size");
-_Static_assert(offsetof(struct hwt_delay_options, clock_leap) == 48, "hwt_delay_options.clock_leap");
+_Static_assert(offsetof(struct hwt_delay_options, segment_size) == 40,
+               "hwt_delay_options.segment_size");
+_Static_assert(offsetof(struct hwt_delay_options, clock_leap) == 48,
+               "hwt_delay_options.clock_leap");
 _Static_assert(sizeof(struct hwt_delay_batch) >= 56, "hwt_delay_batch");
 _Static_assert(offsetof(struct hwt_delay_batch, size) == 0, "hwt_delay_batch.size");
 _Static_assert(offsetof(struct hwt_delay_batch, flags) == 8, "hwt_delay_batch.flags");
@@ -69,7 +75,8 @@ _Static_assert(offsetof(struct hwt_delay_stats, checkpoints) == 112, "hwt_delay_
 _Static_assert(offsetof(struct hwt_delay_stats, replayed) == 120, "hwt_delay_stats.replayed");
 _Static_assert(offsetof(struct hwt_delay_stats, cut) == 128, "hwt_delay_stats.cut");
 _Static_assert(offsetof(struct hwt_delay_stats, salvaged) == 136, "hwt_delay_stats.salvaged");
-_Static_assert(offsetof(struct hwt_delay_stats, salvaged_bytes) == 144, "hwt_delay_stats.salvaged_bytes");
+_Static_assert(offsetof(struct hwt_delay_stats, salvaged_bytes) == 144,
+               "hwt_delay_stats.salvaged_bytes");
 _Static_assert(offsetof(struct hwt_delay_stats, clock_leaps) == 152, "hwt_delay_stats.clock_leaps");
 _Static_assert(offsetof(struct hwt_delay_stats, memory) == 160, "hwt_delay_stats.memory");
 _Static_assert(offsetof(struct hwt_delay_stats, disk) == 168, "hwt_delay_stats.disk");
@@ -81,6 +88,8 @@ _Static_assert(offsetof(struct hwt_delay_stats, held) == 208, "hwt_delay_stats.h
 _Static_assert(offsetof(struct hwt_delay_stats, full) == 212, "hwt_delay_stats.full");
 _Static_assert(offsetof(struct hwt_delay_stats, poisoned) == 216, "hwt_delay_stats.poisoned");
 _Static_assert(offsetof(struct hwt_delay_stats, not_durable) == 220, "hwt_delay_stats.not_durable");
-_Static_assert(offsetof(struct hwt_delay_stats, lateness_max) == 224, "hwt_delay_stats.lateness_max");
+_Static_assert(offsetof(struct hwt_delay_stats, lateness_max) == 224,
+               "hwt_delay_stats.lateness_max");
 _Static_assert(offsetof(struct hwt_delay_stats, lateness) == 232, "hwt_delay_stats.lateness");
-_Static_assert(offsetof(struct hwt_delay_stats, lateness_sum) == 744, "hwt_delay_stats.lateness_sum");
+_Static_assert(offsetof(struct hwt_delay_stats, lateness_sum) == 744,
+               "hwt_delay_stats.lateness_sum");

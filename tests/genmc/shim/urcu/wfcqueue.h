@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #define caa_container_of(pointer, type, member)                                                    \
-    ((type *)(void *)((char *)(pointer) - offsetof(type, member)))
+    ((type *)(void *)((char *)(pointer)-offsetof(type, member)))
 #define caa_cpu_relax() ((void)0)
 
 struct cds_wfcq_node {
@@ -51,7 +51,9 @@ static inline struct cds_wfcq_node *__cds_wfcq_dequeue_nonblocking(struct __cds_
 {
     struct cds_wfcq_node *node = atomic_load_explicit(&head->node.next, memory_order_acquire);
     if (!node)
-        return atomic_load_explicit(&tail->p, memory_order_relaxed) == &head->node ? NULL : CDS_WFCQ_WOULDBLOCK;
+        return atomic_load_explicit(&tail->p, memory_order_relaxed) == &head->node
+                   ? NULL
+                   : CDS_WFCQ_WOULDBLOCK;
     struct cds_wfcq_node *next = atomic_load_explicit(&node->next, memory_order_acquire);
     if (!next) {
         struct cds_wfcq_node *seen = node;

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Lanes, and the queues of streams. See lane.h. */
+
+#include "hwt/inbox/lane.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Chunks that come before a compaction in any case: SLACK of all lanes, SLACK_MAX of one. They fit
+ * the processor's first cache. If much has to stay, ROOM and ROOM_MAX: they fit its second. If very
+ * much has to, half as many in vain; of all lanes no more than WIDE, or a third as many. */
+#define SLACK 256
+#define SLACK_MAX 64
+#define ROOM 1024
+#define ROOM_MAX 256
+#define WIDE 2560
+
+static void destroy_lane(struct hwt_lane *lane)
+{
+    if (!lane)
+        return;
+    hwt_stream_destroy(&lane->pending);
+    hwt_stream_destroy(&lane->cancelled);
+    free(lane);
+}
+
+static struct hwt_lane *make_lane(bool shared)
+{
+    size_t size = (sizeof(struct hwt_lane) + 63) / 64 * 64;
+    struct hwt_lane *lane = aligned_alloc(64, size);
+    if (!lane)
+        return NULL;
+    memset(lane, 0, size);
+    lane->shared = shared;
+    lane->soonest = UINT64_MAX;
+    hwt_stream_init(&lane->pending);
+    hwt_stream_init(&lane->cancelled);
+    return lane;
+}
+
+static void init_streams(struct hwt_streams *streams)
+{
+    hwt_queue_init(&streams->head, &streams->tail);
+    streams->listed = NULL;
+    streams->last_listed = &streams->listed;
+}
+
+int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
+                   uint32_t backlog)
+{
+    lanes->pool = pool;
+    lanes->gate = gate;
+    lanes->backlog = backlog;
+    lanes->own = pool->rest;
+    lanes->made = lanes->own + HWT_LANE_SEATS;
+    lanes->shared = make_lane(true);
+    if (!lanes->shared)
+        return -ENOMEM;
+    pthread_mutex_init(&lanes->shared_lock, NULL);
+    init_streams(&lanes->pending);
+    init_streams(&lanes->cancelled);
+    return 0;
+}
+
+void hwt_lanes_destroy(struct hwt_lanes *lanes)
+{
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 0; i < count; i++)
+        destroy_lane(hwt_lane_at(lanes, i));
+}
+
+/* ---- the threads ---- */
+
+static struct hwt_lane *made_at(const struct hwt_lanes *lanes, uint32_t number)
+{
+    /* Acquire: the lane. */
+    return atomic_load_explicit(&lanes->made[number], memory_order_acquire);
+}
+
+/* A lane that the calling thread did not have. NULL: no memory. */
+static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
+{
+    struct hwt_lane *lane = make_lane(false);
+    if (!lane)
+        return NULL;
+    atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
+    /* Release, both: the lane. */
+    atomic_store_explicit(&lanes->made[number], lane, memory_order_release);
+    uint32_t end = atomic_load_explicit(&lanes->end, memory_order_relaxed);
+    while (end < number &&
+           !atomic_compare_exchange_weak_explicit(&lanes->end, &end, number, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+    return lane;
+}
+
+/* The lane's thread: gives its free entries back, and wakes the worker if it has asked for them and
+ * sleeps for long. */
+static void give_back(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane *lane)
+{
+    /* Relaxed, both: a request says nothing else, and one that comes just now is for a cache that
+     * is empty. */
+    bool asked = !atomic_load_explicit(&lanes->own[number], memory_order_relaxed);
+    hwt_pool_flush_last(lanes->pool, &lane->cache);
+    atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
+    if (!asked)
+        return;
+    HWT_MEET(GIVEN_BACK);
+    hwt_full_barrier(); /* the worker sees what is free, or is woken: see gate.h */
+    if (hwt_gate_is_long(lanes->gate))
+        hwt_gate_wake(lanes->gate);
+}
+
+struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
+{
+    uint32_t number = hwt_thread_number == 0 ? hwt_thread_take_number() : hwt_thread_number;
+    struct hwt_lane *lane = NULL;
+    if (number != HWT_THREAD_NONE) {
+        lane = made_at(lanes, number);
+        if (!lane)
+            lane = make_own(lanes, number);
+        else
+            give_back(lanes, number, lane);
+    }
+    if (lane)
+        return lane;
+    pthread_mutex_lock(&lanes->shared_lock);
+    return lanes->shared;
+}
+
+void hwt_lanes_ask_back(struct hwt_lanes *lanes)
+{
+    uint32_t count = hwt_lanes_count(lanes);
+    for (uint32_t i = 1; i < count; i++)
+        atomic_store_explicit(&lanes->own[i], NULL, memory_order_relaxed);
+    /* Nobody is there to ask for the shared one. */
+    if (pthread_mutex_trylock(&lanes->shared_lock) != 0)
+        return;
+    hwt_pool_flush_last(lanes->pool, &lanes->shared->cache);
+    pthread_mutex_unlock(&lanes->shared_lock);
+}
+
+void hwt_lane_thread_ends(struct hwt_lanes *lanes)
+{
+    uint32_t number = hwt_thread_number;
+    struct hwt_lane *lane = made_at(lanes, number);
+    if (!lane)
+        return;
+    give_back(lanes, number, lane);
+    hwt_stream_free_spare(&lane->pending);
+    hwt_stream_free_spare(&lane->cancelled);
+    bool missed = hwt_stream_was_missed(&lane->pending);
+    if (hwt_stream_was_missed(&lane->cancelled) || missed)
+        hwt_gate_wake(lanes->gate);
+}
+
+uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)
+{
+    return atomic_load_explicit(&lanes->end, memory_order_acquire) + 1;
+}
+
+struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n)
+{
+    return n == 0 ? lanes->shared : made_at(lanes, n);
+}
+
+uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
+{
+    uint32_t count = hwt_lanes_count(lanes);
+    uint64_t bytes = 2 * ((count * sizeof(*lanes->own) + 4095) / 4096 * 4096);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct hwt_lane *lane = hwt_lane_at(lanes, i);
+        if (lane)
+            bytes += sizeof(*lane) + hwt_stream_bytes(&lane->pending) +
+                     hwt_stream_bytes(&lane->cancelled);
+    }
+    return bytes;
+}
+
+/* ---- what stays ---- */
+
+bool hwt_pending_stays(const void *data, const struct hwt_record *record)
+{
+    const struct hwt_entry *entry = hwt_pool_entry(data, record->id);
+    /* The deadline first: one that was earlier has a record of its own. */
+    uint64_t deadline = hwt_entry_deadline(entry);
+    uint64_t state = hwt_entry_state(entry);
+    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
+           (uint32_t)hwt_generation(state) == record->generation && record->deadline <= deadline;
+}
+
+bool hwt_noted_stays(const void *data, const struct hwt_record *record)
+{
+    return hwt_is_noted(hwt_pool_entry(data, record->id), record);
+}
+
+bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
+{
+    uint64_t state = hwt_entry_state(hwt_pool_entry(data, record->id));
+    return (uint32_t)hwt_generation(state) == record->generation;
+}
+
+static uint32_t least_of(uint32_t one, uint32_t other)
+{
+    return one < other ? one : other;
+}
+
+uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes)
+{
+    uint32_t part = least_of(lanes->backlog / hwt_lanes_count(lanes), HWT_BACKLOG_MAX);
+    return part > HWT_BACKLOG ? part : HWT_BACKLOG;
+}
+
+bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
+{
+    uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
+    uint32_t half = hwt_lane_backlog(lanes) / 2, count = hwt_lanes_count(lanes);
+    const struct hwt_stream_filter filter = {
+        .stays = stays,
+        .data = lanes->pool,
+        .most = slabs * HWT_SLAB_ENTRIES,
+        .ids = slabs << HWT_ID_BITS,
+        .slack = least_of(least_of(SLACK / count, SLACK_MAX), half),
+        .room = least_of(least_of(ROOM / count, ROOM_MAX), half),
+        .wide = WIDE / count,
+    };
+    bool grown = hwt_stream_grow(stream, filter);
+    if (hwt_stream_was_missed(stream))
+        hwt_gate_wake(lanes->gate);
+    return grown;
+}
+
+/* ---- the queues ---- */
+
+void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
+                            const struct hwt_stream *stream)
+{
+    uint32_t most = streams == &lanes->pending ? hwt_lane_backlog(lanes) : HWT_BACKLOG;
+    uint32_t chunks = hwt_stream_backlog(stream) + 1;
+    if (chunks < most || chunks % HWT_BACKLOG != 0)
+        return;
+    hwt_full_barrier(); /* the worker sees how many, or is woken: see gate.h */
+    hwt_gate_wake(lanes->gate);
+}
+
+void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
+{
+    /* Relaxed: the push publishes it, and the worker has taken the node off its list. */
+    atomic_store_explicit(&stream->listed, true, memory_order_relaxed);
+    HWT_MEET(LIST);
+    hwt_queue_push(&streams->head, &streams->tail, &stream->node);
+    hwt_full_barrier(); /* the worker sees only the push: see gate.h */
+}
+
+bool hwt_streams_gather(struct hwt_streams *streams)
+{
+    hwt_queue_node *node;
+    while ((node = hwt_queue_pop(&streams->head, &streams->tail)) != NULL) {
+        if (node == HWT_QUEUE_STALLED)
+            return false;
+        struct hwt_stream *stream = caa_container_of(node, struct hwt_stream, node);
+        stream->next_listed = NULL;
+        *streams->last_listed = stream;
+        streams->last_listed = &stream->next_listed;
+    }
+    return true;
+}
+
+struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams)
+{
+    struct hwt_stream *dismissed = streams->listed;
+    streams->listed = NULL;
+    streams->last_listed = &streams->listed;
+    for (struct hwt_stream *stream = dismissed; stream; stream = stream->next_listed) {
+        HWT_MEET(DISMISS);
+        /* Release: the node is the producer's from now on. */
+        atomic_store_explicit(&stream->listed, false, memory_order_release);
+    }
+    return dismissed;
+}

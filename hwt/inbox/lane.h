@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_LANE_H
+#define HWT_LANE_H
+
+/*
+ * Lanes: what a producer thread has of a timer. A thread has a number for its life (see
+ * base/thread.h), and by it a lane of its own in every timer, made at its first call: what it
+ * writes there takes no locked operation. A lane stays for the next thread of that number. A lane
+ * has
+ *
+ *   pending    stream of what was added, moved earlier or re-armed; the worker files it
+ *   cancelled  stream of what was cancelled and is to be told; the worker calls `cancelled`
+ *   cache      free entries
+ *   counters   of what its threads did; read by any
+ *
+ * A thread without a number (more than HWT_THREADS_MAX at once, or at its very end), or for whose
+ * lane there is no memory, shares one lane with its like, under a lock for the time of a call. With
+ * HWT_ONE_THREAD that lane is the only one, and is not locked.
+ *
+ * A thread that ends may use its own lane, give its number back, and then use the shared one. So that
+ * its timeouts keep their order within a tick, the worker files what it has taken from the shared
+ * lane behind all that it finds in the others after that. (It may find one claimed by the next
+ * thread of the number, which compacts; then it does not wait for that, and the order is lost.)
+ *
+ * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
+ * cancelled. A stream stays on the worker's list until the worker is about to sleep for long. Where
+ * a thread is half-way through a push, or compacts, the worker looks at all lanes instead.
+ */
+
+#include <pthread.h>
+
+#include "hwt/base/barrier.h"
+#include "hwt/base/thread.h"
+#include "hwt/inbox/gate.h"
+#include "hwt/inbox/stream.h"
+#include "hwt/pool/pool.h"
+
+struct hwt_lane {
+    struct hwt_cache cache;
+    _Atomic uint64_t added;
+    _Atomic uint64_t cancelled_count;
+    _Atomic uint64_t rescheduled;
+    _Atomic uint64_t rejected;
+    bool shared;
+    /* With one thread. */
+    uint64_t soonest;             /* nothing with an unread pending record is due earlier */
+    const struct hwt_entry *last; /* of the last one, if it is unread; else NULL */
+    struct hwt_stream pending;
+    struct hwt_stream cancelled;
+};
+
+/* Streams of one kind. */
+struct hwt_streams {
+    _Alignas(64) hwt_queue_tail tail; /* of the queue: producers */
+    _Alignas(64) hwt_queue_head head; /* the worker, and the list too */
+    struct hwt_stream *listed;        /* in the order in which they were pushed */
+    struct hwt_stream **last_listed;
+};
+
+struct hwt_lanes {
+    struct hwt_pool *pool;
+    struct hwt_gate *gate;
+    /* In the pool's mapping. By the threads' numbers, empty for those that are none: the lane of its
+     * thread; NULL: none yet, or it is asked to give back. And behind these the same, from when it is
+     * made, for any thread. */
+    _Atomic(struct hwt_lane *) *own, *made;
+    struct hwt_lane *shared;
+    pthread_mutex_t shared_lock;
+    uint32_t backlog;     /* frozen: chunks that the worker reads within a tick */
+    _Atomic uint32_t end; /* no lane is past this */
+    struct hwt_streams pending;
+    struct hwt_streams cancelled;
+};
+
+/* The pool has room for two pointers for each number: HWT_LANE_SEATS_SIZE besides its slabs. */
+#define HWT_LANE_SEATS ((size_t)HWT_THREAD_NONE + 1)
+#define HWT_LANE_SEATS_SIZE (2 * HWT_LANE_SEATS * sizeof(void *))
+
+int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
+                   uint32_t backlog);
+void hwt_lanes_destroy(struct hwt_lanes *lanes);
+
+/* Makes the calling thread's lane, or gives back what it is asked for, or locks the shared one. */
+struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes);
+
+/* Worker: asks all threads to give back the free entries that they keep: each does so at its next
+ * call, or when it ends, and then wakes the worker. */
+void hwt_lanes_ask_back(struct hwt_lanes *lanes);
+
+/* The calling thread ends: it gives back all that it can. */
+void hwt_lane_thread_ends(struct hwt_lanes *lanes);
+
+/* The calling thread's own lane, NULL: hwt_lane_make() has something to do, or it cannot have one. */
+static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
+{
+    /* Relaxed: this thread has made it, or the last one of its number. */
+    return atomic_load_explicit(&lanes->own[hwt_thread_number], memory_order_relaxed);
+}
+
+/* The calling thread's lane, until hwt_lane_leave(). */
+static inline struct hwt_lane *hwt_lane_enter(struct hwt_lanes *lanes)
+{
+    struct hwt_lane *lane = hwt_lane_own(lanes);
+    return __builtin_expect(lane != NULL, 1) ? lane : hwt_lane_make(lanes);
+}
+
+static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane)
+{
+    if (__builtin_expect(lane->shared, 0))
+        pthread_mutex_unlock(&lanes->shared_lock);
+}
+
+/* For a look at all lanes: the n-th, NULL: it was never made; and how many there can be. */
+struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
+uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
+
+/* With one thread a record says that its timeout, which is pending, has one, and nothing of when. */
+static inline bool hwt_is_noted(const struct hwt_entry *entry, const struct hwt_record *record)
+{
+    uint64_t state = hwt_entry_state(entry);
+    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
+           (uint32_t)hwt_generation(state) == record->generation;
+}
+
+/* Whether an unread record must stay; `data` is the pool. See stream.h. */
+bool hwt_pending_stays(const void *data, const struct hwt_record *record);
+bool hwt_noted_stays(const void *data, const struct hwt_record *record);
+bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);
+
+/* The producer begins a chunk; see hwt_stream_grow(). */
+bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays);
+
+/* Producer, after an append: pushes the stream on the queue. */
+void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream);
+
+static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stream *stream)
+{
+    if (__builtin_expect(!hwt_stream_is_listed(stream), 0))
+        hwt_streams_push(streams, stream);
+}
+
+/* A producer that has begun a chunk wakes the worker when so many are not read. Of a pending stream
+ * it is the lane's part of `backlog`: while the worker sleeps, the producer leaves out what was
+ * cancelled. */
+#define HWT_BACKLOG 64 /* chunks: 4000 records */
+#define HWT_BACKLOG_MAX 4096
+uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);
+void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
+                            const struct hwt_stream *stream);
+
+/* The producers say something of a timeout in their lane. False: there is no memory for it, and the
+ * worker is to look at the entries. */
+static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *streams,
+                                struct hwt_stream *stream, struct hwt_record record,
+                                hwt_stream_stays stays)
+{
+    bool full = hwt_stream_is_full(stream);
+    if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
+        return false;
+    hwt_stream_append(stream, record);
+    /* Where the worker cannot make this thread pass a barrier: see gate.h. */
+    if (hwt_gate_is_fenced(lanes->gate))
+        hwt_full_barrier();
+    HWT_MEET(APPENDED);
+    hwt_streams_list(streams, stream);
+    if (__builtin_expect(full, 0))
+        hwt_lane_check_backlog(lanes, streams, stream);
+    return true;
+}
+
+static inline bool hwt_lane_say_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                        uint64_t deadline, uint32_t id, uint64_t generation)
+{
+    return hwt_lane_say(lanes, &lanes->pending, &lane->pending,
+                        (struct hwt_record){ deadline, id, (uint32_t)generation },
+                        hwt_pending_stays);
+}
+
+static inline bool hwt_lane_say_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                          struct hwt_record record)
+{
+    return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled, record, hwt_cancelled_stays);
+}
+
+/* The same two with one thread, for its next reading: nothing is listed, nor fenced. */
+static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                           struct hwt_record record)
+{
+    if (hwt_stream_is_full(&lane->cancelled) &&
+        !hwt_lane_grow(lanes, &lane->cancelled, hwt_cancelled_stays))
+        return false;
+    hwt_stream_append(&lane->cancelled, record);
+    return true;
+}
+
+/* With one thread: something that has an unread pending record is due at this instant. */
+static inline void hwt_lane_hasten(struct hwt_lane *lane, uint64_t deadline)
+{
+    if (deadline < lane->soonest)
+        lane->soonest = deadline;
+}
+
+/* Appends a pending record, for which there is room. Two in a row for one entry become one, as
+ * where a request arms and cancels one timeout after the other. */
+static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline,
+                                           const struct hwt_entry *entry, uint64_t generation)
+{
+    hwt_lane_hasten(lane, deadline);
+    if (entry == lane->last) {
+        hwt_stream_replace(&lane->pending, deadline, (uint32_t)generation);
+        return;
+    }
+    lane->last = entry;
+    hwt_stream_append(&lane->pending,
+                      (struct hwt_record){ deadline, hwt_entry_id(entry), (uint32_t)generation });
+}
+
+static inline bool hwt_lane_note_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                         uint64_t deadline, uint32_t id, uint64_t generation)
+{
+    if (hwt_stream_is_full(&lane->pending)) {
+        lane->last = NULL;
+        if (!hwt_lane_grow(lanes, &lane->pending, hwt_noted_stays))
+            return false;
+    }
+    hwt_lane_append_pending(lane, deadline, hwt_pool_entry(lanes->pool, id), generation);
+    return true;
+}
+
+/* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a
+ * push, and what comes behind it is not listed: look at all lanes. */
+bool hwt_streams_gather(struct hwt_streams *streams);
+
+/* Worker: all leave the list; after a barrier they must be looked at once more. They are chained by
+ * next_listed. */
+struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
+
+/* Bytes held. Any thread; about. */
+uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes);
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Chunks of records. See stream.h. */
+
+#include "hwt/inbox/stream.h"
+
+#include <stdlib.h>
+
+#include "hwt/base/barrier.h"
+
+#define COMPACT_FIRST 2 /* chunks */
+#define SPARE_MAX 8
+
+_Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
+
+static void count_held(struct hwt_stream *stream, uint32_t more)
+{
+    /* Relaxed: a number. */
+    atomic_fetch_add_explicit(&stream->held, more, memory_order_relaxed);
+}
+
+static struct hwt_chunk *make_chunk(struct hwt_stream *stream)
+{
+    struct hwt_chunk *chunk = malloc(sizeof(*chunk));
+    if (!chunk)
+        return NULL;
+    atomic_init(&chunk->next, NULL);
+    atomic_init(&chunk->used, HWT_CHUNK_FIRST);
+    count_held(stream, 1);
+    return chunk;
+}
+
+void hwt_stream_init(struct hwt_stream *stream)
+{
+    stream->at = stream->read = HWT_CHUNK_END;
+    stream->compact_at = COMPACT_FIRST;
+}
+
+static void free_chunks(struct hwt_stream *stream, struct hwt_chunk *chunk)
+{
+    while (chunk) {
+        struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        free(chunk);
+        count_held(stream, UINT32_MAX);
+        chunk = next;
+    }
+}
+
+/* Where the chunk after this one is, or the first of all. */
+static _Atomic(struct hwt_chunk *) *next_of(struct hwt_stream *stream, struct hwt_chunk *chunk)
+{
+    return chunk ? &chunk->next : &stream->first;
+}
+
+void hwt_stream_destroy(struct hwt_stream *stream)
+{
+    struct hwt_chunk *head = stream->head;
+    if (!head)
+        head = atomic_load_explicit(&stream->first, memory_order_relaxed);
+    free_chunks(stream, head);
+    free_chunks(stream, stream->own_spare);
+    free_chunks(stream, atomic_load_explicit(&stream->spare, memory_order_relaxed));
+}
+
+/* A claimer looks into the chunk on top of the stack, which may be taken from under it meanwhile. So
+ * they are freed only if there is no other claimer; else they serve the next thread of the lane. */
+void hwt_stream_free_spare(struct hwt_stream *stream)
+{
+    if (!hwt_stream_claim(stream))
+        return;
+    struct hwt_chunk *own = stream->own_spare;
+    stream->own_spare = NULL;
+    /* Relaxed: the claim has acquired what was written to the chunks. */
+    struct hwt_chunk *given = atomic_exchange_explicit(&stream->spare, NULL, memory_order_relaxed);
+    hwt_stream_release(stream);
+    hwt_full_barrier(); /* the worker's claim succeeds, or the look at `missed` sees it */
+    free_chunks(stream, own);
+    free_chunks(stream, given);
+}
+
+/* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is
+ * freed when the claim ends. */
+static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
+{
+    /* Relaxed: the exchange publishes them. Only the claimer pushes, and the
+     * producer takes all: what is on top stays where it is, or all of it is gone. */
+    struct hwt_chunk *top = atomic_load_explicit(&stream->spare, memory_order_relaxed);
+    do {
+        uint32_t depth = top ? atomic_load_explicit(&top->used, memory_order_relaxed) + 1 : 1;
+        if (depth > SPARE_MAX) {
+            atomic_store_explicit(&chunk->next, stream->surplus, memory_order_relaxed);
+            stream->surplus = chunk;
+            return;
+        }
+        atomic_store_explicit(&chunk->next, top, memory_order_relaxed);
+        atomic_store_explicit(&chunk->used, depth, memory_order_relaxed);
+        HWT_MEET(SPARE);
+    } while (!atomic_compare_exchange_weak_explicit(&stream->spare, &top, chunk,
+                                                    memory_order_release, memory_order_relaxed));
+}
+
+void hwt_stream_release(struct hwt_stream *stream)
+{
+    struct hwt_chunk *surplus = stream->surplus;
+    stream->surplus = NULL;
+    HWT_MEET(RELEASE);
+    atomic_store_explicit(&stream->claimed, false, memory_order_release);
+    hwt_a_fork_may_come();
+    free_chunks(stream, surplus);
+}
+
+/* The producer: an empty chunk, NULL: no memory. */
+static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
+{
+    if (!stream->own_spare)
+        /* Acquire: what was written to the chunks. */
+        stream->own_spare = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
+    struct hwt_chunk *chunk = stream->own_spare;
+    if (!chunk)
+        return make_chunk(stream);
+    stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+    atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
+    atomic_store_explicit(&chunk->used, HWT_CHUNK_FIRST, memory_order_relaxed);
+    return chunk;
+}
+
+/* ---- the producer ---- */
+
+/* Where the next record that stays goes. It never overtakes the one that is read. */
+struct place {
+    struct hwt_chunk *chunk;
+    uint32_t at;
+    uint32_t chunks;
+};
+
+static void put(struct place *to, const struct hwt_record *record)
+{
+    if (to->at == HWT_CHUNK_END) {
+        to->chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
+        to->at = HWT_CHUNK_FIRST;
+        to->chunks++;
+    }
+    *hwt_chunk_record(to->chunk, to->at) = *record;
+    to->at += (uint32_t)sizeof(*record);
+}
+
+static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
+{
+    /* Relaxed: it publishes nothing; a reading is for so many. */
+    atomic_store_explicit(&stream->chunks, chunks, memory_order_relaxed);
+}
+
+/* Everything behind `to` is empty. */
+static void cut(struct hwt_stream *stream, const struct place *to)
+{
+    struct hwt_chunk *chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
+    atomic_store_explicit(&to->chunk->next, NULL, memory_order_relaxed);
+    /* Relaxed: the release of the claim publishes it. */
+    atomic_store_explicit(&to->chunk->used, to->at, memory_order_relaxed);
+    stream->tail = to->chunk;
+    stream->at = to->at;
+    set_chunks(stream,
+               atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
+    hwt_a_fork_may_come();
+    HWT_MEET(CUT);
+    while (chunk) {
+        struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        give_back(stream, chunk);
+        chunk = next;
+    }
+}
+
+/* Moves together what stays, and returns how many records that is. */
+static uint64_t pack(struct place *to, struct hwt_stream_filter filter)
+{
+    uint64_t kept = 0;
+    struct hwt_chunk *from = to->chunk;
+    for (uint32_t at = to->at; from; at = HWT_CHUNK_FIRST) {
+        uint32_t used = atomic_load_explicit(&from->used, memory_order_relaxed);
+        for (; at < used; at += (uint32_t)sizeof(struct hwt_record)) {
+            const struct hwt_record *record = hwt_chunk_record(from, at);
+            HWT_MEET(COMPACT);
+            if (!filter.stays(filter.data, record))
+                continue;
+            put(to, record);
+            kept++;
+        }
+        from = atomic_load_explicit(&from->next, memory_order_relaxed);
+    }
+    return kept;
+}
+
+static uint32_t smaller(uint32_t one, uint32_t other)
+{
+    return one < other ? one : other;
+}
+
+static uint32_t most_of(uint32_t one, uint32_t other)
+{
+    return one > other ? one : other;
+}
+
+/* Chunks between a compaction that has left so many and the next. Each looks at all, so the more
+ * come between the better, but for the memory. */
+static uint32_t space_until_next(uint32_t left, struct hwt_stream_filter filter)
+{
+    uint32_t twice = smaller(2 * left, filter.room), half = smaller((left + 1) / 2, filter.wide);
+    return most_of(most_of(twice, filter.slack), most_of(half, (left + 2) / 3));
+}
+
+static bool is_first_of_its_id(const void *data, const struct hwt_record *record)
+{
+    unsigned char *seen = *(unsigned char *const *)data + record->id / 8;
+    const unsigned bit = 1u << record->id % 8;
+    const bool first = !(*seen & bit);
+    *seen = (unsigned char)(*seen | bit);
+    return first;
+}
+
+/* More stay than there are entries, for a timeout that is moved to and fro has many. Any one of
+ * them is enough; the first is where the timeout was added. False: there was no memory for it. */
+static bool pack_once(struct place *to, struct hwt_stream_filter filter)
+{
+    unsigned char *seen = calloc(filter.ids / 8 + 1, 1);
+    if (!seen)
+        return false;
+    (void)pack(to, (struct hwt_stream_filter){ .stays = is_first_of_its_id, .data = &seen });
+    free(seen);
+    return true;
+}
+
+/* Where the worker reads next: only it moves on, so that it may look without a claim whether there
+ * is something. */
+static struct place beginning_of(const struct hwt_stream *stream)
+{
+    if (!stream->head)
+        return (struct place){ atomic_load_explicit(&stream->first, memory_order_relaxed),
+                               HWT_CHUNK_FIRST, 1 };
+    return (struct place){ stream->head, stream->read, 1 };
+}
+
+/* The worker goes on to the next chunk, if there is one. Returns the one that it leaves. */
+static struct hwt_chunk *go_on(struct hwt_stream *stream, bool *ret_some)
+{
+    /* Acquire: the chunk. */
+    struct hwt_chunk *read = stream->head;
+    struct hwt_chunk *next = atomic_load_explicit(next_of(stream, read), memory_order_acquire);
+    *ret_some = next != NULL;
+    if (!next)
+        return NULL;
+    stream->head = next;
+    stream->read = HWT_CHUNK_FIRST;
+    if (read)
+        atomic_fetch_add_explicit(&stream->chunks_read, 1, memory_order_relaxed);
+    return read;
+}
+
+/* False: nothing was kept though it should have been. */
+static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
+{
+    bool all = true;
+    if (!hwt_stream_claim(stream))
+        return true;
+    struct place to = beginning_of(stream);
+    bool too_many = pack(&to, filter) > filter.most;
+    cut(stream, &to);
+    if (too_many) {
+        to = beginning_of(stream);
+        all = pack_once(&to, filter);
+        cut(stream, &to);
+    }
+    stream->compact_at = to.chunks + space_until_next(to.chunks, filter);
+    hwt_stream_release(stream);
+    hwt_full_barrier(); /* the worker's claim succeeds, or the look at `missed` sees it */
+    return all;
+}
+
+bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
+{
+    if (hwt_stream_backlog(stream) >= stream->compact_at) {
+        if (!compact(stream, filter))
+            return false;
+        if (stream->at < HWT_CHUNK_END)
+            return true;
+    }
+    struct hwt_chunk *chunk = take_chunk(stream);
+    if (!chunk)
+        return false;
+    HWT_MEET(CHUNK);
+    /* Release: the chunk. */
+    atomic_store_explicit(next_of(stream, stream->tail), chunk, memory_order_release);
+    stream->tail = chunk;
+    stream->at = HWT_CHUNK_FIRST;
+    set_chunks(stream, atomic_load_explicit(&stream->chunks, memory_order_relaxed) + 1);
+    return true;
+}
+
+/* ---- the worker ---- */
+
+bool hwt_stream_claim_or_miss(struct hwt_stream *stream)
+{
+    HWT_MEET(MISS);
+    atomic_store_explicit(&stream->missed, true, memory_order_release);
+    hwt_full_barrier();
+    return hwt_stream_claim(stream);
+}
+
+uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
+{
+    if (stream->read == HWT_CHUNK_END) {
+        bool some;
+        struct hwt_chunk *read = go_on(stream, &some);
+        if (!some)
+            return 0;
+        hwt_a_fork_may_come();
+        if (read)
+            give_back(stream, read);
+    }
+    *ret_records = hwt_chunk_record(stream->head, stream->read);
+    /* Acquire: the records. */
+    return (atomic_load_explicit(&stream->head->used, memory_order_acquire) - stream->read) /
+           (uint32_t)sizeof(struct hwt_record);
+}
+
+bool hwt_stream_is_used(const struct hwt_stream *stream)
+{
+    /* Relaxed, all: nothing is read by them. */
+    if (!stream->head)
+        return atomic_load_explicit(&stream->first, memory_order_relaxed) != NULL;
+    if (stream->read == HWT_CHUNK_END)
+        return atomic_load_explicit(&stream->head->next, memory_order_relaxed) != NULL;
+    return atomic_load_explicit(&stream->head->used, memory_order_relaxed) != stream->read;
+}
+
+size_t hwt_stream_bytes(const struct hwt_stream *stream)
+{
+    return atomic_load_explicit(&stream->held, memory_order_relaxed) * sizeof(struct hwt_chunk);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Slabs, and caches of free entries. See pool.h. */
+
+#include "hwt/pool/pool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "hwt/base/meet.h"
+
+_Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
+_Static_assert(sizeof(struct hwt_slab) % sizeof(struct hwt_entry) == 0,
+               "the head takes whole seats");
+_Static_assert((HWT_SLAB_COLOURS - 1) * HWT_SLAB_STEP + sizeof(struct hwt_slab) <=
+                   HWT_SLAB_SEATS * sizeof(struct hwt_entry),
+               "the head is before the places");
+_Static_assert(HWT_SLAB_SEATS <= HWT_ID_PLACE + 1, "a seat fits the id");
+
+/* ---- memory ---- */
+
+/* LeakSanitizer of the program, if it has that: what only a pending timeout's arg reaches is no
+ * leak. */
+extern void __lsan_register_root_region(const void *begin, size_t size) __attribute__((weak));
+extern void __lsan_unregister_root_region(const void *begin, size_t size) __attribute__((weak));
+
+static void unmap_slabs(char *base, size_t size, size_t rest)
+{
+    if (__lsan_unregister_root_region)
+        __lsan_unregister_root_region(base, size);
+    munmap(base, size + rest);
+}
+
+/* size bytes, aligned to their size up to 2 MiB and to a slab at least; and so many behind them. */
+static char *map_aligned(size_t size, size_t rest)
+{
+    size_t alignment = size < HWT_SLAB_SIZE * HWT_REGION_SLABS ? HWT_SLAB_SIZE : size;
+    char *memory = mmap(NULL, size + rest + alignment, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)memory & (alignment - 1);
+    if (before > 0)
+        munmap(memory, before);
+    munmap(memory + before + size + rest, alignment - before);
+    return memory + before;
+}
+
+/* Numbers for n slabs, and room for them; HWT_ID_NONE: no memory, or no more. */
+static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
+{
+    uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    do {
+        if (number > HWT_SLABS_MAX - n || !hwt_directory_reserve(&pool->directory, number + n))
+            return HWT_ID_NONE;
+        HWT_MEET(NUMBERS);
+        /* Relaxed: a number is all that is wanted. */
+    } while (!atomic_compare_exchange_weak_explicit(&pool->slabs, &number, number + n,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return number;
+}
+
+/* Enters the n slabs of a region as empty. */
+static void enter_region(struct hwt_pool *pool, uint32_t number, struct hwt_slot *slots,
+                         char *memory, uint32_t n)
+{
+    slots->region = (uint8_t)n;
+    for (uint32_t i = 0; i < n; i++) {
+        slots[i].base = memory + i * HWT_SLAB_SIZE;
+        atomic_store_explicit(&slots[i].empty, true, memory_order_relaxed);
+        hwt_directory_enter(&pool->directory, number + i, &slots[i]);
+        hwt_empty_push(pool, number + i);
+    }
+}
+
+/* Maps n slabs, and so many bytes behind them. False: no memory. */
+static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
+{
+    size_t size = n * HWT_SLAB_SIZE;
+    char *memory = map_aligned(size, rest);
+    struct hwt_slot *slots = memory ? calloc(n, sizeof(*slots)) : NULL;
+    uint32_t number = slots ? claim_numbers(pool, n) : HWT_ID_NONE;
+    if (number == HWT_ID_NONE) {
+        free(slots);
+        if (memory)
+            munmap(memory, size + rest);
+        return false;
+    }
+    if (n == HWT_REGION_SLABS)
+        (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
+    if (__lsan_register_root_region)
+        __lsan_register_root_region(memory, size);
+    enter_region(pool, number, slots, memory, n);
+    return true;
+}
+
+int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
+{
+    rest_size = (rest_size + HWT_SLAB_SIZE - 1) / HWT_SLAB_SIZE * HWT_SLAB_SIZE; /* whole pages */
+    pool->timer = timer;
+    atomic_init(&pool->batches[0], HWT_ID_NONE);
+    atomic_init(&pool->batches[1], HWT_ID_NONE);
+    atomic_init(&pool->given_to, 0);
+    atomic_init(&pool->empty, HWT_ID_NONE);
+    atomic_init(&pool->slabs, 0);
+    atomic_init(&pool->used, 0);
+    pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE, .again = 1 };
+    if (hwt_directory_init(&pool->directory, HWT_SLAB_SEATS * sizeof(struct hwt_entry)) < 0)
+        return -ENOMEM;
+    if (!map_slabs(pool, 1, rest_size)) {
+        hwt_directory_destroy(&pool->directory);
+        return -ENOMEM;
+    }
+    pool->rest = hwt_pool_slot(pool, 0)->base + HWT_SLAB_SIZE;
+    pool->rest_size = rest_size;
+    return 0;
+}
+
+void hwt_pool_destroy(struct hwt_pool *pool)
+{
+    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    for (uint32_t number = 0, n; number < slabs; number += n) {
+        struct hwt_slot *slot = hwt_directory_find(&pool->directory, number);
+        n = slot ? slot->region : 1; /* in a child of fork() it may not be there */
+        if (slot)
+            unmap_slabs(slot->base, n * HWT_SLAB_SIZE, number == 0 ? pool->rest_size : 0);
+        free(slot);
+    }
+    hwt_directory_destroy(&pool->directory);
+}
+
+/* ---- new slabs ---- */
+
+/* An eighth more, or what there is room for. */
+static bool map_region(struct hwt_pool *pool)
+{
+    uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    uint32_t n = held / 8 < HWT_REGION_SLABS ? held / 8 : HWT_REGION_SLABS;
+    return (n > 1 && map_slabs(pool, n, 0)) || map_slabs(pool, 1, 0);
+}
+
+/* Makes batches of an empty slab. */
+static void carve(struct hwt_pool *pool, uint32_t number)
+{
+    struct hwt_slot *slot = hwt_pool_slot(pool, number);
+    uintptr_t base = (uintptr_t)slot->base;
+    struct hwt_slab *slab = (struct hwt_slab *)(base + hwt_slab_head(base));
+    /* Relaxed: published with the first of its entries. */
+    atomic_store_explicit(&slab->timer, pool->timer, memory_order_relaxed);
+    atomic_store_explicit(&slab->to_id,
+                          (number << HWT_ID_BITS) - (uint32_t)(base / sizeof(struct hwt_entry)),
+                          memory_order_relaxed);
+    atomic_store_explicit(&slab->floor, (uint32_t)slot->floor, memory_order_relaxed);
+    atomic_store_explicit(&slot->empty, false, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->used, 1, memory_order_relaxed);
+    struct hwt_entry *first = NULL;
+    uint32_t count = 0, most = (HWT_SLAB_ENTRIES - 1) % HWT_CACHE_BATCH + 1; /* one is short */
+    for (uint32_t seat = HWT_SLAB_SEATS; seat-- > 0;) {
+        struct hwt_entry *entry = hwt_slab_entry(base, seat);
+        if (!hwt_slab_has(base, seat))
+            continue;
+        if (slot->floor > 0)
+            atomic_store_explicit(&entry->word.first, slot->floor << HWT_GENERATION_SHIFT,
+                                  memory_order_relaxed);
+        hwt_entry_link(entry, first);
+        first = entry;
+        if (++count < most)
+            continue;
+        hwt_batch_push(pool, first, count);
+        first = NULL;
+        count = 0;
+        most = HWT_CACHE_BATCH;
+    }
+}
+
+/* ---- caches ---- */
+
+bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    cache->first = cache->spare;
+    cache->spare = NULL;
+    cache->count = HWT_CACHE_BATCH;
+    while (!cache->first && (cache->first = hwt_batch_pop(pool, &cache->count)) == NULL) {
+        uint32_t number = hwt_empty_pop(pool);
+        if (number != HWT_ID_NONE) {
+            carve(pool, number);
+        } else if (!map_region(pool)) {
+            cache->count = 0;
+            return false;
+        }
+    }
+    return true;
+}
+
+void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    /* The older ones, which have left the processor's own cache. */
+    if (cache->spare)
+        hwt_batch_push(pool, cache->spare, HWT_CACHE_BATCH);
+    cache->spare = cache->first;
+    cache->first = NULL;
+    cache->count = 0;
+}
+
+static void flush(struct hwt_pool *pool, struct hwt_cache *cache,
+                  void (*push)(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count))
+{
+    if (cache->spare)
+        push(pool, cache->spare, HWT_CACHE_BATCH);
+    if (cache->first)
+        push(pool, cache->first, cache->count);
+    *cache = (struct hwt_cache){ 0 };
+}
+
+void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    flush(pool, cache, hwt_batch_push);
+}
+
+void hwt_pool_flush_last(struct hwt_pool *pool, struct hwt_cache *cache)
+{
+    flush(pool, cache, hwt_batch_push_last);
+}
+
+struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat)
+{
+    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    for (; *number < slabs; *seat = 0, ++*number) {
+        const struct hwt_slot *slot = hwt_directory_find(&pool->directory, *number);
+        uintptr_t base = slot ? (uintptr_t)slot->base : 0;
+        for (; base && *seat < HWT_SLAB_SEATS; ++*seat) {
+            struct hwt_entry *entry = hwt_slab_entry(base, *seat);
+            if (!hwt_slab_has(base, *seat) || hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW)
+                continue;
+            ++*seat;
+            return entry;
+        }
+    }
+    return NULL;
+}

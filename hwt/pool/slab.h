@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_SLAB_H
+#define HWT_SLAB_H
+
+/*
+ * Entries come from slabs whose addresses stay theirs until the timer is destroyed, so that a
+ * stale handle reads another generation and never freed memory.
+ *
+ * A slab is 64 KiB, aligned to its size: an entry finds its slab's head, and by it the timer and
+ * its own id, from its address. It is an array of seats, for an entry each, but for two that the
+ * head takes. Those are not the first ones of each slab, for then all heads would fall into the
+ * same few sets of a cache: which they are depends on the slab's address. Behind the seats are
+ * their places in the wheel.
+ *
+ * A slab all of whose entries are free is given back to the system by the worker, see trim.h, and
+ * becomes empty: its memory reads as zero, which is no state of any handle. When it is used again
+ * its generations begin at the floor that was noted for it, above all that were.
+ *
+ * The pool itself is here, too: whatever has to do with a slab needs it.
+ */
+
+#include "hwt/pool/entry.h"
+#include "hwt/wheel/directory.h"
+
+#define HWT_SLAB_SIZE ((size_t)65536)
+
+struct hwt_slab {
+    _Atomic(hwt_timer *) timer;
+    /* The id of an entry is its address / sizeof(struct hwt_entry) + this, modulo 2^32. */
+    _Atomic uint32_t to_id;
+    _Atomic uint32_t floor;  /* the low bits of its slot's */
+    _Atomic uint32_t handed; /* how often the executor has one of its entries; see task.c */
+    char pad[64 - sizeof(void *) - 3 * sizeof(uint32_t)];
+};
+
+#define HWT_HEAD_SEATS (sizeof(struct hwt_slab) / sizeof(struct hwt_entry))
+#define HWT_SLAB_SEATS (HWT_SLAB_SIZE / (sizeof(struct hwt_entry) + sizeof(struct hwt_place)))
+#define HWT_SLAB_ENTRIES (HWT_SLAB_SEATS - HWT_HEAD_SEATS)
+#define HWT_SLAB_COLOURS 64
+#define HWT_SLAB_STEP (4 * sizeof(struct hwt_entry)) /* whole cache lines, on a 64-bit machine */
+
+#define HWT_REGION_SLABS 32 /* that are mapped at a time, at most: 2 MiB */
+
+/* Of a trim: see trim.h. The worker's. */
+struct hwt_trim {
+    enum {
+        HWT_TRIM_IDLE,
+        HWT_TRIM_SCANS,
+        HWT_TRIM_GATHERS,
+        HWT_TRIM_GATHERS_REST,
+        HWT_TRIM_SETTLES
+    } step;
+    uint32_t next;       /* slab to be scanned, or one above the next to be settled */
+    uint32_t candidates; /* slabs that may go */
+    uint64_t looked;     /* at so many entries, about */
+    uint64_t left;       /* entries that are free, if none was taken or given since it began */
+    uint64_t again;      /* the instant at which the next may begin; not 0 */
+};
+
+struct hwt_pool {
+    hwt_timer *timer;
+    struct hwt_directory directory;
+    _Alignas(64) _Atomic uint64_t batches[2]; /* two stacks: tag << 32 | the first entry's id */
+    _Atomic uint32_t given_to;                /* one of the two; the worker's */
+    _Atomic uint64_t empty;                   /* a stack: tag << 32 | a slab's number */
+    void *rest;                               /* behind the first slab; see pool.h */
+    size_t rest_size;
+    _Atomic uint32_t slabs; /* numbers given out */
+    _Atomic uint32_t used;  /* slabs that are not empty */
+    struct hwt_trim trim;
+};
+
+static inline uintptr_t hwt_slab_base(const void *within)
+{
+    return (uintptr_t)within & ~(uintptr_t)(HWT_SLAB_SIZE - 1);
+}
+
+/* Where in the slab its head is; the entries are before and behind. */
+static inline size_t hwt_slab_head(uintptr_t base)
+{
+    return base / HWT_SLAB_SIZE % HWT_SLAB_COLOURS * HWT_SLAB_STEP;
+}
+
+/*
+ * The head of an empty slab is zero, and a slab becomes empty page by page. So a thread with a
+ * handle reads the head first and the state then: if that has the handle's generation and says that
+ * the timeout has not ended, the slab was in use when its head was read. And the thread that
+ * publishes an entry, or gives it away, reads the head before; or it is the worker, which alone
+ * empties slabs, or the executor's: a slab of which that has an entry is not emptied.
+ */
+static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
+{
+    uintptr_t base = hwt_slab_base(entry);
+    return (struct hwt_slab *)(base + hwt_slab_head(base));
+}
+
+static inline struct hwt_entry *hwt_slab_entry(uintptr_t base, uint32_t seat)
+{
+    return (struct hwt_entry *)base + seat;
+}
+
+/* Whether that is an entry, and not the head. */
+static inline bool hwt_slab_has(uintptr_t base, uint32_t seat)
+{
+    return seat - hwt_slab_head(base) / sizeof(struct hwt_entry) >= HWT_HEAD_SEATS;
+}
+
+static inline hwt_timer *hwt_timer_of(const struct hwt_entry *entry)
+{
+    /* Acquire: the state is read after it. */
+    return atomic_load_explicit(&hwt_slab_of(entry)->timer, memory_order_acquire);
+}
+
+static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&hwt_slab_of(entry)->to_id, memory_order_acquire) +
+           (uint32_t)((uintptr_t)entry / sizeof(struct hwt_entry));
+}
+
+/* Of an entry that is in use: its place, and the generation as places have it, counted from the
+ * floor of their slab. */
+static inline struct hwt_place *hwt_entry_place(const struct hwt_entry *entry)
+{
+    return (struct hwt_place *)(hwt_slab_base(entry) + HWT_SLAB_SEATS * sizeof(struct hwt_entry)) +
+           (uintptr_t)entry % HWT_SLAB_SIZE / sizeof(struct hwt_entry);
+}
+
+static inline uint32_t hwt_entry_counted(const struct hwt_entry *entry, uint64_t generation)
+{
+    return (uint32_t)generation -
+           atomic_load_explicit(&hwt_slab_of(entry)->floor, memory_order_relaxed);
+}
+
+static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint32_t id)
+{
+    return hwt_slab_entry((uintptr_t)slot->base, id & HWT_ID_PLACE);
+}
+
+/* Of a slab of which the caller has an id, or of an empty one, the number. */
+static inline struct hwt_slot *hwt_pool_slot(const struct hwt_pool *pool, uint32_t number)
+{
+    return hwt_slots_at(hwt_directory_slots(&pool->directory), number);
+}
+
+static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
+{
+    return hwt_slot_entry(hwt_pool_slot(pool, id >> HWT_ID_BITS), id);
+}
+
+/* Bytes held. Any thread; about. */
+static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
+{
+    /* Relaxed, both: numbers. */
+    return atomic_load_explicit(&pool->used, memory_order_relaxed) * (uint64_t)HWT_SLAB_SIZE +
+           atomic_load_explicit(&pool->slabs, memory_order_relaxed) * sizeof(struct hwt_slot) +
+           hwt_directory_bytes(&pool->directory);
+}
+
+/* A stack's head publishes this. Release, for readers of the field by old handles: see entry.h. */
+static inline void hwt_entry_link(struct hwt_entry *entry, struct hwt_entry *next)
+{
+    atomic_store_explicit(&entry->arg, next, memory_order_release);
+}
+
+static inline struct hwt_entry *hwt_entry_linked(const struct hwt_entry *entry)
+{
+    return atomic_load_explicit(&entry->arg, memory_order_relaxed);
+}
+
+#endif

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Slabs that go back to the system. See trim.h. */
+
+#include "hwt/pool/trim.h"
+
+#include <sys/mman.h>
+
+#include "hwt/base/meet.h"
+#include "hwt/base/time.h"
+
+#define FREE_MIN ((uint64_t)8 * HWT_SLAB_ENTRIES)
+#define SCAN_SLABS 64 /* a slice; each takes about half a millisecond */
+#define GATHER_ENTRIES 16384
+#define SETTLE_SLABS 32
+/* From the end of a trim to the next, and more of it for each free entry: a hundred times as long as
+ * that takes. */
+#define PAUSE_NS HWT_SEC(1)
+#define PAUSE_NS_EACH 2048
+#define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
+#define CHAINS 16
+#define STAYS UINT16_MAX /* `held` of a slab whose entries are not held */
+
+_Static_assert(HWT_SLAB_ENTRIES < STAYS, "`held` counts them");
+
+/* ---- when ---- */
+
+/* A quarter of what is in use is kept in stock. What was looked at in vain is looked at again when
+ * something has changed. */
+uint64_t hwt_pool_trim_at(const struct hwt_pool *pool)
+{
+    const struct hwt_trim *trim = &pool->trim;
+    if (trim->step != HWT_TRIM_IDLE)
+        return 0;
+    uint64_t used = atomic_load_explicit(&pool->used, memory_order_relaxed) * HWT_SLAB_ENTRIES;
+    if (used < FREE_MIN)
+        return HWT_NEVER;
+    uint64_t free = hwt_pool_free(pool);
+    if (free < FREE_MIN || free < used / 4 || (free == trim->left && free < HWT_FREE_MAX))
+        return HWT_NEVER;
+    return trim->again;
+}
+
+/* ---- scan ---- */
+
+static bool all_have_ended(uintptr_t base)
+{
+    for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
+        if (!hwt_slab_has(base, seat))
+            continue;
+        unsigned phase = hwt_phase(hwt_entry_state(hwt_slab_entry(base, seat)));
+        if (phase != HWT_PHASE_EXPIRED && phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
+            return false;
+    }
+    return true;
+}
+
+static void end(struct hwt_pool *pool, uint64_t now)
+{
+    struct hwt_trim *trim = &pool->trim;
+    trim->again = hwt_saturating_add(now, PAUSE_NS + trim->looked * PAUSE_NS_EACH);
+    trim->step = HWT_TRIM_IDLE;
+}
+
+static void scan(struct hwt_pool *pool, uint64_t now)
+{
+    struct hwt_trim *trim = &pool->trim;
+    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+    for (uint32_t n = 0; n < SCAN_SLABS && trim->next < slabs; trim->next++) {
+        struct hwt_slot *slot = hwt_directory_find(&pool->directory, trim->next);
+        /* Relaxed: it only spares work. */
+        if (!slot || atomic_load_explicit(&slot->empty, memory_order_relaxed))
+            continue;
+        n++;
+        slot->held = all_have_ended((uintptr_t)slot->base) ? 0 : STAYS;
+        trim->candidates += slot->held == 0;
+    }
+    if (trim->next < slabs)
+        return;
+    if (trim->candidates == 0) {
+        end(pool, now);
+        return;
+    }
+    trim->step = HWT_TRIM_GATHERS;
+}
+
+/* ---- gather ---- */
+
+/* An entry that was taken out of the pool: to the chain of its slab, or back. */
+static void sort_out(struct hwt_pool *pool, struct hwt_cache *back, struct hwt_entry *entry)
+{
+    uint32_t id = hwt_entry_id(entry);
+    struct hwt_slot *slot = hwt_pool_slot(pool, id >> HWT_ID_BITS);
+    if (slot->held == STAYS) {
+        hwt_pool_give(pool, back, entry);
+        return;
+    }
+    uint32_t first = atomic_load_explicit(&slot->next, memory_order_relaxed);
+    hwt_entry_link(entry, slot->held > 0 ? hwt_pool_entry(pool, first) : NULL);
+    /* Relaxed: the worker's, as long as the slab is not empty. A thread that has seen it on the
+     * stack of empty ones reads it in vain: see stacks.h. */
+    atomic_store_explicit(&slot->next, id, memory_order_relaxed);
+    slot->held++;
+}
+
+/* Some batches are walked at a time, a step of each in turn, for the next entry of a chain has to
+ * come from memory. */
+static void gather(struct hwt_pool *pool)
+{
+    struct hwt_entry *chains[CHAINS];
+    struct hwt_cache back = { 0 };
+    uint32_t n = 0, length, looked = 0;
+    for (;;) {
+        while (n < CHAINS && looked < GATHER_ENTRIES &&
+               (chains[n] = hwt_batch_pop_old(pool, &length)) != NULL) {
+            looked += length;
+            n++;
+        }
+        if (n == 0)
+            break;
+        for (uint32_t i = 0; i < n;) {
+            struct hwt_entry *next = hwt_entry_linked(chains[i]);
+            __builtin_prefetch(next, 1);
+            sort_out(pool, &back, chains[i]);
+            if (next)
+                chains[i++] = next;
+            else
+                chains[i] = chains[--n];
+        }
+    }
+    hwt_pool_flush(pool, &back);
+    if (looked >= GATHER_ENTRIES)
+        return;
+    if (pool->trim.step == HWT_TRIM_GATHERS) {
+        hwt_batches_swap(pool);
+        pool->trim.step = HWT_TRIM_GATHERS_REST;
+        return;
+    }
+    pool->trim.step = HWT_TRIM_SETTLES;
+    pool->trim.next = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+}
+
+/* ---- settle ---- */
+
+/* The executor's threads read the head of what they have after it has ended. Acquire: that was the
+ * last they did. What the worker has found to be free it does not hand over. */
+static bool is_handed(uintptr_t base)
+{
+    const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
+    return atomic_load_explicit(&slab->handed, memory_order_acquire) > 0;
+}
+
+/* Whether all entries are held and may go. Generations are counted from the floor of their slab: a
+ * record that is unread yet must not come out newer than those to come, so a slab with an entry that
+ * was used much less than others stays. The floor is set for the next ones. */
+static bool may_go(struct hwt_slot *slot)
+{
+    uintptr_t base = (uintptr_t)slot->base;
+    uint64_t oldest = UINT64_MAX, newest = 0;
+    if (slot->held != HWT_SLAB_ENTRIES || is_handed(base))
+        return false;
+    for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
+        if (!hwt_slab_has(base, seat))
+            continue;
+        uint64_t generation = hwt_generation(hwt_entry_state(hwt_slab_entry(base, seat)));
+        oldest = generation < oldest ? generation : oldest;
+        newest = generation > newest ? generation : newest;
+    }
+    if (newest - oldest > SPREAD_MAX)
+        return false;
+    slot->floor = newest;
+    return true;
+}
+
+static void give_back(struct hwt_pool *pool, struct hwt_slot *slot)
+{
+    struct hwt_cache back = { 0 };
+    struct hwt_entry *next,
+        *entry = hwt_pool_entry(pool, atomic_load_explicit(&slot->next, memory_order_relaxed));
+    for (; entry; entry = next) {
+        next = hwt_entry_linked(entry);
+        hwt_pool_give(pool, &back, entry);
+    }
+    hwt_pool_flush(pool, &back);
+}
+
+/* Where memory is locked. Old handles are asked meanwhile. */
+static void make_zero(char *base, size_t size)
+{
+    _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)base;
+    for (size_t i = 0; i < size / sizeof(*words); i++)
+        atomic_store_explicit(&words[i], 0, memory_order_relaxed);
+}
+
+/* n slabs from `number` on, which follow each other, go. The last is pushed first: they are used
+ * again in the order of their addresses. */
+static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_slot *slots, uint32_t n)
+{
+    char *base = slots->base;
+    size_t size = n * HWT_SLAB_SIZE;
+    HWT_MEET(EMPTY);
+    if (madvise(base, size, MADV_DONTNEED) != 0)
+        make_zero(base, size);
+    atomic_fetch_sub_explicit(&pool->used, n, memory_order_relaxed);
+    pool->trim.left -= n * HWT_SLAB_ENTRIES;
+    while (n-- > 0) {
+        atomic_store_explicit(&slots[n].empty, true, memory_order_relaxed);
+        hwt_empty_push(pool, number + n);
+    }
+}
+
+/* A region of which a part goes must not have huge pages: the system would make one of what is left
+ * and of nothing, and the memory would be back. One that goes as a whole may. */
+static void advise(const struct hwt_slot *first, uint32_t going)
+{
+    bool whole = going == HWT_REGION_SLABS;
+    if (going > 0)
+        (void)madvise(first->base, first->region * HWT_SLAB_SIZE,
+                      whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+}
+
+/* Some of its slabs may not be entered yet, and then nothing of them is held. */
+static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_slot *slots)
+{
+    const uint32_t n = slots->region;
+    uint32_t going = 0;
+    bool goes[HWT_REGION_SLABS];
+    for (uint32_t i = 0; i < n; i++) {
+        struct hwt_slot *slot = &slots[i];
+        goes[i] = may_go(slot);
+        going += goes[i];
+        if (!goes[i] && slot->held > 0 && slot->held != STAYS)
+            give_back(pool, slot);
+        slot->held = 0;
+    }
+    advise(slots, going);
+    for (uint32_t i = n, end; i > 0; i = end) {
+        for (end = i; end > 0 && goes[end - 1];)
+            end--;
+        if (end < i)
+            empty_slabs(pool, first + end, &slots[end], i - end);
+        else
+            end--;
+    }
+}
+
+static void settle(struct hwt_pool *pool, uint64_t now)
+{
+    struct hwt_trim *trim = &pool->trim;
+    for (uint32_t n = 0; n < SETTLE_SLABS && trim->next > 0;) {
+        trim->next--;
+        /* A region's first slab is the one that knows it, and the first that is entered. */
+        struct hwt_slot *slot = hwt_directory_find(&pool->directory, trim->next);
+        if (!slot || slot->region == 0)
+            continue;
+        settle_region(pool, trim->next, slot);
+        n += slot->region;
+    }
+    if (trim->next == 0)
+        end(pool, now);
+}
+
+bool hwt_pool_trim(struct hwt_pool *pool, uint64_t now)
+{
+    struct hwt_trim *trim = &pool->trim;
+    HWT_MEET(TRIM);
+    switch (trim->step) {
+    case HWT_TRIM_IDLE:
+        trim->next = trim->candidates = 0;
+        trim->looked = trim->left = hwt_pool_free(pool);
+        trim->step = HWT_TRIM_SCANS;
+        break;
+    case HWT_TRIM_SCANS:
+        scan(pool, now);
+        break;
+    case HWT_TRIM_GATHERS:
+    case HWT_TRIM_GATHERS_REST:
+        gather(pool);
+        break;
+    case HWT_TRIM_SETTLES:
+        settle(pool, now);
+        break;
+    }
+    return trim->step == HWT_TRIM_IDLE;
+}

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Without a worker: the calls by which a thread, an event loop's mostly, is the worker. */
+
+#include <errno.h>
+
+#include "hwt/timer/timer.h"
+#include "hwt/worker/task.h"
+
+/*
+ * A callback that was left by longjmp() leaves the timer as if it were being driven for ever. Two
+ * calls that have not returned are not at one place of a stack: so the next one that is made from
+ * where the lost one was made finds it. Relaxed: of the addresses of its own stack a thread sees
+ * the last that was stored, whoever had that stack before.
+ */
+static void check_last(const hwt_timer *timer, uintptr_t here)
+{
+    if (__builtin_expect(atomic_load_explicit(&timer->driven_from, memory_order_relaxed) == here,
+                         0))
+        hwt_task_does_not_return();
+}
+
+bool hwt_timer_enter(hwt_timer *timer)
+{
+    const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED;
+    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+    if (!timer || !(timer->flags & HWT_NO_WORKER))
+        return false;
+    check_last(timer, here);
+    if (hwt_in_callback(&timer->shared) || hwt_halted_by(timer, over))
+        return false;
+    if (!timer->shared.one_thread)
+        pthread_mutex_lock(&timer->driving);
+    if (!hwt_halted_by(timer, over)) {
+        atomic_store_explicit(&timer->driven_from, here, memory_order_relaxed);
+        return true;
+    }
+    if (!timer->shared.one_thread)
+        pthread_mutex_unlock(&timer->driving);
+    return false;
+}
+
+/* The instant from which on the descriptor is to be readable, 0: at once. */
+static void set_fd(hwt_timer *timer, uint64_t until)
+{
+    struct hwt_shared *shared = &timer->shared;
+    timer->parked_until = until;
+    HWT_MEET(SET_FD);
+    if (until == 0)
+        hwt_gate_set_fd(&shared->gate, 1, true);
+    else if (shared->time.clock && until != HWT_NEVER)
+        hwt_gate_set_fd(&shared->gate, hwt_saturating_sub(until, hwt_time_now(&shared->time)),
+                        true);
+    else
+        hwt_gate_set_fd(&shared->gate, until, false);
+}
+
+/* The loop that watches the descriptor sleeps from here on. A gate that is closed for the right
+ * instant, and that nobody has opened since, stays as it is. */
+void hwt_timer_leave(hwt_timer *timer)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_gate *gate = &shared->gate;
+    if (atomic_load_explicit(&gate->fd, memory_order_relaxed) >= 0) {
+        bool as_set = hwt_gate_fd_is_as_set(gate);
+        bool closed = as_set && hwt_gate_is_asleep(gate);
+        if (!closed || timer->shared.time.clock ||
+            hwt_worker_next(&timer->worker) != timer->parked_until)
+            set_fd(timer, hwt_worker_park(&timer->worker));
+        HWT_MEET(LEAVE);
+        /* A waker that came between the two has set it to now, and is overtaken. */
+        if (!hwt_gate_is_asleep(gate))
+            set_fd(timer, 0);
+    }
+    atomic_store_explicit(&timer->driven_from, 0, memory_order_relaxed);
+    if (!shared->one_thread)
+        hwt_unlock(timer, &timer->driving);
+}
+
+uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most)
+{
+    if (most == 0 || !hwt_timer_enter(timer))
+        return 0;
+    uint64_t runs = hwt_worker_pass(&timer->worker, now, most);
+    hwt_timer_leave(timer);
+    return runs;
+}
+
+uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now)
+{
+    return hwt_timer_advance_some(timer, now, UINT64_MAX);
+}
+
+uint64_t hwt_timer_dispatch(hwt_timer *timer)
+{
+    return hwt_timer_advance(timer, hwt_timer_now(timer));
+}
+
+uint64_t hwt_timer_next_tick(hwt_timer *timer)
+{
+    if (!hwt_timer_enter(timer))
+        return HWT_NEVER;
+    uint64_t next;
+    do
+        next = hwt_worker_next(&timer->worker);
+    while (next == 0);
+    hwt_timer_leave(timer);
+    return next;
+}
+
+int hwt_timer_fd(hwt_timer *timer)
+{
+    if (!timer || !(timer->flags & HWT_NO_WORKER))
+        return -EINVAL;
+    struct hwt_gate *gate = &timer->shared.gate;
+    int r = -ESHUTDOWN;
+    if (hwt_timer_enter(timer)) {
+        r = hwt_gate_open_fd(gate, true);
+        hwt_timer_leave(timer);
+    }
+    /* Acquire: opened by another thread. */
+    int fd = atomic_load_explicit(&gate->fd, memory_order_acquire);
+    return fd >= 0 ? fd : r;
+}

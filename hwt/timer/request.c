@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the worker is asked to do between two passes. See request.h. */
+
+#include "hwt/timer/request.h"
+
+#include "hwt/base/shield.h"
+
+bool hwt_request_is_there(const hwt_timer *timer)
+{
+    /* Relaxed: after B; the worker that does it reads it with acquire. */
+    return atomic_load_explicit(&timer->request, memory_order_relaxed) != NULL;
+}
+
+void hwt_request_do(hwt_timer *timer)
+{
+    /* Acquire: the request. */
+    struct hwt_request *request = atomic_load_explicit(&timer->request, memory_order_acquire);
+    if (!request)
+        return;
+    request->act(timer, request->data);
+    HWT_MEET(REQUEST_DONE);
+    pthread_mutex_lock(&timer->shared.runs);
+    atomic_store_explicit(&timer->request, NULL, memory_order_relaxed);
+    pthread_cond_broadcast(&timer->shared.returned);
+    pthread_mutex_unlock(&timer->shared.runs);
+}
+
+/* Under `control`: the worker is there, and stays. */
+static void ask(hwt_timer *timer, struct hwt_request *request)
+{
+    struct hwt_shared *shared = &timer->shared;
+    atomic_store_explicit(&timer->request, request, memory_order_seq_cst);
+    HWT_MEET(REQUEST_WAKE);
+    hwt_gate_wake(&shared->gate);
+    pthread_mutex_lock(&shared->runs);
+    /* Relaxed: the mutex orders it. */
+    while (atomic_load_explicit(&timer->request, memory_order_relaxed))
+        pthread_cond_wait(&shared->returned, &shared->runs);
+    pthread_mutex_unlock(&shared->runs);
+}
+
+void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), void *data)
+{
+    struct hwt_request request = { act, data };
+    int shield = hwt_shield();
+    pthread_mutex_lock(&timer->control);
+    if (timer->thread_runs && !hwt_halted_by(timer, HWT_HALTED_STOPPING)) {
+        ask(timer, &request);
+    } else {
+        pthread_mutex_lock(&timer->driving);
+        act(timer, data);
+        hwt_unlock(timer, &timer->driving);
+    }
+    hwt_unlock(timer, &timer->control);
+    hwt_unshield(shield);
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Life of a timer: create, start, new timeouts, destroy. */
+
+#include "hwt/timer/timer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hwt/base/probes.h"
+#include "hwt/base/shield.h"
+#include "hwt/timer/options.h"
+#include "hwt/worker/task.h"
+
+#define TICK_MIN_TO_COUNT (64 * HWT_COUNTER_LATE)
+#define UNTOLD 1 /* accepted, and maybe cancelled with nobody to tell it */
+
+/* ---- create ---- */
+
+/* Where to be late by so little cannot be seen beside a tick. */
+static bool may_count(const hwt_options *options)
+{
+    return !options->clock && options->clock_id == CLOCK_MONOTONIC &&
+           !(options->flags & HWT_EXACT_CLOCK) && options->tick_duration >= TICK_MIN_TO_COUNT &&
+           hwt_counter_is_trusted();
+}
+
+static void freeze_options(hwt_timer *timer, const hwt_options *options)
+{
+    struct hwt_shared *shared = &timer->shared;
+    shared->time.clock = options->clock;
+    shared->time.clock_data = options->clock_data;
+    shared->time.clock_id = options->clock_id;
+    shared->time.counts = may_count(options);
+    uint64_t start = hwt_time_now(&shared->time);
+    atomic_init(&shared->time.told, start);
+    shared->ticks = hwt_ticks_init(start, options->tick_duration);
+    shared->max_pending = options->max_pending;
+    shared->executor = options->executor;
+    shared->executor_data = options->executor_data;
+    shared->one_thread = options->flags & HWT_ONE_THREAD;
+    atomic_init(&shared->unusual, HWT_HALTED_UNSTARTED |
+                                      (shared->one_thread ? HWT_ONE_THREADED : 0) |
+                                      (shared->max_pending > 0 ? HWT_LIMITED : 0));
+    timer->flags = options->flags;
+    timer->worker_cpu = options->worker_cpu;
+    if (options->worker_name)
+        strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
+}
+
+/* How many chunks may wait for a worker that sleeps: it reads them within a tick, and runs first
+ * what it has slept for. A thread that drives the timer reads first: half as many. */
+static uint32_t backlog_of(const hwt_timer *timer)
+{
+    uint64_t share = timer->flags & HWT_NO_WORKER ? 2 : 1;
+    uint64_t chunks = timer->shared.ticks.duration / (share * HWT_READ_NS * HWT_CHUNK_RECORDS);
+    return chunks < UINT32_MAX ? (uint32_t)chunks : UINT32_MAX;
+}
+
+/* Everything that can fail, in order; what was done is undone. */
+static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
+{
+    struct hwt_shared *shared = &timer->shared;
+    bool fences = !shared->one_thread && hwt_gate_needs_fences();
+    if (fences)
+        atomic_fetch_or_explicit(&shared->unusual, HWT_FENCED, memory_order_relaxed);
+    /* With one thread there is nobody to be made to pass a barrier. */
+    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual,
+                  shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
+    int r = hwt_pool_init(&shared->pool, timer, HWT_LANE_SEATS_SIZE);
+    if (r < 0)
+        return r;
+    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(timer));
+    if (r < 0)
+        goto destroy_pool;
+    r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
+    if (r < 0)
+        goto destroy_lanes;
+    /* A futex knows the monotonic clock only. */
+    if (!(timer->flags & HWT_NO_WORKER) && shared->time.clock_id != CLOCK_MONOTONIC) {
+        r = hwt_gate_open_fd(&shared->gate, false);
+        if (r < 0)
+            goto destroy_worker;
+    }
+    return 0;
+
+destroy_worker:
+    hwt_wheel_destroy(&timer->worker.wheel);
+destroy_lanes:
+    hwt_lanes_destroy(&shared->lanes);
+destroy_pool:
+    hwt_pool_destroy(&shared->pool);
+    return r;
+}
+
+int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
+{
+    hwt_options known;
+    if (!ret_timer || hwt_options_read(options, &known) < 0)
+        return -EINVAL;
+    hwt_timer *timer = aligned_alloc(64, (sizeof(*timer) + 63) / 64 * 64);
+    if (!timer)
+        return -ENOMEM;
+    memset(timer, 0, sizeof(*timer));
+    freeze_options(timer, &known);
+    int r = set_up(timer, known.ticks_per_wheel);
+    if (r < 0) {
+        free(timer);
+        return r;
+    }
+    pthread_mutex_init(&timer->control, NULL);
+    pthread_mutex_init(&timer->driving, NULL);
+    pthread_mutex_init(&timer->shared.runs, NULL);
+    pthread_cond_init(&timer->shared.returned, NULL);
+    hwt_fork_add(timer);
+    *ret_timer = timer;
+    return 0;
+}
+
+/* ---- start ---- */
+
+/* In a child of fork() the descriptor that it needs may be lost. A worker gets another one; the loop
+ * that watches it must ask for it, for it has noted a number. */
+static int begin(hwt_timer *timer)
+{
+    struct hwt_gate *gate = &timer->shared.gate;
+    if (timer->flags & HWT_NO_WORKER)
+        return hwt_gate_loss(gate);
+    int r = hwt_gate_loss(gate) < 0 ? hwt_gate_open_fd(gate, false) : 0;
+    return r < 0 ? r : hwt_worker_thread_create(timer);
+}
+
+int hwt_timer_start(hwt_timer *timer)
+{
+    const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED | HWT_HALTED_ENDING;
+    if (!timer)
+        return -EINVAL;
+    if (hwt_halted_by(timer, over))
+        return -ESHUTDOWN;
+    if (!hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
+        return 0;
+
+    int r = 0, shield = hwt_shield();
+    HWT_MEET(START);
+    pthread_mutex_lock(&timer->control);
+    if (hwt_halted_by(timer, over))
+        r = -ESHUTDOWN;
+    else if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
+        r = begin(timer);
+    if (r == 0)
+        hwt_unhalt(timer, HWT_HALTED_UNSTARTED);
+    pthread_mutex_unlock(&timer->control);
+    hwt_unshield(shield);
+    return r;
+}
+
+/* ---- new timeouts ---- */
+
+static bool is_renewal(uint64_t generation)
+{
+    return generation % HWT_RENEWAL == 0;
+}
+
+/* An entry that has served its time goes by the worker before it is used again. */
+static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
+{
+    uint64_t generation = hwt_generation(hwt_entry_state(entry)) + 1;
+    if (!is_renewal(generation))
+        return false;
+    if (timer->shared.one_thread) {
+        /* Of the one before: what is in the worker's hands is not the next one. */
+        hwt_worker_note(&timer->worker, hwt_entry_id(entry), (uint32_t)generation - 1);
+        return false;
+    }
+    uint32_t id = hwt_entry_id(entry); /* before it is the worker's */
+    atomic_store_explicit(&entry->word.first,
+                          generation << HWT_GENERATION_SHIFT | HWT_PHASE_RENEWED,
+                          memory_order_release);
+    if (!hwt_lane_say_cancelled(&timer->shared.lanes, lane,
+                                (struct hwt_record){ 0, id, (uint32_t)generation }))
+        hwt_shared_overlook(&timer->shared);
+    return true;
+}
+
+/*
+ * After the timeout was published: whether stop has begun. Stop sets `unusual`, makes all threads
+ * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
+ * Then the exchange says which thread ends it. -ESHUTDOWN: the adder, which refuses it. UNTOLD: if
+ * another thread has cancelled it, the adder tells that, for stop may be past it already.
+ */
+static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
+                    uint64_t state)
+{
+    /* Relaxed: after a barrier, see gate.h. */
+    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
+    if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
+        return 0;
+    HWT_MEET(WITHDRAW);
+    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+        return hwt_in_callback(shared) ? 0 : UNTOLD; /* stop waits for a callback, and walks then */
+    hwt_count(&lane->added, UINT64_MAX, false);
+    hwt_pool_give(&shared->pool, &lane->cache, entry);
+    return -ESHUTDOWN;
+}
+
+/* The timeout is published: the worker is told where it must be, if stop has not begun. */
+static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry,
+                    uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    HWT_MEET(SAID);
+    if (hwt_gate_asks(&shared->gate, deadline))
+        hwt_gate_wake(&shared->gate);
+    HWT_MEET(ADD_CHECK);
+    int r = shared->one_thread ? 0 : withdraw(shared, lane, entry, state);
+    if (r >= 0 && ret_timeout)
+        *ret_timeout = (hwt_timeout){ entry, hwt_generation(state) };
+    return r;
+}
+
+/* The same where the stream with its record is on no list yet. */
+__attribute__((noinline)) static int list_and_announce(hwt_timer *timer, struct hwt_lane *lane,
+                                                       struct hwt_entry *entry, uint64_t state,
+                                                       uint64_t deadline, hwt_timeout *ret_timeout)
+{
+    hwt_full_barrier(); /* it may be this thread's from now on: see gate.h */
+    hwt_streams_list(&timer->shared.lanes.pending, &lane->pending);
+    int r = announce(timer, lane, entry, state, deadline, ret_timeout);
+    if (r == UNTOLD)
+        hwt_task_tell(&timer->shared, entry, hwt_generation(state));
+    return r < 0 ? r : 0;
+}
+
+static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_task *task, void *arg,
+                          uint64_t deadline, hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_entry *entry;
+    do {
+        entry = hwt_pool_take(&shared->pool, &lane->cache);
+        if (!entry)
+            return -ENOMEM;
+    } while (renew(timer, lane, entry));
+    hwt_count(&lane->added, 1, false);
+    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
+    uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
+    HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
+    HWT_MEET(ADD_SAY);
+    hwt_shared_note_pending(shared, lane, deadline, id, hwt_generation(state));
+    return announce(timer, lane, entry, state, deadline, ret_timeout);
+}
+
+/* Whatever there is to mind. */
+__attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const hwt_task *task,
+                                                        void *arg, uint64_t deadline,
+                                                        hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    int r = hwt_timer_start(timer);
+    if (r == -ESHUTDOWN || r == -EINVAL)
+        return r;
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_timeout added = { NULL, 0 };
+    if (r == 0 && shared->max_pending > 0 && !hwt_reserve(shared))
+        r = -ENOBUFS;
+    if (r == 0) {
+        r = accept_timeout(timer, lane, task, arg, deadline, &added);
+        if (r < 0)
+            hwt_unreserve(shared);
+    }
+    if (r < 0 && r != -ESHUTDOWN)
+        hwt_count(&lane->rejected, 1, false);
+    hwt_shared_leave(shared, lane);
+    if (r >= 0 && ret_timeout)
+        *ret_timeout = added;
+    if (r == UNTOLD)
+        hwt_task_tell(shared, added.entry, added.generation);
+    return r < 0 ? r : 0;
+}
+
+/* The short way, where the lane has an entry, and room for a record: the entry, to be published in
+ * the state, and counted. NULL: there is something to mind, and nothing has been done. */
+static inline struct hwt_entry *take_shortly(struct hwt_lane *lane, const hwt_task *task, void *arg,
+                                             uint64_t deadline, uint64_t *ret_state)
+{
+    struct hwt_entry *entry = lane->cache.first;
+    if (__builtin_expect(!entry, 0) || __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
+        return NULL;
+    uint64_t state = hwt_entry_next_state(entry, task);
+    if (__builtin_expect(is_renewal(hwt_generation(state)), 0))
+        return NULL;
+    hwt_cache_drop(&lane->cache, entry);
+    hwt_entry_set(entry, task, arg, deadline);
+    hwt_count(&lane->added, 1, false); /* before anybody can end it */
+    *ret_state = state;
+    return entry;
+}
+
+/* With one thread, where there is nothing else to mind. */
+__attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const hwt_task *task,
+                                                       void *arg, uint64_t deadline,
+                                                       hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_lane *lane = shared->lanes.shared;
+    uint64_t state;
+    struct hwt_entry *entry;
+    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+        (entry = take_shortly(lane, task, arg, deadline, &state)) == NULL)
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    uint64_t generation = hwt_generation(state);
+    hwt_entry_publish(entry, state);
+    HWT_PROBE4(add, timer, entry, generation, deadline);
+    hwt_lane_append_pending(lane, deadline, entry, generation);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ entry, generation };
+    return 0;
+}
+
+/* With threads, where there is nothing to mind. */
+__attribute__((noinline)) static int new_timeout_shortly(hwt_timer *timer, const hwt_task *task,
+                                                         void *arg, uint64_t deadline,
+                                                         hwt_timeout *ret_timeout)
+{
+    struct hwt_shared *shared = &timer->shared;
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    uint64_t state;
+    struct hwt_entry *entry;
+    if (__builtin_expect(!lane, 0) ||
+        (entry = take_shortly(lane, task, arg, deadline, &state)) == NULL)
+        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+    uint64_t generation = hwt_generation(state);
+    uint32_t id = hwt_entry_id(entry); /* before anybody can end it */
+    hwt_entry_publish(entry, state);
+    HWT_PROBE4(add, timer, entry, generation, deadline);
+    HWT_MEET(ADD_SAY);
+    hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
+    /* All after the append: see gate.h. */
+    if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
+        __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
+        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0))
+        return list_and_announce(timer, lane, entry, state, deadline, ret_timeout);
+    if (ret_timeout)
+        *ret_timeout = (hwt_timeout){ entry, generation };
+    return 0;
+}
+
+int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
+                             hwt_timeout *ret_timeout)
+{
+    if (!timer || !task || !task->run)
+        return -EINVAL;
+    /* Acquire: what starting has made. */
+    uint32_t unusual = atomic_load_explicit(&timer->shared.unusual, memory_order_acquire);
+    if (unusual == 0)
+        return new_timeout_shortly(timer, task, arg, deadline, ret_timeout);
+    if (unusual == HWT_ONE_THREADED)
+        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
+    return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+}
+
+int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,
+                          hwt_timeout *ret_timeout)
+{
+    if (!timer || !task || !task->run)
+        return -EINVAL;
+    uint64_t deadline = hwt_saturating_add(hwt_time_from(&timer->shared.time), delay);
+    return hwt_timer_new_timeout_at(timer, task, arg, deadline, ret_timeout);
+}
+
+/* ---- destroy ---- */
+
+void hwt_timer_destroy(hwt_timer *timer)
+{
+    if (!timer || hwt_in_callback(&timer->shared))
+        return;
+    int shield = hwt_shield();
+    /* In the child of a fork() there is no worker to stop. */
+    hwt_timer_stop(timer, NULL, NULL);
+    hwt_fork_remove(timer); /* a task that forked until then has made that known in the child */
+    /* There any mutex may be held. */
+    if (!hwt_halted_by(timer, HWT_HALTED_FORKED)) {
+        pthread_cond_destroy(&timer->shared.returned);
+        pthread_mutex_destroy(&timer->shared.runs);
+        pthread_mutex_destroy(&timer->driving);
+        pthread_mutex_destroy(&timer->control);
+        pthread_mutex_destroy(&timer->shared.lanes.shared_lock);
+    }
+    hwt_gate_destroy(&timer->shared.gate);
+    hwt_wheel_destroy(&timer->worker.wheel);
+    hwt_lanes_destroy(&timer->shared.lanes);
+    hwt_pool_destroy(&timer->shared.pool);
+    free(timer);
+    hwt_unshield(shield);
+}
+
+uint64_t hwt_timer_now(const hwt_timer *timer)
+{
+    return timer ? hwt_time_now(&timer->shared.time) : 0;
+}
+
+const char *hwt_version(void)
+{
+    return HWT_VERSION;
+}

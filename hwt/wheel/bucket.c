@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The hints of one slot. See bucket.h. */
+
+#include "hwt/wheel/bucket.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hwt/base/barrier.h"
+
+#define FULL_MIN 4                            /* blocks */
+#define FULL_MAX (UINT32_MAX / HWT_BLOCK_MAX) /* all hints can be counted */
+#define SECOND_CAPACITY (HWT_BLOCK_MAX / 8)   /* of a block where there is a full one */
+#define SORT_PER_LOOK 16                      /* hints */
+#define SAMPLES 8
+
+static struct hwt_block *block_at(struct hwt_bucket *bucket, uint32_t i)
+{
+    return i < bucket->full_count ? &bucket->full[i] : &bucket->last;
+}
+
+static void count_gone(struct hwt_bucket *bucket, uint32_t block, uint32_t n)
+{
+    bucket->in_full -= block < bucket->full_count ? n : 0;
+}
+
+/* ---- full blocks ---- */
+
+static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
+{
+    const uint32_t had = bucket->full_capacity, capacity = had ? 2 * had : FULL_MIN;
+    struct hwt_block *old = bucket->full, *full;
+    if (capacity > FULL_MAX || !(full = malloc(capacity * sizeof(*full))))
+        return -ENOMEM;
+    if (had > 0)
+        memcpy(full, old, had * sizeof(*full));
+    hwt_a_fork_may_come(); /* whose child frees what the new ones point to */
+    *bytes += (capacity - had) * sizeof(*full);
+    bucket->full = full;
+    bucket->full_capacity = capacity;
+    hwt_a_fork_may_come();
+    free(old);
+    return 0;
+}
+
+/* There are none in it any more. */
+static void free_full(struct hwt_bucket *bucket, size_t *bytes)
+{
+    struct hwt_block *old = bucket->full;
+    hwt_a_fork_may_come(); /* to which full_count says so before there is no array */
+    *bytes -= bucket->full_capacity * sizeof(*old);
+    bucket->full = NULL;
+    bucket->full_capacity = 0;
+    hwt_a_fork_may_come();
+    free(old);
+}
+
+/* Never do two have the same hints, for a child of a fork() that frees both. */
+static void move(struct hwt_block *from, struct hwt_block *to)
+{
+    struct hwt_block block = *from;
+    *from = (struct hwt_block){ 0 };
+    hwt_a_fork_may_come();
+    *to = block;
+    hwt_a_fork_may_come();
+}
+
+/* The last block is one of the full ones from now on, and an empty one is the last. */
+static int close_last(struct hwt_bucket *bucket, size_t *bytes)
+{
+    struct hwt_block fresh = { 0 };
+    if ((bucket->full_count == bucket->full_capacity && grow_full(bucket, bytes) < 0) ||
+        hwt_block_resize(&fresh, SECOND_CAPACITY, bytes) < 0)
+        return -ENOMEM;
+    bucket->in_full += hwt_block_count(&bucket->last);
+    move(&bucket->last, &bucket->full[bucket->full_count]);
+    bucket->full_count++;
+    move(&fresh, &bucket->last);
+    return 0;
+}
+
+/* After the least round was taken, or some were thrown away: blocks that are empty go, one of those
+ * that have become small is joined to the one before, and the least round is found. */
+static void tidy(struct hwt_bucket *bucket, size_t *bytes)
+{
+    const uint32_t base = bucket->least, count = bucket->full_count;
+    struct hwt_block *full = bucket->full;
+    uint32_t kept = 0, least = UINT32_MAX;
+    bool joined = false;
+    for (uint32_t i = 0; i < count; i++) {
+        if (hwt_block_count(&full[i]) == 0) {
+            hwt_block_release(&full[i], bytes);
+            continue;
+        }
+        if (kept > 0 && !joined &&
+            (joined = hwt_block_join(&full[kept - 1], &full[i], base, bytes)))
+            continue;
+        if (kept < i)
+            move(&full[i], &full[kept]);
+        kept++;
+    }
+    bucket->full_count = kept;
+    bucket->at = kept;
+    if (hwt_block_count(&bucket->last) > 0)
+        least = bucket->last.least - base;
+    for (uint32_t i = kept; i > 0; i--) {
+        if (full[i - 1].least - base <= least) {
+            least = full[i - 1].least - base;
+            bucket->at = i - 1;
+        }
+    }
+    bucket->least = base + least;
+    if (kept == 0 && bucket->full_capacity > 0)
+        free_full(bucket, bytes);
+}
+
+/* ---- adding ---- */
+
+static int make_room(struct hwt_bucket *bucket, size_t *bytes)
+{
+    const struct hwt_block *last = &bucket->last;
+    if (last->capacity == HWT_BLOCK_MAX && last->begin < HWT_BLOCK_MAX / 4)
+        return close_last(bucket, bytes);
+    return hwt_block_grow(&bucket->last, bytes);
+}
+
+int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes)
+{
+    struct hwt_block *last = &bucket->last;
+    const bool none = hwt_bucket_count(bucket) == 0;
+    if (last->used == last->capacity && make_room(bucket, bytes) < 0)
+        return -ENOMEM;
+    if (hwt_block_count(last) == 0 || hint.round - now < last->least - now)
+        last->least = hint.round;
+    if (none || hint.round - now < bucket->least - now) {
+        bucket->least = hint.round;
+        bucket->at = bucket->full_count;
+    }
+    last->hints[last->used++] = hint;
+    return 0;
+}
+
+/* ---- visits ---- */
+
+static bool has_least(const struct hwt_bucket *bucket, const struct hwt_block *block)
+{
+    return hwt_block_count(block) > 0 && block->least == bucket->least;
+}
+
+/* Goes on to the next block with the least round. False: that is over. */
+static bool go_on(struct hwt_bucket *bucket, size_t *bytes)
+{
+    hwt_block_leave(block_at(bucket, bucket->at), bytes);
+    while (bucket->at < bucket->full_count) {
+        if (has_least(bucket, block_at(bucket, ++bucket->at)))
+            return true;
+    }
+    tidy(bucket, bytes);
+    return false;
+}
+
+/* Takes them from a sorted block. */
+static size_t take_from(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max)
+{
+    struct hwt_block *block = block_at(bucket, bucket->at);
+    const struct hwt_hint *hints = block->hints + block->begin;
+    const uint32_t least = bucket->least;
+    size_t n = 0, all = hwt_block_count(block);
+    for (max = max < all ? max : all; n < max && hints[n].round == least; n++)
+        batch[n] = hints[n];
+    block->begin += (uint32_t)n;
+    count_gone(bucket, bucket->at, (uint32_t)n);
+    return n;
+}
+
+/* Whether the block at which the visit is has more of the least round. */
+static bool has_more(const struct hwt_bucket *bucket)
+{
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    return block->begin < block->used && block->hints[block->begin].round == bucket->least;
+}
+
+size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max, size_t *bytes)
+{
+    size_t n = 0;
+    do {
+        struct hwt_block *block = block_at(bucket, bucket->at);
+        if (block->sorted < block->used) {
+            if (n > 0)
+                break;
+            hwt_block_order(block, bucket->least);
+        }
+        n += take_from(bucket, batch + n, max - n);
+    } while (!has_more(bucket) && go_on(bucket, bytes) && n < max);
+    return n;
+}
+
+/* ---- throwing away ---- */
+
+/* Whether the hint is to stay, or is not looked at any more. */
+static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hint, uint32_t *looks)
+{
+    if (*looks == 0)
+        return true;
+    --*looks;
+    return filter(data, &hint, 1) > 0;
+}
+
+/* False: that would be more than so many looks. */
+static bool order(struct hwt_bucket *bucket, uint32_t *looks)
+{
+    struct hwt_block *block = block_at(bucket, bucket->at);
+    const uint32_t cost = (block->used - block->sorted) / SORT_PER_LOOK;
+    if (cost > 0 && *looks == 0)
+        return false;
+    *looks -= cost < *looks ? cost : *looks;
+    hwt_block_order(block, bucket->least);
+    return true;
+}
+
+bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
+                      uint32_t *looks, size_t *bytes)
+{
+    const struct hwt_hint *first = hwt_bucket_peek(bucket);
+    uint32_t heads;
+    if (first && stays(filter, data, *first, looks))
+        return true;
+    if (hwt_bucket_count(bucket) == 0)
+        return false;
+    do {
+        if (!order(bucket, looks))
+            return true;
+        struct hwt_block *block = block_at(bucket, bucket->at);
+        for (; has_more(bucket); block->begin++) {
+            if (stays(filter, data, block->hints[block->begin], looks))
+                return true;
+            count_gone(bucket, bucket->at, 1);
+        }
+        heads = bucket->full_count / SORT_PER_LOOK;
+    } while (go_on(bucket, bytes));
+    *looks -= heads < *looks ? heads : *looks; /* all of them were looked at for another round */
+    return false;
+}
+
+void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket)
+{
+    const uint32_t begin = hwt_bucket_block(bucket, 0)->begin;
+    *sweep = (struct hwt_sweep){ .kept = begin, .cursor = begin };
+}
+
+/* The block that is swept has what has stayed, and what has not been looked at. */
+static void close_gap(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
+{
+    count_gone(bucket, sweep->block, sweep->cursor - sweep->kept);
+    hwt_block_close(block_at(bucket, sweep->block), sweep->kept, sweep->cursor);
+    sweep->cursor = sweep->kept;
+}
+
+static void end_block(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)
+{
+    struct hwt_block *block = block_at(bucket, sweep->block);
+    close_gap(sweep, bucket);
+    hwt_block_fit(block, bucket->least, bytes);
+    if (sweep->block == bucket->full_count || hwt_block_count(block) == 0)
+        return;
+    if (sweep->before == sweep->block ||
+        !hwt_block_join(&bucket->full[sweep->before], block, bucket->least, bytes))
+        sweep->before = sweep->block;
+}
+
+uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
+                        hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
+                        size_t *bytes)
+{
+    struct hwt_block *block;
+    *ret_stay = 0;
+    while ((block = block_at(bucket, sweep->block))->used == sweep->cursor) {
+        if (sweep->block == bucket->full_count)
+            return 0;
+        end_block(sweep, bucket, bytes);
+        sweep->block++;
+        sweep->kept = sweep->cursor = block_at(bucket, sweep->block)->begin;
+    }
+    /* One filter is for one part, so that this is known after it. */
+    const uint32_t end = sweep->cursor < block->sorted ? block->sorted : block->used;
+    const uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
+    const uint32_t stay = filter(data, block->hints + sweep->cursor, n);
+    if (sweep->kept != sweep->cursor)
+        memmove(block->hints + sweep->kept, block->hints + sweep->cursor,
+                stay * sizeof(*block->hints));
+    sweep->kept += stay;
+    sweep->cursor += n;
+    if (sweep->cursor == block->sorted)
+        block->sorted = sweep->kept;
+    *ret_stay = stay;
+    return n;
+}
+
+const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
+                                      const struct hwt_bucket *bucket, uint32_t n)
+{
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    uint32_t at = block->begin + n;
+    if (bucket->at == sweep->block && at >= sweep->kept)
+        at += sweep->cursor - sweep->kept;
+    return n < SAMPLES && at < block->used ? &block->hints[at] : NULL;
+}
+
+void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)
+{
+    end_block(sweep, bucket, bytes);
+    tidy(bucket, bytes);
+}
+
+const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
+{
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    return has_more(bucket) ? &block->hints[block->begin] : NULL;
+}
+
+void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes)
+{
+    for (uint32_t i = 0; i < bucket->full_count; i++)
+        hwt_block_release(&bucket->full[i], bytes);
+    hwt_block_empty(&bucket->last, bytes);
+    bucket->full_count = bucket->in_full = bucket->at = 0;
+    if (bucket->full)
+        free_full(bucket, bytes);
+}
+
+void hwt_bucket_destroy(struct hwt_bucket *bucket)
+{
+    for (uint32_t i = 0; i < bucket->full_count; i++)
+        free(bucket->full[i].hints);
+    free(bucket->full);
+    free(bucket->last.hints);
+}

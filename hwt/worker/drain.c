@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The worker reads the streams: files what is pending, and tells what was cancelled.
+ *
+ * At most 100000 records are filed at a time, and the cancelled ones looked at between.
+ */
+
+#include <string.h>
+
+#include "hwt/base/probes.h"
+#include "hwt/worker/task.h"
+#include "hwt/worker/worker.h"
+
+#define DRAIN_MAX 100000
+#define KEEP_UP_EVERY 256 /* runs */
+#define KEEP_UP_MAX ((size_t)KEEP_UP_EVERY * 512)
+#define CLAIM_TRIES 256
+#define ROUNDS_MAX 8
+
+static void tell_all(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    for (uint32_t i = 0; i < worker->untold_count && !hwt_is_forked(shared); i++) {
+        hwt_timeout timeout = worker->untold[i];
+        if (shared->executor)
+            hwt_task_submit(shared, timeout.entry);
+        else
+            hwt_task_tell(shared, timeout.entry, timeout.generation);
+    }
+    worker->told |= worker->untold_count > 0;
+    worker->untold_count = 0;
+}
+
+/* Files what n records say; their places come from memory meanwhile. */
+static void read_pending(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+{
+    const struct hwt_slots *slots = hwt_directory_slots(worker->wheel.directory);
+    struct hwt_place *places[HWT_CHUNK_RECORDS];
+    uint32_t counted[HWT_CHUNK_RECORDS];
+    for (uint32_t i = 0; i < n; i++) {
+        counted[i] = records[i].generation;
+        places[i] = hwt_worker_place(slots, records[i].id, &counted[i]);
+        __builtin_prefetch(places[i], 1);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        HWT_MEET(FILE);
+        uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, records[i].deadline);
+        hwt_worker_file_at(worker, places[i], &records[i], counted[i], tick);
+    }
+}
+
+/* The same with one thread, whose processor has the entries: what is out of date is left out, and the
+ * entry says when the rest is due. */
+static void read_noted(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+{
+    const struct hwt_pool *pool = &worker->shared->pool;
+    struct hwt_record wanted[HWT_CHUNK_RECORDS];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct hwt_entry *entry = hwt_pool_entry(pool, records[i].id);
+        if (hwt_is_noted(entry, &records[i]))
+            wanted[count++] = (struct hwt_record){ hwt_entry_deadline(entry), records[i].id,
+                                                   records[i].generation };
+    }
+    read_pending(worker, wanted, count);
+}
+
+/* An entry that is to be used again is the worker's until its place has the generation. */
+static void take_renewed(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state)
+{
+    hwt_worker_note(worker, hwt_entry_id(entry), (uint32_t)hwt_generation(state));
+    atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
+                          memory_order_release);
+    hwt_task_free(worker->shared, entry);
+}
+
+static void read_cancelled_record(struct hwt_worker *worker, const struct hwt_record *record)
+{
+    HWT_MEET(REAP);
+    struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
+    uint64_t state = hwt_entry_state(entry);
+    if ((uint32_t)hwt_generation(state) != record->generation)
+        return;
+    if (hwt_phase(state) == HWT_PHASE_RENEWED)
+        take_renewed(worker, entry, state);
+    else if (hwt_phase(state) == HWT_PHASE_UNTOLD)
+        worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
+}
+
+static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        read_cancelled_record(worker, &records[i]);
+}
+
+typedef void (*read_records)(struct hwt_worker *worker, const struct hwt_record *records,
+                             uint32_t n);
+
+/* A producer that compacts is soon done, if it runs. */
+static bool claim(struct hwt_stream *stream)
+{
+    for (int tries = 0; tries < CLAIM_TRIES; tries++) {
+        if (hwt_stream_claim(stream))
+            return true;
+        caa_cpu_relax();
+    }
+    return hwt_stream_claim_or_miss(stream);
+}
+
+/* Takes what the next chunk has, and returns how many records. A stream is claimed for no longer
+ * than that: its producer cannot compact it meanwhile, and the worker may have to wait for its
+ * processor, or for memory, while it files. */
+static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *stream,
+                             struct hwt_record taken[HWT_CHUNK_RECORDS])
+{
+    const struct hwt_record *records;
+    if (!claim(stream)) {
+        worker->again = worker->unsure = true;
+        return 0;
+    }
+    uint32_t n = hwt_stream_peek(stream, &records);
+    if (n > 0)
+        memcpy(taken, records, n * sizeof(*taken));
+    hwt_stream_advance(stream, n);
+    hwt_stream_release(stream);
+    return n;
+}
+
+static void begin_reading(struct hwt_worker *worker)
+{
+    worker->reading = ++worker->readings;
+}
+
+/* Reads up to about `budget` records, and returns how many. A reading ends, however fast producers
+ * are: of each stream it is for what was published when it first came to it, and a little more. */
+static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
+                          size_t budget)
+{
+    struct hwt_record records[HWT_CHUNK_RECORDS];
+    size_t done = 0;
+    uint32_t n;
+    /* Only the worker moves on in it, and a compaction leaves it where it is. */
+    if (!hwt_stream_is_used(stream))
+        return 0;
+    if (stream->reading != worker->reading) {
+        stream->reading = worker->reading;
+        stream->left = (uint64_t)hwt_stream_backlog(stream) * HWT_CHUNK_RECORDS;
+    }
+    while (done < budget && stream->left > 0 && (n = take_records(worker, stream, records)) > 0) {
+        read(worker, records, n);
+        stream->left -= n < stream->left ? n : stream->left;
+        done += n;
+        if (worker->untold_count > 0)
+            tell_all(worker);
+    }
+    return done;
+}
+
+static struct hwt_stream *shared_pending(const struct hwt_worker *worker)
+{
+    return &worker->shared->lanes.shared->pending;
+}
+
+/* Reads each stream of one kind that may have something, but not the shared pending one. */
+static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool listed, size_t budget)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    struct hwt_streams *streams = cancelled ? &lanes->cancelled : &lanes->pending;
+    read_records read = cancelled ? read_cancelled : read_pending;
+    uint32_t count = listed ? 0 : hwt_lanes_count(lanes);
+    size_t done = 0;
+    for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
+         s = s->next_listed) {
+        if (s != shared_pending(worker))
+            done += read_stream(worker, s, read, budget - done);
+    }
+    for (uint32_t i = 0; i < count && done < budget; i++) {
+        struct hwt_lane *lane = hwt_lane_at(lanes, i);
+        struct hwt_stream *s = !lane ? NULL : cancelled ? &lane->cancelled : &lane->pending;
+        if (s && s != shared_pending(worker))
+            done += read_stream(worker, s, read, budget - done);
+    }
+    return done;
+}
+
+/* These were taken from the shared lane. A thread that ends has used its own lane before that one,
+ * see lane.h, so all that the other lanes have by now is filed first. */
+static void read_shared(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+{
+    const uint64_t reading = worker->reading;
+    bool listed = hwt_streams_gather(&worker->shared->lanes.pending) && !worker->unsure;
+    worker->again |= !listed;
+    begin_reading(worker);
+    read_streams(worker, false, listed, SIZE_MAX);
+    worker->reading = reading;
+    read_pending(worker, records, n);
+}
+
+/* All that is published now, in batches, the cancelled between. */
+static void read_once(struct hwt_worker *worker)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    /* Where a thread is half-way through a push, or a stream was missed, which may have left its
+     * list since, not all are on the lists. */
+    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
+                  !worker->unsure;
+    size_t filed;
+    worker->unsure = false;
+    worker->again |= !listed;
+    begin_reading(worker);
+    do {
+        filed = read_streams(worker, false, listed, DRAIN_MAX);
+        HWT_MEET(SHARED);
+        if (filed < DRAIN_MAX)
+            filed += read_stream(worker, shared_pending(worker), read_shared, DRAIN_MAX - filed);
+        HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
+        if (worker->wheel.hints >= worker->sweep_at)
+            (void)hwt_worker_sweep(worker, filed, false);
+        read_streams(worker, true, listed, SIZE_MAX);
+    } while (filed >= DRAIN_MAX);
+}
+
+/* What a lane has. */
+static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
+{
+    begin_reading(worker);
+    read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
+    read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
+}
+
+/* What a `cancelled` has added and cancelled on this thread is read too, unless that goes on and
+ * on. It does not belong to the pass that goes on, if one does: where that goes so far that the
+ * wheel cannot file for its end yet, it waits. */
+static void read_all_streams(struct hwt_worker *worker)
+{
+    struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);
+    uint64_t floor = worker->floor, next = hwt_worker_next_floor(worker);
+    bool told = worker->told;
+    worker->told = false;
+    read_once(worker);
+    worker->floor = floor < next ? next : floor;
+    bool reads = own && worker->floor < worker->wheel.near_end;
+    for (int rounds = 0; worker->told && reads && rounds < ROUNDS_MAX; rounds++) {
+        told = true;
+        worker->told = false;
+        read_lane(worker, own);
+    }
+    worker->floor = floor;
+    worker->told |= told;
+}
+
+/* There was no memory for a hint: all entries say what is to be done. */
+static void look_at_all(struct hwt_worker *worker)
+{
+    struct hwt_entry *entry;
+    uint32_t number = 0, place = 0;
+    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK_AT_ALL);
+        if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
+            worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
+            tell_all(worker);
+        }
+        if (hwt_phase(state) == HWT_PHASE_RENEWED)
+            take_renewed(worker, entry, state);
+        const struct hwt_record record = { deadline, hwt_entry_id(entry),
+                                           (uint32_t)hwt_generation(state) };
+        if (hwt_phase(state) == HWT_PHASE_PENDING)
+            read_pending(worker, &record, 1);
+    }
+    if (worker->wheel.hints >= worker->sweep_at)
+        (void)hwt_worker_sweep(worker, worker->wheel.hints, false);
+}
+
+/*
+ * With one thread a record waits as long as it can: most timeouts are cancelled before they need be
+ * filed at all. What is cancelled is told, and may add more: that is a record, too, and not for the
+ * pass that goes on.
+ */
+bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
+{
+    const struct hwt_lanes *lanes = &worker->shared->lanes;
+    struct hwt_lane *lane = lanes->shared;
+    if (!worker->shared->one_thread ||
+        (lane->soonest >= until && hwt_stream_backlog(&lane->pending) < hwt_lane_backlog(lanes)))
+        return false;
+    lane->soonest = HWT_NEVER;
+    lane->last = NULL;
+    begin_reading(worker);
+    size_t filed = read_stream(worker, &lane->pending, read_noted, SIZE_MAX);
+    if (worker->wheel.hints >= worker->sweep_at)
+        (void)hwt_worker_sweep(worker, filed, false);
+    return true;
+}
+
+void hwt_worker_read_own(struct hwt_worker *worker)
+{
+    struct hwt_lane *lane = worker->shared->lanes.shared;
+    begin_reading(worker);
+    read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
+}
+
+void hwt_worker_read(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    if (shared->one_thread) {
+        uint64_t until = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
+        (void)hwt_worker_read_noted(worker, until);
+        hwt_worker_read_own(worker);
+    } else {
+        read_all_streams(worker);
+    }
+    /* Acquire: the entries of all threads that have set it. */
+    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
+        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
+        look_at_all(worker);
+}
+
+void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
+                               bool cancelled)
+{
+    read_records read = cancelled ? read_cancelled : read_pending;
+    begin_reading(worker);
+    while (dismissed) {
+        struct hwt_stream *next = dismissed->next_listed;
+        if (dismissed != shared_pending(worker)) /* it has its place in the next reading */
+            read_stream(worker, dismissed, read, SIZE_MAX);
+        dismissed = next;
+    }
+}
+
+/*
+ * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
+ * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
+ */
+void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
+{
+    struct hwt_lanes *lanes = &worker->shared->lanes;
+    worker->since_kept_up += n;
+    if (worker->since_kept_up < KEEP_UP_EVERY)
+        return;
+    worker->since_kept_up = 0;
+    begin_reading(worker);
+    if (worker->shared->one_thread) {
+        if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
+            read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
+        return;
+    }
+    if (!hwt_streams_gather(&lanes->cancelled))
+        return;
+    uint32_t chunks = 0;
+    for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
+        chunks += hwt_stream_backlog(s) / 2; /* an open one is no backlog */
+    if (chunks <= HWT_BACKLOG / 2)
+        return;
+    read_streams(worker, true, true, KEEP_UP_MAX);
+}

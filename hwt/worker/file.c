@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the wheel has of a timeout: places, and the generations they are for. See worker.h. */
+
+#include "hwt/worker/worker.h"
+
+#define SWEEP_RATIO 4 /* hints looked at for each that was filed: a third of them can go at least */
+#define SWEEP_PARTS 8 /* of them: each says whether the next ones are to look at entries, too */
+
+void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
+{
+    place->where = 0;
+    /* An exchange, for what a producer has released by it. */
+    atomic_exchange_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
+}
+
+/* Of one that was filed before: whether it is pending, and then for which tick. Should it be moved
+ * to earlier from here on, there is a record of that. */
+static bool is_pending(const struct hwt_worker *worker, const struct hwt_record *record,
+                       uint64_t *ret_tick)
+{
+    const struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
+    /* The deadline first: one that was earlier has a record of its own. */
+    uint64_t deadline = hwt_entry_deadline(entry);
+    uint64_t state = hwt_entry_state(entry);
+    *ret_tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
+    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
+           (uint32_t)hwt_generation(state) == record->generation;
+}
+
+void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
+                           const struct hwt_record *record, uint32_t counted)
+{
+    struct hwt_wheel *wheel = &worker->wheel;
+    uint64_t tick;
+    if (counted != place->generation || !is_pending(worker, record, &tick))
+        return;
+    tick = tick < worker->floor ? worker->floor : tick;
+    tick = tick < wheel->tick ? wheel->tick : tick;
+    if (place->where != 0 && !hwt_wheel_is_after(wheel, place, tick))
+        return;
+    if (hwt_wheel_file_at(wheel, place, record->id, record->generation, tick) < 0)
+        hwt_worker_overlook(worker, place);
+}
+
+void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation)
+{
+    const struct hwt_slots *slots = hwt_directory_slots(worker->wheel.directory);
+    struct hwt_place *place = hwt_worker_place(slots, id, &generation);
+    if ((int32_t)(generation - place->generation) > 0)
+        *place = (struct hwt_place){ generation, 0 };
+}
+
+/* ---- what is not wanted any more ---- */
+
+/* What is pending in an entry that was used again has a record of its own. */
+uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n)
+{
+    const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
+    uint32_t kept = 0;
+    for (const struct hwt_hint *hint = hints; hint < hints + n; hint++) {
+        uint64_t state = hwt_entry_state(hwt_pool_entry(pool, hint->id));
+        if (hwt_phase(state) == HWT_PHASE_PENDING &&
+            (uint32_t)hwt_generation(state) == hint->generation)
+            hints[kept++] = *hint;
+    }
+    return kept;
+}
+
+/* How many timeouts are pending and filed. What waits in the streams is not filed yet, and half of
+ * it is taken to be pending; with one thread it waits on purpose, and counts. About: others go on
+ * meanwhile. */
+static uint64_t count_filed(const struct hwt_shared *shared)
+{
+    const struct hwt_run_stats *runs = &shared->stats;
+    uint64_t begun = atomic_load_explicit(&runs->rearmed, memory_order_relaxed), ended = 0;
+    uint32_t lanes = hwt_lanes_count(&shared->lanes);
+    for (unsigned i = 0; i < 64; i++)
+        ended += atomic_load_explicit(&runs->lateness[i], memory_order_relaxed);
+    for (uint32_t i = 0; i < lanes; i++) {
+        const struct hwt_lane *lane = hwt_lane_at(&shared->lanes, i);
+        if (!lane)
+            continue;
+        ended += atomic_load_explicit(&lane->cancelled_count, memory_order_relaxed);
+        begun += atomic_load_explicit(&lane->added, memory_order_relaxed);
+        /* One may be read, and open. */
+        uint32_t chunks = shared->one_thread ? 0 : hwt_stream_backlog(&lane->pending);
+        ended += chunks > 1 ? (uint64_t)(chunks - 1) * HWT_CHUNK_RECORDS / 2 : 0;
+    }
+    return begun > ended ? begun - ended : 0;
+}
+
+/* Hints that may be there for so many that are filed. Those that do not count are a third at most, so
+ * that a sweep finds them soon; of very many a fifth. */
+static uint64_t most_for(uint64_t filed)
+{
+    uint64_t half = filed / 2 < HWT_VAIN_MAX ? filed / 2 : HWT_VAIN_MAX, quarter = filed / 4;
+    return filed + (half > quarter ? half : quarter) + HWT_HEAP_MAX;
+}
+
+/* As long as entries are used again, what they were used for before does not count any more, and
+ * that is seen without a look at them. */
+bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks)
+{
+    struct hwt_wheel *wheel = &worker->wheel;
+    uint64_t most = most_for(count_filed(worker->shared));
+    if (wheel->hints > most) {
+        uint64_t looks = filed < wheel->hints / SWEEP_RATIO ? filed * SWEEP_RATIO : wheel->hints;
+        uint64_t part = looks / SWEEP_PARTS + 1, enough = most - most / 8, thrown = 0;
+        asks = asks || worker->sweep_asks;
+        for (unsigned i = 0; i < SWEEP_PARTS && wheel->hints > enough; i++) {
+            uint64_t gone = hwt_wheel_sweep(wheel, part, enough, asks);
+            asks = asks || gone < part / SWEEP_RATIO;
+            thrown += gone;
+        }
+        worker->sweep_asks = wheel->hints > enough && thrown < looks / SWEEP_RATIO;
+    }
+    bool too_many = wheel->hints > most;
+    worker->sweep_at = too_many ? wheel->hints + HWT_SWEEP_EVERY : most;
+    return too_many;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_SHARED_H
+#define HWT_SHARED_H
+
+/* What all threads share of a timer, grouped by which thread may write it. It is the timer's first
+ * member: a slab's owner is both. */
+
+#include <pthread.h>
+
+#include "hwt/inbox/gate.h"
+#include "hwt/inbox/lane.h"
+#include "hwt/pool/pool.h"
+#include "hwt/wheel/wheel.h"
+#include "hwt/worker/clock.h"
+#include "hwt/worker/counters.h"
+
+/* Bits of `unusual`. While it is 0, as mostly, calls go a short way. */
+enum {
+    HWT_HALTED_UNSTARTED = 1, /* the first timeout starts the worker */
+    HWT_HALTED_STOPPING = 2,
+    HWT_HALTED_ENDING = 4, /* what is pending may run; nothing new */
+    HWT_HALTED_FORKED = 8, /* this is a child of fork(), and the timer was in use */
+    HWT_ONE_THREADED = 16,
+    HWT_LIMITED = 32, /* by max_pending */
+    HWT_FENCED = 64,  /* the producers make their own barriers */
+};
+
+struct hwt_shared {
+    /* Frozen after create. */
+    struct hwt_time time;
+    struct hwt_ticks ticks;
+    uint64_t max_pending;
+    hwt_executor executor;
+    void *executor_data;
+    bool one_thread; /* nothing below is shared: no exchange, no lane but one */
+
+    /* The reasons above. Written by atomic operations on single bits; read by all. */
+    _Atomic uint32_t unusual;
+
+    /* A record or a hint had no memory: the worker looks at all entries. Set by any thread, cleared
+     * by the worker. */
+    _Atomic bool overlooked;
+
+    struct hwt_gate gate;
+    struct hwt_lanes lanes;
+    struct hwt_pool pool;
+
+    /* With max_pending only. */
+    _Alignas(64) _Atomic uint64_t reserved;
+
+    /* Moves to an earlier instant, while the timer is ENDING; see end.c. */
+    _Atomic uint64_t hastened;
+
+    /* Written by the threads that run tasks; see counters.h. */
+    _Alignas(64) struct hwt_run_stats stats;
+
+    /* Under `runs`: how many tasks the executor has; waiters for a task's return, for a
+     * request, or for the worker's start. */
+    pthread_mutex_t runs;
+    pthread_cond_t returned;
+    uint64_t submitted;
+};
+
+static inline struct hwt_shared *hwt_shared_of(const struct hwt_entry *entry)
+{
+    return (struct hwt_shared *)(void *)hwt_timer_of(entry);
+}
+
+/* In the child of a fork() nothing is called back. Relaxed: the callback that has forked was called
+ * by this thread. */
+static inline bool hwt_is_forked(const struct hwt_shared *shared)
+{
+    return atomic_load_explicit(&shared->unusual, memory_order_relaxed) & HWT_HALTED_FORKED;
+}
+
+/* The calling thread's lane, until hwt_shared_leave(). */
+static inline struct hwt_lane *hwt_shared_enter(struct hwt_shared *shared)
+{
+    return shared->one_thread ? shared->lanes.shared : hwt_lane_enter(&shared->lanes);
+}
+
+static inline void hwt_shared_leave(struct hwt_shared *shared, struct hwt_lane *lane)
+{
+    if (__builtin_expect(lane->shared, 0) && !shared->one_thread)
+        hwt_lane_leave(&shared->lanes, lane);
+}
+
+/* One place under max_pending: false: none left. Lock-free. */
+static inline bool hwt_reserve(struct hwt_shared *shared)
+{
+    /* Relaxed, here and below: a number, it publishes nothing. */
+    uint64_t reserved = atomic_load_explicit(&shared->reserved, memory_order_relaxed);
+    do {
+        if (reserved >= shared->max_pending)
+            return false;
+        HWT_MEET(RESERVE);
+    } while (!atomic_compare_exchange_weak_explicit(&shared->reserved, &reserved, reserved + 1,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    return true;
+}
+
+/* The same for a re-arm, which is never refused. */
+static inline void hwt_reserve_beyond(struct hwt_shared *shared)
+{
+    if (shared->max_pending > 0)
+        atomic_fetch_add_explicit(&shared->reserved, 1, memory_order_relaxed);
+}
+
+static inline void hwt_unreserve(struct hwt_shared *shared)
+{
+    if (shared->max_pending > 0)
+        atomic_fetch_sub_explicit(&shared->reserved, 1, memory_order_relaxed);
+}
+
+/* A record could not be written, or records were taken back: the worker is to look at all entries.
+ * It may have gone to sleep without them since. */
+static inline void hwt_shared_overlook(struct hwt_shared *shared)
+{
+    /* Release: the entries. An exchange, for what another thread has released by it. */
+    atomic_exchange_explicit(&shared->overlooked, true, memory_order_release);
+    hwt_full_barrier(); /* before the look at the gate, and at what stop has set */
+    if (hwt_gate_is_long(&shared->gate))
+        hwt_gate_wake(&shared->gate);
+}
+
+/* Producer: the timeout is to be looked at for its deadline. */
+static inline void hwt_shared_note_pending(struct hwt_shared *shared, struct hwt_lane *lane,
+                                           uint64_t deadline, uint32_t id, uint64_t generation)
+{
+    bool said = shared->one_thread
+                    ? hwt_lane_note_pending(&shared->lanes, lane, deadline, id, generation)
+                    : hwt_lane_say_pending(&shared->lanes, lane, deadline, id, generation);
+    if (!said)
+        hwt_shared_overlook(shared);
+}
+
+/* The same, and the worker is woken if that cannot wait. */
+static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_lane *lane,
+                                          uint64_t deadline, uint32_t id, uint64_t generation)
+{
+    hwt_shared_note_pending(shared, lane, deadline, id, generation);
+    HWT_MEET(SAID);
+    if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
+        hwt_gate_wake(&shared->gate);
+}
+
+/* The same: the timeout was cancelled, and is to be told. */
+static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_lane *lane,
+                                         uint32_t id, uint64_t generation)
+{
+    struct hwt_record record = { 0, id, (uint32_t)generation };
+    bool said = shared->one_thread ? hwt_lane_note_cancelled(&shared->lanes, lane, record)
+                                   : hwt_lane_say_cancelled(&shared->lanes, lane, record);
+    if (!said)
+        hwt_shared_overlook(shared);
+    HWT_MEET(SAID);
+    if (hwt_gate_is_long(&shared->gate))
+        hwt_gate_wake(&shared->gate);
+}
+
+/* An exchange of an entry's state, or of that and its deadline. */
+static inline bool hwt_exchange(const struct hwt_shared *shared, struct hwt_entry *entry,
+                                uint64_t state, uint64_t next)
+{
+    if (!shared->one_thread)
+        return hwt_word_exchange_first(&entry->word, state, next);
+    atomic_store_explicit(&entry->word.first, next, memory_order_relaxed);
+    return true;
+}
+
+static inline bool hwt_exchange_both(const struct hwt_shared *shared, struct hwt_entry *entry,
+                                     uint64_t state, uint64_t deadline, uint64_t next,
+                                     uint64_t next_deadline)
+{
+    if (!shared->one_thread)
+        return hwt_word_exchange(&entry->word, state, deadline, next, next_deadline);
+    atomic_store_explicit(&entry->word.second, next_deadline, memory_order_relaxed);
+    atomic_store_explicit(&entry->word.first, next, memory_order_relaxed);
+    return true;
+}
+
+#endif

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Running tasks, on the worker or on the executor. See task.h. */
+
+#include "hwt/worker/task.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "hwt/base/probes.h"
+#include "hwt/base/shield.h"
+
+/* The last one entered first: a task may drive another timer, and a coroutine may be left within a
+ * task for another one. */
+static HWT_THREAD_LOCAL struct hwt_frame *frames;
+
+void hwt_frame_enter(struct hwt_frame *frame)
+{
+    frame->outer = frames;
+    frames = frame;
+}
+
+__attribute__((noinline)) static void leave_outer(const struct hwt_frame *frame)
+{
+    struct hwt_frame *inner = frames;
+    while (inner && inner->outer != frame)
+        inner = inner->outer;
+    if (inner)
+        inner->outer = frame->outer;
+}
+
+void hwt_frame_leave(const struct hwt_frame *frame)
+{
+    if (__builtin_expect(frames == frame, 1))
+        frames = frame->outer;
+    else
+        leave_outer(frame);
+}
+
+bool hwt_in_callback(const struct hwt_shared *shared)
+{
+    for (const struct hwt_frame *frame = frames; frame; frame = frame->outer) {
+        if (frame->shared == shared)
+            return true;
+    }
+    return false;
+}
+
+struct hwt_frame *hwt_own_task(hwt_timeout timeout)
+{
+    for (struct hwt_frame *frame = frames; frame; frame = frame->outer) {
+        if (frame->entry && frame->entry == timeout.entry &&
+            frame->generation == timeout.generation)
+            return frame;
+    }
+    return NULL;
+}
+
+/* ---- running ---- */
+
+/* A callback that does not come back to its caller (an exception, longjmp, pthread_exit) leaves
+ * locks and states as they are, and others waiting for ever. */
+void hwt_task_does_not_return(void)
+{
+    (void)fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
+                "pthread_cancel)\n",
+                stderr);
+    abort();
+}
+
+static void must_return(volatile bool *returned)
+{
+    if (!*returned)
+        hwt_task_does_not_return();
+}
+
+static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,
+                 struct hwt_frame *frame)
+{
+    __attribute__((cleanup(must_return))) volatile bool returned = false;
+    hwt_frame_enter(frame);
+    function(timeout, arg);
+    hwt_frame_leave(frame);
+    returned = true;
+}
+
+static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation)
+{
+    struct hwt_frame frame = { .shared = shared };
+    if (hwt_is_forked(shared))
+        return;
+    HWT_MEET(TELL_CANCELLED);
+    call(hwt_entry_task(entry)->cancelled, (hwt_timeout){ entry, generation }, hwt_entry_arg(entry),
+         &frame);
+}
+
+/* RUNNING to what comes after, whatever there is to mind. */
+__attribute__((noinline)) static enum hwt_run
+finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
+{
+    const uint64_t bits = HWT_REARMED | HWT_BARRED | HWT_WAITED;
+    uint64_t state, deadline;
+    unsigned phase;
+    do {
+        state = hwt_entry_state(entry);
+        deadline = hwt_entry_deadline(entry);
+        phase = !(state & HWT_REARMED) ? HWT_PHASE_EXPIRED
+                : state & HWT_BARRED   ? HWT_PHASE_CANCELLED
+                                       : HWT_PHASE_PENDING;
+    } while (phase == HWT_PHASE_PENDING
+                 ? !hwt_exchange_both(shared, entry, state, deadline,
+                                      hwt_with_phase(state & ~bits, phase), deadline)
+                 : !hwt_exchange(shared, entry, state, hwt_with_phase(state & ~bits, phase)));
+    HWT_MEET(RETURNED);
+    if (state & HWT_WAITED)
+        hwt_task_returned(shared);
+    *ret_deadline = deadline;
+    if (phase == HWT_PHASE_PENDING)
+        return HWT_RUN_AGAIN;
+    if (phase == HWT_PHASE_CANCELLED)
+        hwt_unreserve(shared); /* of the re-arm that was taken back */
+    if (phase == HWT_PHASE_CANCELLED && (state & HWT_TELLS))
+        tell(shared, entry, hwt_generation(state));
+    hwt_task_free(shared, entry);
+    return HWT_RUN_ENDED;
+}
+
+/* The same, where nothing was done to it while it ran. */
+static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t running,
+                           uint64_t *ret_deadline)
+{
+    HWT_MEET(FINISH);
+    if (__builtin_expect(hwt_entry_state(entry) != running, 0) ||
+        !hwt_exchange(shared, entry, running, hwt_with_phase(running, HWT_PHASE_EXPIRED)))
+        return finish_slowly(shared, entry, ret_deadline);
+    HWT_MEET(RETURNED);
+    hwt_task_free(shared, entry);
+    return HWT_RUN_ENDED;
+}
+
+enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                          uint64_t *deadline)
+{
+    uint64_t running = hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
+    HWT_MEET(BEGIN);
+    if (!hwt_exchange_both(shared, entry, state, *deadline, running, *deadline))
+        return HWT_RUN_NOT;
+    struct hwt_frame frame = {
+        .shared = shared,
+        .entry = entry,
+        .generation = hwt_generation(state),
+        .deadline = *deadline,
+    };
+    uint64_t lateness = hwt_saturating_sub(hwt_time_reached_about(&shared->time), *deadline);
+    hwt_stats_run(&shared->stats, lateness, shared->executor != NULL);
+    HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
+    hwt_unreserve(shared);
+    HWT_MEET(RUN);
+    call(hwt_entry_task(entry)->run, (hwt_timeout){ entry, frame.generation }, hwt_entry_arg(entry),
+         &frame);
+    HWT_MEET(RAN);
+    return finish(shared, entry, running, deadline);
+}
+
+void hwt_task_end(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state)
+{
+    if (state & HWT_TELLS)
+        tell(shared, entry, hwt_generation(state));
+    hwt_task_free(shared, entry);
+}
+
+void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation)
+{
+    uint64_t state = hwt_entry_state(entry);
+    if (hwt_generation(state) != generation || hwt_phase(state) != HWT_PHASE_UNTOLD)
+        return;
+    HWT_MEET(TELL);
+    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+        return;
+    hwt_unreserve(shared);
+    hwt_task_end(shared, entry, state);
+}
+
+/* ---- the executor ---- */
+
+void hwt_task_say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                        uint64_t deadline)
+{
+    HWT_MEET(AGAIN);
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(entry), hwt_generation(state));
+    hwt_shared_leave(shared, lane);
+}
+
+/* The entry says what there is to do for the thread that was handed it. */
+static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
+{
+    for (;;) {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        if (hwt_phase(state) == HWT_PHASE_UNTOLD)
+            hwt_task_tell(shared, entry, hwt_generation(state));
+        if (hwt_phase(state) != HWT_PHASE_PENDING || !(state & HWT_HANDED))
+            return;
+        HWT_MEET(TAKE_UP);
+        if (deadline > hwt_time_reached(&shared->time)) {
+            /* With the deadline: one that it is moved to from here on has a record of its own. */
+            if (!hwt_exchange_both(shared, entry, state, deadline, state & ~(uint64_t)HWT_HANDED,
+                                   deadline))
+                continue;
+            hwt_task_say_again(shared, entry, state, deadline);
+            return;
+        }
+        enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
+        if (run == HWT_RUN_AGAIN)
+            hwt_task_say_again(shared, entry, state, deadline);
+        if (run != HWT_RUN_NOT)
+            return;
+    }
+}
+
+/* What the executor has is counted, in all and of each slab, under the mutex. Acq_rel: the worker
+ * empties a slab of which it has nothing, and that count is the last that the executor's thread
+ * writes there. */
+static void count_handed(const struct hwt_entry *entry, uint32_t n)
+{
+    atomic_fetch_add_explicit(&hwt_slab_of(entry)->handed, n, memory_order_acq_rel);
+}
+
+/*
+ * The count goes down under the mutex: stop, which waits for 0 under it, may free the timer
+ * as soon as it has been unlocked.
+ */
+static void hand_back(struct hwt_shared *shared, const struct hwt_entry *entry)
+{
+    HWT_MEET(HAND_BACK);
+    pthread_mutex_lock(&shared->runs);
+    count_handed(entry, UINT32_MAX);
+    if (--shared->submitted == 0)
+        pthread_cond_broadcast(&shared->returned);
+    pthread_mutex_unlock(&shared->runs);
+}
+
+static void work(void *arg)
+{
+    struct hwt_entry *entry = arg;
+    struct hwt_shared *shared = hwt_shared_of(entry);
+    take_up(shared, entry);
+    hand_back(shared, entry);
+}
+
+void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
+{
+    pthread_mutex_lock(&shared->runs);
+    shared->submitted++;
+    count_handed(entry, 1);
+    pthread_mutex_unlock(&shared->runs);
+    HWT_MEET(HAND_OVER);
+    /* A stop from inside the executor would wait for this very call. */
+    struct hwt_frame frame = { .shared = shared };
+    hwt_frame_enter(&frame);
+    int refused = shared->executor(shared->executor_data, work, entry);
+    hwt_frame_leave(&frame);
+    if (refused)
+        work(entry);
+}
+
+uint64_t hwt_task_submitted(struct hwt_shared *shared)
+{
+    pthread_mutex_lock(&shared->runs);
+    uint64_t submitted = shared->submitted;
+    pthread_mutex_unlock(&shared->runs);
+    return submitted;
+}
+
+void hwt_task_wait_all(struct hwt_shared *shared)
+{
+    pthread_mutex_lock(&shared->runs);
+    while (shared->submitted > 0)
+        pthread_cond_wait(&shared->returned, &shared->runs);
+    pthread_mutex_unlock(&shared->runs);
+}
+
+/* ---- waiting for a task's return ---- */
+
+void hwt_task_returned(struct hwt_shared *shared)
+{
+    /* The state has changed already: a thread that looks at it under the mutex, before or after
+     * this, does not wait. */
+    pthread_mutex_lock(&shared->runs);
+    pthread_cond_broadcast(&shared->returned);
+    pthread_mutex_unlock(&shared->runs);
+}
+
+void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
+{
+    HWT_MEET(WAIT);
+    int shield = hwt_shield();
+    pthread_mutex_lock(&shared->runs);
+    for (;;) {
+        uint64_t state = hwt_entry_state(timeout.entry);
+        unsigned phase = hwt_phase(state);
+        if (hwt_generation(state) != timeout.generation ||
+            (phase != HWT_PHASE_RUNNING && phase != HWT_PHASE_VISITED))
+            break;
+        pthread_cond_wait(&shared->returned, &shared->runs);
+    }
+    pthread_mutex_unlock(&shared->runs);
+    hwt_unshield(shield);
+}

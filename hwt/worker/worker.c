@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A pass of the worker: read the streams, run what is due, and what comes before a sleep.
+ *
+ * The ticks that are over are handled when all that may be for them is filed, so that what was
+ * added before the pass runs in the order of its ticks, however much it is.
+ */
+
+#include "hwt/worker/worker.h"
+
+#include "hwt/base/probes.h"
+#include "hwt/pool/trim.h"
+#include "hwt/worker/task.h"
+
+#define LOOKS 4096   /* at hints, for the next tick with work */
+#define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
+
+int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
+{
+    worker->shared = shared;
+    int r = hwt_wheel_init(&worker->wheel, &shared->pool.directory, shared->ticks, ticks_per_wheel);
+    if (r < 0)
+        return r;
+    worker->wheel.wanted = hwt_worker_wanted;
+    worker->wheel.owner = worker;
+    worker->upkeep_at = HWT_NEVER;
+    hwt_worker_publish_bytes(worker);
+    return 0;
+}
+
+void hwt_worker_publish_bytes(struct hwt_worker *worker)
+{
+    atomic_store_explicit(&worker->shared->stats.wheel_bytes, worker->wheel.bytes,
+                          memory_order_relaxed);
+}
+
+/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; a worker that goes
+ * to sleep looks again, after a barrier, see hwt_worker_park(). */
+static bool stopping(const struct hwt_worker *worker)
+{
+    return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
+           (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
+}
+
+/* ---- running ---- */
+
+/* This and the next one are most of what a timeout costs there: they are inlined. What was PENDING
+ * with this state and deadline is due. False: it was not so. */
+__attribute__((always_inline)) static inline bool
+run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t deadline)
+{
+    struct hwt_shared *shared = worker->shared;
+    if (shared->executor) {
+        if (!hwt_exchange_both(shared, entry, state, deadline, state | HWT_HANDED, deadline))
+            return false;
+        hwt_task_submit(shared, entry);
+        return true;
+    }
+    enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
+    if (run == HWT_RUN_AGAIN)
+        hwt_task_say_again(shared, entry, state, deadline);
+    return run != HWT_RUN_NOT;
+}
+
+/* Taken from its bucket; its timeout is due if its deadline is before `horizon`. */
+__attribute__((always_inline)) static inline void look(struct hwt_worker *worker,
+                                                       struct hwt_entry *entry, uint64_t horizon)
+{
+    struct hwt_place *place = hwt_entry_place(entry);
+    for (;;) {
+        uint64_t state = hwt_entry_state(entry);
+        uint64_t deadline = hwt_entry_deadline(entry);
+        HWT_MEET(LOOK);
+        if (place->where != 0 || (state & (HWT_PHASE_MASK | HWT_HANDED)) != HWT_PHASE_PENDING ||
+            hwt_entry_counted(entry, hwt_generation(state)) != place->generation)
+            return;
+        if (deadline >= horizon) {
+            uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
+            if (hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry),
+                                  (uint32_t)hwt_generation(state), tick) < 0)
+                hwt_worker_overlook(worker, place);
+            return;
+        }
+        if (run(worker, entry, state, deadline)) {
+            worker->runs++;
+            return;
+        }
+    }
+}
+
+struct batch {
+    struct hwt_entry *entries[HWT_BATCH];
+    bool far; /* not due, but nearer now */
+};
+
+/* Takes what is next, and its entries come from memory; the first of what comes after too. */
+static size_t take(struct hwt_worker *worker, struct batch *batch)
+{
+    const struct hwt_pool *pool = &worker->shared->pool;
+    uint64_t left = worker->most - worker->runs;
+    uint32_t ids[HWT_BATCH];
+    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
+                              left < HWT_BATCH ? (size_t)left : HWT_BATCH, &batch->far);
+    for (size_t i = 0; i < n; i++) {
+        batch->entries[i] = hwt_pool_entry(pool, ids[i]);
+        __builtin_prefetch(batch->entries[i], 1);
+    }
+    uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
+    if (next != HWT_ID_NONE) {
+        const struct hwt_entry *entry = hwt_pool_entry(pool, next);
+        __builtin_prefetch(entry, 1);
+        __builtin_prefetch(hwt_entry_place(entry), 1);
+    }
+    return n;
+}
+
+/* False: nothing is due, or the worker is to stop. */
+static bool expire_batch(struct hwt_worker *worker)
+{
+    struct batch batch;
+    size_t n;
+    if (stopping(worker) || worker->runs >= worker->most || (n = take(worker, &batch)) == 0)
+        return false;
+    /* Due is what ends with this tick: what was pushed back to a later one takes its turn there,
+     * though that may be over, too. What has only come nearer is filed again. */
+    uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
+    for (size_t i = 0; i < n && !stopping(worker); i++) {
+        if (i + ARGS_AHEAD < n)
+            __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
+        look(worker, batch.entries[i], horizon);
+    }
+    hwt_worker_keep_up(worker, n);
+    return true;
+}
+
+/* The worker's own thread runs what it has parked for before it reads what was added meanwhile,
+ * which may be much: that is for the same tick, where it comes behind, or for a later one. */
+static void expire_first(struct hwt_worker *worker)
+{
+    const uint64_t limit = worker->limit;
+    if (limit > worker->parked_for)
+        worker->limit = worker->parked_for + 1;
+    while (worker->has_parked) {
+        uint64_t next;
+        (void)hwt_wheel_find(&worker->wheel, worker->limit, LOOKS, &next);
+        worker->has_parked = next < worker->limit && expire_batch(worker);
+    }
+    worker->limit = limit;
+}
+
+/* Of the tick that has only begun. What is not due stays where it was taken from: nowhere. */
+static void expire_begun(struct hwt_worker *worker, uint64_t until)
+{
+    struct batch batch;
+    size_t n;
+    worker->limit++;
+    while (!stopping(worker) && (n = take(worker, &batch)) > 0) {
+        for (size_t i = 0; i < n && !stopping(worker); i++) {
+            if (batch.far || hwt_entry_deadline(batch.entries[i]) < until)
+                look(worker, batch.entries[i], batch.far ? 0 : until);
+        }
+    }
+    worker->limit--;
+}
+
+/* What is due and could not be filed runs without regard to its turn. */
+static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon)
+{
+    struct hwt_shared *shared = worker->shared;
+    struct hwt_entry *entry;
+    uint32_t number = 0, place = 0;
+    if (!atomic_load_explicit(&shared->overlooked, memory_order_relaxed))
+        return;
+    while (!stopping(worker) && worker->runs < worker->most &&
+           (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
+        if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
+            hwt_entry_deadline(entry) < horizon)
+            look(worker, entry, horizon);
+    }
+}
+
+/* Free entries that this thread keeps. */
+static void flush_own(const struct hwt_worker *worker)
+{
+    struct hwt_lane *lane = hwt_shared_enter(worker->shared);
+    hwt_pool_flush_last(&worker->shared->pool, &lane->cache);
+    hwt_shared_leave(worker->shared, lane);
+}
+
+/* What is given back after a peak, a slice each pass, so that nothing waits for long: hints that have
+ * heaped up, and then slabs. */
+static void keep_house(struct hwt_worker *worker)
+{
+    struct hwt_pool *pool = &worker->shared->pool;
+    const struct hwt_wheel *wheel = &worker->wheel;
+    const uint64_t now = atomic_load_explicit(&worker->shared->time.told, memory_order_relaxed);
+    const uint64_t hints = wheel->hints;
+    if (hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, HWT_SWEEP_SLICE, true)) {
+        /* Where nothing could go, others are asked in a tick. */
+        worker->upkeep_at = wheel->hints < hints ? 0 : now;
+        return;
+    }
+    worker->upkeep_at = hwt_pool_trim_at(pool);
+    if (worker->upkeep_at == HWT_NEVER || worker->upkeep_at > now)
+        return;
+    if (worker->upkeep_at > 0)
+        flush_own(worker); /* a trim begins */
+    if (hwt_pool_trim(pool, now))
+        hwt_lanes_ask_back(&worker->shared->lanes);
+    worker->upkeep_at = hwt_pool_trim_at(pool);
+}
+
+uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
+{
+    struct hwt_time *time = &worker->shared->time;
+    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
+    if (now < told)
+        now = told;
+    atomic_store_explicit(&time->told, now, memory_order_relaxed);
+    worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
+    worker->runs = 0;
+    worker->most = most;
+    worker->told = worker->again = false;
+    expire_first(worker);
+    hwt_worker_read(worker);
+    /* What a missed stream has may be for the last tick that is over: it is to run there yet. */
+    worker->wheel.lags = worker->unsure;
+    uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
+    expire_unfiled(worker, horizon);
+    while (expire_batch(worker))
+        ;
+    expire_unfiled(worker, horizon); /* what was pushed back within the ticks that are over */
+    /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
+     * that is over comes behind what its tasks have filed. */
+    worker->floor = worker->runs < worker->most ? 0 : hwt_worker_next_floor(worker);
+    if (worker->shared->one_thread)
+        hwt_worker_read_own(worker);
+    keep_house(worker);
+    hwt_worker_publish_bytes(worker);
+    return worker->runs;
+}
+
+bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
+{
+    (void)hwt_worker_pass(worker, now, UINT64_MAX);
+    if (worker->unsure)
+        return false;
+    if (hwt_ticks_instant(&worker->wheel.ticks, worker->limit) < until) {
+        (void)hwt_worker_read_noted(worker, until);
+        expire_begun(worker, until);
+        expire_unfiled(worker, until);
+    }
+    return true;
+}
+
+/* ---- before a sleep ---- */
+
+/* Relaxed: a producer that sets it later wakes the worker: see hwt_shared_overlook(). */
+static bool is_overlooked(const struct hwt_worker *worker)
+{
+    return atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed);
+}
+
+/* The tick that goes on; one that is over, if the last pass was cut short. */
+static uint64_t this_tick(const struct hwt_worker *worker)
+{
+    const struct hwt_wheel *wheel = &worker->wheel;
+    return hwt_ticks_ending(&wheel->ticks, wheel->tick + wheel->lags);
+}
+
+/* The next tick with work. False: it is not known, for much comes before it that is not wanted; it
+ * is not before *ret_next. */
+static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
+{
+    struct hwt_wheel *wheel = &worker->wheel;
+    uint64_t soon = this_tick(worker);
+    bool known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
+    if (hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
+        known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
+    /* What could not be read or filed is looked at again in a tick. */
+    bool again = worker->again || is_overlooked(worker);
+    if (again && soon < *ret_next)
+        *ret_next = soon;
+    return known;
+}
+
+uint64_t hwt_worker_next(struct hwt_worker *worker)
+{
+    uint64_t next;
+    worker->again = false;
+    hwt_worker_read(worker);
+    bool known = find_next(worker, &next);
+    hwt_worker_publish_bytes(worker);
+    return known ? hwt_ticks_end(&worker->wheel.ticks, next) : 0;
+}
+
+/* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
+ * more. Returns the next tick after that. */
+static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
+{
+    struct hwt_shared *shared = worker->shared;
+    worker->parked_for = next;
+    hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
+    struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
+    struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
+    hwt_gate_barrier(&shared->gate);
+    HWT_MEET(PARK_C);
+    hwt_worker_read_dismissed(worker, pending, false);
+    hwt_worker_read_dismissed(worker, cancelled, true);
+    hwt_worker_read(worker);
+    uint64_t after;
+    (void)find_next(worker, &after);
+    if (worker->again || is_overlooked(worker))
+        worker->parked_for = worker->wheel.tick; /* not all of it was read */
+    return after < next ? after : next;          /* no longer than the gate says */
+}
+
+/* The tick `next`, or, if that is sooner, the one in which there is more to give back, from `soon`
+ * on. */
+static uint64_t before_upkeep(const struct hwt_worker *worker, uint64_t soon, uint64_t next)
+{
+    uint64_t trim_at = hwt_pool_trim_at(&worker->shared->pool);
+    uint64_t at = trim_at < worker->upkeep_at ? trim_at : worker->upkeep_at;
+    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, at);
+    if (at == HWT_NEVER || tick >= next)
+        return next;
+    return tick > soon ? tick : soon < next ? soon : next;
+}
+
+uint64_t hwt_worker_park(struct hwt_worker *worker)
+{
+    struct hwt_shared *shared = worker->shared;
+    const struct hwt_ticks *ticks = &worker->wheel.ticks;
+    HWT_MEET(PARK);
+    worker->parked_for = worker->wheel.tick;
+    hwt_gate_begin(&shared->gate);
+    worker->again = false;
+    hwt_worker_read(worker);
+    HWT_MEET(PARK_READ);
+    uint64_t next, soon = this_tick(worker);
+    bool known = find_next(worker, &next);
+    if (next > soon && (!known || worker->upkeep_at == 0))
+        return 0;
+    next = before_upkeep(worker, soon, next);
+    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
+    if (worker->told && soon < next)
+        next = soon;
+    if (next > soon) {
+        next = close_for(worker, next);
+        next = before_upkeep(worker, soon, next); /* threads may have given back what they kept */
+    }
+    worker->told = false;
+    hwt_worker_publish_bytes(worker);
+    HWT_MEET(PARK_CHECK);
+    /* Stop sets the flag and then wakes. */
+    if (stopping(worker))
+        return 0;
+    uint64_t until = hwt_ticks_end(ticks, next);
+    HWT_PROBE2(park, shared, until);
+    return until;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_WORKER_H
+#define HWT_WORKER_H
+
+/*
+ * The worker: the one thread that owns the wheel, be it the timer's own or the one that calls
+ * hwt_timer_advance() and its like. Only it touches what is in here.
+ *
+ * What is filed is a hint, as records are: when its tick comes the worker looks at the entry, and
+ * only that says what is to be done. This must always hold (it is what "lost" would mean):
+ *
+ *     for each PENDING timeout there is a hint that counts, no later than its deadline's tick,
+ *     or an unread record no later than its deadline, or a thread that is about to append one,
+ *     or it is in the worker's or the executor's hands, or `overlooked` is set.
+ *
+ * With one thread an unread record of any instant does, if the lane's `soonest` is no later than the
+ * deadline: it is filed for the deadline that the entry has when it is read. So what is filed nowhere
+ * and is in nobody's hands has an unread record, and is moved without another one. (But in a
+ * timer's last pass, see hwt_worker_finish().)
+ *
+ * A place knows the generation that was filed last. Of two records the worker believes the one of
+ * the newer generation, and of one generation only what the entry says. So a hint of an older
+ * timeout in the same entry does not count from when the first record of the newer one is read, in
+ * whatever order the streams are.
+ *
+ * A cancel says nothing to the worker: its hint stays until the worker comes to it. Where the
+ * worker has many more hints than timeouts are pending, it goes through them and throws away what
+ * does not count or is not wanted: as fast as they come, a part at a time.
+ *
+ * GENERATIONS IN RECORDS have 32 bits, and are compared by their difference, counted from the floor
+ * of their slab. So that no difference comes near 2^31, an entry is renewed after each 2^28
+ * timeouts: it passes through the worker, which notes the generation in the place, before it is
+ * used again.
+ */
+
+#include "hwt/worker/shared.h"
+
+#define HWT_BATCH 64         /* taken from the wheel at a time */
+#define HWT_HEAP_MAX 8192    /* hints, besides one and a half for each timeout that is pending, */
+#define HWT_VAIN_MAX 65536   /* but no more in vain than these, or a quarter of what is pending */
+#define HWT_SWEEP_EVERY 256  /* hints, while there are too many */
+#define HWT_SWEEP_SLICE 4096 /* as if so many had been filed: half a millisecond of a pass */
+#define HWT_READ_NS 16       /* for a record: about what reading and filing it takes */
+#define HWT_RENEWAL ((uint64_t)1 << 28)
+
+struct hwt_worker {
+    struct hwt_shared *shared;
+    struct hwt_wheel wheel;
+    uint64_t limit; /* ticks before it are over at `now` */
+    uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
+    uint64_t runs;  /* tasks started or handed over, in this pass */
+    uint64_t most;  /* runs that are wanted in this pass */
+    uint64_t parked_for; /* the tick: nothing unread is for an earlier one */
+    bool has_parked;     /* in its own thread, and has not run what it parked for */
+    bool told;           /* of a cancel, in this pass */
+    uint64_t reading;    /* the number of the one that goes on; see drain.c */
+    uint64_t readings;   /* how many there were */
+    bool again;          /* a stream may not have been read: look again in a tick */
+    size_t since_kept_up;
+    uint64_t upkeep_at; /* the instant at which there is more to give back; 0: at once */
+    bool unsure;        /* a stream was missed, and may be on no list: look at all lanes */
+    uint64_t sweep_at;  /* hints in the wheel */
+    bool sweep_asks;    /* what does not count was not enough */
+    uint32_t untold_count;
+    hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
+};
+
+/* The tick for what is not of the last pass, or the one that goes on. */
+static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
+{
+    return hwt_ticks_ending(&worker->wheel.ticks, worker->limit);
+}
+
+int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
+
+/* One pass at `now`: reads the streams, runs what is due, but no more than `most`. Returns how many
+ * tasks it started. */
+uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most);
+
+/* The last pass of a timer, at `now`: it also runs what is due before `until` in the tick that has
+ * only begun. What else is pending may be filed nowhere then. False: a stream was missed, and it is
+ * to be done again. */
+bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until);
+
+/* ---- drain.c ---- */
+
+/* Reads the streams: nothing runs but `cancelled`. */
+void hwt_worker_read(struct hwt_worker *worker);
+
+/* With one thread: what is to be told. */
+void hwt_worker_read_own(struct hwt_worker *worker);
+
+/* With one thread: files what was noted, if anything of it may be for an instant before `until`, or
+ * if it is much. Whether it did. */
+bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until);
+
+/* Reads streams that have left the list, chained by next_listed. hwt_worker_read() must follow: it
+ * reads the shared pending one whether it is listed or not. */
+void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
+                               bool cancelled);
+
+/* Between two batches of `n`: tells what heaps up, if it does. */
+void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
+
+/* ---- file.c ---- */
+
+/* Where the worker keeps what it knows of an id; and the generation as places have it, counted from
+ * the floor of their slab. */
+static inline struct hwt_place *hwt_worker_place(const struct hwt_slots *slots, uint32_t id,
+                                                 uint32_t *generation)
+{
+    const struct hwt_slot *slot = hwt_slots_at(slots, id >> HWT_ID_BITS);
+    *generation -= (uint32_t)slot->floor;
+    return hwt_slot_place(slots, slot, id);
+}
+
+/* What hwt_worker_file_at() does of a generation that is not newer than the place's: only what the
+ * entry says holds. */
+void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
+                           const struct hwt_record *record, uint32_t counted);
+
+/* The wheel had no memory: the entries are looked at another time. */
+void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place);
+
+/* Files for `tick`, the floor or the wheel's own tick, whichever is latest. `counted` is the record's
+ * generation as places have it. */
+static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_place *place,
+                                      const struct hwt_record *record, uint32_t counted,
+                                      uint64_t tick)
+{
+    if (__builtin_expect((int32_t)(counted - place->generation) <= 0, 0)) {
+        hwt_worker_file_again(worker, place, record, counted);
+        return;
+    }
+    place->generation = counted;
+    if (tick < worker->floor)
+        tick = worker->floor;
+    if (__builtin_expect(
+            hwt_wheel_file_at(&worker->wheel, place, record->id, record->generation, tick) < 0, 0))
+        hwt_worker_overlook(worker, place);
+}
+
+/* When there are `sweep_at` hints, or in a pass: throws away some of what has heaped up, if it is
+ * much, for the `filed` ones that have come since: what does not count, and, if it `asks` or that
+ * was not enough, what is not wanted. Whether it is too much yet. */
+bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks);
+
+/* With one thread: whether a pending timeout is filed. */
+static inline bool hwt_worker_is_filed(hwt_timeout timeout)
+{
+    const struct hwt_place *place = hwt_entry_place(timeout.entry);
+    return place->where != 0 &&
+           place->generation == hwt_entry_counted(timeout.entry, timeout.generation);
+}
+
+/* What a record of this generation was written for has ended, and it need not be filed: what comes
+ * later in the same entry is newer. */
+void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation);
+
+/* Moves the hints of what is pending to the front; `worker` is that. For the wheel. */
+uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n);
+
+/* ---- worker.c ---- */
+
+/* The instant at which the next tick with work can be handled, HWT_NEVER: none; 0: it is not known
+ * yet, ask again. */
+uint64_t hwt_worker_next(struct hwt_worker *worker);
+
+/*
+ * Before a long sleep closes the gate. Returns the instant until when nothing has to be done, or
+ * 0: there is something now, do another pass.
+ */
+uint64_t hwt_worker_park(struct hwt_worker *worker);
+
+/* Tells the counters what memory the wheel holds. */
+void hwt_worker_publish_bytes(struct hwt_worker *worker);
+
+#endif
