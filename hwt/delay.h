@@ -52,7 +52,7 @@
  * 5. Memory stays within options.memory, about, for any number pending.
  * 6. Opening reads a checkpoint and the log, and nothing that grows with the number pending.
  * 7. A failed flush makes every further call -EIO until the store is opened anew. Bytes that do not
- *    have their checksum are -EBADMSG. Where they are of messages, those of their time are kept
+ *    have their checksum are -EBADMSG. If they hold messages, those of their time are kept
  *    back, and only those, until somebody asks for HWT_DELAY_SALVAGE. On a full disk puts are
  *    -ENOSPC, and take, done and cancel go on.
  * 8. The clock may be set back and forth. See hwt_delay_accept_clock().
@@ -71,8 +71,8 @@
  *
  * All stores of a process share a few background threads: at most seven, however many stores there
  * are, as long as disks and callbacks get on. They begin with the first store that is opened, with the
- * scheduling of the thread that opens it, and end when the last one is closed. Where a disk stands still or
- * a callback does not return, other stores get threads more. A store has five descriptors, with
+ * scheduling of the thread that opens it, and end when the last one is closed. If a disk stands still or
+ * a callback does not return, other stores get more threads. A store has five descriptors, with
  * hwt_delay_fd() six.
  *
  * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
@@ -405,8 +405,8 @@ HWT_PUBLIC int hwt_delay_fd(hwt_delay *store);
 HWT_PUBLIC uint64_t hwt_delay_next(hwt_delay *store);
 
 /*
- * The clock is CLOCK_REALTIME. Where it is set back, messages wait for it, and none that was done
- * comes again. Where it leaps forward against CLOCK_BOOTTIME by more than options.clock_leap, take
+ * The clock is CLOCK_REALTIME. If it is set back, messages wait for it, and none that was done
+ * comes again. If it leaps forward against CLOCK_BOOTTIME by more than options.clock_leap, take
  * returns -ETIME, and nothing is handed over, until the clock is right again or this is called:
  * the time that it shows now is the time. A clock that is behind what the store has seen when it is
  * opened may be set right, to any time from there on. One that is ahead then is believed: it cannot

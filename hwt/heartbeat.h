@@ -30,7 +30,7 @@
  *
  * Why a heartbeat is sent when either direction is silent: our silence would have the peer
  * take us for dead, so we must have written. But a peer that speaks only when it is spoken to
- * must be asked as well, however much we write, or we would take it for dead. Where one half
+ * must be asked as well, however much we write, or we would take it for dead. If one half
  * is enough, that half is WRITER_IDLE or READER_IDLE.
  *
  * USAGE

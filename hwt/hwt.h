@@ -127,7 +127,7 @@ typedef struct hwt_timeout {
 } hwt_timeout;
 
 /*
- * What a timeout does. Kept by reference, usually to a static const, until the timeout has
+ * The functions of a timeout. Kept by reference, usually to a static const, until the timeout has
  * ended; one without `cancelled` may go, with arg, once hwt_timeout_cancel_sync() has
  * returned. Both are called on the worker thread, on the executor if there is
  * one, or in hwt_timer_advance() and its like; runs of one timeout and its
@@ -400,7 +400,7 @@ HWT_PUBLIC bool hwt_timeout_reschedule_within(hwt_timeout timeout, uint64_t earl
                                               uint64_t latest);
 
 /*
- * What a pending timeout is: its deadline, its task and its arg; each may be NULL. They belong
+ * One pending timeout: its deadline, its task and its arg; each may be NULL. They belong
  * together. Old by the time they are read. Lock-free. -ENOENT: it is not pending.
  */
 HWT_PUBLIC int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline,
@@ -412,7 +412,7 @@ HWT_PUBLIC int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline,
  * zeroed; it is the caller's, who lets no two threads use it at once. 0: moved; 1: armed anew; or
  * an error, as hwt_timer_new_timeout(), and *timeout is as it was. Lock-free.
  *
- * Where it meets the run, the run that has begun goes on and a new timeout is armed beside it, but
+ * If it meets the run, the run that has begun goes on and a new timeout is armed beside it, but
  * inside the timeout's own task the same one is re-armed. So with one task and arg the task may
  * run on two threads at once only if an executor runs it there.
  */

@@ -215,7 +215,7 @@ typedef enum hwt_retry_end {
 typedef struct hwt_retry hwt_retry;
 
 /*
- * What is attempted, and who is told of the end. Kept by reference, usually to a static const,
+ * The attempt, and who is told of the end. Kept by reference, usually to a static const,
  * until `ended` is called. Both are called where the timer runs its tasks: on the worker, on the
  * executor if there is one, or in hwt_timer_advance() and its like (hwt_retry_start_now() says what
  * is different there); for one object, never both nor twice at once, unless another thread starts
@@ -265,9 +265,9 @@ struct hwt_retry {
  * it failed after that, at the end of the tick in which hwt_retry_failed() was called.
  *
  * With a total_timeout, no attempt begins when it has run out, and one that is under way then
- * ends within a tick as HWT_RETRY_OUT_OF_TIME. Where a delay would not be over before, the end
- * comes at once, instead of after a wait for nothing; that is also so where it would
- * be HWT_NEVER.
+ * ends within a tick as HWT_RETRY_OUT_OF_TIME. If a delay would not be over before, the end
+ * comes at once, instead of after a wait for nothing. The same holds for a delay of
+ * HWT_NEVER.
  *
  * Any failure leaves it not started, and nothing is called.
  *
