@@ -47,8 +47,8 @@ static uint64_t nanoseconds(clockid_t clock)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Where the system has no random numbers yet, or forbids to ask: what differs between the processes
- * and the threads of a machine, and between machines. */
+/* Used if the system has no random numbers yet, or forbids to ask. It is made of numbers that differ
+ * between the processes and threads of a machine, and between machines. */
 static uint64_t makeshift_seed(void)
 {
     uint64_t seed = nanoseconds(CLOCK_REALTIME);

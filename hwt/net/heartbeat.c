@@ -29,10 +29,10 @@
  *
  * the rest  The task's, and in between the starter's, who has waited for the task's return.
  *
- * A callback on this thread finds itself in `looks`. What it stops is not cancelled: the look
- * sees `stopped`, touches the object no more, and does not re-arm the timeout, which
- * ends with that. What it then starts anew keeps the timeout, so that a thread that cancels that
- * still waits for this callback.
+ * A callback on this thread finds itself in `looks`. If it stops its object, the timeout is not
+ * cancelled. The look sees `stopped`, touches the object no more, and does not re-arm the timeout,
+ * which ends with that. If the callback then starts the object anew, the object keeps the timeout,
+ * so that a thread that cancels that still waits for this callback.
  */
 
 #define HWT_NO_INLINE /* what other programs have inline, this one defines */
@@ -140,7 +140,7 @@ static uint64_t activity(hwt_heartbeat_event event, uint64_t read, uint64_t writ
     }
 }
 
-/* Takes over what was noted. Where its activity has changed, an event's count begins again. */
+/* Takes over the notes. An event whose activity has changed counts from the beginning. */
 static void see_notes(hwt_heartbeat *heartbeat)
 {
     uint64_t read = __atomic_load_n(&heartbeat->last_read, __ATOMIC_RELAXED);
@@ -255,7 +255,7 @@ void hwt_heartbeat_written(hwt_heartbeat *heartbeat)
 
 /* ---- start ---- */
 
-/* What was noted meanwhile stays, if it is newer; what the last life has left does not. */
+/* Notes that are newer than the start stay. Notes that the last life has left do not. */
 static void begin_life(hwt_heartbeat *heartbeat, hwt_timer *timer, const hwt_heartbeat_rules *rules,
                        void *arg)
 {

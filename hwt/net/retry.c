@@ -109,7 +109,7 @@ static hwt_timeout timeout_of(const hwt_retry *retry)
                           __atomic_load_n(&retry->timeout.generation, __ATOMIC_RELAXED) };
 }
 
-/* What an answer or a cancel may do something to: none while it is the starter's. */
+/* The timeout that an answer or a cancel may touch: none while it is the starter's. */
 static hwt_timeout timeout_to_touch(const hwt_retry *retry, uint64_t state)
 {
     return is_first(state) ? (hwt_timeout){ NULL, 0 } : timeout_of(retry);
@@ -158,7 +158,7 @@ static uint64_t begin_attempt(hwt_retry *retry, uint64_t state, uint64_t now)
     return with_phase(state, ATTEMPT);
 }
 
-/* What comes of the state now, or itself. Where it is to be waited in, `wake` says until when. */
+/* The state that follows now, or the same. If the retry waits in it, `wake` says until when. */
 static uint64_t next_state(hwt_retry *retry, uint64_t state, uint64_t now)
 {
     if (phase_of(state) == FAILED || phase_of(state) == PUSHED_BACK)

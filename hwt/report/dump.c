@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What is pending, for a human. */
+/* A list of all pending timeouts, for a human. */
 
 #include <errno.h>
 #include <inttypes.h>

@@ -9,9 +9,9 @@
 #include "hwt/worker/counters.h"
 
 /*
- * Of the histogram's 64 powers of two, those that say something of a timer: from the shortest tick
- * there is to half a minute, always the same ones, so that timers can be compared and summed. A
- * bucket includes its upper end, the counters do not: hence 2^i - 1 ns.
+ * The powers of two of the histogram's 64 that say something of a timer: from the shortest tick
+ * there is to half a minute. They are always the same, so that timers can be compared and summed. A
+ * bucket includes its upper end and the counters do not, hence 2^i - 1 ns.
  */
 #define POWER_FIRST 10 /* 1.023 us */
 #define POWER_LAST 35  /* 34.36 s */
@@ -40,7 +40,7 @@ static const struct metric {
     { "memory_bytes", "gauge", "Memory held.", offsetof(hwt_stats, memory) },
 };
 
-/* What is written of. The caller's hwt_stats may be shorter or longer than this build's. */
+/* The numbers to write. The caller's hwt_stats may be shorter or longer than this build's. */
 struct timers {
     const hwt_stats *stats;
     const char *const *names; /* NULL: one timer, without a label */
@@ -73,7 +73,7 @@ static void add_escaped(struct hwt_text *text, const char *value)
     }
 }
 
-/* What stands before the value: the name and the labels, if any. */
+/* The text before the value: the name and the labels, if any. */
 static void add_name(struct hwt_text *text, const char *name, const char *timer, uint64_t le)
 {
     hwt_text_add(text, "hwt_%s", name);

@@ -14,7 +14,7 @@ static uint64_t read_counter(const _Atomic uint64_t *counter)
     return atomic_load_explicit(counter, memory_order_acquire);
 }
 
-/* The lanes' counters. What ends a timeout is read before what begins one. */
+/* The lanes' counters. The counters of ends are read before those of beginnings. */
 static void read_lanes(const struct hwt_lanes *lanes, hwt_stats *stats)
 {
     uint32_t count = hwt_lanes_count(lanes);
