@@ -20,7 +20,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 case " $* " in
 *' --help '*)
     sed -n '4,12s/^# \{0,1\}//p' "$0"
-    awk -f "$root/perf/options.awk" "$root/perf/heartbeat_options.c"
+    awk -f "$root/perf/options.awk" "$root/perf/heartbeat/options.c"
     echo '    --picture          an SVG of what happened, over time, to this file'
     exit 0
     ;;
@@ -52,4 +52,4 @@ if ! build >"$dir.log" 2>&1 </dev/null; then
     echo 'perf/heartbeat.sh: the build failed' >&2
     exit 1
 fi
-exec "$dir/perf/heartbeat" "$@"
+exec "$dir/perf/heartbeat/heartbeat" "$@"

@@ -98,22 +98,22 @@ job_simulate()
 # A failure stays in build/night/.
 job_delay()
 {
-    ninja -C "$build" tests/delay/delay_crash tests/delay/delay_kill tests/delay/test_delay_pairs \
+    ninja -C "$build" tests/delay/crash/delay_crash tests/delay/crash/delay_kill tests/delay/test_delay_pairs \
         >"$build/delay.log" || {
         cat "$build/delay.log"
         return 1
     }
     # shellcheck disable=SC2016 # the inner shell expands them
     seq "$seed" $((seed + 19)) | xargs -P "$processes" -I SEED sh -c '
-        "$1/tests/delay/delay_crash" --seed SEED --states 50000 >"$1/delay-SEED.log" || {
+        "$1/tests/delay/crash/delay_crash" --seed SEED --states 50000 >"$1/delay-SEED.log" || {
             echo "FAILED: seed SEED, see $1/delay-SEED.log"
             exit 1
         }
         tail -n 1 "$1/delay-SEED.log"
         rm "$1/delay-SEED.log"
     ' sh "$build" &&
-        "$build/tests/delay/delay_crash" --each-call --seed "$seed" --states 50000 &&
-        "$build/tests/delay/delay_kill" --seed "$seed" --kills 100 &&
+        "$build/tests/delay/crash/delay_crash" --each-call --seed "$seed" --states 50000 &&
+        "$build/tests/delay/crash/delay_kill" --seed "$seed" --kills 100 &&
         HWT_TEST_SCALE=1 HWT_TEST_SEED=$seed "$build/tests/delay/test_delay_pairs"
 }
 

@@ -47,9 +47,9 @@
 #include <stdbool.h>
 
 #include "hwt/base/shield.h"
-#include "hwt/delay/format.h"
-#include "hwt/delay/pool.h"
-#include "hwt/delay/system.h"
+#include "hwt/delay/disk/format.h"
+#include "hwt/delay/base/pool.h"
+#include "hwt/delay/disk/system.h"
 
 struct hwt_delay_key {
     uint64_t due, sequence;

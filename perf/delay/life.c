@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hwt/delay/system.h"
+#include "hwt/delay/disk/system.h"
 
 #define LEASE HWT_SEC(5)
 

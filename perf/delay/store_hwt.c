@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/delay/system.h"
+#include "hwt/delay/disk/system.h"
 
 static struct hwt_delay_system watched;
 static hwt_delay *store;

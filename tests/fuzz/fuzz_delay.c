@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/delay/format.h"
-#include "tests/delay/disk.h"
+#include "hwt/delay/disk/format.h"
+#include "tests/delay/support/disk.h"
 #include "tests/fuzz/target.h"
 
 enum { SEGMENT = 65536, PATCHES_MAX = 64, TAKES_MAX = 4096, DISK_MAX = 16 << 20 };

@@ -22,7 +22,7 @@
  */
 
 #include "hwt/relay/shard.h"
-#include "tests/delay/disk.h"
+#include "tests/delay/support/disk.h"
 #include "kit.h"
 
 enum { FAKE_REPLICAS = 3, FAKE_MESSAGES = 4096, FAKE_TEXT = 256, FAKE_FIELDS = 16, FAKE_LATE = 64 };

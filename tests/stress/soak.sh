@@ -35,7 +35,7 @@ build=$root/build/soak
 ensure_packages check
 [ -f "$build/build.ninja" ] ||
     meson setup "$build" "$root" --buildtype=release -Dtests=enabled -Dperf=enabled >&2
-ninja -C "$build" perf/heartbeat tests/stress/soak >&2
+ninja -C "$build" perf/heartbeat/heartbeat tests/stress/soak >&2
 
 pids=
 stop_all()
@@ -72,7 +72,7 @@ minute=0
 : >"$root/build/soak-heartbeat.log"
 while [ "$minute" -lt "$minutes" ]; do
     minute=$((minute + 1))
-    "$build/perf/heartbeat" --seconds 55 --connections 500 --seed "$minute" \
+    "$build/perf/heartbeat/heartbeat" --seconds 55 --connections 500 --seed "$minute" \
         >>"$root/build/soak-heartbeat.log" 2>&1 || failed="$failed heartbeat (minute $minute)"
     echo "minute $minute of $minutes: $(tail -n 1 "$root/build/soak-worker.log")"
 done

@@ -8,6 +8,8 @@
 # - The folders, from below: base, wheel, pool, inbox, worker, timer, report. What is in one includes what is in it or
 #   below. net and delay stand on the public headers and on base, and know nothing of the others.
 #   relay is a program: it stands on the public headers alone.
+# - The rooms of delay, from below: base, disk, table, log, slots, checkpoint, open, api. A room includes itself
+#   and those below. tool is a program: it stands on the public headers alone.
 # - The public headers include public headers only, and are all that is in hwt/ itself. hwt.h may be
 #   included everywhere; the others only by the folders above that have them to serve.
 # - Within a folder: no header leads back to itself, and no room's source includes a header that leads
@@ -22,7 +24,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 case $#,${1-} in
 0,) ;;
 *,--help)
-    sed -n '4,17s/^# \{0,1\}//p' "$0"
+    sed -n '4,19s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 *)
@@ -38,6 +40,9 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
         split("base wheel pool inbox worker timer report", order, " ")
         for (i in order)
             rank[order[i]] = i
+        split("base disk table log slots checkpoint open api", rooms, " ")
+        for (i in rooms)
+            room_rank[rooms[i]] = i
         # Whom a public header other than hwt.h is for.
         serves["hwt/heartbeat.h"] = serves["hwt/retry.h"] = "net"
         serves["hwt/delay.h"] = "delay relay"
@@ -54,6 +59,16 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
 
     function folder(file,    parts) {
         return split(file, parts, "/") > 2 ? parts[2] : ""
+    }
+
+    # The room of delay that a file is in; none: it is about the whole.
+    function room(file,    parts) {
+        return split(file, parts, "/") > 3 && parts[2] == "delay" ? parts[3] : ""
+    }
+
+    function room_below(t, f) {
+        return t == f || (t == "" && f != "tool") || f == "" ||
+            (t in room_rank && f in room_rank && room_rank[t] + 0 < room_rank[f] + 0)
     }
 
     # What file includes, and what that includes, marked in reached.
@@ -76,6 +91,8 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
             return
         else if (t == "" || f == "" || (f != t && !below(t, f) && (t != "base" || f in rank || f == "relay")))
             complain(from ": may not include " to)
+        else if (!room_below(room(to), room(from)))
+            complain(from ": may not include " to ", which is of a room above it")
     }
 
     function check_file(file,    own, list, n, i) {
@@ -83,6 +100,8 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
             complain(file ": only public headers are in hwt/ itself")
         else if (folder(file) != "" && !(folder(file) in rank) && folder(file) !~ /^(net|delay|relay)$/)
             complain(file ": this folder has no place among the others")
+        else if (folder(file) == "delay" && room(file) != "tool" && room(file) != "" && !(room(file) in room_rank))
+            complain(file ": this room has no place among the others")
         delete reached
         if (file ~ /\.h$/) {
             reach(file)

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Producers: put, cancel and replace, each a call with one step; and the thread that calls them back. */
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "hwt/delay/api/steps.h"
+
+/* Later releases give them a meaning. */
+static bool is_reserved(const hwt_delay_message *message)
+{
+    uint64_t any = message->reserved32;
+    for (size_t i = 0; i < sizeof(message->reserved) / sizeof(message->reserved[0]); i++)
+        any |= message->reserved[i];
+    return any == 0;
+}
+
+bool hwt_delay_is_identity(uint64_t due, const void *id, size_t id_size)
+{
+    return due != HWT_NEVER && id && id_size > 0 && id_size <= HWT_DELAY_ID_MAX;
+}
+
+int hwt_delay_check_payload(const hwt_delay *store, const hwt_delay_message *message)
+{
+    if (message->payload_size > 0 && !message->payload)
+        return -EINVAL;
+    return message->payload_size > store->options.payload_max ? -EMSGSIZE : 0;
+}
+
+int hwt_delay_check_message(const hwt_delay *store, const hwt_delay_message *message)
+{
+    if (!message || !hwt_delay_is_identity(message->due, message->id, message->id_size) ||
+        message->first_due == HWT_NEVER || message->retries > HWT_DELAY_RETRIES_MAX ||
+        !is_reserved(message))
+        return -EINVAL;
+    return hwt_delay_check_payload(store, message);
+}
+
+/* -EINVAL comes before -EMSGSIZE. */
+static int check_messages(const hwt_delay *store, const hwt_delay_message *messages, size_t count)
+{
+    int r = 0;
+    if (!store || !messages || count == 0)
+        return -EINVAL;
+    if (store->read_only)
+        return -EROFS;
+    for (size_t i = 0; i < count; i++) {
+        int its = hwt_delay_check_message(store, &messages[i]);
+        if (its == -EINVAL)
+            return its;
+        r = its < 0 ? its : r;
+    }
+    return r;
+}
+
+static int put(hwt_delay *store, const hwt_delay_message *messages, size_t count,
+               hwt_delay_durable durable, void *arg)
+{
+    struct hwt_delay_steps steps;
+    int r = check_messages(store, messages, count);
+    if (r < 0)
+        return r;
+    r = hwt_delay_steps_init(&steps, count);
+    for (size_t i = 0; i < count && r == 0; i++)
+        r = hwt_delay_step_put(&steps.list[i], &messages[i]);
+    steps.no_wait = durable && (store->options.flags & HWT_DELAY_NO_WAIT);
+    if (r == 0)
+        r = hwt_delay_steps_apply(store, &steps, durable, arg);
+    hwt_delay_steps_free(&steps);
+    return r;
+}
+
+int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t count)
+{
+    return put(store, messages, count, NULL, NULL);
+}
+
+int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *messages, size_t count,
+                        hwt_delay_durable durable, void *arg)
+{
+    return durable ? put(store, messages, count, durable, arg) : -EINVAL;
+}
+
+/* Cancels, and puts the message if there is one. */
+static int cancel(hwt_delay *store, uint64_t due, const void *id, size_t id_size,
+                  const hwt_delay_message *message)
+{
+    struct hwt_delay_steps steps;
+    int r = hwt_delay_steps_init(&steps, 1);
+    if (r == 0)
+        r = hwt_delay_step_erase(steps.list, due, id, id_size);
+    if (r == 0 && message)
+        r = hwt_delay_step_put(steps.list, message);
+    if (r == 0)
+        r = hwt_delay_steps_apply(store, &steps, NULL, NULL);
+    hwt_delay_steps_free(&steps);
+    return r;
+}
+
+int hwt_delay_cancel(hwt_delay *store, uint64_t due, const void *id, size_t id_size)
+{
+    if (!store || !hwt_delay_is_identity(due, id, id_size))
+        return -EINVAL;
+    return store->read_only ? -EROFS : cancel(store, due, id, id_size, NULL);
+}
+
+int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id, size_t id_size,
+                      const hwt_delay_message *message)
+{
+    int r = check_messages(store, message, 1);
+    if (r == 0 && !hwt_delay_is_identity(due, id, id_size))
+        r = -EINVAL;
+    return r < 0 ? r : cancel(store, due, id, id_size, message);
+}
+
+/* All slots are passed, and nothing is pending besides. */
+bool hwt_delay_nothing_is_left(const hwt_delay *store)
+{
+    return store->wheel.passed_count == store->wheel.count && RB_EMPTY(&store->keys) &&
+           store->leased_count == 0;
+}
+
+/* For the memory, the log, or to delete slots: those of a whole segment's length, or the last ones. */
+static bool checkpoint_is_due(const hwt_delay *store)
+{
+    uint64_t segment = store->options.segment_size;
+    return store->bytes[HWT_DELAY_FRESH] + store->erased_bytes >= store->options.memory / 4 ||
+           store->log.kept_bytes >= segment / 2 ||
+           store->wheel.passed_bytes + store->drops.bytes >= segment ||
+           (hwt_delay_nothing_is_left(store) &&
+            (store->wheel.passed_count > 0 || store->log.kept_bytes >= store->log.extent / 4)) ||
+           store->rewriting || hwt_delay_handed_is_long(store);
+}
+
+/* Called where the log has grown, or something is done. */
+void hwt_delay_look_at_log(hwt_delay *store)
+{
+    if (store->checkpointing || store->wanted || store->stuck != 0)
+        return;
+    if (checkpoint_is_due(store)) {
+        if (store->alone)
+            hwt_delay_checkpoint_make(store);
+        else
+            hwt_delay_checkpoint_want(store);
+    } else if (store->log.kept_bytes >= store->log.extent / 2 && hwt_delay_extent_may_grow(store)) {
+        hwt_delay_growth_want(store, 0);
+        if (store->alone)
+            hwt_delay_extent_grow(store);
+    } else if (!store->watched && hwt_delay_extent_may_shrink(store) && !store->full) {
+        store->watched = true;
+        store->quiet_since = store->log.next_sequence;
+        hwt_delay_job_at(&store->jobs[HWT_DELAY_CHECKPOINT], HWT_DELAY_QUIET);
+    }
+}
+
+/* The job that writes what nobody waits for, and calls back. */
+uint64_t hwt_delay_committer(void *arg)
+{
+    hwt_delay *store = arg;
+    pthread_mutex_lock(&store->lock);
+    hwt_delay_log_tell(store);
+    /* While another thread writes a frame, that one wants this job when it has. */
+    if (!store->log.writing && !STAILQ_EMPTY(&store->log.notices))
+        hwt_delay_log_lead(store);
+    pthread_mutex_unlock(&store->lock);
+    return HWT_NEVER;
+}

@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Changes: every call that changes the store comes here, with one step for each change.
+ *
+ * Room in the log is reserved first. Then each step is judged, in order, and if none forbids the whole,
+ * the log and the table get all of them, without letting go of the lock in between. So what the
+ * table says is what the log will say, and others see it at once; nobody is handed a message that is
+ * not durable yet (take.c). All steps are in one frame, which is on the disk as a whole or not at all.
+ *
+ * A step is judged by what the table has and by what the steps before it will make of that: those are
+ * in a tree of their own until all have been judged. A lease that a step before it ends is marked.
+ */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "hwt/delay/api/steps.h"
+
+/* ---- making steps, without the lock ---- */
+
+int hwt_delay_steps_init(struct hwt_delay_steps *steps, size_t count)
+{
+    *steps = (struct hwt_delay_steps){ .list = steps->few, .count = count };
+    if (count > sizeof(steps->few) / sizeof(steps->few[0]))
+        steps->list =
+            count > SIZE_MAX / sizeof(*steps->list) ? NULL : malloc(count * sizeof(*steps->list));
+    if (!steps->list)
+        return -ENOMEM;
+    memset(steps->list, 0, count * sizeof(*steps->list));
+    return 0;
+}
+
+static void drop(struct hwt_delay_record **record)
+{
+    if (*record)
+        hwt_delay_record_unref(*record);
+    *record = NULL;
+}
+
+/* What was not handed to the table goes. */
+void hwt_delay_steps_free(struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; steps->list && i < steps->count; i++) {
+        drop(&steps->list[i].found.ticket);
+        drop(&steps->list[i].erase);
+        drop(&steps->list[i].put);
+        drop(&steps->list[i].drop);
+    }
+    drop(&steps->note);
+    if (steps->list != steps->few)
+        free(steps->list);
+}
+
+int hwt_delay_step_put(struct hwt_delay_step *step, const hwt_delay_message *message)
+{
+    step->put = hwt_delay_record_new(HWT_DELAY_PUT, message);
+    return step->put ? 0 : -ENOMEM;
+}
+
+/* No lease has the number of none. */
+void hwt_delay_step_lease(struct hwt_delay_step *step, uint8_t op, uint64_t lease)
+{
+    step->op = op;
+    step->lease_token = lease != 0 ? lease : UINT64_MAX;
+}
+
+int hwt_delay_step_erase(struct hwt_delay_step *step, uint64_t due, const void *id, size_t id_size)
+{
+    const hwt_delay_message message = { .due = due, .id = id, .id_size = id_size };
+    step->erase = hwt_delay_record_new(HWT_DELAY_ERASE, &message);
+    return step->erase ? 0 : -ENOMEM;
+}
+
+/* ---- with the lock: what they need ---- */
+
+static size_t erase_size(const struct hwt_delay_record *record)
+{
+    return HWT_DELAY_RECORD_SIZE + (size_t)record->id_size;
+}
+
+/* What is put back is that of the lease, but for what is new. */
+static int make_retry(struct hwt_delay_step *step, const struct hwt_delay_record *old)
+{
+    const hwt_delay_message *given = step->message;
+    const hwt_delay_message message = {
+        .due = step->due,
+        .id = old->bytes,
+        .id_size = old->id_size,
+        .payload = given ? given->payload : old->bytes + old->id_size,
+        .payload_size = given ? given->payload_size : old->payload_size,
+        .retries = old->retries + (old->retries < HWT_DELAY_RETRIES_MAX),
+        .first_due = hwt_delay_message_of(old).first_due,
+    };
+    int r = step->put ? 0 : hwt_delay_step_put(step, &message);
+    if (r == 0)
+        step->put->handed = old->handed;
+    return r;
+}
+
+/* How much room a step takes. The lease may end until there is room, and its record is the same. */
+static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_delay_step *step)
+{
+    const struct hwt_delay_lease *lease =
+        step->lease_token == 0 ? NULL : hwt_delay_lease_find(store, step->lease_token);
+    if (lease) {
+        steps->size += erase_size(lease->record);
+        steps->ends++;
+    }
+    if (step->op == HWT_DELAY_OP_RETRY && lease && make_retry(step, lease->record) < 0)
+        return -ENOMEM;
+    if (step->erase)
+        steps->size += erase_size(step->erase);
+    if (step->drop) {
+        steps->size += HWT_DELAY_RECORD_SIZE;
+        steps->drops++;
+    }
+    if (!step->put)
+        return 0;
+    steps->size += hwt_delay_encoded_size(step->put);
+    if (step->op == HWT_DELAY_OP_RETRY)
+        return 0;
+    steps->memory += hwt_delay_record_bytes(step->put);
+    steps->puts++;
+    steps->has_new = steps->has_new || step->op != HWT_DELAY_OP_MOVE;
+    return 0;
+}
+
+static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
+{
+    /* What was put can be retried and moved, with an erase in the same frame. */
+    const size_t erase = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX + HWT_DELAY_ORIGIN_SIZE;
+    const size_t most = store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8;
+    int r = 0;
+    steps->size = steps->memory = steps->puts = steps->ends = steps->drops = 0;
+    steps->has_new = false;
+    for (size_t i = 0; i < steps->count && r == 0; i++)
+        r = measure(store, steps, &steps->list[i]);
+    if (steps->note)
+        steps->size += hwt_delay_encoded_size(steps->note);
+    if (r < 0)
+        return r;
+    if (steps->size + (steps->has_new ? erase : 0) > most)
+        return -EMSGSIZE;
+    r = steps->no_wait ? hwt_delay_log_try(store, steps->size, steps->memory, steps->puts > 0)
+                       : hwt_delay_log_reserve(store, steps->size, steps->memory, steps->puts > 0);
+    if (r == -ENOSPC)
+        store->stats.rejected += steps->puts;
+    return r;
+}
+
+/* ---- tickets ---- */
+
+/* What it names is erased, and with MOVE put anew. */
+static int make_ticket(struct hwt_delay_step *step)
+{
+    const struct hwt_delay_record *found = step->found.record;
+    hwt_delay_message message = hwt_delay_message_of(found);
+    int r = hwt_delay_step_erase(step, message.due, message.id, message.id_size);
+    if (r < 0 || step->op != HWT_DELAY_OP_MOVE)
+        return r;
+    message.due = step->due;
+    return hwt_delay_step_put(step, &message);
+}
+
+/* Lets go of the lock where it reads slots. A step whose message is not there is refused by judge(). */
+static int look_for_ticket(hwt_delay *store, struct hwt_delay_step *step)
+{
+    drop(&step->erase);
+    if (step->op == HWT_DELAY_OP_MOVE)
+        drop(&step->put);
+    int r = hwt_delay_found_look(store, &step->found);
+    step->unknown = r == -ENOENT || r == -EBADMSG ? r : 0;
+    return r == 0 ? make_ticket(step) : step->unknown < 0 ? 0 : r;
+}
+
+static bool tickets_hold(hwt_delay *store, const struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        const struct hwt_delay_found *found = &steps->list[i].found;
+        if (found->ticket && !hwt_delay_found_holds(store, found))
+            return false;
+    }
+    return true;
+}
+
+static int look_for_tickets(hwt_delay *store, struct hwt_delay_steps *steps)
+{
+    int r = 0;
+    while (r == 0 && !tickets_hold(store, steps)) {
+        for (size_t i = 0; i < steps->count && r == 0; i++) {
+            if (steps->list[i].found.ticket)
+                r = look_for_ticket(store, &steps->list[i]);
+        }
+    }
+    return r;
+}
+
+static void unwatch_tickets(struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++)
+        hwt_delay_found_unwatch(&steps->list[i].found);
+}
+
+/* The records belong to the table, to leases and to snapshots, too, so references go with the lock. */
+static void forget_tickets(struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++)
+        hwt_delay_found_clear(&steps->list[i].found);
+}
+
+/* ---- judging ---- */
+
+/* A lease that no step before this ends. */
+static struct hwt_delay_lease *held(hwt_delay *store, uint64_t token)
+{
+    struct hwt_delay_lease *lease = hwt_delay_lease_find(store, token);
+    return lease && !lease->ending ? lease : NULL;
+}
+
+/* Is there such a message, or may there be? 0, -EBUSY, -ENOENT */
+static int look_for(hwt_delay *store, struct hwt_delay_identities *before,
+                    const struct hwt_delay_record *erase)
+{
+    uint64_t due = erase->key.due;
+    const struct hwt_delay_record *there =
+        hwt_delay_find(before, due, erase->bytes, erase->id_size);
+    if (there)
+        return there->kind == HWT_DELAY_PUT ? 0 : -ENOENT;
+    const struct hwt_delay_record *leased =
+        hwt_delay_find(&store->leased, due, erase->bytes, erase->id_size);
+    if (leased)
+        return leased->lease->ending ? -ENOENT : -EBUSY;
+    there = hwt_delay_find(&store->identities, due, erase->bytes, erase->id_size);
+    if (there && there->kind == HWT_DELAY_PUT)
+        return 0;
+    /* An erase that opening read from the log may be of an older message than what a slot has. */
+    if (there && there->key.sequence >= store->log.kept_sequence)
+        return -ENOENT;
+    const struct hwt_delay_key behind = { due, UINT64_MAX };
+    bool is_unknown = due >= store->loaded.due || hwt_delay_gap_at(store, behind);
+    return is_unknown && hwt_delay_wheel_covers(store, due) ? 0 : -ENOENT;
+}
+
+/* Another message has the due time and the id that this one is to have, as far as memory knows. */
+static bool is_taken(hwt_delay *store, struct hwt_delay_identities *before,
+                     const struct hwt_delay_record *put, const struct hwt_delay_record *old)
+{
+    uint64_t due = put->key.due;
+    const struct hwt_delay_record *there = hwt_delay_find(before, due, put->bytes, put->id_size);
+    if (there)
+        return there->kind == HWT_DELAY_PUT;
+    const struct hwt_delay_record *leased =
+        hwt_delay_find(&store->leased, due, put->bytes, put->id_size);
+    there = hwt_delay_find(&store->identities, due, put->bytes, put->id_size);
+    return (leased && leased != old && !leased->lease->ending) ||
+           (there && there != old && there->kind == HWT_DELAY_PUT);
+}
+
+/* Its message has ended, as memory or the steps before say: what one of them has put is another. */
+static bool is_gone(hwt_delay *store, struct hwt_delay_identities *before,
+                    const struct hwt_delay_found *found)
+{
+    const struct hwt_delay_record *record = found->record;
+    return hwt_delay_found_is_gone(store, found) ||
+           hwt_delay_find(before, record->key.due, record->bytes, record->id_size);
+}
+
+/* 0, or why it is refused. */
+static int judge(hwt_delay *store, struct hwt_delay_identities *before, struct hwt_delay_step *step,
+                 size_t drops)
+{
+    if (step->drop && step->drop->key.sequence >= store->log.next_sequence)
+        return -EINVAL;
+    if (step->drop)
+        return hwt_delay_drops_fit(store, drops) ? 0 : -ENOBUFS;
+    if (step->found.ticket && !step->erase)
+        return step->unknown;
+    if (step->found.ticket && is_gone(store, before, &step->found))
+        return -ENOENT;
+    if (step->erase) {
+        int r = look_for(store, before, step->erase);
+        bool taken =
+            step->op == HWT_DELAY_OP_MOVE && is_taken(store, before, step->put, step->found.record);
+        return r == 0 && taken ? -EEXIST : r;
+    }
+    if (step->lease_token == 0)
+        return 0;
+    step->lease = held(store, step->lease_token);
+    if (!step->lease || (step->op == HWT_DELAY_OP_RETRY && !step->put))
+        return -ENOENT;
+    if (step->put && is_taken(store, before, step->put, step->lease->record))
+        return -EEXIST;
+    return 0;
+}
+
+static void remember(struct hwt_delay_identities *before, struct hwt_delay_record *record)
+{
+    if (!record)
+        return;
+    struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, before, record);
+    if (!old)
+        return;
+    RB_REMOVE(hwt_delay_identities, before, old);
+    RB_INSERT(hwt_delay_identities, before, record);
+}
+
+/* 0: all that count will be made; else what the first one was refused with that may not be. */
+static int judge_all(hwt_delay *store, struct hwt_delay_steps *steps)
+{
+    struct hwt_delay_identities before = RB_INITIALIZER(&before);
+    int refused = 0;
+    for (size_t i = 0; i < steps->count; i++) {
+        struct hwt_delay_step *step = &steps->list[i];
+        step->result = judge(store, &before, step, steps->drops);
+        if (step->result < 0) {
+            step->lease = NULL;
+            refused = refused == 0 && !step->may_fail ? step->result : refused;
+            continue;
+        }
+        if (step->lease)
+            step->lease->ending = true;
+        remember(&before, step->erase);
+        remember(&before, step->put);
+    }
+    return refused;
+}
+
+/* None was made. Those that are not the reason say so. */
+static void give_up(struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        struct hwt_delay_step *step = &steps->list[i];
+        if (step->lease)
+            step->lease->ending = false;
+        step->lease = NULL;
+        if (step->result == 0)
+            step->result = -ECANCELED;
+    }
+}
+
+/* ---- making them ---- */
+
+static void end_lease(hwt_delay *store, struct hwt_delay_step *step)
+{
+    struct hwt_delay_record *record = hwt_delay_lease_end(store, step->lease);
+    step->lease = NULL;
+    if (record)
+        hwt_delay_record_unref(record);
+    store->stats.done++;
+}
+
+static void make_step(hwt_delay *store, struct hwt_delay_step *step, uint64_t now)
+{
+    struct hwt_delay_record *erase = step->erase, *put = step->put;
+    step->erase = step->put = NULL; /* the table has them */
+    if (step->lease) {
+        hwt_delay_log_add_done(store, step->lease->record);
+        end_lease(store, step);
+    }
+    if (erase) {
+        erase->ends = hwt_delay_ends_one(store, erase);
+        hwt_delay_log_add(store, erase);
+        hwt_delay_apply_erase(store, erase);
+        store->stats.cancelled += step->op != HWT_DELAY_OP_MOVE;
+    }
+    if (put) {
+        if (step->op ==
+            HWT_DELAY_OP_MOVE) /* as it is now: it may have been taken since it was found */
+            put->handed = step->found.record->handed;
+        put->arrived = now;
+        put->ends = hwt_delay_ends_one(store, put);
+        hwt_delay_log_add(store, put);
+        hwt_delay_apply_put(store, put);
+    }
+    if (put && step->op == HWT_DELAY_OP_RETRY)
+        store->stats.retried++;
+    else
+        store->stats.put += put && step->op != HWT_DELAY_OP_MOVE;
+}
+
+/* Behind all others, which may hold leases that these end. It makes no difference to what is put. */
+static void make_drops(hwt_delay *store, struct hwt_delay_steps *steps)
+{
+    for (size_t i = 0; i < steps->count; i++) {
+        struct hwt_delay_step *step = &steps->list[i];
+        if (step->result < 0 || !step->drop)
+            continue;
+        hwt_delay_log_add(store, step->drop);
+        hwt_delay_drop(store, step->drop);
+        step->drop = NULL;
+    }
+}
+
+static void make_all(hwt_delay *store, struct hwt_delay_steps *steps)
+{
+    uint64_t now = store->system.realtime(store->system.data), before = store->log.next_sequence;
+    for (size_t i = 0; i < steps->count; i++) {
+        if (steps->list[i].result == 0)
+            make_step(store, &steps->list[i], now);
+    }
+    make_drops(store, steps);
+    if (steps->note) {
+        hwt_delay_log_add(store, steps->note);
+        hwt_delay_set_note(store, steps->note);
+        steps->note = NULL;
+    }
+    steps->mark = store->log.next_sequence - 1;
+    steps->frame = store->log.next_sequence > before ? store->log.gathered_frame : 0;
+}
+
+/*
+ * With the lock, which it lets go of while there is no room. 0: the steps that were not refused are
+ * in the log and the table, and durable with the frame that they say. Else none is.
+ */
+int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps)
+{
+    int r = 0;
+    for (bool holds = false; r == 0 && !holds;) {
+        hwt_delay_leases_expire(store);
+        r = look_for_tickets(store, steps);
+        if (r == 0)
+            r = reserve(store, steps);
+        hwt_delay_leases_expire(store);
+        holds = r == 0 && tickets_hold(store, steps);
+    }
+    unwatch_tickets(steps);
+    if (r == 0)
+        r = judge_all(store, steps);
+    if (r < 0)
+        give_up(steps);
+    else
+        make_all(store, steps);
+    forget_tickets(steps);
+    return r;
+}
+
+/* ---- waiting, or being told ---- */
+
+/*
+ * Others have the lock for long now and then, as when a checkpoint begins. -EAGAIN: they still do. If
+ * the clock is set back meanwhile, this is an ordinary wait for the lock.
+ */
+static int lock_soon(hwt_delay *store)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)HWT_US(500);
+    if (until.tv_nsec >= (long)HWT_SEC(1)) {
+        until.tv_nsec -= (long)HWT_SEC(1);
+        until.tv_sec++;
+    }
+    return pthread_mutex_timedlock(&store->lock, &until) == 0 ? 0 : -EAGAIN;
+}
+
+/* The batch is in the log, if anything was made: its notice is told behind those before it. */
+static void add_notice(hwt_delay *store, struct hwt_delay_notice *notice)
+{
+    struct hwt_delay_log *log = &store->log;
+    bool wanted = !STAILQ_EMPTY(&log->notices); /* by the first of them */
+    STAILQ_INSERT_TAIL(&log->notices, notice, link);
+    if (store->alone)
+        hwt_delay_log_lead(store);
+    else if (!wanted)
+        hwt_delay_job_want(&store->jobs[HWT_DELAY_COMMIT]);
+}
+
+static int make_and_wait(hwt_delay *store, struct hwt_delay_steps *steps,
+                         struct hwt_delay_notice *notice)
+{
+    int r = hwt_delay_steps_make(store, steps);
+    if (r == 0 && notice)
+        add_notice(store, notice);
+    else if (r == 0)
+        r = hwt_delay_log_wait(store, steps->frame);
+    hwt_delay_look_at_log(store);
+    if (steps->ends > 0)
+        hwt_delay_wake_arm(store);
+    return r;
+}
+
+int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,
+                          hwt_delay_durable durable, void *arg)
+{
+    struct hwt_delay_notice *notice = NULL;
+    if (durable) {
+        notice = malloc(sizeof(*notice));
+        if (!notice)
+            return -ENOMEM;
+        *notice = (struct hwt_delay_notice){ .durable = durable, .arg = arg };
+    }
+    steps->no_wait = steps->no_wait && !store->alone;
+    int shield = hwt_shield();
+    int r = steps->no_wait ? lock_soon(store) : pthread_mutex_lock(&store->lock);
+    if (r == 0) {
+        r = make_and_wait(store, steps, notice);
+        pthread_mutex_unlock(&store->lock);
+    }
+    hwt_unshield(shield);
+    if (r < 0)
+        free(notice);
+    return r;
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * How many messages are pending where some were dropped. What slots have of those may count on, at the
+ * longest until its time has come; what was not dropped counts all the time.
+ */
+
+#include "tests/delay/support/simulated_one.h"
+
+/* A month ahead, where a span of the accounts begins. */
+#define SPAN (UINT64_C(1) << 30)
+static uint64_t far_ahead(void)
+{
+    return (s.realtime + 30 * 24 * HOUR) / SPAN * SPAN;
+}
+
+/* What was dropped, and nobody has read, is off with its slot, or when its time has come. */
+START_TEST(test_pending_of_what_is_dropped)
+{
+    const uint64_t due = s.realtime + 30 * 24 * HOUR;
+    for (uint32_t i = 0; i < 20; i++)
+        put(due + i * HWT_SEC(1), i, 10);
+    checkpoint();
+    const uint64_t marked = mark();
+    if (_i == 1)
+        kill_and_open();
+    if (_i == 2) { /* the slot is read in part when the rest is dropped */
+        advance_to(due + HWT_SEC(3));
+        ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 4);
+    }
+    drop(due + (_i == 0 ? 19 : 9) * HWT_SEC(1), marked);
+    put(due, 0, 10); /* behind the mark */
+    checkpoint();
+    if (_i == 0)
+        ck_assert_uint_eq(pending(), 1);
+    advance_to(due + HWT_SEC(15));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), _i == 0 ? 1 : 7);
+    ck_assert_uint_eq(pending(), _i == 0 ? 0 : 4);
+}
+END_TEST
+
+/* The slot that is dropped has cancels, which say nothing of how much is left; beside it is one that was
+ * made behind the mark. Its messages are counted all the time. */
+START_TEST(test_pending_beside_what_is_dropped)
+{
+    const uint64_t due = s.realtime + 30 * 24 * HOUR;
+    for (uint32_t i = 0; i < 20; i++)
+        put(due + i * HWT_MS(10), i, 200);
+    checkpoint();
+    for (uint32_t i = 0; i < 6; i++)
+        cancel(due + i * HWT_MS(10), i);
+    checkpoint();
+    const uint64_t marked = mark();
+    simulated_advance(&s, 20 * 24 * HOUR); /* so that the next ones go to another slot */
+    for (uint32_t i = 20; i < 30; i++)
+        put(due + i * HWT_MS(10), i, 200);
+    checkpoint();
+    ck_assert_uint_eq(pending(), 24);
+    drop(due + HWT_SEC(9), marked);
+    const uint64_t files = simulated_stats(&s).files;
+    checkpoint();
+    ck_assert_uint_lt(simulated_stats(&s).files, files);
+    ck_assert_uint_ge(pending(), 10);
+    ck_assert_uint_le(pending(), 24);
+    if (_i == 1)
+        kill_and_open();
+    ck_assert_uint_ge(pending(), 10);
+    advance_to(due + HWT_SEC(1));
+    ck_assert_int_eq(simulated_deliver(&s, 3, NULL), 3);
+    ck_assert_uint_eq(pending(), 7);
+    ck_assert_int_eq(simulated_deliver(&s, 7, NULL), 7);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
+/* Of a slot that is dropped in part, what was dropped is off with the next checkpoint, cancelled or not. */
+START_TEST(test_pending_of_a_slot_that_is_dropped_in_part)
+{
+    const uint64_t due = s.realtime + 30 * 24 * HOUR;
+    for (uint32_t i = 0; i < 20; i++)
+        put(due + i * HWT_SEC(10), i, 10);
+    checkpoint();
+    for (uint32_t i = 0; i < 3; i++)
+        cancel(due + i * HWT_SEC(10), i);
+    const uint64_t marked = mark();
+    checkpoint();
+    ck_assert_uint_eq(pending(), 17);
+    drop(due + HWT_SEC(95), marked);
+    checkpoint();
+    ck_assert_uint_eq(pending(), 10);
+    put(due, 0, 10); /* behind the mark */
+    ck_assert_uint_eq(pending(), 11);
+    checkpoint();
+    kill_and_open();
+    ck_assert_uint_eq(pending(), 11);
+    advance_to(due + HWT_SEC(300));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 11);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
+/* A slot of which the first spans are dropped: nothing else is taken off, neither what another slot has of
+ * those spans nor what is left of the span in which the drop ends. */
+START_TEST(test_pending_of_spans_that_are_dropped)
+{
+    const uint64_t due = far_ahead();
+    for (uint32_t i = 0; i < 20; i++) /* four in each */
+        put(due + i * SPAN / 4, i, 200);
+    checkpoint();
+    const uint64_t marked = mark();
+    simulated_advance(&s, 20 * 24 * HOUR); /* so that the next ones go to another slot */
+    for (uint32_t i = 0; i < 4 && _i == 0; i++)
+        put(due + i * SPAN + 1, 20 + i, 200);
+    checkpoint();
+    drop(due + 2 * SPAN + (_i == 0 ? 0 : SPAN / 2) - 1, marked);
+    checkpoint();
+    const uint64_t left = _i == 0 ? 12 + 4 : 10;
+    ck_assert_uint_ge(pending(), left);
+    ck_assert_uint_le(pending(), left + (_i == 0 ? 8 : 2));
+    advance_to(due + 10 * SPAN);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), (int64_t)left);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
+/* Of a span that is dropped in part the part is read first. */
+START_TEST(test_pending_of_what_is_dropped_and_read)
+{
+    const uint64_t due = far_ahead(), step = HWT_MS(20);
+    for (uint32_t i = 0; i < 20; i++)
+        put(due + i * step, i, 10);
+    checkpoint();
+    const uint64_t marked = mark();
+    kill_and_open();
+    drop(due + 9 * step, marked);
+    advance_to(due + 10 * step - HWT_SEC(2));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
+    ck_assert_uint_ge(pending(), 10);
+    ck_assert_uint_le(pending(), 20);
+    simulated_advance(&s, HWT_SEC(3));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 10);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
+/* What was dropped is off already when it is read, beside later messages of the same span. */
+START_TEST(test_pending_of_what_is_put_where_all_was_dropped)
+{
+    const uint64_t due = far_ahead(), step = HWT_MS(20);
+    for (uint32_t i = 0; i < 10; i++)
+        put(due + i * step, i, 10);
+    put(due + HWT_SEC(10), 10, 10); /* the slot stays for this one */
+    checkpoint();
+    drop(due + SPAN, mark());
+    checkpoint();
+    ck_assert_uint_eq(pending(), 1);
+    for (uint32_t i = 20; i < 25; i++)
+        put(due + i * 2 * step, i, 10);
+    checkpoint();
+    kill_and_open();
+    ck_assert_uint_eq(pending(), 6);
+    advance_to(due + 10 * step - HWT_SEC(2)); /* it loads those that were dropped, and no others */
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
+    ck_assert_uint_eq(pending(), 6);
+    kill_and_open();
+    ck_assert_uint_eq(pending(), 6);
+    advance_to(due + HWT_SEC(20));
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 6);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
+/* A checkpoint that leaves the log has the drop as well as the log has it, which comes to it again behind
+ * what it has dropped. With as many drops as there can be, they are no more for that. */
+START_TEST(test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log)
+{
+    const uint64_t due = s.realtime + HOUR;
+    const uint32_t drops = _i == 0 ? 1 : 64;
+    for (uint32_t i = 0; i < 200; i++)
+        put(due + i, i, 10);
+    checkpoint();
+    kill_and_open();
+    put(due, 300, 10);
+    for (uint32_t i = drops; i > 0; i--)
+        drop(due + i, mark());
+    put(due + 300, 301, 10);
+    leave_the_log_and_open(1); /* at the slot */
+    simulated_advance(&s, HOUR + 400);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), (int64_t)(200 - drops - 1 + 1));
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("delay_pending_drops");
+    TCase *tcase = tcase_create("pending_drops");
+    tcase_set_timeout(tcase, 60);
+    tcase_add_checked_fixture(tcase, begin, end);
+    tcase_add_loop_test(tcase, test_pending_of_what_is_dropped, 0, 3);
+    tcase_add_loop_test(tcase, test_pending_beside_what_is_dropped, 0, 2);
+    tcase_add_test(tcase, test_pending_of_a_slot_that_is_dropped_in_part);
+    tcase_add_loop_test(tcase, test_pending_of_spans_that_are_dropped, 0, 2);
+    tcase_add_test(tcase, test_pending_of_what_is_dropped_and_read);
+    tcase_add_test(tcase, test_pending_of_what_is_put_where_all_was_dropped);
+    tcase_add_loop_test(
+        tcase, test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log, 0, 2);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* A frame beside the making of a longer log, whose flush fails: whoever is told of it, the put is. */
+
+#include <errno.h>
+
+#include "hwt/delay/store.h"
+#include "kit.h"
+#include "tests/delay/support/held.h"
+
+static struct disk *disk;
+static struct process process;
+static hwt_delay *store;
+static uint64_t luck;
+
+static void open_store(uint32_t flags)
+{
+    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+    options.flags = flags;
+    options.payload_max = 8192;
+    options.memory = 1 << 20;
+    options.segment_size = 1 << 17;
+    held_start(&process, disk);
+    process.random = &luck;
+    must(hwt_delay_open_on("store", &options, &process.system, false, &store) == 0);
+}
+
+/* Its result is in `operation`. */
+static void put(struct player *player)
+{
+    const hwt_delay_message message = { .due = 1, .id = "id", .id_size = 2 };
+    player->operation = hwt_delay_put(store, &message, 1);
+}
+
+static void grow(struct player *player)
+{
+    (void)player;
+    must(pthread_mutex_lock(&store->lock) == 0);
+    hwt_delay_extent_grow(store);
+    must(pthread_mutex_unlock(&store->lock) == 0);
+}
+
+/* The frame is written and not flushed when the log's files are flushed, which fails. */
+START_TEST(a_put_is_told_of_a_failed_flush_of_another_thread)
+{
+    struct player putting, growing;
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    luck = (uint64_t)_i;
+    disk = disk_new();
+    held_realtime = HWT_SEC(1000);
+    held_boottime = HWT_SEC(100);
+    open_store(HWT_DELAY_CREATE);
+    player_begin(&putting, put, 0, 3);
+    must(player_await(&putting, false) == STANDS);
+    ck_assert_str_eq(putting.point, "before a sync");
+    held_fail_sync(&process);
+    player_begin(&growing, grow, 0, 0);
+    player_end(&growing);
+    player_end(&putting);
+    held_kill(&process);
+    hwt_delay_close(store);
+    process_end(&process);
+    struct disk *crashed = disk_crashed(disk, &luck);
+    disk_free(disk);
+    disk = crashed;
+    open_store(0);
+    ck_assert_int_eq(hwt_delay_get_stats(store, &stats), 0);
+    if (putting.operation == 0)
+        ck_assert_uint_eq(stats.pending, 1);
+    ck_assert_int_eq(putting.operation, -EIO);
+    must(hwt_delay_close(store) == 0);
+    process_end(&process);
+    disk_free(disk);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("delay_flushes");
+    TCase *tcase = tcase_create("flushes");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, a_put_is_told_of_a_failed_flush_of_another_thread, 0, 10);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}
