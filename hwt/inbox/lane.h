@@ -22,6 +22,27 @@
  * lane behind all that it finds in the others after that. (It may find one claimed by the next
  * thread of the number, which compacts; then it does not wait for that, and the order is lost.)
  *
+ * WHICH CALLS MAY OVERLAP, on the lanes of one timer
+ *
+ *                         make  say  thread_ends  push  ask_back  gather  lane_at
+ *     enter, make          N     N        N         N       A        -        M
+ *     say, note                  N        N         N       -        S        M
+ *     thread_ends                         N         N       A        S        M
+ *     streams_push                                  Q       -        Q        -
+ *     lanes_ask_back                                        W        W        -
+ *     streams_gather, dismiss                                        W        -
+ *     lane_at, count, bytes                                                   -
+ *
+ *     N  at once for two threads, for each has a number, and so a lane, of its own; those without a
+ *        number have shared_lock in turn. The next thread of a number sees what the last one did (see
+ *        base/thread.h)
+ *     M  `made` is released and acquired: a lane is whole when it is found, and stays
+ *     A  `own` has a lane or NULL, relaxed: a thread that overlooks NULL gives back at a later call
+ *     S  as in stream.h: say() is append() and grow(), and the worker reads
+ *     Q  liburcu's queue: any number of threads push, one pops
+ *     W  not at once: they are the worker's
+ *     -  they touch nothing in common, or numbers only
+ *
  * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
  * cancelled. A stream stays on the worker's list until the worker is about to sleep for long. Where
  * a thread is half-way through a push, or compacts, the worker looks at all lanes instead.

@@ -38,6 +38,27 @@
  *                                     it begins a chunk and may have compacted: of the two, with a
  *                                     full barrier each, one sees the other
  *
+ * WHICH CALLS MAY OVERLAP, on one stream
+ *
+ *                     append  grow  free_spare  peek  release  is_used  bytes
+ *     append            P      P        P        1       1        1       1
+ *     grow                     P        P        C       2        1       1
+ *     free_spare                        P        C       2        1       1
+ *     peek, advance                              W       W        W       1
+ *     claim, release                                     W        W       1
+ *     is_used                                                     W       1
+ *
+ *     P  not at once: they are the producer's, and there is one at a time. A lane passes from thread to
+ *        thread by a number or by a lock, see lane.h
+ *     W  not at once: they are the worker's
+ *     1  `used`, `next` and `first` are released by the one and acquired by the other; is_used(),
+ *        backlog(), is_listed() and bytes() read numbers and follow nothing
+ *     2  a chunk that comes back is released and acquired by `spare`
+ *     C  by the claim: which of the two has it touches head, read and what is not read. The other
+ *        does without: grow() does not compact, free_spare() frees nothing, the worker comes again
+ *
+ * is_used() is also for a thread that keeps the worker from working, in the place of the worker.
+ *
  * Nobody waits for `claimed`. A worker that finds it taken comes back in a tick, or sooner: the
  * producer wakes it when it has compacted. A producer that finds it taken does without compaction.
  *
@@ -59,6 +80,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hwt/base/assert.h"
 #include "hwt/base/queue.h"
 
 #define HWT_CHUNK_RECORDS 62
@@ -141,6 +163,7 @@ static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
 /* Producer: appends a record, for which there is room. */
 static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
 {
+    HWT_ASSERT(!hwt_stream_is_full(stream));
     *hwt_chunk_record(stream->tail, stream->at) = record;
     stream->at += (uint32_t)sizeof(record);
     HWT_MEET(APPEND);
@@ -204,6 +227,7 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
 static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
 {
     stream->read += n * (uint32_t)sizeof(struct hwt_record);
+    HWT_ASSERT(stream->read <= HWT_CHUNK_END);
 }
 
 /* Worker, or a thread that keeps it from working: whether anything is unread, or was just now. */

@@ -10,42 +10,49 @@
  *
  *     generation << 9 | bits | phase
  *
+ * Each row is one function below, hwt_entry_..., and nothing else changes a state.
+ *
  *     from       to          by               when, and what it publishes
  *     ---------  ----------  ---------------  --------------------------------------------------
- *     free       PENDING     the adder        store, release: task, arg, deadline. The entry is
- *                                             the adder's alone; the generation goes up
- *     PENDING    PENDING     a mover          another deadline
- *     PENDING    + HANDED    the worker       the executor has it, in the tick of its deadline
- *     PENDING    - HANDED    the executor     it was moved meanwhile
- *     PENDING    RUNNING     the runner       its deadline has passed; sets RAN, clears HANDED
- *     PENDING    CANCELLED   a canceller      the task has no `cancelled`: the entry is free
- *     PENDING    UNTOLD      a canceller      it has one, or the executor has the entry
- *     PENDING    CANCELLED   its adder        stop came first, and it has never run: refused
- *     PENDING    VISITED     stop             the visitor is about to be called
- *     PENDING    CANCELLED   stop             there is none: `cancelled`, if any, is about to be
+ *     free       PENDING     the adder        publish: task, arg, deadline. The entry is the
+ *                                             adder's alone; the generation goes up
+ *     PENDING    PENDING     a mover          move: another deadline
+ *     PENDING    + HANDED    the worker       hand_over: the executor has it, in the tick of its
+ *                                             deadline
+ *     PENDING    - HANDED    the executor     take_back: it was moved meanwhile
+ *     PENDING    RUNNING     the runner       begin_run: its deadline has passed; sets RAN, clears
+ *                                             HANDED
+ *     PENDING    CANCELLED   a canceller      try_cancel: the task has no `cancelled`: the entry is
+ *                                             free
+ *     PENDING    UNTOLD      a canceller      try_cancel_untold: it has one, or the executor has the
+ *                                             entry
+ *     PENDING    CANCELLED   its adder        withdraw: stop came first, and it has never run:
+ *                                             refused
+ *     PENDING    VISITED     stop             begin_visit: the visitor is about to be called
+ *     PENDING    CANCELLED   stop             leave_over: there is none: `cancelled`, if any, is
+ *                                             about to be called; then it is free
+ *     UNTOLD     CANCELLED   the teller       begin_telling: `cancelled`, if any, is about to be
  *                                             called; then it is free
- *     UNTOLD     CANCELLED   the teller       `cancelled`, if any, is about to be called; then it
- *                                             is free
- *     RUNNING    + REARMED   its own task     the next deadline; pending again
- *     RUNNING    RUNNING     a mover          REARMED and not BARRED: another deadline
- *     RUNNING    + BARRED    a canceller      this run is the end
- *     RUNNING    + WAITED    a canceller      somebody waits for the end of this run
- *     RUNNING    PENDING     the runner       REARMED and not BARRED
- *     RUNNING    CANCELLED   the runner       REARMED and BARRED; tells it, then it is free
- *     RUNNING    EXPIRED     the runner       else; it is free
- *     VISITED    + WAITED    a canceller      as for RUNNING
- *     VISITED    CANCELLED   stop             the visitor has returned; it is free
- *     free       RENEWED     the adder        store, release: it is the worker's. The generation
- *                                             goes up
- *     RENEWED    CANCELLED   the worker       store, release: it is free
+ *     RUNNING    + REARMED   its own task     rearm: the next deadline; pending again
+ *     RUNNING    RUNNING     a mover          move: REARMED and not BARRED: another deadline
+ *     RUNNING    + BARRED    a canceller      bar: this run is the end
+ *     RUNNING    + WAITED    a canceller      await: somebody waits for the end of this run
+ *     RUNNING    PENDING     the runner       run_again: REARMED and not BARRED
+ *     RUNNING    CANCELLED   the runner       end_barred: REARMED and BARRED; tells it, then it is
+ *                                             free
+ *     RUNNING    EXPIRED     the runner       expire: else; it is free
+ *     VISITED    + WAITED    a canceller      await: as for RUNNING
+ *     VISITED    CANCELLED   stop             end_visit: the visitor has returned; it is free
+ *     free       RENEWED     the adder        renew: it is the worker's. The generation goes up
+ *     RENEWED    CANCELLED   the worker       end_renewal: it is free
  *
  * An entry that has served its time passes the worker once more, RENEWED (renew() in timer.c; with
  * one thread it need not). Its generation also goes up when its slab is used again.
  *
- * All but those that are stores are exchanges, seq_cst, of the state alone or with the deadline; with
- * one thread, stores. So each has one winner, and what a thread wrote before its exchange is seen
- * by the thread that acts on the result. A deadline that is read beside a state belongs to it if an
- * exchange of both succeeds.
+ * All but publish, renew and end_renewal, where the entry is one thread's, are exchanges of the
+ * state alone or with the deadline; with one thread, stores. So each has one winner, and what a thread
+ * wrote before its exchange is seen by the thread that acts on the result. A deadline that is read
+ * beside a state belongs to it if an exchange of both succeeds.
  *
  * TELLS says that the task has `cancelled`, from the first to the last; a canceller need not look
  * at the task, which the caller may have freed by then. RAN stays: the state of a timeout that has
@@ -61,6 +68,7 @@
  * look at the state that the first one is over.
  */
 
+#include "hwt/base/assert.h"
 #include "hwt/base/word.h"
 #include "hwt/hwt.h"
 
@@ -104,12 +112,6 @@ static inline uint64_t hwt_with_phase(uint64_t state, unsigned phase)
     return (state & ~(uint64_t)HWT_PHASE_MASK) | phase;
 }
 
-/* From PENDING. */
-static inline uint64_t hwt_pending_to(uint64_t state, unsigned phase)
-{
-    return state + (phase - HWT_PHASE_PENDING);
-}
-
 static inline uint64_t hwt_generation(uint64_t state)
 {
     return state >> HWT_GENERATION_SHIFT;
@@ -134,6 +136,20 @@ static inline bool hwt_state_live(uint64_t state, uint64_t generation)
     unsigned phase = hwt_phase(state);
     return hwt_generation(state) == generation &&
            (phase == HWT_PHASE_PENDING || phase == HWT_PHASE_RUNNING || phase == HWT_PHASE_VISITED);
+}
+
+/* Of no timeout, or of one that has ended: the entry is in a cache or in the pool, or the thread that
+ * has ended it has it. */
+static inline bool hwt_state_free(uint64_t state)
+{
+    unsigned phase = hwt_phase(state);
+    return phase == HWT_PHASE_NEW || phase == HWT_PHASE_EXPIRED || phase == HWT_PHASE_CANCELLED;
+}
+
+/* A task or a visitor has the timeout. */
+static inline bool hwt_state_in_callback(uint64_t state)
+{
+    return hwt_phase(state) == HWT_PHASE_RUNNING || hwt_phase(state) == HWT_PHASE_VISITED;
 }
 
 /* Whether a cancel would return true. */
@@ -184,8 +200,12 @@ static inline void hwt_entry_set(struct hwt_entry *entry, const hwt_task *task, 
     atomic_store_explicit(&entry->word.second, deadline, memory_order_release);
 }
 
+/* ---- the rows of the table: an entry that is one thread's ---- */
+
+/* Release: task, arg and deadline, for whoever reads the state. */
 static inline void hwt_entry_publish(struct hwt_entry *entry, uint64_t state)
 {
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING);
     atomic_store_explicit(&entry->word.first, state, memory_order_release);
 }
 
@@ -197,6 +217,197 @@ static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *
     hwt_entry_set(entry, task, arg, deadline);
     hwt_entry_publish(entry, state);
     return state;
+}
+
+/* Release: what its users have done with it, for the worker, which reads the state by acquire. */
+static inline void hwt_entry_renew(struct hwt_entry *entry, uint64_t generation)
+{
+    HWT_ASSERT(hwt_generation(hwt_entry_state(entry)) < generation);
+    atomic_store_explicit(&entry->word.first,
+                          generation << HWT_GENERATION_SHIFT | HWT_PHASE_RENEWED,
+                          memory_order_release);
+}
+
+/* Release, as for every entry that becomes free, for readers by old handles. */
+static inline void hwt_entry_end_renewal(struct hwt_entry *entry, uint64_t state)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RENEWED);
+    atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
+                          memory_order_release);
+}
+
+/* In a slab that is used again: the entry goes on above this generation. Relaxed: it is published
+ * with the batch that the entry is in. */
+static inline void hwt_entry_go_on_above(struct hwt_entry *entry, uint64_t generation)
+{
+    HWT_ASSERT(hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW);
+    atomic_store_explicit(&entry->word.first, generation << HWT_GENERATION_SHIFT,
+                          memory_order_relaxed);
+}
+
+/* ---- the rows of the table: where threads compete ---- */
+
+/*
+ * From a state that the caller has read, and if the deadline changes or must not, from a deadline.
+ * False: another thread was first, and nothing has changed.
+ *
+ * An exchange acquires what was written before the state that it replaces, and releases what the
+ * caller has written before. These two are relied on. It is seq_cst because the exchange of two words
+ * knows no weaker order. With one thread there is nobody to publish to: relaxed stores.
+ */
+static inline bool hwt_entry_exchange(struct hwt_entry *entry, uint64_t state, uint64_t next,
+                                      bool one_thread)
+{
+    if (!one_thread)
+        return hwt_word_exchange_first(&entry->word, state, next);
+    HWT_ASSERT(hwt_entry_state(entry) == state);
+    atomic_store_explicit(&entry->word.first, next, memory_order_relaxed);
+    return true;
+}
+
+static inline bool hwt_entry_exchange_both(struct hwt_entry *entry, uint64_t state,
+                                           uint64_t deadline, uint64_t next, uint64_t next_deadline,
+                                           bool one_thread)
+{
+    if (!one_thread)
+        return hwt_word_exchange(&entry->word, state, deadline, next, next_deadline);
+    HWT_ASSERT(hwt_entry_state(entry) == state && hwt_entry_deadline(entry) == deadline);
+    if (next_deadline != deadline)
+        atomic_store_explicit(&entry->word.second, next_deadline, memory_order_relaxed);
+    if (next != state)
+        atomic_store_explicit(&entry->word.first, next, memory_order_relaxed);
+    return true;
+}
+
+static inline bool hwt_entry_move(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
+                                  uint64_t next_deadline, bool one_thread)
+{
+    HWT_ASSERT(hwt_state_pending(state));
+    return hwt_entry_exchange_both(entry, state, deadline, state, next_deadline, one_thread);
+}
+
+/* With the deadline: the executor has it for this tick. */
+static inline bool hwt_entry_hand_over(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
+                                       bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED));
+    return hwt_entry_exchange_both(entry, state, deadline, state | HWT_HANDED, deadline,
+                                   one_thread);
+}
+
+/* With the deadline: one that it is moved to from here on has a record of its own. */
+static inline bool hwt_entry_take_back(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
+                                       bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && state & HWT_HANDED);
+    return hwt_entry_exchange_both(entry, state, deadline, state & ~(uint64_t)HWT_HANDED, deadline,
+                                   one_thread);
+}
+
+/* With the deadline: it was not moved to later since that was found to have passed. */
+static inline bool hwt_entry_begin_run(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
+                                       uint64_t *ret_running, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING);
+    *ret_running = hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
+    return hwt_entry_exchange_both(entry, state, deadline, *ret_running, deadline, one_thread);
+}
+
+/* From a state in which hwt_state_quiet() holds. */
+static inline bool hwt_entry_try_cancel(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_state_quiet(state, hwt_generation(state)));
+    return hwt_entry_exchange(entry, state, state + (HWT_PHASE_CANCELLED - HWT_PHASE_PENDING),
+                              one_thread);
+}
+
+static inline bool hwt_entry_try_cancel_untold(struct hwt_entry *entry, uint64_t state,
+                                               bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && state & (HWT_HANDED | HWT_TELLS));
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_UNTOLD), one_thread);
+}
+
+/* Of the state that the adder has published: of no later one. */
+static inline bool hwt_entry_withdraw(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && !(state & (HWT_RAN | HWT_HANDED)));
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), one_thread);
+}
+
+static inline bool hwt_entry_begin_visit(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_VISITED), one_thread);
+}
+
+static inline bool hwt_entry_leave_over(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), one_thread);
+}
+
+static inline bool hwt_entry_begin_telling(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_UNTOLD);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), one_thread);
+}
+
+/* Both: who sees that it is pending again sees for when. */
+static inline bool hwt_entry_rearm(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
+                                   uint64_t next_deadline, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && !(state & HWT_BARRED));
+    return hwt_entry_exchange_both(entry, state, deadline, state | HWT_REARMED, next_deadline,
+                                   one_thread);
+}
+
+static inline bool hwt_entry_bar(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING);
+    return hwt_entry_exchange(entry, state, state | HWT_BARRED, one_thread);
+}
+
+/* Who ends the callback sees WAITED, or the waiter sees that it has ended. */
+static inline bool hwt_entry_await(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_state_in_callback(state));
+    return hwt_entry_exchange(entry, state, state | HWT_WAITED, one_thread);
+}
+
+/* A run that has ended leaves none of these behind. */
+#define HWT_RUN_BITS ((uint64_t)(HWT_REARMED | HWT_BARRED | HWT_WAITED))
+
+/* With the deadline: the runner has it filed for this one. */
+static inline bool hwt_entry_run_again(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
+                                       bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && hwt_state_pending(state));
+    return hwt_entry_exchange_both(entry, state, deadline,
+                                   hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_PENDING),
+                                   deadline, one_thread);
+}
+
+static inline bool hwt_entry_end_barred(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && state & HWT_REARMED && state & HWT_BARRED);
+    return hwt_entry_exchange(
+        entry, state, hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_CANCELLED), one_thread);
+}
+
+static inline bool hwt_entry_expire(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && !(state & HWT_REARMED));
+    return hwt_entry_exchange(entry, state,
+                              hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_EXPIRED), one_thread);
+}
+
+static inline bool hwt_entry_end_visit(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_VISITED);
+    return hwt_entry_exchange(entry, state,
+                              hwt_with_phase(state & ~(uint64_t)HWT_WAITED, HWT_PHASE_CANCELLED),
+                              one_thread);
 }
 
 #endif

@@ -161,8 +161,7 @@ static void carve(struct hwt_pool *pool, uint32_t number)
         if (!hwt_slab_has(base, seat))
             continue;
         if (slot->floor > 0)
-            atomic_store_explicit(&entry->word.first, slot->floor << HWT_GENERATION_SHIFT,
-                                  memory_order_relaxed);
+            hwt_entry_go_on_above(entry, slot->floor);
         hwt_entry_link(entry, first);
         first = entry;
         if (++count < most)

@@ -44,6 +44,7 @@ void hwt_pool_flush_last(struct hwt_pool *pool, struct hwt_cache *cache);
 static inline void hwt_cache_drop(struct hwt_cache *cache, struct hwt_entry *first)
 {
     struct hwt_entry *next = hwt_entry_linked(first);
+    HWT_ASSERT(cache->count > 0 && hwt_state_free(hwt_entry_state(first)));
     __builtin_prefetch(next, 1);
     cache->first = next;
     cache->count--;
@@ -52,6 +53,7 @@ static inline void hwt_cache_drop(struct hwt_cache *cache, struct hwt_entry *fir
 /* To a cache that is not full. */
 static inline void hwt_cache_add(struct hwt_cache *cache, struct hwt_entry *entry)
 {
+    HWT_ASSERT(cache->count < HWT_CACHE_BATCH && hwt_state_free(hwt_entry_state(entry)));
     hwt_entry_link(entry, cache->first);
     cache->first = entry;
     cache->count++;

@@ -139,7 +139,9 @@ static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint
 /* Of a slab of which the caller has an id, or of an empty one, the number. */
 static inline struct hwt_slot *hwt_pool_slot(const struct hwt_pool *pool, uint32_t number)
 {
-    return hwt_slots_at(hwt_directory_slots(&pool->directory), number);
+    struct hwt_slot *slot = hwt_slots_at(hwt_directory_slots(&pool->directory), number);
+    HWT_ASSERT(slot);
+    return slot;
 }
 
 static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)

@@ -51,6 +51,7 @@ uint32_t hwt_empty_pop(struct hwt_pool *pool)
 static void set_batch(struct hwt_entry *first, uint32_t total, uint32_t count, uint32_t next)
 {
     uint32_t both = total << HWT_BATCH_BITS | (count - 1);
+    HWT_ASSERT(count > 0 && count <= HWT_CACHE_BATCH && count <= total);
     atomic_store_explicit(&first->word.second, (uint64_t)both << 32 | next, memory_order_release);
 }
 

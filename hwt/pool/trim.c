@@ -48,8 +48,7 @@ static bool all_have_ended(uintptr_t base)
     for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
         if (!hwt_slab_has(base, seat))
             continue;
-        unsigned phase = hwt_phase(hwt_entry_state(hwt_slab_entry(base, seat)));
-        if (phase != HWT_PHASE_EXPIRED && phase != HWT_PHASE_CANCELLED && phase != HWT_PHASE_NEW)
+        if (!hwt_state_free(hwt_entry_state(hwt_slab_entry(base, seat))))
             return false;
     }
     return true;
@@ -101,6 +100,7 @@ static void sort_out(struct hwt_pool *pool, struct hwt_cache *back, struct hwt_e
      * stack of empty ones reads it in vain: see stacks.h. */
     atomic_store_explicit(&slot->next, id, memory_order_relaxed);
     slot->held++;
+    HWT_ASSERT(slot->held <= HWT_SLAB_ENTRIES);
 }
 
 /* Some batches are walked at a time, a step of each in turn, for the next entry of a chain has to
@@ -198,6 +198,9 @@ static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_slot 
 {
     char *base = slots->base;
     size_t size = n * HWT_SLAB_SIZE;
+    for (uint32_t i = 0; i < n; i++)
+        HWT_ASSERT_ALL(all_have_ended((uintptr_t)slots[i].base));
+    HWT_ASSERT(atomic_load_explicit(&pool->used, memory_order_relaxed) >= n);
     HWT_MEET(EMPTY);
     if (madvise(base, size, MADV_DONTNEED) != 0)
         make_zero(base, size);

@@ -36,12 +36,11 @@ struct visitor {
 };
 
 /* The visitor has the timeout's arg: until it has returned, that counts as a run. */
-static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation,
                   struct visitor *visitor)
 {
-    struct hwt_frame frame = { .shared = shared,
-                               .entry = entry,
-                               .generation = hwt_generation(state) };
+    struct hwt_frame frame = { .shared = shared, .entry = entry, .generation = generation };
+    uint64_t state;
     uint64_t remaining = hwt_time_until(&shared->time, hwt_entry_deadline(entry));
     hwt_frame_enter(&frame);
     visitor->unprocessed(hwt_entry_task(entry), hwt_entry_arg(entry), remaining, visitor->data);
@@ -49,8 +48,7 @@ static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     HWT_MEET(VISITED);
     do
         state = hwt_entry_state(entry);
-    while (!hwt_exchange(shared, entry, state,
-                         hwt_with_phase(state & ~(uint64_t)HWT_WAITED, HWT_PHASE_CANCELLED)));
+    while (!hwt_entry_end_visit(entry, state, shared->one_thread));
     if (state & HWT_WAITED)
         hwt_task_returned(shared);
     hwt_task_free(shared, entry);
@@ -66,15 +64,15 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
             break;
         /* The library's own are told: their owner is not the visitor's. */
         bool visits = visitor->unprocessed && !hwt_task_is_own(hwt_entry_task(entry));
-        unsigned phase = visits ? HWT_PHASE_VISITED : HWT_PHASE_CANCELLED;
         HWT_MEET(END);
-        if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, phase)))
+        if (!(visits ? hwt_entry_begin_visit(entry, state, shared->one_thread)
+                     : hwt_entry_leave_over(entry, state, shared->one_thread)))
             continue;
         hwt_count(&shared->stats.unprocessed, 1, false);
         hwt_unreserve(shared);
         visitor->left++;
         if (visits)
-            visit(shared, entry, hwt_with_phase(state, phase), visitor);
+            visit(shared, entry, hwt_generation(state), visitor);
         else
             hwt_task_end(shared, entry, state);
         return;

@@ -61,9 +61,9 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
             bool untold = state & (HWT_HANDED | HWT_TELLS);
-            uint64_t next = hwt_with_phase(state, untold ? HWT_PHASE_UNTOLD : HWT_PHASE_CANCELLED);
             HWT_MEET(CANCEL);
-            if (!hwt_exchange(shared, entry, state, next))
+            if (!(untold ? hwt_entry_try_cancel_untold(entry, state, shared->one_thread)
+                         : hwt_entry_try_cancel(entry, state, shared->one_thread)))
                 continue;
             dismiss(shared, entry, id, state, untold);
             return true;
@@ -72,7 +72,7 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
             state & HWT_BARRED)
             return false;
         HWT_MEET(BAR);
-        if (!hwt_exchange(shared, entry, state, state | HWT_BARRED))
+        if (!hwt_entry_bar(entry, state, shared->one_thread))
             continue;
         if (!(state & HWT_REARMED))
             return false;
@@ -88,8 +88,7 @@ __attribute__((noinline)) static bool cancel_alone(hwt_timeout timeout, struct h
     struct hwt_lane *lane = shared->lanes.shared;
     if (__builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0))
         return cancel_slowly(timeout, shared);
-    atomic_store_explicit(&timeout.entry->word.first, hwt_pending_to(state, HWT_PHASE_CANCELLED),
-                          memory_order_relaxed);
+    (void)hwt_entry_try_cancel(timeout.entry, state, true);
     HWT_PROBE3(cancel, shared, timeout.entry, timeout.generation);
     hwt_count(&lane->cancelled_count, 1, false);
     hwt_cache_add(&lane->cache, timeout.entry);
@@ -113,9 +112,7 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     /* The short way, where there is nothing to mind. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0) ||
-        __builtin_expect(!hwt_word_exchange_first(&entry->word, state,
-                                                  hwt_pending_to(state, HWT_PHASE_CANCELLED)),
-                         0))
+        __builtin_expect(!hwt_entry_try_cancel(entry, state, false), 0))
         return cancel_slowly(timeout, shared);
     HWT_PROBE3(cancel, shared, entry, timeout.generation);
     hwt_count(&lane->cancelled_count, 1, false);
@@ -132,13 +129,11 @@ bool hwt_timeout_cancel_sync(hwt_timeout timeout)
     struct hwt_shared *shared = hwt_shared_of(entry);
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
-        unsigned phase = hwt_phase(state);
-        if (hwt_generation(state) != timeout.generation ||
-            (phase != HWT_PHASE_RUNNING && phase != HWT_PHASE_VISITED) ||
+        if (hwt_generation(state) != timeout.generation || !hwt_state_in_callback(state) ||
             hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED))
             return was_pending;
         HWT_MEET(CANCEL_WAIT);
-        if (state & HWT_WAITED || hwt_exchange(shared, entry, state, state | HWT_WAITED)) {
+        if (state & HWT_WAITED || hwt_entry_await(entry, state, shared->one_thread)) {
             hwt_task_wait(shared, timeout);
             return was_pending;
         }
@@ -157,8 +152,7 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     hwt_count(&shared->stats.rearmed, 1, shared->executor != NULL);
     while (!(state & HWT_BARRED)) {
         HWT_MEET(REARM);
-        if (hwt_exchange_both(shared, entry, state, hwt_entry_deadline(entry), state | HWT_REARMED,
-                              deadline))
+        if (hwt_entry_rearm(entry, state, hwt_entry_deadline(entry), deadline, shared->one_thread))
             return true;
         state = hwt_entry_state(entry);
     }
@@ -221,7 +215,7 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
             break;
         }
         HWT_MEET(MOVE);
-        if (hwt_exchange_both(shared, entry, state, before, state, deadline)) {
+        if (hwt_entry_move(entry, state, before, deadline, shared->one_thread)) {
             HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
             break;
         }
@@ -244,10 +238,10 @@ __attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shar
     return true;
 }
 
-static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t before,
-                              uint64_t deadline)
+static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
+                              uint64_t before, uint64_t deadline)
 {
-    atomic_store_explicit(&timeout.entry->word.second, deadline, memory_order_relaxed);
+    (void)hwt_entry_move(timeout.entry, state, before, deadline, true);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
     struct hwt_lane *lane = shared->lanes.shared;
     if (deadline < before) {
@@ -274,11 +268,11 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     HWT_MEET(MOVE);
     if (unusual != 0)
-        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, before, deadline)
+        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, state, before, deadline)
                                            : move_slowly(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(deadline < before || !lane, 0) ||
-        __builtin_expect(!hwt_word_exchange(&entry->word, state, before, state, deadline), 0))
+        __builtin_expect(!hwt_entry_move(entry, state, before, deadline, false), 0))
         return move_slowly(timeout, deadline);
     HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
     hwt_count(&lane->rescheduled, 1, false);

@@ -174,9 +174,7 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
         return false;
     }
     uint32_t id = hwt_entry_id(entry); /* before it is the worker's */
-    atomic_store_explicit(&entry->word.first,
-                          generation << HWT_GENERATION_SHIFT | HWT_PHASE_RENEWED,
-                          memory_order_release);
+    hwt_entry_renew(entry, generation);
     if (!hwt_lane_say_cancelled(&timer->shared.lanes, lane,
                                 (struct hwt_record){ 0, id, (uint32_t)generation }))
         hwt_shared_overlook(&timer->shared);
@@ -197,7 +195,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return 0;
     HWT_MEET(WITHDRAW);
-    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+    if (!hwt_entry_withdraw(entry, state, shared->one_thread))
         return hwt_in_callback(shared) ? 0 : UNTOLD; /* stop waits for a callback, and walks then */
     hwt_count(&lane->added, UINT64_MAX, false);
     hwt_pool_give(&shared->pool, &lane->cache, entry);

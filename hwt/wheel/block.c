@@ -42,6 +42,7 @@ int hwt_block_resize(struct hwt_block *block, uint32_t capacity, size_t *bytes)
     block->begin = 0;
     block->sorted -= begin;
     block->used = count;
+    HWT_ASSERT(hwt_block_is_whole(block));
     free_unreachable(old);
     return 0;
 }
@@ -130,6 +131,7 @@ void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from)
         block->sorted -= gap;
     if (block->begin == from)
         block->begin = to;
+    HWT_ASSERT(hwt_block_is_whole(block));
 }
 
 bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base, size_t *bytes)
@@ -144,6 +146,7 @@ bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t ba
     if (all == more || next->least - base < block->least - base)
         block->least = next->least;
     block->used += more;
+    HWT_ASSERT(hwt_block_is_whole(block));
     hwt_block_release(next, bytes);
     return true;
 }
@@ -217,5 +220,6 @@ void hwt_block_order(struct hwt_block *block, uint32_t base)
         merge(block, other, n, base);
     }
     block->sorted = block->used;
+    HWT_ASSERT(hwt_block_is_whole(block));
     free(other);
 }

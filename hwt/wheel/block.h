@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "hwt/base/assert.h"
 #include "hwt/wheel/hint.h"
 
 #ifndef HWT_BLOCK_MAX
@@ -40,6 +41,13 @@ struct hwt_block {
 static inline uint32_t hwt_block_count(const struct hwt_block *block)
 {
     return block->used - block->begin;
+}
+
+/* What holds whenever no function here is at work on it. */
+static inline bool hwt_block_is_whole(const struct hwt_block *block)
+{
+    return block->begin <= block->sorted && block->sorted <= block->used &&
+           block->used <= block->capacity && block->capacity <= HWT_BLOCK_MAX;
 }
 
 /* Another array, for so many hints. -ENOMEM: nothing has changed. */

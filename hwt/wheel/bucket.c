@@ -23,6 +23,7 @@ static struct hwt_block *block_at(struct hwt_bucket *bucket, uint32_t i)
 
 static void count_gone(struct hwt_bucket *bucket, uint32_t block, uint32_t n)
 {
+    HWT_ASSERT(block == bucket->full_count || n <= bucket->in_full);
     bucket->in_full -= block < bucket->full_count ? n : 0;
 }
 
@@ -114,6 +115,7 @@ static void tidy(struct hwt_bucket *bucket, size_t *bytes)
     bucket->least = base + least;
     if (kept == 0 && bucket->full_capacity > 0)
         free_full(bucket, bytes);
+    HWT_ASSERT_ALL(hwt_bucket_check(bucket, base));
 }
 
 /* ---- adding ---- */
@@ -139,6 +141,7 @@ int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now
         bucket->at = bucket->full_count;
     }
     last->hints[last->used++] = hint;
+    HWT_ASSERT(hwt_block_is_whole(last) && hint.round - now != UINT32_MAX);
     return 0;
 }
 
@@ -171,6 +174,7 @@ static size_t take_from(struct hwt_bucket *bucket, struct hwt_hint *batch, size_
     for (max = max < all ? max : all; n < max && hints[n].round == least; n++)
         batch[n] = hints[n];
     block->begin += (uint32_t)n;
+    HWT_ASSERT(hwt_block_is_whole(block));
     count_gone(bucket, bucket->at, (uint32_t)n);
     return n;
 }

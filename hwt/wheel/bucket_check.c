@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What always holds of a bucket, for tests. See bucket.h. */
+/* What always holds of a bucket. See bucket.h. */
 
 #include "hwt/wheel/bucket.h"
 
@@ -8,8 +8,7 @@
 static bool check_block(const struct hwt_block *block, uint32_t now)
 {
     uint32_t least = UINT32_MAX, last = 0;
-    if (block->begin > block->sorted || block->sorted > block->used ||
-        block->used > block->capacity || block->capacity > HWT_BLOCK_MAX)
+    if (!hwt_block_is_whole(block))
         return false;
     for (uint32_t i = block->begin; i < block->used; i++) {
         uint32_t remaining = block->hints[i].round - now;

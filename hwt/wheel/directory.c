@@ -95,6 +95,7 @@ void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struc
     for (;;) {
         struct hwt_slots *slots = slots_of(directory);
         struct hwt_slot *none = NULL;
+        HWT_ASSERT(number < slots->count && slot->base);
         HWT_MEET(ENTER);
         /* Release: the slot. */
         if (atomic_compare_exchange_strong_explicit(&slots->at[number], &none, slot,

@@ -38,6 +38,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hwt/base/assert.h"
+
 #define HWT_ID_NONE UINT32_MAX
 #define HWT_ID_BITS 11 /* of an id: the place in the slab */
 #define HWT_ID_PLACE (((uint32_t)1 << HWT_ID_BITS) - 1)
@@ -99,6 +101,7 @@ static inline const struct hwt_slots *hwt_directory_slots(const struct hwt_direc
 
 static inline struct hwt_slot *hwt_slots_at(const struct hwt_slots *slots, uint32_t number)
 {
+    HWT_ASSERT(number < slots->count);
     return atomic_load_explicit(&slots->at[number], memory_order_relaxed);
 }
 

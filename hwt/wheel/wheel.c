@@ -66,6 +66,7 @@ void hwt_store_update(struct hwt_wheel *wheel, uint32_t slot)
 static void set_tick(struct hwt_wheel *wheel, uint64_t tick)
 {
     uint64_t end = (store_age_of(tick) + 2) << STORE_AGE_BITS;
+    HWT_ASSERT(tick >= wheel->tick); /* what was handled is handled for good */
     wheel->tick = tick;
     wheel->near_end = end < wheel->ticks.last ? end : wheel->ticks.last;
 }
@@ -186,6 +187,7 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     *hint = (struct hwt_hint){ round, id, generation };
     wheel->hints++;
     place->where = STORE_NEAR | ((uint32_t)tick & STORE_LOW_BITS);
+    HWT_ASSERT(!hwt_wheel_is_after(wheel, place, tick));
     return 0;
 }
 
@@ -288,6 +290,7 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch,
     size_t taken = hwt_bucket_take(bucket, hints, max < STORE_BATCH_MAX ? max : STORE_BATCH_MAX,
                                    &wheel->bytes);
     size_t n = 0;
+    HWT_ASSERT(taken <= wheel->hints);
     wheel->hints -= taken;
     if (bucket->least != round || hwt_bucket_count(bucket) == 0) {
         hwt_store_update(wheel, slot);

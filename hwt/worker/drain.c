@@ -70,8 +70,7 @@ static void read_noted(struct hwt_worker *worker, const struct hwt_record *recor
 static void take_renewed(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state)
 {
     hwt_worker_note(worker, hwt_entry_id(entry), (uint32_t)hwt_generation(state));
-    atomic_store_explicit(&entry->word.first, hwt_with_phase(state, HWT_PHASE_CANCELLED),
-                          memory_order_release);
+    hwt_entry_end_renewal(entry, state);
     hwt_task_free(worker->shared, entry);
 }
 

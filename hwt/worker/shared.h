@@ -158,25 +158,4 @@ static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_l
         hwt_gate_wake(&shared->gate);
 }
 
-/* An exchange of an entry's state, or of that and its deadline. */
-static inline bool hwt_exchange(const struct hwt_shared *shared, struct hwt_entry *entry,
-                                uint64_t state, uint64_t next)
-{
-    if (!shared->one_thread)
-        return hwt_word_exchange_first(&entry->word, state, next);
-    atomic_store_explicit(&entry->word.first, next, memory_order_relaxed);
-    return true;
-}
-
-static inline bool hwt_exchange_both(const struct hwt_shared *shared, struct hwt_entry *entry,
-                                     uint64_t state, uint64_t deadline, uint64_t next,
-                                     uint64_t next_deadline)
-{
-    if (!shared->one_thread)
-        return hwt_word_exchange(&entry->word, state, deadline, next, next_deadline);
-    atomic_store_explicit(&entry->word.second, next_deadline, memory_order_relaxed);
-    atomic_store_explicit(&entry->word.first, next, memory_order_relaxed);
-    return true;
-}
-
 #endif

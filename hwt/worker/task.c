@@ -98,28 +98,23 @@ static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t ge
 __attribute__((noinline)) static enum hwt_run
 finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
 {
-    const uint64_t bits = HWT_REARMED | HWT_BARRED | HWT_WAITED;
+    const bool one_thread = shared->one_thread;
     uint64_t state, deadline;
-    unsigned phase;
     do {
         state = hwt_entry_state(entry);
         deadline = hwt_entry_deadline(entry);
-        phase = !(state & HWT_REARMED) ? HWT_PHASE_EXPIRED
-                : state & HWT_BARRED   ? HWT_PHASE_CANCELLED
-                                       : HWT_PHASE_PENDING;
-    } while (phase == HWT_PHASE_PENDING
-                 ? !hwt_exchange_both(shared, entry, state, deadline,
-                                      hwt_with_phase(state & ~bits, phase), deadline)
-                 : !hwt_exchange(shared, entry, state, hwt_with_phase(state & ~bits, phase)));
+    } while (hwt_state_pending(state) ? !hwt_entry_run_again(entry, state, deadline, one_thread)
+             : state & HWT_REARMED    ? !hwt_entry_end_barred(entry, state, one_thread)
+                                      : !hwt_entry_expire(entry, state, one_thread));
     HWT_MEET(RETURNED);
     if (state & HWT_WAITED)
         hwt_task_returned(shared);
     *ret_deadline = deadline;
-    if (phase == HWT_PHASE_PENDING)
+    if (hwt_state_pending(state))
         return HWT_RUN_AGAIN;
-    if (phase == HWT_PHASE_CANCELLED)
+    if (state & HWT_REARMED)
         hwt_unreserve(shared); /* of the re-arm that was taken back */
-    if (phase == HWT_PHASE_CANCELLED && (state & HWT_TELLS))
+    if (state & HWT_REARMED && state & HWT_TELLS)
         tell(shared, entry, hwt_generation(state));
     hwt_task_free(shared, entry);
     return HWT_RUN_ENDED;
@@ -131,7 +126,7 @@ static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, u
 {
     HWT_MEET(FINISH);
     if (__builtin_expect(hwt_entry_state(entry) != running, 0) ||
-        !hwt_exchange(shared, entry, running, hwt_with_phase(running, HWT_PHASE_EXPIRED)))
+        !hwt_entry_expire(entry, running, shared->one_thread))
         return finish_slowly(shared, entry, ret_deadline);
     HWT_MEET(RETURNED);
     hwt_task_free(shared, entry);
@@ -141,9 +136,9 @@ static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, u
 enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                           uint64_t *deadline)
 {
-    uint64_t running = hwt_with_phase(state & ~(uint64_t)HWT_HANDED, HWT_PHASE_RUNNING) | HWT_RAN;
+    uint64_t running;
     HWT_MEET(BEGIN);
-    if (!hwt_exchange_both(shared, entry, state, *deadline, running, *deadline))
+    if (!hwt_entry_begin_run(entry, state, *deadline, &running, shared->one_thread))
         return HWT_RUN_NOT;
     struct hwt_frame frame = {
         .shared = shared,
@@ -175,7 +170,7 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
     if (hwt_generation(state) != generation || hwt_phase(state) != HWT_PHASE_UNTOLD)
         return;
     HWT_MEET(TELL);
-    if (!hwt_exchange(shared, entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+    if (!hwt_entry_begin_telling(entry, state, shared->one_thread))
         return;
     hwt_unreserve(shared);
     hwt_task_end(shared, entry, state);
@@ -204,9 +199,7 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             return;
         HWT_MEET(TAKE_UP);
         if (deadline > hwt_time_reached(&shared->time)) {
-            /* With the deadline: one that it is moved to from here on has a record of its own. */
-            if (!hwt_exchange_both(shared, entry, state, deadline, state & ~(uint64_t)HWT_HANDED,
-                                   deadline))
+            if (!hwt_entry_take_back(entry, state, deadline, shared->one_thread))
                 continue;
             hwt_task_say_again(shared, entry, state, deadline);
             return;
@@ -299,9 +292,7 @@ void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
     pthread_mutex_lock(&shared->runs);
     for (;;) {
         uint64_t state = hwt_entry_state(timeout.entry);
-        unsigned phase = hwt_phase(state);
-        if (hwt_generation(state) != timeout.generation ||
-            (phase != HWT_PHASE_RUNNING && phase != HWT_PHASE_VISITED))
+        if (hwt_generation(state) != timeout.generation || !hwt_state_in_callback(state))
             break;
         pthread_cond_wait(&shared->returned, &shared->runs);
     }

@@ -51,8 +51,9 @@ __attribute__((always_inline)) static inline bool
 run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
     struct hwt_shared *shared = worker->shared;
+    HWT_ASSERT(deadline <= atomic_load_explicit(&shared->time.told, memory_order_relaxed));
     if (shared->executor) {
-        if (!hwt_exchange_both(shared, entry, state, deadline, state | HWT_HANDED, deadline))
+        if (!hwt_entry_hand_over(entry, state, deadline, shared->one_thread))
             return false;
         hwt_task_submit(shared, entry);
         return true;
@@ -238,6 +239,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
         hwt_worker_read_own(worker);
     keep_house(worker);
     hwt_worker_publish_bytes(worker);
+    HWT_ASSERT(worker->runs <= most && worker->untold_count == 0);
     return worker->runs;
 }
 

@@ -114,6 +114,12 @@ static inline struct hwt_place *hwt_worker_place(const struct hwt_slots *slots, 
     return hwt_slot_place(slots, slot, id);
 }
 
+/* Whether two generations are so near that their difference, this one, says which of them is newer. */
+static inline bool hwt_worker_is_near(uint32_t difference)
+{
+    return difference + 2 * (uint32_t)HWT_RENEWAL <= 4 * (uint32_t)HWT_RENEWAL;
+}
+
 /* What hwt_worker_file_at() does of a generation that is not newer than the place's: only what the
  * entry says holds. */
 void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
@@ -128,6 +134,7 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
                                       const struct hwt_record *record, uint32_t counted,
                                       uint64_t tick)
 {
+    HWT_ASSERT(hwt_worker_is_near(counted - place->generation));
     if (__builtin_expect((int32_t)(counted - place->generation) <= 0, 0)) {
         hwt_worker_file_again(worker, place, record, counted);
         return;

@@ -36,7 +36,7 @@ static void *move(void *arg)
     if (!hwt_state_queued(state, 1))
         return NULL;
     tried = 1;
-    moved = hwt_word_exchange(&entry.word, state, deadline, state, 3);
+    moved = hwt_entry_move(&entry, state, deadline, 3, false);
     return NULL;
 }
 
@@ -44,8 +44,7 @@ static void *cancel(void *arg)
 {
     (void)arg;
     uint64_t state = hwt_entry_state(&entry);
-    if (!hwt_state_queued(state, 1) ||
-        !hwt_word_exchange_first(&entry.word, state, hwt_with_phase(state, HWT_PHASE_CANCELLED)))
+    if (!hwt_state_queued(state, 1) || !hwt_entry_try_cancel(&entry, state, false))
         return NULL;
     cancelled = 1;
     hwt_entry_begin(&entry, &task, &second, 7);
@@ -60,10 +59,9 @@ int main(void)
     pthread_create(&canceller, NULL, cancel, NULL);
 
     uint64_t state = hwt_entry_state(&entry);
-    uint64_t deadline = hwt_entry_deadline(&entry);
+    uint64_t deadline = hwt_entry_deadline(&entry), running;
     if (hwt_phase(state) == HWT_PHASE_PENDING &&
-        hwt_word_exchange(&entry.word, state, deadline,
-                          hwt_with_phase(state, HWT_PHASE_RUNNING) | HWT_RAN, deadline)) {
+        hwt_entry_begin_run(&entry, state, deadline, &running, false)) {
         ran = (int)hwt_generation(state);
         assert(deadline == (ran == 1 ? 5 : 7) || (ran == 1 && deadline == 3 && tried));
         assert(hwt_entry_arg(&entry) == (ran == 1 ? &first : &second));

@@ -30,7 +30,7 @@ static void *use_again(void *arg)
 {
     (void)arg;
     uint64_t state = hwt_entry_state(&entry);
-    hwt_word_exchange_first(&entry.word, state, hwt_with_phase(state, HWT_PHASE_CANCELLED));
+    (void)hwt_entry_try_cancel(&entry, state, false);
 #ifndef AT_ONCE
     hwt_entry_link(&entry, NULL);
     set_batch(&entry, 1, 1, 8);

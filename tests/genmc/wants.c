@@ -36,9 +36,9 @@ static void *other(void *arg)
     uint64_t state = hwt_entry_state(&entry);
     (void)arg;
 #ifdef MOVES
-    hwt_word_exchange(&entry.word, state, 9, state, 5);
+    (void)hwt_entry_move(&entry, state, 9, 5, false);
 #else
-    hwt_word_exchange_first(&entry.word, state, hwt_with_phase(state, HWT_PHASE_CANCELLED));
+    (void)hwt_entry_try_cancel(&entry, state, false);
     state = hwt_entry_begin(&entry, &task, &second, 5);
 #endif
     hwt_stream_append(&stream, (struct hwt_record){ 5, 0, (uint32_t)hwt_generation(state) });

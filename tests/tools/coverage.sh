@@ -53,7 +53,7 @@ build=$root/build/coverage
 ensure_packages gcc check gcovr
 [ -f "$build/build.ninja" ] ||
     CC=gcc meson setup "$build" "$root" --buildtype=debugoptimized -Doptimization=1 -Dtests=enabled \
-        -Dperf=disabled -Dprobes=disabled -Dman=disabled -Ddefault_library=both -Db_coverage=true >&2
+        -Dassertions=none -Dperf=disabled -Dprobes=disabled -Dman=disabled -Ddefault_library=both -Db_coverage=true >&2
 find "$build" -name '*.gcda' -delete
 ninja -C "$build" >"$build.log" || { cat "$build.log" >&2 && exit 1; }
 # It may run beside others, on a busy machine.

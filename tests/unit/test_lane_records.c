@@ -62,6 +62,7 @@ static void say_all(struct hwt_lane *lane, struct hwt_entry *one)
     must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), generation));
     must(hwt_word_exchange_first(&one->word, state, hwt_with_phase(state, HWT_PHASE_UNTOLD)));
     must(say_untold(lane, hwt_entry_id(one), generation));
+    must(hwt_entry_begin_telling(one, hwt_entry_state(one), false));
     hwt_pool_give(&pool, &lane->cache, one);
 }
 
@@ -94,8 +95,7 @@ START_TEST(what_is_soon_cancelled_is_left_out_without_the_worker)
         struct hwt_entry *one = window[i % WINDOW];
         if (i >= WINDOW) {
             uint64_t state = hwt_entry_state(one);
-            must(hwt_word_exchange_first(&one->word, state,
-                                         hwt_pending_to(state, HWT_PHASE_CANCELLED)));
+            must(hwt_entry_try_cancel(one, state, false));
             hwt_pool_give(&pool, &lane->cache, one);
         }
         window[i % WINDOW] = one = make_pending(lane, 1000);
