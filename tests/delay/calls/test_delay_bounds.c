@@ -31,6 +31,30 @@ START_TEST(test_memory_after_a_checkpoint)
 }
 END_TEST
 
+/* An eighth of the memory may be leased, in whatever number. */
+START_TEST(test_memory_of_what_is_leased)
+{
+    enum { MANY = 60, EACH = 8000 };
+    const uint64_t most = s.options.memory / 8 / EACH;
+    const hwt_delay_message *taken;
+    uint64_t lease = 0, count = 0;
+    for (uint32_t i = 0; i < MANY; i++)
+        put(s.realtime, i, EACH);
+    int64_t n;
+    while ((n = hwt_delay_take(s.store, MANY, 0, &taken)) > 0) {
+        lease = taken->lease;
+        count += (uint64_t)n;
+        hwt_delay_free(taken);
+    }
+    ck_assert_int_eq(n, -ENOBUFS);
+    ck_assert_uint_le(count, most);
+    ck_assert_uint_ge(count, most - 1);
+    ck_assert_int_eq(hwt_delay_done(s.store, &lease, 1), 1);
+    take_one();
+    ck_assert_int_eq(hwt_delay_take(s.store, MANY, 0, &taken), -ENOBUFS);
+}
+END_TEST
+
 /* After a long absence there is not a file for each second. */
 START_TEST(test_files_of_what_is_overdue)
 {
@@ -244,6 +268,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, test_memory_after_a_checkpoint);
+    tcase_add_test(tcase, test_memory_of_what_is_leased);
     tcase_add_test(tcase, test_files_of_what_is_overdue);
     tcase_add_loop_test(tcase, test_many_small_slots, 0, 2);
     tcase_add_test(tcase, test_many_slots_of_one_time);

@@ -159,6 +159,28 @@ START_TEST(on_a_full_disk_there_is_room_for_all_cancels)
 }
 END_TEST
 
+/* There was no room once. A checkpoint may have made some, so it is tried again. */
+START_TEST(a_log_that_could_not_become_longer_does_after_a_checkpoint)
+{
+    const uint64_t extent = 40 << 10, due = s.realtime + HWT_SEC(1000);
+    uint32_t count = 0;
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_only = 1 << DISK_ALLOCATE;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = 1;
+    while (s.process.calls < s.process.fail_at)
+        put_some(count, count + 1, due), count++;
+    s.process.fail_with = 0;
+    assert_extent(extent);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    put_some(count, count + 10, due);
+    ck_assert_uint_eq(simulated_stats(&s).checkpoints, 1);
+    assert_extent(2 * extent);
+    simulated_advance(&s, HWT_SEC(1000));
+    expect(count + 10);
+}
+END_TEST
+
 /* A batch for which the log would have to become longer than the disk is. */
 START_TEST(what_is_too_long_for_a_full_disk_is_refused)
 {
@@ -394,6 +416,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_long_record_finds_room_in_a_new_store);
     tcase_add_loop_test(tcase, what_is_empty_gives_its_disk_back_when_it_has_been_quiet, 0, 2);
     tcase_add_loop_test(tcase, on_a_full_disk_there_is_room_for_all_cancels, 0, 5);
+    tcase_add_test(tcase, a_log_that_could_not_become_longer_does_after_a_checkpoint);
     tcase_add_test(tcase, what_is_too_long_for_a_full_disk_is_refused);
     tcase_add_loop_test(tcase, heads_that_were_not_flushed_are_written_once_more, 0, 40);
     tcase_add_test(tcase, a_cut_segment_is_damage);

@@ -72,6 +72,8 @@ static void add(void)
     struct hwt_delay_slot *slot = hwt_delay_slot_new(shift, index, number++);
     ck_assert_ptr_nonnull(slot);
     slot->length = below(2) * 100;
+    if (slot->length == 0) /* as a checkpoint makes it: nothing was written yet */
+        slot->last = 0;
     hwt_delay_wheel_add(store, slot);
     ck_assert_int_eq(hwt_delay_epoch_begin(store), 0);
     if (hwt_delay_begins_below(slot, store->loaded))
@@ -100,8 +102,9 @@ static void raise_positions(void)
     for (size_t i = 0; i < count; i++) {
         if (known[i].slot->sealed && hwt_delay_compare(known[i].position, left) < 0)
             known[i].position = left;
-        known[i].passed =
-            known[i].passed || (known[i].slot->sealed && known[i].slot->highest < left.due);
+        const struct hwt_delay_slot *slot = known[i].slot;
+        uint64_t highest = slot->length == 0 ? HWT_NEVER : hwt_delay_slot_last(slot);
+        known[i].passed = known[i].passed || (slot->sealed && highest < left.due);
     }
 }
 
@@ -110,6 +113,7 @@ static void grow(void)
     if (count == 0)
         return;
     struct known *one = &known[below(count)];
+    one->slot->last = hwt_delay_slot_last(one->slot);
     hwt_delay_slot_set_length(store, one->slot, one->slot->length + 100);
     one->passed = false;
 }
