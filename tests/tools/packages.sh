@@ -47,7 +47,7 @@ packages_of()
     libbsd) echo libbsd-dev ;;
     debian) echo dpkg-dev debhelper lintian ;;
     rpm) echo rpm rpmlint debugedit ;;
-    arch) echo makepkg pacman-package-manager fakeroot ;;
+    arch) echo makepkg pacman-package-manager fakeroot libarchive-tools ;;
     systemd) echo systemd ;;
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
@@ -158,7 +158,10 @@ has()
     isal) pkg-config --exists libisal 2>/dev/null ;;
     libbsd) pkg-config --exists libbsd 2>/dev/null ;;
     debian) command -v dh >/dev/null && command -v lintian >/dev/null ;;
-    arch) command -v makepkg >/dev/null && command -v pacman >/dev/null && command -v fakeroot >/dev/null ;;
+    arch)
+        command -v makepkg >/dev/null && command -v pacman >/dev/null &&
+            command -v fakeroot >/dev/null && command -v bsdtar >/dev/null
+        ;;
     systemd) command -v systemd-analyze >/dev/null ;;
     rpm) command -v rpmbuild >/dev/null && command -v rpmlint >/dev/null && command -v find-debuginfo >/dev/null ;;
     libuv) pkg-config --exists libuv 2>/dev/null ;;
