@@ -48,8 +48,10 @@
 
 #include "hwt/base/shield.h"
 #include "hwt/delay/disk/format.h"
+#include "hwt/delay/base/cond.h"
 #include "hwt/delay/base/pool.h"
 #include "hwt/delay/disk/system.h"
+#include "hwt/delay/log/log.h"
 
 struct hwt_delay_key {
     uint64_t due, sequence;
@@ -238,53 +240,6 @@ struct hwt_delay_lease {
 RB_HEAD(hwt_delay_tokens, hwt_delay_lease);
 RB_HEAD(hwt_delay_ends, hwt_delay_lease);
 
-struct hwt_delay_notice {
-    STAILQ_ENTRY(hwt_delay_notice) link;
-    hwt_delay_durable durable;
-    void *arg;
-    int result;
-};
-
-STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
-
-/* What opening cut from the log, because it is no whole frame; of length 0: nothing. */
-struct hwt_delay_cut {
-    unsigned segment;
-    uint64_t offset, length;
-};
-
-struct hwt_delay_log {
-    int files[2];     /* frozen */
-    size_t frame_max; /* frozen: with head and padding */
-    uint64_t extent;  /* the length of each segment and of the reserve; see extent.c */
-    uint64_t said;    /* no segment's head says more; of whoever has set `checkpointing` */
-    bool stunted;     /* it could not become longer since the last checkpoint */
-    unsigned segment; /* where the frame that is being gathered would begin */
-    uint64_t offset;
-    unsigned kept_segment; /* where the log begins that the checkpoint on the disk needs */
-    uint64_t kept_offset;
-    uint64_t kept_sequence;
-    uint64_t kept_bytes; /* about: of frames from there on */
-    uint64_t
-        counted; /* frozen: what records before it ended is not in the numbers that were read */
-    uint64_t next_sequence;
-    uint64_t durable_sequence;               /* lower ones are on the disk */
-    uint64_t gathered_frame;                 /* number of the frame that is being gathered */
-    uint64_t durable_frame;                  /* number of the last one on the disk */
-    unsigned char *gathered, *writing_bytes; /* of frame_max bytes each */
-    size_t length;                           /* of the gathered records */
-    uint32_t count;
-    bool writing;
-    bool closed;              /* the last record is the mark of a close */
-    uint64_t ended_from[2];   /* by the frame's number modulo 2: nothing that is due before this
-                                         is ended by it */
-    struct hwt_delay_cut cut; /* frozen */
-    struct hwt_delay_notices notices; /* of the gathered frame */
-    struct hwt_delay_notices to_tell; /* of those before it, in their order */
-    bool telling;
-    pthread_cond_t durable[2]; /* by the frame's number modulo 2 */
-};
-
 enum { HWT_DELAY_SPANS_MAX = 512 };
 
 /* How many messages slots have that are due in a stretch of time. */
@@ -308,11 +263,11 @@ struct hwt_delay_snapshot {
     struct hwt_delay_slot_list moved; /* slots of which a part is moved */
     struct hwt_delay_record **whole;  /* what is leased, and what is no message */
     size_t whole_count;
-    uint64_t sequence, offset, frame;
-    uint64_t counted; /* its instant; `sequence` is lower where the log stays */
-    uint64_t extent;  /* the log's, behind it; 0: as it is */
-    uint64_t epoch;   /* begins with it */
-    unsigned segment;
+    struct hwt_delay_log_point from; /* the log counts from here on */
+    uint64_t frame;                  /* the last one before it */
+    uint64_t counted;                /* its instant; `from` is lower where the log stays */
+    uint64_t extent;                 /* the log's, behind it; 0: as it is */
+    uint64_t epoch;                  /* begins with it */
     uint64_t hand, now, erased_bytes, kept_bytes;
     bool brings; /* to slots what is FLUSHING; else see publish_old() */
     int error;
@@ -373,7 +328,6 @@ struct hwt_delay {
     uint64_t messages[HWT_DELAY_STATES]; /* the same; that of HWT_DELAY_NOWHERE says nothing */
     struct hwt_delay_filed filed;        /* messages that slots have */
     struct hwt_delay_filed noted_filed;  /* those for the checkpoint that is being made */
-    uint64_t erased_bytes; /* what erases in the log would take in memory after a crash */
     struct hwt_delay_key loaded;
     struct hwt_delay_positions positions;
     struct hwt_delay_gaps gaps;
@@ -401,13 +355,11 @@ struct hwt_delay {
     struct hwt_delay_aside *aside; /* belongs to whoever has set `loading` */
     size_t aside_count, aside_room;
 
-    bool loading;           /* a thread reads slots */
-    bool checkpointing;     /* a thread makes a checkpoint */
-    bool wanted;            /* a checkpoint is wanted */
-    uint64_t extent_wanted; /* a log of this length is, or of the next longer one; 0: none */
-    bool watched; /* the checkpointer will see whether the log is still at `quiet_since` */
+    bool loading;       /* a thread reads slots */
+    bool checkpointing; /* a thread makes a checkpoint */
+    bool wanted;        /* a checkpoint is wanted */
+    bool watched;       /* the checkpointer will see whether the log is still at `quiet_since` */
     uint64_t quiet_since;
-    bool snapshot_wanted;
     bool full; /* there is no reserve: puts are refused */
     int stuck; /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
@@ -564,57 +516,17 @@ int hwt_delay_sync(hwt_delay *store, int file);
 int hwt_delay_sync_directory(hwt_delay *store);
 int hwt_delay_open_file(hwt_delay *store, const char *name, int flags);
 void hwt_delay_close_file(hwt_delay *store, int file);
+/* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
+int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to);
+bool hwt_delay_is_full(int error);
+/* Memory or descriptors were missing: nothing was lost. */
+bool hwt_delay_is_shortage(int error);
 
-/* ---- log.c ---- */
+/* ---- aside.c ---- */
 
-int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put);
-int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put);
-void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record);
-void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message);
-uint64_t hwt_delay_log_ended_from(const hwt_delay *store);
-int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
-void hwt_delay_log_lead(hwt_delay *store);
-void hwt_delay_log_tell(hwt_delay *store);
-void hwt_delay_log_finish(hwt_delay *store);
-void hwt_delay_log_close(hwt_delay *store);
-void hwt_delay_poison(hwt_delay *store);
-
-/* ---- extent.c ---- */
-
-/* That of a new store. */
-static inline uint64_t hwt_delay_extent_least(const hwt_delay *store)
-{
-    const uint64_t least = UINT64_C(40) << 10;
-    return least < store->options.segment_size ? least : store->options.segment_size;
-}
-
-bool hwt_delay_extent_may_grow(const hwt_delay *store);
-bool hwt_delay_extent_may_shrink(const hwt_delay *store);
-void hwt_delay_extent_grow(hwt_delay *store);
-uint64_t hwt_delay_extent_snapshot(hwt_delay *store);
-void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent);
-
-/* ---- frame.c ---- */
-
-struct hwt_delay_frame {
-    unsigned segment;
-    uint64_t offset, size; /* in the segment, with head and padding */
-    uint32_t length, count;
-    uint64_t sequence, hand;
-};
-
-int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *bytes,
-                         struct hwt_delay_frame *ret_frame);
-/* 1: the frame with the lowest sequence that is not below this one; 0: there is none. */
-int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame);
-int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset,
-                             uint64_t sequence);
-
-/* So many records two segments have at most. */
-static inline uint64_t hwt_delay_log_numbers(const hwt_delay *store)
-{
-    return 2 * store->options.segment_size / HWT_DELAY_RECORD_SIZE;
-}
+int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length);
+/* Bytes that are gone. */
+void hwt_delay_count_salvaged(hwt_delay *store, uint64_t bytes);
 
 /* ---- slot.c ---- */
 
@@ -754,9 +666,14 @@ uint64_t hwt_delay_loader(void *store); /* a job; see pool.h */
 
 /* ---- snapshot.c ---- */
 
-void hwt_delay_snapshot_take(hwt_delay *store);
 int hwt_delay_snapshot_get(hwt_delay *store);
 void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot);
+
+/* ---- read.c ---- */
+
+int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size);
+bool hwt_delay_checkpoint_fits(const unsigned char *head, uint64_t extent);
+struct hwt_delay_log_point hwt_delay_checkpoint_point(const unsigned char *head);
 
 /* ---- publish.c ---- */
 
@@ -779,21 +696,20 @@ void hwt_delay_plan_conclude(hwt_delay *store, const struct hwt_delay_plan *plan
 
 int hwt_delay_checkpoint_make(hwt_delay *store);
 void hwt_delay_checkpoint_want(hwt_delay *store);
-void hwt_delay_growth_want(hwt_delay *store, size_t size);
+bool hwt_delay_nothing_is_left(const hwt_delay *store);
+bool hwt_delay_log_may_shrink(const hwt_delay *store);
+/* Called where the log has grown, or something is done. */
+void hwt_delay_checkpoint_look(hwt_delay *store);
 void hwt_delay_room_soon(hwt_delay *store);
 /* So long nothing is put before the log's disk is given back. */
 #define HWT_DELAY_QUIET HWT_SEC(10)
 uint64_t hwt_delay_checkpointer(void *store); /* a job */
-/* Memory or descriptors were missing: nothing was lost. */
-bool hwt_delay_is_shortage(int error);
-
 void hwt_delay_delete_finished(hwt_delay *store);
 
 /* ---- reserve.c ---- */
 
-bool hwt_delay_is_full(int error);
 int hwt_delay_reserve_resize(hwt_delay *store, uint64_t keep, uint64_t size);
-bool hwt_delay_reserve_take(hwt_delay *store);
+bool hwt_delay_reserve_take(hwt_delay *store, uint64_t size);
 void hwt_delay_reserve_give_up(hwt_delay *store);
 int hwt_delay_overwrite(hwt_delay *store, int file, const void *bytes, size_t size,
                         uint64_t offset);
@@ -801,18 +717,7 @@ int hwt_delay_overwrite(hwt_delay *store, int file, const void *bytes, size_t si
 /* ---- create.c ---- */
 
 int hwt_delay_open_files(hwt_delay *store);
-int hwt_delay_open_segment(hwt_delay *store, unsigned index, int flags);
 int hwt_delay_store_write(hwt_delay *store);
-void hwt_delay_segment_head(const hwt_delay *store, unsigned index, uint64_t extent,
-                            unsigned char *head);
-/* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
-int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to);
-
-/* ---- put.c ---- */
-
-bool hwt_delay_nothing_is_left(const hwt_delay *store);
-void hwt_delay_look_at_log(hwt_delay *store);
-uint64_t hwt_delay_committer(void *store); /* a job */
 
 /* ---- handed.c ---- */
 
@@ -883,11 +788,12 @@ void hwt_delay_set_note(hwt_delay *store, struct hwt_delay_record *note);
 /* ---- recover.c ---- */
 
 int hwt_delay_recover(hwt_delay *store);
-int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size);
+/* Applies a frame of the log that opening has read. */
+int hwt_delay_replay(hwt_delay *store, const struct hwt_delay_frame *frame,
+                     const unsigned char *records);
 
 /* ---- replay.c ---- */
 
-int hwt_delay_replay(hwt_delay *store, struct hwt_delay_frame *ret_last);
 int hwt_delay_replay_record(hwt_delay *store, struct hwt_delay_record *record);
 
 /* ---- leases.c ---- */
@@ -920,7 +826,6 @@ uint64_t hwt_delay_next_locked(hwt_delay *store);
 
 /* ---- salvage.c ---- */
 
-int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length);
 int hwt_delay_put_slot_aside(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                              uint64_t offset, uint64_t length);
 int hwt_delay_rebuild(hwt_delay *store);

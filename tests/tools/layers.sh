@@ -8,8 +8,9 @@
 # - The folders, from below: base, wheel, pool, inbox, worker, timer, report. What is in one includes what is in it or
 #   below. net and delay stand on the public headers and on base, and know nothing of the others.
 #   relay is a program: it stands on the public headers alone.
-# - The rooms of delay, from below: base, disk, table, log, slots, checkpoint, open, api. A room includes itself
-#   and those below. tool is a program: it stands on the public headers alone.
+# - The rooms of delay, from below: base, disk, table, log, slots, checkpoint, api, open. A room includes itself
+#   and those below, and calls what their headers declare. A store has a struct for each room, named after it, which
+#   is touched in that room alone. tool is a program: it stands on the public headers alone.
 # - The public headers include public headers only, and are all that is in hwt/ itself. hwt.h may be
 #   included everywhere; the others only by the folders above that have them to serve.
 # - Within a folder: no header leads back to itself, and no room's source includes a header that leads
@@ -24,7 +25,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 case $#,${1-} in
 0,) ;;
 *,--help)
-    sed -n '4,19s/^# \{0,1\}//p' "$0"
+    sed -n '4,20s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 *)
@@ -40,7 +41,7 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
         split("base wheel pool inbox worker timer report", order, " ")
         for (i in order)
             rank[order[i]] = i
-        split("base disk table log slots checkpoint open api", rooms, " ")
+        split("base disk table log slots checkpoint api open", rooms, " ")
         for (i in rooms)
             room_rank[rooms[i]] = i
         # Whom a public header other than hwt.h is for.
@@ -64,6 +65,11 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
     # The room of delay that a file is in; none: it is about the whole.
     function room(file,    parts) {
         return split(file, parts, "/") > 3 && parts[2] == "delay" ? parts[3] : ""
+    }
+
+    # The header that puts the structs of the rooms of delay together.
+    function is_whole(file) {
+        return file ~ /^hwt\/delay\/[^\/]*$/
     }
 
     function room_below(t, f) {
@@ -114,12 +120,45 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
         for (i = 1; i <= n; i++) {
             delete reached
             reach(list[i])
-            if (list[i] != own && own in reached)
+            if (list[i] != own && own in reached && !is_whole(list[i]))
                 complain(file ": includes " list[i] ", which is above it: it leads to " own)
         }
     }
 
+    # Remembers which functions of delay a line names, by room, and looks for structs of other rooms.
+    function note_calls(file, line,    own, name) {
+        own = room(file)
+        while (match(line, /hwt_delay_[a-z0-9_]+\(/)) {
+            name = substr(line, RSTART, RLENGTH - 1)
+            line = substr(line, RSTART + RLENGTH)
+            if (file ~ /\.h$/ && (!(name in declared) || room_below(own, declared[name])))
+                declared[name] = own
+            calls[file] = calls[file] " " name
+        }
+    }
+
+    function note_fields(file, line,    name) {
+        while (match(line, /store->[a-z_]+/)) {
+            name = substr(line, RSTART + 7, RLENGTH - 7)
+            line = substr(line, RSTART + RLENGTH)
+            if (name in room_rank && name != room(file))
+                complain(file ": touches the struct of the room " name)
+        }
+    }
+
+    function check_calls(file,    list, n, i) {
+        n = split(calls[file], list, " ")
+        for (i = 1; i <= n; i++) {
+            if (list[i] in declared && !room_below(declared[list[i]], room(file)))
+                complain(file ": calls " list[i] "(), which is of a room above it")
+        }
+    }
+
     FNR == 1 { exists[FILENAME] = 1 }
+    room(FILENAME) in room_rank && !/^ *(\/\*|\*)/ {
+        note_calls(FILENAME, $0)
+        note_fields(FILENAME, $0)
+    }
     /^ *# *include *[<"]hwt\// {
         name = $0
         sub(/^[^<"]*[<"]/, "", name)
@@ -134,6 +173,7 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
             for (i = 1; i <= n; i++)
                 check_include(file, list[i])
             check_file(file)
+            check_calls(file)
         }
         exit failed
     }

@@ -132,7 +132,7 @@ static int copy_slots(struct check *check, struct hwt_delay_slot **ret_slots, si
     hwt_delay *store = check->store;
     pthread_mutex_lock(&store->lock);
     hwt_delay_await_loading(store);
-    check->sequence = store->log.kept_sequence;
+    check->sequence = hwt_delay_log_kept(store).sequence;
     size_t count = 0;
     struct hwt_delay_slot *slots = calloc(store->wheel.count + 1, sizeof(*slots));
     struct hwt_delay_slot *slot = slots ? RB_MIN(hwt_delay_places, &store->wheel.places) : NULL;
@@ -162,14 +162,12 @@ static int check_slots(struct check *check)
 
 /* ---- the log and the checkpoint ---- */
 
-static const char *const log_names[] = { "log.0", "log.1" };
-
 /* A frame at its place, read into memory of this call's own. */
-static int check_frame(struct check *check, unsigned segment, uint64_t offset, uint64_t sequence,
+static int check_frame(struct check *check, struct hwt_delay_log_point at,
                        struct hwt_delay_frame *ret_frame, unsigned char *bytes)
 {
-    int r = hwt_delay_frame_read(check->store, segment, offset, bytes, ret_frame);
-    return r < 0 ? r : ret_frame->sequence == sequence ? 0 : -EBADMSG;
+    int r = hwt_delay_frame_read(check->store, at.segment, at.offset, bytes, ret_frame);
+    return r < 0 ? r : ret_frame->sequence == at.sequence ? 0 : -EBADMSG;
 }
 
 /* A frame cannot be read: -EBADMSG. -ESTALE: the owner has made a checkpoint meanwhile, and may
@@ -183,32 +181,32 @@ static int damaged_or_stale(struct check *check)
         return r;
     uint64_t sequence = hwt_delay_get64(checkpoint + HWT_DELAY_CHECKPOINT_SEQUENCE);
     free(checkpoint);
-    return sequence == check->store->log.kept_sequence ? -EBADMSG : -ESTALE;
+    return sequence == hwt_delay_log_kept(check->store).sequence ? -EBADMSG : -ESTALE;
 }
 
 static int check_frames(struct check *check, uint64_t behind, unsigned char *bytes)
 {
-    const struct hwt_delay_log *log = &check->store->log;
-    unsigned segment = log->kept_segment;
-    uint64_t offset = log->kept_offset, sequence = log->kept_sequence;
-    while (sequence < behind) {
+    struct hwt_delay_log_point at = hwt_delay_log_kept(check->store);
+    while (at.sequence < behind) {
         struct hwt_delay_frame frame;
-        int r = check_frame(check, segment, offset, sequence, &frame, bytes);
+        int r = check_frame(check, at, &frame, bytes);
         if (r == -EBADMSG) {
-            r = check_frame(check, segment ^ 1, HWT_DELAY_SEGMENT_FRAMES, sequence, &frame, bytes);
+            const struct hwt_delay_log_point other = { at.segment ^ 1, HWT_DELAY_SEGMENT_FRAMES,
+                                                       at.sequence };
+            r = check_frame(check, other, &frame, bytes);
             if (r == -EBADMSG && check->store->read_only)
                 r = damaged_or_stale(check);
             if (r == -EBADMSG) {
-                tell(check, log_names[segment], offset, log->extent - offset,
+                tell(check, hwt_delay_segment_name(at.segment), at.offset,
+                     hwt_delay_log_extent(check->store) - at.offset,
                      "a frame that does not have its checksum");
                 return 0;
             }
         }
         if (r < 0)
             return r;
-        segment = frame.segment;
-        offset = frame.offset + frame.size;
-        sequence = frame.sequence + frame.count;
+        at = (struct hwt_delay_log_point){ frame.segment, frame.offset + frame.size,
+                                           frame.sequence + frame.count };
     }
     return 0;
 }
@@ -219,21 +217,21 @@ static int check_frames(struct check *check, uint64_t behind, unsigned char *byt
  */
 static int tell_cut(const struct check *check, unsigned char *bytes)
 {
-    const struct hwt_delay_cut *cut = &check->store->log.cut;
+    const struct hwt_delay_cut cut = hwt_delay_log_cut(check->store);
     struct hwt_delay_frame frame;
     int r = -EBADMSG;
     if (check->store->read_only)
-        r = hwt_delay_frame_read(check->store, cut->segment, cut->offset, bytes, &frame);
+        r = hwt_delay_frame_read(check->store, cut.segment, cut.offset, bytes, &frame);
     if (r != -EBADMSG)
         return r;
     const hwt_delay_damage damage = {
         sizeof(damage),
-        log_names[cut->segment],
-        cut->offset,
-        cut->length,
+        hwt_delay_segment_name(cut.segment),
+        cut.offset,
+        cut.length,
         "a write that did not end, unless what it wrote is damaged; it was cut off at the opening",
     };
-    if (check->found && cut->length > 0)
+    if (check->found && cut.length > 0)
         check->found(&damage, check->data);
     return 0;
 }
@@ -241,14 +239,14 @@ static int tell_cut(const struct check *check, unsigned char *bytes)
 static int check_log(struct check *check)
 {
     hwt_delay *store = check->store;
-    unsigned char *bytes = malloc(store->log.frame_max);
+    unsigned char *bytes = hwt_delay_frame_new(store);
     if (!bytes)
         return -ENOMEM;
     pthread_mutex_lock(&store->lock);
     while (store->checkpointing)
         pthread_cond_wait(&store->changed, &store->lock);
     store->checkpointing = true;
-    uint64_t behind = store->log.durable_sequence;
+    uint64_t behind = hwt_delay_log_durable(store);
     pthread_mutex_unlock(&store->lock);
     int r = check_frames(check, behind, bytes);
     if (r == 0)

@@ -45,8 +45,6 @@ struct copy {
     uint64_t extent;      /* the log's, as far as it has been copied */
 };
 
-static const char *const log_names[] = { "log.0", "log.1" };
-
 /* ---- files ---- */
 
 static int create_file(const struct copy *copy, const char *name)
@@ -124,7 +122,7 @@ static int begin_copy(struct copy *copy)
 static uint64_t extent_of(hwt_delay *store)
 {
     pthread_mutex_lock(&store->lock);
-    uint64_t extent = store->log.extent;
+    uint64_t extent = hwt_delay_log_extent(store);
     pthread_mutex_unlock(&store->lock);
     return extent;
 }
@@ -145,7 +143,7 @@ static int make_logs(struct copy *copy)
     uint64_t extent = extent_of(copy->store);
     for (unsigned i = 0; i < 2; i++) {
         if (copy->logs[i] < 0)
-            copy->logs[i] = create_file(copy, log_names[i]);
+            copy->logs[i] = create_file(copy, hwt_delay_segment_name(i));
         int r = copy->logs[i] < 0 ? copy->logs[i] : make_log(copy, i, extent);
         if (r < 0)
             return r;
@@ -190,7 +188,7 @@ static void remove_copy(const struct copy *copy)
         return;
     remove_file(copy, "checkpoint");
     for (int i = 0; i < 2; i++)
-        remove_file(copy, log_names[i]);
+        remove_file(copy, hwt_delay_segment_name(i));
     for (size_t i = 0; i < copy->count; i++)
         remove_file(copy, copy->slots[i].name);
     remove_file(copy, "copying");
@@ -235,16 +233,17 @@ static int open_slot(const struct copy *copy, struct slot_copy *slot)
 static int copy_log(struct copy *copy)
 {
     const hwt_delay *store = copy->store;
-    unsigned from = hwt_delay_get32(copy->checkpoint + HWT_DELAY_CHECKPOINT_SEGMENT) & 1;
-    uint64_t offset = hwt_delay_get64(copy->checkpoint + HWT_DELAY_CHECKPOINT_POSITION);
+    const struct hwt_delay_log_point from = hwt_delay_checkpoint_point(copy->checkpoint);
+    uint64_t offset = from.offset;
     int r = copy->extent == extent_of(copy->store) ? 0 : make_logs(copy);
-    if (r == 0 && from != copy->segment) {
-        r = copy_range(copy, store->log.files[from], copy->logs[from], offset, copy->extent);
+    if (r == 0 && from.segment != copy->segment) {
+        r = copy_range(copy, hwt_delay_log_file(store, from.segment), copy->logs[from.segment],
+                       offset, copy->extent);
         offset = HWT_DELAY_SEGMENT_FRAMES;
     }
     return r < 0 ? r
-                 : copy_range(copy, store->log.files[copy->segment], copy->logs[copy->segment],
-                              offset, copy->offset);
+                 : copy_range(copy, hwt_delay_log_file(store, copy->segment),
+                              copy->logs[copy->segment], offset, copy->offset);
 }
 
 static int read_checkpoint(struct copy *copy)
@@ -268,11 +267,9 @@ static bool is_stale(const struct copy *copy, const unsigned char *checkpoint)
 /* It is not where it was at opening. A checkpoint that moves it may bring nothing new; see extent.c. */
 static bool log_has_moved(const struct copy *copy)
 {
-    const struct hwt_delay_log *log = &copy->store->log;
-    const unsigned char *head = copy->checkpoint;
-    return hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE) != log->kept_sequence ||
-           hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION) != log->kept_offset ||
-           (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SEGMENT) & 1) != log->kept_segment;
+    const struct hwt_delay_log_point was = hwt_delay_log_kept(copy->store);
+    const struct hwt_delay_log_point is = hwt_delay_checkpoint_point(copy->checkpoint);
+    return is.sequence != was.sequence || is.offset != was.offset || is.segment != was.segment;
 }
 
 /* The owner goes on meanwhile. The log that was read at opening must be the one that still counts. */
@@ -327,9 +324,9 @@ static int hold(struct copy *copy)
         pthread_cond_wait(&store->changed, &store->lock);
     store->checkpointing = true;
     store->copies++;
-    copy->segment = store->log.segment;
-    copy->offset = store->log.offset;
-    int r = hwt_delay_log_wait(store, store->log.gathered_frame - 1);
+    copy->segment = hwt_delay_log_end(store).segment;
+    copy->offset = hwt_delay_log_end(store).offset;
+    int r = hwt_delay_log_wait(store, hwt_delay_log_frame(store) - 1);
     if (store->poisoned)
         r = -EIO;
     pthread_mutex_unlock(&store->lock);

@@ -16,26 +16,6 @@
 #define POWER_FIRST 10
 #define POWER_LAST 35
 
-int hwt_delay_text_init(struct hwt_delay_text *text, char *buffer, size_t size)
-{
-    if (!buffer && size > 0)
-        return -EINVAL;
-    *text = (struct hwt_delay_text){ buffer, size, 0 };
-    return 0;
-}
-
-void hwt_delay_text_add(struct hwt_delay_text *text, const char *format, ...)
-{
-    bool has_room = text->length < text->size;
-    size_t room = has_room ? text->size - text->length : 0;
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(has_room ? text->buffer + text->length : NULL,
-                      room < INT_MAX ? room : INT_MAX, format, args);
-    va_end(args);
-    text->length += n > 0 ? (uint64_t)n : 0;
-}
-
 #define FIELD(name) offsetof(hwt_delay_stats, name)
 
 static const struct metric {

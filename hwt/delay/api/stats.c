@@ -20,7 +20,7 @@ static uint64_t bytes_of(const hwt_delay *store)
 
 static uint64_t disk_of(const hwt_delay *store)
 {
-    uint64_t bytes = (store->full ? 2 : 3) * store->log.extent + HWT_DELAY_STORE_SIZE;
+    uint64_t bytes = (store->full ? 2 : 3) * hwt_delay_log_extent(store) + HWT_DELAY_STORE_SIZE;
     return bytes + store->wheel.bytes + store->finished_bytes;
 }
 
@@ -115,14 +115,15 @@ int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
     if (!store || hwt_delay_text_init(&text, buffer, size) < 0)
         return -EINVAL;
     int shield = hwt_delay_enter(store);
-    const struct hwt_delay_log *log = &store->log;
+    const struct hwt_delay_log_point kept = hwt_delay_log_kept(store);
+    const struct hwt_delay_log_point end = hwt_delay_log_end(store);
     hwt_delay_text_add(&text, "store: version %d\n", HWT_DELAY_VERSION);
     hwt_delay_text_add(&text,
                        "checkpoint: log counts from record %" PRIu64 " in log.%u at %" PRIu64 "\n",
-                       log->kept_sequence, log->kept_segment, log->kept_offset);
+                       kept.sequence, kept.segment, kept.offset);
     hwt_delay_text_add(&text,
                        "log: next record %" PRIu64 " in log.%u at %" PRIu64 " of %" PRIu64 "\n",
-                       log->next_sequence, log->segment, log->offset, log->extent);
+                       end.sequence, end.segment, end.offset, hwt_delay_log_extent(store));
     hwt_delay_text_add(&text,
                        "memory: %zu records in the log alone, loaded up to %" PRIu64 ".%09" PRIu64
                        ", %" PRIu64 " leased\n",

@@ -131,7 +131,7 @@ static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
 {
     /* What was put can be retried and moved, with an erase in the same frame. */
     const size_t erase = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX + HWT_DELAY_ORIGIN_SIZE;
-    const size_t most = store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8;
+    const size_t most = hwt_delay_log_most(store);
     int r = 0;
     steps->size = steps->memory = steps->puts = steps->ends = steps->drops = 0;
     steps->has_new = false;
@@ -236,7 +236,7 @@ static int look_for(hwt_delay *store, struct hwt_delay_identities *before,
     if (there && there->kind == HWT_DELAY_PUT)
         return 0;
     /* An erase that opening read from the log may be of an older message than what a slot has. */
-    if (there && there->key.sequence >= store->log.kept_sequence)
+    if (there && hwt_delay_log_keeps(store, there->key.sequence))
         return -ENOENT;
     const struct hwt_delay_key behind = { due, UINT64_MAX };
     bool is_unknown = due >= store->loaded.due || hwt_delay_gap_at(store, behind);
@@ -271,7 +271,7 @@ static bool is_gone(hwt_delay *store, struct hwt_delay_identities *before,
 static int judge(hwt_delay *store, struct hwt_delay_identities *before, struct hwt_delay_step *step,
                  size_t drops)
 {
-    if (step->drop && step->drop->key.sequence >= store->log.next_sequence)
+    if (step->drop && step->drop->key.sequence >= hwt_delay_log_next(store))
         return -EINVAL;
     if (step->drop)
         return hwt_delay_drops_fit(store, drops) ? 0 : -ENOBUFS;
@@ -395,7 +395,7 @@ static void make_drops(hwt_delay *store, struct hwt_delay_steps *steps)
 
 static void make_all(hwt_delay *store, struct hwt_delay_steps *steps)
 {
-    uint64_t now = store->system.realtime(store->system.data), before = store->log.next_sequence;
+    uint64_t now = store->system.realtime(store->system.data), before = hwt_delay_log_next(store);
     for (size_t i = 0; i < steps->count; i++) {
         if (steps->list[i].result == 0)
             make_step(store, &steps->list[i], now);
@@ -406,8 +406,8 @@ static void make_all(hwt_delay *store, struct hwt_delay_steps *steps)
         hwt_delay_set_note(store, steps->note);
         steps->note = NULL;
     }
-    steps->mark = store->log.next_sequence - 1;
-    steps->frame = store->log.next_sequence > before ? store->log.gathered_frame : 0;
+    steps->mark = hwt_delay_log_next(store) - 1;
+    steps->frame = hwt_delay_log_next(store) > before ? hwt_delay_log_frame(store) : 0;
 }
 
 /*
@@ -454,27 +454,15 @@ static int lock_soon(hwt_delay *store)
     return pthread_mutex_timedlock(&store->lock, &until) == 0 ? 0 : -EAGAIN;
 }
 
-/* The batch is in the log, if anything was made: its notice is told behind those before it. */
-static void add_notice(hwt_delay *store, struct hwt_delay_notice *notice)
-{
-    struct hwt_delay_log *log = &store->log;
-    bool wanted = !STAILQ_EMPTY(&log->notices); /* by the first of them */
-    STAILQ_INSERT_TAIL(&log->notices, notice, link);
-    if (store->alone)
-        hwt_delay_log_lead(store);
-    else if (!wanted)
-        hwt_delay_job_want(&store->jobs[HWT_DELAY_COMMIT]);
-}
-
 static int make_and_wait(hwt_delay *store, struct hwt_delay_steps *steps,
                          struct hwt_delay_notice *notice)
 {
     int r = hwt_delay_steps_make(store, steps);
     if (r == 0 && notice)
-        add_notice(store, notice);
+        hwt_delay_notices_add(store, notice);
     else if (r == 0)
         r = hwt_delay_log_wait(store, steps->frame);
-    hwt_delay_look_at_log(store);
+    hwt_delay_checkpoint_look(store);
     if (steps->ends > 0)
         hwt_delay_wake_arm(store);
     return r;

@@ -27,7 +27,7 @@ static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *
         *ret_dropped = true;
     }
     if (!first || first->kind != HWT_DELAY_PUT || first->key.due > now ||
-        first->key.sequence >= store->log.durable_sequence ||
+        first->key.sequence >= hwt_delay_log_durable(store) ||
         hwt_delay_compare(first->key, store->loaded) >= 0)
         return NULL;
     return first;
@@ -171,7 +171,7 @@ static int64_t finish(hwt_delay *store, struct taking *taking, hwt_delay_message
     pthread_mutex_lock(&store->lock);
     hwt_delay_handed_end(store, r == 0);
     forget(taking);
-    hwt_delay_look_at_log(store);
+    hwt_delay_checkpoint_look(store);
     return count;
 }
 
@@ -354,7 +354,7 @@ void hwt_delay_free(const hwt_delay_message *messages)
 static size_t part_of(const hwt_delay *store, size_t count)
 {
     const size_t most = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX;
-    size_t part = (store->log.frame_max - HWT_DELAY_FRAME_SIZE - 8) / most;
+    size_t part = hwt_delay_log_most(store) / most;
     return part < count ? part : count;
 }
 
@@ -402,7 +402,7 @@ int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count)
         return -ENOMEM;
     int shield = hwt_delay_enter(store);
     int64_t r = done_all(store, leases, count, &steps);
-    hwt_delay_look_at_log(store);
+    hwt_delay_checkpoint_look(store);
     hwt_delay_wake_arm(store);
     hwt_delay_leave(store, shield);
     hwt_delay_steps_free(&steps);

@@ -122,7 +122,7 @@ static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
         return now;
     if (first && hwt_delay_compare(first->key, store->loaded) < 0) {
         bool waits =
-            first->kind == HWT_DELAY_PUT && (first->key.sequence >= store->log.durable_sequence ||
+            first->kind == HWT_DELAY_PUT && (first->key.sequence >= hwt_delay_log_durable(store) ||
                                              !hwt_delay_lease_fits(store, first));
         due = waits && first->key.due <= now ? HWT_NEVER : first->key.due;
     } else {

@@ -34,12 +34,6 @@
 
 #include "hwt/delay/store.h"
 
-/* Nothing was lost, and the checkpoint has not got its name. */
-bool hwt_delay_is_shortage(int error)
-{
-    return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
-}
-
 /* ---- on a full disk ---- */
 
 /* The log stays: so what is FRESH, but older than it, must be whole in the checkpoint. */
@@ -48,7 +42,7 @@ static int publish_old(hwt_delay *store)
     struct hwt_delay_snapshot *snapshot = &store->snapshot;
     for (size_t i = 0; i < snapshot->count; i++) {
         struct hwt_delay_record *record = snapshot->records[i];
-        if (record->kind != HWT_DELAY_PUT || record->key.sequence >= store->log.kept_sequence)
+        if (record->kind != HWT_DELAY_PUT || hwt_delay_log_keeps(store, record->key.sequence))
             continue;
         pthread_mutex_lock(&store->lock);
         record->refs++;
@@ -56,9 +50,7 @@ static int publish_old(hwt_delay *store)
         snapshot->whole[snapshot->whole_count++] = record;
     }
     snapshot->brings = false;
-    snapshot->sequence = store->log.kept_sequence;
-    snapshot->segment = store->log.kept_segment;
-    snapshot->offset = store->log.kept_offset;
+    snapshot->from = hwt_delay_log_kept(store);
     return hwt_delay_publish(store);
 }
 
@@ -76,12 +68,8 @@ static void conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
     hwt_delay_drops_conclude(store);
     store->loading = false;
     pthread_cond_broadcast(&store->changed);
-    store->log.kept_segment = snapshot->segment;
-    store->log.kept_offset = snapshot->offset;
-    store->log.kept_sequence = snapshot->sequence;
-    store->log.kept_bytes -= snapshot->kept_bytes;
-    store->erased_bytes -= snapshot->erased_bytes;
-    store->log.stunted = false;
+    hwt_delay_log_keep(store, snapshot->from);
+    hwt_delay_log_shed(store, snapshot->kept_bytes, snapshot->erased_bytes);
     store->stuck = 0;
     store->made_up = false;
     store->stats.checkpoints++;
@@ -170,7 +158,7 @@ static int make_with_reserve(hwt_delay *store)
 static void make_good(hwt_delay *store)
 {
     pthread_mutex_unlock(&store->lock);
-    bool taken = hwt_delay_reserve_take(store);
+    bool taken = hwt_delay_reserve_take(store, hwt_delay_log_extent(store));
     pthread_mutex_lock(&store->lock);
     store->full = !taken;
 }
@@ -220,14 +208,6 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
     return hwt_delay_is_full(r) ? -ENOSPC : r;
 }
 
-/* For a log with room for some records of that size. */
-void hwt_delay_growth_want(hwt_delay *store, size_t size)
-{
-    uint64_t extent = 4 * (uint64_t)size + HWT_DELAY_SEGMENT_FRAMES;
-    store->extent_wanted = extent > store->extent_wanted ? extent : store->extent_wanted;
-    hwt_delay_job_want(&store->jobs[HWT_DELAY_CHECKPOINT]);
-}
-
 void hwt_delay_checkpoint_want(hwt_delay *store)
 {
     store->wanted = true;
@@ -265,8 +245,8 @@ static void look_for_room(hwt_delay *store)
 /* A log that is long for nothing is looked at now and then, until it is short. */
 static uint64_t watch(hwt_delay *store)
 {
-    store->watched = hwt_delay_extent_may_shrink(store);
-    store->quiet_since = store->log.next_sequence;
+    store->watched = hwt_delay_log_may_shrink(store);
+    store->quiet_since = hwt_delay_log_next(store);
     return store->watched ? HWT_DELAY_QUIET : HWT_NEVER;
 }
 
@@ -278,11 +258,11 @@ uint64_t hwt_delay_checkpointer(void *arg)
 {
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
-    bool quiet = store->watched && store->quiet_since == store->log.next_sequence &&
-                 store->extent_wanted == 0 && hwt_delay_extent_may_shrink(store);
+    bool quiet = store->watched && store->quiet_since == hwt_delay_log_next(store) &&
+                 !hwt_delay_extent_is_wanted(store) && hwt_delay_log_may_shrink(store);
     if (!store->wanted && is_short(store) && !store->poisoned)
         look_for_room(store);
-    if (store->extent_wanted > 0)
+    if (hwt_delay_extent_is_wanted(store))
         hwt_delay_extent_grow(store);
     if ((store->wanted || quiet) && !store->poisoned)
         hwt_delay_checkpoint_make(store);

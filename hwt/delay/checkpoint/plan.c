@@ -219,7 +219,7 @@ static void conclude_parts(hwt_delay *store, const struct hwt_delay_plan *plan)
         slot->last = last > slot->last ? last : slot->last;
         slot->count = slot->new_count;
         slot->origins = slot->new_origins;
-        slot->newest = store->snapshot.sequence - 1;
+        slot->newest = store->snapshot.from.sequence - 1;
         hwt_delay_slot_set_length(store, slot, slot->new_length);
     }
     hwt_delay_dead_conclude(store);

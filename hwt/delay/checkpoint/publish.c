@@ -48,10 +48,10 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_MAGIC, HWT_DELAY_MAGIC_CHECKPOINT);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_VERSION, HWT_DELAY_VERSION);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_LENGTH, size - HWT_DELAY_CHECKPOINT_SIZE);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_SEQUENCE, snapshot->sequence);
-    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SEGMENT, snapshot->segment);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_SEQUENCE, snapshot->from.sequence);
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SEGMENT, snapshot->from.segment);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_FILES, (uint32_t)slots);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_POSITION, snapshot->offset);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_POSITION, snapshot->from.offset);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_RECORDS, snapshot->whole_count);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SPANS, (uint32_t)filed->count);
@@ -179,8 +179,8 @@ int hwt_delay_publish(hwt_delay *store)
 /* That of a new store. */
 int hwt_delay_checkpoint_first(hwt_delay *store)
 {
-    store->snapshot.sequence = 1;
-    store->snapshot.offset = HWT_DELAY_SEGMENT_FRAMES;
+    store->snapshot.from.sequence = 1;
+    store->snapshot.from.offset = HWT_DELAY_SEGMENT_FRAMES;
     int r = hwt_delay_publish(store);
     store->snapshot = (struct hwt_delay_snapshot){ 0 };
     return r;

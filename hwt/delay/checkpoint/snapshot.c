@@ -80,22 +80,19 @@ static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 }
 
 /* Nothing is gathered: the table is what the log says. Called with the lock, by the leader too. */
-void hwt_delay_snapshot_take(hwt_delay *store)
+static void take_snapshot(hwt_delay *store)
 {
     struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    store->snapshot_wanted = false;
-    const uint64_t extent = hwt_delay_extent_snapshot(store);
+    const uint64_t extent = hwt_delay_nothing_is_left(store) ? hwt_delay_extent_snapshot(store) : 0;
     *snapshot = (struct hwt_delay_snapshot){
-        .sequence = store->log.next_sequence,
-        .counted = store->log.next_sequence,
-        .segment = store->log.segment,
-        .offset = store->log.offset,
-        .frame = store->log.gathered_frame - 1,
+        .from = hwt_delay_log_end(store),
+        .counted = hwt_delay_log_next(store),
+        .frame = hwt_delay_log_frame(store) - 1,
         .extent = extent,
         .hand = store->hand,
         .now = hwt_delay_clock(store),
-        .erased_bytes = store->erased_bytes,
-        .kept_bytes = store->log.kept_bytes,
+        .erased_bytes = hwt_delay_log_erased_bytes(store),
+        .kept_bytes = hwt_delay_log_kept_bytes(store),
         .brings = true,
     };
     TAILQ_INIT(&snapshot->moved);
@@ -115,26 +112,13 @@ void hwt_delay_snapshot_take(hwt_delay *store)
         collect_drops(store, snapshot);
         store->noted_filed = store->filed;
     }
-    pthread_cond_broadcast(&store->changed);
 }
 
-/* Has it taken by the next leader, or takes it here. */
+/* Between two frames. */
 int hwt_delay_snapshot_get(hwt_delay *store)
 {
-    store->snapshot_wanted = true;
-    while (store->snapshot_wanted) {
-        if (store->poisoned) {
-            store->snapshot_wanted = false;
-            return -EIO;
-        }
-        if (store->log.count == 0)
-            hwt_delay_snapshot_take(store);
-        else if (!store->log.writing)
-            hwt_delay_log_lead(store);
-        else
-            pthread_cond_wait(&store->changed, &store->lock);
-    }
-    return store->snapshot.error;
+    int r = hwt_delay_log_between(store, take_snapshot);
+    return r < 0 ? r : store->snapshot.error;
 }
 
 void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot)

@@ -107,3 +107,25 @@ void hwt_delay_close_file(hwt_delay *store, int file)
     if (file >= 0)
         store->system.close(store->system.data, file);
 }
+
+bool hwt_delay_is_full(int error)
+{
+    return error == -ENOSPC || error == -EDQUOT;
+}
+
+bool hwt_delay_is_shortage(int error)
+{
+    return error == -ENOMEM || error == -EMFILE || error == -ENFILE;
+}
+
+int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to)
+{
+    static const unsigned char zeros[65536];
+    int r = 0;
+    while (from < to && r == 0) {
+        size_t part = to - from < sizeof(zeros) ? (size_t)(to - from) : sizeof(zeros);
+        r = hwt_delay_write_all(store, file, zeros, part, from);
+        from += part;
+    }
+    return r;
+}

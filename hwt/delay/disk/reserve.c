@@ -11,11 +11,6 @@
 
 #include "hwt/delay/store.h"
 
-bool hwt_delay_is_full(int error)
-{
-    return error == -ENOSPC || error == -EDQUOT;
-}
-
 /* Gives it another length. Without the room for that it has so much as it may keep. */
 int hwt_delay_reserve_resize(hwt_delay *store, uint64_t keep, uint64_t size)
 {
@@ -32,9 +27,9 @@ int hwt_delay_reserve_resize(hwt_delay *store, uint64_t keep, uint64_t size)
 }
 
 /* Sets room aside. Without it the store is full. */
-bool hwt_delay_reserve_take(hwt_delay *store)
+bool hwt_delay_reserve_take(hwt_delay *store, uint64_t size)
 {
-    return hwt_delay_reserve_resize(store, 0, store->log.extent) == 0;
+    return hwt_delay_reserve_resize(store, 0, size) == 0;
 }
 
 void hwt_delay_reserve_give_up(hwt_delay *store)

@@ -32,10 +32,25 @@ bool hwt_delay_extent_may_grow(const hwt_delay *store)
     return store->log.extent < store->options.segment_size && !store->log.stunted && !store->full;
 }
 
-/* The log is empty, or would be after a checkpoint, and longer than that of a new store. */
-bool hwt_delay_extent_may_shrink(const hwt_delay *store)
+bool hwt_delay_extent_is_long(const hwt_delay *store)
 {
-    return store->log.extent > hwt_delay_extent_least(store) && hwt_delay_nothing_is_left(store);
+    return store->log.extent > hwt_delay_extent_least(store);
+}
+
+bool hwt_delay_extent_is_wanted(const hwt_delay *store)
+{
+    return store->log.wanted > 0;
+}
+
+uint64_t hwt_delay_log_extent(const hwt_delay *store)
+{
+    return store->log.extent;
+}
+
+uint64_t hwt_delay_extent_least(const hwt_delay *store)
+{
+    const uint64_t least = UINT64_C(40) << 10;
+    return least < store->options.segment_size ? least : store->options.segment_size;
 }
 
 static void close_segments(hwt_delay *store, const int files[2])
@@ -47,7 +62,7 @@ static void close_segments(hwt_delay *store, const int files[2])
 static int open_segments(hwt_delay *store, int files[2])
 {
     for (unsigned i = 0; i < 2; i++)
-        files[i] = hwt_delay_open_segment(store, i, O_RDWR);
+        files[i] = hwt_delay_segment_open(store, i, O_RDWR);
     int r = files[0] < 0 ? files[0] : files[1] < 0 ? files[1] : 0;
     if (r < 0)
         close_segments(store, files);
@@ -114,9 +129,17 @@ static int lengthen(hwt_delay *store, uint64_t from, uint64_t to)
 static uint64_t longer(const hwt_delay *store)
 {
     uint64_t extent = 2 * store->log.extent, most = store->options.segment_size;
-    while (extent < store->extent_wanted && extent < most)
+    while (extent < store->log.wanted && extent < most)
         extent *= 2;
     return extent < most ? extent : most;
+}
+
+/* For a log with room for some records of that size. */
+void hwt_delay_growth_want(hwt_delay *store, size_t size)
+{
+    uint64_t extent = 4 * (uint64_t)size + HWT_DELAY_SEGMENT_FRAMES;
+    store->log.wanted = extent > store->log.wanted ? extent : store->log.wanted;
+    hwt_delay_job_want(&store->jobs[HWT_DELAY_CHECKPOINT]);
 }
 
 /* Doubles it, as often as is wanted. Lets go of the lock meanwhile. Without room or descriptors it
@@ -126,7 +149,7 @@ void hwt_delay_extent_grow(hwt_delay *store)
     while (store->checkpointing)
         pthread_cond_wait(&store->changed, &store->lock);
     uint64_t from = store->log.extent, to = longer(store);
-    store->extent_wanted = 0;
+    store->log.wanted = 0;
     if (store->poisoned || !hwt_delay_extent_may_grow(store))
         return;
     store->checkpointing = true;
@@ -159,10 +182,10 @@ static uint64_t wanted(const hwt_delay *store, uint64_t used)
 uint64_t hwt_delay_extent_snapshot(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
-    uint64_t extent = hwt_delay_extent_may_shrink(store) ? wanted(store, log->kept_bytes) : 0;
-    if (extent == 0 || extent == log->extent)
+    uint64_t extent = wanted(store, log->kept_bytes);
+    if (extent == log->extent)
         return 0;
-    if (log->kept_segment == log->segment && log->offset > HWT_DELAY_SEGMENT_FRAMES) {
+    if (log->kept.segment == log->segment && log->offset > HWT_DELAY_SEGMENT_FRAMES) {
         log->segment ^= 1;
         log->offset = HWT_DELAY_SEGMENT_FRAMES;
     }
@@ -188,7 +211,7 @@ void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent)
 {
     struct hwt_delay_log *log = &store->log;
     /* What has come meanwhile must be before the new end, with what is gathered now. */
-    if (extent == 0 || log->kept_segment != log->segment || log->kept_offset > extent / 2 ||
+    if (extent == 0 || log->kept.segment != log->segment || log->kept.offset > extent / 2 ||
         log->offset + log->length > extent / 2)
         return;
     log->extent = extent;

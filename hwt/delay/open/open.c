@@ -23,36 +23,18 @@ static int make_tables(hwt_delay *store)
     RB_INIT(&store->wheel.nexts);
     RB_INIT(&store->wheel.highests);
     TAILQ_INIT(&store->finished);
-    STAILQ_INIT(&store->log.notices);
     LIST_INIT(&store->sought);
-    STAILQ_INIT(&store->log.to_tell);
+    hwt_delay_log_init(store);
     store->next_token = 1;
     store->next_number = 1;
-    store->directory = store->store_file = store->log.files[0] = store->log.files[1] = -1;
+    store->directory = store->store_file = -1;
     store->handed.file = -1;
     store->event = -1;
     store->alarm_at = HWT_NEVER;
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_t *conds[] = { &store->changed, &store->takers, &store->log.durable[0],
-                                &store->log.durable[1] };
-    for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
-        pthread_cond_init(conds[i], &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    hwt_delay_cond_init(&store->changed);
+    hwt_delay_cond_init(&store->takers);
     int r = -pthread_mutex_init(&store->lock, NULL);
     return r < 0 ? r : hwt_delay_epoch_begin(store);
-}
-
-static int make_frames(hwt_delay *store)
-{
-    struct hwt_delay_log *log = &store->log;
-    log->frame_max = (size_t)(store->options.segment_size / 8 * 3);
-    log->gathered_frame = 1;
-    log->ended_from[0] = log->ended_from[1] = HWT_NEVER;
-    log->gathered = malloc(log->frame_max);
-    log->writing_bytes = malloc(log->frame_max);
-    return log->gathered && log->writing_bytes ? 0 : -ENOMEM;
 }
 
 /* The directory above may be one that nobody can sync, or not this process. */
@@ -93,7 +75,7 @@ static int start_jobs(hwt_delay *store)
 {
     static uint64_t (*const runs[])(void *) = {
         [HWT_DELAY_ALARM] = hwt_delay_ring,
-        [HWT_DELAY_COMMIT] = hwt_delay_committer,
+        [HWT_DELAY_COMMIT] = hwt_delay_log_commit,
         [HWT_DELAY_CHECKPOINT] = hwt_delay_checkpointer,
         [HWT_DELAY_LOAD] = hwt_delay_loader,
     };
@@ -143,7 +125,7 @@ void hwt_delay_forget(hwt_delay *store)
     hwt_delay_filed_init(&store->filed);
     store->gaps.count = 0;
     store->gap_is_new = false;
-    store->log.counted = 0;
+    hwt_delay_log_set_counted(store, 0);
     store->hand = 0;
     store->next_number = 1;
 }
@@ -159,18 +141,14 @@ static void free_store(hwt_delay *store)
     free(store->positions.floors);
     free(store->aside);
     free(store->handed.counts);
-    free(store->log.gathered);
-    free(store->log.writing_bytes);
+    hwt_delay_log_free(store);
     if (store->store_file >= 0 && !store->read_only)
         store->system.unlock(store->system.data, store->store_file);
-    const int files[] = { store->log.files[0], store->log.files[1], store->handed.file,
-                          store->store_file, store->directory };
+    const int files[] = { store->handed.file, store->store_file, store->directory };
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
         hwt_delay_close_file(store, files[i]);
-    pthread_cond_t *conds[] = { &store->changed, &store->takers, &store->log.durable[0],
-                                &store->log.durable[1] };
-    for (size_t i = 0; i < sizeof(conds) / sizeof(conds[0]); i++)
-        pthread_cond_destroy(conds[i]);
+    pthread_cond_destroy(&store->changed);
+    pthread_cond_destroy(&store->takers);
     pthread_mutex_destroy(&store->lock);
     free(store);
 }
@@ -181,13 +159,14 @@ static int open_store(hwt_delay *store, const char *directory)
     if (r == 0)
         r = hwt_delay_open_files(store);
     if (r == 0)
-        r = make_frames(store);
+        r = hwt_delay_log_begin(store);
     if (r == 0)
         r = hwt_delay_recover(store);
     if (r == 0) {
         store->behind = store->system.realtime(store->system.data) < store->hand;
         hwt_delay_clock(store);
-        store->full = !store->read_only && !hwt_delay_reserve_take(store);
+        store->full =
+            !store->read_only && !hwt_delay_reserve_take(store, hwt_delay_log_extent(store));
         if (store->salvage)
             r = hwt_delay_checkpoint(store); /* whole again */
         if (r == 0 && store->salvage)

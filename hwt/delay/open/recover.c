@@ -43,7 +43,7 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at, size_t siz
         slot->origins.to = hwt_delay_get64(at + HWT_DELAY_FILE_TO);
     }
     slot->made = true;
-    slot->newest = store->log.kept_sequence - 1;
+    slot->newest = hwt_delay_log_kept(store).sequence - 1;
     if (slot->dead > slot->length)
         slot->dead = slot->length;
     hwt_delay_wheel_add(store, slot);
@@ -89,11 +89,8 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
     const size_t entry = hwt_delay_entry_size(head);
     if (slots > (size_t)(end - at) / entry)
         return -EBADMSG;
-    struct hwt_delay_log *log = &store->log;
-    log->kept_sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE);
-    log->kept_segment = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SEGMENT) & 1;
-    log->kept_offset = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION);
-    log->counted = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_COUNTED);
+    hwt_delay_log_keep(store, hwt_delay_checkpoint_point(head));
+    hwt_delay_log_set_counted(store, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_COUNTED));
     store->hand = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_HAND);
     store->next_number = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_NUMBER);
     for (uint32_t i = 0; i < slots; i++) {
@@ -118,67 +115,6 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
     return read_whole(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RECORDS));
 }
 
-/* Can a frame of a log of that length be where the checkpoint says? */
-static bool is_place(const unsigned char *head, uint64_t extent)
-{
-    uint64_t offset = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION);
-    return offset >= HWT_DELAY_SEGMENT_FRAMES && offset <= extent && offset % 8 == 0;
-}
-
-/* Is this a whole checkpoint? Its size, or an error. */
-static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t size)
-{
-    if (size < HWT_DELAY_CHECKPOINT_SIZE ||
-        hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_MAGIC) != HWT_DELAY_MAGIC_CHECKPOINT)
-        return -EBADMSG;
-    uint64_t length = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LENGTH);
-    if (length > size - HWT_DELAY_CHECKPOINT_SIZE)
-        return -EBADMSG;
-    uint64_t whole = HWT_DELAY_CHECKPOINT_SIZE + length;
-    if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_CRC) !=
-        hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_VERSION,
-                      (size_t)whole - HWT_DELAY_CHECKPOINT_VERSION))
-        return -EBADMSG;
-    if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_VERSION) != HWT_DELAY_VERSION)
-        return -ENOTSUP;
-    return is_place(head, store->options.segment_size) ? (int64_t)whole : -EBADMSG;
-}
-
-/* How many bytes of the file can count: the rest is room that was set aside. Or an error. */
-static int64_t size_to_read(hwt_delay *store, int file)
-{
-    unsigned char head[HWT_DELAY_CHECKPOINT_SIZE] = { 0 };
-    int64_t size = store->system.size(store->system.data, file);
-    int64_t n = size < 0 ? size : hwt_delay_read_all(store, file, head, sizeof(head), 0);
-    if (n < (int64_t)sizeof(head))
-        return n;
-    uint64_t length = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_LENGTH);
-    return length < (uint64_t)size - sizeof(head) ? (int64_t)(sizeof(head) + length) : size;
-}
-
-/* The bytes of the checkpoint, verified; the caller frees them. An owner may have a longer log by now. */
-int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size)
-{
-    int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);
-    if (file < 0)
-        return file == -ENOENT ? -EBADMSG : file;
-    int64_t size = size_to_read(store, file);
-    unsigned char *bytes = size < 0 ? NULL : malloc((size_t)size + 1);
-    int64_t n = size;
-    if (size >= 0)
-        n = bytes ? hwt_delay_read_all(store, file, bytes, (size_t)size, 0) : -ENOMEM;
-    hwt_delay_close_file(store, file);
-    if (n >= 0)
-        n = verify(store, bytes, (size_t)n);
-    if (n < 0) {
-        free(bytes);
-        return (int)n;
-    }
-    *ret_bytes = bytes;
-    *ret_size = (uint64_t)n;
-    return 0;
-}
-
 /* Writes the checkpoint that was read once more. Where there is no room it is flushed as it is. */
 static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, size_t size)
 {
@@ -197,7 +133,9 @@ static int read_checkpoint(hwt_delay *store)
     uint64_t size;
     int r = hwt_delay_checkpoint_read(store, &bytes, &size);
     if (r == 0)
-        r = is_place(bytes, store->log.extent) ? take_checkpoint(store, bytes, size) : -EBADMSG;
+        r = hwt_delay_checkpoint_fits(bytes, hwt_delay_log_extent(store))
+                ? take_checkpoint(store, bytes, size)
+                : -EBADMSG;
     if (r == 0 && !store->read_only)
         r = write_checkpoint_anew(store, bytes, (size_t)size);
     free(bytes);
@@ -275,8 +213,7 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
         return 0;
     if (!store->salvage)
         return -EBADMSG;
-    store->salvaged++;
-    store->salvaged_bytes += slot->length - (uint64_t)size;
+    hwt_delay_count_salvaged(store, slot->length - (uint64_t)size);
     hwt_delay_slot_set_length(store, slot, (uint64_t)size);
     hwt_delay_seal(store, slot, 0); /* its last run claims what would be appended */
     return 0;
@@ -289,8 +226,7 @@ static int look_at_slots(hwt_delay *store)
     {
         int r = look_at(store, slot);
         if (r == -EBADMSG && store->salvage) {
-            store->salvaged++;
-            store->salvaged_bytes += slot->length;
+            hwt_delay_count_salvaged(store, slot->length);
             hwt_delay_wheel_remove(store, slot);
             hwt_delay_slot_unref(slot);
         } else if (r < 0) {
@@ -301,52 +237,6 @@ static int look_at_slots(hwt_delay *store)
 }
 
 /* ---- the end ---- */
-
-/*
- * The end of the log may be damaged, and slots may have what was there: records of two segments at
- * most. It may be damaged again, so the numbers go by the clock, too: while that is not set back,
- * they are above all that were given before.
- */
-static void skip_sequences(hwt_delay *store)
-{
-    uint64_t next = store->log.next_sequence + 2 * store->options.segment_size;
-    uint64_t by_clock = (UINT64_C(1) << 62) + store->system.realtime(store->system.data) / 2;
-    store->log.next_sequence = next > by_clock ? next : by_clock;
-    store->log.durable_sequence = store->log.next_sequence;
-}
-
-/* Both say the log's length then: no frame is behind it. */
-static int write_segment_heads(hwt_delay *store)
-{
-    int r = 0;
-    for (unsigned i = 0; i < 2 && r >= 0; i++) {
-        unsigned char head[HWT_DELAY_SEGMENT_SIZE];
-        hwt_delay_segment_head(store, i, store->log.extent, head);
-        r = hwt_delay_overwrite(store, store->log.files[i], head, sizeof(head), 0);
-    }
-    return r;
-}
-
-/* The same bytes: if this is torn they are what they were. */
-static int write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
-{
-    struct hwt_delay_frame frame;
-    unsigned char *bytes = store->log.gathered;
-    int file = store->log.files[last->segment];
-    int r = last->count == 0
-                ? 0
-                : hwt_delay_frame_read(store, last->segment, last->offset, bytes, &frame);
-    if (r == 0 && last->count > 0)
-        r = hwt_delay_overwrite(store, file, bytes, HWT_DELAY_FRAME_SIZE + (size_t)frame.length,
-                                last->offset);
-    if (r >= 0)
-        r = write_segment_heads(store);
-    for (unsigned i = 0; i < 2 && r >= 0; i++)
-        r = hwt_delay_sync(store, store->log.files[i]);
-    if (r >= 0)
-        store->log.said = store->log.extent;
-    return r < 0 ? r : hwt_delay_store_write(store);
-}
 
 int hwt_delay_recover(hwt_delay *store)
 {
@@ -359,10 +249,13 @@ int hwt_delay_recover(hwt_delay *store)
     if (r == 0 && !store->read_only)
         r = delete_leftovers(store);
     if (r == 0)
-        r = hwt_delay_replay(store, &last);
+        r = hwt_delay_log_read(store, hwt_delay_replay, &last);
     if (r == 0 && store->made_up)
-        skip_sequences(store);
+        hwt_delay_log_skip_numbers(store);
     if (r == 0)
         r = hwt_delay_handed_open(store);
-    return r < 0 || store->read_only ? r : write_anew(store, &last);
+    if (r < 0 || store->read_only)
+        return r;
+    r = hwt_delay_log_write_anew(store, &last);
+    return r < 0 ? r : hwt_delay_store_write(store);
 }

@@ -20,90 +20,6 @@
 
 #include "hwt/delay/store.h"
 
-static int copy(hwt_delay *store, int from, int to, uint64_t offset, uint64_t length)
-{
-    unsigned char bytes[16384];
-    for (uint64_t done = 0; done < length;) {
-        size_t size = length - done < sizeof(bytes) ? (size_t)(length - done) : sizeof(bytes);
-        int64_t n = hwt_delay_read_all(store, from, bytes, size, offset + done);
-        if (n < 0)
-            return (int)n;
-        if (n == 0)
-            break;
-        int r = hwt_delay_write_all(store, to, bytes, (size_t)n, done);
-        if (r < 0)
-            return r;
-        done += (uint64_t)n;
-    }
-    return hwt_delay_sync(store, to);
-}
-
-/* Copies bytes of a file to a new one, and counts them. */
-int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length)
-{
-    uint64_t number = 1 + atomic_fetch_add_explicit(&store->salvaged, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&store->salvaged_bytes, length, memory_order_relaxed);
-    int copied = -EEXIST;
-    for (; copied == -EEXIST; number++) {
-        char name[HWT_DELAY_NAME_MAX];
-        snprintf(name, sizeof(name), "salvage-%" PRIu64, number);
-        copied = hwt_delay_open_file(store, name, O_RDWR | O_CREAT | O_EXCL);
-    }
-    if (copied < 0)
-        return copied;
-    int r = copy(store, file, copied, offset, length);
-    hwt_delay_close_file(store, copied);
-    return r < 0 ? r : hwt_delay_sync_directory(store);
-}
-
-static bool is_before(const struct hwt_delay_aside *aside, uint64_t number, uint64_t offset)
-{
-    return aside->number != number ? aside->number < number : aside->offset < offset;
-}
-
-/* Where in `aside`, which is sorted, damage is, or would be. */
-static size_t find_aside(const hwt_delay *store, uint64_t number, uint64_t offset)
-{
-    size_t low = 0, high = store->aside_count;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (is_before(&store->aside[middle], number, offset))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
-static int add_aside(hwt_delay *store, size_t at, uint64_t number, uint64_t offset)
-{
-    if (store->aside_count == store->aside_room) {
-        size_t room = store->aside_room ? 2 * store->aside_room : 16;
-        struct hwt_delay_aside *aside = realloc(store->aside, room * sizeof(*aside));
-        if (!aside)
-            return -ENOMEM;
-        store->aside = aside;
-        store->aside_room = room;
-    }
-    memmove(store->aside + at + 1, store->aside + at,
-            (store->aside_count - at) * sizeof(*store->aside));
-    store->aside[at] = (struct hwt_delay_aside){ number, offset };
-    store->aside_count++;
-    return 0;
-}
-
-/* The same for bytes of a slot, but each only once. `loading` is set. */
-int hwt_delay_put_slot_aside(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
-                             uint64_t offset, uint64_t length)
-{
-    size_t at = find_aside(store, slot->number, offset);
-    if (at < store->aside_count && store->aside[at].number == slot->number &&
-        store->aside[at].offset == offset)
-        return 0;
-    int r = hwt_delay_put_aside(store, file, offset, length);
-    return r < 0 ? r : add_aside(store, at, slot->number, offset);
-}
-
 struct found {
     hwt_delay *store;
     int error;
@@ -170,9 +86,8 @@ int hwt_delay_rebuild(hwt_delay *store)
     struct hwt_delay_frame oldest = { .offset = HWT_DELAY_SEGMENT_FRAMES, .sequence = 1 };
     if (r == 0)
         r = hwt_delay_frame_later(store, 0, &oldest);
-    store->log.kept_segment = oldest.segment;
-    store->log.kept_offset = oldest.offset;
-    store->log.kept_sequence = oldest.sequence;
+    hwt_delay_log_keep(
+        store, (struct hwt_delay_log_point){ oldest.segment, oldest.offset, oldest.sequence });
     return r < 0 ? r : 0;
 }
 

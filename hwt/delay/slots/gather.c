@@ -192,7 +192,7 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
             return -EBADMSG;
         struct hwt_delay_key key = hwt_delay_key_at(at);
         /* What no checkpoint can have brought here. It does not change while `loading` is set. */
-        if (key.sequence >= gather->store->log.kept_sequence)
+        if (hwt_delay_log_keeps(gather->store, key.sequence))
             return -EBADMSG;
         *ret_last = key;
         if (hwt_delay_compare(key, gather->to) >= 0)

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_DELAY_BASE_COND_H
+#define HWT_DELAY_BASE_COND_H
+
+#include <pthread.h>
+#include <time.h>
+
+/* Waits are bounded by the monotonic clock, which nobody sets. */
+static inline void hwt_delay_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_DELAY_LOG_LOG_H
+#define HWT_DELAY_LOG_LOG_H
+
+/*
+ * The log: what was changed, in order, since the checkpoint on the disk. See log.c for the frames, room.c for who
+ * waits for room, extent.c for its length, notice.c for callbacks.
+ *
+ * All is called with the store's lock, but for what reads and writes files.
+ */
+
+#include <bsd/sys/queue.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hwt/delay.h"
+#include "hwt/delay/disk/format.h"
+
+struct hwt_delay_record;
+
+/* A point between two frames: the frame behind it is there, and begins with that record. */
+struct hwt_delay_log_point {
+    unsigned segment;
+    uint64_t offset, sequence;
+};
+
+struct hwt_delay_notice {
+    STAILQ_ENTRY(hwt_delay_notice) link;
+    hwt_delay_durable durable;
+    void *arg;
+    int result;
+};
+
+STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
+
+/* What opening cut from the log, because it is no whole frame; of length 0: nothing. */
+struct hwt_delay_cut {
+    unsigned segment;
+    uint64_t offset, length;
+};
+
+struct hwt_delay_log {
+    int files[2];     /* frozen */
+    size_t frame_max; /* frozen: with head and padding */
+    uint64_t extent;  /* the length of each segment and of the reserve; see extent.c */
+    uint64_t said;    /* no segment's head says more; of whoever has set `checkpointing` */
+    bool stunted;     /* it could not become longer since the last checkpoint */
+    uint64_t wanted;  /* a log of this length is, or of the next longer one; 0: none */
+    unsigned segment; /* where the frame that is being gathered would begin */
+    uint64_t offset;
+    struct hwt_delay_log_point kept; /* the checkpoint on the disk needs the log from here on */
+    uint64_t kept_bytes;             /* about: of frames from there on */
+    uint64_t erased_bytes;           /* what erases in the log would take in memory after a crash */
+    uint64_t
+        counted; /* frozen: what records before it ended is not in the numbers that were read */
+    uint64_t next_sequence;
+    uint64_t durable_sequence;               /* lower ones are on the disk */
+    uint64_t gathered_frame;                 /* number of the frame that is being gathered */
+    uint64_t durable_frame;                  /* number of the last one on the disk */
+    unsigned char *gathered, *writing_bytes; /* of frame_max bytes each */
+    size_t length;                           /* of the gathered records */
+    uint32_t count;
+    bool writing;
+    void (*between)(hwt_delay *store); /* to be called between two frames; NULL: nothing is */
+    bool closed;                       /* the last record is the mark of a close */
+    uint64_t ended_from[2];   /* by the frame's number modulo 2: nothing that is due before this
+                                         is ended by it */
+    struct hwt_delay_cut cut; /* frozen */
+    struct hwt_delay_notices notices; /* of the gathered frame */
+    struct hwt_delay_notices to_tell; /* of those before it, in their order */
+    bool telling;
+    pthread_cond_t durable[2]; /* by the frame's number modulo 2 */
+};
+
+void hwt_delay_log_init(hwt_delay *store);
+/* The length of its frames is known. -ENOMEM */
+int hwt_delay_log_begin(hwt_delay *store);
+void hwt_delay_log_free(hwt_delay *store);
+
+/* ---- gathering ---- */
+
+int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put);
+int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put);
+/* So many bytes of records a frame has at most. */
+size_t hwt_delay_log_most(const hwt_delay *store);
+void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message);
+void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice *notice);
+
+/* ---- frames ---- */
+
+int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
+void hwt_delay_log_lead(hwt_delay *store);
+/* Has it called between two frames, when all that was gathered before is in the first; -EIO. One at a time. */
+int hwt_delay_log_between(hwt_delay *store, void (*call)(hwt_delay *store));
+void hwt_delay_log_finish(hwt_delay *store);
+void hwt_delay_log_close(hwt_delay *store);
+void hwt_delay_poison(hwt_delay *store);
+uint64_t hwt_delay_log_commit(void *store); /* a job */
+
+/* ---- how far it has got ---- */
+
+uint64_t hwt_delay_log_next(const hwt_delay *store);  /* the number of the next record */
+uint64_t hwt_delay_log_frame(const hwt_delay *store); /* that of the frame that is gathered */
+uint64_t
+hwt_delay_log_durable(const hwt_delay *store); /* records before this one are on the disk */
+uint64_t hwt_delay_log_ended_from(const hwt_delay *store);
+/* Where the next frame goes that nothing was gathered for. */
+struct hwt_delay_log_point hwt_delay_log_end(const hwt_delay *store);
+struct hwt_delay_log_point hwt_delay_log_kept(const hwt_delay *store);
+uint64_t hwt_delay_log_kept_bytes(const hwt_delay *store);
+uint64_t hwt_delay_log_erased_bytes(const hwt_delay *store);
+/* Opening would read this record again. */
+bool hwt_delay_log_keeps(const hwt_delay *store, uint64_t sequence);
+/* The checkpoint on the disk needs the log from here on. */
+void hwt_delay_log_keep(hwt_delay *store, struct hwt_delay_log_point kept);
+/* A checkpoint has brought so many bytes of frames and of erases to slots. */
+void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t erased_bytes);
+
+/* ---- its length ---- */
+
+/* That of a new store. */
+uint64_t hwt_delay_extent_least(const hwt_delay *store);
+uint64_t hwt_delay_log_extent(const hwt_delay *store);
+bool hwt_delay_extent_is_wanted(const hwt_delay *store);
+bool hwt_delay_extent_may_grow(const hwt_delay *store);
+/* It is longer than that of a new store. */
+bool hwt_delay_extent_is_long(const hwt_delay *store);
+void hwt_delay_growth_want(hwt_delay *store, size_t size);
+void hwt_delay_extent_grow(hwt_delay *store);
+uint64_t hwt_delay_extent_snapshot(hwt_delay *store);
+void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent);
+
+/* ---- its files ---- */
+
+/* None is shorter. */
+#define HWT_DELAY_SEGMENT_LEAST (UINT64_C(32) << 10)
+
+const char *hwt_delay_segment_name(unsigned index);
+int hwt_delay_segment_make(hwt_delay *store, unsigned index);
+int hwt_delay_segment_read(hwt_delay *store, unsigned index,
+                           unsigned char head[HWT_DELAY_SEGMENT_SIZE]);
+void hwt_delay_segment_head(const hwt_delay *store, unsigned index, uint64_t extent,
+                            unsigned char *head);
+int64_t hwt_delay_segments_longer(hwt_delay *store);
+int hwt_delay_segments_open(hwt_delay *store, bool mend);
+int hwt_delay_segments_read(hwt_delay *store);
+int hwt_delay_segments_salvage(hwt_delay *store);
+int hwt_delay_log_file(const hwt_delay *store, unsigned segment);
+
+/* ---- reading it ---- */
+
+struct hwt_delay_frame {
+    unsigned segment;
+    uint64_t offset, size; /* in the segment, with head and padding */
+    uint32_t length, count;
+    uint64_t sequence, hand;
+};
+
+/* Room for a frame with its head; the caller frees it. */
+unsigned char *hwt_delay_frame_new(const hwt_delay *store);
+int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *bytes,
+                         struct hwt_delay_frame *ret_frame);
+/* 1: the frame with the lowest sequence that is not below this one; 0: there is none. */
+int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame);
+int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset,
+                             uint64_t sequence);
+
+/* Opening: applies each frame from hwt_delay_log_kept() on, and returns the last one. */
+int hwt_delay_log_read(hwt_delay *store,
+                       int (*apply)(hwt_delay *store, const struct hwt_delay_frame *frame,
+                                    const unsigned char *records),
+                       struct hwt_delay_frame *ret_last);
+int hwt_delay_log_write_anew(hwt_delay *store, const struct hwt_delay_frame *last);
+void hwt_delay_log_skip_numbers(hwt_delay *store);
+/* Numbers of messages that were read have what ended by this record on. */
+void hwt_delay_log_set_counted(hwt_delay *store, uint64_t sequence);
+bool hwt_delay_log_is_counted(const hwt_delay *store, uint64_t sequence);
+void hwt_delay_log_note_replayed(hwt_delay *store, const struct hwt_delay_record *erase);
+void hwt_delay_log_set_closed(hwt_delay *store, bool closed);
+struct hwt_delay_cut hwt_delay_log_cut(const hwt_delay *store);
+
+/* ---- what the files of this room do for each other ---- */
+
+/* That of a frame, with its head and padding. */
+static inline size_t hwt_delay_frame_size(size_t records)
+{
+    return (HWT_DELAY_FRAME_SIZE + records + 7) & ~(size_t)7;
+}
+
+uint64_t hwt_delay_log_limit(const hwt_delay *store, bool mark);
+void hwt_delay_notices_take(struct hwt_delay_notices *from, struct hwt_delay_notices *notices);
+void hwt_delay_notices_pass(hwt_delay *store, struct hwt_delay_notices *notices, int result);
+int hwt_delay_segment_open(hwt_delay *store, unsigned index, int flags);
+
+#endif
