@@ -123,6 +123,69 @@ START_TEST(what_was_missed_and_is_on_no_list_is_read_in_a_tick)
 }
 END_TEST
 
+/* ---- memory that goes back to the timer meanwhile ---- */
+
+enum { SLABS = 64, PEAK = SLABS * HWT_SLAB_ENTRIES };
+
+static hwt_timeout peak[PEAK];
+static shared_count cancelled_few;
+
+/* It keeps one of each slab. */
+static void *cancel_few_and_stand(void *data)
+{
+    for (int i = 0; i < SLABS; i++)
+        must(hwt_timeout_cancel(peak[i * HWT_SLAB_ENTRIES]));
+    cancelled_few = 1;
+    gate_pass(data);
+    return NULL;
+}
+
+static void drive_to_the_end_of_a_trim(void)
+{
+    do
+        drive(1);
+    while (told_in() == 0);
+}
+
+/*
+ *     driver                          another
+ *                                     keeps an entry of each slab, and is asked for them
+ *     is to sleep for an hour: PARK_A
+ *                                     ends: gives them back, and wakes nobody, for nobody
+ *                                     sleeps
+ *     comes when they can go
+ */
+START_TEST(what_a_thread_gives_back_while_the_driver_parks_goes_in_time)
+{
+    static gate g;
+    struct actor driver;
+    g = (gate){ 0 };
+    cancelled_few = 0;
+    add_with(&silent, &beside, MINUTE(60));
+    for (int i = 0; i < PEAK; i++)
+        peak[i] = add_with(&silent, &beside, MINUTE(50));
+    drive(1);
+    pthread_t other = spawn(cancel_few_and_stand, &g);
+    ck_assert(await_count(&cancelled_few, 1));
+    for (int i = 0; i < PEAK; i++)
+        must(hwt_timeout_cancel(peak[i]) == (i % HWT_SLAB_ENTRIES != 0));
+    drive_to_the_end_of_a_trim();
+    ck_assert_uint_gt(told_in(), HWT_MIN(50));
+    ck_assert_uint_gt(timer->shared.pool.used, SLABS / 2);
+    act_drive(&driver, 1);
+    actor_go_to(&driver, _i ? "PARK_B" : "PARK_A");
+    g.open = 1;
+    join(other);
+    (void)actor_end(&driver);
+    ck_assert_uint_le(told_in(), HWT_MIN(1));
+    drive(HWT_MIN(1) / TICK);
+    while (told_in() == 0)
+        drive(HWT_MIN(1) / TICK);
+    ck_assert_uint_le(timer->shared.pool.used, 2);
+    memset(peak, 0, sizeof(peak));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules: park");
@@ -131,5 +194,7 @@ int main(void)
                         6 * BETWEEN);
     TCase *missed = stage_case(suite, "missed", stage_open, stage_close);
     tcase_add_loop_test(missed, what_was_missed_and_is_on_no_list_is_read_in_a_tick, 0, 4);
+    TCase *memory = stage_case(suite, "memory", stage_open, stage_close);
+    tcase_add_loop_test(memory, what_a_thread_gives_back_while_the_driver_parks_goes_in_time, 0, 2);
     return run_suite(suite);
 }
