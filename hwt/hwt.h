@@ -614,7 +614,10 @@ HWT_PUBLIC const char *hwt_version(void);
  *
  * Tick T covers the deadlines from start + T * tick_duration up to the next tick, and is
  * handled once now >= start + (T + 1) * tick_duration: a task starts after its
- * deadline by at most one tick, plus what the scheduler and slow tasks before it add.
+ * deadline by at most one tick, plus what the scheduler and slow tasks before it add. A thread that
+ * adds and cancels faster than the worker reads now and then looks through what is not read yet. If
+ * the worker comes just then, it comes again a tick later, and that thread's tasks may start, and its
+ * `cancelled` be called, one tick later.
  *
  * A slow task delays the others when there is no executor. hwt_timer_stop() and
  * destroy() wait for it.

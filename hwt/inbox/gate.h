@@ -10,8 +10,7 @@
  * closed.) The same while it sleeps to the next tick boundary only, for no deadline can come too
  * early for that. Otherwise it is asleep, or about to be, until the tick that begins at this
  * instant. A deadline before it must wake the worker, as must a cancel that is to be told. `parking`
- * tells in any case: stop, a request, a great backlog and a stream that it missed wake it from a
- * short sleep, too.
+ * tells in any case: stop, a request and a great backlog wake it from a short sleep, too.
  *
  * The gate must not lose a wake-up:
  *
@@ -109,7 +108,7 @@ static inline int hwt_gate_loss(const struct hwt_gate *gate)
 
 /* Worker, before its last reading: ASLEEP. A wake-up from here on ends a sleep to the next tick
  * boundary, for which the gate is not closed. What the waker has done before is seen from here on: a
- * flag, how great a backlog is, or that a stream can be claimed. */
+ * flag, or how great a backlog is. */
 void hwt_gate_begin(struct hwt_gate *gate);
 
 /* Worker, after that: A. */
@@ -130,8 +129,8 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative);
  * was set to last. */
 bool hwt_gate_fd_is_as_set(struct hwt_gate *gate);
 
-/* Worker: E. Whether somebody has called it: then there may be more that nobody calls it for. */
-bool hwt_gate_open(struct hwt_gate *gate);
+/* Worker: E. */
+void hwt_gate_open(struct hwt_gate *gate);
 
 /* 4 to 6, if it is not AWAKE. Any thread. */
 void hwt_gate_wake(struct hwt_gate *gate);

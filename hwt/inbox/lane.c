@@ -151,9 +151,6 @@ void hwt_lane_thread_ends(struct hwt_lanes *lanes)
     give_back(lanes, number, lane);
     hwt_stream_free_spare(&lane->pending);
     hwt_stream_free_spare(&lane->cancelled);
-    bool missed = hwt_stream_was_missed(&lane->pending);
-    if (hwt_stream_was_missed(&lane->cancelled) || missed)
-        hwt_gate_wake(lanes->gate);
 }
 
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes)
@@ -226,10 +223,7 @@ bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_strea
         .room = least_of(least_of(ROOM / count, ROOM_MAX), half),
         .wide = WIDE / count,
     };
-    bool grown = hwt_stream_grow(stream, filter);
-    if (hwt_stream_was_missed(stream))
-        hwt_gate_wake(lanes->gate);
-    return grown;
+    return hwt_stream_grow(stream, filter);
 }
 
 /* ---- the queues ---- */

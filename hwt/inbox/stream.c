@@ -73,7 +73,6 @@ void hwt_stream_free_spare(struct hwt_stream *stream)
     /* Relaxed: the claim has acquired what was written to the chunks. */
     struct hwt_chunk *given = atomic_exchange_explicit(&stream->spare, NULL, memory_order_relaxed);
     hwt_stream_release(stream);
-    hwt_full_barrier(); /* the worker's claim succeeds, or the look at `missed` sees it */
     free_chunks(stream, own);
     free_chunks(stream, given);
 }
@@ -271,7 +270,6 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     }
     stream->compact_at = to.chunks + space_until_next(to.chunks, filter);
     hwt_stream_release(stream);
-    hwt_full_barrier(); /* the worker's claim succeeds, or the look at `missed` sees it */
     return all;
 }
 
@@ -296,14 +294,6 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
 }
 
 /* ---- the worker ---- */
-
-bool hwt_stream_claim_or_miss(struct hwt_stream *stream)
-{
-    HWT_MEET(MISS);
-    atomic_store_explicit(&stream->missed, true, memory_order_release);
-    hwt_full_barrier();
-    return hwt_stream_claim(stream);
-}
 
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records)
 {

@@ -33,10 +33,6 @@
  *   listed                            set by the producer, which then pushes the stream on its
  *                                     queue; cleared by the worker, release, when it has left its
  *                                     list
- *   missed                            set by the worker that finds it claimed, release, and then
- *                                     tries once more; taken by the producer, by an exchange, when
- *                                     it begins a chunk and may have compacted: of the two, with a
- *                                     full barrier each, one sees the other
  *
  * WHICH CALLS MAY OVERLAP, on one stream
  *
@@ -59,8 +55,8 @@
  *
  * is_used() is also for a thread that keeps the worker from working, in the place of the worker.
  *
- * Nobody waits for `claimed`. A worker that finds it taken comes back in a tick, or sooner: the
- * producer wakes it when it has compacted. A producer that finds it taken does without compaction.
+ * Nobody waits for `claimed`. A worker that finds it taken comes back in a tick. A producer that
+ * finds it taken does without compaction.
  *
  * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
  * what has not been read, leaves out what is out of date and moves the rest together. So the
@@ -115,7 +111,6 @@ struct hwt_stream {
     uint32_t compact_at; /* chunks */
     struct hwt_chunk *own_spare;
     _Atomic bool listed;
-    _Atomic bool missed;
     _Atomic(struct hwt_chunk *) spare;
     _Atomic(struct hwt_chunk *) first; /* that there ever was; in place of `next` of one before */
     _Atomic uint32_t held;             /* chunks, with those to spare */
@@ -152,7 +147,7 @@ struct hwt_stream_filter {
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
 /* Producer, which ends: frees the chunks that it has to spare, unless the worker has claimed the
- * stream. hwt_stream_was_missed() is to be asked then, as after a compaction. */
+ * stream. */
 void hwt_stream_free_spare(struct hwt_stream *stream);
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
@@ -203,18 +198,6 @@ static inline bool hwt_stream_claim(struct hwt_stream *stream)
 {
     HWT_MEET(CLAIM);
     return !atomic_exchange_explicit(&stream->claimed, true, memory_order_acquire);
-}
-
-/* Worker, which found it claimed. False: it still is, and its producer will wake the worker. */
-bool hwt_stream_claim_or_miss(struct hwt_stream *stream);
-
-/* Producer, which may have compacted: whether the worker missed it meanwhile and is to be woken. */
-static inline bool hwt_stream_was_missed(struct hwt_stream *stream)
-{
-    /* Relaxed: a look. An exchange, so that of what the worker sets anew nothing is lost; acquire:
-     * that it goes to sleep, see hwt_gate_wake(). */
-    return __builtin_expect(atomic_load_explicit(&stream->missed, memory_order_relaxed), 0) &&
-           atomic_exchange_explicit(&stream->missed, false, memory_order_acquire);
 }
 
 /* The claimer. Frees what it has left over, when it is the claimer no more: that may take long. */

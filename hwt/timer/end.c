@@ -104,7 +104,7 @@ static void go_on(hwt_timer *timer, void *data)
         return;
     worker->told = false;
     uint64_t next = hwt_worker_next(worker);
-    step->again = worker->unsure || worker->told;
+    step->again = worker->again || worker->told;
     step->done = !step->again && next <= step->until && next != HWT_NEVER;
     if (step->done)
         (void)hwt_worker_pass(worker, next, UINT64_MAX);

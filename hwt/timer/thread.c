@@ -137,10 +137,7 @@ static void *run_worker(void *arg)
             HWT_PROBE1(wake, timer);
         }
         HWT_MEET(AWAKE);
-        /* Once a waker has called, others need not for what is earlier. */
-        if (hwt_gate_open(gate))
-            timer->worker.parked_for = timer->worker.wheel.tick;
-        timer->worker.has_parked = true;
+        hwt_gate_open(gate);
     }
     return NULL;
 }

@@ -49,12 +49,11 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
         strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
 }
 
-/* How many chunks may wait for a worker that sleeps: it reads them within a tick, and runs first
- * what it has slept for. A thread that drives the timer reads first: half as many. */
+/* How many chunks may wait for a worker that sleeps: it reads them in half a tick, before it runs
+ * what is due. */
 static uint32_t backlog_of(const hwt_timer *timer)
 {
-    uint64_t share = timer->flags & HWT_NO_WORKER ? 2 : 1;
-    uint64_t chunks = timer->shared.ticks.duration / (share * HWT_READ_NS * HWT_CHUNK_RECORDS);
+    uint64_t chunks = timer->shared.ticks.duration / (2 * HWT_READ_NS * HWT_CHUNK_RECORDS);
     return chunks < UINT32_MAX ? (uint32_t)chunks : UINT32_MAX;
 }
 

@@ -104,7 +104,7 @@ static bool claim(struct hwt_stream *stream)
             return true;
         caa_cpu_relax();
     }
-    return hwt_stream_claim_or_miss(stream);
+    return false;
 }
 
 /* Takes what the next chunk has, and returns how many records. A stream is claimed for no longer
@@ -115,7 +115,7 @@ static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *strea
 {
     const struct hwt_record *records;
     if (!claim(stream)) {
-        worker->again = worker->unsure = true;
+        worker->again = true;
         return 0;
     }
     uint32_t n = hwt_stream_peek(stream, &records);
@@ -188,10 +188,8 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
 static void read_shared(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
 {
     const uint64_t reading = worker->reading;
-    bool listed = hwt_streams_gather(&worker->shared->lanes.pending) && !worker->unsure;
-    worker->again |= !listed;
     begin_reading(worker);
-    read_streams(worker, false, listed, SIZE_MAX);
+    read_streams(worker, false, false, SIZE_MAX);
     worker->reading = reading;
     read_pending(worker, records, n);
 }
@@ -200,13 +198,12 @@ static void read_shared(struct hwt_worker *worker, const struct hwt_record *reco
 static void read_once(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    /* Where a thread is half-way through a push, or a stream was missed, which may have left its
-     * list since, not all are on the lists. */
+    /* While a thread is half-way through a push, not all streams are on the lists; nor is one that
+     * the last reading could not claim, if it was dismissed since. */
     bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
-                  !worker->unsure;
+                  !worker->again;
     size_t filed;
-    worker->unsure = false;
-    worker->again |= !listed;
+    worker->again = false;
     begin_reading(worker);
     do {
         filed = read_streams(worker, false, listed, DRAIN_MAX);

@@ -135,21 +135,6 @@ static bool expire_batch(struct hwt_worker *worker)
     return true;
 }
 
-/* The worker's own thread runs what it has parked for before it reads what was added meanwhile,
- * which may be much: that is for the same tick, where it comes behind, or for a later one. */
-static void expire_first(struct hwt_worker *worker)
-{
-    const uint64_t limit = worker->limit;
-    if (limit > worker->parked_for)
-        worker->limit = worker->parked_for + 1;
-    while (worker->has_parked) {
-        uint64_t next;
-        (void)hwt_wheel_find(&worker->wheel, worker->limit, LOOKS, &next);
-        worker->has_parked = next < worker->limit && expire_batch(worker);
-    }
-    worker->limit = limit;
-}
-
 /* Of the tick that has only begun. What is not due stays where it was taken from: nowhere. */
 static void expire_begun(struct hwt_worker *worker, uint64_t until)
 {
@@ -222,11 +207,11 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
     worker->runs = 0;
     worker->most = most;
-    worker->told = worker->again = false;
-    expire_first(worker);
+    worker->told = false;
     hwt_worker_read(worker);
-    /* What a missed stream has may be for the last tick that is over: it is to run there yet. */
-    worker->wheel.lags = worker->unsure;
+    /* A stream that could not be read may have timeouts for the last tick that is over, so that tick
+     * stays open. */
+    worker->wheel.lags = worker->again;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     expire_unfiled(worker, horizon);
     while (expire_batch(worker))
@@ -246,7 +231,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
 {
     (void)hwt_worker_pass(worker, now, UINT64_MAX);
-    if (worker->unsure)
+    if (worker->again)
         return false;
     if (hwt_ticks_instant(&worker->wheel.ticks, worker->limit) < until) {
         (void)hwt_worker_read_noted(worker, until);
@@ -290,7 +275,6 @@ static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
 uint64_t hwt_worker_next(struct hwt_worker *worker)
 {
     uint64_t next;
-    worker->again = false;
     hwt_worker_read(worker);
     bool known = find_next(worker, &next);
     hwt_worker_publish_bytes(worker);
@@ -302,7 +286,6 @@ uint64_t hwt_worker_next(struct hwt_worker *worker)
 static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
 {
     struct hwt_shared *shared = worker->shared;
-    worker->parked_for = next;
     hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
     struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
     struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
@@ -313,9 +296,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_worker_read(worker);
     uint64_t after;
     (void)find_next(worker, &after);
-    if (worker->again || is_overlooked(worker))
-        worker->parked_for = worker->wheel.tick; /* not all of it was read */
-    return after < next ? after : next;          /* no longer than the gate says */
+    return after < next ? after : next; /* no longer than the gate says */
 }
 
 /* The tick `next`, or, if that is sooner, the one in which there is more to give back, from `soon`
@@ -335,9 +316,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     struct hwt_shared *shared = worker->shared;
     const struct hwt_ticks *ticks = &worker->wheel.ticks;
     HWT_MEET(PARK);
-    worker->parked_for = worker->wheel.tick;
     hwt_gate_begin(&shared->gate);
-    worker->again = false;
     hwt_worker_read(worker);
     HWT_MEET(PARK_READ);
     uint64_t next, soon = this_tick(worker);

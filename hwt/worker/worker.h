@@ -46,19 +46,16 @@
 struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
-    uint64_t limit; /* ticks before it are over at `now` */
-    uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
-    uint64_t runs;  /* tasks started or handed over, in this pass */
-    uint64_t most;  /* runs that are wanted in this pass */
-    uint64_t parked_for; /* the tick: nothing unread is for an earlier one */
-    bool has_parked;     /* in its own thread, and has not run what it parked for */
-    bool told;           /* of a cancel, in this pass */
-    uint64_t reading;    /* the number of the one that goes on; see drain.c */
-    uint64_t readings;   /* how many there were */
-    bool again;          /* a stream may not have been read: look again in a tick */
+    uint64_t limit;   /* ticks before it are over at `now` */
+    uint64_t floor;   /* after a pass that was cut short: what is filed is for this tick or later */
+    uint64_t runs;    /* tasks started or handed over, in this pass */
+    uint64_t most;    /* runs that are wanted in this pass */
+    bool told;        /* of a cancel, in this pass */
+    uint64_t reading; /* the number of the one that goes on; see drain.c */
+    uint64_t readings; /* how many there were */
+    bool again; /* a stream could not be claimed: the next reading goes by all lanes, in a tick */
     size_t since_kept_up;
     uint64_t upkeep_at; /* the instant at which there is more to give back; 0: at once */
-    bool unsure;        /* a stream was missed, and may be on no list: look at all lanes */
     uint64_t sweep_at;  /* hints in the wheel */
     bool sweep_asks;    /* what does not count was not enough */
     uint32_t untold_count;
@@ -78,8 +75,8 @@ int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most);
 
 /* The last pass of a timer, at `now`: it also runs what is due before `until` in the tick that has
- * only begun. What else is pending may be filed nowhere then. False: a stream was missed, and it is
- * to be done again. */
+ * only begun. What else is pending may be filed nowhere then. False: a stream could not be read, and
+ * it is to be done again. */
 bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until);
 
 /* ---- drain.c ---- */

@@ -37,8 +37,6 @@ harnesses='
 record
 record -DRECORDS=5
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS
-missed
-missed -DAGAIN
 gate -DFENCES
 gate -DFENCES -DLISTED
 gate -DAT=0
@@ -85,9 +83,6 @@ record -DRECORDS=5 | stream.c | /&stream->spare, &top/{n;s/release/relaxed/}
 record -DRECORDS=5 | stream.c | /own_spare = atomic_exchange/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, true/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.c | /&stream->claimed, false/s/release/relaxed/
-missed | stream.c | /hwt_stream_release(stream);/{n;s/hwt_full_barrier()/(void)0/}
-missed | stream.c | /&stream->missed, true/{n;s/hwt_full_barrier()/(void)0/}
-missed -DAGAIN | stream.h | s/atomic_exchange_explicit(&stream->missed, false, memory_order_acquire)/(atomic_store_explicit(\&stream->missed, false, memory_order_relaxed), true)/
 gate | nothing |
 gate -DLISTED | nothing |
 gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/

@@ -522,53 +522,6 @@ START_TEST(a_worker_on_its_way_into_a_sleep_sees_stop)
 }
 END_TEST
 
-enum { UNREAD = 2 * HWT_CHUNK_RECORDS, CANCELS = UNREAD + 10 };
-
-static hwt_timeout unwanted[CANCELS];
-
-static void cancel_all(struct actor *canceller)
-{
-    (void)canceller;
-    for (int i = 0; i < CANCELS; i++)
-        must(hwt_timeout_cancel(unwanted[i]));
-    meet_here("CANCELLED"); /* it has not ended yet: that would wake the worker, too */
-}
-
-/*
- *     canceller                       worker, with ticks of an hour
- *     looks through what is unread:
- *     COMPACT, CUT
- *                                     cannot read it; on its way into a sleep for a
- *                                     tick: PARK, ..., or in it
- *     has done so, and wakes it
- *                                     tells what there was
- */
-START_TEST(who_compacts_wakes_a_worker_that_missed_it)
-{
-    static const char *const missing[] = { "MISS", "PARK", "PARK_READ", "SLEEP", "PARK_D" };
-    struct actor worker, canceller;
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.tick_duration = HWT_MIN(60);
-    timer = create(&options);
-    act_worker(&worker, timer);
-    for (int i = 0; i < CANCELS; i++)
-        must(hwt_timer_new_timeout(timer, &counting, &fate, HWT_MIN(6000), &unwanted[i]) == 0);
-    actor_go_to(&worker, "SLEEP");
-    actor_begin(&canceller, cancel_all);
-    actor_go_to(&canceller, _i % 2 ? "CUT" : "COMPACT");
-    actor_go_to(&worker, "MISS");
-    actor_go_to(&worker, missing[_i / 2]);
-    if (_i % 2)
-        actor_let_go(&worker);
-    actor_go_to(&canceller, "CANCELLED");
-    if (_i % 2 == 0)
-        actor_let_go(&worker);
-    ck_assert(await_count(&fate.cancelled, UNREAD)); /* the others may wait for the next tick */
-    (void)actor_end(&canceller);
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
 /*
  *     worker                          asker
  *     on its way into a sleep for an
@@ -622,6 +575,5 @@ int main(void)
     tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_writes_a_dump, 0, 2 * ON_ITS_WAY);
     tcase_add_loop_test(worker, a_waker_that_stands_half_way_delays_nobody, 0, 8 * HALF_WAY);
     tcase_add_loop_test(worker, nor_do_two_of_them, 0, 2 * HALF_WAY * HALF_WAY);
-    tcase_add_loop_test(worker, who_compacts_wakes_a_worker_that_missed_it, 0, 10);
     return run_suite(suite);
 }

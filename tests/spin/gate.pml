@@ -83,7 +83,7 @@ byte calls = PRODUCERS; /* under way */
 /* The worker's. */
 byte read[PRODUCERS], popped;
 bool on_list[PRODUCERS], dismissed[PRODUCERS];
-bool again, unsure, long_sleep;
+bool again, long_sleep;
 
 #define put(a, v) buffer[me]!a, v
 #define flushed (len(buffer[me]) == 0)
@@ -395,10 +395,7 @@ inline read_stream(s)
         if
         :: was ->
             was = 0;
-            again = true;
-#ifndef MISTAKE_UNSURE_FORGOTTEN
-            unsure = true
-#endif
+            again = true
         :: else ->
             atomic {
                 m = read[s];
@@ -445,10 +442,13 @@ inline read_all()
 {
     gather();
     atomic {
-        all = stalled || unsure;
-        again = again || all;
+#ifdef MISTAKE_AGAIN_FORGOTTEN
+        all = stalled;
+#else
+        all = stalled || again;
+#endif
+        again = false;
         stalled = false;
-        unsure = false;
         i = 0
     };
     do
@@ -570,7 +570,6 @@ inline close_for_long()
 
 inline park()
 {
-    again = false;
     begin();
     read_all();
     if
@@ -583,7 +582,6 @@ inline sleep()
 {
     atomic {
         sleeping = memory[PARKING] % STATES == ASLEEP && long_sleep;
-        again = false;
         long_sleep = false
     };
     if
