@@ -4,6 +4,8 @@
 usage: binding_delay.py LIBRARY DIRECTORY
 """
 import ctypes
+import glob
+import os
 import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p, create_string_buffer, pointer, sizeof,
@@ -57,8 +59,14 @@ class Stats(Structure):
                 [(name, c_uint32) for name in ("held", "full", "poisoned", "not_durable")])
 
 
+class Damage(Structure):
+    _fields_ = [("size", c_size_t), ("file", c_char_p), ("offset", c_uint64), ("length", c_uint64),
+                ("reason", c_char_p)]
+
+
 DURABLE = CFUNCTYPE(None, c_int, c_void_p)
 VISIT = CFUNCTYPE(c_int, POINTER(Message), c_void_p)
+FOUND = CFUNCTYPE(None, POINTER(Damage), c_void_p)
 
 
 def load(path):
@@ -71,12 +79,20 @@ def load(path):
             ("hwt_delay_note", c_int64, c_void_p, c_char_p, c_size_t, POINTER(c_uint64)),
             ("hwt_delay_open", c_int, c_char_p, POINTER(Options), POINTER(c_void_p)),
             ("hwt_delay_close", c_int, c_void_p),
+            ("hwt_delay_checkpoint", c_int, c_void_p),
             ("hwt_delay_now", c_uint64, c_void_p),
             ("hwt_delay_put", c_int, c_void_p, POINTER(Message), c_size_t),
             ("hwt_delay_put_async", c_int, c_void_p, POINTER(Message), c_size_t, DURABLE, c_void_p),
             ("hwt_delay_take", c_int64, c_void_p, c_size_t, c_uint64, POINTER(POINTER(Message))),
             ("hwt_delay_free", None, POINTER(Message)),
             ("hwt_delay_done", c_int64, c_void_p, POINTER(c_uint64), c_size_t),
+            ("hwt_delay_take_frontier", c_int64, c_void_p, c_size_t, c_uint64,
+             POINTER(POINTER(Message)), POINTER(c_uint64)),
+            ("hwt_delay_ticket", c_int64, POINTER(Message), c_char_p, c_size_t),
+            ("hwt_delay_look_up", c_int, c_void_p, c_char_p, POINTER(POINTER(Message))),
+            ("hwt_delay_move", c_int, c_void_p, c_char_p, c_uint64),
+            ("hwt_delay_cancel_ticket", c_int, c_void_p, c_char_p),
+            ("hwt_delay_check", c_int64, c_void_p, FOUND, c_void_p),
             ("hwt_delay_visit", c_int, c_void_p, c_uint64, c_uint64, VISIT, c_void_p),
             ("hwt_delay_get_stats", c_int, c_void_p, POINTER(Stats))]:
         function = getattr(lib, name)
@@ -125,12 +141,49 @@ def test_batch(lib, store):
     expect("cancel", lib.hwt_delay_apply(store, byref(cancel), 1, None), 0)
 
 
+def test_ticket(lib, store):
+    """A message is moved, looked up and cancelled by its ticket."""
+    due = lib.hwt_delay_now(store) + 3600 * SECOND
+    message = Message(due=due, id=b"named", id_size=5)
+    expect("put", lib.hwt_delay_put(store, byref(message), 1), 0)
+    ticket = create_string_buffer(784)
+    expect("ticket", lib.hwt_delay_ticket(byref(message), ticket, 784), len(ticket.value))
+    expect("move", lib.hwt_delay_move(store, ticket.value, due + SECOND), 0)
+    found, frontier = POINTER(Message)(), c_uint64()
+    expect("look_up", lib.hwt_delay_look_up(store, ticket.value, byref(found)), 0)
+    expect("what it says", (found[0].due, found[0].first_due), (due + SECOND, due))
+    lib.hwt_delay_free(found)
+    expect("cancel", lib.hwt_delay_cancel_ticket(store, ticket.value), 0)
+    expect("look_up", lib.hwt_delay_look_up(store, ticket.value, byref(found)), -ENOENT)
+    expect("take", lib.hwt_delay_take_frontier(store, 1, 0, byref(found), byref(frontier)), 0)
+    expect("frontier", due - 3600 * SECOND <= frontier.value < due, True)
+
+
+def test_check(lib, directory):
+    """A flipped bit of a slot is found, and told in a struct that says how long it is."""
+    store, told = c_void_p(), []
+    expect("open", lib.hwt_delay_open(directory.encode(), None, byref(store)), 0)
+    expect("check", lib.hwt_delay_check(store, FOUND(0), None), 0)
+    expect("checkpoint", lib.hwt_delay_checkpoint(store), 0)
+    slot = glob.glob(directory + "/slot-*")[0]
+    with open(slot, "r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)
+        file.seek(-1, 2)
+        file.write(bytes([last[0] ^ 1]))
+    found = FOUND(lambda damage, _: told.append((damage[0].size, damage[0].file)))
+    expect("check", lib.hwt_delay_check(store, found, None), 1)
+    expect("told", told, [(sizeof(Damage), os.path.basename(slot).encode())])
+    expect("close", lib.hwt_delay_close(store), 0)
+
+
 def test_life(lib, directory):
     """Two messages are put and seen, the first one is taken and done, in order."""
     store = c_void_p()
     options = Options(size=sizeof(Options), flags=CREATE, segment_size=8 << 20)
     expect("open", lib.hwt_delay_open(directory.encode(), byref(options), byref(store)), 0)
     test_batch(lib, store)
+    test_ticket(lib, store)
     now = lib.hwt_delay_now(store)
     batch = (Message * 2)(Message(due=now + 3600 * SECOND, id=b"later", id_size=5),
                           Message(due=now, id=b"soon", id_size=4, payload=b"x\0y",
@@ -157,7 +210,7 @@ def test_life(lib, directory):
     stats = Stats()
     expect("init", lib.hwt_delay_stats_init(byref(stats), sizeof(stats)), 0)
     expect("stats", lib.hwt_delay_get_stats(store, byref(stats)), 0)
-    expect("counters", (stats.put, stats.taken, stats.done, stats.held), (5, 2, 2, 0))
+    expect("counters", (stats.put, stats.taken, stats.done, stats.held), (6, 2, 2, 0))
     expect("close", lib.hwt_delay_close(store), 0)
     expect("callbacks", results, [(0, 7)])
 
@@ -169,6 +222,7 @@ def main():
     lib = load(sys.argv[1])
     test_layout(lib)
     test_life(lib, sys.argv[2])
+    test_check(lib, sys.argv[2])
 
 
 main()

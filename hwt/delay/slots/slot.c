@@ -160,10 +160,6 @@ static void write_run_head(struct writer *writer, uint64_t number,
     writer->length = HWT_DELAY_RUN_SIZE;
 }
 
-/*
- * Appends a run and flushes the file; the caller flushes the directory where the slot is new.
- * Sets new_length and new_count, which count once the checkpoint is on the disk.
- */
 /* The range of the slot, with these. */
 static struct hwt_delay_range origins_of(const struct hwt_delay_slot *slot,
                                          struct hwt_delay_record **records, size_t count)
@@ -179,6 +175,10 @@ static struct hwt_delay_range origins_of(const struct hwt_delay_slot *slot,
     return range;
 }
 
+/*
+ * Appends a run and flushes the file; the caller flushes the directory where the slot is new.
+ * Sets new_length, new_count and new_origins, which count once the checkpoint is on the disk.
+ */
 int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count)
 {

@@ -169,10 +169,12 @@ START_TEST(each_change_sees_those_before_it)
     ck_assert_int_eq(same[0].result, -ECANCELED);
     ck_assert_int_eq(same[1].result, -EEXIST);
 
-    hwt_delay_change twice[] = { done_of(leases[0]), done_of(leases[0]), retry_of(leases[1], 1) };
-    twice[1].flags = HWT_DELAY_MAY_FAIL;
-    ck_assert_int_eq(hwt_delay_apply(store, twice, 3, NULL), 0);
+    hwt_delay_change twice[] = { done_of(leases[0]), done_of(leases[0]), cancel_of(1, "a"),
+                                 retry_of(leases[1], 1) };
+    twice[1].flags = twice[2].flags = HWT_DELAY_MAY_FAIL;
+    ck_assert_int_eq(hwt_delay_apply(store, twice, 4, NULL), 0);
     ck_assert_int_eq(twice[1].result, -ENOENT);
+    ck_assert_int_eq(twice[2].result, -ENOENT); /* it is leased no more */
     check_pending("a"); /* at 1, where the other one was leased until then */
 }
 END_TEST

@@ -217,6 +217,42 @@ START_TEST(test_close_says_that_a_flush_failed)
 }
 END_TEST
 
+/* ---- done ---- */
+
+/* The log has room for the first of them, and no checkpoint can be made. */
+START_TEST(test_done_of_more_than_there_is_room_for)
+{
+    enum { MANY = 4000 };
+    static uint64_t leases[MANY];
+    simulated_free(&s);
+    simulated_new(&s);
+    s.options.memory = 16 << 20;
+    simulated_open(&s);
+    for (uint32_t i = 0; i < MANY; i++)
+        ck_assert_int_eq(simulated_put(&s, s.realtime, i, 10), 0);
+    for (size_t i = 0; i < MANY; i++) {
+        const hwt_delay_message *taken = take_one();
+        leases[i] = taken->lease;
+        hwt_delay_free(taken);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_only = 1U << DISK_OPEN;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = UINT64_MAX;
+    int64_t ended = hwt_delay_done(s.store, leases, MANY);
+    ck_assert_int_gt(ended, 0);
+    ck_assert_int_lt(ended, MANY);
+    ck_assert_int_eq(hwt_delay_done(s.store, leases, MANY), -ENOSPC);
+    ck_assert_uint_eq(simulated_stats(&s).leased, MANY - (uint64_t)ended);
+    s.process.fail_with = 0;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_int_eq(hwt_delay_done(s.store, leases, MANY), MANY - ended);
+    reopen(true);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_calls");
@@ -230,6 +266,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_retry_to_where_nothing_is, 0, 3);
     tcase_add_loop_test(tcase, test_nothing_is_next_with_nothing_pending, 0, 10);
     tcase_add_test(tcase, test_close_says_that_a_flush_failed);
+    tcase_add_test(tcase, test_done_of_more_than_there_is_room_for);
     suite_add_tcase(suite, tcase);
     return suite;
 }
