@@ -501,7 +501,8 @@ HWT_PUBLIC uint64_t hwt_timer_advance(hwt_timer *timer, uint64_t now);
 /*
  * The same, but starts no more than `most` tasks, so that an event loop gets on with other things
  * where very much is due at once. The others stay due, so the descriptor stays readable, and the
- * next call goes on where this one ended.
+ * next call goes on where this one ended. A call that has gone by some hundred thousand timeouts
+ * which were cancelled or moved ends too, though it may have started fewer tasks, or none.
  */
 HWT_PUBLIC uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most);
 

@@ -88,6 +88,7 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
     *wheel = (struct hwt_wheel){
         .ticks = ticks,
         .directory = directory,
+        .looks = UINT64_MAX,
         .bytes = sizeof(*store) + ((size_t)n + 2) * sizeof(*store->buckets) +
                  (size_t)n * 2 * sizeof(*store->due),
         .store = store,
@@ -303,6 +304,7 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch,
         place->where = 0;
         batch[n++] = hints[i].id;
     }
+    wheel->looks -= taken - n < wheel->looks ? taken - n : wheel->looks;
     return n;
 }
 
@@ -312,7 +314,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     uint64_t tick;
     uint32_t slot;
     *ret_far = false;
-    while (next_slot_with_hint(wheel, limit, &slot, &tick)) {
+    while (wheel->looks > 0 && next_slot_with_hint(wheel, limit, &slot, &tick)) {
         bool far = slot == store_far_slot(wheel->store);
         /* An age begins with its first tick, not when that is over. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)
@@ -323,7 +325,8 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
         if (n > 0)
             return n;
     }
-    move_to(wheel, limit);
+    if (wheel->looks > 0)
+        move_to(wheel, limit);
     return 0;
 }
 

@@ -33,6 +33,7 @@ struct hwt_wheel {
     size_t bytes;      /* memory held */
     uint64_t hints;    /* held: for what is filed, and for what was dropped or cancelled since */
     bool lags;         /* the caller's: something may yet be filed for the tick before `limit` */
+    uint64_t looks; /* the caller's: how many hints that do not count hwt_wheel_take() may go by */
     /* Moves the hints of timeouts that are still wanted to the front, in order, and returns how
      * many they are; NULL: all are. The store asks before it says when it is due next, and before
      * it throws away. */
@@ -123,7 +124,8 @@ static inline uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
  * were filed, and returns how many; 0: all ticks before `limit` are handled, but if the caller
  * lags, the last of them may be once more. Costs nothing for ticks without timeouts. *ret_far:
  * these are not due, but come nearer: the caller files each again for its tick before it takes
- * more.
+ * more. wheel->looks is what is left of that; 0, and none was taken: there may be more, and the next
+ * call goes on there.
  */
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far);

@@ -13,8 +13,9 @@
 #include "hwt/pool/trim.h"
 #include "hwt/worker/task.h"
 
-#define LOOKS 4096   /* at hints, for the next tick with work */
-#define ARGS_AHEAD 4 /* timeouts: what their tasks are given comes from memory meanwhile */
+#define LOOKS 4096            /* at hints: for the next tick with work, or in vain for a batch */
+#define IN_VAIN_MAX (1 << 17) /* hints of a pass that starts no more than so many: a millisecond */
+#define ARGS_AHEAD 4          /* timeouts: what their tasks are given comes from memory meanwhile */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
 {
@@ -92,18 +93,22 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
 
 struct batch {
     struct hwt_entry *entries[HWT_BATCH];
+    size_t n;
     bool far; /* not due, but nearer now */
 };
 
-/* Takes what is next, and its entries come from memory; the first of what comes after too. */
-static size_t take(struct hwt_worker *worker, struct batch *batch)
+/* Takes what is next, and its entries come from memory; the first of what comes after too. False:
+ * nothing is due. */
+static bool take(struct hwt_worker *worker, struct batch *batch)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
-    uint64_t left = worker->most - worker->runs;
+    const uint64_t left = worker->most - worker->runs, hints = worker->wheel.hints;
     uint32_t ids[HWT_BATCH];
-    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
+    worker->wheel.looks = LOOKS;
+    batch->n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
                               left < HWT_BATCH ? (size_t)left : HWT_BATCH, &batch->far);
-    for (size_t i = 0; i < n; i++) {
+    worker->taken += hints - worker->wheel.hints;
+    for (size_t i = 0; i < batch->n; i++) {
         batch->entries[i] = hwt_pool_entry(pool, ids[i]);
         __builtin_prefetch(batch->entries[i], 1);
     }
@@ -113,25 +118,31 @@ static size_t take(struct hwt_worker *worker, struct batch *batch)
         __builtin_prefetch(entry, 1);
         __builtin_prefetch(hwt_entry_place(entry), 1);
     }
-    return n;
+    return batch->n > 0 || worker->wheel.looks == 0;
+}
+
+/* A pass that is to start no more than so many does not go by very much in vain either. */
+static bool is_cut_short(const struct hwt_worker *worker)
+{
+    return worker->runs >= worker->most ||
+           (worker->most < UINT64_MAX && worker->taken >= worker->runs + IN_VAIN_MAX);
 }
 
 /* False: nothing is due, or the worker is to stop. */
 static bool expire_batch(struct hwt_worker *worker)
 {
     struct batch batch;
-    size_t n;
-    if (stopping(worker) || worker->runs >= worker->most || (n = take(worker, &batch)) == 0)
+    if (stopping(worker) || is_cut_short(worker) || !take(worker, &batch))
         return false;
     /* Due is what ends with this tick: what was pushed back to a later one takes its turn there,
      * though that may be over, too. What has only come nearer is filed again. */
     uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
-    for (size_t i = 0; i < n && !stopping(worker); i++) {
-        if (i + ARGS_AHEAD < n)
+    for (size_t i = 0; i < batch.n && !stopping(worker); i++) {
+        if (i + ARGS_AHEAD < batch.n)
             __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
         look(worker, batch.entries[i], horizon);
     }
-    hwt_worker_keep_up(worker, n);
+    hwt_worker_keep_up(worker, batch.n > 0 ? batch.n : HWT_BATCH);
     return true;
 }
 
@@ -139,10 +150,9 @@ static bool expire_batch(struct hwt_worker *worker)
 static void expire_begun(struct hwt_worker *worker, uint64_t until)
 {
     struct batch batch;
-    size_t n;
     worker->limit++;
-    while (!stopping(worker) && (n = take(worker, &batch)) > 0) {
-        for (size_t i = 0; i < n && !stopping(worker); i++) {
+    while (!stopping(worker) && take(worker, &batch)) {
+        for (size_t i = 0; i < batch.n && !stopping(worker); i++) {
             if (batch.far || hwt_entry_deadline(batch.entries[i]) < until)
                 look(worker, batch.entries[i], batch.far ? 0 : until);
         }
@@ -205,7 +215,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
         now = told;
     atomic_store_explicit(&time->told, now, memory_order_relaxed);
     worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
-    worker->runs = 0;
+    worker->runs = worker->taken = 0;
     worker->most = most;
     worker->told = false;
     hwt_worker_read(worker);
@@ -219,7 +229,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     expire_unfiled(worker, horizon); /* what was pushed back within the ticks that are over */
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
-    worker->floor = worker->runs < worker->most ? 0 : hwt_worker_next_floor(worker);
+    worker->floor = is_cut_short(worker) ? hwt_worker_next_floor(worker) : 0;
     if (worker->shared->one_thread)
         hwt_worker_read_own(worker);
     keep_house(worker);

@@ -3,7 +3,8 @@
 /*
  * When a timer wants to be driven to give memory back: at once as long as there is more, in the next
  * tick where it was in vain, after a pause for another peak; and not at all where there is nothing.
- * No call gives back very much, and no timeout is late for it.
+ * No call gives back very much, or goes by very many that were cancelled, and no timeout is late
+ * for it.
  *
  * Time is set, and each instant for which the timer sets its descriptor is noted: nothing depends
  * on how fast the machine is.
@@ -247,6 +248,90 @@ START_TEST(what_cannot_go_is_tried_once)
 }
 END_TEST
 
+/* ---- a tick whose timeouts were cancelled ---- */
+
+enum { CROWD = 1000000, LIVE = 4 };
+
+static const uint64_t numbers[LIVE] = { 0, 1, 2, 3 };
+static uint64_t order[LIVE];
+
+static void note_order(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    order[counts.runs++] = *(const uint64_t *)arg;
+}
+
+static void arm_number(int number, uint64_t tick)
+{
+    static const hwt_task noting = { note_order, NULL };
+    must(hwt_timer_new_timeout_at(m.timer, &noting, (void *)(uintptr_t)&numbers[number],
+                                  m.start + tick * TICK, NULL) == 0);
+}
+
+static void expect_order(void)
+{
+    ck_assert_uint_eq(counts.runs, LIVE);
+    for (uint64_t i = 0; i < LIVE; i++)
+        ck_assert_uint_eq(order[i], i);
+}
+
+enum way { CANCELLED, MOVED, USED_AGAIN, WAYS };
+
+/* A million of one tick, of which two stay; one of the next tick. Then the two are over. */
+static void arm_crowd(enum way way)
+{
+    static hwt_timeout crowd[CROWD];
+    for (int i = 0; i < CROWD; i++) {
+        if (i % (CROWD / 2) == CROWD / 2 - 1)
+            arm_number(i / (CROWD / 2), 10);
+        crowd[i] = arm(m.timer, &quiet, &counts, 10 * TICK);
+    }
+    go(0);
+    arm_number(2, 11);
+    for (int i = 0; i < CROWD; i++) {
+        must(way == MOVED ? hwt_timeout_reschedule(crowd[i], HWT_SEC(3600))
+                          : hwt_timeout_cancel(crowd[i]));
+        if (way == USED_AGAIN)
+            (void)arm(m.timer, &quiet, &counts, HWT_SEC(3600));
+    }
+    if (way == USED_AGAIN)
+        go(0); /* for the memory of what is unread */
+    m.now += 20 * TICK;
+}
+
+/* It is not gone by in one call that starts few. Those that are due run in their order, in the end,
+ * and behind them, in the tick that has begun, one that was added between two calls. */
+START_TEST(a_call_for_few_goes_by_a_bounded_number_in_vain)
+{
+    int calls = 0;
+    arm_crowd(_i);
+    for (; counts.runs < LIVE; calls++) {
+        const uint64_t runs = counts.runs, had = memory();
+        const uint64_t n = hwt_timer_advance_some(m.timer, m.now, 2);
+        ck_assert(n <= 2 && n == counts.runs - runs);
+        if (calls == 0)
+            arm_number(3, 10);
+        else if (counts.runs < LIVE - 1)
+            ck_assert(is_asked_at_once());
+        else if (!is_asked_at_once())
+            m.now += TICK;
+        ck_assert_uint_le(had, memory() + AT_A_TIME);
+        ck_assert_int_lt(calls, CROWD / 10000);
+    }
+    ck_assert_int_ge(calls, 3);
+    expect_order();
+}
+END_TEST
+
+START_TEST(a_call_for_all_goes_by_all_in_vain)
+{
+    arm_crowd(_i);
+    arm_number(3, 11);
+    (void)hwt_timer_advance(m.timer, m.now);
+    expect_order();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api: upkeep");
@@ -258,5 +343,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_look_in_vain_is_followed_by_one_in_the_next_tick, 0, 2);
     tcase_add_loop_test(tcase, after_a_trim_the_next_one_waits_for_the_end_of_a_pause, 0, 3);
     tcase_add_test(tcase, what_cannot_go_is_tried_once);
+    tcase_add_loop_test(tcase, a_call_for_few_goes_by_a_bounded_number_in_vain, 0, WAYS);
+    tcase_add_loop_test(tcase, a_call_for_all_goes_by_all_in_vain, 0, WAYS);
     return run_suite(suite);
 }

@@ -91,6 +91,36 @@ START_TEST(hints_that_are_the_same_do_not_heap_up)
 }
 END_TEST
 
+/* A call goes by so many hints that do not count, and a batch at most; the next one goes on there. Each
+ * loop: of a tick, or of a later age. */
+START_TEST(a_call_goes_by_no_more_in_vain_than_it_was_told)
+{
+    enum { LOOKS = 100, BATCH = 64 };
+    const uint64_t tick = _i ? 3 * AGE : 5, due = _i ? 2 * AGE : 5;
+    int calls = 0;
+    open_wheel(0, 8, WHEEL);
+    for (uint32_t i = 0; i < MANY; i++)
+        must(hwt_wheel_file(&wheel, places_id(i), tick) == 0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (i % 1000 != 999)
+            hwt_wheel_drop(&wheel, places_id(i));
+    }
+    for (uint32_t found = 0; wheel.tick <= due; calls++) {
+        const uint64_t hints = wheel.hints;
+        wheel.looks = LOOKS;
+        size_t n = hwt_wheel_take(&wheel, due + 1, batch, MANY, &far);
+        must(hints - wheel.hints <= LOOKS + BATCH && hwt_wheel_check(&wheel));
+        must(n > 0 || wheel.looks == 0 || wheel.tick == due + 1);
+        must(n == 0 || far == (_i > 0));
+        for (size_t i = 0; i < n; i++)
+            must(places_number(batch[i]) == 1000 * ++found - 1);
+        must(wheel.tick <= due || (found == MANY / 1000 && wheel.hints == 0));
+    }
+    must(calls > MANY / (LOOKS + BATCH));
+    close_wheel();
+}
+END_TEST
+
 static const uint64_t ways[][3] = {
     { 20, 30, 10 },
     { 20, 10, 30 },
@@ -528,6 +558,7 @@ int main(void)
     tcase_add_test(counts, what_was_taken_and_filed_again_in_between_comes_where_its_hint_is);
     tcase_add_loop_test(counts, hints_that_are_the_same_do_not_heap_up, 0, 6);
     tcase_add_loop_test(counts, what_was_moved_to_and_fro_comes_at_its_last_tick_alone, 0, WAYS);
+    tcase_add_loop_test(counts, a_call_goes_by_no_more_in_vain_than_it_was_told, 0, 2);
     tcase_add_test(counts, never_is_filed_and_dropped_as_any_other);
     TCase *wants = unit_case(suite, "wants", open_places, close_places);
     tcase_add_test(wants, the_next_is_that_of_what_is_wanted);
