@@ -18,9 +18,9 @@
  * HWT_ONE_THREAD that lane is the only one, and is not locked.
  *
  * A thread that ends may use its own lane, give its number back, and then use the shared one. So that
- * its timeouts keep their order within a tick, the worker files what it has taken from the shared
- * lane behind all that it finds in the others after that. (It may find one claimed by the next
- * thread of the number, which compacts; then it does not wait for that, and the order is lost.)
+ * its timeouts keep their order within a tick, the worker looks into the shared lane, then files all
+ * that it finds in the others, and then what it has seen in the shared one. Where it finds one of the others
+ * claimed by the next thread of the number, which compacts, it comes again in a tick for both.
  *
  * WHICH CALLS MAY OVERLAP, on the lanes of one timer
  *

@@ -107,9 +107,16 @@ static bool claim(struct hwt_stream *stream)
     return false;
 }
 
+static struct hwt_stream *shared_pending(const struct hwt_worker *worker)
+{
+    return &worker->shared->lanes.shared->pending;
+}
+
+static bool read_others(struct hwt_worker *worker);
+
 /* Takes what the next chunk has, and returns how many records. A stream is claimed for no longer
  * than that: its producer cannot compact it meanwhile, and the worker may have to wait for its
- * processor, or for memory, while it files. */
+ * processor, or for memory, while it files. The shared one is claimed while all others are read. */
 static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *stream,
                              struct hwt_record taken[HWT_CHUNK_RECORDS])
 {
@@ -119,6 +126,8 @@ static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *strea
         return 0;
     }
     uint32_t n = hwt_stream_peek(stream, &records);
+    if (n > 0 && stream == shared_pending(worker) && !read_others(worker))
+        n = 0;
     if (n > 0)
         memcpy(taken, records, n * sizeof(*taken));
     hwt_stream_advance(stream, n);
@@ -156,11 +165,6 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     return done;
 }
 
-static struct hwt_stream *shared_pending(const struct hwt_worker *worker)
-{
-    return &worker->shared->lanes.shared->pending;
-}
-
 /* Reads each stream of one kind that may have something, but not the shared pending one. */
 static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool listed, size_t budget)
 {
@@ -183,15 +187,20 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
     return done;
 }
 
-/* These were taken from the shared lane. A thread that ends has used its own lane before that one,
- * see lane.h, so all that the other lanes have by now is filed first. */
-static void read_shared(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+/* Before something is taken from the shared lane. A thread that ends has used its own lane before that
+ * one, see lane.h, so all that the other lanes have by now is filed first. False: one of them could
+ * not be claimed, for its next thread compacts it, and so what the shared one has waits, too. */
+static bool read_others(struct hwt_worker *worker)
 {
     const uint64_t reading = worker->reading;
+    const bool again = worker->again;
+    worker->again = false;
     begin_reading(worker);
     read_streams(worker, false, false, SIZE_MAX);
+    const bool all = !worker->again;
     worker->reading = reading;
-    read_pending(worker, records, n);
+    worker->again |= again;
+    return all;
 }
 
 /* All that is published now, in batches, the cancelled between. */
@@ -209,7 +218,7 @@ static void read_once(struct hwt_worker *worker)
         filed = read_streams(worker, false, listed, DRAIN_MAX);
         HWT_MEET(SHARED);
         if (filed < DRAIN_MAX)
-            filed += read_stream(worker, shared_pending(worker), read_shared, DRAIN_MAX - filed);
+            filed += read_stream(worker, shared_pending(worker), read_pending, DRAIN_MAX - filed);
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         if (worker->wheel.hints >= worker->sweep_at)
             (void)hwt_worker_sweep(worker, filed, false);

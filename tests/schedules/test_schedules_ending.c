@@ -5,6 +5,7 @@
  * number is given back, by the lane that all such threads share.
  */
 
+#include "hwt/inbox/stream.h"
 #include "schedule.h"
 
 #define TICK HWT_SEC(1)
@@ -171,6 +172,53 @@ START_TEST(though_they_leave_the_list_as_it_adds)
 }
 END_TEST
 
+/* ---- the next owner of its number ---- */
+
+enum { FULL = 2 * HWT_CHUNK_RECORDS }; /* the next one compacts */
+
+static void add_full(struct actor *actor)
+{
+    static ends others;
+    for (int i = 0; i <= FULL; i++)
+        must(hwt_timer_new_timeout(actor->timer, &counting, &others, HWT_MIN(1), NULL) == 0);
+}
+
+/*
+ *     driver                          one                         another
+ *                                     adds by its own lane, and
+ *                                     while it ends by the shared
+ *                                     one
+ *                                                                 has its number, and compacts
+ *                                                                 that lane: COMPACT, CUT
+ *     cannot read it: comes in a
+ *     tick
+ *                                                                 is done
+ *     runs all in their order
+ */
+START_TEST(though_the_next_owner_of_its_lane_compacts_it)
+{
+    struct actor one, owner = { .timer = NULL };
+    open_timer();
+    act_both(&one, 3);
+    (void)actor_end(&one);
+    owner.timer = m.timer;
+    actor_begin(&owner, add_full);
+    actor_go_to(&owner, _i % 2 ? "CUT" : "COMPACT");
+    if (_i / 2)
+        (void)hwt_timer_next_tick(m.timer);
+    else
+        ck_assert_uint_eq(manual_go(&m, 2 * TICK), 0);
+    (void)actor_end(&owner);
+    ck_assert_uint_eq(manual_go(&m, 3 * TICK), 3);
+    ck_assert_int_eq(place_of(0), 0);
+    ck_assert_int_eq(place_of(3), 1);
+    ck_assert_int_eq(place_of(4), 2);
+    manual_close(&m);
+    manual_close(&other);
+    must(pthread_key_delete(key) == 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedules: threads that end");
@@ -179,5 +227,6 @@ int main(void)
         tcase, what_a_thread_adds_while_it_ends_comes_behind_what_it_has_added_before, 0, 2);
     tcase_add_loop_test(tcase, though_its_own_lane_was_read_just_before, 0, 3);
     tcase_add_loop_test(tcase, though_they_leave_the_list_as_it_adds, 0, 5);
+    tcase_add_loop_test(tcase, though_the_next_owner_of_its_lane_compacts_it, 0, 4);
     return run_suite(suite);
 }
