@@ -11,8 +11,13 @@
 #define SAMPLES_PER_S 10
 #define WARMING_MOST 2.0 /* seconds */
 #define STACK_USED ((size_t)32 << 10)
+#define LOOK_MOST (SECOND / 1000)
 
 enum phase { WARMING, MEASURING, OVER };
+
+struct sample {
+    uint64_t at, ops;
+};
 
 /* ---- A producer ---- */
 
@@ -37,8 +42,9 @@ static void work(struct producer *p, int phase)
     p->end = now_ns();
 }
 
-/* The stack's pages are there before anybody asks how much memory the timer takes. */
-static void touch_stack(void)
+/* The stack's pages are there before anybody asks how much memory the timer takes, and so is the C
+ * library's part for this thread: many that begin it at once wait for each other for seconds. */
+static void touch_memory(void)
 {
     volatile char stack[STACK_USED];
 
@@ -46,13 +52,14 @@ static void touch_stack(void)
         stack[i] = 0;
         (void)stack[i];
     }
+    free(allocate(1, 1));
 }
 
 static void *producer_main(void *arg)
 {
     struct producer *p = arg;
 
-    touch_stack();
+    touch_memory();
     pthread_barrier_wait(&p->crew->started);
     pthread_barrier_wait(&p->crew->started); /* memory has been read */
     if (p->crew->prepare != NULL)
@@ -87,28 +94,49 @@ static void watch_memory(struct crew *crew)
         crew->peak_held = stats.memory;
 }
 
-/* Sleeps through the measured part, looking up ten times a second. */
+/* Both at one instant: it begins anew where it was kept from a processor between the two. */
+static struct sample look(struct crew *crew)
+{
+    struct sample sample;
+
+    do {
+        sample.at = now_ns();
+        sample.ops = published(crew);
+    } while (now_ns() - sample.at > LOOK_MOST);
+    return sample;
+}
+
+static double mops_between(const struct sample *begin, const struct sample *end)
+{
+    return (double)(end->ops - begin->ops) * 1e3 / (double)(end->at - begin->at);
+}
+
+/* Sleeps through the measured part, looking up ten times a second; later, where it gets no processor.
+ * Nothing that it does there waits for the threads. */
 static void watch(struct crew *crew)
 {
-    size_t count = (size_t)(crew->options->seconds * SAMPLES_PER_S);
-    size_t tenth = count / 10 + 1;
-    uint64_t begin = now_ns();
-    uint64_t *ops = allocate(count + 1, sizeof(*ops));
+    size_t count = (size_t)(crew->options->seconds * SAMPLES_PER_S), i;
+    const uint64_t each = SECOND / SAMPLES_PER_S, part = count * each / 10;
+    struct sample *samples = allocate(count + 2, sizeof(*samples));
+    struct sample *last = &samples[count + 1];
 
-    ops[0] = published(crew);
-    for (size_t i = 1; i <= count; i++) {
-        sleep_until(begin + i * SECOND / SAMPLES_PER_S);
-        ops[i] = published(crew);
+    atomic_store(&crew->phase, MEASURING);
+    samples[0] = look(crew);
+    for (i = 1; i <= count; i++) {
+        sleep_until(samples[0].at + i * each);
+        samples[i] = look(crew);
         watch_memory(crew);
     }
-    sleep_until(begin + (uint64_t)(crew->options->seconds * 1e9));
-    crew->mops_all = (double)(published(crew) - ops[0]) * 1e3 / (double)(now_ns() - begin);
-    if (tenth <= count) {
-        double us = (double)tenth * 1e6 / SAMPLES_PER_S;
-        crew->mops_start = (double)(ops[tenth] - ops[0]) / us;
-        crew->mops_end = (double)(ops[count] - ops[count - tenth]) / us;
-    }
-    free(ops);
+    sleep_until(samples[0].at + (uint64_t)(crew->options->seconds * 1e9));
+    *last = look(crew);
+    crew->mops_all = mops_between(&samples[0], last);
+    for (i = 1; i <= count && samples[i].at - samples[0].at < part; i++)
+        ;
+    crew->mops_start = mops_between(&samples[0], &samples[i]);
+    for (i = count; i > 0 && last->at - samples[i].at < part; i--)
+        ;
+    crew->mops_end = mops_between(&samples[i], last);
+    free(samples);
 }
 
 static void join(struct crew *crew)
@@ -125,11 +153,12 @@ static void measure(struct crew *crew)
         sleep_ns((uint64_t)((warming < WARMING_MOST ? warming : WARMING_MOST) * 1e9));
     uint64_t ops = published(crew), cpu = process_cpu_ns();
 
-    atomic_store(&crew->phase, MEASURING);
-    if (crew->options->ops == 0)
+    if (crew->options->ops == 0) {
         watch(crew);
-    else
+    } else {
+        atomic_store(&crew->phase, MEASURING);
         join(crew);
+    }
     atomic_store(&crew->phase, OVER);
     crew->cpu_ns = (double)(process_cpu_ns() - cpu) / (double)(published(crew) - ops);
     if (crew->options->ops == 0)
