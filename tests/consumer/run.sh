@@ -331,6 +331,10 @@ test_plain_build()
     unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     sh -eu commands | tee output
     grep -q '^peer 1 was idle for too long$' output || fail 'the program does not say what it should'
+    # Who has no tests is told so, by the summary and by the command that runs them.
+    grep -q 'tests *: no: -Dtests=enabled' output || fail 'the summary does not say that there are no tests'
+    meson test -C build/hwt >tested 2>&1 || fail "$(cat tested)"
+    grep -q 'not built, for want of -Dtests=enabled' tested || fail "$(cat tested)"
 }
 
 # sanitized FLAG SOURCE: a program with a sanitizer, on the library without one; skipped where the
