@@ -6,8 +6,6 @@
 
 #include <stdlib.h>
 
-#include "hwt/base/barrier.h"
-
 #define COMPACT_FIRST 2 /* chunks */
 #define SPARE_MAX 8
 
@@ -104,7 +102,6 @@ void hwt_stream_release(struct hwt_stream *stream)
     stream->surplus = NULL;
     HWT_MEET(RELEASE);
     atomic_store_explicit(&stream->claimed, false, memory_order_release);
-    hwt_a_fork_may_come();
     free_chunks(stream, surplus);
 }
 
@@ -160,7 +157,6 @@ static void cut(struct hwt_stream *stream, const struct place *to)
     stream->at = to->at;
     set_chunks(stream,
                atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
-    hwt_a_fork_may_come();
     HWT_MEET(CUT);
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
@@ -302,7 +298,6 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
         struct hwt_chunk *read = go_on(stream, &some);
         if (!some)
             return 0;
-        hwt_a_fork_may_come();
         if (read)
             give_back(stream, read);
     }

@@ -376,17 +376,18 @@ void hwt_timer_destroy(hwt_timer *timer)
     /* In the child of a fork() there is no worker to stop. */
     hwt_timer_stop(timer, NULL, NULL);
     hwt_fork_remove(timer); /* a task that forked until then has made that known in the child */
-    /* There any mutex may be held. */
+    /* There any mutex may be held, and a bucket or a stream be half-way through a step: the child does
+     * without the memory of these. */
     if (!hwt_halted_by(timer, HWT_HALTED_FORKED)) {
         pthread_cond_destroy(&timer->shared.returned);
         pthread_mutex_destroy(&timer->shared.runs);
         pthread_mutex_destroy(&timer->driving);
         pthread_mutex_destroy(&timer->control);
         pthread_mutex_destroy(&timer->shared.lanes.shared_lock);
+        hwt_wheel_destroy(&timer->worker.wheel);
+        hwt_lanes_destroy(&timer->shared.lanes);
     }
     hwt_gate_destroy(&timer->shared.gate);
-    hwt_wheel_destroy(&timer->worker.wheel);
-    hwt_lanes_destroy(&timer->shared.lanes);
     hwt_pool_destroy(&timer->shared.pool);
     free(timer);
     hwt_unshield(shield);

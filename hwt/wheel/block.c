@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/base/barrier.h"
-
 #define CAPACITY_FEW 16   /* the one after HWT_BLOCK_MIN */
 #define CAPACITY_SOME 64  /* from here on it grows by half of it, */
 #define CAPACITY_MANY 256 /* and from here on by a quarter */
@@ -18,12 +16,6 @@
 static size_t bytes_of(uint32_t capacity)
 {
     return (size_t)capacity * sizeof(struct hwt_hint);
-}
-
-static void free_unreachable(struct hwt_hint *hints)
-{
-    hwt_a_fork_may_come();
-    free(hints);
 }
 
 /* ---- memory ---- */
@@ -43,7 +35,7 @@ int hwt_block_resize(struct hwt_block *block, uint32_t capacity, size_t *bytes)
     block->sorted -= begin;
     block->used = count;
     HWT_ASSERT(hwt_block_is_whole(block));
-    free_unreachable(old);
+    free(old);
     return 0;
 }
 
@@ -74,7 +66,7 @@ void hwt_block_release(struct hwt_block *block, size_t *bytes)
     struct hwt_hint *old = block->hints;
     *bytes -= bytes_of(block->capacity);
     *block = (struct hwt_block){ 0 };
-    free_unreachable(old);
+    free(old);
 }
 
 void hwt_block_empty(struct hwt_block *block, size_t *bytes)

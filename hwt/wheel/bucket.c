@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/base/barrier.h"
-
 #define FULL_MIN 4                            /* blocks */
 #define FULL_MAX (UINT32_MAX / HWT_BLOCK_MAX) /* all hints can be counted */
 #define SECOND_CAPACITY (HWT_BLOCK_MAX / 8)   /* of a block where there is a full one */
@@ -37,11 +35,9 @@ static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
         return -ENOMEM;
     if (had > 0)
         memcpy(full, old, had * sizeof(*full));
-    hwt_a_fork_may_come(); /* whose child frees what the new ones point to */
     *bytes += (capacity - had) * sizeof(*full);
     bucket->full = full;
     bucket->full_capacity = capacity;
-    hwt_a_fork_may_come();
     free(old);
     return 0;
 }
@@ -49,23 +45,10 @@ static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
 /* There are none in it any more. */
 static void free_full(struct hwt_bucket *bucket, size_t *bytes)
 {
-    struct hwt_block *old = bucket->full;
-    hwt_a_fork_may_come(); /* to which full_count says so before there is no array */
-    *bytes -= bucket->full_capacity * sizeof(*old);
+    free(bucket->full);
+    *bytes -= bucket->full_capacity * sizeof(*bucket->full);
     bucket->full = NULL;
     bucket->full_capacity = 0;
-    hwt_a_fork_may_come();
-    free(old);
-}
-
-/* Never do two have the same hints, for a child of a fork() that frees both. */
-static void move(struct hwt_block *from, struct hwt_block *to)
-{
-    struct hwt_block block = *from;
-    *from = (struct hwt_block){ 0 };
-    hwt_a_fork_may_come();
-    *to = block;
-    hwt_a_fork_may_come();
 }
 
 /* The last block is one of the full ones from now on, and an empty one is the last. */
@@ -76,9 +59,8 @@ static int close_last(struct hwt_bucket *bucket, size_t *bytes)
         hwt_block_resize(&fresh, SECOND_CAPACITY, bytes) < 0)
         return -ENOMEM;
     bucket->in_full += hwt_block_count(&bucket->last);
-    move(&bucket->last, &bucket->full[bucket->full_count]);
-    bucket->full_count++;
-    move(&fresh, &bucket->last);
+    bucket->full[bucket->full_count++] = bucket->last;
+    bucket->last = fresh;
     return 0;
 }
 
@@ -98,9 +80,7 @@ static void tidy(struct hwt_bucket *bucket, size_t *bytes)
         if (kept > 0 && !joined &&
             (joined = hwt_block_join(&full[kept - 1], &full[i], base, bytes)))
             continue;
-        if (kept < i)
-            move(&full[i], &full[kept]);
-        kept++;
+        full[kept++] = full[i];
     }
     bucket->full_count = kept;
     bucket->at = kept;
