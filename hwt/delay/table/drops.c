@@ -34,7 +34,7 @@ bool hwt_delay_slot_is_dropped(const hwt_delay *store, const struct hwt_delay_sl
            !hwt_delay_gap_in(store, slot);
 }
 
-/* Something in a slot may be under it. */
+/* Something in a slot may be under it. The position says nothing of what is in a gap. */
 static bool is_needed(const hwt_delay *store, const struct hwt_delay_record *drop)
 {
     struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->wheel.places;
@@ -42,7 +42,7 @@ static bool is_needed(const hwt_delay *store, const struct hwt_delay_record *dro
     RB_FOREACH(slot, hwt_delay_places, places)
     {
         if (hwt_delay_slot_start(slot) <= drop->key.due &&
-            hwt_delay_position(store, slot).due <= drop->key.due)
+            (hwt_delay_position(store, slot).due <= drop->key.due || hwt_delay_gap_in(store, slot)))
             return true;
     }
     return false;

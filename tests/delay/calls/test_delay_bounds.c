@@ -8,6 +8,8 @@
 
 #include "tests/delay/support/simulated_one.h"
 
+#include "hwt/delay/store.h"
+
 /* ---- memory and files ---- */
 
 /* What was in the log alone is in slots, and may be read again when its turn comes. */
@@ -52,6 +54,22 @@ START_TEST(test_memory_of_what_is_leased)
     ck_assert_int_eq(hwt_delay_done(s.store, &lease, 1), 1);
     take_one();
     ck_assert_int_eq(hwt_delay_take(s.store, MANY, 0, &taken), -ENOBUFS);
+}
+END_TEST
+
+/* The job that would load ahead is run here: it loads once the store is to hand over. */
+START_TEST(test_memory_of_a_store_that_stands_by)
+{
+    put(s.realtime + HWT_SEC(1), 1, 10);
+    checkpoint();
+    simulated_close(&s);
+    s.options.flags = HWT_DELAY_STANDBY;
+    simulated_open(&s);
+    ck_assert_uint_eq(hwt_delay_loader(s.store), HWT_NEVER);
+    ck_assert_uint_eq(simulated_stats(&s).memory, 0);
+    ck_assert_int_eq(hwt_delay_lead(s.store), 0);
+    ck_assert_uint_ne(hwt_delay_loader(s.store), HWT_NEVER);
+    ck_assert_uint_gt(simulated_stats(&s).memory, 0);
 }
 END_TEST
 
@@ -269,6 +287,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, test_memory_after_a_checkpoint);
     tcase_add_test(tcase, test_memory_of_what_is_leased);
+    tcase_add_test(tcase, test_memory_of_a_store_that_stands_by);
     tcase_add_test(tcase, test_files_of_what_is_overdue);
     tcase_add_loop_test(tcase, test_many_small_slots, 0, 2);
     tcase_add_test(tcase, test_many_slots_of_one_time);

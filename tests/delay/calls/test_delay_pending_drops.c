@@ -191,6 +191,26 @@ START_TEST(test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_lo
 }
 END_TEST
 
+/* Loading has stopped within the instant, as memory has no room for all of it: the drop is kept for the rest. */
+START_TEST(test_a_drop_of_an_instant_that_is_loaded_in_part)
+{
+    enum { MANY = 400 };
+    const uint64_t due = s.realtime + HOUR;
+    for (uint32_t i = 0; i < MANY; i++)
+        put(due, i, 1000);
+    checkpoint();
+    const uint64_t marked = mark();
+    advance_to(due);
+    take_one();
+    drop(due, marked);
+    checkpoint();
+    if (_i == 1)
+        kill_and_open();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_pending_drops");
@@ -205,6 +225,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_pending_of_what_is_put_where_all_was_dropped);
     tcase_add_loop_test(
         tcase, test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log, 0, 2);
+    tcase_add_loop_test(tcase, test_a_drop_of_an_instant_that_is_loaded_in_part, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -747,6 +747,34 @@ START_TEST(others_find_it_too)
 }
 END_TEST
 
+/* What is leased with this ticket was replaced by a put, which has a ticket of its own. */
+START_TEST(what_replaces_a_leased_message_has_another_ticket)
+{
+    const uint64_t due = s.realtime, later = due + HOUR;
+    put(1, due);
+    ck_assert_int_eq(hwt_delay_move(s.store, ticket, later), 0);
+    simulated_advance(&s, HOUR);
+    take(1);
+    ck_assert_int_eq(simulated_put(&s, later, 1, 100), 0);
+    expect_none();
+    put(1, later);
+    expect(later, later, 0, 0);
+}
+END_TEST
+
+/* A process that was killed had it, and memory has not. */
+START_TEST(deliveries_of_what_is_in_a_slot_are_found)
+{
+    put(1, s.realtime);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    take(1);
+    crash();
+    expect(s.realtime, s.realtime, 0, 1);
+    ck_assert_int_eq(hwt_delay_move(s.store, ticket, s.realtime + HOUR), 0);
+    expect(s.realtime + HOUR, s.realtime, 0, 1);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_tickets");
@@ -772,6 +800,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, a_move_ends_though_others_fill_the_log, 0, 2);
     tcase_add_loop_test(tcase, what_changes_it_before_the_call_has_room_counts, 0, 4);
     tcase_add_loop_test(tcase, others_find_it_too, 0, 2);
+    tcase_add_test(tcase, what_replaces_a_leased_message_has_another_ticket);
+    tcase_add_test(tcase, deliveries_of_what_is_in_a_slot_are_found);
     suite_add_tcase(suite, tcase);
     return suite;
 }

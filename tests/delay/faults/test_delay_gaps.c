@@ -321,6 +321,26 @@ START_TEST(test_a_message_in_a_gap_that_is_put_again_and_cancelled)
 }
 END_TEST
 
+/* What was dropped does not come back with salvage, though the slot's position is behind it. */
+START_TEST(test_messages_in_a_gap_that_are_dropped)
+{
+    uint32_t first, last;
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    make_gap(&first, &last);
+    batch.note = "";
+    ck_assert_int_eq(hwt_delay_apply(s.store, NULL, 0, &batch), 0);
+    hwt_delay_change drop = { .op = HWT_DELAY_OP_DROP, .due = due_of(first), .mark = batch.mark };
+    ck_assert_int_eq(hwt_delay_apply(s.store, &drop, 1, NULL), 0);
+    for (int i = 0; i < _i; i++)
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    reopen(HWT_DELAY_SALVAGE, true);
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 1);
+    ck_assert_uint_eq(counts[last], 1);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
 static int note_size(const hwt_delay_message *message, void *size)
 {
     *(size_t *)size = message->payload_size;
@@ -443,6 +463,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_salvage_that_is_killed_loses_nothing);
     tcase_add_test(tcase, test_many_gaps);
     tcase_add_loop_test(tcase, test_a_message_in_a_gap_that_is_put_again_and_cancelled, 0, 2);
+    tcase_add_loop_test(tcase, test_messages_in_a_gap_that_are_dropped, 0, 3);
     tcase_add_loop_test(tcase, test_a_message_in_a_gap_that_is_put_again, 0, 2);
     tcase_add_test(tcase, test_more_gaps_than_are_told_apart);
     tcase_add_test(tcase, test_a_gap_takes_no_memory);
