@@ -15,16 +15,17 @@
  *
  * In the second case the store goes back to the newest place at which both agree, and reads again
  * from there. To put a message once more changes nothing, as it is identified by its time and sum, or by its
- * key. Those that the broker has lost stay in the store.
+ * key. Those that the broker has lost stay in the store. The same is done if the leader's copy has lost nothing, and the
+ * one that was read has.
  */
 #define COMPARE_AGAIN HWT_SEC(1)
 
-/* A negative errno: it is not known now. A message that is deleted cannot be compared: all
- * replicas have it, or somebody has deleted it alone. */
+/* What is before the stream's first message cannot be compared: all replicas have said to have it. -ENOENT: nor can
+ * one that was deleted alone. */
 int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
                  const struct relay_place *place)
 {
-    uint64_t timestamp;
+    uint64_t position, timestamp;
     int r;
 
     if (place->incarnation != extent->incarnation)
@@ -33,8 +34,26 @@ int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
         return 1;
     if (place->position > extent->last || place->timestamp == 0)
         return 0;
-    r = shard->engine->calls->stamp(shard->engine, place->position, &timestamp);
-    return r == -ENOENT ? 1 : r < 0 ? r : timestamp == place->timestamp;
+    r = shard->engine->calls->find(shard->engine, place->position, &position, &timestamp);
+    if (r < 0)
+        return r;
+    return position != place->position ? -ENOENT : timestamp == place->timestamp;
+}
+
+/* Compares the newest place whose message is not deleted. 1, also if there is none; 0; or a negative errno. */
+static int compare(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    const struct relay_place *place = &shard->at;
+    int r = relay_agrees(shard, extent, place);
+
+    for (size_t i = shard->points_count; r == -ENOENT && i-- > 0;) {
+        place = &shard->points[i].place;
+        r = relay_agrees(shard, extent, place);
+    }
+    if (r == 1 && (place->incarnation != shard->agreed.incarnation ||
+                   place->position > shard->agreed.position))
+        shard->agreed = *place;
+    return r == -ENOENT ? 1 : r;
 }
 
 /*
@@ -49,10 +68,11 @@ static int skip_to_top(struct relay_shard *shard, const struct relay_extent *ext
     if (shard->top.position > place->position &&
         (r = relay_agrees(shard, extent, &shard->top)) == 1)
         *place = shard->top;
-    return r < 0 ? r : 0;
+    return r < 0 && r != -ENOENT ? r : 0;
 }
 
-/* The place and the points behind it do not agree. */
+/* The place does not agree, so it is not before the stream's first message, and all that is before that is in the
+ * store. -EAGAIN: the leader does not answer now; else it is the store's error. */
 static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
 {
     struct relay_place place = { .incarnation = extent->incarnation,
@@ -61,27 +81,25 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
     int r = 0;
 
     shard->knows_stream = false;
-    while (count > 0 && (r = relay_agrees(shard, extent, &shard->points[count - 1].place)) == 0)
-        count--;
-    if (r < 0)
-        return r;
-    if (count > 0)
-        place = shard->points[count - 1].place;
-    r = skip_to_top(shard, extent, &place);
-    if (r < 0)
-        return r;
-    relay_log(
-        shard->number,
-        "the broker has lost messages that it had acknowledged: the store has read up to %" PRIu64
-        ", and reads again what is behind %" PRIu64,
-        shard->at.position, place.position);
+    for (; count > 0 && shard->points[count - 1].place.position > place.position; count--) {
+        r = relay_agrees(shard, extent, &shard->points[count - 1].place);
+        if (r == 1)
+            place = shard->points[count - 1].place;
+        else if (r < 0 && r != -ENOENT)
+            return -EAGAIN;
+    }
+    if (skip_to_top(shard, extent, &place) < 0)
+        return -EAGAIN;
+    relay_log(shard->number,
+              "the stream's leader does not have what was read: the store has read up to %" PRIu64
+              ", and reads again what is behind %" PRIu64,
+              shard->at.position, place.position);
     relay_count_add(&shard->counts.divergences, 1);
     shard->points_count = count;
-    shard->at = place;
     shard->agreed = shard->taken.place = (struct relay_place){ 0 };
     shard->report_at = 0;
     relay_lease_resign(shard, "its stream was not the leader's");
-    return 0;
+    return relay_ingest_place(shard, &place, &shard->top);
 }
 
 static int begin_anew(struct relay_shard *shard, const struct relay_extent *extent)
@@ -94,11 +112,23 @@ static int begin_anew(struct relay_shard *shard, const struct relay_extent *exte
         relay_count_add(&shard->counts.divergences, 1);
         relay_lease_resign(shard, "its stream is gone");
     }
-    return relay_ingest_place(shard, &place);
+    return relay_ingest_place(shard, &place, &place);
 }
 
-/* Whether a replica, this one or another, says that it has all that the stream has no more. Nobody deletes anything
- * that no replica has. */
+/* The stream is the one that was read, but for the number by which it is known: somebody has edited its description. */
+static bool is_renamed(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    const struct relay_extent renamed = { shard->at.incarnation, extent->first, extent->last };
+
+    return shard->at.position > 0 && shard->at.position >= extent->first &&
+           relay_agrees(shard, &renamed, &shard->at) == 1;
+}
+
+/*
+ * Whether a replica, this one or another, says that it has all that the stream has no more: 1, 0, or a negative
+ * errno. Nobody deletes anything that no replica has. One whose place does not agree with the stream just now may have
+ * it: it will go back to where it agrees, or is forgotten.
+ */
 static int has_anybody(struct relay_shard *shard, const struct relay_extent *extent)
 {
     const struct relay_words *replicas = &shard->config->replicas;
@@ -108,8 +138,16 @@ static int has_anybody(struct relay_shard *shard, const struct relay_extent *ext
         struct relay_member member;
         uint64_t revision;
         r = relay_read_member(shard, replicas->word[i], &member, &revision);
-        if (r == 0 && member.place.position + 1 >= extent->first)
-            r = relay_agrees(shard, extent, &member.place);
+        if (r < 0 || member.place.incarnation != extent->incarnation ||
+            member.place.position + 1 < extent->first)
+            continue;
+        r = relay_agrees(shard, extent, &member.place);
+        if (r == 0)
+            relay_log(shard->number,
+                      "the stream begins at %" PRIu64 ", and %s, which may have what is before it, "
+                      "has not compared its place",
+                      extent->first, replicas->word[i]);
+        r = r == 0 ? -EAGAIN : r;
     }
     return r;
 }
@@ -137,6 +175,17 @@ static int find_missing(struct relay_shard *shard, const struct relay_extent *ex
     return 0;
 }
 
+/* The last messages of the stream may have been deleted one by one, so there is nothing to read up to the goal. */
+static void look_for_goal(struct relay_shard *shard)
+{
+    uint64_t position, timestamp;
+
+    if (shard->role == RELAY_CATCHES_UP && shard->at.position < shard->goal &&
+        shard->engine->calls->find(shard->engine, shard->at.position + 1, &position, &timestamp) ==
+            -ENOENT)
+        shard->goal = shard->at.position;
+}
+
 int relay_agree(struct relay_shard *shard)
 {
     struct relay_extent extent;
@@ -149,20 +198,27 @@ int relay_agree(struct relay_shard *shard)
     if (shard->goal > extent.last)
         shard->knows_goal = false; /* it may never be that long again */
     if (shard->at.incarnation != extent.incarnation) {
+        if (is_renamed(shard, &extent)) {
+            shard->knows_stream = false;
+            relay_log(shard->number,
+                      "the stream's description was changed: set it to \"hwt-relay "
+                      "incarnation=%" PRIu64 "\" again; until then nothing is read",
+                      shard->at.incarnation);
+            return 0;
+        }
         r = begin_anew(shard, &extent);
-        if (r < 0)
-            return relay_is_for_now(r) ? 0 : r;
     } else {
-        r = relay_agrees(shard, &extent, &shard->at);
-        if (r == 1)
-            shard->agreed = shard->at;
-        if (r == 0)
-            r = go_back(shard, &extent);
+        r = compare(shard, &extent);
         if (r < 0)
             return 0;
+        r = r == 0 ? go_back(shard, &extent) : 0;
     }
+    if (r < 0)
+        return r == -EAGAIN || relay_is_for_now(r) ? 0 : r;
     r = extent.first > shard->at.position + 1 ? find_missing(shard, &extent) : 0;
     shard->knows_stream = r == 0;
+    if (r == 0)
+        look_for_goal(shard);
     return r == -ENODATA ? r : 0;
 }
 

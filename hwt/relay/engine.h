@@ -47,15 +47,16 @@ enum { RELAY_ENTRY_MAX = 512 }; /* an entry's text, its final 0 included */
 struct relay_engine_calls {
     /*
      * Up to `max` messages behind position `after` that have arrived, in order; 0: none yet. None is
-     * left out that the stream has. They belong to the engine until the next pull. -ESTALE: it begins to
+     * left out that the copy has which it reads. They belong to the engine until the next pull. -ESTALE: it begins to
      * read behind that position, so what is there has to be compared with what the caller has read; or
      * the stream is not the one that `extent` has told of last.
      */
     int64_t (*pull)(struct relay_engine *engine, uint64_t after, size_t max,
                     const struct relay_message **ret_messages);
     int (*extent)(struct relay_engine *engine, struct relay_extent *ret_extent);
-    /* The timestamp of the message at a position, as the stream's leader has it. -ENOENT: none is there. */
-    int (*stamp)(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp);
+    /* The first message at a position or behind it, as the stream's leader has it. -ENOENT: there is none. */
+    int (*find)(struct relay_engine *engine, uint64_t position, uint64_t *ret_position,
+                uint64_t *ret_timestamp);
     /* Sends without waiting. 0: exactly one answer will have this cookie, unless the engine ends;
      * it may be late, but not for ever. Otherwise nothing was sent. A NULL target is the delay stream
      * itself, and "" are the dead letters. */

@@ -84,20 +84,21 @@ int relay_shard_open(const struct relay_config *config, unsigned number,
     return r;
 }
 
-int relay_ingest_place(struct relay_shard *shard, const struct relay_place *place)
+int relay_ingest_place(struct relay_shard *shard, const struct relay_place *place,
+                       const struct relay_place *top)
 {
     hwt_delay_batch note = HWT_DELAY_BATCH_INIT;
     char text[RELAY_ENTRY_MAX];
     int r;
 
-    relay_note_write(place, place, text);
+    relay_note_write(place, top, text);
     note.note = text;
     note.note_size = strlen(text);
     r = hwt_delay_apply(shard->store, NULL, 0, &note);
     if (r < 0)
         return r;
     shard->at = *place;
-    shard->top = *place;
+    shard->top = *top;
     relay_points_add(shard, place, note.mark);
     return 0;
 }
@@ -326,6 +327,23 @@ static int ingest(struct relay_shard *shard, const struct relay_message *message
     return r;
 }
 
+/*
+ * Whether the stream's leader has any of the positions that are left out. Else these messages were deleted one by
+ * one. An engine whose sends become visible together with the entry reads one log, and no copy of it.
+ */
+static bool may_lack_any(struct relay_shard *shard, const struct relay_message *messages,
+                         size_t count)
+{
+    uint64_t next = shard->at.position + 1, position, timestamp;
+
+    for (size_t i = 0; i < count && !shard->engine->together; next = messages[i++].position + 1)
+        if (messages[i].position != next &&
+            (shard->engine->calls->find(shard->engine, next, &position, &timestamp) < 0 ||
+             position != messages[i].position))
+            return true;
+    return false;
+}
+
 int relay_ingest_step(struct relay_shard *shard)
 {
     const uint64_t after = shard->at.position;
@@ -341,8 +359,9 @@ int relay_ingest_step(struct relay_shard *shard)
     if (n == -ESTALE || (n > 0 && messages[n - 1].position != after + (uint64_t)n)) {
         shard->knows_stream = false; /* some are missing: lost, or merely deleted one by one */
         r = relay_agree(shard);
-        if (r < 0 || n < 0 || !shard->knows_stream || shard->at.position != after)
-            return r;
+        if (r < 0 || n < 0 || !shard->knows_stream || shard->at.position != after ||
+            may_lack_any(shard, messages, (size_t)n))
+            return r; /* they are pulled again */
     }
     r = n > 0 ? ingest(shard, messages, (size_t)n) : 0;
     if (relay_is_for_now(r)) {

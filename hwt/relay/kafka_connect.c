@@ -172,7 +172,7 @@ static void end(struct relay_engine *engine)
 static const struct relay_engine_calls calls = {
     .pull = relay_kafka_pull,
     .extent = relay_kafka_extent,
-    .stamp = relay_kafka_stamp,
+    .find = relay_kafka_find,
     .send = relay_kafka_send,
     .answers = relay_kafka_answers,
     .read = relay_kafka_read,

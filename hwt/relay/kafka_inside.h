@@ -159,7 +159,8 @@ void relay_kafka_pull_end(struct relay_kafka *kafka);
 int64_t relay_kafka_pull(struct relay_engine *engine, uint64_t after, size_t max,
                          const struct relay_message **ret_messages);
 int relay_kafka_extent(struct relay_engine *engine, struct relay_extent *ret_extent);
-int relay_kafka_stamp(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp);
+int relay_kafka_find(struct relay_engine *engine, uint64_t position, uint64_t *ret_position,
+                     uint64_t *ret_timestamp);
 int relay_kafka_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t below);
 
 /* ---- kafka_message.c ---- */

@@ -107,7 +107,8 @@ int relay_kafka_extent(struct relay_engine *engine, struct relay_extent *ret_ext
     return 0;
 }
 
-int relay_kafka_stamp(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp)
+int relay_kafka_find(struct relay_engine *engine, uint64_t position, uint64_t *ret_position,
+                     uint64_t *ret_timestamp)
 {
     struct relay_kafka *kafka = relay_kafka_of(engine);
     const int64_t offset = (int64_t)position - 1;
@@ -119,13 +120,13 @@ int relay_kafka_stamp(struct relay_engine *engine, uint64_t position, uint64_t *
 
     if (r < 0)
         return r;
-    while (count == 0 && looker->reads && looker->next <= offset && !looker->at_end &&
-           relay_kafka_clock(engine) < until)
+    while (count == 0 && looker->reads && !looker->at_end && relay_kafka_clock(engine) < until)
         count = relay_kafka_reader_take(kafka, looker, 50, 1, &message);
-    if (count > 0 && message->offset == offset)
+    if (count > 0) {
+        *ret_position = (uint64_t)message->offset + 1;
         *ret_timestamp = relay_kafka_stamp_of(message);
-    else
-        r = looker->next > offset || looker->at_end ? -ENOENT : -ETIMEDOUT;
+    } else
+        r = looker->at_end ? -ENOENT : -ETIMEDOUT;
     if (count > 0)
         rd_kafka_message_destroy(message);
     rd_kafka_assign(looker->rk, NULL); /* it would read on */

@@ -153,25 +153,24 @@ static bool may_claim(const struct relay_shard *shard, uint64_t now)
     return now - shard->seen_at >= patience;
 }
 
-/* An engine whose sends become visible together with the entry reads one log, and no copy of it. */
-static bool is_agreed(const struct relay_shard *shard, const struct relay_place *place)
-{
-    return shard->engine->together || (place->incarnation == shard->agreed.incarnation &&
-                                       place->position <= shard->agreed.position);
-}
-
-/* See watermark.h. The answers come first, since what was given back has not ended. */
+/*
+ * See watermark.h. A copy of the stream may have lacked some of what is behind the place at which the leader has agreed;
+ * but an engine whose sends become visible together with the entry reads one log, and no copy of it. The answers come
+ * first, since what was given back has not ended.
+ */
 static struct relay_watermark make_watermark(struct relay_shard *shard)
 {
+    const struct relay_place *before = &shard->entry.watermark.place;
     struct relay_watermark mark = shard->taken;
     uint64_t lowest;
 
     relay_answers_step(shard);
     lowest = relay_flights_lowest(shard);
 
-    if (mark.place.incarnation == 0) /* nothing was taken yet */
-        return shard->entry.watermark;
-    if (!is_agreed(shard, &mark.place)) /* a copy of the stream may have lacked some of it */
+    if (!shard->engine->together && mark.place.position > shard->agreed.position)
+        mark.place = shard->agreed;
+    if (mark.place.incarnation == 0 || /* nothing was taken yet, or nothing was agreed on */
+        (mark.place.incarnation == before->incarnation && mark.place.position < before->position))
         return shard->entry.watermark;
     mark.due = relay_min(mark.due, lowest > 0 ? lowest - 1 : 0);
     return mark;
@@ -219,6 +218,10 @@ static int catch_up(struct relay_shard *shard)
     }
     if (shard->at.position < shard->goal)
         return 0;
+    r = relay_agree(shard); /* what it has read may be of a copy that lacked a cancel */
+    if (r < 0 || !shard->knows_stream || shard->at.position < shard->goal ||
+        shard->role != RELAY_CATCHES_UP)
+        return r;
     r = shard->leads ? 0 : relay_drop_step(shard);
     if (r == 0)
         r = hwt_delay_lead(shard->store);

@@ -63,7 +63,7 @@ static void clear(struct relay_engine *engine)
 static const struct relay_engine_calls calls = {
     .pull = relay_nats_pull,
     .extent = relay_nats_extent,
-    .stamp = relay_nats_stamp,
+    .find = relay_nats_find,
     .send = relay_nats_send,
     .answers = relay_nats_answers,
     .read = relay_nats_read,
@@ -109,7 +109,7 @@ static natsStatus connect_to(struct relay_nats *nats)
         s = natsConnection_Connect(&nats->connection, options);
     natsOptions_Destroy(options);
     jsOptions_Init(&js);
-    js.Wait = 2000;
+    js.Wait = NATS_WAIT_MS;
     return s == NATS_OK ? natsConnection_JetStream(&nats->js, nats->connection, &js) : s;
 }
 
@@ -149,6 +149,7 @@ int relay_nats_open(const struct relay_config *config, unsigned shard,
     snprintf(nats->stream, NATS_NAME_MAX, "HWT-%s-%u", config->space, shard);
     snprintf(nats->subject, NATS_NAME_MAX, "hwt.%s.%u", config->space, shard);
     snprintf(nats->dead, NATS_NAME_MAX, "hwt.%s.dead", config->space);
+    snprintf(nats->bucket, NATS_NAME_MAX, "hwt-%s", config->space);
     pthread_mutex_init(&nats->lock, NULL);
     nats->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     s = nats->event < 0 ? NATS_NO_MEMORY : begin(nats);

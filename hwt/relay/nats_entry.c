@@ -2,8 +2,12 @@
 #include "hwt/relay/nats_inside.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { VALUE_MAX = 64 };
 
 int relay_nats_extent(struct relay_engine *engine, struct relay_extent *ret_extent)
 {
@@ -16,59 +20,100 @@ int relay_nats_extent(struct relay_engine *engine, struct relay_extent *ret_exte
     *ret_extent = (struct relay_extent){ .incarnation = relay_nats_incarnation(info->Config),
                                          .first = info->State.FirstSeq,
                                          .last = info->State.LastSeq };
-    nats->incarnation = ret_extent->incarnation;
+    relay_nats_pull_told(nats, ret_extent, info->Cluster ? info->Cluster->Leader : NULL);
     jsStreamInfo_Destroy(info);
     return 0;
 }
 
-int relay_nats_stamp(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp)
+/* The value behind a name in the API's JSON. It has headers and payloads in base64, so no string in it looks like
+ * a name. */
+static bool read_value(natsMsg *answer, const char *name, char ret_value[VALUE_MAX])
+{
+    const char *text = natsMsg_GetData(answer), *end = text + natsMsg_GetDataLength(answer);
+    const char *at = memmem(text, (size_t)(end - text), name, strlen(name));
+    size_t n = 0;
+
+    if (!at)
+        return false;
+    for (at += strlen(name); at < end && n + 1 < VALUE_MAX && !strchr("\",}", *at); at++)
+        ret_value[n++] = *at;
+    ret_value[n] = 0;
+    return true;
+}
+
+static int read_found(natsMsg *answer, uint64_t *ret_position, uint64_t *ret_timestamp)
+{
+    char value[VALUE_MAX];
+
+    if (read_value(answer, "\"err_code\":", value))
+        return strtol(value, NULL, 10) == JSNoMessageFoundErr ? -ENOENT : -EIO;
+    return read_value(answer, "\"seq\":", value) && relay_number_read(value, ret_position) &&
+                   read_value(answer, "\"time\":\"", value) && relay_due_read(value, ret_timestamp)
+               ? 0
+               : -EIO;
+}
+
+/* The library knows this request for copies alone, and not for the leader. */
+int relay_nats_find(struct relay_engine *engine, uint64_t position, uint64_t *ret_position,
+                    uint64_t *ret_timestamp)
 {
     struct relay_nats *nats = relay_nats_of(engine);
-    natsMsg *msg = NULL;
-    natsStatus s = js_GetMsg(&msg, nats->js, nats->stream, position, NULL, NULL);
+    char subject[2 * NATS_NAME_MAX], text[80];
+    natsMsg *answer = NULL;
+    natsStatus s;
+    int r;
 
-    if (s == NATS_NOT_FOUND)
-        return -ENOENT;
-    if (s != NATS_OK)
-        return relay_nats_errno(s);
-    *ret_timestamp = (uint64_t)natsMsg_GetTime(msg);
-    natsMsg_Destroy(msg);
-    return 0;
+    snprintf(subject, sizeof(subject), "$JS.API.STREAM.MSG.GET.%s", nats->stream);
+    snprintf(text, sizeof(text), "{\"seq\":%" PRIu64 ",\"next_by_subj\":\">\"}", position);
+    s = natsConnection_RequestString(&answer, nats->connection, subject, text, NATS_WAIT_MS);
+    r = s == NATS_OK ? read_found(answer, ret_position, ret_timestamp) : relay_nats_errno(s);
+    natsMsg_Destroy(answer);
+    return r;
+}
+
+/* The bucket's own reads are answered by any copy, which may be old. -ENOENT: there is no such entry. */
+static int get_entry(struct relay_nats *nats, const char *name, natsMsg **ret_msg)
+{
+    char stream[2 * NATS_NAME_MAX], subject[2 * NATS_NAME_MAX + RELAY_ENTRY_MAX];
+    jsErrCode code = 0;
+    natsStatus s;
+
+    snprintf(stream, sizeof(stream), "KV_%s", nats->bucket);
+    snprintf(subject, sizeof(subject), "$KV.%s.%s", nats->bucket, name);
+    s = js_GetLastMsg(ret_msg, nats->js, stream, subject, NULL, &code);
+    return s == NATS_NOT_FOUND && code == JSNoMessageFoundErr ? -ENOENT : relay_nats_errno(s);
 }
 
 int relay_nats_written(struct relay_engine *engine, const char *name, uint64_t revision,
                        uint64_t *ret_written)
 {
-    kvEntry *entry = NULL;
-    natsStatus s = kvStore_Get(&entry, relay_nats_of(engine)->entries, name);
-    int r = s == NATS_NOT_FOUND ? -EAGAIN : relay_nats_errno(s);
+    natsMsg *msg = NULL;
+    int r = get_entry(relay_nats_of(engine), name, &msg);
 
     if (r < 0)
-        return r;
-    if (kvEntry_Revision(entry) == revision)
-        *ret_written = (uint64_t)kvEntry_Created(entry);
+        return r == -ENOENT ? -EAGAIN : r;
+    if (natsMsg_GetSequence(msg) == revision)
+        *ret_written = (uint64_t)natsMsg_GetTime(msg);
     else
         r = -EAGAIN;
-    kvEntry_Destroy(entry);
+    natsMsg_Destroy(msg);
     return r;
 }
 
+/* One that was deleted by hand is an empty message. */
 int relay_nats_read(struct relay_engine *engine, const char *name, char ret_text[RELAY_ENTRY_MAX],
                     uint64_t *ret_revision)
 {
-    kvEntry *entry = NULL;
-    natsStatus s = kvStore_Get(&entry, relay_nats_of(engine)->entries, name);
+    natsMsg *msg = NULL;
+    int r = get_entry(relay_nats_of(engine), name, &msg);
 
     ret_text[0] = 0;
     *ret_revision = 0;
-    if (s == NATS_NOT_FOUND)
-        return 0;
-    if (s != NATS_OK)
-        return relay_nats_errno(s);
-    snprintf(ret_text, RELAY_ENTRY_MAX, "%.*s", kvEntry_ValueLen(entry),
-             (const char *)kvEntry_Value(entry));
-    *ret_revision = kvEntry_Revision(entry);
-    kvEntry_Destroy(entry);
+    if (r < 0)
+        return r == -ENOENT ? 0 : r;
+    snprintf(ret_text, RELAY_ENTRY_MAX, "%.*s", natsMsg_GetDataLength(msg), natsMsg_GetData(msg));
+    *ret_revision = natsMsg_GetSequence(msg);
+    natsMsg_Destroy(msg);
     return 0;
 }
 
@@ -100,7 +145,7 @@ int relay_nats_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t
     if (extent.incarnation != incarnation)
         return -ESTALE;
     jsOptions_Init(&options);
-    options.Wait = 2000;
+    options.Wait = NATS_WAIT_MS;
     options.Stream.Purge.Sequence = below;
     return relay_nats_errno(js_PurgeStream(nats->js, nats->stream, &options, NULL));
 }

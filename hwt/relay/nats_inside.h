@@ -19,7 +19,7 @@
 #include "hwt/relay/nats.h"
 #include "hwt/relay/shard.h"
 
-enum { NATS_NAME_MAX = 160, NATS_SENDS_MAX = 2 * RELAY_FLIGHTS_MAX };
+enum { NATS_NAME_MAX = 160, NATS_SENDS_MAX = 2 * RELAY_FLIGHTS_MAX, NATS_WAIT_MS = 2000 };
 
 /* A message that was sent. Its number in the reply subject tells an answer from one to an earlier
  * message in the same place. */
@@ -40,7 +40,7 @@ struct relay_nats {
     struct relay_engine engine;
     const struct relay_config *config;
     unsigned shard;
-    char stream[NATS_NAME_MAX], subject[NATS_NAME_MAX], dead[NATS_NAME_MAX];
+    char stream[NATS_NAME_MAX], subject[NATS_NAME_MAX], dead[NATS_NAME_MAX], bucket[NATS_NAME_MAX];
     natsConnection *connection;
     jsCtx *js;
     kvStore *entries;
@@ -68,9 +68,12 @@ struct relay_nats {
     uint64_t delivered;           /* by the consumer, as it counts */
     int64_t requested;            /* messages that are still to come */
     uint64_t heard_at;
-    uint64_t retry_at;    /* no new consumer before */
-    uint64_t incarnation; /* as the shard knows it */
-    uint64_t consumed;    /* the incarnation that the consumer was made for */
+    uint64_t last; /* the stream's last position, as its leader has told last; and on which */
+    char leader[NATS_NAME_MAX]; /* server that is. "": it is no cluster */
+    uint64_t moved_at;          /* when a message has come last, or none was to come */
+    uint64_t retry_at;          /* no new consumer before */
+    uint64_t incarnation;       /* as the shard knows it */
+    uint64_t consumed;          /* the incarnation that the consumer was made for */
     struct nats_pulled pulled[RELAY_PULL_MAX];
     struct relay_message messages[RELAY_PULL_MAX];
     size_t pulled_count;
@@ -93,6 +96,9 @@ uint64_t relay_nats_incarnation(const jsStreamConfig *config);
 
 natsStatus relay_nats_pull_begin(struct relay_nats *nats);
 void relay_nats_pull_end(struct relay_nats *nats);
+/* The leader has told of the stream. */
+void relay_nats_pull_told(struct relay_nats *nats, const struct relay_extent *extent,
+                          const char *leader);
 int64_t relay_nats_pull(struct relay_engine *engine, uint64_t after, size_t max,
                         const struct relay_message **ret_messages);
 
@@ -104,7 +110,8 @@ size_t relay_nats_answers(struct relay_engine *engine, size_t max,
                           struct relay_answer *ret_answers);
 
 int relay_nats_extent(struct relay_engine *engine, struct relay_extent *ret_extent);
-int relay_nats_stamp(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp);
+int relay_nats_find(struct relay_engine *engine, uint64_t position, uint64_t *ret_position,
+                    uint64_t *ret_timestamp);
 int relay_nats_written(struct relay_engine *engine, const char *name, uint64_t revision,
                        uint64_t *ret_written);
 int relay_nats_read(struct relay_engine *engine, const char *name, char ret_text[RELAY_ENTRY_MAX],

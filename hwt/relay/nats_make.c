@@ -49,16 +49,13 @@ static natsStatus make_stream(struct relay_nats *nats, const char *name, const c
 
 static natsStatus make_bucket(struct relay_nats *nats)
 {
-    char name[NATS_NAME_MAX];
     kvConfig config;
-    natsStatus s;
+    natsStatus s = js_KeyValue(&nats->entries, nats->js, nats->bucket);
 
-    snprintf(name, sizeof(name), "hwt-%s", nats->config->space);
-    s = js_KeyValue(&nats->entries, nats->js, name);
     if (s != NATS_NOT_FOUND)
         return s;
     kvConfig_Init(&config);
-    config.Bucket = name;
+    config.Bucket = nats->bucket;
     config.History = 1;
     config.StorageType = js_FileStorage;
     config.Replicas = (int)nats->config->copies;

@@ -18,8 +18,12 @@
  * A delivery can be lost, as when its server dies. The consumer goes on with the next message then. But
  * it counts its deliveries, so one that does not follow the one before ends the consumer, too. A
  * message that is deleted in the stream is not counted.
+ *
+ * The consumer is on a server that is drawn. That one's copy of the stream may stand still, and the consumer sends
+ * heartbeats all the same. Or servers have begun again, and each copy lacks other messages. So if nothing comes though the leader
+ * has told of more, or if the caller goes back, there is a new one on the leader's server.
  */
-enum { BATCH = 512 };
+enum { BATCH = 512, DRAWS_MAX = 16 };
 
 #define HEARTBEAT HWT_SEC(1)
 #define EXPIRES HWT_SEC(30)
@@ -87,19 +91,24 @@ void relay_nats_pull_end(struct relay_nats *nats)
     free(nats->arrived);
 }
 
-static int make_consumer(struct relay_nats *nats, uint64_t after)
+void relay_nats_pull_told(struct relay_nats *nats, const struct relay_extent *extent,
+                          const char *leader)
 {
-    uint64_t incarnation = nats->incarnation;
-    struct relay_extent extent;
+    if (nats->given >= nats->last)
+        nats->moved_at = relay_nats_clock(&nats->engine);
+    nats->incarnation = extent->incarnation;
+    nats->last = extent->last;
+    snprintf(nats->leader, NATS_NAME_MAX, "%s", leader ? leader : "");
+}
+
+/* A consumer on a server that is drawn. */
+static natsStatus add_consumer(struct relay_nats *nats, uint64_t after,
+                               char ret_server[NATS_NAME_MAX])
+{
     jsConsumerInfo *info = NULL;
     jsConsumerConfig config;
     natsStatus s;
-    int r = relay_nats_extent(&nats->engine, &extent);
 
-    if (r < 0)
-        return r;
-    if (extent.incarnation != incarnation)
-        return -ESTALE;
     jsConsumerConfig_Init(&config);
     config.DeliverPolicy = js_DeliverByStartSequence;
     config.OptStartSeq = after + 1;
@@ -109,15 +118,43 @@ static int make_consumer(struct relay_nats *nats, uint64_t after)
     config.Replicas = 1;
     s = js_AddConsumer(&info, nats->js, nats->stream, &config, NULL, NULL);
     if (s != NATS_OK)
-        return relay_nats_errno(s);
+        return s;
     snprintf(nats->consumer, NATS_NAME_MAX, "%s", info->Name);
+    snprintf(ret_server, NATS_NAME_MAX, "%s",
+             info->Cluster && info->Cluster->Leader ? info->Cluster->Leader : "");
     jsConsumerInfo_Destroy(info);
+    return NATS_OK;
+}
+
+/* With `differs`, the copy that was read before may not be the leader's, so it reads the leader's own if it can. */
+static int make_consumer(struct relay_nats *nats, uint64_t after, bool differs)
+{
+    uint64_t incarnation = nats->incarnation;
+    char server[NATS_NAME_MAX];
+    struct relay_extent extent;
+    natsStatus s;
+    int r = relay_nats_extent(&nats->engine, &extent);
+
+    if (r < 0)
+        return r;
+    if (extent.incarnation != incarnation)
+        return -ESTALE;
+    s = add_consumer(nats, after, server);
+    for (int i = 0; i < DRAWS_MAX && s == NATS_OK && differs && strcmp(server, nats->leader) != 0;
+         i++) {
+        js_DeleteConsumer(nats->js, nats->stream, nats->consumer, NULL, NULL);
+        s = add_consumer(nats, after, server);
+    }
+    if (s != NATS_OK) {
+        nats->consumer[0] = 0;
+        return relay_nats_errno(s);
+    }
     drop_arrived(nats);
     nats->consumed = incarnation;
     nats->given = after;
     nats->delivered = 0;
     nats->requested = 0;
-    nats->heard_at = relay_nats_clock(&nats->engine);
+    nats->heard_at = nats->moved_at = relay_nats_clock(&nats->engine);
     return 0;
 }
 
@@ -241,6 +278,7 @@ static bool take_message(struct relay_nats *nats, natsMsg *msg)
         return false;
     }
     nats->given = message->position;
+    nats->moved_at = nats->heard_at;
     nats->pulled_count++;
     return true;
 }
@@ -268,18 +306,21 @@ int64_t relay_nats_pull(struct relay_engine *engine, uint64_t after, size_t max,
 {
     struct relay_nats *nats = relay_nats_of(engine);
     uint64_t now = relay_nats_clock(engine);
+    bool differs;
 
     free_pulled(nats);
     if (natsConnection_Status(nats->connection) != NATS_CONN_STATUS_CONNECTED)
         return 0;
-    if (after != nats->given || nats->consumed != nats->incarnation ||
+    differs =
+        after < nats->given || (nats->given < nats->last && now - nats->moved_at > 5 * HEARTBEAT);
+    if (differs || after != nats->given || nats->consumed != nats->incarnation ||
         now - nats->heard_at > 5 * HEARTBEAT)
         nats->consumer[0] = 0;
     if (!*nats->consumer) {
         if (now < nats->retry_at)
             return 0;
         nats->retry_at = now + HWT_MS(500);
-        int r = make_consumer(nats, after);
+        int r = make_consumer(nats, after, differs);
         return r == 0 || r == -ESTALE ? -ESTALE : 0;
     }
     take_arrived(nats, max < RELAY_PULL_MAX ? max : RELAY_PULL_MAX);

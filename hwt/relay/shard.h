@@ -188,8 +188,9 @@ void relay_points_add(struct relay_shard *shard, const struct relay_place *place
 /* ---- ingest.c ---- */
 
 int relay_ingest_step(struct relay_shard *shard);
-/* Sets the place, on the disk too. */
-int relay_ingest_place(struct relay_shard *shard, const struct relay_place *place);
+/* Sets the place and the top, on the disk too. */
+int relay_ingest_place(struct relay_shard *shard, const struct relay_place *place,
+                       const struct relay_place *top);
 /* Whether it is short of something now, and may not be later. */
 bool relay_is_for_now(int error);
 

@@ -107,6 +107,7 @@ struct fake_replica {
     bool pulls;  /* it has begun to, and the broker's last failure was before that */
     uint64_t pulled_to;
     uint64_t lacks;  /* the copy that it pulls from lacks the message of this position; 0: none */
+    bool leaves_gap; /* and those behind it keep their positions */
     bool unanswered; /* the stream's leader does not tell it what the stream has */
     uint64_t on_the_way; /* up to here messages have left the stream for it, purged since or not */
     struct relay_message pulled[RELAY_PULL_MAX];
@@ -165,6 +166,9 @@ void fake_stream_anew(struct fake *fake);
 
 /* The broker loses the last messages of the stream. */
 void fake_lose_tail(struct fake *fake, size_t count);
+
+/* Somebody deletes one message. */
+void fake_delete(struct fake *fake, uint64_t position);
 
 /* A copy of the stream leads that lacks one message, so those behind it have lower positions. */
 void fake_lose_one(struct fake *fake, uint64_t position);

@@ -225,7 +225,7 @@ static int64_t fake_pull(struct relay_engine *engine, uint64_t after, size_t max
         bool there = message.position >= fake->first || message.position <= replica->on_the_way;
         if (replica->lacks > 0 && message.position == replica->lacks)
             continue;
-        if (replica->lacks > 0 && message.position > replica->lacks)
+        if (replica->lacks > 0 && message.position > replica->lacks && !replica->leaves_gap)
             message.position--;
         if (there && message.position > after)
             replica->pulled[count++] = message;
@@ -248,7 +248,8 @@ static int fake_extent(struct relay_engine *engine, struct relay_extent *ret_ext
     return 0;
 }
 
-static int fake_stamp(struct relay_engine *engine, uint64_t position, uint64_t *ret_timestamp)
+static int fake_find(struct relay_engine *engine, uint64_t position, uint64_t *ret_position,
+                     uint64_t *ret_timestamp)
 {
     struct fake_replica *replica = (struct fake_replica *)engine;
     const struct fake *fake = replica->fake;
@@ -257,8 +258,9 @@ static int fake_stamp(struct relay_engine *engine, uint64_t position, uint64_t *
         return -ETIMEDOUT;
     size_t i = fake_behind(fake, position - 1);
 
-    if (i == fake->stream.count || fake->stream.messages[i]->message.position != position)
+    if (i == fake->stream.count)
         return -ENOENT;
+    *ret_position = fake->stream.messages[i]->message.position;
     *ret_timestamp = fake->stream.messages[i]->message.timestamp;
     return 0;
 }
@@ -381,7 +383,7 @@ static uint64_t fake_clock(struct relay_engine *engine)
 const struct relay_engine_calls fake_calls = {
     .pull = fake_pull,
     .extent = fake_extent,
-    .stamp = fake_stamp,
+    .find = fake_find,
     .send = fake_send,
     .answers = fake_answers,
     .read = fake_read,

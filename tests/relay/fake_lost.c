@@ -72,6 +72,17 @@ void fake_lose_tail(struct fake *fake, size_t count)
         fake->first = fake->last + 1;
 }
 
+void fake_delete(struct fake *fake, uint64_t position)
+{
+    size_t i = fake_behind(fake, position - 1);
+
+    must(i < fake->stream.count && fake->stream.messages[i]->message.position == position);
+    free(fake->stream.messages[i]);
+    fake->stream.count--;
+    memmove(&fake->stream.messages[i], &fake->stream.messages[i + 1],
+            (fake->stream.count - i) * sizeof(fake->stream.messages[0]));
+}
+
 void fake_lose_one(struct fake *fake, uint64_t position)
 {
     size_t kept = 0;

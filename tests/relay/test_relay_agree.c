@@ -111,8 +111,8 @@ START_TEST(test_copies_whose_positions_differ)
 END_TEST
 
 /*
- * The owner reads a copy that lacks a message, until that server has caught up. No watermark covers
- * that message, since the leader has not agreed, so the others still have it.
+ * The owner reads a copy that lacks a message, until that server has caught up. Those behind it have other positions
+ * there, or leave a gap. No watermark covers that message, since the leader has not agreed, so the others still have it.
  */
 START_TEST(test_a_message_that_the_owners_copy_lacks)
 {
@@ -120,7 +120,8 @@ START_TEST(test_a_message_that_the_owners_copy_lacks)
     struct fake_replica *owner = fake_owner(&fake);
 
     owner->lacks = 3;
-    owner->unanswered = _i > 1;
+    owner->unanswered = (_i & 2) != 0;
+    owner->leaves_gap = (_i & 4) != 0;
     put_some(0, 6, due);
     fake_run(&fake, HWT_SEC(10));
     owner->lacks = 0;
@@ -132,6 +133,101 @@ START_TEST(test_a_message_that_the_owners_copy_lacks)
         snprintf(text, sizeof(text), "m%u", i);
         ck_assert_uint_eq(fake_arrived(&fake, text), 1);
     }
+    check_stores_are_empty();
+}
+END_TEST
+
+/* The end is lost, and others get its positions, of which the last is deleted: so an older place is compared. */
+START_TEST(test_a_lost_end_whose_last_position_is_deleted)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    put_some(0, 8, due);
+    fake_run(&fake, HWT_SEC(2));
+    fake_lose_tail(&fake, 4);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].pulls = true;
+    for (unsigned i = 8; i < 12; i++) {
+        char text[8];
+        snprintf(text, sizeof(text), "m%u", i);
+        fake_put(&fake, due, NULL, text);
+    }
+    fake_delete(&fake, 8);
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(11);
+    fake_put(&fake, fake.realtime, NULL, "m11");
+    fake_run(&fake, HWT_SEC(20));
+    check_arrived(12);
+    check_stores_are_empty();
+    ck_assert_uint_eq(fake.first, fake.last + 1);
+}
+END_TEST
+
+/* Nothing comes up to the last position, so a new owner does not wait for that. And what is due ends, though the
+ * newest place cannot be compared. */
+START_TEST(test_the_last_messages_are_deleted)
+{
+    struct fake_replica *owner = fake_owner(&fake);
+
+    put_some(0, 4, fake.realtime + HWT_SEC(15));
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].shard->ingest_after = _i == 0 ? HWT_NEVER : 0;
+    put_some(4, 2, fake.realtime + HWT_SEC(15));
+    fake_delete(&fake, 6);
+    fake_delete(&fake, 5);
+    owner->starts_at = HWT_NEVER;
+    fake_stop(owner);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        if (&fake.replicas[i] != owner)
+            fake.replicas[i].shard->ingest_after = 0;
+    fake_run(&fake, HWT_SEC(30));
+    ck_assert_uint_eq(fake.targets.count, _i == 0 ? 4 : 6);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        if (_i == 0 && &fake.replicas[i] != owner) {
+            hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+            ck_assert_int_eq(hwt_delay_get_stats(fake.replicas[i].store, &stats), 0);
+            ck_assert_uint_eq(stats.next, HWT_NEVER);
+        }
+}
+END_TEST
+
+/* The newest place that it knows, and that agrees, is long before the stream's first message. It has read all up to
+ * there. */
+START_TEST(test_a_point_before_the_beginning)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    put_some(0, 6, due);
+    fake_run(&fake, HWT_SEC(20));
+    ck_assert_uint_eq(fake.first, 7);
+    put_some(6, 6, due);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].shard->points_count = 2; /* as if there had been many more */
+    fake_lose_tail(&fake, 3);
+    put_some(12, 3, due);
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(15);
+    fake_run(&fake, HWT_SEC(20));
+    check_stores_are_empty();
+}
+END_TEST
+
+/* Somebody edits the stream's description, by which it is known. Nothing is read until it is set right, and nothing is
+ * sent twice. */
+START_TEST(test_a_description_that_is_edited)
+{
+    const uint64_t incarnation = fake.incarnation;
+
+    put_some(0, 4, fake.realtime + HWT_SEC(6));
+    fake.incarnation = 1;
+    put_some(4, 4, fake.realtime + HWT_SEC(20));
+    fake_run(&fake, HWT_SEC(10));
+    check_arrived(4);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        ck_assert_uint_eq(relay_count_get(&fake.replicas[i].shard->counts.divergences), 0);
+    fake.incarnation = incarnation;
+    fake_run(&fake, HWT_SEC(30));
+    check_arrived(8);
     check_stores_are_empty();
 }
 END_TEST
@@ -360,6 +456,38 @@ START_TEST(test_a_beginning_that_nobody_has_is_not_waited_for)
 }
 END_TEST
 
+/* Two have read what the stream does not have any more, but the stream has lost their places, and they have not noticed
+ * yet. The third one waits for what they say then. */
+START_TEST(test_a_beginning_whose_keepers_do_not_agree_yet)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+    struct fake_replica *slow = &fake.replicas[2];
+
+    if (slow == fake_owner(&fake))
+        slow = &fake.replicas[1];
+    put_some(0, 2, due);
+    fake_run(&fake, 2 * FAKE_LEASE);
+    slow->shard->ingest_after = HWT_NEVER;
+    put_some(2, 10, due);
+    fake_run(&fake, 2 * FAKE_LEASE); /* they say so */
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].paused = &fake.replicas[i] != slow;
+    fake_lose_tail(&fake, 4);
+    fake.first = 7;
+    slow->shard->ingest_after = 0;
+    slow->may_fail = true;
+    fake_run(&fake, HWT_SEC(5));
+    ck_assert_int_eq(slow->failed, 0);
+    ck_assert_uint_eq(slow->shard->at.position, 2);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].paused = false;
+    fake_run(&fake, HWT_SEC(5));
+    ck_assert_int_eq(slow->failed, -ENODATA);
+    fake_run(&fake, HWT_SEC(70));
+    check_arrived(12);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay_agree");
@@ -370,7 +498,11 @@ int main(void)
     tcase_add_loop_test(tcase, test_positions_that_are_given_twice, 1, 7);
     tcase_add_test(tcase, test_a_tail_that_is_replaced_at_once);
     tcase_add_loop_test(tcase, test_copies_whose_positions_differ, 0, 8);
-    tcase_add_loop_test(tcase, test_a_message_that_the_owners_copy_lacks, 0, 4);
+    tcase_add_loop_test(tcase, test_a_message_that_the_owners_copy_lacks, 0, 8);
+    tcase_add_test(tcase, test_a_lost_end_whose_last_position_is_deleted);
+    tcase_add_loop_test(tcase, test_the_last_messages_are_deleted, 0, 2);
+    tcase_add_test(tcase, test_a_point_before_the_beginning);
+    tcase_add_test(tcase, test_a_description_that_is_edited);
     tcase_add_test(tcase, test_a_replica_that_has_begun_anew);
     tcase_add_test(tcase, test_nothing_is_trimmed_by_a_place_that_is_lost);
     tcase_add_loop_test(tcase, test_what_it_has_said_to_have_is_not_read_again, 0, 2);
@@ -379,6 +511,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_an_old_watermark_covers_nothing_of_a_new_stream, 0, 2);
     tcase_add_test(tcase, test_a_purge_between_messages_that_arrive);
     tcase_add_test(tcase, test_a_beginning_that_nobody_has_is_not_waited_for);
+    tcase_add_test(tcase, test_a_beginning_whose_keepers_do_not_agree_yet);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

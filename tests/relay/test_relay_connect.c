@@ -22,7 +22,10 @@ static natsConnStatus connection_status = NATS_CONN_STATUS_CONNECTED;
 static bool is_made_meanwhile;
 static jsStreamConfig stream_config;
 static jsStreamInfo stream = { .Config = &stream_config, .State = { .FirstSeq = 1, .LastSeq = 9 } };
+static jsClusterInfo leads, has_consumer;
 static jsConsumerInfo consumer = { .Name = (char *)(uintptr_t) "C" };
+static unsigned draws,
+    drawn_at; /* consumers; the number of the one that is on the leader's server */
 
 static natsStatus call(const char *name)
 {
@@ -241,7 +244,66 @@ natsStatus js_AddConsumer(jsConsumerInfo **made, jsCtx *js, const char *name,
     ck_assert_str_eq(name, "HWT-shop-3");
     ck_assert_uint_eq(wanted->OptStartSeq, 8);
     *made = &consumer;
+    has_consumer.Leader = ++draws == drawn_at ? leads.Leader : (char *)(uintptr_t) "n0";
     return call("consumer");
+}
+
+natsStatus js_DeleteConsumer(jsCtx *js, const char *name, const char *of, jsOptions *options,
+                             jsErrCode *error)
+{
+    (void)js;
+    (void)options;
+    (void)error;
+    ck_assert_str_eq(name, "HWT-shop-3");
+    ck_assert_str_eq(of, "C");
+    return call("delete");
+}
+
+/* An entry, as the bucket's leader has it. */
+natsStatus js_GetLastMsg(natsMsg **made, jsCtx *js, const char *name, const char *subject,
+                         jsOptions *options, jsErrCode *error)
+{
+    natsStatus s = call("entry");
+    (void)js;
+    (void)options;
+    ck_assert_str_eq(name, "KV_hwt-shop");
+    ck_assert_str_eq(subject, "$KV.hwt-shop.shard.3");
+    if (s == NATS_NOT_FOUND)
+        *error = JSNoMessageFoundErr;
+    return s == NATS_OK ? natsMsg_Create(made, subject, NULL, "text", 4) : s;
+}
+
+natsStatus kvStore_Get(kvEntry **made, kvStore *store, const char *key)
+{
+    (void)made;
+    (void)store;
+    ck_abort_msg("any copy of the bucket may answer for %s", key);
+}
+
+uint64_t natsMsg_GetSequence(natsMsg *msg)
+{
+    ck_assert_ptr_nonnull(msg);
+    return 12;
+}
+
+int64_t natsMsg_GetTime(natsMsg *msg)
+{
+    ck_assert_ptr_nonnull(msg);
+    return 34;
+}
+
+/* What the leader says of the first message at a position or behind it. */
+static const char *found = "";
+
+natsStatus natsConnection_RequestString(natsMsg **made, natsConnection *connection,
+                                        const char *subject, const char *text, int64_t wait)
+{
+    natsStatus s = call("find");
+    (void)connection;
+    ck_assert_str_eq(subject, "$JS.API.STREAM.MSG.GET.HWT-shop-3");
+    ck_assert_str_eq(text, "{\"seq\":7,\"next_by_subj\":\">\"}");
+    ck_assert_int_gt(wait, 0);
+    return s == NATS_OK ? natsMsg_Create(made, "_INBOX.x", NULL, found, (int)strlen(found)) : s;
 }
 
 void jsConsumerInfo_Destroy(jsConsumerInfo *info)
@@ -285,6 +347,9 @@ static void set_up(void)
 {
     is_made_meanwhile = false;
     stream_config.Description = "hwt-relay incarnation=5";
+    leads.Leader = (char *)(uintptr_t) "n2";
+    stream.Cluster = &leads;
+    consumer.Cluster = &has_consumer;
     ck_assert_int_eq(nats_Open(-1), NATS_OK);
 }
 
@@ -438,6 +503,131 @@ START_TEST(a_pull_that_is_refused_is_tried_again)
 }
 END_TEST
 
+/* As if the consumer had been quiet for long enough, but for heartbeats. */
+static void stand_still(struct relay_nats *nats)
+{
+    nats->heard_at = relay_nats_clock(&nats->engine);
+    nats->moved_at = nats->heard_at - HWT_SEC(6);
+}
+
+/* It sends heartbeats, but not what the leader has told of. The next one is on the leader's server. */
+START_TEST(a_consumer_whose_copy_stands_still_is_made_anew)
+{
+    struct relay_engine *engine = connected();
+    struct relay_nats *nats = relay_nats_of(engine);
+    struct relay_extent extent;
+
+    nats->incarnation = 5;
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    stand_still(nats);
+    ck_assert_int_eq(relay_nats_extent(engine, &extent), 0); /* up to 9, and 7 was given */
+    draws = 0;
+    drawn_at = 3;
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    ck_assert_uint_eq(draws, 3);
+    ck_assert_int_eq(pull(engine), 0);
+    stand_still(nats);
+    nats->last = 7; /* there is nothing more */
+    ck_assert_int_eq(pull(engine), 0);
+    ck_assert_int_eq(relay_nats_extent(engine, &extent), 0); /* two have just come */
+    ck_assert_int_eq(pull(engine), 0);
+    ck_assert_uint_eq(draws, 3);
+    relay_nats_close(engine);
+}
+END_TEST
+
+/* The caller goes back, because the copy that it has read is not the leader's. */
+START_TEST(who_goes_back_reads_the_leaders_own_copy)
+{
+    struct relay_engine *engine = connected();
+    struct relay_nats *nats = relay_nats_of(engine);
+
+    nats->incarnation = 5;
+    draws = 0;
+    drawn_at = 0;
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    ck_assert_uint_eq(draws, 1); /* at first any will do */
+    nats->given = 20;
+    drawn_at = 5;
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    ck_assert_uint_eq(draws, 5);
+    nats->given = 20;
+    drawn_at = 0; /* it cannot be had, so another one has to do */
+    calls = 0;
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    ck_assert_str_eq(nats->consumer, "C");
+    for (unsigned at = 2; at <= 5; at++) {
+        nats->given = 20;
+        refuse(at, NATS_TIMEOUT);
+        /* That a consumer cannot be deleted is no harm: it goes by itself. */
+        ck_assert_int_eq(pull(engine), at % 2 == 0 ? 0 : -ESTALE);
+        ck_assert_int_eq(*nats->consumer != 0, at % 2 == 1);
+        calls = 0;
+    }
+    relay_nats_close(engine);
+}
+END_TEST
+
+START_TEST(entries_are_those_of_the_leader)
+{
+    struct relay_engine *engine = connected();
+    char text[RELAY_ENTRY_MAX];
+    uint64_t revision, written;
+
+    ck_assert_int_eq(relay_nats_read(engine, "shard.3", text, &revision), 0);
+    ck_assert_str_eq(text, "text");
+    ck_assert_uint_eq(revision, 12);
+    ck_assert_int_eq(relay_nats_written(engine, "shard.3", 12, &written), 0);
+    ck_assert_uint_eq(written, 34);
+    ck_assert_int_eq(relay_nats_written(engine, "shard.3", 11, &written), -EAGAIN);
+    refuse(1, NATS_NOT_FOUND);
+    ck_assert_int_eq(relay_nats_read(engine, "shard.3", text, &revision), 0);
+    ck_assert_str_eq(text, "");
+    ck_assert_uint_eq(revision, 0);
+    refuse(1, NATS_NOT_FOUND);
+    ck_assert_int_eq(relay_nats_written(engine, "shard.3", 12, &written), -EAGAIN);
+    refuse(1, NATS_TIMEOUT);
+    ck_assert_int_eq(relay_nats_read(engine, "shard.3", text, &revision), -ETIMEDOUT);
+    refuse(1, NATS_TIMEOUT);
+    ck_assert_int_eq(relay_nats_written(engine, "shard.3", 12, &written), -ETIMEDOUT);
+    relay_nats_close(engine);
+}
+END_TEST
+
+START_TEST(the_leader_says_which_message_is_there)
+{
+    static const struct {
+        const char *text;
+        int r;
+    } cases[] = {
+        { "{\"type\":\"t\",\"message\":{\"subject\":\"hwt.shop.3\",\"seq\":8,\"data\":\"eA==\","
+          "\"time\":\"2026-11-25T10:00:00.000000007Z\"}}",
+          0 },
+        { "{\"error\":{\"code\":404,\"err_code\":10037,\"description\":\"no message found\"}}",
+          -ENOENT },
+        { "{\"error\":{\"code\":404,\"err_code\":10059,\"description\":\"stream not found\"}}",
+          -EIO },
+        { "{\"message\":{\"seq\":8}}", -EIO },
+        { "{\"message\":{\"seq\":8,\"time\":\"noon\"}}", -EIO },
+        { "{\"message\":{\"seq\":\"8\",\"time\":\"2026-11-25T10:00:00Z\"}}", -EIO },
+        { "", -EIO },
+    };
+    struct relay_engine *engine = connected();
+    uint64_t position, timestamp;
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        refuse(0, NATS_OK);
+        found = cases[i].text;
+        ck_assert_int_eq(relay_nats_find(engine, 7, &position, &timestamp), cases[i].r);
+        ck_assert_uint_eq(position, 8);
+        ck_assert_uint_eq(timestamp % 1000, 7);
+    }
+    refuse(1, NATS_TIMEOUT);
+    ck_assert_int_eq(relay_nats_find(engine, 7, &position, &timestamp), -ETIMEDOUT);
+    relay_nats_close(engine);
+}
+END_TEST
+
 START_TEST(a_stream_that_was_made_anew_is_told)
 {
     struct relay_engine *engine = connected();
@@ -495,6 +685,10 @@ int main(void)
     tcase_add_test(tcase, a_stream_is_known_by_its_description);
     tcase_add_test(tcase, each_status_has_an_errno);
     tcase_add_test(tcase, a_pull_that_is_refused_is_tried_again);
+    tcase_add_test(tcase, a_consumer_whose_copy_stands_still_is_made_anew);
+    tcase_add_test(tcase, who_goes_back_reads_the_leaders_own_copy);
+    tcase_add_test(tcase, entries_are_those_of_the_leader);
+    tcase_add_test(tcase, the_leader_says_which_message_is_there);
     tcase_add_test(tcase, a_stream_that_was_made_anew_is_told);
     tcase_add_test(tcase, a_message_that_cannot_be_sent_is_answered);
     suite_add_tcase(suite, tcase);

@@ -479,7 +479,8 @@ START_TEST(messages_are_read_from_a_place)
         ck_assert_uint_le(n, 2);
         for (size_t i = 0; i < n; i++) {
             ck_assert_uint_eq(messages[i].position, ++at);
-            ck_assert_int_eq(engine->calls->stamp(engine, at, &timestamp), 0);
+            ck_assert_int_eq(engine->calls->find(engine, at, &position, &timestamp), 0);
+            ck_assert_uint_eq(position, at);
             ck_assert_uint_eq(messages[i].timestamp, timestamp);
             ck_assert_mem_eq(messages[i].payload, "hand", 4);
         }
@@ -488,7 +489,7 @@ START_TEST(messages_are_read_from_a_place)
     ck_assert_uint_eq(extent.first, 1);
     ck_assert_uint_eq(extent.last, 5);
     ck_assert_uint_ne(extent.incarnation, 0);
-    ck_assert_int_eq(engine->calls->stamp(engine, 6, &timestamp), -ENOENT);
+    ck_assert_int_eq(engine->calls->find(engine, 6, &position, &timestamp), -ENOENT);
     kafka()->retry_at = 0;
     ck_assert_int_eq(engine->calls->pull(engine, 3, 10, &messages), -ESTALE);
     pull(3, 10, &messages);
