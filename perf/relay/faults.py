@@ -27,10 +27,10 @@ class Fault:
 class Faults(threading.Thread):
     """Makes `count` faults, spread over the middle of the run; one has ended before the next one begins."""
 
-    def __init__(self, cluster, client, random, seconds, count, on_all_killed):
+    def __init__(self, cluster, client, random, seconds, count, on_servers_whole):
         super().__init__(name="faults")
         self.cluster, self.client, self.random = cluster, client, random
-        self.on_all_killed = on_all_killed
+        self.on_servers_whole = on_servers_whole
         self.kinds = [self.kill_relay, self.stop_relay, self.drain_relay, self.kill_all_relays,
                       self.kill_server, self.stop_server, self.kill_all_servers,
                       self.refuse, self.fill_target, self.slow_target]
@@ -75,6 +75,7 @@ class Faults(threading.Thread):
         """A server that does not come to have all again is started again, which is said."""
         for patience in (90, 90):
             if self.client.wait_until_current(patience):
+                self.on_servers_whole()
                 return
             self.note("(the servers do not agree, and are started again)", "all servers")
             for server in self.cluster.servers:
@@ -161,7 +162,6 @@ class Faults(threading.Thread):
             server.end()
             server.start()
         self.wait_for_servers()
-        self.on_all_killed()
 
     # ---- The target ----
 

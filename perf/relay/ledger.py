@@ -82,6 +82,13 @@ def by_kind(met):
     return {f"{kind} ({len(lists)})": sum(lists, []) for kind, lists in sorted(kinds.items())}
 
 
+def list_missing(begin, messages):
+    """Those that did not come, for those who look for the reason in the logs."""
+    return "".join(f"{m.name}: at {m.position} of its stream, acknowledged at {m.acked - begin:.3f} s, due at"
+                   f" {m.due / 1000 - begin:.3f} s{', lost by the broker' * m.lost}\n"
+                   for m in messages if m.is_wanted() and not m.arrived)
+
+
 def split(messages, faults):
     """Pairs of a fault and the messages that were under way after it, and before the next one; and those
     before all faults."""

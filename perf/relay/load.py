@@ -18,11 +18,11 @@ TRIES = 10  # to read the target, a second apart
 
 
 class Message:
-    __slots__ = ("due", "cancelled", "acked", "position", "cancel_acked", "cancel_position", "arrived",
+    __slots__ = ("name", "due", "cancelled", "acked", "position", "cancel_acked", "cancel_position", "arrived",
                  "there", "lost", "cancel_lost")
 
-    def __init__(self, due, cancelled):
-        self.due, self.cancelled = due, cancelled  # due: ms
+    def __init__(self, name, due, cancelled):
+        self.name, self.due, self.cancelled = name, due, cancelled  # due: ms
         self.acked = self.cancel_acked = None  # when, in s
         self.position = self.cancel_position = 0  # in the delay stream, as the broker has said
         self.arrived = ()  # when the target's stream had it, in ns
@@ -78,14 +78,14 @@ class Producer(threading.Thread):
         n = len(self.messages)
         cancelled = n % 20 == 7
         delay = CANCELLED_DELAY if cancelled else self.random.uniform(0.2, 6)
-        self.messages.append(Message(int((time.time() + delay) * 1000), cancelled))
+        self.messages.append(Message(f"{self.number}-{n}", int((time.time() + delay) * 1000), cancelled))
         self.send(n, "put")
         if cancelled:
             self.send(n, "cancel")
 
     def send(self, n, op):
         self.waiting[n, op] = time.monotonic()
-        name = f"{self.number}-{n}"
+        name = self.messages[n].name
         headers = [("Hwt-Op", op), ("Hwt-Due", self.messages[n].due), ("Hwt-Key", name),
                    ("Nats-Msg-Id", f"{name}-{op}")]
         if op == "put":
@@ -286,14 +286,13 @@ class Ledger(threading.Thread):
         its own, since another thread calls it."""
         client = Client(self.client.nats.urls)
         for shard in range(SHARDS):
-            acked = [(f"{p.number}-{n}", message) for p in self.producers
-                     for n, message in enumerate(p.messages)
-                     if n % SHARDS == shard and message.acked and not message.arrived]
+            acked = [message for p in self.producers for message in p.messages[shard::SHARDS]
+                     if message.acked and not message.arrived]
             keys, first = client.keys_of(shard)
-            for name, message in acked:
-                if message.position >= first and ("put", name) not in keys:
+            for message in acked:
+                if message.position >= first and ("put", message.name) not in keys:
                     message.lost = True
                 if message.cancel_acked and message.cancel_position >= first and \
-                        ("cancel", name) not in keys:
+                        ("cancel", message.name) not in keys:
                     message.cancel_lost = True
         client.nats.close()

@@ -92,6 +92,8 @@ def main():
     title = f"{rate} messages a second for {seconds} s, {count} faults, seed {seed}"
     with open(os.path.join(out, "ledger.md"), "w", encoding="utf-8") as file:
         file.write(f"# {title}\n\n{text}\n{each}")
+    with open(os.path.join(out, "run", "missing"), "w", encoding="utf-8") as file:
+        file.write(ledger.list_missing(begin, messages))
     print(text, end="")
     ledger.draw(begin, messages, faults, title, out)
     print(f"Each fault is in {out}/ledger.md, and the logs are in {out}/run.")
