@@ -40,22 +40,6 @@ int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
     return position != place->position ? -ENOENT : timestamp == place->timestamp;
 }
 
-/* Compares the newest place whose message is not deleted. 1, also if there is none; 0; or a negative errno. */
-static int compare(struct relay_shard *shard, const struct relay_extent *extent)
-{
-    const struct relay_place *place = &shard->at;
-    int r = relay_agrees(shard, extent, place);
-
-    for (size_t i = shard->points_count; r == -ENOENT && i-- > 0;) {
-        place = &shard->points[i].place;
-        r = relay_agrees(shard, extent, place);
-    }
-    if (r == 1 && (place->incarnation != shard->agreed.incarnation ||
-                   place->position > shard->agreed.position))
-        shard->agreed = *place;
-    return r == -ENOENT ? 1 : r;
-}
-
 /*
  * The store has read up to its top before. If the stream has that message there still, or again, because another
  * server leads, it need not read again what is before that; and what it has said to have may be deleted.
@@ -102,6 +86,25 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
     return relay_ingest_place(shard, &place, &shard->top);
 }
 
+/* Compares the newest place whose message is not deleted, and goes back if it does not agree. Errors are as of
+ * go_back(). */
+static int compare(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    const struct relay_place *place = &shard->at;
+    int r = relay_agrees(shard, extent, place);
+
+    for (size_t i = shard->points_count; r == -ENOENT && i-- > 0;) {
+        place = &shard->points[i].place;
+        r = relay_agrees(shard, extent, place);
+    }
+    if (r == 0)
+        return go_back(shard, extent);
+    if (r == 1 && (place->incarnation != shard->agreed.incarnation ||
+                   place->position > shard->agreed.position))
+        shard->agreed = *place;
+    return r == 1 || r == -ENOENT ? 0 : -EAGAIN;
+}
+
 static int begin_anew(struct relay_shard *shard, const struct relay_extent *extent)
 {
     const struct relay_place place = { .incarnation = extent->incarnation };
@@ -115,13 +118,32 @@ static int begin_anew(struct relay_shard *shard, const struct relay_extent *exte
     return relay_ingest_place(shard, &place, &place);
 }
 
-/* The stream is the one that was read, but for the number by which it is known: somebody has edited its description. */
-static bool is_renamed(struct relay_shard *shard, const struct relay_extent *extent)
+/* Whether the stream is the one that was read, but for the number by which it is known: 1, 0, or a negative errno. */
+static int is_renamed(struct relay_shard *shard, const struct relay_extent *extent)
 {
     const struct relay_extent renamed = { shard->at.incarnation, extent->first, extent->last };
+    int r;
 
-    return shard->at.position > 0 && shard->at.position >= extent->first &&
-           relay_agrees(shard, &renamed, &shard->at) == 1;
+    if (shard->at.position == 0 || shard->at.position < extent->first)
+        return 0;
+    r = relay_agrees(shard, &renamed, &shard->at);
+    return r == -ENOENT ? 0 : r;
+}
+
+/* It is known by another number than before. -EAGAIN: somebody has edited its description, or it is not known now. */
+static int meet_another(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    int r = is_renamed(shard, extent);
+
+    shard->knows_stream = false;
+    if (r == 0)
+        return begin_anew(shard, extent);
+    if (r > 0)
+        relay_log(shard->number,
+                  "the stream's description was changed: set it to \"hwt-relay incarnation=%" PRIu64
+                  "\" again; until then nothing is read",
+                  shard->at.incarnation);
+    return -EAGAIN;
 }
 
 /*
@@ -197,22 +219,8 @@ int relay_agree(struct relay_shard *shard)
     relay_count_set(&shard->counts.last, extent.last);
     if (shard->goal > extent.last)
         shard->knows_goal = false; /* it may never be that long again */
-    if (shard->at.incarnation != extent.incarnation) {
-        if (is_renamed(shard, &extent)) {
-            shard->knows_stream = false;
-            relay_log(shard->number,
-                      "the stream's description was changed: set it to \"hwt-relay "
-                      "incarnation=%" PRIu64 "\" again; until then nothing is read",
-                      shard->at.incarnation);
-            return 0;
-        }
-        r = begin_anew(shard, &extent);
-    } else {
-        r = compare(shard, &extent);
-        if (r < 0)
-            return 0;
-        r = r == 0 ? go_back(shard, &extent) : 0;
-    }
+    r = shard->at.incarnation != extent.incarnation ? meet_another(shard, &extent)
+                                                    : compare(shard, &extent);
     if (r < 0)
         return r == -EAGAIN || relay_is_for_now(r) ? 0 : r;
     r = extent.first > shard->at.position + 1 ? find_missing(shard, &extent) : 0;

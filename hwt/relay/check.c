@@ -216,7 +216,9 @@ static int print_replica(const struct relay_extent *extent, const char *replica,
         return find("%s: has read nothing yet, so nothing is deleted; start it, or forget it",
                     replica);
     if (place->incarnation != extent->incarnation)
-        return find("%s: has read another stream, which was deleted; see its log", replica);
+        return find(
+            "%s: has read another stream, or the description of this one was changed; see its log",
+            replica);
     if (place->position > extent->last)
         return find("%s: has read up to %" PRIu64 ": the servers have lost messages", replica,
                     place->position);
@@ -228,21 +230,21 @@ static int print_replica(const struct relay_extent *extent, const char *replica,
     return 0;
 }
 
-static int print_own(const struct relay_config *config, unsigned shard)
+static int print_state(const struct relay_config *config, const char *state, unsigned shard)
 {
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     struct look look;
-    int r = look_open_store(config, config->state, shard, &look);
+    int r = look_open_store(config, state, shard, &look);
 
     if (r == 0) {
         r = hwt_delay_get_stats(look.store, &stats);
         hwt_delay_close(look.store);
     }
     if (r < 0)
-        return find("%s: %s", config->state, look_explain(r));
-    printf("    %s: %" PRIu64 " pending, read up to %" PRIu64 "\n", config->state, stats.pending,
+        return find("%s: %s", state, look_explain(r));
+    printf("    %s: %" PRIu64 " pending, read up to %" PRIu64 "\n", state, stats.pending,
            look.place.position);
-    return stats.gaps == 0 ? 0 : find("%s: is damaged; see hwt-delay check", config->state);
+    return stats.gaps == 0 ? 0 : find("%s: is damaged; see hwt-delay check", state);
 }
 
 /* How much was found, or what asking has failed with. */
@@ -254,7 +256,10 @@ static int64_t check_entries(const struct request *request, unsigned shard)
     int64_t found = 0;
     int r = engine->calls->extent(engine, &extent);
 
-    if (r == 0)
+    if (r == 0 && extent.first > extent.last)
+        printf("shard %u: the stream has nothing left, and had up to %" PRIu64 "\n", shard,
+               extent.last);
+    else if (r == 0)
         printf("shard %u: the stream has %" PRIu64 " to %" PRIu64 "\n", shard, extent.first,
                extent.last);
     for (size_t i = 0; r == 0 && i < replicas->count; i++) {
@@ -273,19 +278,31 @@ static const char *state_of(const struct request *request, int i)
     return i == 0 ? request->config->state : request->operands[i - 1];
 }
 
+/* How much is wrong with the states, each by itself, or else beside each other. */
+static int64_t check_states(const struct request *request, unsigned shard)
+{
+    const struct relay_config *config = request->config;
+    const int count = request->operands_count + 1;
+    int64_t found = 0;
+
+    for (int i = 0; i < count; i++)
+        found += print_state(config, state_of(request, i), shard);
+    if (found > 0 || count == 1)
+        return found;
+    for (int i = 0; i < count; i++)
+        for (int n = 0; n < count; n++)
+            if (i != n)
+                found += compare(config, shard, state_of(request, i), state_of(request, n));
+    if (found == 0)
+        printf("    each of them has what the others have\n");
+    return found;
+}
+
 static int64_t check_shard(const struct request *request, unsigned shard)
 {
     int64_t found = check_entries(request, shard);
 
-    if (found < 0)
-        return found;
-    found += print_own(request->config, shard);
-    for (int i = 0; i <= request->operands_count; i++)
-        for (int n = 0; n <= request->operands_count; n++)
-            if (i != n)
-                found +=
-                    compare(request->config, shard, state_of(request, i), state_of(request, n));
-    return found;
+    return found < 0 ? found : found + check_states(request, shard);
 }
 
 int command_check(const struct request *request)

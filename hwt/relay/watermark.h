@@ -12,8 +12,8 @@
  *
  *   1. P is the position up to which it has put everything into S. Those puts have returned. Before the
  *      watermark is written, the stream's leader has agreed at P or at a later place; see agree.c. A
- *      copy of the stream that lacks a message gives other positions to all behind it, so S lacks
- *      nothing of the stream up to P.
+ *      copy of the stream that lacks a message gives other positions to all behind it, or leaves a gap, of which the leader
+ *      has said that it has nothing there either. So S lacks nothing of the stream up to P.
  *   2. It takes from S, and the take says its frontier F.
  *   3. lowest is the earliest due time among the messages that were taken and have not ended.
  *   4. T is the least of F - 1 and lowest - 1.

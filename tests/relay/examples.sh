@@ -88,7 +88,7 @@ except ConnectionError as error:
 END
 
 # Nobody has its target, so it is sent again once, and is a dead letter then. The stream is emptied.
-eventually 'the stream has 4 to 3' "$RELAY" -c relay.conf check
+eventually 'the stream has nothing left, and had up to 3' "$RELAY" -c relay.conf check
 eventually 'state: 1 pending, read up to 3' "$RELAY" -c relay.conf check
 answers 0 '' -c relay.conf drain
 ! grep -i 'permission' relay.log nats.log | grep -v shop >said || fail 'the relay may not do what it must'

@@ -130,6 +130,7 @@ struct fake {
     unsigned repeats;                   /* messages that their targets had already */
     bool entries_silent;                /* reads and changes of entries are not answered */
     bool stream_silent;                 /* questions about the stream are not */
+    bool messages_silent;               /* nor those about one of its messages */
     unsigned depth;                     /* of pauses */
     unsigned made[FAULTS];              /* by kind */
     void (*between)(struct fake *fake); /* what the producer does in each step */

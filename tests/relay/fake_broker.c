@@ -254,7 +254,7 @@ static int fake_find(struct relay_engine *engine, uint64_t position, uint64_t *r
     struct fake_replica *replica = (struct fake_replica *)engine;
     const struct fake *fake = replica->fake;
 
-    if (fake_is_dead(replica) || draw_outcome(replica->fake) != DONE)
+    if (fake_is_dead(replica) || fake->messages_silent || draw_outcome(replica->fake) != DONE)
         return -ETIMEDOUT;
     size_t i = fake_behind(fake, position - 1);
 

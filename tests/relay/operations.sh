@@ -58,6 +58,8 @@ start b.log "$RELAY" -c b.conf
 b=$process
 eventually 'b has read up to 2 of 2' "$RELAY" -c b.conf status
 answers 0 'a: 2 pending' -c a.conf check "$folder/b"
+answers 0 'b: 2 pending' -c a.conf check "$folder/b"
+answers 0 'each of them has what the others have' -c a.conf check "$folder/b"
 answers 0 'b: has read up to 2, 0 behind' -c b.conf check "$folder/a"
 answers 1 'nowhere: no store is there' -c b.conf check nowhere
 
@@ -73,7 +75,7 @@ cp -r b copied
 answers 0 '' -c a.conf forget b
 answers 0 'b is forgotten' -c a.conf status
 answers 0 'b: is forgotten' -c a.conf check
-eventually 'the stream has 4 to 3' "$RELAY" -c a.conf check # all is deleted
+eventually 'the stream has nothing left, and had up to 3' "$RELAY" -c a.conf check # all is deleted
 
 # It comes back, and cannot read on. It gets the other one's store, and is waited for again.
 status=0
