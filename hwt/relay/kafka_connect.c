@@ -33,6 +33,11 @@ int relay_kafka_patience(const struct relay_kafka *kafka)
     return (int)(kafka->config->lease / 4 * 3 / 1000000);
 }
 
+int relay_kafka_wait_ms(const struct relay_kafka *kafka)
+{
+    return (int)(kafka->config->lease / 4 / 1000000);
+}
+
 int relay_kafka_errno(rd_kafka_resp_err_t error)
 {
     switch (error) {
@@ -100,21 +105,25 @@ static bool set(struct relay_kafka *kafka, rd_kafka_conf_t *conf, const char *na
 static bool set_all(struct relay_kafka *kafka, rd_kafka_conf_t *conf, const char *const *properties)
 {
     const struct relay_words *servers = &kafka->config->servers, *own = &kafka->config->kafka;
-    char list[4096] = "", word[1024];
-    bool fine = true;
+    char list[4096] = "", patience[24];
+    bool fine;
 
     for (size_t i = 0; i < servers->count; i++) {
         size_t length = strlen(list);
         snprintf(list + length, sizeof(list) - length, "%s%s", i > 0 ? "," : "", servers->word[i]);
     }
-    fine = set(kafka, conf, "bootstrap.servers", list);
+    /* A broker that is silent for so long is taken for dead. */
+    snprintf(patience, sizeof(patience), "%u", 2000 + (unsigned)(kafka->config->lease / 1000000));
+    fine = set(kafka, conf, "bootstrap.servers", list) &&
+           set(kafka, conf, "socket.timeout.ms", patience);
     for (; fine && properties[0]; properties += 2)
         fine = set(kafka, conf, properties[0], properties[1]);
     for (size_t i = 0; fine && i < own->count; i++) {
-        snprintf(word, sizeof(word), "%s", own->word[i]);
-        char *value = strchr(word, '=');
-        *value++ = 0;
-        fine = set(kafka, conf, word, value);
+        char *name = strdup(own->word[i]), *value = name ? strchr(name, '=') : NULL;
+        if (value)
+            *value++ = 0;
+        fine = value && set(kafka, conf, name, value);
+        free(name);
     }
     return fine;
 }
@@ -186,11 +195,8 @@ static const struct relay_engine_calls calls = {
     .close = end,
 };
 
-/* Whether a topic has the partition. Topics are not made: how many copies and bytes they may have, is for the
- * cluster's keeper to say. */
-static int look_for_topic(struct relay_kafka *kafka, const char *topic, int partitions)
+int relay_kafka_topic(struct relay_kafka *kafka, rd_kafka_t *rk, const char *topic, int partitions)
 {
-    rd_kafka_t *rk = kafka->reader.rk;
     rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
     const struct rd_kafka_metadata *metadata = NULL;
     rd_kafka_resp_err_t error = rd_kafka_metadata(rk, 0, handle, &metadata, KAFKA_WAIT_MS);
@@ -226,9 +232,20 @@ static int know_cluster(struct relay_kafka *kafka)
     return 0;
 }
 
+/* Topics are not made: how many copies and bytes they may have, is for the cluster's keeper to say. */
+static int look_for_topics(struct relay_kafka *kafka)
+{
+    rd_kafka_t *rk = kafka->reader.rk;
+    int shards = (int)kafka->config->shards;
+    int r = relay_kafka_topic(kafka, rk, kafka->topic, shards);
+
+    if (r == 0)
+        r = relay_kafka_topic(kafka, rk, kafka->entries_topic, shards);
+    return r == 0 ? relay_kafka_topic(kafka, rk, kafka->dead, 1) : r;
+}
+
 static int begin(struct relay_kafka *kafka)
 {
-    int shards = (int)kafka->config->shards;
     int r = kafka->event < 0 ? -errno : 0;
 
     if (r == 0)
@@ -239,11 +256,7 @@ static int begin(struct relay_kafka *kafka)
         r = relay_kafka_reader_open(kafka, &kafka->entry_reader, kafka->entries_topic, false);
     if (r == 0)
         r = know_cluster(kafka);
-    if (r == 0)
-        r = look_for_topic(kafka, kafka->topic, shards);
-    if (r == 0)
-        r = look_for_topic(kafka, kafka->entries_topic, shards);
-    return r == 0 ? look_for_topic(kafka, kafka->dead, 1) : r;
+    return r == 0 ? look_for_topics(kafka) : r;
 }
 
 int relay_kafka_open(const struct relay_config *config, unsigned shard,

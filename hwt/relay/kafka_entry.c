@@ -75,7 +75,7 @@ static int note(struct relay_kafka *kafka, const rd_kafka_message_t *message)
 static int read_some(struct relay_kafka *kafka)
 {
     rd_kafka_message_t *messages[BATCH];
-    size_t count = relay_kafka_reader_take(kafka, &kafka->entry_reader, 10, BATCH, messages);
+    size_t count = relay_kafka_reader_take(kafka, &kafka->entry_reader, 1, BATCH, messages);
     int r = 0;
 
     for (size_t i = 0; i < count; i++) {
@@ -89,20 +89,25 @@ static int read_some(struct relay_kafka *kafka)
 int relay_kafka_entries_read(struct relay_kafka *kafka)
 {
     struct kafka_reader *reader = &kafka->entry_reader;
-    const uint64_t until = relay_kafka_clock(&kafka->engine) + HWT_MS(KAFKA_WAIT_MS);
+    const uint64_t until = relay_kafka_clock(&kafka->engine) + kafka->config->lease / 4;
     int64_t first, end;
-    int r = relay_kafka_reader_ends(reader, &first, &end);
+    int r = relay_kafka_reader_ends(kafka, reader, &first, &end);
 
-    if (r == 0 &&
-        (!reader->reads || end < reader->next)) { /* at first, or the topic was made anew */
+    if (r < 0)
+        return r;
+    if (!reader->reads || end < reader->next) { /* at first, or the topic was made anew */
         forget(kafka);
-        r = relay_kafka_reader_seek(kafka, reader, first);
+        reader->next = first;
     }
+    if (reader->reads && reader->next == end)
+        return 0;
+    r = relay_kafka_reader_seek(kafka, reader, reader->next);
     while (r == 0 && reader->next < end) {
         r = relay_kafka_clock(&kafka->engine) < until ? read_some(kafka) : -ETIMEDOUT;
         if (r == 0 && !reader->reads)
             r = -EIO;
     }
+    relay_kafka_reader_stop(reader);
     if (r == -ENOMEM)
         reader->reads = false;
     return r;

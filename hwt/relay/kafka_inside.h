@@ -34,7 +34,7 @@ enum {
     KAFKA_BARRED_MAX = 16,
 };
 
-#define KAFKA_WAIT_MS 2000 /* for an answer of the broker */
+#define KAFKA_WAIT_MS 2000 /* for what is asked when the engine is opened */
 
 /* Reads one partition, from one place on. */
 struct kafka_reader {
@@ -67,8 +67,9 @@ struct kafka_writer {
     char name[RELAY_ENTRY_MAX];
     bool holds; /* it has fenced the others, and has not heard that it was fenced */
     enum kafka_state state;
-    uint64_t revision; /* the entry's, while it holds */
-    int64_t offset;    /* of the entry in this transaction; -1: it is not stored */
+    uint64_t revision;   /* the entry's, while it holds */
+    uint64_t not_before; /* the clock at which it may fence again */
+    int64_t offset;      /* of the entry in this transaction; -1: it is not stored */
     rd_kafka_resp_err_t error,
         entry_error; /* why the transaction has failed, and the entry in it */
 };
@@ -135,21 +136,30 @@ int relay_kafka_errno(rd_kafka_resp_err_t error);
  * more. NULL: it cannot be had, which was logged. */
 rd_kafka_t *relay_kafka_client(struct relay_kafka *kafka, rd_kafka_type_t type,
                                const char *const *properties);
+/* Asks the cluster for a topic, so that the client knows it. A negative errno was logged: -EHOSTUNREACH: there is none
+ * of so many partitions. */
+int relay_kafka_topic(struct relay_kafka *kafka, rd_kafka_t *rk, const char *topic, int partitions);
 /* How long a call may wait, in ms, so that a lease is not over meanwhile. */
 int relay_kafka_patience(const struct relay_kafka *kafka);
+/* Likewise for a broker's answer to who reads, of which an owner may miss one. */
+int relay_kafka_wait_ms(const struct relay_kafka *kafka);
 
 /* ---- kafka_read.c ---- */
 
+/* One that signals reads on all the while; another one is stopped when its caller has what it wants. */
 int relay_kafka_reader_open(struct relay_kafka *kafka, struct kafka_reader *reader,
                             const char *topic, bool signals);
 void relay_kafka_reader_close(struct kafka_reader *reader);
 /* From now on it reads from that offset. */
 int relay_kafka_reader_seek(struct relay_kafka *kafka, struct kafka_reader *reader, int64_t offset);
+/* It fetches nothing more, until it seeks. */
+void relay_kafka_reader_stop(struct kafka_reader *reader);
 /* Up to `max` messages that have arrived, or arrive within a time. The caller destroys them. */
 size_t relay_kafka_reader_take(struct relay_kafka *kafka, struct kafka_reader *reader, int wait_ms,
                                size_t max, rd_kafka_message_t **ret_messages);
 /* The partition's first offset, and the one behind its last message that can be read, as its leader says. */
-int relay_kafka_reader_ends(struct kafka_reader *reader, int64_t *ret_first, int64_t *ret_end);
+int relay_kafka_reader_ends(struct relay_kafka *kafka, struct kafka_reader *reader,
+                            int64_t *ret_first, int64_t *ret_end);
 /* The timestamp of a message in ns, which differs for each message of a millisecond. */
 uint64_t relay_kafka_stamp_of(const rd_kafka_message_t *message);
 

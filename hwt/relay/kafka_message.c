@@ -157,19 +157,23 @@ static bool add_field(struct parts *parts, const struct relay_field *field)
     return added;
 }
 
+/* For a topic that it does not know, rd_kafka_topic_new() asks the cluster at once; a name in rd_kafka_producev() would
+ * be asked for within a second. */
 static rd_kafka_resp_err_t produce(rd_kafka_t *rk, const char *topic, int32_t partition,
                                    const struct relay_outgoing *message, struct parts *parts,
                                    uintptr_t cookie)
 {
     bool none = parts->no_payload && message->payload_size == 0;
+    rd_kafka_topic_t *handle = rd_kafka_topic_new(rk, topic, NULL);
     rd_kafka_resp_err_t error = rd_kafka_producev(
-        rk, RD_KAFKA_V_TOPIC(topic), RD_KAFKA_V_PARTITION(partition),
+        rk, RD_KAFKA_V_RKT(handle), RD_KAFKA_V_PARTITION(partition),
         RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
         RD_KAFKA_V_VALUE(none ? NULL : (void *)(uintptr_t)message->payload,
                          none ? 0 : message->payload_size),
         RD_KAFKA_V_KEY(parts->key_bytes.at, parts->key_bytes.size),
         RD_KAFKA_V_HEADERS(parts->headers), RD_KAFKA_V_OPAQUE((void *)cookie), RD_KAFKA_V_END);
 
+    rd_kafka_topic_destroy(handle);
     if (!error)
         parts->headers = NULL; /* they are the library's now */
     return error;

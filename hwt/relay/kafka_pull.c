@@ -95,7 +95,7 @@ int relay_kafka_extent(struct relay_engine *engine, struct relay_extent *ret_ext
 {
     struct relay_kafka *kafka = relay_kafka_of(engine);
     int64_t first, end;
-    int r = relay_kafka_reader_ends(&kafka->reader, &first, &end);
+    int r = relay_kafka_reader_ends(kafka, &kafka->reader, &first, &end);
 
     if (r < 0)
         return r;
@@ -112,7 +112,7 @@ int relay_kafka_find(struct relay_engine *engine, uint64_t position, uint64_t *r
 {
     struct relay_kafka *kafka = relay_kafka_of(engine);
     const int64_t offset = (int64_t)position - 1;
-    const uint64_t until = relay_kafka_clock(engine) + HWT_MS(KAFKA_WAIT_MS);
+    const uint64_t until = relay_kafka_clock(engine) + kafka->config->lease / 4;
     struct kafka_reader *looker = &kafka->looker;
     rd_kafka_message_t *message;
     size_t count = 0;
@@ -129,7 +129,7 @@ int relay_kafka_find(struct relay_engine *engine, uint64_t position, uint64_t *r
         r = looker->at_end ? -ENOENT : -ETIMEDOUT;
     if (count > 0)
         rd_kafka_message_destroy(message);
-    rd_kafka_assign(looker->rk, NULL); /* it would read on */
+    relay_kafka_reader_stop(looker);
     return r;
 }
 

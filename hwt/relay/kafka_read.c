@@ -19,8 +19,6 @@ static const char *const properties[] = { "enable.auto.commit",
                                           "true",
                                           "isolation.level",
                                           "read_committed",
-                                          "fetch.wait.max.ms",
-                                          "100",
                                           "fetch.error.backoff.ms",
                                           "100",
                                           "reconnect.backoff.max.ms",
@@ -37,11 +35,13 @@ int relay_kafka_reader_open(struct relay_kafka *kafka, struct kafka_reader *read
                             const char *topic, bool signals)
 {
     const uint64_t one = 1;
-    const char *all[sizeof(properties) / sizeof(properties[0]) + 2];
+    const char *all[sizeof(properties) / sizeof(properties[0]) + 4];
 
     all[0] = "group.id";
     all[1] = kafka->topic;
-    memcpy(all + 2, properties, sizeof(properties));
+    all[2] = "fetch.wait.max.ms";
+    all[3] = signals ? "100" : "1"; /* see relay_kafka_reader_stop() */
+    memcpy(all + 4, properties, sizeof(properties));
     snprintf(reader->topic, sizeof(reader->topic), "%s", topic);
     reader->partition = (int32_t)kafka->shard;
     reader->rk = relay_kafka_client(kafka, RD_KAFKA_CONSUMER, all);
@@ -78,6 +78,16 @@ int relay_kafka_reader_seek(struct relay_kafka *kafka, struct kafka_reader *read
     reader->at_end = false;
     reader->reads = !error;
     return relay_kafka_errno(error);
+}
+
+/*
+ * Nothing more is fetched. A reader that reads on, has a request under way that the broker holds until there is something
+ * new, and each change of the place waits for its end. So one that does not signal reads only while its caller
+ * waits, and has the broker answer at once.
+ */
+void relay_kafka_reader_stop(struct kafka_reader *reader)
+{
+    rd_kafka_assign(reader->rk, NULL);
 }
 
 /* Whether it is a message; else what it says is noted. */
@@ -118,10 +128,30 @@ size_t relay_kafka_reader_take(struct relay_kafka *kafka, struct kafka_reader *r
     return kept;
 }
 
-int relay_kafka_reader_ends(struct kafka_reader *reader, int64_t *ret_first, int64_t *ret_end)
+/* rd_kafka_query_watermark_offsets() would wait for as long as a broker is away, whatever time it is given. */
+static int ask_for(struct relay_kafka *kafka, struct kafka_reader *reader, int64_t which,
+                   int64_t *ret_offset)
 {
-    return relay_kafka_errno(rd_kafka_query_watermark_offsets(
-        reader->rk, reader->topic, reader->partition, ret_first, ret_end, KAFKA_WAIT_MS));
+    rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
+    rd_kafka_topic_partition_t *place =
+        rd_kafka_topic_partition_list_add(list, reader->topic, reader->partition);
+    rd_kafka_resp_err_t error;
+
+    place->offset = which;
+    error = rd_kafka_offsets_for_times(reader->rk, list, relay_kafka_wait_ms(kafka));
+    if (!error)
+        error = place->err;
+    *ret_offset = place->offset;
+    rd_kafka_topic_partition_list_destroy(list);
+    return relay_kafka_errno(error);
+}
+
+int relay_kafka_reader_ends(struct relay_kafka *kafka, struct kafka_reader *reader,
+                            int64_t *ret_first, int64_t *ret_end)
+{
+    int r = ask_for(kafka, reader, RD_KAFKA_OFFSET_BEGINNING, ret_first);
+
+    return r < 0 ? r : ask_for(kafka, reader, RD_KAFKA_OFFSET_END, ret_end);
 }
 
 uint64_t relay_kafka_stamp_of(const rd_kafka_message_t *message)

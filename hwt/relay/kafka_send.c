@@ -104,15 +104,13 @@ static bool is_of_message(rd_kafka_resp_err_t error)
             error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }
 
-/* Why a message has failed of its own; 0: it has not, as far as is known. A batch that is too long may be so for
- * the others in it. */
+/* Why a message has failed of its own; 0: it has not, as far as is known. The broker refuses a batch as a whole, so
+ * if it is not the topic's fault, it may be that of another message. */
 static int fault_of(const struct relay_kafka *kafka, const struct kafka_send *send)
 {
     int r = relay_kafka_errno(send->error);
 
-    if (r == 0 || is_purged(send->error) || (r == -EMSGSIZE && kafka->sends_count > 1))
-        return 0;
-    return r;
+    return is_purged(send->error) || (!is_of_topic(r) && kafka->sends_count > 1) ? 0 : r;
 }
 
 /* Half as many next time; or it was this one. */
@@ -126,7 +124,7 @@ static void search(struct relay_kafka *kafka, rd_kafka_resp_err_t error)
 
 static void find_fault(struct relay_kafka *kafka)
 {
-    rd_kafka_resp_err_t error = kafka->owner.error;
+    rd_kafka_resp_err_t error = is_of_message(kafka->owner.error) ? kafka->owner.error : 0;
 
     for (size_t i = 0; i < kafka->sends_count; i++) {
         if (fault_of(kafka, &kafka->sends[i]) < 0)
@@ -134,19 +132,19 @@ static void find_fault(struct relay_kafka *kafka)
         if (kafka->sends[i].error && !is_purged(kafka->sends[i].error))
             error = kafka->sends[i].error;
     }
-    if (kafka->sends_count > 0 && is_of_message(error))
+    if (kafka->sends_count > 0 && error)
         search(kafka, error);
 }
 
-/* The cluster did not take the entry either: nobody is to blame. */
-static bool is_outage(const struct kafka_writer *owner)
+/* No message is to blame if the producer has ended, or if the entry has failed of its own, which has a topic to itself. */
+static bool may_blame(const struct kafka_writer *owner)
 {
-    return owner->entry_error == RD_KAFKA_RESP_ERR__MSG_TIMED_OUT;
+    return owner->rk && (!owner->entry_error || is_purged(owner->entry_error));
 }
 
 static void end_sends(struct relay_kafka *kafka, bool committed)
 {
-    bool blames = !committed && !is_outage(&kafka->owner);
+    bool blames = !committed && may_blame(&kafka->owner);
 
     if (blames)
         find_fault(kafka);

@@ -53,6 +53,7 @@ static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, c
                                        "allow.auto.create.topics",
                                        "false",
                                        NULL };
+    int r;
 
     relay_kafka_writer_end(writer);
     snprintf(id, sizeof(id), "%s-%s", kafka->config->space, what);
@@ -61,7 +62,12 @@ static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, c
     snprintf(bytes, sizeof(bytes), "%" PRIu64, kafka->config->message_max + 65536);
     writer->rk = relay_kafka_client(kafka, RD_KAFKA_PRODUCER, properties);
     snprintf(writer->name, sizeof(writer->name), "%s", name);
-    return writer->rk ? 0 : -EINVAL;
+    if (!writer->rk)
+        return -EINVAL;
+    r = relay_kafka_topic(kafka, writer->rk, kafka->entries_topic, (int)kafka->shard + 1);
+    if (r < 0)
+        relay_kafka_writer_end(writer);
+    return r;
 }
 
 /* Notes an error and frees it. Whether the same call may be made again. */
@@ -116,7 +122,7 @@ int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writ
 
     if (writer->holds && strcmp(writer->name, name) == 0 && writer->revision == revision)
         return 0;
-    if (writer->state == KAFKA_OPEN)
+    if (writer->state == KAFKA_OPEN || relay_kafka_clock(&kafka->engine) < writer->not_before)
         return -EAGAIN;
     if (writer->holds)
         relay_kafka_writer_end(writer); /* it, or the caller, does not know what there is */
@@ -169,6 +175,17 @@ static int settle_abort(struct relay_kafka *kafka, struct kafka_writer *writer)
     return -ECANCELED;
 }
 
+/*
+ * Replicas that claim a shard at the same time fence each other, and only the one that commits before the next one
+ * begins has it. So one that was fenced waits for a time that is not the others'.
+ */
+static void stand_back(struct relay_kafka *kafka, struct kafka_writer *writer)
+{
+    const uint64_t now = relay_kafka_clock(&kafka->engine);
+
+    writer->not_before = now + now % (kafka->config->lease / 8);
+}
+
 int relay_kafka_writer_settle(struct relay_kafka *kafka, struct kafka_writer *writer)
 {
     rd_kafka_error_t *error;
@@ -187,6 +204,7 @@ int relay_kafka_writer_settle(struct relay_kafka *kafka, struct kafka_writer *wr
         return -ETIMEDOUT;
     if (!aborts) {
         relay_kafka_writer_end(writer);
+        stand_back(kafka, writer);
         return -ECANCELED;
     }
     return relay_kafka_writer_abort(kafka, writer);
