@@ -59,16 +59,23 @@ class Child:
 
 class Cluster:
     """With `machines`, a library that is preloaded for clocks, there are net, clocks and disks, too. `settings` are
-    more lines of a relay's configuration."""
+    more lines of a relay's configuration. With `urls` there are servers already."""
 
-    def __init__(self, relay, out, machines=None, settings=lambda i: ""):
-        self.out, self.relay, self.settings = out, relay, settings
+    def __init__(self, relay, out, machines=None, settings=lambda i: "", space=SPACE, urls=None):
+        self.out, self.relay, self.settings, self.space = out, relay, settings, space
         self.tool = os.path.join(os.path.dirname(relay), "../delay/tool/hwt-delay")
         self.net, self.clocks, self.disks = None, [None] * NODES, [None] * NODES
         if machines:
             self.net = net.Net(SERVERS + RELAYS)
             self.clocks = [net.Clock(self.path(f"clock-{i}")) for i in range(NODES)]
             self.disks = [net.Disk(self.path(f"disk-{i}")) for i in range(NODES)]
+        self.urls, self.servers = urls, []
+        if not urls:
+            self.make_servers()
+        self.relays = [self.make_relay(i, machines) for i in range(NODES)]
+
+    def make_servers(self):
+        if self.net:
             hosts = [self.net.addresses[name] for name in SERVERS]
             ports, routes = [4222] * NODES, [6222] * NODES
         else:
@@ -78,7 +85,6 @@ class Cluster:
         cluster = ", ".join(f"nats://{host}:{port}" for host, port in zip(hosts, routes))
         self.servers = [self.make_server(i, f"{hosts[i]}:{ports[i]}", f"{hosts[i]}:{routes[i]}", cluster)
                         for i in range(NODES)]
-        self.relays = [self.make_relay(i, machines) for i in range(NODES)]
 
     def make_server(self, i, listen, route, cluster):
         path = self.write(f"nats-{i}.conf", f"""\
@@ -93,12 +99,12 @@ cluster {{ name: c, listen: "{route}", routes: [ {cluster} ] }}
     def make_relay(self, i, library):
         folder = self.disks[i].path if self.disks[i] else self.out
         path = self.write(f"relay-{i}.conf", f"""\
-space = {SPACE}
+space = {self.space}
 shards = {SHARDS}
 replica = r{i}
 replicas = {' '.join(RELAYS)}
 servers = {' '.join(self.urls)}
-targets = {SPACE}.target
+targets = {self.space}.target
 state = {os.path.join(folder, f'state-{i}')}
 {self.settings(i)}
 """)

@@ -60,8 +60,8 @@ class Account:
         ms = [f"{1000 * share(self.late_by, part):.1f}" for part in (0.5, 0.99, 1)]
         return [self.count, self.missing, self.early, self.double, self.revived, self.lost, self.late] + ms
 
-    def is_fine(self):
-        return self.missing + self.early + self.double + self.revived == 0
+    def is_fine(self, may_be_double):
+        return self.missing + self.early + self.revived == 0 and (may_be_double or self.double == 0)
 
 
 HEAD = ["", "messages", "missing", "early", "double", "cancelled, and came", "lost by the broker",
@@ -101,7 +101,7 @@ def split(messages, faults):
     return before, met
 
 
-def settle(begin, messages, strangers, dead, faults):
+def settle(begin, messages, strangers, dead, faults, may_be_double=False):
     """What is to be printed, the same for each fault, and whether nothing is wrong."""
     before, met = split(messages, faults)
     whole = Account(messages, faults)
@@ -115,7 +115,7 @@ def settle(begin, messages, strangers, dead, faults):
             f" producer. {dead} are dead letters. {len(strangers)} came that nobody has put. {gone} had"
             " come, and are not in the target's stream any more.\n")
     return (table("after", rows) + "\n" + says, table("after", each),
-            whole.is_fine() and dead == 0 and not strangers)
+            whole.is_fine(may_be_double) and dead == 0 and not strangers)
 
 
 def draw(begin, messages, faults, title, out):

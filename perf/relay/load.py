@@ -14,6 +14,7 @@ WINDOW = 120  # seconds for which the target's stream knows an id: longer than a
 CANCELLED_DELAY = 30  # seconds: longer than any fail-over, so that a cancel is in time
 ANSWER = 3  # seconds; then it is sent again
 SILENCE = 6  # seconds; then another server is asked
+PATIENCE = 60  # seconds for what is to be acknowledged yet when no more is made
 TRIES = 10  # to read the target, a second apart
 
 
@@ -40,14 +41,15 @@ class Producer(threading.Thread):
         super().__init__(name=f"producer {number}")
         self.number, self.rate = number, rate
         self.random = random.Random(f"{seed} {number}")
-        self.urls = list(urls[number % len(urls):]) + list(urls[:number % len(urls)])
+        self.urls = urls
         self.messages, self.waiting = [], {}
         self.heard = 0
         self.stops, self.failed = threading.Event(), None
 
     def run(self):
         try:
-            self.nats = reminders.Nats(self.urls)
+            first = self.number % len(self.urls)
+            self.nats = reminders.Nats(self.urls[first:] + self.urls[:first])
             self.produce()
         except Exception as error:  # told by the main thread
             self.failed = error
@@ -58,7 +60,7 @@ class Producer(threading.Thread):
         until = None
         while not until or (self.waiting and time.monotonic() < until):
             if not until and self.stops.is_set():
-                until = time.monotonic() + 60
+                until = time.monotonic() + PATIENCE
             try:
                 passed = time.monotonic() - begin
                 if made < passed * self.rate - 5 * self.rate:
@@ -241,7 +243,7 @@ class Ledger(threading.Thread):
 
     def __init__(self, urls, producers):
         super().__init__(name="reader")
-        self.client = Client(urls)
+        self.client = Client(urls) if urls else None
         self.producers = producers
         self.strangers = []
         self.stops, self.failed = threading.Event(), None

@@ -35,12 +35,8 @@ def wait_for_all(messages):
         time.sleep(0.5)
 
 
-def produce(cluster, client, seconds, rate, count, seed):
+def produce(producers, book, faults, seconds):
     """With the faults, for so long, or until there were as many."""
-    producers = [Producer(i, cluster.urls, seed, rate / PRODUCERS) for i in range(PRODUCERS)]
-    book = Ledger(cluster.urls, producers)
-    faults = Faults(cluster, client, random.Random(f"{seed} faults"), seconds, count,
-                    book.note_what_the_broker_has_lost)
     threads = producers + [book, faults]
     begin = time.time()
     for thread in threads:
@@ -70,26 +66,22 @@ def run(relay, clock, seconds, rate, count, seed, out):
         client.change_target({}, make=True)
         cluster.start_relays()
         client.wait_until_current(60)
-        begin, messages, strangers, faults = produce(cluster, client, seconds, rate, count, seed)
+        producers = [Producer(i, cluster.urls, seed, rate / PRODUCERS) for i in range(PRODUCERS)]
+        book = Ledger(cluster.urls, producers)
+        faults = Faults(cluster, client, random.Random(f"{seed} faults"), seconds, count,
+                        book.note_what_the_broker_has_lost)
+        found = produce(producers, book, faults, seconds)
         for child in cluster.relays:
             child.end(15)
-        return begin, messages, strangers, client.count_dead(), faults
+        return found, client.count_dead()
     finally:
         cluster.end()
 
 
-def main():
-    (relay, clock), (seconds, rate, count, seed) = sys.argv[1:3], map(int, sys.argv[3:7])
-    out = os.path.abspath(sys.argv[7])
-    shutil.rmtree(os.path.join(out, "run"), ignore_errors=True)
-    os.makedirs(os.path.join(out, "run"))
-    if not clock:
-        print("Without namespaces nobody is cut off, no clock is stepped, and no disk is full.")
-    print(f"{rate} messages a second for {seconds} s, {count} faults, seed {seed}", flush=True)
-    begin, messages, strangers, dead, faults = run(relay, clock, seconds, rate, count, seed,
-                                                   os.path.join(out, "run"))
-    text, each, is_fine = ledger.settle(begin, messages, strangers, dead, faults)
-    title = f"{rate} messages a second for {seconds} s, {count} faults, seed {seed}"
+def tell(title, found, dead, out, may_be_double=False):
+    """Writes and prints the ledger. Returns whether nothing is wrong."""
+    begin, messages, strangers, faults = found
+    text, each, is_fine = ledger.settle(begin, messages, strangers, dead, faults, may_be_double)
     with open(os.path.join(out, "ledger.md"), "w", encoding="utf-8") as file:
         file.write(f"# {title}\n\n{text}\n{each}")
     with open(os.path.join(out, "run", "missing"), "w", encoding="utf-8") as file:
@@ -97,7 +89,26 @@ def main():
     print(text, end="")
     ledger.draw(begin, messages, faults, title, out)
     print(f"Each fault is in {out}/ledger.md, and the logs are in {out}/run.")
-    sys.exit(0 if is_fine else 1)
+    return is_fine
+
+
+def make_folder(out):
+    """For the logs; what is there of an earlier run goes."""
+    folder = os.path.join(os.path.abspath(out), "run")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    return folder
+
+
+def main():
+    (relay, clock), (seconds, rate, count, seed), out = sys.argv[1:3], map(int, sys.argv[3:7]), sys.argv[7]
+    folder = make_folder(out)
+    if not clock:
+        print("Without namespaces nobody is cut off, no clock is stepped, and no disk is full.")
+    title = f"{rate} messages a second for {seconds} s, {count} faults, seed {seed}"
+    print(title, flush=True)
+    found, dead = run(relay, clock, seconds, rate, count, seed, folder)
+    sys.exit(0 if tell(title, found, dead, os.path.abspath(out)) else 1)
 
 
 if __name__ == "__main__":

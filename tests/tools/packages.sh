@@ -6,7 +6,7 @@
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
 #                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [reuse] [gcovr] [abigail]
 #                     [aarch64] [i386] [musl] [isal] [libbsd] [mmdebstrap] [debian] [rpm]
-#                     [arch] [systemd] [nats] [kafka] [python3]
+#                     [arch] [systemd] [nats] [kafka] [kafka-client] [python3]
 #
 # which installs what a build needs and is not there: the compiler, meson, ninja,
 # pkg-config and liburcu's headers always, the rest if asked for. It asks nothing. Where it
@@ -63,6 +63,7 @@ packages_of()
     btrfs) echo btrfs-progs ;;
     nats) echo libnats-dev nats-server ;;
     kafka) echo librdkafka-dev ;;
+    kafka-client) echo python3-confluent-kafka ;;
     gnuplot) echo gnuplot-nox ;;
     machines) echo iproute2 nftables util-linux ;;
     rabbitmq) echo rabbitmq-server python3-pika ;;
@@ -114,6 +115,7 @@ package_is()
     rabbitmq | redis) echo 'a rival of hwt-relay, and its client in Python' ;;
     python3) echo 'Python, for the scripts that are in it' ;;
     kafka) echo 'the client library of Kafka, for hwt-relay' ;;
+    kafka-client) echo "the same for Debian's Python, in /usr/bin" ;;
     nats) echo 'the client library of NATS and its server, for hwt-relay' ;;
     sqlite) echo 'a database, for a recipe' ;;
     esac
@@ -174,6 +176,7 @@ has()
     mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3) command -v "$1" >/dev/null ;;
     btrfs) command -v mkfs.btrfs >/dev/null ;;
     kafka) pkg-config --exists rdkafka 2>/dev/null ;;
+    kafka-client) /usr/bin/python3 -c 'import confluent_kafka' 2>/dev/null ;;
     nats) pkg-config --exists libnats 2>/dev/null && command -v nats-server >/dev/null ;;
     rabbitmq) [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] && /usr/bin/python3 -c 'import pika' 2>/dev/null ;;
     redis) command -v redis-server >/dev/null && /usr/bin/python3 -c 'import redis' 2>/dev/null ;;
