@@ -19,8 +19,8 @@
  *
  * A thread that ends may use its own lane, give its number back, and then use the shared one. So that
  * its timeouts keep their order within a tick, the worker looks into the shared lane, then files all
- * that it finds in the others, and then what it has seen in the shared one. Where it finds one of the others
- * claimed by the next thread of the number, which compacts, it comes again in a tick for both.
+ * that it finds in the others, and then what it has seen in the shared one. If another one is claimed,
+ * because the next thread of the number compacts it, the worker comes again in a tick for both.
  *
  * WHICH CALLS MAY OVERLAP, on the lanes of one timer
  *

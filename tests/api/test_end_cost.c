@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What hwt_timer_end() costs beside very many timeouts that it does not wait for: it goes by all a
+ * The cost of hwt_timer_end() beside very many timeouts that it does not wait for: it goes by all a
  * few times, however many ticks there are until then, and however long it waits. Its steps are
  * counted, nothing is timed.
  */
@@ -43,7 +43,7 @@ static void arm_later(hwt_timer *timer, ends *late, int n)
         (void)arm(timer, &counting, late, HWT_SEC(86400));
 }
 
-/* One is due in each tick, and beside each in memory are a hundred that are not. */
+/* One is due in each tick, and behind each in memory are a hundred that are not. */
 START_TEST(it_goes_by_all_a_few_times_however_many_ticks_have_work)
 {
     manual m;
