@@ -304,7 +304,8 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch,
         place->where = 0;
         batch[n++] = hints[i].id;
     }
-    wheel->looks -= taken - n < wheel->looks ? taken - n : wheel->looks;
+    if (__builtin_expect(n < taken, 0))
+        wheel->looks -= taken - n < wheel->looks ? taken - n : wheel->looks;
     return n;
 }
 
@@ -314,7 +315,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     uint64_t tick;
     uint32_t slot;
     *ret_far = false;
-    while (wheel->looks > 0 && next_slot_with_hint(wheel, limit, &slot, &tick)) {
+    while (next_slot_with_hint(wheel, limit, &slot, &tick)) {
         bool far = slot == store_far_slot(wheel->store);
         /* An age begins with its first tick, not when that is over. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)
@@ -322,11 +323,10 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
         *ret_far = far;
         set_tick(wheel, tick);
         size_t n = take_from(wheel, slot, batch, max);
-        if (n > 0)
+        if (n > 0 || wheel->looks == 0)
             return n;
     }
-    if (wheel->looks > 0)
-        move_to(wheel, limit);
+    move_to(wheel, limit);
     return 0;
 }
 

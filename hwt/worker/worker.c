@@ -13,8 +13,8 @@
 #include "hwt/pool/trim.h"
 #include "hwt/worker/task.h"
 
-#define LOOKS 4096            /* at hints: for the next tick with work, or in vain for a batch */
-#define IN_VAIN_MAX (1 << 17) /* hints of a pass that starts no more than so many: a millisecond */
+#define LOOKS 4096            /* at hints, for the next tick with work */
+#define IN_VAIN_MAX (1 << 17) /* hints: under a millisecond */
 #define ARGS_AHEAD 4          /* timeouts: what their tasks are given comes from memory meanwhile */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
@@ -65,6 +65,12 @@ run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t
     return run != HWT_RUN_NOT;
 }
 
+/* A hint that nothing ran for. */
+static inline void count_in_vain(struct hwt_worker *worker)
+{
+    worker->wheel.looks -= worker->wheel.looks > 0;
+}
+
 /* Taken from its bucket; its timeout is due if its deadline is before `horizon`. */
 __attribute__((always_inline)) static inline void look(struct hwt_worker *worker,
                                                        struct hwt_entry *entry, uint64_t horizon)
@@ -75,9 +81,12 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_MEET(LOOK);
         if (place->where != 0 || (state & (HWT_PHASE_MASK | HWT_HANDED)) != HWT_PHASE_PENDING ||
-            hwt_entry_counted(entry, hwt_generation(state)) != place->generation)
+            hwt_entry_counted(entry, hwt_generation(state)) != place->generation) {
+            count_in_vain(worker);
             return;
+        }
         if (deadline >= horizon) {
+            count_in_vain(worker);
             uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
             if (hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry),
                                   (uint32_t)hwt_generation(state), tick) < 0)
@@ -93,22 +102,18 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
 
 struct batch {
     struct hwt_entry *entries[HWT_BATCH];
-    size_t n;
     bool far; /* not due, but nearer now */
 };
 
-/* Takes what is next, and its entries come from memory; the first of what comes after too. False:
- * nothing is due. */
-static bool take(struct hwt_worker *worker, struct batch *batch)
+/* Takes what is next, and its entries come from memory; the first of what comes after too. */
+static size_t take(struct hwt_worker *worker, struct batch *batch)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
-    const uint64_t left = worker->most - worker->runs, hints = worker->wheel.hints;
+    uint64_t left = worker->most - worker->runs;
     uint32_t ids[HWT_BATCH];
-    worker->wheel.looks = LOOKS;
-    batch->n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
+    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
                               left < HWT_BATCH ? (size_t)left : HWT_BATCH, &batch->far);
-    worker->taken += hints - worker->wheel.hints;
-    for (size_t i = 0; i < batch->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         batch->entries[i] = hwt_pool_entry(pool, ids[i]);
         __builtin_prefetch(batch->entries[i], 1);
     }
@@ -118,31 +123,40 @@ static bool take(struct hwt_worker *worker, struct batch *batch)
         __builtin_prefetch(entry, 1);
         __builtin_prefetch(hwt_entry_place(entry), 1);
     }
-    return batch->n > 0 || worker->wheel.looks == 0;
+    return n;
 }
 
-/* A pass that is to start no more than so many does not go by very much in vain either. */
 static bool is_cut_short(const struct hwt_worker *worker)
 {
-    return worker->runs >= worker->most ||
-           (worker->most < UINT64_MAX && worker->taken >= worker->runs + IN_VAIN_MAX);
+    return worker->runs >= worker->most || worker->wheel.looks == 0;
 }
 
-/* False: nothing is due, or the worker is to stop. */
+/* False: nothing is due, or the pass is cut short, or the worker is to stop. */
 static bool expire_batch(struct hwt_worker *worker)
 {
     struct batch batch;
-    if (stopping(worker) || is_cut_short(worker) || !take(worker, &batch))
+    size_t n;
+    if (stopping(worker) || is_cut_short(worker) || (n = take(worker, &batch)) == 0)
         return false;
     /* Due is what ends with this tick: what was pushed back to a later one takes its turn there,
      * though that may be over, too. What has only come nearer is filed again. */
     uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
-    for (size_t i = 0; i < batch.n && !stopping(worker); i++) {
-        if (i + ARGS_AHEAD < batch.n)
+    for (size_t i = 0; i < n && !stopping(worker); i++) {
+        if (i + ARGS_AHEAD < n)
             __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
         look(worker, batch.entries[i], horizon);
     }
-    hwt_worker_keep_up(worker, batch.n > 0 ? batch.n : HWT_BATCH);
+    hwt_worker_keep_up(worker, n);
+    return true;
+}
+
+/* A pass that is to start all that is due goes on, however much it has gone by in vain. */
+static bool goes_on_in_vain(struct hwt_worker *worker)
+{
+    if (worker->wheel.looks > 0 || worker->most < UINT64_MAX || stopping(worker))
+        return false;
+    worker->wheel.looks = IN_VAIN_MAX;
+    hwt_worker_keep_up(worker, HWT_BATCH);
     return true;
 }
 
@@ -150,9 +164,11 @@ static bool expire_batch(struct hwt_worker *worker)
 static void expire_begun(struct hwt_worker *worker, uint64_t until)
 {
     struct batch batch;
+    size_t n;
     worker->limit++;
-    while (!stopping(worker) && take(worker, &batch)) {
-        for (size_t i = 0; i < batch.n && !stopping(worker); i++) {
+    worker->wheel.looks = UINT64_MAX;
+    while (!stopping(worker) && (n = take(worker, &batch)) > 0) {
+        for (size_t i = 0; i < n && !stopping(worker); i++) {
             if (batch.far || hwt_entry_deadline(batch.entries[i]) < until)
                 look(worker, batch.entries[i], batch.far ? 0 : until);
         }
@@ -215,8 +231,9 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
         now = told;
     atomic_store_explicit(&time->told, now, memory_order_relaxed);
     worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
-    worker->runs = worker->taken = 0;
+    worker->runs = 0;
     worker->most = most;
+    worker->wheel.looks = IN_VAIN_MAX;
     worker->told = false;
     hwt_worker_read(worker);
     /* A stream that could not be read may have timeouts for the last tick that is over, so that tick
@@ -224,7 +241,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->wheel.lags = worker->again;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     expire_unfiled(worker, horizon);
-    while (expire_batch(worker))
+    while (expire_batch(worker) || goes_on_in_vain(worker))
         ;
     expire_unfiled(worker, horizon); /* what was pushed back within the ticks that are over */
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick

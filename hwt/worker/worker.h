@@ -50,7 +50,6 @@ struct hwt_worker {
     uint64_t floor;   /* after a pass that was cut short: what is filed is for this tick or later */
     uint64_t runs;    /* tasks started or handed over, in this pass */
     uint64_t most;    /* runs that are wanted in this pass */
-    uint64_t taken;   /* hints, in this pass: of what runs, and in vain */
     bool told;        /* of a cancel, in this pass */
     uint64_t reading; /* the number of the one that goes on; see drain.c */
     uint64_t readings; /* how many there were */
