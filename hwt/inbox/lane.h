@@ -162,7 +162,7 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
 
 /* A producer that has begun a chunk wakes the worker when so many are not read. Of a pending stream
  * it is the lane's part of `backlog`: while the worker sleeps, the producer leaves out what was
- * cancelled. */
+ * cancelled. One that is far ahead with what is to be told gives up its processor, too. */
 #define HWT_BACKLOG 64 /* chunks: 4000 records */
 #define HWT_BACKLOG_MAX 4096
 uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);
