@@ -439,6 +439,15 @@ test_check()
     grep -q 'damaged' err || fail "does not say so: $(cat err)"
     run 1 put store now id
     says 'it is damaged'
+    # Opening does not read what is in slots: its damage is found, and named.
+    tar xzf "$stores/0.3.0.tar.gz"
+    for slot in 0.3.0/slot-*; do :; done
+    flip "$slot" $(($(wc -c <"$slot") - 1))
+    status=0
+    "$tool" check 0.3.0 >out 2>err || status=$?
+    [ "$status" -eq 1 ] || fail "a damaged slot: exit status $status"
+    grep -q "^${slot#0.3.0/}: [0-9]* bytes at [0-9]*: a block" out || fail "prints: $(cat out)"
+    grep -q 'damaged in 1 places' err || fail "says: $(cat err)"
 }
 
 test_salvage()
