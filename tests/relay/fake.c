@@ -156,3 +156,33 @@ unsigned fake_arrived(const struct fake *fake, const char *payload)
         count += strcmp(fake->targets.messages[i]->payload, payload) == 0;
     return count;
 }
+
+void fake_put_some(struct fake *fake, unsigned from, unsigned count, uint64_t due)
+{
+    for (unsigned i = from; i < from + count; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "m%u", i);
+        fake_put(fake, due + i, i % 2 == 0 ? text : NULL, text);
+        fake_run(fake, HWT_MS(100));
+    }
+}
+
+void fake_check_arrived(const struct fake *fake, unsigned count)
+{
+    ck_assert_uint_eq(fake->targets.count, count);
+    for (unsigned i = 0; i < count; i++) {
+        char text[16];
+        snprintf(text, sizeof(text), "m%u", i);
+        ck_assert_uint_eq(fake_arrived(fake, text), 1);
+    }
+    ck_assert_uint_eq(fake->repeats, 0);
+}
+
+void fake_check_empty(const struct fake *fake)
+{
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
+        hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+        ck_assert_int_eq(hwt_delay_get_stats(fake->replicas[i].store, &stats), 0);
+        ck_assert_uint_eq(stats.next, HWT_NEVER);
+    }
+}

@@ -159,6 +159,14 @@ struct fake_replica *fake_owner(struct fake *fake);
 /* How many with this payload have arrived at the target. */
 unsigned fake_arrived(const struct fake *fake, const char *payload);
 
+/* Messages m0, m1, ... from a number on, a tenth of a second apart. The half of them have no key, and each has a due time
+ * of its own. */
+void fake_put_some(struct fake *fake, unsigned from, unsigned count, uint64_t due);
+/* Those up to a number have arrived, each once, and none was sent twice. */
+void fake_check_arrived(const struct fake *fake, unsigned count);
+/* The stores have nothing left. */
+void fake_check_empty(const struct fake *fake);
+
 /* Whoever pulls begins anew, as when servers have died. */
 void fake_break_pulls(struct fake *fake);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The stream is not the one that the replicas have read: its end is lost, its positions are others, or it was
- * made anew. Without other faults. */
+/* The stream is not the one that the replicas have read: its end is lost, its beginning is, or it was made anew. Without
+ * other faults. */
 
 #include "tests/relay/fake.h"
 
@@ -22,51 +22,20 @@ static void tear_down(void)
     fake_end(&fake);
 }
 
-/* The half of them without a key, each for a time of its own. */
-static void put_some(unsigned from, unsigned count, uint64_t due)
-{
-    for (unsigned i = from; i < from + count; i++) {
-        char text[8];
-        snprintf(text, sizeof(text), "m%u", i);
-        fake_put(&fake, due + i, i % 2 == 0 ? text : NULL, text);
-        fake_run(&fake, HWT_MS(100));
-    }
-}
-
-static void check_arrived(unsigned count)
-{
-    ck_assert_uint_eq(fake.targets.count, count);
-    for (unsigned i = 0; i < count; i++) {
-        char text[8];
-        snprintf(text, sizeof(text), "m%u", i);
-        ck_assert_uint_eq(fake_arrived(&fake, text), 1);
-    }
-    ck_assert_uint_eq(fake.repeats, 0); /* none was sent twice, either */
-}
-
-static void check_stores_are_empty(void)
-{
-    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
-        hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-        ck_assert_int_eq(hwt_delay_get_stats(fake.replicas[i].store, &stats), 0);
-        ck_assert_uint_eq(stats.next, HWT_NEVER);
-    }
-}
-
 /* The owner has read those that the broker loses, and they come. Others get their positions, and come too. */
 START_TEST(test_positions_that_are_given_twice)
 {
     const uint64_t due = fake.realtime + HWT_SEC(60);
     const unsigned lost = (unsigned)_i;
 
-    put_some(0, 6, due);
+    fake_put_some(&fake, 0, 6, due);
     fake_run(&fake, HWT_SEC(2));
     fake_lose_tail(&fake, lost);
-    put_some(6, 6, due);
+    fake_put_some(&fake, 6, 6, due);
     fake_run(&fake, HWT_SEC(70));
-    check_arrived(12);
+    fake_check_arrived(&fake, 12);
     fake_run(&fake, HWT_SEC(20));
-    check_stores_are_empty();
+    fake_check_empty(&fake);
     ck_assert_uint_eq(fake.first, fake.last + 1); /* and all is trimmed */
 }
 END_TEST
@@ -77,7 +46,7 @@ START_TEST(test_a_tail_that_is_replaced_at_once)
 {
     const uint64_t due = fake.realtime + HWT_SEC(60);
 
-    put_some(0, 6, due);
+    fake_put_some(&fake, 0, 6, due);
     fake_run(&fake, HWT_SEC(2));
     fake_lose_tail(&fake, 3);
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
@@ -90,104 +59,7 @@ START_TEST(test_a_tail_that_is_replaced_at_once)
         ck_assert_uint_eq(fake.replicas[i].shard->at.timestamp,
                           fake.stream.messages[fake.stream.count - 1]->message.timestamp);
     fake_run(&fake, HWT_SEC(70));
-    check_arrived(9);
-}
-END_TEST
-
-/* One copy of the stream lacks a message, so its positions are others: what is read twice is the same. */
-START_TEST(test_copies_whose_positions_differ)
-{
-    const uint64_t due = fake.realtime + HWT_SEC(60);
-
-    put_some(0, 8, due);
-    fake_run(&fake, HWT_SEC(2));
-    fake_lose_one(&fake, 1 + (uint64_t)_i);
-    put_some(8, 4, due);
-    fake_run(&fake, HWT_SEC(70));
-    check_arrived(12);
-    fake_run(&fake, HWT_SEC(20));
-    check_stores_are_empty();
-}
-END_TEST
-
-/*
- * The owner reads a copy that lacks a message, until that server has caught up. Those behind it have other positions
- * there, or leave a gap. No watermark covers that message, since the leader has not agreed, so the others still have it.
- */
-START_TEST(test_a_message_that_the_owners_copy_lacks)
-{
-    const uint64_t due = fake.realtime + (uint64_t)(_i & 1) * HWT_SEC(3);
-    struct fake_replica *owner = fake_owner(&fake);
-
-    owner->lacks = 3;
-    owner->unanswered = (_i & 2) != 0;
-    owner->leaves_gap = (_i & 4) != 0;
-    put_some(0, 6, due);
-    fake_run(&fake, HWT_SEC(10));
-    owner->lacks = 0;
-    owner->unanswered = false;
-    fake_break_pulls(&fake);
-    fake_run(&fake, HWT_SEC(30));
-    for (unsigned i = 0; i < 6; i++) {
-        char text[8];
-        snprintf(text, sizeof(text), "m%u", i);
-        ck_assert_uint_eq(fake_arrived(&fake, text), 1);
-    }
-    check_stores_are_empty();
-}
-END_TEST
-
-/* The end is lost, and others get its positions, of which the last is deleted: so an older place is compared. */
-START_TEST(test_a_lost_end_whose_last_position_is_deleted)
-{
-    const uint64_t due = fake.realtime + HWT_SEC(60);
-
-    put_some(0, 8, due);
-    fake_run(&fake, HWT_SEC(2));
-    fake_lose_tail(&fake, 4);
-    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
-        fake.replicas[i].pulls = true;
-    for (unsigned i = 8; i < 12; i++) {
-        char text[8];
-        snprintf(text, sizeof(text), "m%u", i);
-        fake_put(&fake, due, NULL, text);
-    }
-    fake_delete(&fake, 8);
-    fake_run(&fake, HWT_SEC(70));
-    check_arrived(11);
-    fake_put(&fake, fake.realtime, NULL, "m11");
-    fake_run(&fake, HWT_SEC(20));
-    check_arrived(12);
-    check_stores_are_empty();
-    ck_assert_uint_eq(fake.first, fake.last + 1);
-}
-END_TEST
-
-/* Nothing comes up to the last position, so a new owner does not wait for that. And what is due ends, though the
- * newest place cannot be compared. */
-START_TEST(test_the_last_messages_are_deleted)
-{
-    struct fake_replica *owner = fake_owner(&fake);
-
-    put_some(0, 4, fake.realtime + HWT_SEC(15));
-    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
-        fake.replicas[i].shard->ingest_after = _i == 0 ? HWT_NEVER : 0;
-    put_some(4, 2, fake.realtime + HWT_SEC(15));
-    fake_delete(&fake, 6);
-    fake_delete(&fake, 5);
-    owner->starts_at = HWT_NEVER;
-    fake_stop(owner);
-    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
-        if (&fake.replicas[i] != owner)
-            fake.replicas[i].shard->ingest_after = 0;
-    fake_run(&fake, HWT_SEC(30));
-    ck_assert_uint_eq(fake.targets.count, _i == 0 ? 4 : 6);
-    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
-        if (_i == 0 && &fake.replicas[i] != owner) {
-            hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-            ck_assert_int_eq(hwt_delay_get_stats(fake.replicas[i].store, &stats), 0);
-            ck_assert_uint_eq(stats.next, HWT_NEVER);
-        }
+    fake_check_arrived(&fake, 9);
 }
 END_TEST
 
@@ -196,19 +68,23 @@ END_TEST
 START_TEST(test_a_point_before_the_beginning)
 {
     const uint64_t due = fake.realtime + HWT_SEC(60);
+    struct fake_replica *c = &fake.replicas[2];
 
-    put_some(0, 6, due);
+    if (c == fake_owner(&fake))
+        c = &fake.replicas[1];
+    fake_put_some(&fake, 0, 6, due);
     fake_run(&fake, HWT_SEC(20));
     ck_assert_uint_eq(fake.first, 7);
-    put_some(6, 6, due);
-    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
-        fake.replicas[i].shard->points_count = 2; /* as if there had been many more */
+    c->may_fail = true;
+    fake_put_some(&fake, 6, 6, due);
+    c->shard->points_count = 2; /* as if there had been many more */
     fake_lose_tail(&fake, 3);
-    put_some(12, 3, due);
+    fake_put_some(&fake, 12, 3, due);
     fake_run(&fake, HWT_SEC(70));
-    check_arrived(15);
+    ck_assert_int_eq(c->failed, 0);
+    fake_check_arrived(&fake, 15);
     fake_run(&fake, HWT_SEC(20));
-    check_stores_are_empty();
+    fake_check_empty(&fake);
 }
 END_TEST
 
@@ -218,20 +94,20 @@ START_TEST(test_a_description_that_is_edited)
 {
     const uint64_t incarnation = fake.incarnation;
 
-    put_some(0, 4, fake.realtime + HWT_SEC(6));
+    fake_put_some(&fake, 0, 4, fake.realtime + HWT_SEC(6));
     fake.incarnation = 1;
     fake.messages_silent = true; /* so nobody knows at first whether it is the same */
     fake_run(&fake, HWT_SEC(2));
     fake.messages_silent = false;
-    put_some(4, 4, fake.realtime + HWT_SEC(20));
+    fake_put_some(&fake, 4, 4, fake.realtime + HWT_SEC(20));
     fake_run(&fake, HWT_SEC(10));
-    check_arrived(4);
+    fake_check_arrived(&fake, 4);
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
         ck_assert_uint_eq(relay_count_get(&fake.replicas[i].shard->counts.divergences), 0);
     fake.incarnation = incarnation;
     fake_run(&fake, HWT_SEC(30));
-    check_arrived(8);
-    check_stores_are_empty();
+    fake_check_arrived(&fake, 8);
+    fake_check_empty(&fake);
 }
 END_TEST
 
@@ -240,14 +116,14 @@ START_TEST(test_a_replica_that_has_begun_anew)
 {
     const uint64_t due = fake.realtime + HWT_SEC(60);
 
-    put_some(0, 6, due);
+    fake_put_some(&fake, 0, 6, due);
     fake_run(&fake, HWT_SEC(2));
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
         fake_stop(&fake.replicas[i]);
     fake_lose_one(&fake, 3);
-    put_some(6, 3, due);
+    fake_put_some(&fake, 6, 3, due);
     fake_run(&fake, HWT_SEC(70));
-    check_arrived(9);
+    fake_check_arrived(&fake, 9);
 }
 END_TEST
 
@@ -259,17 +135,17 @@ START_TEST(test_nothing_is_trimmed_by_a_place_that_is_lost)
 
     if (c == fake_owner(&fake))
         c = &fake.replicas[1];
-    put_some(0, 6, due);
+    fake_put_some(&fake, 0, 6, due);
     fake_run(&fake, HWT_SEC(4)); /* all have said so */
     c->starts_at = HWT_NEVER;
     fake_stop(c);
     fake_lose_tail(&fake, 6);
-    put_some(6, 6, due);
+    fake_put_some(&fake, 6, 6, due);
     fake_run(&fake, HWT_SEC(40));
     ck_assert_uint_le(fake.first, 1); /* since c has read none of these */
     c->starts_at = 0;
     fake_run(&fake, HWT_SEC(60));
-    check_arrived(12);
+    fake_check_arrived(&fake, 12);
 }
 END_TEST
 
@@ -298,7 +174,7 @@ START_TEST(test_what_it_has_said_to_have_is_not_read_again)
 
     if (c == fake_owner(&fake))
         c = &fake.replicas[1];
-    put_some(0, 6, due);
+    fake_put_some(&fake, 0, 6, due);
     fake_run(&fake, HWT_SEC(4)); /* all have said so */
     for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
         fake.replicas[i].shard->trim_at = fake.boottime + HWT_SEC(1);
@@ -329,9 +205,9 @@ START_TEST(test_what_it_has_said_to_have_is_not_read_again)
                 fake.replicas[i].starts_at = HWT_NEVER;
                 fake_stop(&fake.replicas[i]);
             }
-        put_some(6, 2, due);
+        fake_put_some(&fake, 6, 2, due);
         fake_run(&fake, HWT_SEC(70));
-        check_arrived(8);
+        fake_check_arrived(&fake, 8);
     }
 }
 END_TEST
@@ -340,15 +216,15 @@ END_TEST
  * to read on from is one without a message, and is lost in its turn. */
 START_TEST(test_a_place_without_a_message_is_lost_too)
 {
-    put_some(0, 6, fake.realtime);
+    fake_put_some(&fake, 0, 6, fake.realtime);
     fake_run(&fake, HWT_SEC(20));
     ck_assert_uint_eq(fake.first, 7);
     fake_lose_tail(&fake, 2);
     fake_run(&fake, HWT_SEC(3));
     fake_lose_tail(&fake, 2);
-    put_some(6, 4, fake.realtime);
+    fake_put_some(&fake, 6, 4, fake.realtime);
     fake_run(&fake, HWT_SEC(20));
-    check_arrived(10);
+    fake_check_arrived(&fake, 10);
 }
 END_TEST
 
@@ -367,17 +243,17 @@ START_TEST(test_a_stream_that_is_made_anew)
 {
     const uint64_t due = fake.realtime + HWT_SEC(60);
 
-    put_some(0, 4, due);
+    fake_put_some(&fake, 0, 4, due);
     fake_run(&fake, HWT_SEC(2));
     make_anew(_i == 1);
-    put_some(4, 4, due);
+    fake_put_some(&fake, 4, 4, due);
     fake_run(&fake, HWT_SEC(2));
     make_anew(_i == 1);
-    put_some(8, 4, due);
+    fake_put_some(&fake, 8, 4, due);
     fake_run(&fake, HWT_SEC(70));
-    check_arrived(12);
+    fake_check_arrived(&fake, 12);
     fake_run(&fake, HWT_SEC(20));
-    check_stores_are_empty();
+    fake_check_empty(&fake);
 }
 END_TEST
 
@@ -388,7 +264,7 @@ START_TEST(test_an_old_watermark_covers_nothing_of_a_new_stream)
     struct fake_replica *owner = fake_owner(&fake);
     const uint64_t due = fake.realtime + HWT_SEC(5);
 
-    put_some(0, 4, fake.realtime);
+    fake_put_some(&fake, 0, 4, fake.realtime);
     fake_run(&fake, HWT_SEC(10));
     owner->starts_at = HWT_NEVER;
     fake_stop(owner);
@@ -399,7 +275,7 @@ START_TEST(test_an_old_watermark_covers_nothing_of_a_new_stream)
     fake_run(&fake, HWT_SEC(5));
     fake.entries_silent = false;
     fake_run(&fake, HWT_SEC(20));
-    check_arrived(6);
+    fake_check_arrived(&fake, 6);
 }
 END_TEST
 
@@ -410,7 +286,7 @@ START_TEST(test_a_purge_between_messages_that_arrive)
     struct fake_replica *c = &fake.replicas[2];
     uint64_t last;
 
-    put_some(0, 2, fake.realtime + HWT_SEC(60));
+    fake_put_some(&fake, 0, 2, fake.realtime + HWT_SEC(60));
     fake_run(&fake, HWT_SEC(4));
     last = fake.last;
     c->paused = true;
@@ -434,11 +310,11 @@ START_TEST(test_a_beginning_that_nobody_has_is_not_waited_for)
 {
     const uint64_t due = fake.realtime + HWT_SEC(60);
 
-    put_some(0, 6, due);
+    fake_put_some(&fake, 0, 6, due);
     fake_run(&fake, 2 * FAKE_LEASE);
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
         fake.replicas[i].shard->ingest_after = HWT_NEVER;
-    put_some(6, 6, due);
+    fake_put_some(&fake, 6, 6, due);
     fake.first = 11;
     fake_break_pulls(&fake);
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
@@ -454,7 +330,7 @@ START_TEST(test_a_beginning_that_nobody_has_is_not_waited_for)
         ck_assert_uint_eq(fake_arrived(&fake, text), i < 6 || i >= 10);
     }
     fake_run(&fake, HWT_SEC(20));
-    check_stores_are_empty();
+    fake_check_empty(&fake);
     ck_assert_uint_eq(fake.first, fake.last + 1);
 }
 END_TEST
@@ -468,10 +344,10 @@ START_TEST(test_a_beginning_whose_keepers_do_not_agree_yet)
 
     if (slow == fake_owner(&fake))
         slow = &fake.replicas[1];
-    put_some(0, 2, due);
+    fake_put_some(&fake, 0, 2, due);
     fake_run(&fake, 2 * FAKE_LEASE);
     slow->shard->ingest_after = HWT_NEVER;
-    put_some(2, 10, due);
+    fake_put_some(&fake, 2, 10, due);
     fake_run(&fake, 2 * FAKE_LEASE); /* they say so */
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
         fake.replicas[i].paused = &fake.replicas[i] != slow;
@@ -487,7 +363,7 @@ START_TEST(test_a_beginning_whose_keepers_do_not_agree_yet)
     fake_run(&fake, HWT_SEC(5));
     ck_assert_int_eq(slow->failed, -ENODATA);
     fake_run(&fake, HWT_SEC(70));
-    check_arrived(12);
+    fake_check_arrived(&fake, 12);
 }
 END_TEST
 
@@ -500,10 +376,6 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, test_positions_that_are_given_twice, 1, 7);
     tcase_add_test(tcase, test_a_tail_that_is_replaced_at_once);
-    tcase_add_loop_test(tcase, test_copies_whose_positions_differ, 0, 8);
-    tcase_add_loop_test(tcase, test_a_message_that_the_owners_copy_lacks, 0, 8);
-    tcase_add_test(tcase, test_a_lost_end_whose_last_position_is_deleted);
-    tcase_add_loop_test(tcase, test_the_last_messages_are_deleted, 0, 2);
     tcase_add_test(tcase, test_a_point_before_the_beginning);
     tcase_add_test(tcase, test_a_description_that_is_edited);
     tcase_add_test(tcase, test_a_replica_that_has_begun_anew);
