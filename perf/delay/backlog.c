@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hwt/delay/disk/system.h"
+#include "hwt/delay/open/open.h"
 
 enum { BATCH = 100, PAYLOAD = 1000, CANCELLED_PAYLOAD = 200 };
 

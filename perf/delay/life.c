@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hwt/delay/disk/system.h"
+#include "hwt/delay/open/open.h"
 
 #define LEASE HWT_SEC(5)
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/delay/disk/system.h"
+#include "hwt/delay/open/open.h"
 
 static struct hwt_delay_system watched;
 static hwt_delay *store;

@@ -9,8 +9,8 @@
 #   below. net and delay stand on the public headers and on base, and know nothing of the others.
 #   relay is a program: it stands on the public headers alone.
 # - The rooms of delay, from below: base, disk, table, log, slots, checkpoint, api, open. A room includes itself
-#   and those below, and calls what their headers declare. A store has a struct for each room, named after it, which
-#   is touched in that room alone. tool is a program: it stands on the public headers alone.
+#   and those below, and calls what their headers declare. A struct of a room that a store consists of is touched
+#   in that room alone. tool is a program: it stands on the public headers alone.
 # - The public headers include public headers only, and are all that is in hwt/ itself. hwt.h may be
 #   included everywhere; the others only by the folders above that have them to serve.
 # - Within a folder: no header leads back to itself, and no room's source includes a header that leads
@@ -141,8 +141,17 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
         while (match(line, /store->[a-z_]+/)) {
             name = substr(line, RSTART + 7, RLENGTH - 7)
             line = substr(line, RSTART + RLENGTH)
-            if (name in room_rank && name != room(file))
-                complain(file ": touches the struct of the room " name)
+            fields[file] = fields[file] " " name
+        }
+    }
+
+    # A field of the whole belongs to the room whose header has its struct.
+    function check_fields(file,    list, n, i, owner) {
+        n = split(fields[file], list, " ")
+        for (i = 1; i <= n; i++) {
+            owner = has_struct[struct_of[list[i]]]
+            if (owner != "" && owner != room(file))
+                complain(file ": touches " list[i] ", which is of the room " owner)
         }
     }
 
@@ -155,6 +164,8 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
     }
 
     FNR == 1 { exists[FILENAME] = 1 }
+    is_whole(FILENAME) && /^    struct hwt_delay_[a-z]+ [a-z]+;/ { struct_of[substr($3, 1, index($3, ";") - 1)] = $2 }
+    room(FILENAME) in room_rank && /^struct hwt_delay_[a-z]+ \{/ { has_struct[$2] = room(FILENAME) }
     room(FILENAME) in room_rank && !/^ *(\/\*|\*)/ {
         note_calls(FILENAME, $0)
         note_fields(FILENAME, $0)
@@ -174,6 +185,7 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
                 check_include(file, list[i])
             check_file(file)
             check_calls(file)
+            check_fields(file)
         }
         exit failed
     }

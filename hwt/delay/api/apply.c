@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "hwt/delay/api/steps.h"
+#include "hwt/delay/whole.h"
 
 static int check_change(const hwt_delay *store, const hwt_delay_change *change)
 {

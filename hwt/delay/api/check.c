@@ -12,7 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 struct check {
     hwt_delay *store;
@@ -131,12 +131,12 @@ static int copy_slots(struct check *check, struct hwt_delay_slot **ret_slots, si
 {
     hwt_delay *store = check->store;
     pthread_mutex_lock(&store->lock);
-    hwt_delay_await_loading(store);
+    hwt_delay_slots_await(store);
     check->sequence = hwt_delay_log_kept(store).sequence;
     size_t count = 0;
-    struct hwt_delay_slot *slots = calloc(store->wheel.count + 1, sizeof(*slots));
-    struct hwt_delay_slot *slot = slots ? RB_MIN(hwt_delay_places, &store->wheel.places) : NULL;
-    for (; slot; slot = RB_NEXT(hwt_delay_places, NULL, slot))
+    struct hwt_delay_slot *slots = calloc(hwt_delay_slots_count(store) + 1, sizeof(*slots));
+    struct hwt_delay_slot *slot = slots ? hwt_delay_slots_first(store) : NULL;
+    for (; slot; slot = hwt_delay_slots_next(slot))
         slots[count++] = copy_slot(slot);
     pthread_mutex_unlock(&store->lock);
     *ret_slots = slots;
@@ -243,9 +243,7 @@ static int check_log(struct check *check)
     if (!bytes)
         return -ENOMEM;
     pthread_mutex_lock(&store->lock);
-    while (store->checkpointing)
-        pthread_cond_wait(&store->changed, &store->lock);
-    store->checkpointing = true;
+    hwt_delay_log_pin(store);
     uint64_t behind = hwt_delay_log_durable(store);
     pthread_mutex_unlock(&store->lock);
     int r = check_frames(check, behind, bytes);
@@ -262,8 +260,7 @@ static int check_log(struct check *check)
         r = 0;
     }
     pthread_mutex_lock(&store->lock);
-    store->checkpointing = false;
-    pthread_cond_broadcast(&store->changed);
+    hwt_delay_log_unpin(store);
     pthread_mutex_unlock(&store->lock);
     free(bytes);
     return r;

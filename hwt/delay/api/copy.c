@@ -20,7 +20,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 #define PIECE ((size_t)256 << 10)
 
@@ -49,7 +49,7 @@ struct copy {
 
 static int create_file(const struct copy *copy, const char *name)
 {
-    const struct hwt_delay_system *system = &copy->store->system;
+    const struct hwt_delay_system *system = hwt_delay_system_of(copy->store);
     int file;
     do
         file = system->open(system->data, copy->directory, name, O_RDWR | O_CREAT);
@@ -95,7 +95,7 @@ static void note_any(const char *name, void *arg)
 
 static int open_directory(struct copy *copy, const char *path)
 {
-    const struct hwt_delay_system *system = &copy->store->system;
+    const struct hwt_delay_system *system = hwt_delay_system_of(copy->store);
     bool any = false;
     int r = system->make_directory(system->data, path);
     if (r < 0 && r != -EEXIST)
@@ -111,14 +111,15 @@ static int open_directory(struct copy *copy, const char *path)
 static int begin_copy(struct copy *copy)
 {
     unsigned char head[HWT_DELAY_STORE_SIZE];
-    int64_t n = hwt_delay_read_all(copy->store, copy->store->store_file, head, sizeof(head), 0);
+    int64_t n =
+        hwt_delay_read_all(copy->store, hwt_delay_store_file(copy->store), head, sizeof(head), 0);
     if (n < (int64_t)sizeof(head))
         return n < 0 ? (int)n : -EBADMSG;
     copy->begun = true;
     return write_file(copy, "copying", head, sizeof(head));
 }
 
-/* The log's length, which changes while `checkpointing` is not set. */
+/* The log's length, which changes while the log is not pinned. */
 static uint64_t extent_of(hwt_delay *store)
 {
     pthread_mutex_lock(&store->lock);
@@ -155,7 +156,7 @@ static int make_logs(struct copy *copy)
 /* All is there. */
 static int end_copy(struct copy *copy)
 {
-    const struct hwt_delay_system *system = &copy->store->system;
+    const struct hwt_delay_system *system = hwt_delay_system_of(copy->store);
     int r = write_file(copy, "checkpoint", copy->checkpoint, copy->checkpoint_size);
     for (int i = 0; i < 2 && r == 0; i++)
         r = hwt_delay_sync(copy->store, copy->logs[i]);
@@ -170,7 +171,7 @@ static int end_copy(struct copy *copy)
 
 static void remove_file(const struct copy *copy, const char *name)
 {
-    const struct hwt_delay_system *system = &copy->store->system;
+    const struct hwt_delay_system *system = hwt_delay_system_of(copy->store);
     system->unlink(system->data, copy->directory, name);
 }
 
@@ -180,7 +181,7 @@ static void remove_file(const struct copy *copy, const char *name)
  */
 static void remove_copy(const struct copy *copy)
 {
-    const struct hwt_delay_system *system = &copy->store->system;
+    const struct hwt_delay_system *system = hwt_delay_system_of(copy->store);
     int r = system->unlink(system->data, copy->directory, "store");
     if (r == 0)
         r = system->sync_directory(system->data, copy->directory);
@@ -252,7 +253,7 @@ static int read_checkpoint(struct copy *copy)
     return r < 0 ? r : read_slots(copy);
 }
 
-/* With `checkpointing` set. */
+/* With the log pinned. */
 static int copy_state(struct copy *copy)
 {
     int r = read_checkpoint(copy);
@@ -315,15 +316,13 @@ static int copy_slots(struct copy *copy)
 
 /* ---- the owner ---- */
 
-/* From here on until release() no slot is deleted; no checkpoint is made until `checkpointing` ends. */
+/* From here on until release() no slot is deleted; no checkpoint is made until the log is not pinned any more. */
 static int hold(struct copy *copy)
 {
     hwt_delay *store = copy->store;
     pthread_mutex_lock(&store->lock);
-    while (store->checkpointing)
-        pthread_cond_wait(&store->changed, &store->lock);
-    store->checkpointing = true;
-    store->copies++;
+    hwt_delay_log_pin(store);
+    hwt_delay_copies_add(store, 1);
     copy->segment = hwt_delay_log_end(store).segment;
     copy->offset = hwt_delay_log_end(store).offset;
     int r = hwt_delay_log_wait(store, hwt_delay_log_frame(store) - 1);
@@ -333,24 +332,21 @@ static int hold(struct copy *copy)
     return r;
 }
 
-static void end_checkpointing(hwt_delay *store)
+static void unpin(hwt_delay *store)
 {
     pthread_mutex_lock(&store->lock);
-    store->checkpointing = false;
-    pthread_cond_broadcast(&store->changed);
+    hwt_delay_log_unpin(store);
     pthread_mutex_unlock(&store->lock);
 }
 
 static void release(hwt_delay *store)
 {
     pthread_mutex_lock(&store->lock);
-    while (store->checkpointing)
-        pthread_cond_wait(&store->changed, &store->lock);
-    store->checkpointing = true;
-    store->copies--;
+    hwt_delay_log_pin(store);
+    hwt_delay_copies_add(store, -1);
     hwt_delay_delete_finished(store);
     pthread_mutex_unlock(&store->lock);
-    end_checkpointing(store);
+    unpin(store);
 }
 
 static int copy_all(struct copy *copy)
@@ -359,7 +355,7 @@ static int copy_all(struct copy *copy)
     int r = hold(copy);
     if (r == 0)
         r = store->read_only ? copy_state_of_another(copy) : copy_state(copy);
-    end_checkpointing(store);
+    unpin(store);
     if (r == 0)
         r = copy_slots(copy);
     release(store);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "hwt/delay/base/text.h"
 
 /* The ends of the histogram's buckets are 2^i - 1 ns, from 1 us to 34 s. */

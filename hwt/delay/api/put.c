@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "hwt/delay/api/steps.h"
+#include "hwt/delay/whole.h"
 
 /* Later releases give them a meaning. */
 static bool is_reserved(const hwt_delay_message *message)

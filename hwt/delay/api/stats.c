@@ -7,44 +7,33 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "hwt/delay/base/text.h"
-
-static uint64_t bytes_of(const hwt_delay *store)
-{
-    uint64_t bytes = 0;
-    for (int i = 0; i < HWT_DELAY_STATES; i++)
-        bytes += store->bytes[i];
-    return bytes;
-}
 
 static uint64_t disk_of(const hwt_delay *store)
 {
     uint64_t bytes = (store->full ? 2 : 3) * hwt_delay_log_extent(store) + HWT_DELAY_STORE_SIZE;
-    return bytes + store->wheel.bytes + store->finished_bytes;
+    return bytes + hwt_delay_slots_bytes(store);
 }
 
 static void fill(hwt_delay *store, hwt_delay_stats *stats)
 {
     /* Relaxed: counts for humans, which order nothing. */
     *stats = store->stats;
-    stats->syncs = atomic_load_explicit(&store->syncs, memory_order_relaxed);
+    hwt_delay_disk_count(store, stats);
     stats->slot_bytes = atomic_load_explicit(&store->slot_bytes, memory_order_relaxed);
-    stats->salvaged = atomic_load_explicit(&store->salvaged, memory_order_relaxed);
-    stats->salvaged_bytes = atomic_load_explicit(&store->salvaged_bytes, memory_order_relaxed);
-    stats->pending = store->messages[HWT_DELAY_FRESH] + store->messages[HWT_DELAY_FLUSHING] +
-                     store->messages[HWT_DELAY_LEASED] - store->superseded + store->filed.total;
-    stats->leased = store->leased_count;
-    stats->memory = bytes_of(store);
+    stats->pending = hwt_delay_pending(store);
+    stats->leased = hwt_delay_leased_count(store);
+    stats->memory = hwt_delay_memory(store);
     stats->disk = disk_of(store);
-    stats->files = store->wheel.count;
-    stats->hand = store->hand;
+    stats->files = hwt_delay_slots_count(store);
+    stats->hand = hwt_delay_hand(store);
     stats->next = hwt_delay_next_locked(store);
-    stats->held = store->held;
+    stats->held = hwt_delay_is_held(store);
     stats->full = store->full;
     stats->poisoned = store->poisoned;
     stats->not_durable = store->not_durable;
-    stats->gaps = store->gaps.count;
+    stats->gaps = hwt_delay_gaps_of(store)->count;
 }
 
 int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats)
@@ -92,21 +81,12 @@ static void add_note(struct hwt_delay_text *text, const struct hwt_delay_record 
 
 static void add_drops(struct hwt_delay_text *text, const hwt_delay *store)
 {
-    for (size_t i = 0; i < store->drops.count; i++) {
-        struct hwt_delay_key key = store->drops.all[i]->key;
+    for (size_t i = 0; i < hwt_delay_drops_of(store)->count; i++) {
+        struct hwt_delay_key key = hwt_delay_drops_of(store)->all[i]->key;
         hwt_delay_text_add(
             text, "drop: due up to %" PRIu64 ".%09" PRIu64 ", put up to mark %" PRIu64 "\n",
             key.due / HWT_SEC(1), key.due % HWT_SEC(1), key.sequence);
     }
-}
-
-static void add_handed(struct hwt_delay_text *text, const struct hwt_delay_handed *handed)
-{
-    hwt_delay_text_add(text,
-                       "handed: next block %" PRIu64 " in half %u at %" PRIu64
-                       ", %zu counts of what is to be loaded\n",
-                       handed->next_number, handed->half, handed->length,
-                       handed->count - handed->next);
 }
 
 int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
@@ -127,15 +107,15 @@ int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size)
     hwt_delay_text_add(&text,
                        "memory: %zu records in the log alone, loaded up to %" PRIu64 ".%09" PRIu64
                        ", %" PRIu64 " leased\n",
-                       store->fresh_count, store->loaded.due / HWT_SEC(1),
-                       store->loaded.due % HWT_SEC(1), store->leased_count);
-    if (store->note)
-        add_note(&text, store->note);
+                       hwt_delay_fresh_count(store), hwt_delay_loaded(store).due / HWT_SEC(1),
+                       hwt_delay_loaded(store).due % HWT_SEC(1), hwt_delay_leased_count(store));
+    if (hwt_delay_note_of(store))
+        add_note(&text, hwt_delay_note_of(store));
     add_drops(&text, store);
-    add_handed(&text, &store->handed);
-    hwt_delay_text_add(&text, "slots: %zu\n", store->wheel.count);
+    hwt_delay_handed_dump(store, &text);
+    hwt_delay_text_add(&text, "slots: %zu\n", hwt_delay_slots_count(store));
     struct hwt_delay_slot *slot;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
         add_slot(&text, store, slot);
     }

@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "hwt/delay/api/steps.h"
+#include "hwt/delay/whole.h"
 
 /* ---- making steps, without the lock ---- */
 
@@ -229,17 +230,17 @@ static int look_for(hwt_delay *store, struct hwt_delay_identities *before,
     if (there)
         return there->kind == HWT_DELAY_PUT ? 0 : -ENOENT;
     const struct hwt_delay_record *leased =
-        hwt_delay_find(&store->leased, due, erase->bytes, erase->id_size);
+        hwt_delay_lookup_leased(store, due, erase->bytes, erase->id_size);
     if (leased)
         return leased->lease->ending ? -ENOENT : -EBUSY;
-    there = hwt_delay_find(&store->identities, due, erase->bytes, erase->id_size);
+    there = hwt_delay_lookup(store, due, erase->bytes, erase->id_size);
     if (there && there->kind == HWT_DELAY_PUT)
         return 0;
     /* An erase that opening read from the log may be of an older message than what a slot has. */
     if (there && hwt_delay_log_keeps(store, there->key.sequence))
         return -ENOENT;
     const struct hwt_delay_key behind = { due, UINT64_MAX };
-    bool is_unknown = due >= store->loaded.due || hwt_delay_gap_at(store, behind);
+    bool is_unknown = due >= hwt_delay_loaded(store).due || hwt_delay_gap_at(store, behind);
     return is_unknown && hwt_delay_wheel_covers(store, due) ? 0 : -ENOENT;
 }
 
@@ -252,8 +253,8 @@ static bool is_taken(hwt_delay *store, struct hwt_delay_identities *before,
     if (there)
         return there->kind == HWT_DELAY_PUT;
     const struct hwt_delay_record *leased =
-        hwt_delay_find(&store->leased, due, put->bytes, put->id_size);
-    there = hwt_delay_find(&store->identities, due, put->bytes, put->id_size);
+        hwt_delay_lookup_leased(store, due, put->bytes, put->id_size);
+    there = hwt_delay_lookup(store, due, put->bytes, put->id_size);
     return (leased && leased != old && !leased->lease->ending) ||
            (there && there != old && there->kind == HWT_DELAY_PUT);
 }
@@ -395,7 +396,7 @@ static void make_drops(hwt_delay *store, struct hwt_delay_steps *steps)
 
 static void make_all(hwt_delay *store, struct hwt_delay_steps *steps)
 {
-    uint64_t now = store->system.realtime(store->system.data), before = hwt_delay_log_next(store);
+    uint64_t now = hwt_delay_realtime(store), before = hwt_delay_log_next(store);
     for (size_t i = 0; i < steps->count; i++) {
         if (steps->list[i].result == 0)
             make_step(store, &steps->list[i], now);

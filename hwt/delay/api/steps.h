@@ -4,7 +4,9 @@
 
 /* Changes as steps: what hwt_delay_apply() and its short ways make of their arguments. See steps.c. */
 
-#include "hwt/delay/store.h"
+#include <stdbool.h>
+
+#include "hwt/delay/table/table.h"
 
 struct hwt_delay_step {
     uint8_t op; /* HWT_DELAY_OP_... */

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "hwt/delay/api/steps.h"
+#include "hwt/delay/whole.h"
 
 /* ---- take ---- */
 
@@ -22,13 +23,13 @@ static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *
 {
     struct hwt_delay_record *first;
     while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
-           hwt_delay_compare(first->key, store->loaded) < 0) {
+           hwt_delay_compare(first->key, hwt_delay_loaded(store)) < 0) {
         hwt_delay_remove(store, first);
         *ret_dropped = true;
     }
     if (!first || first->kind != HWT_DELAY_PUT || first->key.due > now ||
         first->key.sequence >= hwt_delay_log_durable(store) ||
-        hwt_delay_compare(first->key, store->loaded) >= 0)
+        hwt_delay_compare(first->key, hwt_delay_loaded(store)) >= 0)
         return NULL;
     return first;
 }
@@ -178,8 +179,8 @@ static int64_t finish(hwt_delay *store, struct taking *taking, hwt_delay_message
 /* Nothing else can be taken: -EBADMSG, once, for what cannot be read. */
 static int tell_of_gap(hwt_delay *store)
 {
-    bool is_new = store->gap_is_new;
-    store->gap_is_new = false;
+    bool is_new = hwt_delay_gap_is_new(store);
+    hwt_delay_gap_told(store);
     return is_new ? -EBADMSG : 0;
 }
 
@@ -189,19 +190,20 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
     for (;;) {
         if (store->poisoned)
             return -EIO;
-        if (store->standby)
+        if (store->takes.standby)
             return -EPERM;
         uint64_t now = hwt_delay_clock(store);
-        if (store->held)
+        if (hwt_delay_is_held(store))
             return -ETIME;
         hwt_delay_leases_expire(store);
         int r = take_due(store, max, now, taking);
         if (r < 0 || taking->count > 0)
             return r;
-        if (store->loaded.due > now)
+        if (hwt_delay_loaded(store).due > now)
             return tell_of_gap(store);
         struct hwt_delay_record *first = hwt_delay_first(store);
-        if (first && hwt_delay_compare(first->key, store->loaded) < 0 && first->key.due <= now)
+        if (first && hwt_delay_compare(first->key, hwt_delay_loaded(store)) < 0 &&
+            first->key.due <= now)
             return 0; /* it is not durable yet */
         r = hwt_delay_load(store, hwt_delay_horizon(now));
         if (r < 0)
@@ -222,10 +224,10 @@ static void sleep_in_take(hwt_delay *store, uint64_t until)
     if (hwt_delay_wake_arm(store))
         return;
     if (until == HWT_NEVER) {
-        pthread_cond_wait(&store->takers, &store->lock);
+        pthread_cond_wait(&store->takes.takers, &store->lock);
     } else {
         const struct timespec at = { (time_t)(until / HWT_SEC(1)), (long)(until % HWT_SEC(1)) };
-        pthread_cond_timedwait(&store->takers, &store->lock, &at);
+        pthread_cond_timedwait(&store->takes.takers, &store->lock, &at);
     }
 }
 
@@ -234,20 +236,20 @@ static bool is_to_be_told(const hwt_delay *store, int error, uint64_t troubles)
 {
     if (error == 0 || error == -ENOBUFS)
         return false;
-    return store->poisoned || error != store->trouble || store->told < store->troubles ||
-           troubles < store->troubles;
+    return store->poisoned || error != store->takes.trouble ||
+           store->takes.told < store->takes.troubles || troubles < store->takes.troubles;
 }
 
 static int take_or_wait(hwt_delay *store, size_t max, uint64_t wait, struct taking *taking)
 {
     uint64_t now = monotonic(), until = wait > HWT_NEVER - now ? HWT_NEVER : now + wait;
-    uint64_t wakes = store->wakes, troubles = store->troubles;
+    uint64_t wakes = store->takes.wakes, troubles = store->takes.troubles;
     for (;;) {
         int r = attempt(store, max, taking);
         if (taking->count > 0 || is_to_be_told(store, r, troubles))
             return r;
-        if (store->wakes != wakes || store->woken) {
-            store->woken = false;
+        if (store->takes.wakes != wakes || store->takes.woken) {
+            store->takes.woken = false;
             return -ECANCELED;
         }
         if (until != HWT_NEVER && monotonic() >= until)
@@ -262,14 +264,14 @@ static int take(hwt_delay *store, size_t max, uint64_t wait, struct taking *taki
     if (wait == 0 || store->alone) {
         r = attempt(store, max, taking);
     } else {
-        store->waiting++;
+        store->takes.waiting++;
         r = take_or_wait(store, max, wait, taking);
-        store->waiting--;
+        store->takes.waiting--;
     }
     if (taking->count > 0)
         return 0;
-    if (r < 0 && r == store->trouble)
-        store->told = store->troubles;
+    if (r < 0 && r == store->takes.trouble)
+        store->takes.told = store->takes.troubles;
     if (r != -ECANCELED)
         hwt_delay_wake_clear(store);
     return r;
@@ -283,13 +285,13 @@ static uint64_t least(uint64_t a, uint64_t b)
 /* Before that nothing that is durable is left to be handed over, and no end waits for the disk. */
 static uint64_t frontier(hwt_delay *store)
 {
-    const struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
-    uint64_t from = least(store->loaded.due, hwt_delay_log_ended_from(store));
-    uint64_t now = store->system.realtime(store->system.data);
+    const struct hwt_delay_record *first = hwt_delay_lowest(store);
+    uint64_t from = least(hwt_delay_loaded(store).due, hwt_delay_log_ended_from(store));
+    uint64_t now = hwt_delay_realtime(store);
     if (first)
         from = least(from, first->key.due);
-    if (store->gaps.count > 0)
-        from = least(from, store->gaps.all[0].from.due);
+    if (hwt_delay_gaps_of(store)->count > 0)
+        from = least(from, hwt_delay_gaps_of(store)->all[0].from.due);
     return least(now + 1, from);
 }
 
@@ -335,8 +337,8 @@ int hwt_delay_lead(hwt_delay *store)
     if (store->read_only)
         return -EROFS;
     int shield = hwt_delay_enter(store);
-    store->standby = false;
-    if (store->pool)
+    store->takes.standby = false;
+    if (hwt_delay_has_jobs(store))
         hwt_delay_load_soon(store);
     hwt_delay_wake_all(store);
     hwt_delay_leave(store, shield);

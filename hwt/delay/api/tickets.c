@@ -24,6 +24,7 @@
 #include <stdlib.h>
 
 #include "hwt/delay/api/steps.h"
+#include "hwt/delay/whole.h"
 #include "hwt/delay/base/text.h"
 
 /* ---- as text ---- */
@@ -88,78 +89,6 @@ int hwt_delay_ticket_read(const char *ticket, struct hwt_delay_found *ret_found)
     return ret_found->ticket ? 0 : -ENOMEM;
 }
 
-/* ---- in memory ---- */
-
-static int compare_ids(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
-{
-    if (a->id_size != b->id_size)
-        return a->id_size < b->id_size ? -1 : 1;
-    return memcmp(a->bytes, b->bytes, a->id_size);
-}
-
-static int origin_compare(const struct hwt_delay_origin *a, const struct hwt_delay_origin *b)
-{
-    int order = (a->due > b->due) - (a->due < b->due);
-    if (order == 0)
-        order = compare_ids(a->record, b->record);
-    if (order == 0)
-        order = (a->record->key.sequence > b->record->key.sequence) -
-                (a->record->key.sequence < b->record->key.sequence);
-    return order != 0 ? order : (a > b) - (a < b);
-}
-
-RB_PROTOTYPE(hwt_delay_origins, hwt_delay_origin, entry, )
-RB_GENERATE(hwt_delay_origins, hwt_delay_origin, entry, origin_compare)
-
-void hwt_delay_origin_add(hwt_delay *store, struct hwt_delay_record *record)
-{
-    if (record->origin)
-        RB_INSERT(hwt_delay_origins, &store->origins, record->origin);
-}
-
-void hwt_delay_origin_remove(hwt_delay *store, struct hwt_delay_record *record)
-{
-    if (record->origin)
-        RB_REMOVE(hwt_delay_origins, &store->origins, record->origin);
-}
-
-bool hwt_delay_ticket_is_of(const struct hwt_delay_record *ticket,
-                            const struct hwt_delay_record *record)
-{
-    uint64_t due = record->origin ? record->origin->due : record->key.due;
-    return record->kind == HWT_DELAY_PUT && due == ticket->key.due &&
-           compare_ids(ticket, record) == 0;
-}
-
-static struct hwt_delay_record *newer(struct hwt_delay_record *a, struct hwt_delay_record *b)
-{
-    return !a || (b && b->key.sequence > a->key.sequence) ? b : a;
-}
-
-static struct hwt_delay_record *at_its_origin(struct hwt_delay_identities *identities,
-                                              const struct hwt_delay_record *ticket)
-{
-    struct hwt_delay_record *record =
-        hwt_delay_find(identities, ticket->key.due, ticket->bytes, ticket->id_size);
-    return record && hwt_delay_ticket_is_of(ticket, record) ? record : NULL;
-}
-
-/* The newest message with a ticket, in the table or leased; or NULL. */
-static struct hwt_delay_record *find_in_memory(hwt_delay *store, struct hwt_delay_record *ticket)
-{
-    struct hwt_delay_origin from = { .due = ticket->key.due, .record = ticket }, *origin;
-    struct hwt_delay_record *found =
-        newer(at_its_origin(&store->identities, ticket), at_its_origin(&store->leased, ticket));
-    for (origin = RB_NFIND(hwt_delay_origins, &store->origins, &from);
-         origin && origin->due == ticket->key.due && compare_ids(origin->record, ticket) == 0;
-         origin = RB_NEXT(hwt_delay_origins, &store->origins, origin)) {
-        struct hwt_delay_record *record = origin->record;
-        if (record->state != HWT_DELAY_LEASED || !record->lease->superseded)
-            found = newer(found, record);
-    }
-    return found;
-}
-
 /* ---- in slots ---- */
 
 struct stretch {
@@ -177,10 +106,10 @@ static size_t list_stretches(hwt_delay *store, uint64_t due, struct stretch *str
 {
     const struct hwt_delay_key behind = { due, UINT64_MAX };
     size_t count = 0;
-    if (due >= store->loaded.due || hwt_delay_gap_at(store, behind))
+    if (due >= hwt_delay_loaded(store).due || hwt_delay_gap_at(store, behind))
         stretches[count++] = (struct stretch){ due, due + 1 };
     struct hwt_delay_slot *slot;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
         uint64_t last = hwt_delay_slot_last(slot);
         if (slot->origins.from <= due && due <= slot->origins.to && !slot->passed)
@@ -195,7 +124,7 @@ static size_t list_stretches(hwt_delay *store, uint64_t due, struct stretch *str
 static int search(hwt_delay *store, const struct hwt_delay_record *ticket,
                   struct hwt_delay_record **found)
 {
-    struct stretch *stretches = malloc((store->wheel.count + 1) * sizeof(*stretches));
+    struct stretch *stretches = malloc((hwt_delay_slots_count(store) + 1) * sizeof(*stretches));
     if (!stretches)
         return -ENOMEM;
     size_t count = list_stretches(store, ticket->key.due, stretches);
@@ -213,51 +142,13 @@ static int search(hwt_delay *store, const struct hwt_delay_record *ticket,
 
 /* ---- both ---- */
 
-static void watch(hwt_delay *store, struct hwt_delay_found *found)
-{
-    if (!found->watched)
-        LIST_INSERT_HEAD(&store->sought, found, link);
-    found->watched = true;
-    found->touched = false;
-}
-
-void hwt_delay_found_unwatch(struct hwt_delay_found *found)
-{
-    if (found->watched)
-        LIST_REMOVE(found, link);
-    found->watched = false;
-}
-
-void hwt_delay_sought_touch(hwt_delay *store, const struct hwt_delay_record *record)
-{
-    struct hwt_delay_found *found;
-    LIST_FOREACH(found, &store->sought, link)
-    {
-        const struct hwt_delay_record *its = found->record;
-        if (record->kind == HWT_DELAY_DROP)
-            found->touched |= its && hwt_delay_is_dropped(store, its->key);
-        else
-            found->touched |= hwt_delay_ticket_is_of(found->ticket, record) ||
-                              (its && hwt_delay_identity_compare(its, record) == 0);
-    }
-}
-
 /* Whether what was found still holds. Does not let go of the lock. */
 bool hwt_delay_found_holds(hwt_delay *store, const struct hwt_delay_found *found)
 {
-    const struct hwt_delay_record *there = find_in_memory(store, found->ticket);
+    const struct hwt_delay_record *there = hwt_delay_find_ticket(store, found->ticket);
     if (found->in_memory || there)
         return found->in_memory && there == found->record;
     return !found->touched;
-}
-
-/* An erase that opening read from the log may be of an older message with this identity. */
-static bool has_newer(struct hwt_delay_identities *identities,
-                      const struct hwt_delay_record *record)
-{
-    const struct hwt_delay_record *there =
-        hwt_delay_find(identities, record->key.due, record->bytes, record->id_size);
-    return there && there->key.sequence >= record->key.sequence;
 }
 
 /* A message of a slot that memory says has ended since. */
@@ -265,8 +156,7 @@ bool hwt_delay_found_is_gone(hwt_delay *store, const struct hwt_delay_found *fou
 {
     const struct hwt_delay_record *record = found->record;
     return !found->in_memory &&
-           (hwt_delay_is_dropped(store, record->key) || has_newer(&store->identities, record) ||
-            has_newer(&store->leased, record));
+           (hwt_delay_is_dropped(store, record->key) || hwt_delay_has_newer(store, record));
 }
 
 void hwt_delay_found_clear(struct hwt_delay_found *found)
@@ -282,8 +172,8 @@ int hwt_delay_found_look(hwt_delay *store, struct hwt_delay_found *found)
 {
     for (;;) {
         hwt_delay_found_clear(found);
-        watch(store, found);
-        found->record = find_in_memory(store, found->ticket);
+        hwt_delay_found_watch(store, found);
+        found->record = hwt_delay_find_ticket(store, found->ticket);
         found->in_memory = found->record != NULL;
         if (found->in_memory) {
             found->record->refs++;

@@ -4,7 +4,7 @@
  * Looking at what is pending, in stretches of time that fit into memory.
  *
  * Below `loaded` the table has everything. Above, the slots are read as for loading, but by readers
- * of this call's own, and `loading` is set meanwhile: until the stretch has been brought together
+ * of this call's own, and The slots are locked meanwhile: until the stretch has been brought together
  * with the table, nothing may leave the table for a slot. The readers stay from stretch to stretch,
  * with a reference to their slot, so that each goes on where it was. The visitor is called without
  * the lock, on references.
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 #define STRETCH 4096
 
@@ -68,7 +68,7 @@ static int by_key(const void *a, const void *b)
 static int add_leased(struct view *view)
 {
     struct hwt_delay_lease *lease;
-    RB_FOREACH(lease, hwt_delay_tokens, &view->store->tokens)
+    HWT_DELAY_FOREACH_LEASE(lease, view->store)
     {
         struct hwt_delay_record *record = lease->record;
         if (lease->superseded || hwt_delay_compare(record->key, view->from) < 0 ||
@@ -89,7 +89,7 @@ static int add_table(struct view *view, size_t most)
     struct hwt_delay_record *record = hwt_delay_from(store, view->from);
     struct hwt_delay_key last = view->from;
     for (; record && hwt_delay_compare(record->key, view->to) < 0;
-         record = RB_NEXT(hwt_delay_keys, &store->keys, record)) {
+         record = RB_NEXT(hwt_delay_keys, NULL, record)) {
         if (view->count >= most && hwt_delay_compare(record->key, last) > 0) {
             view->to = record->key;
             break;
@@ -108,14 +108,14 @@ static int add_table(struct view *view, size_t most)
 static bool is_old(hwt_delay *store, const struct hwt_delay_record *record)
 {
     const struct hwt_delay_record *there =
-        hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
+        hwt_delay_lookup(store, record->key.due, record->bytes, record->id_size);
     if (there && there->key.sequence >= record->key.sequence)
         return true;
-    there = hwt_delay_find(&store->leased, record->key.due, record->bytes, record->id_size);
+    there = hwt_delay_lookup_leased(store, record->key.due, record->bytes, record->id_size);
     return there && there->key.sequence >= record->key.sequence;
 }
 
-/* `loading` is set. */
+/* The slots are locked. */
 static int add_slots(struct view *view, bool in_gap)
 {
     hwt_delay *store = view->store;
@@ -158,23 +158,22 @@ static int look(struct view *view, struct hwt_delay_key to)
 {
     hwt_delay *store = view->store;
     int r = 0;
-    hwt_delay_await_loading(store);
+    hwt_delay_slots_await(store);
     view->to = to;
     const struct hwt_delay_gap *gap = hwt_delay_gap_at(store, view->from);
     if (gap)
         end_by(view, gap->to);
-    if (!gap && hwt_delay_compare(view->from, store->loaded) < 0) {
-        end_by(view, store->loaded);
-        for (size_t i = 0; i < store->gaps.count; i++) {
-            if (hwt_delay_compare(store->gaps.all[i].from, view->from) > 0)
-                end_by(view, store->gaps.all[i].from);
+    if (!gap && hwt_delay_compare(view->from, hwt_delay_loaded(store)) < 0) {
+        end_by(view, hwt_delay_loaded(store));
+        for (size_t i = 0; i < hwt_delay_gaps_of(store)->count; i++) {
+            if (hwt_delay_compare(hwt_delay_gaps_of(store)->all[i].from, view->from) > 0)
+                end_by(view, hwt_delay_gaps_of(store)->all[i].from);
         }
         r = add_table(view, STRETCH);
     } else {
-        store->loading = true;
+        hwt_delay_slots_lock(store);
         r = add_slots(view, gap != NULL);
-        store->loading = false;
-        pthread_cond_broadcast(&store->changed);
+        hwt_delay_slots_unlock(store);
         if (r == 0)
             r = add_table(view, SIZE_MAX);
     }

@@ -18,7 +18,28 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
+
+void hwt_delay_takes_init(hwt_delay *store)
+{
+    struct hwt_delay_takes *takes = &store->takes;
+    hwt_delay_cond_init(&takes->takers);
+    takes->event = -1;
+    takes->alarm_at = HWT_NEVER;
+    takes->standby = (store->options.flags & HWT_DELAY_STANDBY) != 0;
+}
+
+void hwt_delay_takes_free(hwt_delay *store)
+{
+    if (store->takes.event >= 0)
+        close(store->takes.event);
+    pthread_cond_destroy(&store->takes.takers);
+}
+
+bool hwt_delay_stands_by(const hwt_delay *store)
+{
+    return store->takes.standby;
+}
 
 /* The clock may be set meanwhile: looked at again after at most so long. */
 #define LONGEST HWT_SEC(1)
@@ -27,7 +48,7 @@ uint64_t hwt_delay_ring(void *arg)
 {
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
-    store->alarm_at = HWT_NEVER;
+    store->takes.alarm_at = HWT_NEVER;
     hwt_delay_wake_arm(store);
     pthread_mutex_unlock(&store->lock);
     return HWT_NEVER;
@@ -35,12 +56,11 @@ uint64_t hwt_delay_ring(void *arg)
 
 static uint64_t lease_end(const hwt_delay *store, uint64_t now)
 {
-    const struct hwt_delay_lease *lease =
-        RB_MIN(hwt_delay_ends, &((hwt_delay *)(uintptr_t)store)->ends);
-    if (!lease || lease->end == HWT_NEVER)
+    uint64_t end = hwt_delay_lease_first_end(store);
+    if (end == HWT_NEVER)
         return HWT_NEVER;
     uint64_t boottime = hwt_delay_boottime(store);
-    uint64_t left = lease->end > boottime ? lease->end - boottime : 0;
+    uint64_t left = end > boottime ? end - boottime : 0;
     return left < HWT_NEVER - now ? now + left : HWT_NEVER;
 }
 
@@ -51,11 +71,11 @@ static uint64_t lease_end(const hwt_delay *store, uint64_t now)
  */
 uint64_t hwt_delay_next_locked(hwt_delay *store)
 {
-    uint64_t now = store->system.realtime(store->system.data);
+    uint64_t now = hwt_delay_realtime(store);
     uint64_t next = hwt_delay_wheel_next(store);
     struct hwt_delay_record *first;
-    while ((first = RB_MIN(hwt_delay_keys, &store->keys)) && first->kind == HWT_DELAY_ERASE &&
-           !store->checkpointing && !store->read_only &&
+    while ((first = hwt_delay_lowest(store)) && first->kind == HWT_DELAY_ERASE &&
+           !hwt_delay_log_is_pinned(store) && !store->read_only &&
            !hwt_delay_wheel_covers(store, first->key.due))
         hwt_delay_remove(store, first);
     first = hwt_delay_first(store);
@@ -68,36 +88,37 @@ uint64_t hwt_delay_next_locked(hwt_delay *store)
 static void set_event(hwt_delay *store)
 {
     const uint64_t one = 1;
-    if (store->event >= 0 && !store->event_set)
-        store->event_set = write(store->event, &one, sizeof(one)) == (ssize_t)sizeof(one);
+    if (store->takes.event >= 0 && !store->takes.event_set)
+        store->takes.event_set =
+            write(store->takes.event, &one, sizeof(one)) == (ssize_t)sizeof(one);
 }
 
 /* All that sleep in take look again. */
 void hwt_delay_wake_all(hwt_delay *store)
 {
-    pthread_cond_broadcast(&store->takers);
+    pthread_cond_broadcast(&store->takes.takers);
     set_event(store);
 }
 
 /* Something can be taken: one thread that sleeps in take is enough. */
-void hwt_delay_wake_now(hwt_delay *store)
+static void wake_now(hwt_delay *store)
 {
-    if (store->waiting > 0)
-        pthread_cond_signal(&store->takers);
+    if (store->takes.waiting > 0)
+        pthread_cond_signal(&store->takes.takers);
     set_event(store);
 }
 
 /* A trouble begins, or 0: there is none, or it is over. */
 void hwt_delay_trouble(hwt_delay *store, int error)
 {
-    if (store->trouble == error)
+    if (store->takes.trouble == error)
         return;
-    store->trouble = error;
+    store->takes.trouble = error;
     if (error < 0) {
-        store->troubles++;
+        store->takes.troubles++;
         hwt_delay_wake_all(store);
     } else {
-        hwt_delay_wake_now(store);
+        wake_now(store);
     }
 }
 
@@ -105,8 +126,8 @@ void hwt_delay_trouble(hwt_delay *store, int error)
 void hwt_delay_wake_clear(hwt_delay *store)
 {
     uint64_t count;
-    if (store->event >= 0 && store->event_set)
-        store->event_set = read(store->event, &count, sizeof(count)) < 0;
+    if (store->takes.event >= 0 && store->takes.event_set)
+        store->takes.event_set = read(store->takes.event, &count, sizeof(count)) < 0;
     hwt_delay_wake_arm(store);
 }
 
@@ -118,9 +139,9 @@ static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
 {
     const struct hwt_delay_record *first = hwt_delay_first(store);
     uint64_t end = lease_end(store, now), due = HWT_NEVER;
-    if (store->gap_is_new)
+    if (hwt_delay_gap_is_new(store))
         return now;
-    if (first && hwt_delay_compare(first->key, store->loaded) < 0) {
+    if (first && hwt_delay_compare(first->key, hwt_delay_loaded(store)) < 0) {
         bool waits =
             first->kind == HWT_DELAY_PUT && (first->key.sequence >= hwt_delay_log_durable(store) ||
                                              !hwt_delay_lease_fits(store, first));
@@ -130,7 +151,7 @@ static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
         due = hwt_delay_wheel_next(store);
         if (first && first->key.due < due)
             due = first->key.due;
-        if (due <= now && store->trouble != 0 && store->told == store->troubles)
+        if (due <= now && store->takes.trouble != 0 && store->takes.told == store->takes.troubles)
             due = HWT_NEVER;
     }
     return due < end ? due : end;
@@ -139,20 +160,20 @@ static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
 /* Something may have changed what is next. True: something can be taken now. */
 bool hwt_delay_wake_arm(hwt_delay *store)
 {
-    if (!store->pool || store->poisoned || store->standby ||
-        (store->waiting == 0 && store->event < 0))
+    if (!hwt_delay_has_jobs(store) || store->poisoned || store->takes.standby ||
+        (store->takes.waiting == 0 && store->takes.event < 0))
         return false;
     uint64_t now = hwt_delay_clock(store);
-    uint64_t next = store->held ? now + LONGEST : worth_a_take(store, now);
+    uint64_t next = hwt_delay_is_held(store) ? now + LONGEST : worth_a_take(store, now);
     if (next <= now) {
-        hwt_delay_wake_now(store);
+        wake_now(store);
         return true;
     }
-    if (next == HWT_NEVER || next >= store->alarm_at)
+    if (next == HWT_NEVER || next >= store->takes.alarm_at)
         return false;
     uint64_t delay = next - now < LONGEST ? next - now : LONGEST;
-    store->alarm_at = now + delay;
-    hwt_delay_job_at(&store->jobs[HWT_DELAY_ALARM], delay);
+    store->takes.alarm_at = now + delay;
+    hwt_delay_want_in(store, HWT_DELAY_ALARM, delay);
     return false;
 }
 
@@ -161,9 +182,9 @@ int hwt_delay_wake(hwt_delay *store)
     if (!store)
         return -EINVAL;
     int shield = hwt_delay_enter(store);
-    store->wakes++;
-    store->woken = store->waiting == 0;
-    pthread_cond_broadcast(&store->takers);
+    store->takes.wakes++;
+    store->takes.woken = store->takes.waiting == 0;
+    pthread_cond_broadcast(&store->takes.takers);
     hwt_delay_leave(store, shield);
     return 0;
 }
@@ -177,12 +198,12 @@ int hwt_delay_fd(hwt_delay *store)
     if (store->alone)
         return -ENOTSUP;
     int shield = hwt_delay_enter(store);
-    int r = store->event;
+    int r = store->takes.event;
     if (r < 0) {
         r = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         r = r < 0 ? -errno : r;
-        store->event = r < 0 ? -1 : r;
-        if (!store->standby)
+        store->takes.event = r < 0 ? -1 : r;
+        if (!store->takes.standby)
             set_event(store); /* the first take says what there is */
         hwt_delay_wake_arm(store);
     }

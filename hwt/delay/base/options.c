@@ -5,7 +5,7 @@
 #include <errno.h>
 
 #include "hwt/base/sized.h"
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* With the flags, at least. */
 #define OPTIONS_SIZE_MIN offsetof(hwt_delay_options, lease)

@@ -32,14 +32,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* ---- on a full disk ---- */
 
 /* The log stays: so what is FRESH, but older than it, must be whole in the checkpoint. */
 static int publish_old(hwt_delay *store)
 {
-    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     for (size_t i = 0; i < snapshot->count; i++) {
         struct hwt_delay_record *record = snapshot->records[i];
         if (record->kind != HWT_DELAY_PUT || hwt_delay_log_keeps(store, record->key.sequence))
@@ -59,41 +59,37 @@ static int publish_old(hwt_delay *store)
 /* The checkpoint is on the disk: slots and log are what it says. */
 static void conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
 {
-    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
-    hwt_delay_await_loading(store);
-    store->loading = true;
+    const struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
+    hwt_delay_slots_lock(store);
     hwt_delay_plan_conclude(store, plan);
     hwt_delay_evict(store);
     hwt_delay_handed_conclude(store);
     hwt_delay_drops_conclude(store);
-    store->loading = false;
-    pthread_cond_broadcast(&store->changed);
+    hwt_delay_slots_unlock(store);
     hwt_delay_log_keep(store, snapshot->from);
     hwt_delay_log_shed(store, snapshot->kept_bytes, snapshot->erased_bytes);
     store->stuck = 0;
-    store->made_up = false;
+    store->checkpoint.rebuilt = false;
     store->stats.checkpoints++;
 }
 
 /* They are not in the checkpoint any more. */
 void hwt_delay_delete_finished(hwt_delay *store)
 {
-    if (store->copies > 0)
+    if (store->checkpoint.copies > 0)
         return;
-    hwt_delay_await_loading(store);
+    hwt_delay_slots_await(store);
     struct hwt_delay_slot *slot;
-    while ((slot = TAILQ_FIRST(&store->finished))) {
+    while ((slot = hwt_delay_finished_first(store))) {
         char name[HWT_DELAY_NAME_MAX];
         hwt_delay_slot_name(slot, name);
         pthread_mutex_unlock(&store->lock);
         /* One that stays is deleted at the next opening. */
-        store->system.unlink(store->system.data, store->directory, name);
+        hwt_delay_unlink(store, name);
         pthread_mutex_lock(&store->lock);
-        TAILQ_REMOVE(&store->finished, slot, listed);
-        store->finished_bytes -= slot->length;
-        hwt_delay_slot_unref(slot);
+        hwt_delay_finished_free(store, slot);
     }
-    if (store->wheel.count == 0)
+    if (hwt_delay_slots_count(store) == 0)
         hwt_delay_filed_settle(store, UINT64_MAX);
 }
 
@@ -110,7 +106,7 @@ static int write_out(hwt_delay *store, struct hwt_delay_plan *plan, int *ret_old
     if (hwt_delay_is_full(r) || hwt_delay_is_shortage(r))
         hwt_delay_plan_undo(store, plan);
     /* What is made up is whole only with numbers that were not given before. */
-    if (hwt_delay_is_full(r) && !store->made_up)
+    if (hwt_delay_is_full(r) && !store->checkpoint.rebuilt)
         *ret_old = publish_old(store);
     return r;
 }
@@ -119,7 +115,7 @@ static int make(hwt_delay *store)
 {
     int r = hwt_delay_snapshot_get(store);
     if (r == 0)
-        r = hwt_delay_log_wait(store, store->snapshot.frame);
+        r = hwt_delay_log_wait(store, store->checkpoint.snapshot.frame);
     if (r < 0)
         return r;
     struct hwt_delay_plan plan = { 0 };
@@ -129,7 +125,7 @@ static int make(hwt_delay *store)
     pthread_mutex_lock(&store->lock);
     if (r == 0) {
         conclude(store, &plan);
-        hwt_delay_extent_shrink(store, store->snapshot.extent);
+        hwt_delay_extent_shrink(store, store->checkpoint.snapshot.extent);
     }
     free(plan.parts);
     if ((r < 0 && !hwt_delay_is_full(r) && !hwt_delay_is_shortage(r)) ||
@@ -150,7 +146,7 @@ static int make_with_reserve(hwt_delay *store)
     hwt_delay_reserve_give_up(store);
     pthread_mutex_lock(&store->lock);
     int r = make(store);
-    hwt_delay_snapshot_free(&store->snapshot);
+    hwt_delay_snapshot_free(&store->checkpoint.snapshot);
     return r;
 }
 
@@ -169,49 +165,36 @@ static bool is_short(const hwt_delay *store)
     return store->full || store->stuck != 0;
 }
 
-/* Called where something begins to be missing. */
-void hwt_delay_room_soon(hwt_delay *store)
-{
-    hwt_delay_job_at(&store->jobs[HWT_DELAY_CHECKPOINT], HWT_SEC(1));
-}
-
 /*
  * Makes a checkpoint. Lets go of the lock meanwhile, and waits for one that is being made. -ENOSPC;
  * -EIO; -ENOMEM, -EMFILE, -ENFILE: all is as it was
  */
 int hwt_delay_checkpoint_make(hwt_delay *store)
 {
-    while (store->checkpointing)
-        pthread_cond_wait(&store->changed, &store->lock);
-    if (store->poisoned)
+    hwt_delay_log_pin(store);
+    if (store->poisoned) {
+        hwt_delay_log_unpin(store);
         return -EIO;
+    }
     bool was_short = is_short(store);
-    store->checkpointing = true;
-    store->wanted = false;
+    hwt_delay_checkpoint_begins(store);
     int r = make(store);
-    hwt_delay_snapshot_free(&store->snapshot);
+    hwt_delay_snapshot_free(&store->checkpoint.snapshot);
     if (hwt_delay_is_full(r) && !store->full)
         r = make_with_reserve(store);
     if (hwt_delay_is_full(r) || hwt_delay_is_shortage(r))
         store->stuck = hwt_delay_is_full(r) ? -ENOSPC : r;
     else if (r == 0 && store->full)
         make_good(store);
-    store->checkpointing = false;
-    pthread_cond_broadcast(&store->changed);
-    hwt_delay_job_want(&store->jobs[HWT_DELAY_LOAD]); /* there may be more in the slots */
+    hwt_delay_log_unpin(store);
+    hwt_delay_want(store, HWT_DELAY_LOAD); /* there may be more in the slots */
     if (!was_short && is_short(store))
         hwt_delay_room_soon(store);
-    if (store->pool && r == 0 && store->rewriting)
+    if (hwt_delay_has_jobs(store) && r == 0 && store->checkpoint.rewriting)
         hwt_delay_checkpoint_want(store);
     if (store->poisoned)
         return -EIO;
     return hwt_delay_is_full(r) ? -ENOSPC : r;
-}
-
-void hwt_delay_checkpoint_want(hwt_delay *store)
-{
-    store->wanted = true;
-    hwt_delay_job_want(&store->jobs[HWT_DELAY_CHECKPOINT]);
 }
 
 int hwt_delay_checkpoint(hwt_delay *store)
@@ -228,26 +211,26 @@ int hwt_delay_checkpoint(hwt_delay *store)
 
 /*
  * Is there room again, or what else was missing? On a full disk a checkpoint is made only where it
- * may give room itself: each may need a new slot, which would use the room up that cancels need.
+ * may give room itself (true): each may need a new slot, which would use the room up that cancels need.
  */
-static void look_for_room(hwt_delay *store)
+static bool look_for_room(hwt_delay *store)
 {
-    if (store->stuck != 0 || store->wheel.passed_bytes > 0) {
-        store->wanted = true;
-    } else if (store->full && !store->checkpointing) {
-        store->checkpointing = true;
+    if (store->stuck != 0 || hwt_delay_passed_bytes(store) > 0)
+        return true;
+    if (store->full && !hwt_delay_log_is_pinned(store)) {
+        hwt_delay_log_pin(store);
         make_good(store);
-        store->checkpointing = false;
-        pthread_cond_broadcast(&store->changed);
+        hwt_delay_log_unpin(store);
     }
+    return false;
 }
 
 /* A log that is long for nothing is looked at now and then, until it is short. */
 static uint64_t watch(hwt_delay *store)
 {
-    store->watched = hwt_delay_log_may_shrink(store);
-    store->quiet_since = hwt_delay_log_next(store);
-    return store->watched ? HWT_DELAY_QUIET : HWT_NEVER;
+    store->checkpoint.watched = hwt_delay_log_may_shrink(store);
+    store->checkpoint.quiet_since = hwt_delay_log_next(store);
+    return store->checkpoint.watched ? HWT_DELAY_QUIET : HWT_NEVER;
 }
 
 /*
@@ -258,15 +241,33 @@ uint64_t hwt_delay_checkpointer(void *arg)
 {
     hwt_delay *store = arg;
     pthread_mutex_lock(&store->lock);
-    bool quiet = store->watched && store->quiet_since == hwt_delay_log_next(store) &&
+    bool quiet = store->checkpoint.watched &&
+                 store->checkpoint.quiet_since == hwt_delay_log_next(store) &&
                  !hwt_delay_extent_is_wanted(store) && hwt_delay_log_may_shrink(store);
-    if (!store->wanted && is_short(store) && !store->poisoned)
-        look_for_room(store);
+    bool gives_room = !hwt_delay_checkpoint_is_wanted(store) && is_short(store) &&
+                      !store->poisoned && look_for_room(store);
     if (hwt_delay_extent_is_wanted(store))
         hwt_delay_extent_grow(store);
-    if ((store->wanted || quiet) && !store->poisoned)
+    if ((hwt_delay_checkpoint_is_wanted(store) || gives_room || quiet) && !store->poisoned)
         hwt_delay_checkpoint_make(store);
     uint64_t delay = store->poisoned ? HWT_NEVER : is_short(store) ? HWT_SEC(1) : watch(store);
     pthread_mutex_unlock(&store->lock);
     return delay;
+}
+
+/* Finished slots are not deleted while a copy is being made. */
+void hwt_delay_copies_add(hwt_delay *store, int more)
+{
+    store->checkpoint.copies += more;
+}
+
+/* Opening has rebuilt the state out of slots and skipped numbers, and no checkpoint on the disk has that. */
+void hwt_delay_set_rebuilt(hwt_delay *store)
+{
+    store->checkpoint.rebuilt = true;
+}
+
+bool hwt_delay_is_rebuilt(const hwt_delay *store)
+{
+    return store->checkpoint.rebuilt;
 }

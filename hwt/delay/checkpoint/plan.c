@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Records that go to one slot: a part of the snapshot's. */
 struct hwt_delay_part {
@@ -77,13 +77,13 @@ static int find_slot(hwt_delay *store, struct hwt_delay_part *part)
     if (part->slot)
         return 0;
     struct hwt_delay_slot *slot =
-        hwt_delay_slot_new(part->shift, part->index, store->next_number++);
+        hwt_delay_slot_new(part->shift, part->index, hwt_delay_slots_take_number(store));
     if (!slot)
         return -ENOMEM;
     slot->last = 0;
     hwt_delay_wheel_add(store, slot);
-    if (hwt_delay_begins_below(slot, store->loaded))
-        hwt_delay_seal(store, slot, store->snapshot.epoch);
+    if (hwt_delay_begins_below(slot, hwt_delay_loaded(store)))
+        hwt_delay_seal(store, slot, store->checkpoint.snapshot.epoch);
     part->slot = slot;
     part->fresh_slot = true;
     return 0;
@@ -94,7 +94,7 @@ static int find_slots(hwt_delay *store, struct hwt_delay_plan *plan)
 {
     int r = 0;
     pthread_mutex_lock(&store->lock);
-    hwt_delay_await_loading(store);
+    hwt_delay_slots_await(store);
     for (size_t i = 0; i < plan->count && r == 0; i++)
         r = find_slot(store, &plan->parts[i]);
     pthread_mutex_unlock(&store->lock);
@@ -132,7 +132,7 @@ static void note_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
 /* Without the lock. */
 int hwt_delay_plan_write(hwt_delay *store, struct hwt_delay_plan *plan)
 {
-    int r = divide(&store->snapshot, plan);
+    int r = divide(&store->checkpoint.snapshot, plan);
     if (r == 0)
         r = find_slots(store, plan);
     if (r == 0)
@@ -150,7 +150,7 @@ static void undo_part(hwt_delay *store, struct hwt_delay_part *part)
         return;
     hwt_delay_slot_name(part->slot, name);
     if (part->fresh_slot) {
-        store->system.unlink(store->system.data, store->directory, name);
+        hwt_delay_unlink(store, name);
         return;
     }
     int file = hwt_delay_open_file(store, name, O_RDWR);
@@ -166,7 +166,7 @@ void hwt_delay_plan_undo(hwt_delay *store, struct hwt_delay_plan *plan)
     for (size_t i = 0; i < plan->written; i++)
         undo_part(store, &plan->parts[i]);
     pthread_mutex_lock(&store->lock);
-    hwt_delay_await_loading(store);
+    hwt_delay_slots_await(store);
     hwt_delay_rewrite_undo(store);
     for (size_t i = 0; i < plan->count; i++) {
         struct hwt_delay_part *part = &plan->parts[i];
@@ -178,7 +178,7 @@ void hwt_delay_plan_undo(hwt_delay *store, struct hwt_delay_plan *plan)
             part->slot->new_count = part->slot->count;
         }
     }
-    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     for (size_t i = 0; i < snapshot->count; i++) {
         if (snapshot->records[i]->state == HWT_DELAY_FLUSHING)
             hwt_delay_set_state(store, snapshot->records[i], HWT_DELAY_FRESH);
@@ -191,19 +191,20 @@ static void file_record(hwt_delay *store, struct hwt_delay_record *record)
     if (record->state != HWT_DELAY_FLUSHING)
         return;
     if (record->kind == HWT_DELAY_PUT)
-        hwt_delay_filed_add(&store->filed, record->key.due, 1);
-    if (record->kind == HWT_DELAY_PUT && hwt_delay_compare(record->key, store->loaded) < 0 &&
+        hwt_delay_filed_add(hwt_delay_filed_of(store), record->key.due, 1);
+    if (record->kind == HWT_DELAY_PUT &&
+        hwt_delay_compare(record->key, hwt_delay_loaded(store)) < 0 &&
         !hwt_delay_gap_at(store, record->key))
         hwt_delay_set_state(store, record, HWT_DELAY_FILED);
     else
         hwt_delay_remove(store, record);
 }
 
-/* `loading` is set. Lets others have the lock now and then. */
+/* The slots are locked. Lets others have the lock now and then. */
 static void file_records(hwt_delay *store)
 {
-    for (size_t i = 0; i < store->snapshot.count; i++) {
-        file_record(store, store->snapshot.records[i]);
+    for (size_t i = 0; i < store->checkpoint.snapshot.count; i++) {
+        file_record(store, store->checkpoint.snapshot.records[i]);
         if (i % HWT_DELAY_CHUNK == HWT_DELAY_CHUNK - 1)
             hwt_delay_yield(store);
     }
@@ -219,13 +220,13 @@ static void conclude_parts(hwt_delay *store, const struct hwt_delay_plan *plan)
         slot->last = last > slot->last ? last : slot->last;
         slot->count = slot->new_count;
         slot->origins = slot->new_origins;
-        slot->newest = store->snapshot.from.sequence - 1;
+        slot->newest = store->checkpoint.snapshot.from.sequence - 1;
         hwt_delay_slot_set_length(store, slot, slot->new_length);
     }
     hwt_delay_dead_conclude(store);
 }
 
-/* The checkpoint is on the disk. `loading` is set. */
+/* The checkpoint is on the disk. The slots are locked. */
 void hwt_delay_plan_conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
 {
     conclude_parts(store, plan);

@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 #define ROOM_MIN UINT64_C(65536)
 
@@ -43,7 +43,7 @@ static void encode_gap(const struct hwt_delay_gap *gap, unsigned char *at)
 static void encode_head(const hwt_delay *store, unsigned char *head, size_t size, size_t slots,
                         size_t gaps, const struct hwt_delay_filed *filed)
 {
-    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    const struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     memset(head, 0, HWT_DELAY_CHECKPOINT_SIZE);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_MAGIC, HWT_DELAY_MAGIC_CHECKPOINT);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_VERSION, HWT_DELAY_VERSION);
@@ -56,7 +56,7 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_HAND, snapshot->hand);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SPANS, (uint32_t)filed->count);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SHIFT, filed->shift);
-    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, store->next_number);
+    hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, hwt_delay_slots_number(store));
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_GAPS, (uint32_t)gaps);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_ENTRY, HWT_DELAY_FILE_SIZE);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_COUNTED, snapshot->counted);
@@ -79,18 +79,18 @@ static void count_brought(const struct hwt_delay_snapshot *snapshot, struct hwt_
 static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *filed,
                              size_t *ret_size)
 {
-    const struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    const struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     size_t size = HWT_DELAY_CHECKPOINT_SIZE + filed->count * HWT_DELAY_SPAN_SIZE;
     for (size_t i = 0; i < snapshot->whole_count; i++)
         size += hwt_delay_encoded_size(snapshot->whole[i]);
     pthread_mutex_lock(&store->lock);
     size_t slots = 0;
-    size_t gaps = store->gaps.count;
-    unsigned char *bytes =
-        malloc(size + store->wheel.count * HWT_DELAY_FILE_SIZE + gaps * HWT_DELAY_GAP_SIZE);
+    size_t gaps = hwt_delay_gaps_of(store)->count;
+    unsigned char *bytes = malloc(size + hwt_delay_slots_count(store) * HWT_DELAY_FILE_SIZE +
+                                  gaps * HWT_DELAY_GAP_SIZE);
     unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
-    struct hwt_delay_slot *slot = bytes ? RB_MIN(hwt_delay_places, &store->wheel.places) : NULL;
-    for (; slot; slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
+    struct hwt_delay_slot *slot = bytes ? hwt_delay_slots_first(store) : NULL;
+    for (; slot; slot = hwt_delay_slots_next(slot)) {
         if (slot->new_length == 0 || hwt_delay_is_moved(slot))
             continue;
         encode_slot(slot, at);
@@ -98,7 +98,7 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
         slots++;
     }
     for (size_t i = 0; bytes && i < gaps; i++, at += HWT_DELAY_GAP_SIZE)
-        encode_gap(&store->gaps.all[i], at);
+        encode_gap(&hwt_delay_gaps_of(store)->all[i], at);
     pthread_mutex_unlock(&store->lock);
     if (!bytes)
         return NULL;
@@ -134,8 +134,8 @@ static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_
                     HWT_DELAY_SPANS_MAX * HWT_DELAY_SPAN_SIZE + HWT_DELAY_RECORD_SIZE +
                     HWT_DELAY_NOTE_MAX;
     room = (room < ROOM_MIN ? ROOM_MIN : room) + leased;
-    if (store->system.allocate(store->system.data, file, room) < 0)
-        store->system.allocate(store->system.data, file, size < ROOM_MIN ? ROOM_MIN : size);
+    if (hwt_delay_allocate(store, file, room) < 0)
+        hwt_delay_allocate(store, file, size < ROOM_MIN ? ROOM_MIN : size);
     hwt_delay_close_file(store, file);
 }
 
@@ -152,7 +152,7 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
     hwt_delay_close_file(store, file);
     if (r < 0)
         return r;
-    r = store->system.rename(store->system.data, store->directory, "checkpoint.next", "checkpoint");
+    r = hwt_delay_rename(store, "checkpoint.next", "checkpoint");
     if (hwt_delay_is_full(r)) /* copying a directory takes room: it has its old name */
         return r;
     if (r < 0 || hwt_delay_sync_directory(store) < 0)
@@ -166,8 +166,8 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
 int hwt_delay_publish(hwt_delay *store)
 {
     size_t size;
-    struct hwt_delay_filed filed = store->noted_filed;
-    count_brought(&store->snapshot, &filed);
+    struct hwt_delay_filed filed = store->checkpoint.snapshot.filed;
+    count_brought(&store->checkpoint.snapshot, &filed);
     unsigned char *bytes = encode(store, &filed, &size);
     if (!bytes)
         return -ENOMEM;
@@ -179,9 +179,10 @@ int hwt_delay_publish(hwt_delay *store)
 /* That of a new store. */
 int hwt_delay_checkpoint_first(hwt_delay *store)
 {
-    store->snapshot.from.sequence = 1;
-    store->snapshot.from.offset = HWT_DELAY_SEGMENT_FRAMES;
+    store->checkpoint.snapshot.from.sequence = 1;
+    hwt_delay_filed_init(&store->checkpoint.snapshot.filed);
+    store->checkpoint.snapshot.from.offset = HWT_DELAY_SEGMENT_FRAMES;
     int r = hwt_delay_publish(store);
-    store->snapshot = (struct hwt_delay_snapshot){ 0 };
+    store->checkpoint.snapshot = (struct hwt_delay_snapshot){ 0 };
     return r;
 }

@@ -6,7 +6,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Can a frame of a log of that length be where the checkpoint says? */
 bool hwt_delay_checkpoint_fits(const unsigned char *head, uint64_t extent)
@@ -38,7 +38,7 @@ static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t 
 static int64_t size_to_read(hwt_delay *store, int file)
 {
     unsigned char head[HWT_DELAY_CHECKPOINT_SIZE] = { 0 };
-    int64_t size = store->system.size(store->system.data, file);
+    int64_t size = hwt_delay_file_size(store, file);
     int64_t n = size < 0 ? size : hwt_delay_read_all(store, file, head, sizeof(head), 0);
     if (n < (int64_t)sizeof(head))
         return n;

@@ -27,7 +27,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* So much is read at a time, and so much moved by one checkpoint, in memory. */
 static uint64_t budget_of(const hwt_delay *store)
@@ -54,11 +54,11 @@ static void each_covering(const hwt_delay *store, uint64_t due,
                           void (*found)(struct hwt_delay_slot *slot, void *arg), void *arg)
 {
     for (unsigned shift = 0; shift < 64; shift++) {
-        if (store->wheel.by_shift[shift] == 0)
+        if (!hwt_delay_wheel_has(store, shift))
             continue;
         struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, due >> shift, 0);
         for (; slot && slot->shift == shift && slot->index == due >> shift;
-             slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
+             slot = hwt_delay_slots_next(slot)) {
             if (due >= slot->moved.due)
                 found(slot, arg);
         }
@@ -89,7 +89,7 @@ static void share_loss(struct hwt_delay_slot *slot, void *arg)
 void hwt_delay_dead_begin(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
         slot->new_dead = slot->dead;
     }
@@ -99,7 +99,7 @@ void hwt_delay_dead_begin(hwt_delay *store)
 void hwt_delay_dead_conclude(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
         slot->dead = slot->new_dead;
     }
@@ -119,7 +119,7 @@ void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count)
 static bool is_to_be_moved(const hwt_delay *store, const struct hwt_delay_slot *slot)
 {
     return slot->length > 0 && slot->dead > slot->length / 2 && !slot->passed &&
-           !hwt_delay_begins_below(slot, store->loaded) && !hwt_delay_gap_in(store, slot);
+           !hwt_delay_begins_below(slot, hwt_delay_loaded(store)) && !hwt_delay_gap_in(store, slot);
 }
 
 static int by_dead(const void *a, const void *b)
@@ -134,7 +134,7 @@ static struct hwt_delay_slot **choose(hwt_delay *store, size_t *ret_count)
 {
     struct hwt_delay_slot *slot;
     size_t count = 0;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
         count += is_to_be_moved(store, slot);
     }
@@ -142,7 +142,7 @@ static struct hwt_delay_slot **choose(hwt_delay *store, size_t *ret_count)
     *ret_count = 0;
     if (!slots)
         return NULL;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
         if (is_to_be_moved(store, slot))
             slots[(*ret_count)++] = slot;
@@ -201,7 +201,7 @@ static bool is_alive(const struct hwt_delay_record *record, struct hwt_delay_key
 static int keep_alive(struct work *work, const struct hwt_delay_slot *slot,
                       struct hwt_delay_gathered *gathered, struct hwt_delay_key from)
 {
-    struct hwt_delay_snapshot *snapshot = &work->store->snapshot;
+    struct hwt_delay_snapshot *snapshot = &work->store->checkpoint.snapshot;
     struct hwt_delay_record *record, *next;
     size_t before = snapshot->count;
     RB_FOREACH_SAFE(record, hwt_delay_keys, &gathered->keys, next)
@@ -266,7 +266,7 @@ static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
         return r;
     note_found(work, slot);
     if (slot->moved.due == 0)
-        TAILQ_INSERT_TAIL(&store->snapshot.moved, slot, listed);
+        TAILQ_INSERT_TAIL(&store->checkpoint.snapshot.moved, slot, listed);
     slot->moved = to;
     return 0;
 }
@@ -276,7 +276,7 @@ static int move_slot(struct work *work, struct hwt_delay_slot *slot)
 {
     hwt_delay *store = work->store;
     int r = 0;
-    hwt_delay_seal(store, slot, store->snapshot.epoch);
+    hwt_delay_seal(store, slot, store->checkpoint.snapshot.epoch);
     while (r == 0 && hwt_delay_compare(slot->moved, end_of(slot)) < 0) {
         if (work->read >= work->read_max || work->moved >= work->moved_max)
             return 0;
@@ -299,7 +299,7 @@ void hwt_delay_rewrite(hwt_delay *store)
     };
     size_t count = 0;
     pthread_mutex_lock(&store->lock);
-    /* Salvage has `loading` to itself, and a full disk no room. */
+    /* Salvage has the slots to itself, and a full disk no room. */
     bool may = !store->full && !store->salvage;
     struct hwt_delay_slot **slots = may ? choose(store, &count) : NULL;
     int r = 1;
@@ -308,7 +308,7 @@ void hwt_delay_rewrite(hwt_delay *store)
         if (r < 0 && r != -ENOMEM && r != -EMFILE && r != -ENFILE)
             slots[i]->dead = 0; /* it cannot be read: loading tells */
     }
-    store->rewriting = r == 0;
+    store->checkpoint.rewriting = r == 0;
     hwt_delay_readers_free(&work.readers);
     free(slots);
     pthread_mutex_unlock(&store->lock);
@@ -330,7 +330,7 @@ bool hwt_delay_is_moved(const struct hwt_delay_slot *slot)
 /* The checkpoint failed: the slots are what they were. With the lock. */
 void hwt_delay_rewrite_undo(hwt_delay *store)
 {
-    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     struct hwt_delay_slot *slot;
     size_t count = 0;
     while ((slot = TAILQ_FIRST(&snapshot->moved)))
@@ -345,19 +345,18 @@ void hwt_delay_rewrite_undo(hwt_delay *store)
     snapshot->count = count;
 }
 
-/* It is on the disk, with what was moved. With the lock; `loading` is set. */
+/* It is on the disk, with what was moved. With the lock; The slots are locked. */
 void hwt_delay_rewrite_conclude(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;
-    while ((slot = TAILQ_FIRST(&store->snapshot.moved))) {
+    while ((slot = TAILQ_FIRST(&store->checkpoint.snapshot.moved))) {
         bool whole = hwt_delay_is_moved(slot);
         if (hwt_delay_compare(slot->position, slot->moved) < 0)
             slot->position = slot->moved;
-        forget(&store->snapshot, slot);
+        forget(&store->checkpoint.snapshot, slot);
         if (!whole)
             continue;
         hwt_delay_wheel_remove(store, slot);
-        TAILQ_INSERT_TAIL(&store->finished, slot, listed);
-        store->finished_bytes += slot->length;
+        hwt_delay_slot_finish(store, slot);
     }
 }

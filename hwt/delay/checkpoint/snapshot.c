@@ -9,12 +9,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 static void collect_fresh(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 {
     struct hwt_delay_record *record;
-    while ((record = TAILQ_FIRST(&store->fresh))) {
+    while ((record = hwt_delay_fresh_first(store))) {
         record->refs++;
         hwt_delay_set_state(store, record, HWT_DELAY_FLUSHING);
         snapshot->records[snapshot->count++] = record;
@@ -30,16 +30,16 @@ static void add_whole(struct hwt_delay_snapshot *snapshot, struct hwt_delay_reco
 static void collect_drops(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 {
     hwt_delay_drops_snapshot(store);
-    for (size_t i = 0; i < store->drops.count; i++) {
-        if (store->drops.all[i]->needed)
-            add_whole(snapshot, store->drops.all[i]);
+    for (size_t i = 0; i < hwt_delay_drops_of(store)->count; i++) {
+        if (hwt_delay_drops_of(store)->all[i]->needed)
+            add_whole(snapshot, hwt_delay_drops_of(store)->all[i]);
     }
 }
 
 static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 {
     struct hwt_delay_lease *lease;
-    RB_FOREACH(lease, hwt_delay_tokens, &store->tokens)
+    HWT_DELAY_FOREACH_LEASE(lease, store)
     {
         if (lease->superseded)
             continue;
@@ -51,30 +51,30 @@ static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot
 static void finish_slots(hwt_delay *store)
 {
     struct hwt_delay_slot *slot, *next;
-    RB_FOREACH_SAFE(slot, hwt_delay_places, &store->wheel.places, next)
-    {
+    for (slot = hwt_delay_slots_first(store); slot; slot = next) {
+        next = hwt_delay_slots_next(slot);
         slot->noted = hwt_delay_position(store, slot);
         slot->new_length = slot->length;
         slot->new_count = slot->count;
         slot->new_origins = slot->origins;
         bool dropped = !slot->passed && hwt_delay_slot_is_dropped(store, slot);
         if (dropped) /* it is not read any more */
-            hwt_delay_seal(store, slot, store->positions.epoch);
+            hwt_delay_seal(store, slot, hwt_delay_epoch(store));
         if (slot->passed || dropped) {
             hwt_delay_wheel_remove(store, slot);
-            TAILQ_INSERT_TAIL(&store->finished, slot, listed);
-            store->finished_bytes += slot->length;
+            hwt_delay_slot_finish(store, slot);
         }
     }
-    hwt_delay_filed_settle_dropped(store);
+    hwt_delay_drops_settle(store);
 }
 
 static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 {
-    snapshot->room = store->fresh_count + 1;
+    snapshot->room = hwt_delay_fresh_count(store) + 1;
     snapshot->records = malloc(snapshot->room * sizeof(*snapshot->records));
     /* The fresh ones too: see publish_old(). */
-    snapshot->whole = malloc((store->leased_count + store->fresh_count + store->drops.count + 1) *
+    snapshot->whole = malloc((hwt_delay_leased_count(store) + hwt_delay_fresh_count(store) +
+                              hwt_delay_drops_of(store)->count + 1) *
                              sizeof(*snapshot->whole));
     return snapshot->records && snapshot->whole ? 0 : -ENOMEM;
 }
@@ -82,14 +82,14 @@ static int make_room(hwt_delay *store, struct hwt_delay_snapshot *snapshot)
 /* Nothing is gathered: the table is what the log says. Called with the lock, by the leader too. */
 static void take_snapshot(hwt_delay *store)
 {
-    struct hwt_delay_snapshot *snapshot = &store->snapshot;
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     const uint64_t extent = hwt_delay_nothing_is_left(store) ? hwt_delay_extent_snapshot(store) : 0;
     *snapshot = (struct hwt_delay_snapshot){
         .from = hwt_delay_log_end(store),
         .counted = hwt_delay_log_next(store),
         .frame = hwt_delay_log_frame(store) - 1,
         .extent = extent,
-        .hand = store->hand,
+        .hand = hwt_delay_hand(store),
         .now = hwt_delay_clock(store),
         .erased_bytes = hwt_delay_log_erased_bytes(store),
         .kept_bytes = hwt_delay_log_kept_bytes(store),
@@ -102,15 +102,15 @@ static void take_snapshot(hwt_delay *store)
         snapshot->error = hwt_delay_epoch_begin(store);
     }
     if (snapshot->error == 0) {
-        snapshot->epoch = store->positions.epoch;
-        if (store->note)
-            add_whole(snapshot, store->note);
+        snapshot->epoch = hwt_delay_epoch(store);
+        if (hwt_delay_note_of(store))
+            add_whole(snapshot, hwt_delay_note_of(store));
         collect_leased(store, snapshot);
         collect_fresh(store, snapshot);
         hwt_delay_handed_snapshot(store);
         finish_slots(store);
         collect_drops(store, snapshot);
-        store->noted_filed = store->filed;
+        snapshot->filed = *hwt_delay_filed_of(store);
     }
 }
 
@@ -118,7 +118,7 @@ static void take_snapshot(hwt_delay *store)
 int hwt_delay_snapshot_get(hwt_delay *store)
 {
     int r = hwt_delay_log_between(store, take_snapshot);
-    return r < 0 ? r : store->snapshot.error;
+    return r < 0 ? r : store->checkpoint.snapshot.error;
 }
 
 void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot)

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 static int copy(hwt_delay *store, int from, int to, uint64_t offset, uint64_t length)
 {
@@ -30,8 +30,8 @@ static int copy(hwt_delay *store, int from, int to, uint64_t offset, uint64_t le
 /* Copies bytes of a file to a new one, and counts them. */
 int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t length)
 {
-    uint64_t number = 1 + atomic_fetch_add_explicit(&store->salvaged, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&store->salvaged_bytes, length, memory_order_relaxed);
+    uint64_t number = 1 + atomic_fetch_add_explicit(&store->disk.salvaged, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->disk.salvaged_bytes, length, memory_order_relaxed);
     int copied = -EEXIST;
     for (; copied == -EEXIST; number++) {
         char name[HWT_DELAY_NAME_MAX];
@@ -47,6 +47,6 @@ int hwt_delay_put_aside(hwt_delay *store, int file, uint64_t offset, uint64_t le
 
 void hwt_delay_count_salvaged(hwt_delay *store, uint64_t bytes)
 {
-    atomic_fetch_add_explicit(&store->salvaged, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit(&store->salvaged_bytes, bytes, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->disk.salvaged, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->disk.salvaged_bytes, bytes, memory_order_relaxed);
 }

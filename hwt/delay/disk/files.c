@@ -4,13 +4,13 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t size, uint64_t offset)
 {
     const unsigned char *at = bytes;
     while (size > 0) {
-        int64_t n = store->system.write(store->system.data, file, at, size, offset);
+        int64_t n = store->disk.system.write(store->disk.system.data, file, at, size, offset);
         if (n == -EINTR)
             continue;
         if (n <= 0)
@@ -27,8 +27,8 @@ int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size,
     unsigned char *at = bytes;
     size_t done = 0;
     while (done < size) {
-        int64_t n =
-            store->system.read(store->system.data, file, at + done, size - done, offset + done);
+        int64_t n = store->disk.system.read(store->disk.system.data, file, at + done, size - done,
+                                            offset + done);
         if (n == -EINTR)
             continue;
         if (n < 0)
@@ -69,7 +69,7 @@ int hwt_delay_truncate(hwt_delay *store, int file, uint64_t size)
 {
     int r;
     do
-        r = store->system.truncate(store->system.data, file, size);
+        r = store->disk.system.truncate(store->disk.system.data, file, size);
     while (r == -EINTR);
     return r;
 }
@@ -77,27 +77,27 @@ int hwt_delay_truncate(hwt_delay *store, int file, uint64_t size)
 /* Counted without the lock: it is a count for humans, and this is called from several threads. */
 static void count_sync(hwt_delay *store)
 {
-    atomic_fetch_add_explicit(&store->syncs, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&store->disk.syncs, 1, memory_order_relaxed);
 }
 
 /* Not repeated after -EINTR: what a second one says is not known. */
 int hwt_delay_sync(hwt_delay *store, int file)
 {
     count_sync(store);
-    return store->system.sync(store->system.data, file);
+    return store->disk.system.sync(store->disk.system.data, file);
 }
 
 int hwt_delay_sync_directory(hwt_delay *store)
 {
     count_sync(store);
-    return store->system.sync_directory(store->system.data, store->directory);
+    return store->disk.system.sync_directory(store->disk.system.data, store->disk.directory);
 }
 
 int hwt_delay_open_file(hwt_delay *store, const char *name, int flags)
 {
     int file;
     do
-        file = store->system.open(store->system.data, store->directory, name, flags);
+        file = store->disk.system.open(store->disk.system.data, store->disk.directory, name, flags);
     while (file == -EINTR);
     return file;
 }
@@ -105,7 +105,7 @@ int hwt_delay_open_file(hwt_delay *store, const char *name, int flags)
 void hwt_delay_close_file(hwt_delay *store, int file)
 {
     if (file >= 0)
-        store->system.close(store->system.data, file);
+        store->disk.system.close(store->disk.system.data, file);
 }
 
 bool hwt_delay_is_full(int error)
@@ -128,4 +128,35 @@ int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to
         from += part;
     }
     return r;
+}
+
+int64_t hwt_delay_file_size(hwt_delay *store, int file)
+{
+    return store->disk.system.size(store->disk.system.data, file);
+}
+
+/* Room on the disk for so many bytes. */
+int hwt_delay_allocate(hwt_delay *store, int file, uint64_t size)
+{
+    return store->disk.system.allocate(store->disk.system.data, file, size);
+}
+
+int hwt_delay_random(hwt_delay *store, void *bytes, size_t size)
+{
+    return store->disk.system.random(store->disk.system.data, bytes, size);
+}
+
+/* With which a copy writes to another directory. */
+const struct hwt_delay_system *hwt_delay_system_of(const hwt_delay *store)
+{
+    return &store->disk.system;
+}
+
+/* Relaxed: counts for humans, which order nothing. */
+void hwt_delay_disk_count(const hwt_delay *store, hwt_delay_stats *stats)
+{
+    const struct hwt_delay_disk *disk = &store->disk;
+    stats->syncs = atomic_load_explicit(&disk->syncs, memory_order_relaxed);
+    stats->salvaged = atomic_load_explicit(&disk->salvaged, memory_order_relaxed);
+    stats->salvaged_bytes = atomic_load_explicit(&disk->salvaged_bytes, memory_order_relaxed);
 }

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Gives it another length. Without the room for that it has so much as it may keep. */
 int hwt_delay_reserve_resize(hwt_delay *store, uint64_t keep, uint64_t size)
@@ -19,7 +19,7 @@ int hwt_delay_reserve_resize(hwt_delay *store, uint64_t keep, uint64_t size)
         return file;
     int r = hwt_delay_truncate(store, file, size);
     if (r == 0)
-        r = store->system.allocate(store->system.data, file, size);
+        r = hwt_delay_allocate(store, file, size);
     if (r < 0)
         hwt_delay_truncate(store, file, keep);
     hwt_delay_close_file(store, file);

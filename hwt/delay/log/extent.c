@@ -18,13 +18,13 @@
  * The leader may write and flush a frame meanwhile. The kernel tells each open file of a failed flush once, so
  * the files are opened here anew: on the leader's own, an error of its frame could be told here, and not to it.
  *
- * Whoever changes the extent has set `checkpointing`.
+ * Whoever changes the extent has pinned the log.
  */
 
 #include <errno.h>
 #include <fcntl.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Is there a longer log to be had, as far as is known? */
 bool hwt_delay_extent_may_grow(const hwt_delay *store)
@@ -139,20 +139,20 @@ void hwt_delay_growth_want(hwt_delay *store, size_t size)
 {
     uint64_t extent = 4 * (uint64_t)size + HWT_DELAY_SEGMENT_FRAMES;
     store->log.wanted = extent > store->log.wanted ? extent : store->log.wanted;
-    hwt_delay_job_want(&store->jobs[HWT_DELAY_CHECKPOINT]);
+    hwt_delay_want(store, HWT_DELAY_CHECKPOINT);
 }
 
 /* Doubles it, as often as is wanted. Lets go of the lock meanwhile. Without room or descriptors it
  * stays, and is stunted. */
 void hwt_delay_extent_grow(hwt_delay *store)
 {
-    while (store->checkpointing)
-        pthread_cond_wait(&store->changed, &store->lock);
+    hwt_delay_log_pin(store);
     uint64_t from = store->log.extent, to = longer(store);
     store->log.wanted = 0;
-    if (store->poisoned || !hwt_delay_extent_may_grow(store))
+    if (store->poisoned || !hwt_delay_extent_may_grow(store)) {
+        hwt_delay_log_unpin(store);
         return;
-    store->checkpointing = true;
+    }
     pthread_mutex_unlock(&store->lock);
     int r = lengthen(store, from, to);
     pthread_mutex_lock(&store->lock);
@@ -162,8 +162,7 @@ void hwt_delay_extent_grow(hwt_delay *store)
         store->log.stunted = true;
     else
         hwt_delay_poison(store);
-    store->checkpointing = false;
-    pthread_cond_broadcast(&store->changed);
+    hwt_delay_log_unpin(store);
 }
 
 /* ---- shorter ---- */

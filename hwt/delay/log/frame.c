@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Is this the head of a frame of this store that belongs there? */
 static bool is_head(const hwt_delay *store, const unsigned char *head, unsigned segment,

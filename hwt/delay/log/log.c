@@ -19,7 +19,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Room for a record behind those that were gathered. */
 static unsigned char *gather(struct hwt_delay_log *log, size_t size)
@@ -121,7 +121,7 @@ static struct hwt_delay_frame take_frame(hwt_delay *store)
         .length = (uint32_t)log->length,
         .count = log->count,
         .sequence = log->next_sequence - log->count,
-        .hand = store->hand,
+        .hand = hwt_delay_hand(store),
     };
     log->offset += size;
     log->kept_bytes += size;
@@ -145,11 +145,10 @@ static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_not
     pthread_cond_broadcast(&log->durable[frame & 1]);
     pthread_cond_signal(&log->durable[(frame + 1) & 1]);
     pthread_cond_broadcast(&store->changed);
-    if (store->waiting > 0 || store->event >= 0)
-        hwt_delay_wake_arm(store);
+    hwt_delay_wake_arm(store);
     hwt_delay_notices_pass(store, notices, r);
     if (!STAILQ_EMPTY(&log->notices))
-        hwt_delay_job_want(&store->jobs[HWT_DELAY_COMMIT]);
+        hwt_delay_want(store, HWT_DELAY_COMMIT);
 }
 
 static void call_between(hwt_delay *store)

@@ -45,7 +45,8 @@ struct hwt_delay_log {
     int files[2];     /* frozen */
     size_t frame_max; /* frozen: with head and padding */
     uint64_t extent;  /* the length of each segment and of the reserve; see extent.c */
-    uint64_t said;    /* no segment's head says more; of whoever has set `checkpointing` */
+    uint64_t said;    /* no segment's head says more; of whoever has pinned the log */
+    bool pinned;      /* its length and what it keeps stay, but for the thread that has pinned it */
     bool stunted;     /* it could not become longer since the last checkpoint */
     uint64_t wanted;  /* a log of this length is, or of the next longer one; 0: none */
     unsigned segment; /* where the frame that is being gathered would begin */
@@ -118,6 +119,11 @@ bool hwt_delay_log_keeps(const hwt_delay *store, uint64_t sequence);
 void hwt_delay_log_keep(hwt_delay *store, struct hwt_delay_log_point kept);
 /* A checkpoint has brought so many bytes of frames and of erases to slots. */
 void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t erased_bytes);
+
+/* No checkpoint is made, and the length stays, but by the caller. Waits for another who has pinned it. */
+void hwt_delay_log_pin(hwt_delay *store);
+void hwt_delay_log_unpin(hwt_delay *store);
+bool hwt_delay_log_is_pinned(const hwt_delay *store);
 
 /* ---- its length ---- */
 

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 void hwt_delay_notices_take(struct hwt_delay_notices *from, struct hwt_delay_notices *notices)
 {
@@ -63,7 +63,7 @@ void hwt_delay_notices_pass(hwt_delay *store, struct hwt_delay_notices *notices,
     if (store->alone)
         tell_all(store);
     else
-        hwt_delay_job_want(&store->jobs[HWT_DELAY_COMMIT]);
+        hwt_delay_want(store, HWT_DELAY_COMMIT);
 }
 
 /* The batch is in the log, if anything was made: its notice is told behind those before it. */
@@ -75,7 +75,7 @@ void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice *notice)
     if (store->alone)
         hwt_delay_log_lead(store);
     else if (!wanted)
-        hwt_delay_job_want(&store->jobs[HWT_DELAY_COMMIT]);
+        hwt_delay_want(store, HWT_DELAY_COMMIT);
 }
 
 /* The job that writes what nobody waits for, and calls back. */

@@ -12,7 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* The next frame: at its place, or at the beginning of the other segment. */
 static int next_frame(hwt_delay *store, struct hwt_delay_frame *frame)
@@ -148,7 +148,7 @@ int hwt_delay_log_read(hwt_delay *store,
 void hwt_delay_log_skip_numbers(hwt_delay *store)
 {
     uint64_t next = store->log.next_sequence + 2 * store->options.segment_size;
-    uint64_t by_clock = (UINT64_C(1) << 62) + store->system.realtime(store->system.data) / 2;
+    uint64_t by_clock = (UINT64_C(1) << 62) + hwt_delay_realtime(store) / 2;
     store->log.next_sequence = next > by_clock ? next : by_clock;
     store->log.durable_sequence = store->log.next_sequence;
 }

@@ -10,7 +10,7 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 enum room { ROOM, ROOM_AFTER_FRAME, ROOM_AFTER_GROWTH, ROOM_AFTER_CHECKPOINT };
 
@@ -47,7 +47,7 @@ static bool is_too_long(const hwt_delay *store, size_t size)
 
 static bool memory_is_short(const hwt_delay *store, size_t memory)
 {
-    uint64_t fresh = store->bytes[HWT_DELAY_FRESH];
+    uint64_t fresh = hwt_delay_bytes_in(store, HWT_DELAY_FRESH);
     return fresh > 0 && fresh + memory > store->options.memory / 8 * 3;
 }
 

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 const char *hwt_delay_segment_name(unsigned index)
 {
@@ -97,7 +97,7 @@ int64_t hwt_delay_segments_longer(hwt_delay *store)
 {
     uint64_t longer = HWT_DELAY_SEGMENT_LEAST;
     for (unsigned i = 0; i < 2; i++) {
-        int64_t size = store->system.size(store->system.data, store->log.files[i]);
+        int64_t size = hwt_delay_file_size(store, store->log.files[i]);
         if (size < 0)
             return size;
         longer = (uint64_t)size > longer ? (uint64_t)size : longer;
@@ -112,7 +112,7 @@ int hwt_delay_segments_read(hwt_delay *store)
     int r = 0;
     for (unsigned i = 0; i < 2 && r == 0; i++) {
         r = read_segment(store, i, &extents[i]);
-        int64_t size = store->system.size(store->system.data, store->log.files[i]);
+        int64_t size = hwt_delay_file_size(store, store->log.files[i]);
         if (r == 0 && size < (int64_t)extents[i])
             r = size < 0 ? (int)size : -EBADMSG;
     }
@@ -132,7 +132,7 @@ static int salvage_segment(hwt_delay *store, unsigned index)
     unsigned char head[HWT_DELAY_SEGMENT_SIZE];
     int file = store->log.files[index];
     uint64_t extent = store->log.extent, said = extent;
-    int64_t size = store->system.size(store->system.data, file);
+    int64_t size = hwt_delay_file_size(store, file);
     int r = size < 0 ? (int)size : read_segment(store, index, &said);
     if (r == -EBADMSG)
         r = hwt_delay_put_aside(store, file, 0, sizeof(head));

@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 void hwt_delay_log_init(hwt_delay *store)
 {
@@ -106,4 +106,24 @@ void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t erased_b
     store->log.kept_bytes -= kept_bytes;
     store->log.erased_bytes -= erased_bytes;
     store->log.stunted = false; /* a checkpoint may have made room on the disk */
+}
+
+/* ---- who may change its length, or rely on its files: one thread at a time ---- */
+
+void hwt_delay_log_pin(hwt_delay *store)
+{
+    while (store->log.pinned)
+        pthread_cond_wait(&store->changed, &store->lock);
+    store->log.pinned = true;
+}
+
+void hwt_delay_log_unpin(hwt_delay *store)
+{
+    store->log.pinned = false;
+    pthread_cond_broadcast(&store->changed);
+}
+
+bool hwt_delay_log_is_pinned(const hwt_delay *store)
+{
+    return store->log.pinned;
 }

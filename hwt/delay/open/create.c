@@ -11,14 +11,14 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Not 0, which bytes that were never written would have. */
 static int choose_key(hwt_delay *store)
 {
     int r = 0;
     while (r == 0 && store->key == 0)
-        r = store->system.random(store->system.data, &store->key, sizeof(store->key));
+        r = hwt_delay_random(store, &store->key, sizeof(store->key));
     return r;
 }
 
@@ -39,9 +39,9 @@ int hwt_delay_store_write(hwt_delay *store)
 {
     unsigned char head[HWT_DELAY_STORE_SIZE];
     encode_store(store, head);
-    int r = hwt_delay_overwrite(store, store->store_file, head, sizeof(head), 0);
+    int r = hwt_delay_overwrite(store, hwt_delay_store_file(store), head, sizeof(head), 0);
     if (r >= 0)
-        r = hwt_delay_sync(store, store->store_file);
+        r = hwt_delay_sync(store, hwt_delay_store_file(store));
     return r < 0 ? r : hwt_delay_sync_directory(store);
 }
 
@@ -100,7 +100,7 @@ static int check_unused(hwt_delay *store, bool head)
 static int may_be_made(hwt_delay *store, bool head)
 {
     struct others others = { 0 };
-    int r = store->system.list(store->system.data, store->directory, note_other, &others);
+    int r = hwt_delay_list(store, note_other, &others);
     if (r < 0)
         return r;
     if (others.slots)
@@ -139,7 +139,7 @@ static int read_store(hwt_delay *store)
 {
     unsigned char head[HWT_DELAY_STORE_SIZE] = { 0 };
     static const unsigned char none[HWT_DELAY_STORE_SIZE];
-    int64_t n = hwt_delay_read_all(store, store->store_file, head, sizeof(head), 0);
+    int64_t n = hwt_delay_read_all(store, hwt_delay_store_file(store), head, sizeof(head), 0);
     if (n < 0)
         return (int)n;
     if (memcmp(head, none, sizeof(head)) == 0)
@@ -163,7 +163,7 @@ static int read_store(hwt_delay *store)
 
 static int salvage_head(hwt_delay *store)
 {
-    int r = hwt_delay_put_aside(store, store->store_file, 0, HWT_DELAY_STORE_SIZE);
+    int r = hwt_delay_put_aside(store, hwt_delay_store_file(store), 0, HWT_DELAY_STORE_SIZE);
     return r < 0 ? r : hwt_delay_store_write(store);
 }
 
@@ -203,16 +203,16 @@ int hwt_delay_open_files(hwt_delay *store)
     int flags = (store->read_only ? O_RDONLY : O_RDWR) | (create ? O_CREAT : 0);
     if (create) {
         struct others others = { 0 };
-        int listed = store->system.list(store->system.data, store->directory, note_other, &others);
+        int listed = hwt_delay_list(store, note_other, &others);
         int there = hwt_delay_open_file(store, "store", O_RDONLY);
         hwt_delay_close_file(store, there);
         if (there == -ENOENT && (listed < 0 || others.any))
             return listed < 0 ? listed : others.slots ? -EBADMSG : -ENOTEMPTY;
     }
-    store->store_file = hwt_delay_open_file(store, "store", flags);
-    if (store->store_file < 0)
-        return store->store_file;
-    int r = store->read_only ? 0 : store->system.lock(store->system.data, store->store_file);
+    int r = hwt_delay_store_open(store, flags);
+    if (r < 0)
+        return r;
+    r = store->read_only ? 0 : hwt_delay_own(store);
     if (r == 0)
         r = read_store(store);
     if (r == 2) {

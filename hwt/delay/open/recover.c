@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* ---- the checkpoint ---- */
 
@@ -79,7 +79,7 @@ static void read_gap(hwt_delay *store, const unsigned char *at)
         .to = { hwt_delay_get64(at + HWT_DELAY_GAP_TO),
                 hwt_delay_get64(at + HWT_DELAY_GAP_TO + 8) },
     };
-    store->gap_is_new = hwt_delay_gap_add(&store->gaps, gap) || store->gap_is_new;
+    hwt_delay_gap_found(store, gap);
 }
 
 static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t size)
@@ -91,8 +91,8 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
         return -EBADMSG;
     hwt_delay_log_keep(store, hwt_delay_checkpoint_point(head));
     hwt_delay_log_set_counted(store, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_COUNTED));
-    store->hand = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_HAND);
-    store->next_number = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_NUMBER);
+    hwt_delay_hand_raise(store, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_HAND));
+    hwt_delay_slots_number_raise(store, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_NUMBER));
     for (uint32_t i = 0; i < slots; i++) {
         int r = read_slot_entry(store, at, entry);
         if (r < 0)
@@ -107,7 +107,7 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
     uint32_t spans = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SPANS);
     if (spans > (size_t)(end - at) / HWT_DELAY_SPAN_SIZE)
         return -EBADMSG;
-    int r = hwt_delay_filed_decode(&store->filed, at, spans,
+    int r = hwt_delay_filed_decode(hwt_delay_filed_of(store), at, spans,
                                    hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SHIFT));
     if (r < 0)
         return r;
@@ -142,7 +142,7 @@ static int read_checkpoint(hwt_delay *store)
     if (r != -EBADMSG || !store->salvage)
         return r;
     hwt_delay_forget(store);
-    store->made_up = true;
+    hwt_delay_set_rebuilt(store);
     return hwt_delay_rebuild(store);
 }
 
@@ -186,11 +186,11 @@ static void note_leftover(const char *name, void *arg)
 static int delete_leftovers(hwt_delay *store)
 {
     struct leftovers leftovers = { .store = store };
-    int r = store->system.list(store->system.data, store->directory, note_leftover, &leftovers);
+    int r = hwt_delay_list(store, note_leftover, &leftovers);
     if (r >= 0)
         r = leftovers.error;
     for (size_t i = 0; i < leftovers.count && r == 0; i++) {
-        r = store->system.unlink(store->system.data, store->directory, leftovers.names[i]);
+        r = hwt_delay_unlink(store, leftovers.names[i]);
         r = r == -ENOENT ? 0 : r;
     }
     free(leftovers.names);
@@ -205,7 +205,7 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
     int file = hwt_delay_open_file(store, name, O_RDONLY);
     if (file < 0)
         return file == -ENOENT ? store->read_only ? -ESTALE : -EBADMSG : file;
-    int64_t size = store->system.size(store->system.data, file);
+    int64_t size = hwt_delay_file_size(store, file);
     hwt_delay_close_file(store, file);
     if (size < 0)
         return (int)size;
@@ -222,8 +222,8 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
 static int look_at_slots(hwt_delay *store)
 {
     struct hwt_delay_slot *slot, *next;
-    RB_FOREACH_SAFE(slot, hwt_delay_places, &store->wheel.places, next)
-    {
+    for (slot = hwt_delay_slots_first(store); slot; slot = next) {
+        next = hwt_delay_slots_next(slot);
         int r = look_at(store, slot);
         if (r == -EBADMSG && store->salvage) {
             hwt_delay_count_salvaged(store, slot->length);
@@ -244,13 +244,13 @@ int hwt_delay_recover(hwt_delay *store)
     int r = read_checkpoint(store);
     if (r == 0)
         r = look_at_slots(store);
-    if (store->wheel.count == 0)
+    if (hwt_delay_slots_count(store) == 0)
         hwt_delay_filed_settle(store, UINT64_MAX);
     if (r == 0 && !store->read_only)
         r = delete_leftovers(store);
     if (r == 0)
         r = hwt_delay_log_read(store, hwt_delay_replay, &last);
-    if (r == 0 && store->made_up)
+    if (r == 0 && hwt_delay_is_rebuilt(store))
         hwt_delay_log_skip_numbers(store);
     if (r == 0)
         r = hwt_delay_handed_open(store);

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* One of the log, or that is whole in the checkpoint. Takes over the caller's reference. */
 int hwt_delay_replay_record(hwt_delay *store, struct hwt_delay_record *record)
@@ -81,7 +81,6 @@ int hwt_delay_replay(hwt_delay *store, const struct hwt_delay_frame *frame,
     if (at != end)
         return -EBADMSG;
     hwt_delay_log_set_closed(store, closed);
-    if (frame->hand > store->hand)
-        store->hand = frame->hand;
+    hwt_delay_hand_raise(store, frame->hand);
     return 0;
 }

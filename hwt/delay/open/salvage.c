@@ -18,7 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 struct found {
     hwt_delay *store;
@@ -39,8 +39,7 @@ static void add_slot(const char *name, void *arg)
     slot->sealed = slot->made = true;
     slot->origins = HWT_DELAY_ANY_RANGE;
     hwt_delay_wheel_add(found->store, slot);
-    if (own.number >= found->store->next_number)
-        found->store->next_number = own.number + 1;
+    hwt_delay_slots_number_raise(found->store, own.number + 1);
 }
 
 static int measure(hwt_delay *store, struct hwt_delay_slot *slot)
@@ -50,7 +49,7 @@ static int measure(hwt_delay *store, struct hwt_delay_slot *slot)
     int file = hwt_delay_open_file(store, name, O_RDONLY);
     if (file < 0)
         return file;
-    int64_t size = store->system.size(store->system.data, file);
+    int64_t size = hwt_delay_file_size(store, file);
     hwt_delay_close_file(store, file);
     if (size < 0)
         return (int)size;
@@ -63,7 +62,7 @@ static int put_checkpoint_aside(hwt_delay *store)
     int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);
     if (file < 0)
         return file == -ENOENT ? 0 : file;
-    int64_t size = store->system.size(store->system.data, file);
+    int64_t size = hwt_delay_file_size(store, file);
     int r = size < 0 ? (int)size : hwt_delay_put_aside(store, file, 0, (uint64_t)size);
     hwt_delay_close_file(store, file);
     return r;
@@ -75,11 +74,11 @@ int hwt_delay_rebuild(hwt_delay *store)
     struct found found = { .store = store };
     int r = put_checkpoint_aside(store);
     if (r == 0)
-        r = store->system.list(store->system.data, store->directory, add_slot, &found);
+        r = hwt_delay_list(store, add_slot, &found);
     if (r >= 0)
         r = found.error;
     struct hwt_delay_slot *slot;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
         r = r == 0 ? measure(store, slot) : r;
     }
@@ -104,7 +103,7 @@ static void release(hwt_delay *store, struct hwt_delay_gathered *gathered)
             hwt_delay_is_dropped(store, record->key))
             continue;
         RB_REMOVE(hwt_delay_keys, &gathered->keys, record);
-        hwt_delay_filed_end(&store->filed, record->key.due);
+        hwt_delay_filed_end(hwt_delay_filed_of(store), record->key.due);
         hwt_delay_insert(store, record, HWT_DELAY_FRESH);
     }
 }
@@ -112,7 +111,7 @@ static void release(hwt_delay *store, struct hwt_delay_gathered *gathered)
 /* Of the first gap: as much as memory has room for. */
 static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
 {
-    struct hwt_delay_gap *gap = &store->gaps.all[0];
+    const struct hwt_delay_gap *gap = &hwt_delay_gaps_of(store)->all[0];
     struct hwt_delay_key to = gap->to;
     int r = hwt_delay_readers_choose(store, readers, gap->from, &to);
     if (r < 0)
@@ -127,11 +126,7 @@ static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
     hwt_delay_gathered_mark(&gathered, NULL);
     release(store, &gathered);
     hwt_delay_gathered_free(&gathered);
-    gap->from = to;
-    if (hwt_delay_compare(gap->from, gap->to) < 0)
-        return 0;
-    store->gaps.count--;
-    memmove(gap, gap + 1, store->gaps.count * sizeof(*gap));
+    hwt_delay_gap_release(store, to);
     return 0;
 }
 
@@ -141,12 +136,12 @@ int hwt_delay_gaps_release(hwt_delay *store)
 {
     struct hwt_delay_readers readers = { 0 };
     int r = 0;
-    while (store->gaps.count > 0 && r == 0) {
+    while (hwt_delay_gaps_of(store)->count > 0 && r == 0) {
         r = release_stretch(store, &readers);
         if (r == 0)
             r = hwt_delay_checkpoint(store);
     }
     hwt_delay_readers_free(&readers);
-    store->gap_is_new = false;
+    hwt_delay_gap_told(store);
     return r;
 }

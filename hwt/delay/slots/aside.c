@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 static bool is_before(const struct hwt_delay_aside *aside, uint64_t number, uint64_t offset)
 {
@@ -15,10 +15,10 @@ static bool is_before(const struct hwt_delay_aside *aside, uint64_t number, uint
 /* Where in `aside`, which is sorted, damage is, or would be. */
 static size_t find_aside(const hwt_delay *store, uint64_t number, uint64_t offset)
 {
-    size_t low = 0, high = store->aside_count;
+    size_t low = 0, high = store->slots.aside_count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (is_before(&store->aside[middle], number, offset))
+        if (is_before(&store->slots.aside[middle], number, offset))
             low = middle + 1;
         else
             high = middle;
@@ -28,28 +28,28 @@ static size_t find_aside(const hwt_delay *store, uint64_t number, uint64_t offse
 
 static int add_aside(hwt_delay *store, size_t at, uint64_t number, uint64_t offset)
 {
-    if (store->aside_count == store->aside_room) {
-        size_t room = store->aside_room ? 2 * store->aside_room : 16;
-        struct hwt_delay_aside *aside = realloc(store->aside, room * sizeof(*aside));
+    if (store->slots.aside_count == store->slots.aside_room) {
+        size_t room = store->slots.aside_room ? 2 * store->slots.aside_room : 16;
+        struct hwt_delay_aside *aside = realloc(store->slots.aside, room * sizeof(*aside));
         if (!aside)
             return -ENOMEM;
-        store->aside = aside;
-        store->aside_room = room;
+        store->slots.aside = aside;
+        store->slots.aside_room = room;
     }
-    memmove(store->aside + at + 1, store->aside + at,
-            (store->aside_count - at) * sizeof(*store->aside));
-    store->aside[at] = (struct hwt_delay_aside){ number, offset };
-    store->aside_count++;
+    memmove(store->slots.aside + at + 1, store->slots.aside + at,
+            (store->slots.aside_count - at) * sizeof(*store->slots.aside));
+    store->slots.aside[at] = (struct hwt_delay_aside){ number, offset };
+    store->slots.aside_count++;
     return 0;
 }
 
-/* The same for bytes of a slot, but each only once. `loading` is set. */
+/* The same for bytes of a slot, but each only once. The slots are locked. */
 int hwt_delay_put_slot_aside(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                              uint64_t offset, uint64_t length)
 {
     size_t at = find_aside(store, slot->number, offset);
-    if (at < store->aside_count && store->aside[at].number == slot->number &&
-        store->aside[at].offset == offset)
+    if (at < store->slots.aside_count && store->slots.aside[at].number == slot->number &&
+        store->slots.aside[at].offset == offset)
         return 0;
     int r = hwt_delay_put_aside(store, file, offset, length);
     return r < 0 ? r : add_aside(store, at, slot->number, offset);

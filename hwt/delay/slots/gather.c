@@ -19,7 +19,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* A block that was read: the run may go on behind it once all of it is before the stretch's end. */
 struct mark {
@@ -191,7 +191,7 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
         if (size == 0)
             return -EBADMSG;
         struct hwt_delay_key key = hwt_delay_key_at(at);
-        /* What no checkpoint can have brought here. It does not change while `loading` is set. */
+        /* What no checkpoint can have brought here. It does not change while The slots are locked. */
         if (hwt_delay_log_keeps(gather->store, key.sequence))
             return -EBADMSG;
         *ret_last = key;

@@ -2,7 +2,7 @@
 
 /* What was gathered out of slots: which records of it a later one replaces or erases. */
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* With its share of the heads, which are most of a slot that has few records. */
 static uint64_t cost_of(const struct hwt_delay_record *record)

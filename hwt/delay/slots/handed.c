@@ -24,9 +24,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/base/text.h"
+#include "hwt/delay/whole.h"
 
 static uint64_t half_of(const hwt_delay *store)
 {
@@ -36,7 +38,7 @@ static uint64_t half_of(const hwt_delay *store)
 /* A checkpoint is to make room. */
 bool hwt_delay_handed_is_long(const hwt_delay *store)
 {
-    return store->handed.length >= half_of(store) / 4;
+    return store->slots.handed.length >= half_of(store) / 4;
 }
 
 size_t hwt_delay_handed_most(const hwt_delay *store)
@@ -50,7 +52,7 @@ size_t hwt_delay_handed_most(const hwt_delay *store)
 /* With the lock, which it lets go of: waits until there is room for the longest block, or cannot be. */
 void hwt_delay_handed_await(hwt_delay *store)
 {
-    while (store->handed.length > half_of(store) / 2 && !store->alone && !store->poisoned &&
+    while (store->slots.handed.length > half_of(store) / 2 && !store->alone && !store->poisoned &&
            !store->full && store->stuck == 0) {
         hwt_delay_checkpoint_want(store);
         pthread_cond_wait(&store->changed, &store->lock);
@@ -60,7 +62,7 @@ void hwt_delay_handed_await(hwt_delay *store)
 /* With the lock: a place for the block of a take. */
 struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count)
 {
-    struct hwt_delay_handed *handed = &store->handed;
+    struct hwt_delay_handed *handed = &store->slots.handed;
     uint64_t size = HWT_DELAY_HANDED_SIZE + count * HWT_DELAY_RECORD_SIZE;
     struct hwt_delay_handing handing = { .size = (size_t)size };
     size = (size + 7) / 8 * 8;
@@ -76,14 +78,14 @@ struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count)
 
 bool hwt_delay_handed_is_short(const hwt_delay *store)
 {
-    return store->handed.missed > store->handed.made_good;
+    return store->slots.handed.missed > store->slots.handed.made_good;
 }
 
 /* With the lock. `written`: the block is in the file. */
 void hwt_delay_handed_end(hwt_delay *store, bool written)
 {
-    store->handed.writers--;
-    store->handed.missed += !written;
+    store->slots.handed.writers--;
+    store->slots.handed.missed += !written;
 }
 
 /* Without the lock. `bytes` has the records behind room for the head. -ENOSPC: there is no place. */
@@ -100,7 +102,8 @@ int hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *han
     hwt_delay_set64(bytes + HWT_DELAY_HANDED_OFFSET, handing->offset);
     hwt_delay_set64(bytes + HWT_DELAY_HANDED_NUMBER, handing->number);
     hwt_delay_head_seal(bytes, store->key, HWT_DELAY_MAGIC_HANDED, HWT_DELAY_HANDED_SIZE);
-    return hwt_delay_write_all(store, store->handed.file, bytes, handing->size, handing->offset);
+    return hwt_delay_write_all(store, store->slots.handed.file, bytes, handing->size,
+                               handing->offset);
 }
 
 void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned char *at)
@@ -118,7 +121,7 @@ void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned 
 /* The checkpoint that is begun has all counts up to now, but for those of what is in slots. */
 void hwt_delay_handed_snapshot(hwt_delay *store)
 {
-    struct hwt_delay_handed *handed = &store->handed;
+    struct hwt_delay_handed *handed = &store->slots.handed;
     handed->frees = handed->next == handed->count;
     handed->noted = handed->missed;
     if (!handed->other_is_free || handed->writers > 0)
@@ -131,8 +134,9 @@ void hwt_delay_handed_snapshot(hwt_delay *store)
 /* It is on the disk. */
 void hwt_delay_handed_conclude(hwt_delay *store)
 {
-    store->handed.other_is_free = store->handed.other_is_free || store->handed.frees;
-    store->handed.made_good = store->handed.noted;
+    store->slots.handed.other_is_free =
+        store->slots.handed.other_is_free || store->slots.handed.frees;
+    store->slots.handed.made_good = store->slots.handed.noted;
 }
 
 /* ---- what opening has read ---- */
@@ -147,7 +151,7 @@ static int by_key(const void *a, const void *b)
 /* The count of a message out of a slot: the highest one, or 0. */
 uint16_t hwt_delay_handed_find(const hwt_delay *store, struct hwt_delay_key key)
 {
-    const struct hwt_delay_handed *handed = &store->handed;
+    const struct hwt_delay_handed *handed = &store->slots.handed;
     size_t low = handed->next, high = handed->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
@@ -163,9 +167,9 @@ uint16_t hwt_delay_handed_find(const hwt_delay *store, struct hwt_delay_key key)
 /* What is due before `loaded` has been loaded. */
 void hwt_delay_handed_loaded(hwt_delay *store)
 {
-    struct hwt_delay_handed *handed = &store->handed;
+    struct hwt_delay_handed *handed = &store->slots.handed;
     while (handed->next < handed->count &&
-           hwt_delay_compare(handed->counts[handed->next].key, store->loaded) < 0)
+           hwt_delay_compare(handed->counts[handed->next].key, hwt_delay_loaded(store)) < 0)
         handed->next++;
     if (handed->next < handed->count || handed->count == 0)
         return;
@@ -197,7 +201,7 @@ static int apply(hwt_delay *store, const unsigned char *at)
     uint16_t count = hwt_delay_get16(at + HWT_DELAY_RECORD_HANDED);
     struct hwt_delay_record *record = hwt_delay_from(store, key);
     if (!record || hwt_delay_compare(record->key, key) != 0)
-        return hwt_delay_wheel_covers(store, key.due) ? keep(&store->handed, key, count) : 0;
+        return hwt_delay_wheel_covers(store, key.due) ? keep(&store->slots.handed, key, count) : 0;
     if (record->kind == HWT_DELAY_PUT && count > record->handed)
         record->handed = count;
     return 0;
@@ -213,7 +217,7 @@ static bool is_head(const unsigned char *head, uint64_t offset, void *arg)
 /* Its head is whole, and its records are behind it. */
 static void note_place(hwt_delay *store, const unsigned char *head, uint64_t offset, uint64_t size)
 {
-    struct hwt_delay_handed *handed = &store->handed;
+    struct hwt_delay_handed *handed = &store->slots.handed;
     uint64_t number = hwt_delay_get64(head + HWT_DELAY_HANDED_NUMBER);
     if (number < handed->next_number)
         return;
@@ -226,7 +230,7 @@ static void note_place(hwt_delay *store, const unsigned char *head, uint64_t off
 static int read_records(hwt_delay *store, const unsigned char *head, uint64_t offset, size_t length)
 {
     unsigned char *bytes = malloc(length + 1);
-    int64_t n = bytes ? hwt_delay_read_all(store, store->handed.file, bytes, length,
+    int64_t n = bytes ? hwt_delay_read_all(store, store->slots.handed.file, bytes, length,
                                            offset + HWT_DELAY_HANDED_SIZE)
                       : -ENOMEM;
     if (n >= 0 && ((size_t)n < length || hwt_delay_get32(head + HWT_DELAY_HANDED_RECORDS_CRC) !=
@@ -244,7 +248,7 @@ static int read_records(hwt_delay *store, const unsigned char *head, uint64_t of
 static int64_t read_block(hwt_delay *store, uint64_t offset)
 {
     unsigned char head[HWT_DELAY_HANDED_SIZE];
-    int64_t n = hwt_delay_read_all(store, store->handed.file, head, sizeof(head), offset);
+    int64_t n = hwt_delay_read_all(store, store->slots.handed.file, head, sizeof(head), offset);
     if (n < (int64_t)sizeof(head) || !is_head(head, offset, store))
         return n < 0 ? n : 0;
     size_t length = hwt_delay_get32(head + HWT_DELAY_HANDED_LENGTH);
@@ -260,13 +264,13 @@ static int64_t read_block(hwt_delay *store, uint64_t offset)
 
 static int read_blocks(hwt_delay *store)
 {
-    int64_t n = 0, size = store->system.size(store->system.data, store->handed.file);
+    int64_t n = 0, size = hwt_delay_file_size(store, store->slots.handed.file);
     for (int64_t offset = 0; n >= 0 && offset < size;) {
         n = read_block(store, (uint64_t)offset);
         if (n > 0)
             offset += n;
         else if (n == 0)
-            offset = n = hwt_delay_search(store, store->handed.file, HWT_DELAY_HANDED_SIZE,
+            offset = n = hwt_delay_search(store, store->slots.handed.file, HWT_DELAY_HANDED_SIZE,
                                           (uint64_t)offset + 8, (uint64_t)size, is_head, store);
     }
     return size < 0 ? (int)size : n < 0 ? (int)n : 0;
@@ -275,7 +279,7 @@ static int read_blocks(hwt_delay *store)
 /* The log has been read. Makes the file where it is not there. */
 int hwt_delay_handed_open(hwt_delay *store)
 {
-    struct hwt_delay_handed *handed = &store->handed;
+    struct hwt_delay_handed *handed = &store->slots.handed;
     handed->next_number = 1;
     int flags = store->read_only ? O_RDONLY : O_RDWR | O_CREAT;
     handed->file = hwt_delay_open_file(store, "handed", flags);
@@ -285,4 +289,14 @@ int hwt_delay_handed_open(hwt_delay *store)
     if (handed->count > 0)
         qsort(handed->counts, handed->count, sizeof(*handed->counts), by_key);
     return r;
+}
+
+void hwt_delay_handed_dump(const hwt_delay *store, struct hwt_delay_text *text)
+{
+    const struct hwt_delay_handed *handed = &store->slots.handed;
+    hwt_delay_text_add(text,
+                       "handed: next block %" PRIu64 " in half %u at %" PRIu64
+                       ", %zu counts of what is to be loaded\n",
+                       handed->next_number, handed->half, handed->length,
+                       handed->count - handed->next);
 }

@@ -3,7 +3,7 @@
 /*
  * Loading: what is due soon comes from the slots into the table, and `loaded` moves up.
  *
- * The slots are read without the lock. Meanwhile `loading` is set, so that no slot changes its length
+ * The slots are read without the lock. Meanwhile The slots are locked, so that no slot changes its length
  * and no other thread reads; puts and cancels go on, and stay in the table, so that all is
  * there when the two are brought together under the lock. A slot is sealed when `loaded` moves into it.
  */
@@ -11,7 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* An eighth of the memory is for what was loaded. */
 static uint64_t budget_of(const hwt_delay *store)
@@ -32,9 +32,9 @@ static int choose(hwt_delay *store, struct hwt_delay_key *to,
     struct hwt_delay_reader **readers = NULL;
     size_t count = 0, room = 0;
     struct hwt_delay_slot *slot;
-    RB_FOREACH(slot, hwt_delay_nexts, &store->wheel.nexts)
+    RB_FOREACH(slot, hwt_delay_nexts, &store->slots.wheel.nexts)
     {
-        bool enough = count >= SLOTS_AT_ONCE && slot->next > store->loaded.due;
+        bool enough = count >= SLOTS_AT_ONCE && slot->next > hwt_delay_loaded(store).due;
         if (enough && slot->next < to->due)
             *to = (struct hwt_delay_key){ slot->next, 0 };
         if (enough || slot->next >= to->due)
@@ -61,7 +61,7 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
                    const struct hwt_delay_record *there)
 {
     const struct hwt_delay_record *leased =
-        hwt_delay_find(&store->leased, record->key.due, record->bytes, record->id_size);
+        hwt_delay_lookup_leased(store, record->key.due, record->bytes, record->id_size);
     if (leased && leased->key.sequence >= record->key.sequence)
         return true;
     if (!there)
@@ -80,7 +80,7 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         return;
     }
     struct hwt_delay_record *there =
-        hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
+        hwt_delay_lookup(store, record->key.due, record->bytes, record->id_size);
     bool replaced = record->shadows;
     if (replaced || is_old(store, record, there)) {
         if (!replaced && there)
@@ -96,7 +96,7 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         record->handed = is_newer ? handed : record->handed;
         record->shadows = is_newer; /* what the slot has is older */
         if (is_newer)
-            hwt_delay_filed_end(&store->filed, record->key.due);
+            hwt_delay_filed_end(hwt_delay_filed_of(store), record->key.due);
         hwt_delay_lease_supersede(store, record);
         hwt_delay_insert(store, record, is_newer ? HWT_DELAY_FRESH : HWT_DELAY_FILED);
     } else {
@@ -121,12 +121,10 @@ static void note_gaps(hwt_delay *store, const struct hwt_delay_gaps *found)
 {
     for (size_t i = 0; i < found->count; i++) {
         struct hwt_delay_gap gap = found->all[i];
-        if (hwt_delay_compare(gap.from, store->loaded) < 0)
-            gap.from = store->loaded;
-        if (!hwt_delay_gap_add(&store->gaps, gap))
-            continue;
-        store->gap_is_new = true;
-        hwt_delay_wake_all(store);
+        if (hwt_delay_compare(gap.from, hwt_delay_loaded(store)) < 0)
+            gap.from = hwt_delay_loaded(store);
+        if (hwt_delay_gap_found(store, gap))
+            hwt_delay_wake_all(store);
     }
 }
 
@@ -144,29 +142,29 @@ static int take_in(hwt_delay *store, struct hwt_delay_gathered *gathered, struct
     if (gathered->gaps)
         note_gaps(store, gathered->gaps);
     merge_all(store, gathered);
-    store->loaded = to;
+    hwt_delay_set_loaded(store, to);
     hwt_delay_handed_loaded(store);
     if (to.due > 0)
         hwt_delay_filed_settle(store, to.due - 1);
     for (size_t i = 0; i < count; i++) {
         struct hwt_delay_slot *slot = readers[i]->slot;
         if (hwt_delay_begins_below(slot, to))
-            hwt_delay_seal(store, slot, store->positions.epoch);
+            hwt_delay_seal(store, slot, store->slots.positions.epoch);
         hwt_delay_slot_bounds(store, slot);
     }
     return 0;
 }
 
-/* `loading` is set. */
+/* The slots are locked. */
 static int load(hwt_delay *store, uint64_t due)
 {
-    struct hwt_delay_key from = store->loaded, to = { due, 0 };
+    struct hwt_delay_key from = hwt_delay_loaded(store), to = { due, 0 };
     struct hwt_delay_reader **readers;
     size_t count;
     int r = choose(store, &to, &readers, &count);
     if (r < 0)
         return r;
-    uint64_t filed = store->bytes[HWT_DELAY_FILED], most = budget_of(store);
+    uint64_t filed = hwt_delay_bytes_in(store, HWT_DELAY_FILED), most = budget_of(store);
     struct hwt_delay_gaps found = { .count = 0 };
     struct hwt_delay_gathered gathered = { .gaps = store->salvage ? NULL : &found };
     pthread_mutex_unlock(&store->lock);
@@ -187,15 +185,14 @@ static int load(hwt_delay *store, uint64_t due)
  */
 int hwt_delay_load(hwt_delay *store, uint64_t due)
 {
-    hwt_delay_await_loading(store);
-    if (store->loaded.due >= due)
+    hwt_delay_slots_await(store);
+    if (hwt_delay_loaded(store).due >= due)
         return 0;
-    store->loading = true;
+    hwt_delay_slots_lock(store);
     int r = load(store, due);
-    store->loading = false;
-    if (!store->held)
+    hwt_delay_slots_unlock(store);
+    if (!hwt_delay_is_held(store))
         hwt_delay_trouble(store, r);
-    pthread_cond_broadcast(&store->changed);
     return r;
 }
 
@@ -206,25 +203,25 @@ int hwt_delay_load(hwt_delay *store, uint64_t due)
 void hwt_delay_evict(hwt_delay *store)
 {
     uint64_t most = budget_of(store);
-    if (store->bytes[HWT_DELAY_FILED] <= most + most / 4)
+    if (hwt_delay_bytes_in(store, HWT_DELAY_FILED) <= most + most / 4)
         return;
-    struct hwt_delay_key before = store->loaded;
-    struct hwt_delay_record *record = hwt_delay_from(store, store->loaded);
-    record = record ? RB_PREV(hwt_delay_keys, &store->keys, record)
-                    : RB_MAX(hwt_delay_keys, &store->keys);
-    while (record && store->bytes[HWT_DELAY_FILED] > most) {
-        struct hwt_delay_record *lower = RB_PREV(hwt_delay_keys, &store->keys, record);
+    struct hwt_delay_key before = hwt_delay_loaded(store);
+    struct hwt_delay_record *record = hwt_delay_from(store, hwt_delay_loaded(store));
+    record = record ? hwt_delay_lower(record) : hwt_delay_highest(store);
+    while (record && hwt_delay_bytes_in(store, HWT_DELAY_FILED) > most) {
+        struct hwt_delay_record *lower = hwt_delay_lower(record);
         if (record->state == HWT_DELAY_FILED) {
-            store->loaded = record->key;
-            hwt_delay_filed_add(&store->filed, record->key.due, 1); /* it is in its slot still */
+            hwt_delay_set_loaded(store, record->key);
+            hwt_delay_filed_add(hwt_delay_filed_of(store), record->key.due,
+                                1); /* it is in its slot still */
             hwt_delay_remove(store, record);
         }
         record = lower;
     }
     struct hwt_delay_slot *slot;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
+    HWT_DELAY_FOREACH_SLOT(slot, store)
     {
-        if (hwt_delay_slot_last(slot) < store->loaded.due ||
+        if (hwt_delay_slot_last(slot) < hwt_delay_loaded(store).due ||
             hwt_delay_slot_start(slot) > before.due)
             continue;
         hwt_delay_reader_reset(&slot->reader);
@@ -235,8 +232,9 @@ void hwt_delay_evict(hwt_delay *store)
 /* When the next stretch should be loaded: half a horizon at a time, and only where there is something. */
 static uint64_t load_at(const hwt_delay *store)
 {
-    uint64_t next = hwt_delay_wheel_next(store), loaded = store->loaded.due;
-    if (next == HWT_NEVER || store->held || store->poisoned || store->standby)
+    uint64_t next = hwt_delay_wheel_next(store), loaded = hwt_delay_loaded(store).due;
+    if (next == HWT_NEVER || hwt_delay_is_held(store) || store->poisoned ||
+        hwt_delay_stands_by(store))
         return HWT_NEVER;
     next = next > HWT_DELAY_HORIZON ? next - HWT_DELAY_HORIZON : 0;
     loaded = loaded > HWT_DELAY_HORIZON / 2 ? loaded - HWT_DELAY_HORIZON / 2 : 0;
@@ -246,14 +244,15 @@ static uint64_t load_at(const hwt_delay *store)
 /* There is something to load, and memory for it. */
 static bool is_to_load(const hwt_delay *store, uint64_t now)
 {
-    return load_at(store) <= now && store->bytes[HWT_DELAY_FILED] <= budget_of(store) / 2;
+    return load_at(store) <= now &&
+           hwt_delay_bytes_in(store, HWT_DELAY_FILED) <= budget_of(store) / 2;
 }
 
 /* Called where there is memory again. */
 void hwt_delay_load_soon(hwt_delay *store)
 {
-    if (is_to_load(store, store->system.realtime(store->system.data)))
-        hwt_delay_job_want(&store->jobs[HWT_DELAY_LOAD]);
+    if (is_to_load(store, hwt_delay_realtime(store)))
+        hwt_delay_want(store, HWT_DELAY_LOAD);
 }
 
 /*
@@ -268,7 +267,7 @@ uint64_t hwt_delay_loader(void *arg)
     if (is_to_load(store, now) && hwt_delay_load(store, hwt_delay_horizon(now)) == 0) {
         hwt_delay_wake_arm(store);
         delay = 0;
-    } else if (at != HWT_NEVER || store->held) {
+    } else if (at != HWT_NEVER || hwt_delay_is_held(store)) {
         delay = at > now && at - now < HWT_SEC(1) ? at - now : HWT_SEC(1);
     }
     pthread_mutex_unlock(&store->lock);

@@ -17,12 +17,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Room for the floor of a new epoch, so that hwt_delay_positions_raise() cannot fail. -ENOMEM */
 int hwt_delay_epoch_begin(hwt_delay *store)
 {
-    struct hwt_delay_positions *positions = &store->positions;
+    struct hwt_delay_positions *positions = &store->slots.positions;
     if (positions->count + 2 > positions->room) {
         size_t room = positions->room ? 2 * positions->room : 8;
         struct hwt_delay_floor *floors = realloc(positions->floors, room * sizeof(*floors));
@@ -42,35 +42,35 @@ void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoc
         return;
     slot->sealed = true;
     slot->since = epoch;
-    RB_INSERT(hwt_delay_highests, &store->wheel.highests, slot);
+    RB_INSERT(hwt_delay_highests, &store->slots.wheel.highests, slot);
     hwt_delay_slot_bounds(store, slot);
 }
 
 /* What is lower than `left` has been dealt with. */
 void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left)
 {
-    struct hwt_delay_positions *positions = &store->positions;
+    struct hwt_delay_positions *positions = &store->slots.positions;
     struct hwt_delay_slot *slot;
     while (positions->count > 0 &&
            hwt_delay_compare(positions->floors[positions->count - 1].position, left) <= 0)
         positions->count--;
     if (positions->count == 0 || positions->floors[positions->count - 1].until < positions->epoch)
         positions->floors[positions->count++] = (struct hwt_delay_floor){ positions->epoch, left };
-    while ((slot = RB_MIN(hwt_delay_highests, &store->wheel.highests)) &&
+    while ((slot = RB_MIN(hwt_delay_highests, &store->slots.wheel.highests)) &&
            slot->highest < left.due) {
-        RB_REMOVE(hwt_delay_highests, &store->wheel.highests, slot);
+        RB_REMOVE(hwt_delay_highests, &store->slots.wheel.highests, slot);
         slot->kept = hwt_delay_gap_in(store, slot);
         slot->passed = !slot->kept;
         if (!slot->passed)
             continue;
-        store->wheel.passed_bytes += slot->length;
-        store->wheel.passed_count++;
+        store->slots.wheel.passed_bytes += slot->length;
+        store->slots.wheel.passed_count++;
     }
 }
 
 struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt_delay_slot *slot)
 {
-    const struct hwt_delay_positions *positions = &store->positions;
+    const struct hwt_delay_positions *positions = &store->slots.positions;
     size_t low = 0, high = slot->sealed ? positions->count : 0;
     size_t end = high;
     while (low < high) {
@@ -83,4 +83,35 @@ struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt
     if (low < end && hwt_delay_compare(slot->position, positions->floors[low].position) < 0)
         return positions->floors[low].position;
     return slot->position;
+}
+
+/*
+ * Moves the positions of the slots up to what is left, and drops erases that have done their work.
+ * Called before anything can get in below, that is under the lock that takes messages out.
+ */
+void hwt_delay_settle(hwt_delay *store)
+{
+    struct hwt_delay_record *first;
+    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
+           hwt_delay_compare(first->key, hwt_delay_loaded(store)) < 0)
+        hwt_delay_remove(store, first);
+    struct hwt_delay_key left = hwt_delay_loaded(store);
+    if (first && hwt_delay_compare(first->key, left) < 0)
+        left = first->key;
+    hwt_delay_positions_raise(store, left);
+}
+
+bool hwt_delay_gap_in(const hwt_delay *store, const struct hwt_delay_slot *slot)
+{
+    for (size_t i = 0; i < hwt_delay_gaps_of(store)->count; i++) {
+        const struct hwt_delay_gap *gap = &hwt_delay_gaps_of(store)->all[i];
+        if (gap->from.due <= hwt_delay_slot_last(slot) && hwt_delay_begins_below(slot, gap->to))
+            return true;
+    }
+    return false;
+}
+
+uint64_t hwt_delay_epoch(const hwt_delay *store)
+{
+    return store->slots.positions.epoch;
 }

@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* The next reading begins with the slot's first run. */
 void hwt_delay_reader_reset(struct hwt_delay_reader *reader)
@@ -115,7 +115,7 @@ int hwt_delay_readers_choose(const hwt_delay *store, struct hwt_delay_readers *r
     int r = 0;
     drop_passed(readers, from.due);
     for (unsigned shift = 0; shift < 64 && r == 0; shift++) {
-        if (store->wheel.by_shift[shift] > 0)
+        if (store->slots.wheel.by_shift[shift] > 0)
             r = choose(store, readers, shift, from.due, to);
     }
     return r;

@@ -17,7 +17,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 #define SHIFT_MIN 30
 #define SHIFT_OVERDUE 33
@@ -102,7 +102,7 @@ void hwt_delay_slot_unref(struct hwt_delay_slot *slot)
 /* Takes over the caller's reference. */
 void hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot)
 {
-    struct hwt_delay_wheel *wheel = &store->wheel;
+    struct hwt_delay_wheel *wheel = &store->slots.wheel;
     RB_INSERT(hwt_delay_places, &wheel->places, slot);
     slot->on_wheel = true;
     wheel->count++;
@@ -122,7 +122,7 @@ static void unpass(struct hwt_delay_wheel *wheel, const struct hwt_delay_slot *s
 /* Gives the reference back to the caller. */
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot)
 {
-    struct hwt_delay_wheel *wheel = &store->wheel;
+    struct hwt_delay_wheel *wheel = &store->slots.wheel;
     RB_REMOVE(hwt_delay_places, &wheel->places, slot);
     slot->on_wheel = false;
     if (slot->next != HWT_NEVER)
@@ -140,14 +140,14 @@ struct hwt_delay_slot *hwt_delay_wheel_from(const hwt_delay *store, unsigned shi
                                             uint64_t number)
 {
     struct hwt_delay_slot place = { .shift = shift, .index = index, .number = number };
-    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->wheel.places;
+    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->slots.wheel.places;
     return RB_NFIND(hwt_delay_places, places, &place);
 }
 
 /* Of the slots that were made for a place all but the last one are sealed. */
 struct hwt_delay_slot *hwt_delay_wheel_find(const hwt_delay *store, unsigned shift, uint64_t index)
 {
-    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->wheel.places;
+    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->slots.wheel.places;
     struct hwt_delay_slot *behind = hwt_delay_wheel_from(store, shift, index + 1, 0);
     struct hwt_delay_slot *slot =
         behind ? RB_PREV(hwt_delay_places, places, behind) : RB_MAX(hwt_delay_places, places);
@@ -157,7 +157,7 @@ struct hwt_delay_slot *hwt_delay_wheel_find(const hwt_delay *store, unsigned shi
 bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due)
 {
     for (unsigned shift = 0; shift < 64; shift++) {
-        if (store->wheel.by_shift[shift] == 0)
+        if (store->slots.wheel.by_shift[shift] == 0)
             continue;
         const struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, due >> shift, 0);
         if (slot && slot->shift == shift && slot->index == due >> shift)
@@ -187,11 +187,11 @@ static void find_bounds(const struct hwt_delay_slot *slot, struct hwt_delay_key 
 /* After a change of the slot's length, or of what its reader has read, or of `loaded`. */
 void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
 {
-    struct hwt_delay_wheel *wheel = &store->wheel;
+    struct hwt_delay_wheel *wheel = &store->slots.wheel;
     uint64_t next, highest;
     if (!slot->on_wheel) /* a checkpoint has left it out while it was read */
         return;
-    find_bounds(slot, store->loaded, &next, &highest);
+    find_bounds(slot, hwt_delay_loaded(store), &next, &highest);
     if (slot->next != next) {
         if (slot->next != HWT_NEVER)
             RB_REMOVE(hwt_delay_nexts, &wheel->nexts, slot);
@@ -209,10 +209,10 @@ void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
         RB_INSERT(hwt_delay_highests, &wheel->highests, slot);
 }
 
-/* `loading` is set. What the slot had may have been passed while more was appended to it. */
+/* The slots are locked. What the slot had may have been passed while more was appended to it. */
 void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t length)
 {
-    struct hwt_delay_wheel *wheel = &store->wheel;
+    struct hwt_delay_wheel *wheel = &store->slots.wheel;
     if (slot->passed || slot->kept) {
         if (slot->passed)
             unpass(wheel, slot);
@@ -229,6 +229,6 @@ void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, ui
 uint64_t hwt_delay_wheel_next(const hwt_delay *store)
 {
     const struct hwt_delay_slot *slot =
-        RB_MIN(hwt_delay_nexts, &((hwt_delay *)(uintptr_t)store)->wheel.nexts);
+        RB_MIN(hwt_delay_nexts, &((hwt_delay *)(uintptr_t)store)->slots.wheel.nexts);
     return slot ? slot->next : HWT_NEVER;
 }

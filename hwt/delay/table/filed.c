@@ -23,7 +23,7 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* A second; each time that there are too many spans, they are made twice as long. */
 #define SHIFT_MIN 30
@@ -144,8 +144,8 @@ void hwt_delay_filed_forget(struct hwt_delay_filed *filed, uint64_t due)
 /* What is in a gap is in slots alone, wherever `loaded` is. */
 static bool is_in_gap(const hwt_delay *store, uint64_t first, uint64_t last)
 {
-    for (size_t i = 0; i < store->gaps.count; i++) {
-        if (store->gaps.all[i].from.due <= last && store->gaps.all[i].to.due >= first)
+    for (size_t i = 0; i < store->table.gaps.count; i++) {
+        if (store->table.gaps.all[i].from.due <= last && store->table.gaps.all[i].to.due >= first)
             return true;
     }
     return false;
@@ -164,7 +164,7 @@ static uint64_t last_of(const struct hwt_delay_filed *filed, size_t i)
 /* Slots have nothing of it that is not in memory. */
 static void settle(hwt_delay *store, size_t i)
 {
-    struct hwt_delay_filed *filed = &store->filed;
+    struct hwt_delay_filed *filed = &store->table.filed;
     struct hwt_delay_span *span = &filed->spans[i];
     if (!is_in_gap(store, first_of(filed, i), last_of(filed, i)))
         lower(filed, span, span->count - span->known);
@@ -173,36 +173,30 @@ static void settle(hwt_delay *store, size_t i)
 /* The table has all that is due up to an instant: spans that end there are right from now on. */
 void hwt_delay_filed_settle(hwt_delay *store, uint64_t until)
 {
-    for (size_t i = store->filed.count; i-- > 0;) {
-        if (last_of(&store->filed, i) <= until)
+    for (size_t i = store->table.filed.count; i-- > 0;) {
+        if (last_of(&store->table.filed, i) <= until)
             settle(store, i);
     }
 }
 
-/* Which spans have something of a slot that was not dropped, as far as is known without reading it. */
-static void mark_left(const hwt_delay *store, const struct hwt_delay_slot *slot, bool *left)
+/* Which spans have something of a slot that was not dropped, as far as is known without reading it: what the slot
+ * has is due from `start` on, and not behind the end. */
+void hwt_delay_filed_mark(const hwt_delay *store, uint64_t start, struct hwt_delay_key end,
+                          bool left[HWT_DELAY_SPANS_MAX])
 {
-    const struct hwt_delay_filed *filed = &store->filed;
-    size_t i = find(filed, hwt_delay_slot_start(slot) >> filed->shift);
-    for (; i < filed->count && first_of(filed, i) <= slot->last; i++) {
-        uint64_t last = last_of(filed, i) < slot->last ? last_of(filed, i) : slot->last;
-        const struct hwt_delay_key key = { last, slot->newest };
+    const struct hwt_delay_filed *filed = &store->table.filed;
+    size_t i = find(filed, start >> filed->shift);
+    for (; i < filed->count && first_of(filed, i) <= end.due; i++) {
+        uint64_t last = last_of(filed, i) < end.due ? last_of(filed, i) : end.due;
+        const struct hwt_delay_key key = { last, end.sequence };
         left[i] = left[i] || !hwt_delay_is_dropped(store, key);
     }
 }
 
 /* What was dropped is not pending any more, in spans of which slots have nothing else. */
-void hwt_delay_filed_settle_dropped(hwt_delay *store)
+void hwt_delay_filed_settle_dropped(hwt_delay *store, const bool left[HWT_DELAY_SPANS_MAX])
 {
-    const struct hwt_delay_filed *filed = &store->filed;
-    bool left[HWT_DELAY_SPANS_MAX] = { false };
-    struct hwt_delay_slot *slot;
-    if (store->drops.count == 0)
-        return;
-    RB_FOREACH(slot, hwt_delay_places, &store->wheel.places)
-    {
-        mark_left(store, slot, left);
-    }
+    const struct hwt_delay_filed *filed = &store->table.filed;
     for (size_t i = filed->count; i-- > 0;) {
         const struct hwt_delay_key first = { first_of(filed, i), 0 };
         if (!left[i] && hwt_delay_is_dropped(store, first))
@@ -240,4 +234,9 @@ int hwt_delay_filed_decode(struct hwt_delay_filed *filed, const unsigned char *a
         filed->total += span.count;
     }
     return 0;
+}
+
+struct hwt_delay_filed *hwt_delay_filed_of(hwt_delay *store)
+{
+    return &store->table.filed;
 }

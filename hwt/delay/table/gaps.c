@@ -14,30 +14,20 @@
  * are next to each other become one.
  */
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 const struct hwt_delay_gap *hwt_delay_gap_at(const hwt_delay *store, struct hwt_delay_key key)
 {
-    size_t low = 0, high = store->gaps.count;
+    size_t low = 0, high = store->table.gaps.count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (hwt_delay_compare(store->gaps.all[middle].to, key) <= 0)
+        if (hwt_delay_compare(store->table.gaps.all[middle].to, key) <= 0)
             low = middle + 1;
         else
             high = middle;
     }
-    const struct hwt_delay_gap *gap = &store->gaps.all[low];
-    return low < store->gaps.count && hwt_delay_compare(gap->from, key) <= 0 ? gap : NULL;
-}
-
-bool hwt_delay_gap_in(const hwt_delay *store, const struct hwt_delay_slot *slot)
-{
-    for (size_t i = 0; i < store->gaps.count; i++) {
-        const struct hwt_delay_gap *gap = &store->gaps.all[i];
-        if (gap->from.due <= hwt_delay_slot_last(slot) && hwt_delay_begins_below(slot, gap->to))
-            return true;
-    }
-    return false;
+    const struct hwt_delay_gap *gap = &store->table.gaps.all[low];
+    return low < store->table.gaps.count && hwt_delay_compare(gap->from, key) <= 0 ? gap : NULL;
 }
 
 static void join(struct hwt_delay_gaps *gaps, size_t first, size_t last)
@@ -78,9 +68,43 @@ bool hwt_delay_gap_add(struct hwt_delay_gaps *gaps, struct hwt_delay_gap gap)
 /* The lowest record in the table that is in no gap. */
 struct hwt_delay_record *hwt_delay_first(hwt_delay *store)
 {
-    struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->keys);
+    struct hwt_delay_record *first = RB_MIN(hwt_delay_keys, &store->table.keys);
     const struct hwt_delay_gap *gap;
     while (first && (gap = hwt_delay_gap_at(store, first->key)))
         first = hwt_delay_from(store, gap->to);
     return first;
+}
+
+/* What is in it is not handed over from now on. True: no take has told of it. */
+bool hwt_delay_gap_found(hwt_delay *store, struct hwt_delay_gap gap)
+{
+    bool is_new = hwt_delay_gap_add(&store->table.gaps, gap);
+    store->table.gap_is_new = store->table.gap_is_new || is_new;
+    return is_new;
+}
+
+bool hwt_delay_gap_is_new(const hwt_delay *store)
+{
+    return store->table.gap_is_new;
+}
+
+void hwt_delay_gap_told(hwt_delay *store)
+{
+    store->table.gap_is_new = false;
+}
+
+/* The first one begins there: what is before was released. */
+void hwt_delay_gap_release(hwt_delay *store, struct hwt_delay_key to)
+{
+    struct hwt_delay_gaps *gaps = &store->table.gaps;
+    gaps->all[0].from = to;
+    if (hwt_delay_compare(to, gaps->all[0].to) < 0)
+        return;
+    gaps->count--;
+    memmove(&gaps->all[0], &gaps->all[1], gaps->count * sizeof(gaps->all[0]));
+}
+
+const struct hwt_delay_gaps *hwt_delay_gaps_of(const hwt_delay *store)
+{
+    return &store->table.gaps;
 }

@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 size_t hwt_delay_encoded_size(const struct hwt_delay_record *record)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The table: records in memory, by key and by identity. See store.h; how they are counted: filed.c. */
+/* The table: records in memory, by key and by identity. See table.h; how they are counted: filed.c. */
 
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 static int bytes_compare(uint64_t due, const void *id, size_t id_size,
                          const struct hwt_delay_record *record)
@@ -114,7 +114,7 @@ struct hwt_delay_record *hwt_delay_find(struct hwt_delay_identities *identities,
 
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key)
 {
-    struct hwt_delay_record *record = RB_ROOT(&store->keys), *found = NULL;
+    struct hwt_delay_record *record = RB_ROOT(&store->table.keys), *found = NULL;
     while (record) {
         if (hwt_delay_compare(record->key, key) >= 0) {
             found = record;
@@ -131,33 +131,33 @@ void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
 {
     size_t bytes = hwt_delay_record_bytes(record);
     if (record->state == HWT_DELAY_FRESH) {
-        TAILQ_REMOVE(&store->fresh, record, fresh_link);
-        store->fresh_count--;
+        TAILQ_REMOVE(&store->table.fresh, record, fresh_link);
+        store->table.fresh_count--;
     }
     if (record->kind == HWT_DELAY_PUT) {
-        store->messages[record->state]--;
-        store->messages[state]++;
+        store->table.messages[record->state]--;
+        store->table.messages[state]++;
         if (record->state == HWT_DELAY_FILED)
-            hwt_delay_filed_forget(&store->filed, record->key.due);
+            hwt_delay_filed_forget(&store->table.filed, record->key.due);
         if (state == HWT_DELAY_FILED)
-            hwt_delay_filed_know(&store->filed, record->key.due);
+            hwt_delay_filed_know(&store->table.filed, record->key.due);
     }
-    store->bytes[record->state] -= bytes;
+    store->table.bytes[record->state] -= bytes;
     record->state = state;
-    store->bytes[state] += bytes;
+    store->table.bytes[state] += bytes;
     if (state == HWT_DELAY_FRESH) {
-        TAILQ_INSERT_TAIL(&store->fresh, record, fresh_link);
-        store->fresh_count++;
+        TAILQ_INSERT_TAIL(&store->table.fresh, record, fresh_link);
+        store->table.fresh_count++;
     }
 }
 
 /* Takes over the caller's reference. */
 void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hwt_delay_state state)
 {
-    store->bytes[HWT_DELAY_NOWHERE] += hwt_delay_record_bytes(record);
+    store->table.bytes[HWT_DELAY_NOWHERE] += hwt_delay_record_bytes(record);
     hwt_delay_set_state(store, record, state);
-    RB_INSERT(hwt_delay_keys, &store->keys, record);
-    RB_INSERT(hwt_delay_identities, &store->identities, record);
+    RB_INSERT(hwt_delay_keys, &store->table.keys, record);
+    RB_INSERT(hwt_delay_identities, &store->table.identities, record);
     hwt_delay_origin_add(store, record);
     hwt_delay_sought_touch(store, record);
 }
@@ -166,20 +166,20 @@ void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hw
 void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record)
 {
     bool filed = record->state == HWT_DELAY_FILED;
-    RB_REMOVE(hwt_delay_keys, &store->keys, record);
-    RB_REMOVE(hwt_delay_identities, &store->identities, record);
+    RB_REMOVE(hwt_delay_keys, &store->table.keys, record);
+    RB_REMOVE(hwt_delay_identities, &store->table.identities, record);
     hwt_delay_origin_remove(store, record);
     hwt_delay_set_state(store, record, HWT_DELAY_NOWHERE);
-    store->bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
+    store->table.bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
     if (filed)
-        hwt_delay_filed_end(&store->filed, record->key.due);
+        hwt_delay_filed_end(&store->table.filed, record->key.due);
     hwt_delay_record_unref(record);
 }
 
 /* Something with the identity may be in a slot that was not read, or is not passed yet. */
 static bool leaves_something(const hwt_delay *store, const struct hwt_delay_record *old)
 {
-    return hwt_delay_compare(old->key, store->loaded) >= 0 || old->shadows ||
+    return hwt_delay_compare(old->key, store->table.loaded) >= 0 || old->shadows ||
            old->kind == HWT_DELAY_ERASE || old->state != HWT_DELAY_FRESH ||
            hwt_delay_gap_at(store, old->key);
 }
@@ -189,12 +189,12 @@ bool hwt_delay_ends_one(hwt_delay *store, const struct hwt_delay_record *record)
 {
     const uint64_t due = record->key.due;
     const struct hwt_delay_record *old =
-        hwt_delay_find(&store->identities, due, record->bytes, record->id_size);
+        hwt_delay_find(&store->table.identities, due, record->bytes, record->id_size);
     if (old && old->kind == HWT_DELAY_PUT)
         return true;
     if (record->kind == HWT_DELAY_PUT)
-        return hwt_delay_find(&store->leased, due, record->bytes, record->id_size) != NULL;
-    return hwt_delay_filed_may_have(&store->filed, due);
+        return hwt_delay_find(&store->table.leased, due, record->bytes, record->id_size) != NULL;
+    return hwt_delay_filed_may_have(&store->table.filed, due);
 }
 
 /* Puts a record, which has its sequence, in the place of what has its identity. */
@@ -202,7 +202,7 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
 {
     bool ended = false;
     struct hwt_delay_record *old =
-        hwt_delay_find(&store->identities, record->key.due, record->bytes, record->id_size);
+        hwt_delay_find(&store->table.identities, record->key.due, record->bytes, record->id_size);
     if (old && old->key.sequence >= record->key.sequence) { /* the log is read once more */
         hwt_delay_record_unref(record);
         return;
@@ -214,7 +214,7 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
     }
     ended = hwt_delay_lease_supersede(store, record) || ended;
     if (record->ends && !ended)
-        hwt_delay_filed_end(&store->filed, record->key.due);
+        hwt_delay_filed_end(&store->table.filed, record->key.due);
     hwt_delay_insert(store, record, HWT_DELAY_FRESH);
 }
 
@@ -222,7 +222,7 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
 void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase)
 {
     struct hwt_delay_record *old =
-        hwt_delay_find(&store->identities, erase->key.due, erase->bytes, erase->id_size);
+        hwt_delay_find(&store->table.identities, erase->key.due, erase->bytes, erase->id_size);
     bool needed = !old || leaves_something(store, old), ended = false;
     if (old && old->key.sequence > erase->key.sequence)
         needed = false;
@@ -231,25 +231,9 @@ void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase)
         hwt_delay_remove(store, old);
     }
     if (erase->ends && !ended)
-        hwt_delay_filed_end(&store->filed, erase->key.due);
+        hwt_delay_filed_end(&store->table.filed, erase->key.due);
     if (needed)
         hwt_delay_insert(store, erase, HWT_DELAY_FRESH);
     else
         hwt_delay_record_unref(erase);
-}
-
-/*
- * Moves the positions of the slots up to what is left, and drops erases that have done their work.
- * Called before anything can get in below, that is under the lock that takes messages out.
- */
-void hwt_delay_settle(hwt_delay *store)
-{
-    struct hwt_delay_record *first;
-    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
-           hwt_delay_compare(first->key, store->loaded) < 0)
-        hwt_delay_remove(store, first);
-    struct hwt_delay_key left = store->loaded;
-    if (first && hwt_delay_compare(first->key, left) < 0)
-        left = first->key;
-    hwt_delay_positions_raise(store, left);
 }

@@ -9,7 +9,7 @@
 
 #include "tests/delay/support/simulated.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 enum { SLOTS = 400, SECOND_BATCH = 16, PAYLOAD = 1000 };
 

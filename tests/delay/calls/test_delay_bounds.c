@@ -8,7 +8,7 @@
 
 #include "tests/delay/support/simulated_one.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* ---- memory and files ---- */
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "tests/delay/support/simulated.h"
 
 enum { BATCH = 3, PAYLOAD = 8000, LINKS = 40, CHAINS = 3, PUTS = 200 };

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 
 #include "tests/delay/support/delay_fixture.h"
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 #define DAY HWT_SEC(86400)
 #define DIED 77

@@ -7,7 +7,7 @@
 
 #include "tests/delay/support/spoil.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 #define HOUR HWT_MIN(60)
 
@@ -196,8 +196,8 @@ START_TEST(test_eviction_within_the_last_instant_of_a_slot)
     for (uint32_t i = LATE; i < LATE + EARLY; i++)
         ck_assert_int_eq(simulated_put(&s, last - HWT_SEC(20) + i, i, 8000), 0);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    ck_assert_uint_eq(s.store->loaded.due, last); /* that is what the numbers above are for */
-    ck_assert_uint_gt(s.store->loaded.sequence, 0);
+    ck_assert_uint_eq(s.store->table.loaded.due, last); /* that is what the numbers above are for */
+    ck_assert_uint_gt(s.store->table.loaded.sequence, 0);
     if (_i == 1) { /* within the instant */
         ck_assert_int_eq(simulated_deliver(&s, EARLY + 1, counts), EARLY + 1);
         ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
@@ -226,8 +226,8 @@ START_TEST(test_a_slot_that_begins_where_loading_stopped)
     crash();
     ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken), 1);
     ck_assert_uint_eq(simulated_number(taken), 0);
-    ck_assert_uint_eq(s.store->loaded.due, due);
-    ck_assert_uint_gt(s.store->loaded.sequence, 0);
+    ck_assert_uint_eq(s.store->table.loaded.due, due);
+    ck_assert_uint_gt(s.store->table.loaded.sequence, 0);
     ck_assert_int_eq(hwt_delay_extend(s.store, taken->lease, 0), 0);
     hwt_delay_free(taken);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0); /* in which it is leased, or fresh */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "tests/delay/support/simulated.h"
 
 #define MOST ((uint64_t)2 << 20) /* each segment, and the reserve */

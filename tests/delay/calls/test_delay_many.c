@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "children.h"
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "kit.h"
 
 enum { STORES = 100, THREADS_MAX = 7, HELD = 4 };

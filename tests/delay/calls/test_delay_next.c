@@ -4,7 +4,7 @@
 
 #include "tests/delay/support/simulated.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 enum { MANY = 100 };
 

@@ -4,7 +4,7 @@
 
 #include "tests/delay/support/simulated_one.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 START_TEST(test_pending)
 {
@@ -219,11 +219,11 @@ START_TEST(test_pending_of_what_is_known_in_longer_spans)
     for (uint32_t i = 0; i < OTHERS; i++)
         put(base + (i + 1) * HWT_SEC(100), 10 + i, 10);
     checkpoint();
-    ck_assert_uint_eq(s.store->filed.shift, SHIFT);
+    ck_assert_uint_eq(s.store->table.filed.shift, SHIFT);
     ck_assert_uint_eq(pending(), OTHERS + 3);
     simulated_advance(&s, HWT_MS(1200));
     hwt_delay_loader(s.store);
-    ck_assert_uint_gt(s.store->loaded.due, base + (UINT64_C(1) << SHIFT));
+    ck_assert_uint_gt(s.store->table.loaded.due, base + (UINT64_C(1) << SHIFT));
     ck_assert_uint_eq(pending(), OTHERS + 3);
     simulated_advance(&s, HWT_SEC(1));
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 3);

@@ -4,7 +4,7 @@
 
 #include "tests/delay/support/simulated_one.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 static unsigned counts[SIMULATED_IDS];
 

@@ -7,7 +7,7 @@
 
 #include "tests/delay/support/simulated_one.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 enum { SIZE = 1000, ROUNDS = 6 };
 

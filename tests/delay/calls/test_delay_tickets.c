@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "tests/delay/support/simulated.h"
 
 #define HOUR HWT_MIN(60)
@@ -541,7 +541,7 @@ static void (*change_it)(void); /* once it was found, while its call reads on */
 /* Others fill the log while the one that moves reads. */
 static int64_t read_and_fill(void *data, int file, void *buffer, size_t size, uint64_t offset)
 {
-    if (moves && change_it && LIST_FIRST(&store->sought)->record) {
+    if (moves && change_it && LIST_FIRST(&store->table.sought)->record) {
         void (*change)(void) = change_it;
         change_it = NULL;
         change();

@@ -9,7 +9,7 @@
 #include <pthread.h>
 
 #include "tests/delay/support/delay_fixture.h"
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 #define START UINT64_C(1800000000000000000)
 #define HOUR HWT_MIN(60)
@@ -114,7 +114,7 @@ static void *take_one(void *arg)
 static uint64_t sleepers(void)
 {
     pthread_mutex_lock(&store->lock);
-    uint64_t n = store->waiting;
+    uint64_t n = store->takes.waiting;
     pthread_mutex_unlock(&store->lock);
     return n;
 }
@@ -140,13 +140,13 @@ static void silence_the_alarm(void)
     bool silent = false;
     while (!silent) {
         pthread_mutex_lock(&store->lock);
-        store->alarm_at = 0; /* an earlier one is set, it seems */
-        hwt_delay_job_at(&store->jobs[HWT_DELAY_ALARM], HWT_NEVER);
+        store->takes.alarm_at = 0; /* an earlier one is set, it seems */
+        hwt_delay_job_at(&store->jobs.all[HWT_DELAY_ALARM], HWT_NEVER);
         pthread_mutex_unlock(&store->lock);
-        while (hwt_delay_job_runs(&store->jobs[HWT_DELAY_ALARM]))
+        while (hwt_delay_job_runs(&store->jobs.all[HWT_DELAY_ALARM]))
             usleep(200);
         pthread_mutex_lock(&store->lock);
-        silent = store->alarm_at == 0;
+        silent = store->takes.alarm_at == 0;
         pthread_mutex_unlock(&store->lock);
     }
 }

@@ -7,7 +7,7 @@
  * slot that is deleted too early.
  */
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "tests/delay/support/program.h"
 #include "tests/delay/support/simulated.h"
 
@@ -37,12 +37,12 @@ int __wrap_hwt_delay_publish(hwt_delay *store);
 int __wrap_hwt_delay_publish(hwt_delay *store)
 {
     const struct hwt_delay_slot *slot;
-    TAILQ_FOREACH(slot, &store->snapshot.moved, listed)
+    TAILQ_FOREACH(slot, &store->checkpoint.snapshot.moved, listed)
     {
         char name[HWT_DELAY_NAME_MAX];
         hwt_delay_slot_name(slot, name);
         if (rewriting == DELETED_EARLY && hwt_delay_is_moved(slot))
-            store->system.unlink(store->system.data, store->directory, name);
+            hwt_delay_unlink(store, name);
     }
     return __real_hwt_delay_publish(store);
 }

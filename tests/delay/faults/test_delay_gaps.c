@@ -7,7 +7,7 @@
 
 #include "tests/delay/support/simulated.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 enum { MANY = 1200, SIZE = 100, STEP_MS = 2000 };
 

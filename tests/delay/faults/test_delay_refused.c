@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "tests/delay/support/simulated.h"
 
 enum { MANY = 1000 };
@@ -160,7 +160,7 @@ START_TEST(test_an_earlier_message_sets_the_alarm_anew)
         uint64_t due = hwt_delay_now(store) + HWT_MS(500);
         ck_assert_int_eq(put(due, 2, 10), 0);
         pthread_mutex_lock(&store->lock);
-        uint64_t at = store->alarm_at;
+        uint64_t at = store->takes.alarm_at;
         pthread_mutex_unlock(&store->lock);
         looked = hwt_delay_now(store) < due; /* else it may have rung */
         ck_assert(!looked || at <= due);

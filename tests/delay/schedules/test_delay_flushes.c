@@ -4,7 +4,7 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "kit.h"
 #include "tests/delay/support/held.h"
 

@@ -19,7 +19,7 @@
 #include "stress.h"
 #include "tests/delay/support/story_inside.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 /* Of the schedules of three calls there are so many more. */
 enum { THIRDS = 8 };

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "kit.h"
 
 static struct hwt_delay_system held_system;
@@ -23,7 +23,7 @@ static hwt_delay *closed;
 
 static bool is_closing(hwt_delay *store)
 {
-    return hwt_delay_job_is_ended(&store->jobs[HWT_DELAY_CHECKPOINT]);
+    return hwt_delay_job_is_ended(&store->jobs.all[HWT_DELAY_CHECKPOINT]);
 }
 
 /* Too many files are open, and the store is closed meanwhile. */

@@ -7,7 +7,7 @@
  */
 
 #include "tests/delay/support/delay_fixture.h"
-#include "hwt/delay/disk/system.h"
+#include "hwt/delay/open/open.h"
 
 #define MODEL_MAX 20000
 

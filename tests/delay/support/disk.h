@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "hwt/delay/disk/system.h"
+#include "hwt/delay/open/open.h"
 
 enum { DISK_NAME_MAX = 64, DISK_FILES_MAX = 512, DISK_OPEN_MAX = 128 };
 

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 #include "kit.h"
 
 /* ---- looking ---- */
@@ -235,7 +235,7 @@ static struct log log_of(const hwt_delay *store)
 {
     const struct hwt_delay_log *log = &store->log;
     return (
-        struct log){ !store->poisoned && !store->checkpointing && !log->writing && log->count == 0,
+        struct log){ !store->poisoned && !log->pinned && !log->writing && log->count == 0,
                      log->next_sequence, log->kept.sequence, log->kept_bytes, log->erased_bytes };
 }
 

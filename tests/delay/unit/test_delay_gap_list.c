@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 enum { KEYS = 400, ADDS = 300 };
 
@@ -37,7 +37,7 @@ static struct hwt_delay_key key_of(size_t n)
 
 static bool add(size_t from, size_t to)
 {
-    return hwt_delay_gap_add(&store->gaps, (struct hwt_delay_gap){ key_of(from), key_of(to) });
+    return hwt_delay_gap_add(&store->table.gaps, (struct hwt_delay_gap){ key_of(from), key_of(to) });
 }
 
 /* True: the array has changed. */
@@ -54,7 +54,7 @@ static bool cover(size_t from, size_t to)
 /* They ascend, and there is something between each two. */
 static void check_order(void)
 {
-    const struct hwt_delay_gaps *gaps = &store->gaps;
+    const struct hwt_delay_gaps *gaps = &store->table.gaps;
     must(gaps->count <= HWT_DELAY_GAPS_MAX);
     for (size_t i = 0; i < gaps->count; i++) {
         must(hwt_delay_compare(gaps->all[i].from, gaps->all[i].to) < 0);
@@ -85,15 +85,15 @@ START_TEST(gaps_that_touch_become_one)
     add(10, 20);
     add(30, 40);
     ck_assert(add(20, 30));
-    ck_assert_uint_eq(store->gaps.count, 1);
+    ck_assert_uint_eq(store->table.gaps.count, 1);
     ck_assert(!add(10, 40));
     ck_assert(!add(15, 20));
     add(50, 60);
     add(70, 80);
     ck_assert(add(5, 75)); /* over one, and into another */
-    ck_assert_uint_eq(store->gaps.count, 1);
-    ck_assert_int_eq(hwt_delay_compare(store->gaps.all[0].from, key_of(5)), 0);
-    ck_assert_int_eq(hwt_delay_compare(store->gaps.all[0].to, key_of(80)), 0);
+    ck_assert_uint_eq(store->table.gaps.count, 1);
+    ck_assert_int_eq(hwt_delay_compare(store->table.gaps.all[0].from, key_of(5)), 0);
+    ck_assert_int_eq(hwt_delay_compare(store->table.gaps.all[0].to, key_of(80)), 0);
 }
 END_TEST
 
@@ -102,10 +102,10 @@ static void too_many(size_t extra)
 {
     for (size_t i = 0; i < HWT_DELAY_GAPS_MAX; i++)
         ck_assert(add(4 + 4 * i, 5 + 4 * i));
-    ck_assert_uint_eq(store->gaps.count, HWT_DELAY_GAPS_MAX);
+    ck_assert_uint_eq(store->table.gaps.count, HWT_DELAY_GAPS_MAX);
     ck_assert(add(extra, extra + 1));
     check_order();
-    ck_assert_uint_eq(store->gaps.count, HWT_DELAY_GAPS_MAX);
+    ck_assert_uint_eq(store->table.gaps.count, HWT_DELAY_GAPS_MAX);
     ck_assert_ptr_nonnull(hwt_delay_gap_at(store, key_of(extra)));
     for (size_t i = 0; i < HWT_DELAY_GAPS_MAX; i++)
         ck_assert_ptr_nonnull(hwt_delay_gap_at(store, key_of(4 + 4 * i)));

@@ -10,7 +10,7 @@
 
 #include "check_main.h"
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
 
 enum { SLOTS = 60, STEPS = 4000 };
 
@@ -34,9 +34,9 @@ static void begin(void)
 {
     store = calloc(1, sizeof(*store));
     ck_assert_ptr_nonnull(store);
-    RB_INIT(&store->wheel.places);
-    RB_INIT(&store->wheel.nexts);
-    RB_INIT(&store->wheel.highests);
+    RB_INIT(&store->slots.wheel.places);
+    RB_INIT(&store->slots.wheel.nexts);
+    RB_INIT(&store->slots.wheel.highests);
     ck_assert_int_eq(hwt_delay_epoch_begin(store), 0);
     count = 0;
     seed = test_seed_get(true);
@@ -53,7 +53,7 @@ static void end(void)
 {
     while (count > 0)
         drop(count - 1);
-    free(store->positions.floors);
+    free(store->slots.positions.floors);
     free(store);
 }
 
@@ -76,19 +76,19 @@ static void add(void)
         slot->last = 0;
     hwt_delay_wheel_add(store, slot);
     ck_assert_int_eq(hwt_delay_epoch_begin(store), 0);
-    if (hwt_delay_begins_below(slot, store->loaded))
-        hwt_delay_seal(store, slot, store->positions.epoch);
+    if (hwt_delay_begins_below(slot, store->table.loaded))
+        hwt_delay_seal(store, slot, store->slots.positions.epoch);
     known[count++] = (struct known){ .slot = slot };
 }
 
 /* As loading does: what begins below is sealed, and has nothing to be read below. */
 static void load(void)
 {
-    store->loaded = (struct hwt_delay_key){ instant(), below(2) };
+    store->table.loaded = (struct hwt_delay_key){ instant(), below(2) };
     ck_assert_int_eq(hwt_delay_epoch_begin(store), 0);
     for (size_t i = 0; i < count; i++) {
-        if (hwt_delay_begins_below(known[i].slot, store->loaded))
-            hwt_delay_seal(store, known[i].slot, store->positions.epoch);
+        if (hwt_delay_begins_below(known[i].slot, store->table.loaded))
+            hwt_delay_seal(store, known[i].slot, store->slots.positions.epoch);
         hwt_delay_slot_bounds(store, known[i].slot);
     }
 }
@@ -96,8 +96,8 @@ static void load(void)
 static void raise_positions(void)
 {
     struct hwt_delay_key left = { instant(), below(4) };
-    if (hwt_delay_compare(store->loaded, left) < 0)
-        left = store->loaded;
+    if (hwt_delay_compare(store->table.loaded, left) < 0)
+        left = store->table.loaded;
     hwt_delay_positions_raise(store, left);
     for (size_t i = 0; i < count; i++) {
         if (known[i].slot->sealed && hwt_delay_compare(known[i].position, left) < 0)
@@ -129,17 +129,17 @@ static void check_slots(void)
         bytes += slot->length;
         passed += slot->passed ? slot->length : 0;
         bool nothing =
-            hwt_delay_slot_last(slot) < store->loaded.due || (slot->sealed && slot->length == 0);
+            hwt_delay_slot_last(slot) < store->table.loaded.due || (slot->sealed && slot->length == 0);
         uint64_t start = hwt_delay_slot_start(slot);
-        if (start < store->loaded.due)
-            start = store->loaded.due;
+        if (start < store->table.loaded.due)
+            start = store->table.loaded.due;
         if (!nothing && start < next)
             next = start;
     }
     ck_assert_uint_eq(hwt_delay_wheel_next(store), next);
-    ck_assert_uint_eq(store->wheel.bytes, bytes);
-    ck_assert_uint_eq(store->wheel.passed_bytes, passed);
-    ck_assert_uint_eq(store->wheel.count, count);
+    ck_assert_uint_eq(store->slots.wheel.bytes, bytes);
+    ck_assert_uint_eq(store->slots.wheel.passed_bytes, passed);
+    ck_assert_uint_eq(store->slots.wheel.count, count);
 }
 
 static void check_places(void)
@@ -187,9 +187,9 @@ START_TEST(test_the_wheel_is_what_an_array_says)
         check_places();
     }
     /* Floors that say nothing do not stay. */
-    ck_assert_uint_le(store->positions.count, store->positions.epoch + 1);
+    ck_assert_uint_le(store->slots.positions.count, store->slots.positions.epoch + 1);
     hwt_delay_positions_raise(store, (struct hwt_delay_key){ HWT_NEVER - 1, 0 });
-    ck_assert_uint_eq(store->positions.count, 1);
+    ck_assert_uint_eq(store->slots.positions.count, 1);
 }
 END_TEST
 

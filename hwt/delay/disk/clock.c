@@ -19,39 +19,73 @@
 
 #include <errno.h>
 
-#include "hwt/delay/store.h"
+#include "hwt/delay/whole.h"
+
+uint64_t hwt_delay_realtime(const hwt_delay *store)
+{
+    return store->disk.system.realtime(store->disk.system.data);
+}
 
 uint64_t hwt_delay_boottime(const hwt_delay *store)
 {
-    return store->system.boottime(store->system.data);
+    return store->disk.system.boottime(store->disk.system.data);
+}
+
+uint64_t hwt_delay_hand(const hwt_delay *store)
+{
+    return store->clock.hand;
+}
+
+/* The clock has leapt: nothing is handed over until somebody accepts it. */
+bool hwt_delay_is_held(const hwt_delay *store)
+{
+    return store->clock.held;
+}
+
+/* Opening has read that a process has seen this instant. */
+void hwt_delay_hand_raise(hwt_delay *store, uint64_t hand)
+{
+    if (hand > store->clock.hand)
+        store->clock.hand = hand;
+}
+
+void hwt_delay_clock_begin(hwt_delay *store)
+{
+    store->clock.behind = hwt_delay_realtime(store) < store->clock.hand;
+    hwt_delay_clock(store);
+}
+
+void hwt_delay_clock_forget(hwt_delay *store)
+{
+    store->clock.hand = 0;
 }
 
 static bool has_leapt(const hwt_delay *store, uint64_t now, int64_t offset)
 {
-    int64_t largest = (int64_t)store->offset_max;
-    if (!store->offset_known || offset <= largest ||
+    int64_t largest = (int64_t)store->clock.offset_max;
+    if (!store->clock.offset_known || offset <= largest ||
         (uint64_t)offset - (uint64_t)largest <= store->options.clock_leap)
         return false;
-    return !store->behind || now < store->hand;
+    return !store->clock.behind || now < store->clock.hand;
 }
 
 uint64_t hwt_delay_clock(hwt_delay *store)
 {
-    uint64_t now = store->system.realtime(store->system.data);
+    uint64_t now = hwt_delay_realtime(store);
     int64_t offset = (int64_t)(now - hwt_delay_boottime(store));
     if (!has_leapt(store, now, offset)) {
-        if (!store->offset_known || offset > (int64_t)store->offset_max)
-            store->offset_max = (uint64_t)offset;
-        store->offset_known = true;
-        store->behind = store->behind && now < store->hand;
-        if (store->held) {
-            store->held = false;
+        if (!store->clock.offset_known || offset > (int64_t)store->clock.offset_max)
+            store->clock.offset_max = (uint64_t)offset;
+        store->clock.offset_known = true;
+        store->clock.behind = store->clock.behind && now < store->clock.hand;
+        if (store->clock.held) {
+            store->clock.held = false;
             hwt_delay_trouble(store, 0);
         }
-        if (now > store->hand)
-            store->hand = now;
-    } else if (!store->held) {
-        store->held = true;
+        if (now > store->clock.hand)
+            store->clock.hand = now;
+    } else if (!store->clock.held) {
+        store->clock.held = true;
         store->stats.clock_leaps++;
         hwt_delay_trouble(store, -ETIME);
     }
@@ -60,7 +94,7 @@ uint64_t hwt_delay_clock(hwt_delay *store)
 
 uint64_t hwt_delay_now(const hwt_delay *store)
 {
-    return store ? store->system.realtime(store->system.data) : 0;
+    return store ? hwt_delay_realtime(store) : 0;
 }
 
 int hwt_delay_accept_clock(hwt_delay *store)
@@ -70,7 +104,7 @@ int hwt_delay_accept_clock(hwt_delay *store)
     if (store->read_only)
         return -EROFS;
     int shield = hwt_delay_enter(store);
-    store->offset_known = store->behind = false;
+    store->clock.offset_known = store->clock.behind = false;
     hwt_delay_clock(store);
     hwt_delay_leave(store, shield);
     return 0;

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The jobs of a store: what its callers need not wait for. See pool.h. */
+
+#include "hwt/delay/whole.h"
+
+int hwt_delay_jobs_begin(hwt_delay *store, uint64_t (*const runs[HWT_DELAY_LANES])(void *arg))
+{
+    struct hwt_delay_jobs *jobs = &store->jobs;
+    int r = hwt_delay_pool_enter(&jobs->pool);
+    if (r < 0)
+        return r;
+    for (int i = 0; i < HWT_DELAY_LANES; i++)
+        hwt_delay_job_begin(&jobs->all[i], jobs->pool, i, runs[i], store);
+    return 0;
+}
+
+/* Without the lock: waits for runs that are under way. */
+void hwt_delay_jobs_end(hwt_delay *store)
+{
+    struct hwt_delay_jobs *jobs = &store->jobs;
+    if (!jobs->pool)
+        return;
+    for (int i = 0; i < HWT_DELAY_LANES; i++)
+        hwt_delay_job_end(&jobs->all[i]);
+    hwt_delay_pool_leave(jobs->pool);
+}
+
+bool hwt_delay_has_jobs(const hwt_delay *store)
+{
+    return store->jobs.pool;
+}
+
+void hwt_delay_want(hwt_delay *store, enum hwt_delay_lane lane)
+{
+    hwt_delay_job_want(&store->jobs.all[lane]);
+}
+
+void hwt_delay_want_in(hwt_delay *store, enum hwt_delay_lane lane, uint64_t delay)
+{
+    hwt_delay_job_at(&store->jobs.all[lane], delay);
+}
+
+/* ---- a checkpoint ---- */
+
+/* Called where something begins to be missing. */
+void hwt_delay_room_soon(hwt_delay *store)
+{
+    hwt_delay_want_in(store, HWT_DELAY_CHECKPOINT, HWT_SEC(1));
+}
+
+void hwt_delay_checkpoint_want(hwt_delay *store)
+{
+    store->jobs.checkpoint_wanted = true;
+    hwt_delay_want(store, HWT_DELAY_CHECKPOINT);
+}
+
+bool hwt_delay_checkpoint_is_wanted(const hwt_delay *store)
+{
+    return store->jobs.checkpoint_wanted;
+}
+
+/* One begins: what is wanted from now on is another. */
+void hwt_delay_checkpoint_begins(hwt_delay *store)
+{
+    store->jobs.checkpoint_wanted = false;
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+#ifndef HWT_DELAY_TABLE_TABLE_H
+#define HWT_DELAY_TABLE_TABLE_H
+
+/*
+ * The table: what is in memory.
+ *
+ * The table holds records: messages (puts) and erases, by key = (due, sequence) and by
+ * identity = (due, id). It is complete below `loaded`: whatever is pending with a lower key is in the
+ * table or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves `loaded` up;
+ * eviction (also there) moves it down.
+ *
+ * A record is FRESH while it is in the log alone, FLUSHING while a checkpoint writes it to its
+ * slot, and FILED when the checkpoint is on the disk. What is FILED stays in the table below
+ * `loaded` only. What is LEASED is out of the table, and whole in each checkpoint.
+ *
+ * Of all records with one identity that one counts which has the highest sequence; an erase wins
+ * against a put of the same sequence. So a message in a slot that nobody can see from memory is
+ * cancelled or replaced by a record with the same due time, which is read together with it.
+ *
+ * A slot's position: what has a lower key in this slot has been dealt with: handed over, replaced
+ * or erased. Messages leave the table in the order of their keys, so the lowest key left,
+ * or `loaded`, is the position of all slots that are there at this moment (hwt_delay_settle()).
+ * What is put later with a lower key gets into another slot, whose position begins at 0: a slot
+ * that begins below `loaded` is sealed. See position.c.
+ *
+ * A gap is a stretch of time of which something cannot be read. What is due in it stays where it is,
+ * in slots, in the table and in the log, and nobody is handed it. See gaps.c.
+ */
+
+#include <bsd/sys/queue.h>
+#include <bsd/sys/tree.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "hwt/delay.h"
+#include "hwt/delay/disk/format.h"
+
+struct hwt_delay_reader;
+
+struct hwt_delay_key {
+    uint64_t due, sequence;
+};
+
+static inline int hwt_delay_compare(struct hwt_delay_key a, struct hwt_delay_key b)
+{
+    if (a.due != b.due)
+        return a.due < b.due ? -1 : 1;
+    return (a.sequence > b.sequence) - (a.sequence < b.sequence);
+}
+
+enum hwt_delay_state {
+    HWT_DELAY_FRESH,
+    HWT_DELAY_FLUSHING,
+    HWT_DELAY_FILED,
+    HWT_DELAY_LEASED,
+    HWT_DELAY_NOWHERE, /* not in the table: being made, or removed and held by a reference */
+    HWT_DELAY_STATES
+};
+
+struct hwt_delay_record;
+
+/* The due time of a message's first put. See tickets.c. */
+struct hwt_delay_origin {
+    RB_ENTRY(hwt_delay_origin) entry; /* while its record is in the table, or leased */
+    struct hwt_delay_record *record;
+    uint64_t due;
+};
+
+RB_HEAD(hwt_delay_origins, hwt_delay_origin);
+
+struct hwt_delay_record {
+    RB_ENTRY(hwt_delay_record) by_key;
+    RB_ENTRY(hwt_delay_record) by_identity; /* in the table, or among the leased */
+    union {
+        TAILQ_ENTRY(hwt_delay_record) fresh_link; /* while FRESH */
+        struct hwt_delay_lease *lease;            /* while LEASED */
+        struct hwt_delay_reader *reader;          /* while gathered: what has read it */
+    };
+    struct hwt_delay_origin *origin; /* behind the payload; NULL: it is due as it was put first */
+    struct hwt_delay_key key;
+    uint64_t arrived; /* when it was put, by the store's clock; 0: before it was opened */
+    uint32_t refs;
+    uint32_t expired;
+    uint32_t payload_size;
+    _Atomic uint16_t
+        handed; /* how often it was handed over; whoever writes its bytes has no lock */
+    uint16_t retries;
+    uint8_t kind;
+    uint8_t id_size;
+    uint8_t state;
+    bool ends;    /* a message that was pending ended with it; see filed.c */
+    bool shadows; /* below `loaded`: a slot may have an older one with this identity */
+    bool twice;   /* while gathered: another slot has it, too */
+    bool needed;  /* while gathered: see hwt_delay_gathered_mark(); of a drop: a slot may need it */
+    bool moved;   /* out of a slot, by a checkpoint */
+    unsigned char bytes[]; /* id, payload */
+};
+
+RB_HEAD(hwt_delay_keys, hwt_delay_record);
+RB_HEAD(hwt_delay_identities, hwt_delay_record);
+TAILQ_HEAD(hwt_delay_fresh, hwt_delay_record);
+
+/* What cannot be read is due in it. See gaps.c. */
+struct hwt_delay_gap {
+    struct hwt_delay_key from, to;
+};
+
+enum { HWT_DELAY_GAPS_MAX = 64 };
+
+struct hwt_delay_gaps {
+    struct hwt_delay_gap all[HWT_DELAY_GAPS_MAX + 1]; /* they do not touch each other */
+    size_t count;
+};
+
+struct hwt_delay_lease {
+    RB_ENTRY(hwt_delay_lease) by_token;
+    RB_ENTRY(hwt_delay_lease) by_end;
+    uint64_t token;
+    uint64_t end;    /* by the boottime clock */
+    bool superseded; /* something newer was put in its place */
+    bool ending;     /* a step that has been judged ends it; see steps.c */
+    struct hwt_delay_record *record;
+};
+
+RB_HEAD(hwt_delay_tokens, hwt_delay_lease);
+RB_HEAD(hwt_delay_ends, hwt_delay_lease);
+
+enum { HWT_DELAY_SPANS_MAX = 512 };
+
+/* How many messages slots have that are due in a stretch of time. */
+struct hwt_delay_span {
+    uint64_t index; /* due time >> shift */
+    uint64_t count, known;
+};
+
+/* See filed.c. */
+struct hwt_delay_filed {
+    struct hwt_delay_span spans[HWT_DELAY_SPANS_MAX]; /* in order */
+    size_t count;
+    unsigned shift;
+    uint64_t total;
+};
+
+LIST_HEAD(hwt_delay_sought, hwt_delay_found); /* see tickets.c */
+
+enum { HWT_DELAY_DROPS_MAX = 64 };
+
+/* See drops.c. */
+struct hwt_delay_drops {
+    struct hwt_delay_record *all[HWT_DELAY_DROPS_MAX]; /* none covers another */
+    size_t count;
+    uint64_t bytes; /* of slots that are wholly under one */
+};
+
+/* What a ticket names, as it was found. */
+struct hwt_delay_found {
+    struct hwt_delay_record *ticket; /* its due time and id */
+    struct hwt_delay_record *record; /* NULL: there is none */
+    bool in_memory;
+    bool watched; /* it is in the store's list, so `touched` is kept */
+    bool
+        touched; /* memory has had it, or another with the ticket, since: it is to be looked for anew */
+    LIST_ENTRY(hwt_delay_found) link;
+};
+
+struct hwt_delay_table {
+    struct hwt_delay_keys keys;
+    struct hwt_delay_identities identities;
+    struct hwt_delay_origins origins;
+    struct hwt_delay_fresh fresh;
+    size_t fresh_count;
+    uint64_t bytes[HWT_DELAY_STATES];    /* of the records in each state */
+    uint64_t messages[HWT_DELAY_STATES]; /* the same; that of HWT_DELAY_NOWHERE says nothing */
+    struct hwt_delay_filed filed;        /* messages that slots have */
+    struct hwt_delay_key loaded;         /* the table is complete below */
+    struct hwt_delay_gaps gaps;
+    bool gap_is_new;               /* no take has told of it */
+    struct hwt_delay_record *note; /* the program's, or NULL */
+    struct hwt_delay_drops drops;
+    struct hwt_delay_sought sought; /* what was found by its ticket, or is looked for */
+
+    struct hwt_delay_tokens tokens;
+    struct hwt_delay_ends ends;
+    struct hwt_delay_identities leased;
+    uint64_t leased_count;
+    uint64_t superseded; /* of them */
+    uint64_t next_token;
+};
+
+/* ---- table.c ---- */
+
+struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);
+/* Its id and payload are the record's own bytes. */
+hwt_delay_message hwt_delay_message_of(const struct hwt_delay_record *record);
+size_t hwt_delay_record_bytes(const struct hwt_delay_record *record); /* in memory */
+void hwt_delay_record_unref(struct hwt_delay_record *record);
+int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b);
+RB_PROTOTYPE(hwt_delay_keys, hwt_delay_record, by_key, )
+RB_PROTOTYPE(hwt_delay_identities, hwt_delay_record, by_identity, )
+
+struct hwt_delay_record *hwt_delay_find(struct hwt_delay_identities *identities, uint64_t due,
+                                        const void *id, size_t id_size);
+void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record,
+                      enum hwt_delay_state state);
+void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
+                         enum hwt_delay_state state);
+bool hwt_delay_ends_one(hwt_delay *store, const struct hwt_delay_record *record);
+void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase);
+/* The lowest record in the table that is at or above a key. */
+struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);
+
+/* ---- memory.c ---- */
+
+void hwt_delay_table_init(hwt_delay *store);
+void hwt_delay_table_forget(hwt_delay *store);
+struct hwt_delay_record *hwt_delay_lookup(hwt_delay *store, uint64_t due, const void *id,
+                                          size_t id_size);
+struct hwt_delay_record *hwt_delay_lookup_leased(hwt_delay *store, uint64_t due, const void *id,
+                                                 size_t id_size);
+/* By key; NULL: there is none. */
+struct hwt_delay_record *hwt_delay_lowest(const hwt_delay *store);
+struct hwt_delay_record *hwt_delay_highest(const hwt_delay *store);
+struct hwt_delay_record *hwt_delay_lower(struct hwt_delay_record *record);
+/* The one that has been FRESH for longest. */
+struct hwt_delay_record *hwt_delay_fresh_first(const hwt_delay *store);
+size_t hwt_delay_fresh_count(const hwt_delay *store);
+struct hwt_delay_key hwt_delay_loaded(const hwt_delay *store);
+void hwt_delay_set_loaded(hwt_delay *store, struct hwt_delay_key loaded);
+uint64_t hwt_delay_bytes_in(const hwt_delay *store, enum hwt_delay_state state);
+uint64_t hwt_delay_memory(const hwt_delay *store);  /* in bytes */
+uint64_t hwt_delay_pending(const hwt_delay *store); /* messages */
+
+/* ---- filed.c ---- */
+
+void hwt_delay_filed_init(struct hwt_delay_filed *filed);
+void hwt_delay_filed_add(struct hwt_delay_filed *filed, uint64_t due, uint64_t count);
+bool hwt_delay_filed_may_have(const struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_end(struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_know(struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_forget(struct hwt_delay_filed *filed, uint64_t due);
+void hwt_delay_filed_settle(hwt_delay *store, uint64_t until);
+void hwt_delay_filed_encode(const struct hwt_delay_filed *filed, unsigned char *at);
+int hwt_delay_filed_decode(struct hwt_delay_filed *filed, const unsigned char *at, uint32_t count,
+                           uint32_t shift);
+struct hwt_delay_filed *hwt_delay_filed_of(hwt_delay *store);
+void hwt_delay_filed_mark(const hwt_delay *store, uint64_t start, struct hwt_delay_key end,
+                          bool left[HWT_DELAY_SPANS_MAX]);
+void hwt_delay_filed_settle_dropped(hwt_delay *store, const bool left[HWT_DELAY_SPANS_MAX]);
+
+/* ---- record.c ---- */
+
+size_t hwt_delay_encoded_size(const struct hwt_delay_record *record);
+void hwt_delay_encode(const struct hwt_delay_record *record, unsigned char *at);
+/* What ends a message, up to its own sequence. */
+void hwt_delay_encode_erase(const struct hwt_delay_record *message, bool ends, unsigned char *at);
+/* How long the record is that stands there; 0: none can. */
+size_t hwt_delay_encoded_at(const unsigned char *at, const unsigned char *end);
+/* Is it of a kind that slots have? */
+static inline bool hwt_delay_is_of_slot(const struct hwt_delay_record *record)
+{
+    return record->kind == HWT_DELAY_PUT || record->kind == HWT_DELAY_ERASE;
+}
+/* Reads one at *at, which it moves on; -EBADMSG, -ENOMEM; -ENOTSUP: a later release wrote it. */
+int hwt_delay_decode(const unsigned char **at, const unsigned char *end,
+                     struct hwt_delay_record **ret_record);
+
+/* ---- gaps.c ---- */
+
+const struct hwt_delay_gap *hwt_delay_gap_at(const hwt_delay *store, struct hwt_delay_key key);
+bool hwt_delay_gap_add(struct hwt_delay_gaps *gaps, struct hwt_delay_gap gap);
+struct hwt_delay_record *hwt_delay_first(hwt_delay *store);
+const struct hwt_delay_gaps *hwt_delay_gaps_of(const hwt_delay *store);
+bool hwt_delay_gap_found(hwt_delay *store, struct hwt_delay_gap gap);
+bool hwt_delay_gap_is_new(const hwt_delay *store);
+void hwt_delay_gap_told(hwt_delay *store);
+void hwt_delay_gap_release(hwt_delay *store, struct hwt_delay_key to);
+
+/* ---- drops.c ---- */
+
+bool hwt_delay_drops_fit(const hwt_delay *store, size_t count);
+bool hwt_delay_is_dropped(const hwt_delay *store, struct hwt_delay_key key);
+void hwt_delay_drops_conclude(hwt_delay *store);
+void hwt_delay_drops_free(hwt_delay *store);
+void hwt_delay_drops_add(hwt_delay *store, struct hwt_delay_record *drop);
+const struct hwt_delay_drops *hwt_delay_drops_of(const hwt_delay *store);
+
+/* ---- note.c ---- */
+
+void hwt_delay_set_note(hwt_delay *store, struct hwt_delay_record *note);
+struct hwt_delay_record *hwt_delay_note_of(const hwt_delay *store);
+
+/* ---- leases.c ---- */
+
+struct hwt_delay_lease *hwt_delay_lease_find(hwt_delay *store, uint64_t token);
+void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
+                         struct hwt_delay_record *record, uint64_t end);
+struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease);
+bool hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record);
+bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record *record);
+void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);
+void hwt_delay_leases_expire(hwt_delay *store);
+RB_PROTOTYPE(hwt_delay_tokens, hwt_delay_lease, by_token, )
+RB_PROTOTYPE(hwt_delay_ends, hwt_delay_lease, by_end, )
+uint64_t hwt_delay_leased_count(const hwt_delay *store);
+struct hwt_delay_lease *hwt_delay_lease_first(const hwt_delay *store);
+struct hwt_delay_lease *hwt_delay_lease_next(struct hwt_delay_lease *lease);
+uint64_t hwt_delay_lease_first_end(const hwt_delay *store);
+#define HWT_DELAY_FOREACH_LEASE(lease, store)                                                      \
+    for ((lease) = hwt_delay_lease_first(store); lease; (lease) = hwt_delay_lease_next(lease))
+/* So much may be leased at a time, in memory; in a checkpoint it is less. */
+uint64_t hwt_delay_leased_bytes_max(const hwt_delay *store);
+
+/* ---- origins.c ---- */
+
+bool hwt_delay_ticket_is_of(const struct hwt_delay_record *ticket,
+                            const struct hwt_delay_record *record);
+void hwt_delay_origin_add(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_origin_remove(hwt_delay *store, struct hwt_delay_record *record);
+void hwt_delay_found_unwatch(struct hwt_delay_found *found);
+/* This goes into the table, or is a drop. */
+void hwt_delay_sought_touch(hwt_delay *store, const struct hwt_delay_record *record);
+void hwt_delay_found_watch(hwt_delay *store, struct hwt_delay_found *found);
+/* The newest message with a ticket, in the table or leased; or NULL. */
+struct hwt_delay_record *hwt_delay_find_ticket(hwt_delay *store, struct hwt_delay_record *ticket);
+bool hwt_delay_has_newer(hwt_delay *store, const struct hwt_delay_record *record);
+
+#endif
