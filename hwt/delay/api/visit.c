@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 #define STRETCH 4096
@@ -37,14 +38,10 @@ struct view {
 static int add(struct view *view, struct hwt_delay_record *record, uint64_t lease)
 {
     const hwt_delay *store = view->store;
-    if (view->count == view->room) {
-        size_t room = view->room ? 2 * view->room : 256;
-        struct seen *seen = realloc(view->seen, room * sizeof(*seen));
-        if (!seen)
-            return -ENOMEM;
-        view->seen = seen;
-        view->room = room;
-    }
+    struct seen *seen = hwt_delay_grown(view->seen, view->count, &view->room, sizeof(*seen), 256);
+    if (!seen)
+        return -ENOMEM;
+    view->seen = seen;
     uint16_t handed = hwt_delay_handed_find(store, record->key);
     record->refs++;
     view->seen[view->count++] = (struct seen){ record, lease, record->expired,

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 /* Records that go to one slot: a part of the snapshot's. */
@@ -32,14 +33,11 @@ static int by_key(const void *a, const void *b)
 
 static int add_part(struct hwt_delay_plan *plan, struct hwt_delay_record **records, unsigned shift)
 {
-    if (plan->count == plan->room) {
-        size_t room = plan->room ? 2 * plan->room : 64;
-        struct hwt_delay_part *parts = realloc(plan->parts, room * sizeof(*parts));
-        if (!parts)
-            return -ENOMEM;
-        plan->parts = parts;
-        plan->room = room;
-    }
+    struct hwt_delay_part *parts =
+        hwt_delay_grown(plan->parts, plan->count, &plan->room, sizeof(*parts), 64);
+    if (!parts)
+        return -ENOMEM;
+    plan->parts = parts;
     plan->parts[plan->count++] = (struct hwt_delay_part){
         .records = records,
         .shift = shift,

@@ -27,6 +27,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 /* So much is read at a time, and so much moved by one checkpoint, in memory. */
@@ -179,14 +180,11 @@ static struct hwt_delay_key moved_up_to(const hwt_delay *store, const struct hwt
 
 static int make_room(struct hwt_delay_snapshot *snapshot)
 {
-    if (snapshot->count < snapshot->room)
-        return 0;
-    size_t room = 2 * snapshot->room;
-    struct hwt_delay_record **records = realloc(snapshot->records, room * sizeof(*records));
+    struct hwt_delay_record **records =
+        hwt_delay_grown(snapshot->records, snapshot->count, &snapshot->room, sizeof(*records), 1);
     if (!records)
         return -ENOMEM;
     snapshot->records = records;
-    snapshot->room = room;
     return 0;
 }
 

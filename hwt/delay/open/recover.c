@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 /* ---- the checkpoint ---- */
@@ -169,16 +170,13 @@ static void note_leftover(const char *name, void *arg)
     struct hwt_delay_slot slot = { 0 };
     if (!hwt_delay_slot_parse(name, &slot) || is_known(leftovers->store, &slot))
         return;
-    if (leftovers->count == leftovers->room) {
-        size_t room = leftovers->room ? 2 * leftovers->room : 16;
-        void *names = realloc(leftovers->names, room * sizeof(*leftovers->names));
-        if (!names) {
-            leftovers->error = -ENOMEM;
-            return;
-        }
-        leftovers->names = names;
-        leftovers->room = room;
+    void *names = hwt_delay_grown(leftovers->names, leftovers->count, &leftovers->room,
+                                  sizeof(*leftovers->names), 16);
+    if (!names) {
+        leftovers->error = -ENOMEM;
+        return;
     }
+    leftovers->names = names;
     hwt_delay_slot_name(&slot, leftovers->names[leftovers->count++]);
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 static bool is_before(const struct hwt_delay_aside *aside, uint64_t number, uint64_t offset)
@@ -28,14 +29,11 @@ static size_t find_aside(const hwt_delay *store, uint64_t number, uint64_t offse
 
 static int add_aside(hwt_delay *store, size_t at, uint64_t number, uint64_t offset)
 {
-    if (store->slots.aside_count == store->slots.aside_room) {
-        size_t room = store->slots.aside_room ? 2 * store->slots.aside_room : 16;
-        struct hwt_delay_aside *aside = realloc(store->slots.aside, room * sizeof(*aside));
-        if (!aside)
-            return -ENOMEM;
-        store->slots.aside = aside;
-        store->slots.aside_room = room;
-    }
+    struct hwt_delay_aside *aside = hwt_delay_grown(store->slots.aside, store->slots.aside_count,
+                                                    &store->slots.aside_room, sizeof(*aside), 16);
+    if (!aside)
+        return -ENOMEM;
+    store->slots.aside = aside;
     memmove(store->slots.aside + at + 1, store->slots.aside + at,
             (store->slots.aside_count - at) * sizeof(*store->slots.aside));
     store->slots.aside[at] = (struct hwt_delay_aside){ number, offset };

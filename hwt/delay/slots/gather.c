@@ -19,6 +19,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 /* A block that was read: the run may go on behind it once all of it is before the stretch's end. */
@@ -90,19 +91,15 @@ static void sift_down(struct gather *gather)
 static int add_cursor(struct gather *gather, struct hwt_delay_reader *reader,
                       struct hwt_delay_run *run)
 {
-    if (gather->cursor_count == gather->cursor_room) {
-        size_t room = gather->cursor_room ? 2 * gather->cursor_room : 64;
-        struct cursor *cursors = realloc(gather->cursors, room * sizeof(*cursors));
-        if (!cursors)
-            return -ENOMEM;
-        gather->cursors = cursors;
-        gather->cursor_room = room;
-    }
-    struct cursor *heap = gather->cursors;
+    struct cursor *cursors = hwt_delay_grown(gather->cursors, gather->cursor_count,
+                                             &gather->cursor_room, sizeof(*cursors), 64);
+    if (!cursors)
+        return -ENOMEM;
+    gather->cursors = cursors;
     size_t at = gather->cursor_count++;
-    heap[at] = (struct cursor){ reader, run, run->next, run->first };
-    for (; at > 0 && is_before(&heap[at], &heap[(at - 1) / 2]); at = (at - 1) / 2)
-        swap_cursors(&heap[at], &heap[(at - 1) / 2]);
+    cursors[at] = (struct cursor){ reader, run, run->next, run->first };
+    for (; at > 0 && is_before(&cursors[at], &cursors[(at - 1) / 2]); at = (at - 1) / 2)
+        swap_cursors(&cursors[at], &cursors[(at - 1) / 2]);
     return 0;
 }
 
@@ -169,14 +166,11 @@ static int add_mark(struct gather *gather, struct hwt_delay_run *run, uint64_t b
 {
     if (gather->replacements || run->rough)
         return 0;
-    if (gather->count == gather->room) {
-        size_t room = gather->room ? 2 * gather->room : 256;
-        struct mark *marks = realloc(gather->marks, room * sizeof(*marks));
-        if (!marks)
-            return -ENOMEM;
-        gather->marks = marks;
-        gather->room = room;
-    }
+    struct mark *marks =
+        hwt_delay_grown(gather->marks, gather->count, &gather->room, sizeof(*marks), 256);
+    if (!marks)
+        return -ENOMEM;
+    gather->marks = marks;
     gather->marks[gather->count++] = (struct mark){ run, behind, last };
     return 0;
 }

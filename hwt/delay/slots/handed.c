@@ -28,6 +28,7 @@
 #include <stdlib.h>
 
 #include "hwt/delay/base/text.h"
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 static uint64_t half_of(const hwt_delay *store)
@@ -182,14 +183,11 @@ void hwt_delay_handed_loaded(hwt_delay *store)
 
 static int keep(struct hwt_delay_handed *handed, struct hwt_delay_key key, uint16_t count)
 {
-    if (handed->count == handed->room) {
-        size_t room = handed->room ? 2 * handed->room : 64;
-        struct hwt_delay_count *counts = realloc(handed->counts, room * sizeof(*counts));
-        if (!counts)
-            return -ENOMEM;
-        handed->counts = counts;
-        handed->room = room;
-    }
+    struct hwt_delay_count *counts =
+        hwt_delay_grown(handed->counts, handed->count, &handed->room, sizeof(*counts), 64);
+    if (!counts)
+        return -ENOMEM;
+    handed->counts = counts;
     handed->counts[handed->count++] = (struct hwt_delay_count){ key, count };
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 /* An eighth of the memory is for what was loaded. */
@@ -39,15 +40,13 @@ static int choose(hwt_delay *store, struct hwt_delay_key *to,
             *to = (struct hwt_delay_key){ slot->next, 0 };
         if (enough || slot->next >= to->due)
             break;
-        if (count == room) {
-            room = room ? 2 * room : SLOTS_AT_ONCE;
-            struct hwt_delay_reader **more = realloc(readers, room * sizeof(*more));
-            if (!more) {
-                free(readers);
-                return -ENOMEM;
-            }
-            readers = more;
+        struct hwt_delay_reader **more =
+            hwt_delay_grown(readers, count, &room, sizeof(*more), SLOTS_AT_ONCE);
+        if (!more) {
+            free(readers);
+            return -ENOMEM;
         }
+        readers = more;
         slot->reader.position = hwt_delay_position(store, slot);
         readers[count++] = &slot->reader;
     }

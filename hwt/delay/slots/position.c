@@ -17,20 +17,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 /* Room for the floor of a new epoch, so that hwt_delay_positions_raise() cannot fail. -ENOMEM */
 int hwt_delay_epoch_begin(hwt_delay *store)
 {
     struct hwt_delay_positions *positions = &store->slots.positions;
-    if (positions->count + 2 > positions->room) {
-        size_t room = positions->room ? 2 * positions->room : 8;
-        struct hwt_delay_floor *floors = realloc(positions->floors, room * sizeof(*floors));
-        if (!floors)
-            return -ENOMEM;
-        positions->floors = floors;
-        positions->room = room;
-    }
+    struct hwt_delay_floor *floors = hwt_delay_grown(positions->floors, positions->count + 1,
+                                                     &positions->room, sizeof(*floors), 8);
+    if (!floors)
+        return -ENOMEM;
+    positions->floors = floors;
     positions->epoch++;
     return 0;
 }

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 /* The next reading begins with the slot's first run. */
@@ -67,14 +68,11 @@ static struct hwt_delay_reader *find(const struct hwt_delay_readers *readers,
 
 static struct hwt_delay_reader *add(struct hwt_delay_readers *readers, struct hwt_delay_slot *slot)
 {
-    if (readers->count == readers->room) {
-        size_t room = readers->room ? 2 * readers->room : 64;
-        struct hwt_delay_reader **all = realloc(readers->all, room * sizeof(*all));
-        if (!all)
-            return NULL;
-        readers->all = all;
-        readers->room = room;
-    }
+    struct hwt_delay_reader **all =
+        hwt_delay_grown(readers->all, readers->count, &readers->room, sizeof(*all), 64);
+    if (!all)
+        return NULL;
+    readers->all = all;
     struct hwt_delay_reader *reader = calloc(1, sizeof(*reader));
     if (!reader)
         return NULL;

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
 #define WRITE_SIZE ((size_t)256 << 10)
@@ -213,14 +214,11 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
 
 static int add_run(struct hwt_delay_reader *reader, const struct hwt_delay_run *run)
 {
-    if (reader->count == reader->room) {
-        size_t room = reader->room ? 2 * reader->room : 8;
-        struct hwt_delay_run *runs = realloc(reader->runs, room * sizeof(*runs));
-        if (!runs)
-            return -ENOMEM;
-        reader->runs = runs;
-        reader->room = room;
-    }
+    struct hwt_delay_run *runs =
+        hwt_delay_grown(reader->runs, reader->count, &reader->room, sizeof(*runs), 8);
+    if (!runs)
+        return -ENOMEM;
+    reader->runs = runs;
     reader->runs[reader->count++] = *run;
     return 0;
 }
