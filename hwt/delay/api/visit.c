@@ -4,7 +4,7 @@
  * Looking at what is pending, in stretches of time that fit into memory.
  *
  * Below `loaded` the table has everything. Above, the slots are read as for loading, but by readers
- * of this call's own, and The slots are locked meanwhile: until the stretch has been brought together
+ * of this call's own, and the slots are locked meanwhile: until the stretch has been brought together
  * with the table, nothing may leave the table for a slot. The readers stay from stretch to stretch,
  * with a reference to their slot, so that each goes on where it was. The visitor is called without
  * the lock, on references.

@@ -343,7 +343,7 @@ void hwt_delay_rewrite_undo(hwt_delay *store)
     snapshot->count = count;
 }
 
-/* It is on the disk, with what was moved. With the lock; The slots are locked. */
+/* It is on the disk, with what was moved. With the lock; the slots are locked. */
 void hwt_delay_rewrite_conclude(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;

@@ -185,7 +185,7 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
         if (size == 0)
             return -EBADMSG;
         struct hwt_delay_key key = hwt_delay_key_at(at);
-        /* What no checkpoint can have brought here. It does not change while The slots are locked. */
+        /* What no checkpoint can have brought here. It does not change while the slots are locked. */
         if (hwt_delay_log_keeps(gather->store, key.sequence))
             return -EBADMSG;
         *ret_last = key;

@@ -37,7 +37,8 @@ static struct hwt_delay_key key_of(size_t n)
 
 static bool add(size_t from, size_t to)
 {
-    return hwt_delay_gap_add(&store->table.gaps, (struct hwt_delay_gap){ key_of(from), key_of(to) });
+    return hwt_delay_gap_add(&store->table.gaps,
+                             (struct hwt_delay_gap){ key_of(from), key_of(to) });
 }
 
 /* True: the array has changed. */

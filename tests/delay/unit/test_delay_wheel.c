@@ -128,8 +128,8 @@ static void check_slots(void)
         ck_assert_int_eq(slot->passed, known[i].passed);
         bytes += slot->length;
         passed += slot->passed ? slot->length : 0;
-        bool nothing =
-            hwt_delay_slot_last(slot) < store->table.loaded.due || (slot->sealed && slot->length == 0);
+        bool nothing = hwt_delay_slot_last(slot) < store->table.loaded.due ||
+                       (slot->sealed && slot->length == 0);
         uint64_t start = hwt_delay_slot_start(slot);
         if (start < store->table.loaded.due)
             start = store->table.loaded.due;

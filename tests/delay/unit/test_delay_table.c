@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The table beside an array with what each identity should have: puts, erases, states and leases at random. Sequences
+ * are drawn, so a record also comes after a newer one, as it does when the log is read once more.
+ */
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "check_main.h"
+#include "kit.h"
+
+#include "hwt/delay/table/table.h"
+#include "hwt/delay/whole.h"
+
+enum { DUES = 8, IDS = 8, IDENTITIES = DUES * IDS, STEPS = 20000 };
+
+/* Of one identity: the record in the table, and the lease beside it. */
+struct known {
+    bool there, erase, shadows;
+    uint64_t sequence;
+    enum hwt_delay_state state;
+    struct hwt_delay_lease *lease;
+    uint64_t leased_sequence;
+};
+
+static hwt_delay *store;
+static struct known known[IDENTITIES];
+static uint64_t seed, sequence, loaded;
+
+static uint64_t below(uint64_t n)
+{
+    return test_random(&seed) % n;
+}
+
+static uint64_t due_of(size_t n)
+{
+    return (UINT64_C(1) << 40) + n / IDS * (UINT64_C(1) << 34);
+}
+
+static void begin(void)
+{
+    store = calloc(1, sizeof(*store));
+    ck_assert_ptr_nonnull(store);
+    store->options.memory = 1 << 20;
+    store->options.leased_max = UINT32_MAX;
+    hwt_delay_table_init(store);
+    memset(known, 0, sizeof(known));
+    seed = test_seed_get(true);
+    sequence = 1;
+}
+
+static void end(void)
+{
+    hwt_delay_table_forget(store);
+    for (int i = 0; i < HWT_DELAY_STATES; i++)
+        ck_assert_uint_eq(hwt_delay_bytes_in(store, (enum hwt_delay_state)i), 0);
+    free(store);
+}
+
+static struct hwt_delay_record *record_of(size_t n, uint8_t kind)
+{
+    const unsigned char id = (unsigned char)(n % IDS);
+    const hwt_delay_message message = {
+        .due = due_of(n),
+        .id = &id,
+        .id_size = 1,
+        .payload = "payload",
+        .payload_size = kind == HWT_DELAY_PUT ? n % 8 : 0,
+    };
+    struct hwt_delay_record *record = hwt_delay_record_new(kind, &message);
+    ck_assert_ptr_nonnull(record);
+    /* One in eight is older than what may be there. */
+    record->key.sequence = below(8) == 0 && sequence > 16 ? sequence - 1 - below(16) : sequence++;
+    return record;
+}
+
+static struct hwt_delay_record *lookup(size_t n)
+{
+    const unsigned char id = (unsigned char)(n % IDS);
+    return hwt_delay_lookup(store, due_of(n), &id, 1);
+}
+
+static struct hwt_delay_record *lookup_leased(size_t n)
+{
+    const unsigned char id = (unsigned char)(n % IDS);
+    return hwt_delay_lookup_leased(store, due_of(n), &id, 1);
+}
+
+/* See leaves_something() in table.c: a slot may have an older message with this identity. */
+static bool leaves(size_t n)
+{
+    const struct known *it = &known[n];
+    return due_of(n) >= loaded || it->shadows || it->erase || it->state != HWT_DELAY_FRESH;
+}
+
+static void put(size_t n)
+{
+    struct known *it = &known[n];
+    struct hwt_delay_record *record = record_of(n, HWT_DELAY_PUT);
+    uint64_t its = record->key.sequence;
+    hwt_delay_apply_put(store, record);
+    if (it->there && it->sequence >= its)
+        return;
+    if (it->lease)
+        it->leased_sequence = 0; /* superseded */
+    it->shadows = it->there && leaves(n);
+    it->there = true;
+    it->erase = false;
+    it->sequence = its;
+    it->state = HWT_DELAY_FRESH;
+}
+
+static void erase(size_t n)
+{
+    struct known *it = &known[n];
+    struct hwt_delay_record *record = record_of(n, HWT_DELAY_ERASE);
+    uint64_t its = record->key.sequence;
+    hwt_delay_apply_erase(store, record);
+    if (it->there && it->sequence > its)
+        return;
+    it->there = !it->there || leaves(n);
+    it->erase = true;
+    it->shadows = false;
+    it->sequence = its;
+    it->state = HWT_DELAY_FRESH;
+}
+
+/* As a checkpoint does it: what is FLUSHING is in its slot, and leaves the table unless it is to be handed over. */
+static void file(size_t n)
+{
+    struct known *it = &known[n];
+    struct hwt_delay_record *record = lookup(n);
+    if (!it->there || it->state == HWT_DELAY_FILED)
+        return;
+    if (it->state == HWT_DELAY_FRESH) {
+        hwt_delay_set_state(store, record, HWT_DELAY_FLUSHING);
+        it->state = HWT_DELAY_FLUSHING;
+        return;
+    }
+    if (it->erase || due_of(n) >= loaded)
+        return;
+    hwt_delay_filed_add(hwt_delay_filed_of(store), record->key.due, 1);
+    hwt_delay_set_state(store, record, HWT_DELAY_FILED);
+    it->state = HWT_DELAY_FILED;
+}
+
+static void lease(size_t n)
+{
+    struct known *it = &known[n];
+    struct hwt_delay_record *record = lookup(n);
+    if (!it->there || it->erase || it->lease)
+        return;
+    it->lease = malloc(sizeof(*it->lease));
+    ck_assert_ptr_nonnull(it->lease);
+    hwt_delay_lease_add(store, it->lease, record, 1 + below(100));
+    ck_assert_ptr_eq(hwt_delay_lease_find(store, it->lease->token), it->lease);
+    it->leased_sequence = it->sequence;
+    it->there = false;
+}
+
+/* Its message is pending again, unless something newer was put in its place. */
+static void end_lease(size_t n)
+{
+    struct known *it = &known[n];
+    if (!it->lease)
+        return;
+    struct hwt_delay_record *record = hwt_delay_lease_end(store, it->lease);
+    ck_assert_int_eq(record != NULL, it->leased_sequence > 0);
+    it->lease = NULL;
+    if (record)
+        hwt_delay_record_unref(record);
+}
+
+static void check_one(size_t n)
+{
+    const struct known *it = &known[n];
+    const struct hwt_delay_record *record = lookup(n), *leased = lookup_leased(n);
+    must((record != NULL) == it->there);
+    must((leased != NULL) == (it->lease && it->leased_sequence > 0));
+    must(!record || (record->key.sequence == it->sequence && record->state == it->state &&
+                     (record->kind == HWT_DELAY_ERASE) == it->erase));
+    must(!leased || (leased->key.sequence == it->leased_sequence &&
+                     leased->state == HWT_DELAY_LEASED && leased->lease == it->lease));
+}
+
+/* All of the table, once, in the order of the keys; and the sums of it. */
+static void check_sums(void)
+{
+    uint64_t bytes[HWT_DELAY_STATES] = { 0 }, pending = 0, leased = 0;
+    size_t count = 0, there = 0, fresh = 0;
+    struct hwt_delay_key last = { 0, 0 };
+    for (struct hwt_delay_record *record = hwt_delay_lowest(store); record;
+         record = RB_NEXT(hwt_delay_keys, NULL, record)) {
+        must(hwt_delay_compare(last, record->key) <= 0);
+        last = record->key;
+        bytes[record->state] += hwt_delay_record_bytes(record);
+        pending += record->kind == HWT_DELAY_PUT;
+        fresh += record->state == HWT_DELAY_FRESH;
+        count++;
+    }
+    for (size_t n = 0; n < IDENTITIES; n++) {
+        there += known[n].there;
+        leased += known[n].lease != NULL;
+        pending += known[n].lease && known[n].leased_sequence > 0;
+        if (known[n].lease)
+            bytes[HWT_DELAY_LEASED] += hwt_delay_record_bytes(known[n].lease->record);
+    }
+    must(count == there && hwt_delay_fresh_count(store) == fresh);
+    must(hwt_delay_leased_count(store) == leased && hwt_delay_pending(store) == pending);
+    for (int i = HWT_DELAY_FRESH; i <= HWT_DELAY_LEASED; i++)
+        must(hwt_delay_bytes_in(store, (enum hwt_delay_state)i) == bytes[i]);
+}
+
+START_TEST(each_identity_has_what_was_said_last)
+{
+    static void (*const changes[])(
+        size_t n) = { put, put, put, erase, file, file, lease, end_lease };
+    loaded = _i == 0 ? 0 : _i == 1 ? due_of(IDENTITIES / 2) : HWT_NEVER;
+    hwt_delay_set_loaded(store, (struct hwt_delay_key){ loaded, 0 });
+    for (int i = 0; i < STEPS; i++) {
+        size_t n = (size_t)below(IDENTITIES);
+        changes[below(sizeof(changes) / sizeof(changes[0]))](n);
+        check_one(n);
+        if (i % 64 == 0)
+            check_sums();
+    }
+    for (size_t n = 0; n < IDENTITIES; n++) {
+        check_one(n);
+        end_lease(n);
+    }
+    check_sums();
+}
+END_TEST
+
+START_TEST(the_lowest_record_from_a_key_on)
+{
+    for (size_t n = 0; n < IDENTITIES; n++)
+        hwt_delay_apply_put(store, record_of(n, HWT_DELAY_PUT));
+    for (int i = 0; i < 1000; i++) {
+        const struct hwt_delay_key key = { due_of((size_t)below(IDENTITIES)) + below(3) - 1,
+                                           below(sequence + 1) };
+        const struct hwt_delay_record *record = hwt_delay_lowest(store);
+        while (record && hwt_delay_compare(record->key, key) < 0)
+            record = RB_NEXT(hwt_delay_keys, NULL, (struct hwt_delay_record *)(uintptr_t)record);
+        must(hwt_delay_from(store, key) == record);
+    }
+}
+END_TEST
+
+START_TEST(leases_end_by_their_time_and_the_first_is_known)
+{
+    uint64_t first = HWT_NEVER;
+    ck_assert_uint_eq(hwt_delay_lease_first_end(store), HWT_NEVER);
+    for (size_t n = 0; n < IDENTITIES; n++) {
+        put(n);
+        lease(n);
+        first = known[n].lease && known[n].lease->end < first ? known[n].lease->end : first;
+        ck_assert_uint_eq(hwt_delay_lease_first_end(store), first);
+    }
+    struct hwt_delay_lease *it;
+    size_t count = 0;
+    HWT_DELAY_FOREACH_LEASE(it, store)
+    {
+        ck_assert_uint_eq(it->token, ++count); /* in the order in which they were given */
+    }
+    ck_assert_uint_eq(count, hwt_delay_leased_count(store));
+    for (size_t n = 0; n < IDENTITIES; n++)
+        end_lease(n);
+    ck_assert_uint_eq(hwt_delay_lease_first_end(store), HWT_NEVER);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("delay_table");
+    TCase *tcase = tcase_create("table");
+    tcase_add_checked_fixture(tcase, begin, end);
+    tcase_add_loop_test(tcase, each_identity_has_what_was_said_last, 0, 3);
+    tcase_add_test(tcase, the_lowest_record_from_a_key_on);
+    tcase_add_test(tcase, leases_end_by_their_time_and_the_first_is_known);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    return run_suite(make_suite());
+}
