@@ -7,12 +7,14 @@
  *
  * WHO MAY TOUCH WHAT
  *
- * `lock` guards everything here, but for: what is set at opening and does not change (marked
- * "frozen"); log.writing_bytes and the log's files, which belong to the leader; a slot's reader
- * and `aside`, which belong to whoever set `loading`; the slots' files, which are written by
- * whoever set `checkpointing`; `next`, `highest` and `length` of a slot are written with the lock by
- * whoever set `loading`, who may also read them without it. The bytes of a record do not change once it is in the table. No file
- * is read or written under the lock, but when the store is alone or is being opened.
+ * `lock` guards everything here, unless it is said to be frozen: that is set at opening and does not change. Three
+ * things belong to one thread at a time, which may use them without the lock:
+ *   - log.writing_bytes and the log's files: the leader's (log/log.c);
+ *   - the readers of the slots, and slots.aside: of whoever has locked the slots (hwt_delay_slots_lock()). That thread alone
+ *     changes `next`, `highest` and `length` of a slot, with `lock`, so it may read them without;
+ *   - the slots' files, the checkpoint's and the log's length: of whoever has pinned the log (hwt_delay_log_pin()).
+ * The bytes of a record do not change once it is in the table. No file is read or written under `lock`, unless the store is
+ * synchronous or is being opened.
  */
 
 #include <pthread.h>
@@ -37,9 +39,9 @@
 #include "hwt/delay/table/table.h"
 
 struct hwt_delay {
-    bool alone, read_only, salvage, not_durable; /* frozen */
-    hwt_delay_options options;                   /* frozen */
-    uint64_t key;                                /* frozen; not 0 */
+    bool synchronous, read_only, salvage, not_durable; /* frozen */
+    hwt_delay_options options;                         /* frozen */
+    uint64_t key;                                      /* frozen; not 0 */
     pthread_mutex_t lock;
     pthread_cond_t
         changed;   /* who may lock the slots or pin the log, and room in the log or in memory */

@@ -7,8 +7,8 @@
  * at that moment. What a checkpoint names does not change: slots only grow behind the length that
  * it gives. `handed` is not copied: takes write it without the lock, and its blocks before the checkpoint
  * are old. So it is enough that no checkpoint is made while the log is copied, because that is when
- * frames are written over, and that no slot is deleted before it is copied. An owner holds
- * `checkpointing` for the first, for about as long as it takes to read the log, and leaves the
+ * frames are written over, and that no slot is deleted before it is copied. An owner pins
+ * the log for the first, for about as long as it takes to read the log, and leaves the
  * finished slots until the copy is made. Who has opened the store read-only cannot hold the owner up: it
  * opens all slots before it copies the log, and sees then whether the checkpoint is still the same.
  *

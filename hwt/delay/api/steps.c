@@ -479,7 +479,7 @@ int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,
             return -ENOMEM;
         *notice = (struct hwt_delay_notice){ .durable = durable, .arg = arg };
     }
-    steps->no_wait = steps->no_wait && !store->alone;
+    steps->no_wait = steps->no_wait && !store->synchronous;
     int shield = hwt_shield();
     int r = steps->no_wait ? lock_soon(store) : pthread_mutex_lock(&store->lock);
     if (r == 0) {

@@ -99,7 +99,7 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
         note_lateness(store, record, now);
     }
     if (dropped || taking->count > 0)
-        hwt_delay_settle(store);
+        hwt_delay_positions_follow(store);
     return taking->count > 0 ? 0 : r;
 }
 
@@ -261,7 +261,7 @@ static int take_or_wait(hwt_delay *store, size_t max, uint64_t wait, struct taki
 static int take(hwt_delay *store, size_t max, uint64_t wait, struct taking *taking)
 {
     int r;
-    if (wait == 0 || store->alone) {
+    if (wait == 0 || store->synchronous) {
         r = attempt(store, max, taking);
     } else {
         store->takes.waiting++;

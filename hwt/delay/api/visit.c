@@ -134,7 +134,7 @@ static int add_slots(struct view *view, bool in_gap)
     struct hwt_delay_record *record;
     RB_FOREACH(record, hwt_delay_keys, &gathered.keys)
     {
-        if (record->kind == HWT_DELAY_PUT && !record->shadows && !is_old(store, record) &&
+        if (record->kind == HWT_DELAY_PUT && !record->replaced && !is_old(store, record) &&
             !hwt_delay_is_dropped(store, record->key) && r == 0)
             r = add(view, record, 0);
     }

@@ -195,7 +195,7 @@ int hwt_delay_fd(hwt_delay *store)
         return -EINVAL;
     if (store->read_only)
         return -EROFS;
-    if (store->alone)
+    if (store->synchronous)
         return -ENOTSUP;
     int shield = hwt_delay_enter(store);
     int r = store->takes.event;

@@ -19,7 +19,7 @@ void hwt_delay_wake_all(hwt_delay *store);
 void hwt_delay_trouble(hwt_delay *store, int error);
 /* The store is not to hand anything over yet. */
 bool hwt_delay_stands_by(const hwt_delay *store);
-/* For a store that is alone: makes room in the log. See checkpoint/checkpoint.c. */
+/* For a store that is synchronous: makes room in the log. See checkpoint/checkpoint.c. */
 int hwt_delay_checkpoint_make(hwt_delay *store);
 
 #endif

@@ -8,7 +8,7 @@
 #include "hwt/delay/base/pool.h"
 
 struct hwt_delay_jobs {
-    struct hwt_delay_pool *pool; /* NULL: the store is alone, read only, or being opened */
+    struct hwt_delay_pool *pool; /* NULL: the store is synchronous, read only, or being opened */
     struct hwt_delay_job all[HWT_DELAY_LANES];
     bool checkpoint_wanted;
 };

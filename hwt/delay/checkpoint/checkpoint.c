@@ -105,7 +105,7 @@ static int write_out(hwt_delay *store, struct hwt_delay_plan *plan, int *ret_old
     /* After any other failure the disk may have either checkpoint: both must find their bytes. */
     if (hwt_delay_is_full(r) || hwt_delay_is_shortage(r))
         hwt_delay_plan_undo(store, plan);
-    /* What is made up is whole only with numbers that were not given before. */
+    /* A state that was rebuilt is whole only with numbers that were not given before. */
     if (hwt_delay_is_full(r) && !store->checkpoint.rebuilt)
         *ret_old = publish_old(store);
     return r;

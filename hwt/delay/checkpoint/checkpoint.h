@@ -40,12 +40,15 @@ struct hwt_delay_checkpoint {
     bool rebuilt;   /* by salvage, with numbers skipped, and no checkpoint on the disk has it yet */
 };
 
-/* ---- checkpoint.c ---- */
+/* ---- due.c ---- */
 
 bool hwt_delay_nothing_is_left(const hwt_delay *store);
 bool hwt_delay_log_may_shrink(const hwt_delay *store);
 /* Called where the log has grown, or something is done. */
 void hwt_delay_checkpoint_look(hwt_delay *store);
+
+/* ---- checkpoint.c ---- */
+
 /* So long nothing is put before the log's disk is given back. */
 #define HWT_DELAY_QUIET HWT_SEC(10)
 uint64_t hwt_delay_checkpointer(void *store); /* a job */

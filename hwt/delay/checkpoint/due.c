@@ -37,14 +37,14 @@ void hwt_delay_checkpoint_look(hwt_delay *store)
         store->stuck != 0)
         return;
     if (is_due(store)) {
-        if (store->alone)
+        if (store->synchronous)
             hwt_delay_checkpoint_make(store);
         else
             hwt_delay_checkpoint_want(store);
     } else if (hwt_delay_log_kept_bytes(store) >= hwt_delay_log_extent(store) / 2 &&
                hwt_delay_extent_may_grow(store)) {
         hwt_delay_growth_want(store, 0);
-        if (store->alone)
+        if (store->synchronous)
             hwt_delay_extent_grow(store);
     } else if (!store->checkpoint.watched && hwt_delay_log_may_shrink(store) && !store->full) {
         store->checkpoint.watched = true;

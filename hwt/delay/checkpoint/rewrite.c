@@ -192,7 +192,7 @@ static int make_room(struct hwt_delay_snapshot *snapshot)
 static bool is_alive(const struct hwt_delay_record *record, struct hwt_delay_key from)
 {
     bool cut = from.sequence > 0 && record->key.due == from.due;
-    return !record->shadows && (record->kind == HWT_DELAY_PUT || record->needed || cut);
+    return !record->replaced && (record->kind == HWT_DELAY_PUT || record->needed || cut);
 }
 
 /* Hands what goes on to the snapshot. All or nothing. */
@@ -286,7 +286,7 @@ static int move_slot(struct work *work, struct hwt_delay_slot *slot)
 
 /*
  * Moves slots into the snapshot, whose records are not divided yet. Nobody but who makes a
- * checkpoint appends to slots, or deletes them, so they are read without `loading`.
+ * checkpoint appends to slots, or deletes them, so they are read though the slots are not locked.
  */
 void hwt_delay_rewrite(hwt_delay *store)
 {

@@ -98,7 +98,7 @@ static void take_snapshot(hwt_delay *store)
     TAILQ_INIT(&snapshot->moved);
     snapshot->error = make_room(store, snapshot);
     if (snapshot->error == 0) {
-        hwt_delay_settle(store);
+        hwt_delay_positions_follow(store);
         snapshot->error = hwt_delay_epoch_begin(store);
     }
     if (snapshot->error == 0) {

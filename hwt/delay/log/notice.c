@@ -60,7 +60,7 @@ void hwt_delay_notices_pass(hwt_delay *store, struct hwt_delay_notices *notices,
         }
     }
     STAILQ_CONCAT(&store->log.to_tell, notices);
-    if (store->alone)
+    if (store->synchronous)
         tell_all(store);
     else
         hwt_delay_want(store, HWT_DELAY_COMMIT);
@@ -72,7 +72,7 @@ void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice *notice)
     struct hwt_delay_log *log = &store->log;
     bool wanted = !STAILQ_EMPTY(&log->notices); /* by the first of them */
     STAILQ_INSERT_TAIL(&log->notices, notice, link);
-    if (store->alone)
+    if (store->synchronous)
         hwt_delay_log_lead(store);
     else if (!wanted)
         hwt_delay_want(store, HWT_DELAY_COMMIT);

@@ -76,7 +76,7 @@ static int too_long(hwt_delay *store)
 static void wait_for_growth(hwt_delay *store, size_t size)
 {
     hwt_delay_growth_want(store, size);
-    if (store->alone) {
+    if (store->synchronous) {
         hwt_delay_extent_grow(store);
     } else {
         pthread_cond_wait(&store->changed, &store->lock);
@@ -87,7 +87,7 @@ static void wait_for_growth(hwt_delay *store, size_t size)
 static int wait_for_checkpoint(hwt_delay *store, bool put)
 {
     int r = 0;
-    if (store->alone)
+    if (store->synchronous)
         r = hwt_delay_checkpoint_make(store);
     else if (store->stuck == 0 && !(put && store->full)) {
         hwt_delay_checkpoint_want(store);

@@ -177,7 +177,7 @@ static int salvage_size(hwt_delay *store)
     return salvage_head(store);
 }
 
-/* A head of `store` that is damaged is made up from those of the log. */
+/* A head of `store` that is damaged is rebuilt from those of the log. */
 static int salvage_store(hwt_delay *store)
 {
     unsigned char head[HWT_DELAY_SEGMENT_SIZE];

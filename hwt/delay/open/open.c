@@ -74,21 +74,21 @@ static int open_store(hwt_delay *store, const char *directory)
             r = hwt_delay_checkpoint(store); /* whole again */
         if (r == 0 && store->salvage)
             r = hwt_delay_gaps_release(store);
-        if (r == 0 && !store->alone && !store->read_only)
+        if (r == 0 && !store->synchronous && !store->read_only)
             r = start_jobs(store);
     }
     return r;
 }
 
 static int open_once(const char *directory, const hwt_delay_options *options,
-                     const struct hwt_delay_system *system, bool alone, hwt_delay **ret_store)
+                     const struct hwt_delay_system *system, bool synchronous, hwt_delay **ret_store)
 {
     hwt_delay *store = calloc(1, sizeof(*store));
     if (!store)
         return -ENOMEM;
     hwt_delay_disk_init(store, system);
     store->options = *options;
-    store->alone = alone;
+    store->synchronous = synchronous;
     store->read_only = (options->flags & HWT_DELAY_READ_ONLY) != 0;
     store->salvage = (options->flags & HWT_DELAY_SALVAGE) != 0;
     int r = make_tables(store);
@@ -103,7 +103,8 @@ static int open_once(const char *directory, const hwt_delay_options *options,
 }
 
 int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
-                      const struct hwt_delay_system *system, bool alone, hwt_delay **ret_store)
+                      const struct hwt_delay_system *system, bool synchronous,
+                      hwt_delay **ret_store)
 {
     hwt_delay_options own;
     if (!directory || !ret_store)
@@ -112,11 +113,11 @@ int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
     if (r < 0)
         return r;
     int shield = hwt_shield();
-    r = open_once(directory, &own, system, alone, ret_store);
+    r = open_once(directory, &own, system, synchronous, ret_store);
     /* An owner may have changed the files between two readings: what stays is damage. */
     for (int i = 0; i < 4 && (own.flags & HWT_DELAY_READ_ONLY) && (r == -EBADMSG || r == -ESTALE);
          i++)
-        r = open_once(directory, &own, system, alone, ret_store);
+        r = open_once(directory, &own, system, synchronous, ret_store);
     hwt_unshield(shield);
     return r;
 }

@@ -11,13 +11,14 @@ struct hwt_delay_record;
 
 /*
  * As hwt_delay_open(), on another system; the table must live as long as the store. With
- * `alone` no thread is started and no timer: whatever a background thread would do is done within
+ * `synchronous` no thread is started and no timer: whatever a background thread would do is done within
  * the calls, in an order that depends on the calls alone. Then only one thread may use the store;
  * take does not wait, whatever it is told; put_async commits and calls back before it returns; and
  * hwt_delay_fd() is -ENOTSUP.
  */
 int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
-                      const struct hwt_delay_system *system, bool alone, hwt_delay **ret_store);
+                      const struct hwt_delay_system *system, bool synchronous,
+                      hwt_delay **ret_store);
 
 /* ---- open.c ---- */
 
@@ -31,12 +32,12 @@ int hwt_delay_store_write(hwt_delay *store);
 /* ---- recover.c ---- */
 
 int hwt_delay_recover(hwt_delay *store);
-/* Applies a frame of the log that opening has read. */
-int hwt_delay_replay(hwt_delay *store, const struct hwt_delay_frame *frame,
-                     const unsigned char *records);
 
 /* ---- replay.c ---- */
 
+/* Applies a frame of the log that opening has read. */
+int hwt_delay_replay(hwt_delay *store, const struct hwt_delay_frame *frame,
+                     const unsigned char *records);
 int hwt_delay_replay_record(hwt_delay *store, struct hwt_delay_record *record);
 
 /* ---- salvage.c ---- */

@@ -3,7 +3,7 @@
 /*
  * Salvage: what is damaged is put aside in a file of its own, and the rest is used.
  *
- * A checkpoint that is damaged is made up anew out of the slots that are there: then it is not
+ * A checkpoint that is damaged is rebuilt out of the slots that are there: then it is not
  * known how far each has been handed over, so messages come twice. Some that were cancelled or
  * replaced come back: an erase that had done its work was dropped, and is in no slot. Those that
  * were leased and are in no slot and no frame of the log are lost.
@@ -99,7 +99,7 @@ static void release(hwt_delay *store, struct hwt_delay_gathered *gathered)
     struct hwt_delay_record *record, *next;
     RB_FOREACH_SAFE(record, hwt_delay_keys, &gathered->keys, next)
     {
-        if (record->kind != HWT_DELAY_PUT || record->shadows ||
+        if (record->kind != HWT_DELAY_PUT || record->replaced ||
             hwt_delay_is_dropped(store, record->key))
             continue;
         RB_REMOVE(hwt_delay_keys, &gathered->keys, record);

@@ -56,7 +56,7 @@ uint64_t hwt_delay_dropped_bytes(const hwt_delay *store)
 void hwt_delay_drop(hwt_delay *store, struct hwt_delay_record *drop)
 {
     hwt_delay_drops_add(store, drop);
-    hwt_delay_settle(store);
+    hwt_delay_positions_follow(store);
     store->slots.dropped_bytes = dropped_bytes(store);
 }
 

@@ -151,13 +151,13 @@ static void keep(struct gather *gather, struct hwt_delay_record *record)
         end_at(gather, highest(gather)->key);
 }
 
-/* Behind the cut: `shadows` marks what is no longer pending because of this record. */
+/* Behind the cut: `replaced` marks what is no longer pending because of this record. */
 static void look_for_replaced(struct gather *gather, struct hwt_delay_record *record)
 {
     struct hwt_delay_record *old =
         hwt_delay_find(&gather->identities, record->key.due, record->bytes, record->id_size);
     if (old && old->key.sequence <= record->key.sequence)
-        old->shadows = true;
+        old->replaced = true;
     hwt_delay_record_unref(record);
 }
 
@@ -434,7 +434,7 @@ static int read_replacements(struct gather *gather, struct hwt_delay_reader **re
     {
         struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &gather->identities, record);
         if (old) {
-            old->shadows = true;
+            old->replaced = true;
             RB_REMOVE(hwt_delay_identities, &gather->identities, old);
             RB_INSERT(hwt_delay_identities, &gather->identities, record);
         }

@@ -40,7 +40,7 @@ void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
         struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &identities, record);
         if (!old)
             continue;
-        old->shadows = true;
+        old->replaced = true;
         if (moved) {
             record->needed = old->needed || (old->kind == HWT_DELAY_PUT &&
                                              (old->twice || old->reader->slot != moved));

@@ -53,8 +53,8 @@ size_t hwt_delay_handed_most(const hwt_delay *store)
 /* With the lock, which it lets go of: waits until there is room for the longest block, or cannot be. */
 void hwt_delay_handed_await(hwt_delay *store)
 {
-    while (store->slots.handed.length > half_of(store) / 2 && !store->alone && !store->poisoned &&
-           !store->full && store->stuck == 0) {
+    while (store->slots.handed.length > half_of(store) / 2 && !store->synchronous &&
+           !store->poisoned && !store->full && store->stuck == 0) {
         hwt_delay_checkpoint_want(store);
         pthread_cond_wait(&store->changed, &store->lock);
     }

@@ -80,7 +80,7 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
     }
     struct hwt_delay_record *there =
         hwt_delay_lookup(store, record->key.due, record->bytes, record->id_size);
-    bool replaced = record->shadows;
+    bool replaced = record->replaced;
     if (replaced || is_old(store, record, there)) {
         if (!replaced && there)
             there->shadows = true;

@@ -257,7 +257,7 @@ void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoc
 void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left);
 struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt_delay_slot *slot);
 uint64_t hwt_delay_epoch(const hwt_delay *store);
-void hwt_delay_settle(hwt_delay *store);
+void hwt_delay_positions_follow(hwt_delay *store);
 bool hwt_delay_gap_in(const hwt_delay *store, const struct hwt_delay_slot *slot);
 
 /* ---- dropped.c ---- */
@@ -284,7 +284,7 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
 /* ---- gathered.c ---- */
 
 void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered);
-/* Marks by `shadows` what a later one replaces or erases; and by `needed`, where one slot is to be
+/* Marks by `replaced` what a later one replaces or erases; and by `needed`, where one slot is to be
  * moved, what replaces or erases a message that is in another. */
 void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
                              const struct hwt_delay_slot *moved);

@@ -20,7 +20,7 @@
  *
  * A slot's position: what has a lower key in this slot has been dealt with: handed over, replaced
  * or erased. Messages leave the table in the order of their keys, so the lowest key left,
- * or `loaded`, is the position of all slots that are there at this moment (hwt_delay_settle()).
+ * or `loaded`, is the position of all slots that are there at this moment (hwt_delay_positions_follow()).
  * What is put later with a lower key gets into another slot, whose position begins at 0: a slot
  * that begins below `loaded` is sealed. See position.c.
  *
@@ -91,11 +91,14 @@ struct hwt_delay_record {
     uint8_t kind;
     uint8_t id_size;
     uint8_t state;
-    bool ends;    /* a message that was pending ended with it; see filed.c */
-    bool shadows; /* below `loaded`: a slot may have an older one with this identity */
-    bool twice;   /* while gathered: another slot has it, too */
-    bool needed;  /* while gathered: see hwt_delay_gathered_mark(); of a drop: a slot may need it */
-    bool moved;   /* out of a slot, by a checkpoint */
+    bool ends; /* a message that was pending ended with it; see filed.c */
+    union {
+        bool shadows;  /* below `loaded`: a slot may have an older one with this identity */
+        bool replaced; /* while gathered: a later one replaces or erases it */
+    };
+    bool twice;  /* while gathered: another slot has it, too */
+    bool needed; /* while gathered: see hwt_delay_gathered_mark(); of a drop: a slot may need it */
+    bool moved;  /* out of a slot, by a checkpoint */
     unsigned char bytes[]; /* id, payload */
 };
 
@@ -152,7 +155,6 @@ enum { HWT_DELAY_DROPS_MAX = 64 };
 struct hwt_delay_drops {
     struct hwt_delay_record *all[HWT_DELAY_DROPS_MAX]; /* none covers another */
     size_t count;
-    uint64_t bytes; /* of slots that are wholly under one */
 };
 
 /* What a ticket names, as it was found. */

@@ -142,11 +142,11 @@ static void teardown(void)
     ck_assert_int_eq(hwt_delay_close(store), 0);
 }
 
-static void open_it(bool alone)
+static void open_it(bool synchronous)
 {
     hwt_delay_options options = small_options();
-    ck_assert_int_eq(hwt_delay_open_on(store_directory, &options, watched_system(), alone, &store),
-                     0);
+    ck_assert_int_eq(
+        hwt_delay_open_on(store_directory, &options, watched_system(), synchronous, &store), 0);
 }
 
 static hwt_delay *look(const char *directory)

@@ -2,7 +2,7 @@
 
 /*
  * Random programs of all calls on a set clock, beside a list that does the same in the dumbest way.
- * The store is alone, so a seed gives the same program again. It is closed, or left as a killed
+ * The store is synchronous, so a seed gives the same program again. It is closed, or left as a killed
  * process leaves it, and opened again and again.
  */
 
