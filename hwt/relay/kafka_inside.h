@@ -65,7 +65,8 @@ enum kafka_state {
 struct kafka_writer {
     rd_kafka_t *rk; /* NULL: none */
     char name[RELAY_ENTRY_MAX];
-    bool holds; /* it has fenced the others, and has not heard that it was fenced */
+    bool holds;  /* it has fenced the others, and has not heard that it was fenced */
+    bool bumped; /* it may have fenced since it has compared the revision last */
     enum kafka_state state;
     uint64_t revision;   /* the entry's, while it holds */
     uint64_t not_before; /* the clock at which it may fence again */

@@ -113,15 +113,21 @@ static int compare(struct relay_kafka *kafka, const char *name, uint64_t revisio
     return (entry ? entry->revision : 0) == revision ? 0 : -EAGAIN;
 }
 
-/* It looks before it fences, too, so that a replica which has missed that another one has the shard does not disturb
- * that one. */
+/*
+ * It looks before it fences, too, so that a replica which has missed that another one has the shard does not disturb
+ * that one. To take a transaction back the library may ask for a new epoch, which fences as well: a replica that was
+ * stopped, and could do that, would hold the shard by a revision of before.
+ */
 int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writer,
                             const char *name, uint64_t revision)
 {
     int r;
 
-    if (writer->holds && strcmp(writer->name, name) == 0 && writer->revision == revision)
-        return 0;
+    if (writer->holds && strcmp(writer->name, name) == 0 && writer->revision == revision) {
+        r = writer->bumped ? compare(kafka, name, revision) : 0;
+        writer->bumped = writer->bumped && r < 0;
+        return r;
+    }
     if (writer->state == KAFKA_OPEN || relay_kafka_clock(&kafka->engine) < writer->not_before)
         return -EAGAIN;
     if (writer->holds)
@@ -137,6 +143,7 @@ int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writ
         return r;
     }
     writer->holds = true;
+    writer->bumped = false;
     writer->revision = revision;
     return 0;
 }
@@ -170,6 +177,7 @@ static int settle_abort(struct relay_kafka *kafka, struct kafka_writer *writer)
     if (again)
         return -ETIMEDOUT;
     writer->state = KAFKA_IDLE;
+    writer->bumped = true;
     if (error)
         relay_kafka_writer_end(writer);
     return -ECANCELED;

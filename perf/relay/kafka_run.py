@@ -55,9 +55,7 @@ def run(brokers, seconds, rate, count, seed):
             book.note_what_the_broker_has_lost()
         for child in brokers.relays:
             child.end(15)
-        dead = brokers.count_dead() - dead
-        brokers.delete_topics()
-        return found, dead, hides
+        return found, brokers.count_dead() - dead, hides
     finally:
         brokers.end()
 
@@ -118,7 +116,10 @@ def tell_ledger(relay, mock, seconds, rate, faults, seed, out, brokers, *propert
     print(title, flush=True)
     made = make_brokers(relay, mock, make_folder(out), brokers, properties)
     found, dead, hides = run(made, *map(int, (seconds, rate, faults, seed)))
-    return tell(title, found, dead, os.path.abspath(out), may_be_double=not hides)
+    fine = tell(title, found, dead, os.path.abspath(out), may_be_double=not hides)
+    if fine:
+        made.delete_topics()
+    return fine
 
 
 def tell_bars(relay, mock, out, brokers, *properties):

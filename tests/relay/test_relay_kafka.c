@@ -355,6 +355,28 @@ START_TEST(who_was_fenced_stands_back)
 }
 END_TEST
 
+/* To take a transaction back may fence the replica that has the shard by now. The mock cluster lets it happen. */
+START_TEST(who_takes_back_compares_anew)
+{
+    struct relay_engine *other = kafka_open();
+    char text[RELAY_ENTRY_MAX];
+    uint64_t revision = swap_surely(engine, "shard.0", "one"), taken;
+
+    ck_assert_int_eq(other->calls->read(other, "shard.0", text, &taken), 0);
+    ck_assert_int_eq(swap(other, "shard.0", "two", &taken), 0);
+    rd_kafka_mock_push_request_errors(mock, ADD_PARTITIONS, 1,
+                                      RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED);
+    ck_assert_int_eq(send_to("orders", "m", 1), 0);
+    ck_assert_int_lt(swap(engine, "shard.0", "three", &revision), 0);
+    ck_assert_int_eq(send_to("mails", "m", 2), 0);
+    ck_assert_int_eq(swap(engine, "shard.0", "three", &revision), -EAGAIN);
+    ck_assert_int_eq(answer_to(2), -ECANCELED);
+    ck_assert_int_eq(other->calls->read(other, "shard.0", text, &taken), 0);
+    ck_assert_str_eq(text, "two");
+    other->calls->close(other);
+}
+END_TEST
+
 /* Fenced, or in a way that the library does not come back from: what was sent is sent again by the next producer. */
 START_TEST(after_a_fatal_error_there_is_another_producer)
 {
@@ -446,6 +468,7 @@ int main(void)
     tcase_add_test(tcase, errors_that_pass_are_not_seen);
     tcase_add_loop_test(tcase, after_a_fatal_error_there_is_another_producer, 0, 3);
     tcase_add_test(tcase, a_transaction_that_is_taken_back_is_made_again);
+    tcase_add_test(tcase, who_takes_back_compares_anew);
     tcase_add_test(tcase, who_may_not_begin_does_not_hold);
     tcase_add_test(tcase, an_outage_leaves_open_what_is_done);
     suite_add_tcase(suite, tcase);
