@@ -40,18 +40,15 @@ int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
     return position != place->position ? -ENOENT : timestamp == place->timestamp;
 }
 
-/*
- * The store has read up to its top before. If the stream has that message there still, or again, because another
- * server leads, it need not read again what is before that; and what it has said to have may be deleted.
- */
-static int skip_to_top(struct relay_shard *shard, const struct relay_extent *extent,
-                       struct relay_place *place)
+/* The store has read up to `to` before. If the stream has that message there still, or again, because another server
+ * leads, it need not read again what is before that. */
+static int skip_to(struct relay_shard *shard, const struct relay_extent *extent,
+                   struct relay_place *place, const struct relay_place *to)
 {
     int r = 0;
 
-    if (shard->top.position > place->position &&
-        (r = relay_agrees(shard, extent, &shard->top)) == 1)
-        *place = shard->top;
+    if (to->position > place->position && (r = relay_agrees(shard, extent, to)) == 1)
+        *place = *to;
     return r < 0 && r != -ENOENT ? r : 0;
 }
 
@@ -72,7 +69,7 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
         else if (r < 0 && r != -ENOENT)
             return -EAGAIN;
     }
-    if (skip_to_top(shard, extent, &place) < 0)
+    if (skip_to(shard, extent, &place, &shard->top) < 0)
         return -EAGAIN;
     relay_log(shard->number,
               "the stream's leader does not have what was read: the store has read up to %" PRIu64
@@ -174,10 +171,27 @@ static int has_anybody(struct relay_shard *shard, const struct relay_extent *ext
     return r;
 }
 
+/* What all have said to have is deleted, also while one of them has gone back. So it goes on behind what it has read
+ * before, if that is enough. */
+static int skip_deleted(struct relay_shard *shard, const struct relay_extent *extent)
+{
+    struct relay_member own;
+    uint64_t revision;
+    int r = skip_to(shard, extent, &shard->at, &shard->top);
+
+    if (r < 0 || extent->first <= shard->at.position + 1)
+        return r;
+    r = relay_read_member(shard, shard->config->replica, &own, &revision);
+    if (r == 0 && own.place.position <= shard->top.position &&
+        own.place.position + 1 >= extent->first)
+        r = skip_to(shard, extent, &shard->at, &own.place);
+    return r;
+}
+
 /* The stream begins behind the place. */
 static int find_missing(struct relay_shard *shard, const struct relay_extent *extent)
 {
-    int r = skip_to_top(shard, extent, &shard->at);
+    int r = skip_deleted(shard, extent);
 
     if (r < 0 || extent->first <= shard->at.position + 1)
         return r;

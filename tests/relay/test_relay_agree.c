@@ -212,6 +212,48 @@ START_TEST(test_what_it_has_said_to_have_is_not_read_again)
 }
 END_TEST
 
+/* It goes back further than to the place that it has said to have, and cannot say so. What all have said to have is deleted
+ * then; it has read that, though the highest place that it has read is lost. Unless its disk is lost, too. */
+START_TEST(test_what_it_has_said_to_have_is_deleted_while_it_goes_back)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+    struct relay_engine_calls silent = *fake.replicas[0].engine.calls;
+    struct fake_replica *c = &fake.replicas[2];
+
+    if (c == fake_owner(&fake))
+        c = &fake.replicas[1];
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].shard->trim_at = HWT_NEVER;
+    fake_put_some(&fake, 0, 8, due);
+    fake_run(&fake, 2 * FAKE_LEASE); /* all have said so */
+    silent.swap = swap_in_vain;
+    c->engine.calls = &silent;
+    c->may_fail = true;
+    fake_put_some(&fake, 8, 4, due);
+    if (_i == 1) {
+        fake_stop(c);
+        fake_lose_disk(c, NULL);
+        fake_start(c);
+        c->shard->ingest_after = HWT_NEVER;
+    }
+    c->shard->points_count = 1;
+    fake_lose_tail(&fake, 4);
+    fake_put_some(&fake, 12, 4, due);
+    c->shard->ingest_after = HWT_NEVER; /* so it stays where it is */
+    if (_i == 0)
+        c->shard->at.position = 2; /* as if no newer place had agreed */
+    fake.first = 9;
+    fake_run(&fake, HWT_SEC(4));
+    ck_assert_int_eq(c->failed, _i == 1 ? -ENODATA : 0);
+    if (_i == 0) {
+        ck_assert_uint_eq(c->shard->at.position, 8);
+        c->shard->ingest_after = 0;
+        fake_run(&fake, HWT_SEC(70));
+        fake_check_arrived(&fake, 16);
+    }
+}
+END_TEST
+
 /* What all have is deleted; then the broker loses more and more of it, as if it had been there still. So the place
  * to read on from is one without a message, and is lost in its turn. */
 START_TEST(test_a_place_without_a_message_is_lost_too)
@@ -381,6 +423,7 @@ int main(void)
     tcase_add_test(tcase, test_a_replica_that_has_begun_anew);
     tcase_add_test(tcase, test_nothing_is_trimmed_by_a_place_that_is_lost);
     tcase_add_loop_test(tcase, test_what_it_has_said_to_have_is_not_read_again, 0, 2);
+    tcase_add_loop_test(tcase, test_what_it_has_said_to_have_is_deleted_while_it_goes_back, 0, 2);
     tcase_add_test(tcase, test_a_place_without_a_message_is_lost_too);
     tcase_add_loop_test(tcase, test_a_stream_that_is_made_anew, 0, 2);
     tcase_add_loop_test(tcase, test_an_old_watermark_covers_nothing_of_a_new_stream, 0, 2);
