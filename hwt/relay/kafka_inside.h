@@ -20,6 +20,20 @@
  * producer changes it, or is fenced itself, and then its next commit fails. That makes a
  * compare-and-set. Messages to targets are in the transactions of the shard's entry.
  *
+ * So two owners never have both committed behind one entry, whatever their clocks and pauses:
+ *
+ *     The new owner's fence waits until a commit of the old one that has begun is at its end on each
+ *     partition, markers included, or else takes the old one's transaction back. What it reads after that
+ *     is the last that the old one has committed. If it is not the entry that the new one knows, the new one gives up.
+ *     A commit that the old one asks for later is refused, since its epoch is over. The messages in it
+ *     are never seen by who reads what is committed, nor are its entry and what it sends to the delay topic.
+ *     The old one's answers are then all -ECANCELED, so its store ends nothing.
+ *     To take a transaction back the library may ask for a new epoch. The cluster has to refuse that to a producer
+ *     that was fenced; and the entry is compared once more all the same.
+ *
+ * The lease decides merely when another one tries. Without the fence it would be as on NATS: an owner that is
+ * paused between its last look and its send may send what the next one sends, too.
+ *
  * The library calls back only in calls of the shard's thread, so all of this belongs to it.
  */
 

@@ -94,12 +94,13 @@ class Brokers(Cluster):
 
 
 class Mock(Brokers):
-    """Brokers of librdkafka's mock cluster, by the program of kafka_mock.c. They cannot make topics, so it does."""
+    """Brokers of librdkafka's mock cluster, by the program of tests/relay/kafka_mock.c, which makes the topics, since
+    they cannot."""
 
-    def __init__(self, program, relay, out, space, settings=lambda i: ""):
+    def __init__(self, program, relay, out, properties, space, settings=lambda i: ""):
         names = f"hwt-{space}:{SHARDS}", f"hwt-{space}-entries:{SHARDS}", f"hwt-{space}-dead:1", f"{space}.target:3"
         self.mock = subprocess.Popen([program, "3", *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        super().__init__(relay, out, self.mock.stdout.readline().strip(), [], space, settings)
+        super().__init__(relay, out, self.mock.stdout.readline().strip(), properties, space, settings)
 
     def make_topics(self):
         pass

@@ -5,7 +5,8 @@
     kafka_run.py ledger HWT-RELAY MOCK SECONDS RATE FAULTS SEED DIR BROKERS [PROPERTY]...
     kafka_run.py bars HWT-RELAY MOCK DIR BROKERS [PROPERTY]...
 
-BROKERS is as librdkafka has it, or `mock` for those of MOCK, the program of kafka_mock.c. A PROPERTY is NAME=VALUE.
+BROKERS is as librdkafka has it, or `mock` for those of MOCK, the program of tests/relay/kafka_mock.c. A PROPERTY
+is NAME=VALUE.
 """
 
 import os
@@ -33,7 +34,7 @@ SIZE = 256  # bytes of each one
 def make_brokers(relay, mock, folder, brokers, properties, settings=lambda i: ""):
     space = f"load-{int(time.time())}"
     if brokers == "mock":
-        return kafka.Mock(mock, relay, folder, space, settings)
+        return kafka.Mock(mock, relay, folder, properties, space, settings)
     return kafka.Brokers(relay, folder, brokers, properties, space, settings)
 
 
@@ -45,7 +46,8 @@ def run(brokers, seconds, rate, count, seed):
         hides = brokers.hide_what_is_taken_back()
         dead = brokers.count_dead()
         if not hides:
-            print("These brokers do not hide what was taken back. So a message may be there twice, which is no mistake.")
+            print("These brokers do not hide what was taken back. So a message may be there twice, which is no"
+                  " mistake.")
         brokers.start_relays()
         producers = [kafka.Producer(i, brokers, seed, rate / PRODUCERS) for i in range(PRODUCERS)]
         book = kafka.Ledger(brokers, producers)

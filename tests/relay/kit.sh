@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
 # To be sourced, with hwt-relay in $RELAY. Goes to an empty folder that is called after the script; what
-# is started by `start` is killed at the end. Exits with 77 where there is no nats-server.
+# is started by `start` is killed at the end. Exits with 77 where there is no nats-server, unless $server has another one.
 
-server=$(command -v nats-server) || {
+[ -n "${server:-}" ] || server=$(command -v nats-server) || {
     echo 'skipped: there is no nats-server (Debian: nats-server)'
     exit 77
 }
