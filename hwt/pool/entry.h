@@ -50,7 +50,7 @@
  * one thread it need not). Its generation also goes up when its slab is used again.
  *
  * All but publish, renew and end_renewal, where the entry is one thread's, are exchanges of the
- * state alone or with the deadline; with one thread, stores. So each has one winner, and what a thread
+ * state alone or with the deadline; with one thread some are stores. So each has one winner, and what a thread
  * wrote before its exchange is seen by the thread that acts on the result. A deadline that is read
  * beside a state belongs to it if an exchange of both succeeds.
  *
@@ -253,7 +253,8 @@ static inline void hwt_entry_go_on_above(struct hwt_entry *entry, uint64_t gener
  *
  * An exchange acquires what was written before the state that it replaces, and releases what the
  * caller has written before. These two are relied on. It is seq_cst because the exchange of two words
- * knows no weaker order. With one thread there is nobody to publish to: relaxed stores.
+ * knows no weaker order. With one thread there is nobody to publish to, so the rows that it often
+ * takes are relaxed stores there.
  */
 static inline bool hwt_entry_exchange(struct hwt_entry *entry, uint64_t state, uint64_t next,
                                       bool one_thread)
@@ -287,21 +288,18 @@ static inline bool hwt_entry_move(struct hwt_entry *entry, uint64_t state, uint6
 }
 
 /* With the deadline: the executor has it for this tick. */
-static inline bool hwt_entry_hand_over(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
-                                       bool one_thread)
+static inline bool hwt_entry_hand_over(struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED));
-    return hwt_entry_exchange_both(entry, state, deadline, state | HWT_HANDED, deadline,
-                                   one_thread);
+    return hwt_entry_exchange_both(entry, state, deadline, state | HWT_HANDED, deadline, false);
 }
 
 /* With the deadline: one that it is moved to from here on has a record of its own. */
-static inline bool hwt_entry_take_back(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
-                                       bool one_thread)
+static inline bool hwt_entry_take_back(struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && state & HWT_HANDED);
     return hwt_entry_exchange_both(entry, state, deadline, state & ~(uint64_t)HWT_HANDED, deadline,
-                                   one_thread);
+                                   false);
 }
 
 /* With the deadline: it was not moved to later since that was found to have passed. */
@@ -321,36 +319,35 @@ static inline bool hwt_entry_try_cancel(struct hwt_entry *entry, uint64_t state,
                               one_thread);
 }
 
-static inline bool hwt_entry_try_cancel_untold(struct hwt_entry *entry, uint64_t state,
-                                               bool one_thread)
+static inline bool hwt_entry_try_cancel_untold(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && state & (HWT_HANDED | HWT_TELLS));
-    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_UNTOLD), one_thread);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_UNTOLD), false);
 }
 
 /* Of the state that the adder has published: of no later one. */
-static inline bool hwt_entry_withdraw(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_withdraw(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && !(state & (HWT_RAN | HWT_HANDED)));
-    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), one_thread);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), false);
 }
 
-static inline bool hwt_entry_begin_visit(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_begin_visit(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING);
-    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_VISITED), one_thread);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_VISITED), false);
 }
 
-static inline bool hwt_entry_leave_over(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_leave_over(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING);
-    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), one_thread);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), false);
 }
 
-static inline bool hwt_entry_begin_telling(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_begin_telling(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_UNTOLD);
-    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), one_thread);
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), false);
 }
 
 /* Both: who sees that it is pending again sees for when. */
@@ -362,17 +359,17 @@ static inline bool hwt_entry_rearm(struct hwt_entry *entry, uint64_t state, uint
                                    one_thread);
 }
 
-static inline bool hwt_entry_bar(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_bar(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING);
-    return hwt_entry_exchange(entry, state, state | HWT_BARRED, one_thread);
+    return hwt_entry_exchange(entry, state, state | HWT_BARRED, false);
 }
 
 /* Who ends the callback sees WAITED, or the waiter sees that it has ended. */
-static inline bool hwt_entry_await(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_await(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_state_in_callback(state));
-    return hwt_entry_exchange(entry, state, state | HWT_WAITED, one_thread);
+    return hwt_entry_exchange(entry, state, state | HWT_WAITED, false);
 }
 
 /* A run that has ended leaves none of these behind. */
@@ -388,11 +385,11 @@ static inline bool hwt_entry_run_again(struct hwt_entry *entry, uint64_t state, 
                                    deadline, one_thread);
 }
 
-static inline bool hwt_entry_end_barred(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_end_barred(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && state & HWT_REARMED && state & HWT_BARRED);
-    return hwt_entry_exchange(
-        entry, state, hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_CANCELLED), one_thread);
+    return hwt_entry_exchange(entry, state,
+                              hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_CANCELLED), false);
 }
 
 static inline bool hwt_entry_expire(struct hwt_entry *entry, uint64_t state, bool one_thread)
@@ -402,12 +399,11 @@ static inline bool hwt_entry_expire(struct hwt_entry *entry, uint64_t state, boo
                               hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_EXPIRED), one_thread);
 }
 
-static inline bool hwt_entry_end_visit(struct hwt_entry *entry, uint64_t state, bool one_thread)
+static inline bool hwt_entry_end_visit(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_VISITED);
-    return hwt_entry_exchange(entry, state,
-                              hwt_with_phase(state & ~(uint64_t)HWT_WAITED, HWT_PHASE_CANCELLED),
-                              one_thread);
+    return hwt_entry_exchange(
+        entry, state, hwt_with_phase(state & ~(uint64_t)HWT_WAITED, HWT_PHASE_CANCELLED), false);
 }
 
 #endif

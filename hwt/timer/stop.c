@@ -48,7 +48,7 @@ static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t g
     HWT_MEET(VISITED);
     do
         state = hwt_entry_state(entry);
-    while (!hwt_entry_end_visit(entry, state, shared->one_thread));
+    while (!hwt_entry_end_visit(entry, state));
     if (state & HWT_WAITED)
         hwt_task_returned(shared);
     hwt_task_free(shared, entry);
@@ -65,8 +65,7 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
         /* The library's own are told: their owner is not the visitor's. */
         bool visits = visitor->unprocessed && !hwt_task_is_own(hwt_entry_task(entry));
         HWT_MEET(END);
-        if (!(visits ? hwt_entry_begin_visit(entry, state, shared->one_thread)
-                     : hwt_entry_leave_over(entry, state, shared->one_thread)))
+        if (!(visits ? hwt_entry_begin_visit(entry, state) : hwt_entry_leave_over(entry, state)))
             continue;
         hwt_count(&shared->stats.unprocessed, 1, false);
         hwt_unreserve(shared);

@@ -62,8 +62,8 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
             bool untold = state & (HWT_HANDED | HWT_TELLS);
             HWT_MEET(CANCEL);
-            if (!(untold ? hwt_entry_try_cancel_untold(entry, state, shared->one_thread)
-                         : hwt_entry_try_cancel(entry, state, shared->one_thread)))
+            if (!(untold ? hwt_entry_try_cancel_untold(entry, state)
+                         : hwt_entry_try_cancel(entry, state, false)))
                 continue;
             dismiss(shared, entry, id, state, untold);
             return true;
@@ -72,7 +72,7 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
             state & HWT_BARRED)
             return false;
         HWT_MEET(BAR);
-        if (!hwt_entry_bar(entry, state, shared->one_thread))
+        if (!hwt_entry_bar(entry, state))
             continue;
         if (!(state & HWT_REARMED))
             return false;
@@ -133,7 +133,7 @@ bool hwt_timeout_cancel_sync(hwt_timeout timeout)
             hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED))
             return was_pending;
         HWT_MEET(CANCEL_WAIT);
-        if (state & HWT_WAITED || hwt_entry_await(entry, state, shared->one_thread)) {
+        if (state & HWT_WAITED || hwt_entry_await(entry, state)) {
             hwt_task_wait(shared, timeout);
             return was_pending;
         }
@@ -215,7 +215,7 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
             break;
         }
         HWT_MEET(MOVE);
-        if (hwt_entry_move(entry, state, before, deadline, shared->one_thread)) {
+        if (hwt_entry_move(entry, state, before, deadline, false)) {
             HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
             break;
         }

@@ -194,7 +194,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return 0;
     HWT_MEET(WITHDRAW);
-    if (!hwt_entry_withdraw(entry, state, shared->one_thread))
+    if (!hwt_entry_withdraw(entry, state))
         return hwt_in_callback(shared) ? 0 : UNTOLD; /* stop waits for a callback, and walks then */
     hwt_count(&lane->added, UINT64_MAX, false);
     hwt_pool_give(&shared->pool, &lane->cache, entry);
@@ -210,7 +210,7 @@ static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *e
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
     HWT_MEET(ADD_CHECK);
-    int r = shared->one_thread ? 0 : withdraw(shared, lane, entry, state);
+    int r = withdraw(shared, lane, entry, state);
     if (r >= 0 && ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, hwt_generation(state) };
     return r;

@@ -104,7 +104,7 @@ finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_
         state = hwt_entry_state(entry);
         deadline = hwt_entry_deadline(entry);
     } while (hwt_state_pending(state) ? !hwt_entry_run_again(entry, state, deadline, one_thread)
-             : state & HWT_REARMED    ? !hwt_entry_end_barred(entry, state, one_thread)
+             : state & HWT_REARMED    ? !hwt_entry_end_barred(entry, state)
                                       : !hwt_entry_expire(entry, state, one_thread));
     HWT_MEET(RETURNED);
     if (state & HWT_WAITED)
@@ -170,7 +170,7 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
     if (hwt_generation(state) != generation || hwt_phase(state) != HWT_PHASE_UNTOLD)
         return;
     HWT_MEET(TELL);
-    if (!hwt_entry_begin_telling(entry, state, shared->one_thread))
+    if (!hwt_entry_begin_telling(entry, state))
         return;
     hwt_unreserve(shared);
     hwt_task_end(shared, entry, state);
@@ -199,7 +199,7 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             return;
         HWT_MEET(TAKE_UP);
         if (deadline > hwt_time_reached(&shared->time)) {
-            if (!hwt_entry_take_back(entry, state, deadline, shared->one_thread))
+            if (!hwt_entry_take_back(entry, state, deadline))
                 continue;
             hwt_task_say_again(shared, entry, state, deadline);
             return;

@@ -54,7 +54,7 @@ run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t
     struct hwt_shared *shared = worker->shared;
     HWT_ASSERT(deadline <= atomic_load_explicit(&shared->time.told, memory_order_relaxed));
     if (shared->executor) {
-        if (!hwt_entry_hand_over(entry, state, deadline, shared->one_thread))
+        if (!hwt_entry_hand_over(entry, state, deadline))
             return false;
         hwt_task_submit(shared, entry);
         return true;

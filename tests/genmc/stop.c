@@ -57,7 +57,7 @@ static const hwt_task task = { .run = run };
 
 static bool end(uint64_t state)
 {
-    return hwt_entry_leave_over(&entry, state, false);
+    return hwt_entry_leave_over(&entry, state);
 }
 
 static bool stays(const void *data, const struct hwt_record *record)

@@ -32,7 +32,7 @@ static uint64_t begin_run(void)
 /* From states that are not theirs. */
 static void bar_what_is_pending(void)
 {
-    (void)hwt_entry_bar(&entry, begin(&task), false);
+    (void)hwt_entry_bar(&entry, begin(&task));
 }
 
 static void cancel_silently_what_is_to_be_told(void)
@@ -107,12 +107,12 @@ END_TEST
 START_TEST(a_change_from_the_right_state_is_made_once)
 {
     uint64_t state = begin(&told);
-    ck_assert(hwt_entry_try_cancel_untold(&entry, state, false));
-    ck_assert(!hwt_entry_try_cancel_untold(&entry, state, false));
+    ck_assert(hwt_entry_try_cancel_untold(&entry, state));
+    ck_assert(!hwt_entry_try_cancel_untold(&entry, state));
     ck_assert_uint_eq(hwt_phase(hwt_entry_state(&entry)), HWT_PHASE_UNTOLD);
     state = begin_run();
     ck_assert(hwt_entry_rearm(&entry, state, 7, 9, false));
-    ck_assert(!hwt_entry_bar(&entry, state, false));
+    ck_assert(!hwt_entry_bar(&entry, state));
     state = hwt_entry_state(&entry);
     ck_assert(hwt_entry_run_again(&entry, state, 9, false));
     ck_assert_uint_eq(hwt_entry_deadline(&entry), 9);

@@ -62,7 +62,7 @@ static void say_all(struct hwt_lane *lane, struct hwt_entry *one)
     must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), generation));
     must(hwt_word_exchange_first(&one->word, state, hwt_with_phase(state, HWT_PHASE_UNTOLD)));
     must(say_untold(lane, hwt_entry_id(one), generation));
-    must(hwt_entry_begin_telling(one, hwt_entry_state(one), false));
+    must(hwt_entry_begin_telling(one, hwt_entry_state(one)));
     hwt_pool_give(&pool, &lane->cache, one);
 }
 
