@@ -185,14 +185,13 @@ bool hwt_pending_stays(const void *data, const struct hwt_record *record)
     const struct hwt_entry *entry = hwt_pool_entry(data, record->id);
     /* The deadline first: one that was earlier has a record of its own. */
     uint64_t deadline = hwt_entry_deadline(entry);
-    uint64_t state = hwt_entry_state(entry);
-    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
-           (uint32_t)hwt_generation(state) == record->generation && record->deadline <= deadline;
+    return hwt_hint_is_true(hwt_entry_state(entry), record->generation) &&
+           record->deadline <= deadline;
 }
 
 bool hwt_noted_stays(const void *data, const struct hwt_record *record)
 {
-    return hwt_is_noted(hwt_pool_entry(data, record->id), record);
+    return hwt_hint_is_true(hwt_entry_state(hwt_pool_entry(data, record->id)), record->generation);
 }
 
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)

@@ -135,15 +135,8 @@ static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
 
-/* With one thread a record says that its timeout, which is pending, has one, and nothing of when. */
-static inline bool hwt_is_noted(const struct hwt_entry *entry, const struct hwt_record *record)
-{
-    uint64_t state = hwt_entry_state(entry);
-    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
-           (uint32_t)hwt_generation(state) == record->generation;
-}
-
-/* Whether an unread record must stay; `data` is the pool. See stream.h. */
+/* Whether an unread record must stay; `data` is the pool. See stream.h. With one thread a pending
+ * record says nothing of when. */
 bool hwt_pending_stays(const void *data, const struct hwt_record *record);
 bool hwt_noted_stays(const void *data, const struct hwt_record *record);
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);

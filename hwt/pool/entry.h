@@ -130,6 +130,15 @@ static inline bool hwt_state_quiet(uint64_t state, uint64_t generation)
     return (state & ~(uint64_t)HWT_RAN) == (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
 }
 
+/* Whether a record or a hint of this generation, by its low 32 bits, is still true: its timeout is
+ * pending, and neither the executor nor another use of the entry has taken it. Everything that reads
+ * records or hints asks this. */
+static inline bool hwt_hint_is_true(uint64_t state, uint32_t generation)
+{
+    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
+           (uint32_t)hwt_generation(state) == generation;
+}
+
 /* Of that generation, and not ended: the entry is in use. */
 static inline bool hwt_state_live(uint64_t state, uint64_t generation)
 {

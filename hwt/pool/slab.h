@@ -117,17 +117,17 @@ static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
            (uint32_t)((uintptr_t)entry / sizeof(struct hwt_entry));
 }
 
-/* Of an entry that is in use: its place, and the generation as places have it, counted from the
- * floor of their slab. */
+/* Of an entry that is in use: its place, and the generation that this has, by its low 32 bits. */
 static inline struct hwt_place *hwt_entry_place(const struct hwt_entry *entry)
 {
     return (struct hwt_place *)(hwt_slab_base(entry) + HWT_SLAB_SEATS * sizeof(struct hwt_entry)) +
            (uintptr_t)entry % HWT_SLAB_SIZE / sizeof(struct hwt_entry);
 }
 
-static inline uint32_t hwt_entry_counted(const struct hwt_entry *entry, uint64_t generation)
+static inline uint32_t hwt_entry_filed(const struct hwt_entry *entry, const struct hwt_place *place)
 {
-    return (uint32_t)generation -
+    /* Relaxed: it does not change while the slab is in use. */
+    return place->generation +
            atomic_load_explicit(&hwt_slab_of(entry)->floor, memory_order_relaxed);
 }
 

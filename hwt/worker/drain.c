@@ -59,7 +59,7 @@ static void read_noted(struct hwt_worker *worker, const struct hwt_record *recor
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
         const struct hwt_entry *entry = hwt_pool_entry(pool, records[i].id);
-        if (hwt_is_noted(entry, &records[i]))
+        if (hwt_hint_is_true(hwt_entry_state(entry), records[i].generation))
             wanted[count++] = (struct hwt_record){ hwt_entry_deadline(entry), records[i].id,
                                                    records[i].generation };
     }

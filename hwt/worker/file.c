@@ -14,26 +14,16 @@ void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
     atomic_exchange_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
 }
 
-/* Of one that was filed before: whether it is pending, and then for which tick. Should it be moved
- * to earlier from here on, there is a record of that. */
-static bool is_pending(const struct hwt_worker *worker, const struct hwt_record *record,
-                       uint64_t *ret_tick)
-{
-    const struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
-    /* The deadline first: one that was earlier has a record of its own. */
-    uint64_t deadline = hwt_entry_deadline(entry);
-    uint64_t state = hwt_entry_state(entry);
-    *ret_tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
-    return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
-           (uint32_t)hwt_generation(state) == record->generation;
-}
-
 void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
                            const struct hwt_record *record, uint32_t counted)
 {
     struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t tick;
-    if (counted != place->generation || !is_pending(worker, record, &tick))
+    if (counted != place->generation)
+        return;
+    const struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
+    /* The deadline first: one that was earlier has a record of its own, as has one to come. */
+    uint64_t tick = hwt_ticks_at(&wheel->ticks, hwt_entry_deadline(entry));
+    if (!hwt_hint_is_true(hwt_entry_state(entry), record->generation))
         return;
     tick = tick < worker->floor ? worker->floor : tick;
     tick = tick < wheel->tick ? wheel->tick : tick;
@@ -59,9 +49,7 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
     const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
     uint32_t kept = 0;
     for (const struct hwt_hint *hint = hints; hint < hints + n; hint++) {
-        uint64_t state = hwt_entry_state(hwt_pool_entry(pool, hint->id));
-        if (hwt_phase(state) == HWT_PHASE_PENDING &&
-            (uint32_t)hwt_generation(state) == hint->generation)
+        if (hwt_hint_is_true(hwt_entry_state(hwt_pool_entry(pool, hint->id)), hint->generation))
             hints[kept++] = *hint;
     }
     return kept;

@@ -80,8 +80,7 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_MEET(LOOK);
-        if (place->where != 0 || (state & (HWT_PHASE_MASK | HWT_HANDED)) != HWT_PHASE_PENDING ||
-            hwt_entry_counted(entry, hwt_generation(state)) != place->generation) {
+        if (place->where != 0 || !hwt_hint_is_true(state, hwt_entry_filed(entry, place))) {
             count_in_vain(worker);
             return;
         }

@@ -154,7 +154,7 @@ static inline bool hwt_worker_is_filed(hwt_timeout timeout)
 {
     const struct hwt_place *place = hwt_entry_place(timeout.entry);
     return place->where != 0 &&
-           place->generation == hwt_entry_counted(timeout.entry, timeout.generation);
+           hwt_entry_filed(timeout.entry, place) == (uint32_t)timeout.generation;
 }
 
 /* What a record of this generation was written for has ended, and it need not be filed: what comes
