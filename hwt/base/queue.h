@@ -15,7 +15,7 @@
  * it. The linking store releases the node's content to the consumer's load.
  */
 
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 
 #if HWT_INLINE_URCU
 #define _LGPL_SOURCE
@@ -41,7 +41,7 @@
     })
 #define CMM_LOAD_SHARED(variable) __atomic_load_n(&(variable), __ATOMIC_ACQUIRE)
 #define CMM_STORE_SHARED(variable, value)                                                          \
-    (HWT_MEET(LINK), __atomic_store_n(&(variable), value, __ATOMIC_RELEASE))
+    (HWT_SCHED_POINT(LINK), __atomic_store_n(&(variable), value, __ATOMIC_RELEASE))
 #endif
 
 #include <urcu/wfcqueue.h>
@@ -60,9 +60,9 @@ static inline void hwt_queue_init(hwt_queue_head *head, hwt_queue_tail *tail)
 static inline void hwt_queue_push(hwt_queue_head *head, hwt_queue_tail *tail, hwt_queue_node *node)
 {
     cds_wfcq_node_init(node);
-    HWT_MEET(PUSH);
+    HWT_SCHED_POINT(PUSH);
     cds_wfcq_enqueue(head, tail, node);
-    HWT_MEET(PUSHED);
+    HWT_SCHED_POINT(PUSHED);
 }
 
 /* Consumer: the oldest node; NULL: empty; HWT_QUEUE_STALLED: its successor is not linked yet. */

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 
 #define BITS 64
 #define WORDS (HWT_THREADS_MAX / BITS)
@@ -29,7 +29,7 @@ static void give_number_back(void *number)
     if (ends && hwt_thread_number == bit + 1)
         ends();
     hwt_thread_number = HWT_THREAD_NONE;
-    HWT_MEET(NUMBER_GIVE);
+    HWT_SCHED_POINT(NUMBER_GIVE);
     /* Release: what the thread did under its number. */
     atomic_fetch_and_explicit(&taken[bit / BITS], ~((uint64_t)1 << bit % BITS),
                               memory_order_release);
@@ -71,7 +71,7 @@ static uint32_t take_in_word(uint32_t w)
     uint64_t seen = atomic_load_explicit(&taken[w], memory_order_relaxed);
     while (seen != UINT64_MAX) {
         uint32_t bit = (uint32_t)__builtin_ctzll(~seen);
-        HWT_MEET(NUMBER_TAKE);
+        HWT_SCHED_POINT(NUMBER_TAKE);
         /* Acquire: what the number's last thread did. */
         if (atomic_compare_exchange_weak_explicit(&taken[w], &seen, seen | (uint64_t)1 << bit,
                                                   memory_order_acquire, memory_order_relaxed))

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "hwt/base/barrier.h"
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 #include "hwt/base/shield.h"
 #include "hwt/base/time.h"
 
@@ -32,7 +32,7 @@ static bool membarrier(int command)
 
 bool hwt_gate_needs_fences(void)
 {
-#if defined(HWT_MEETINGS) || defined(HWT_FENCES) || defined(__SANITIZE_THREAD__)
+#if defined(HWT_SCHED_POINTS) || defined(HWT_FENCES) || defined(__SANITIZE_THREAD__)
     return true;
 #else
     return !membarrier(MEMBARRIER_REGISTER_PRIVATE);
@@ -197,17 +197,17 @@ void hwt_gate_begin(struct hwt_gate *gate)
 
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
 {
-    HWT_MEET(PARK_A);
+    HWT_SCHED_POINT(PARK_A);
     /* Relaxed: hwt_gate_begin() has a barrier before it, and B follows. */
     atomic_store_explicit(&gate->wake_before, wake_before, memory_order_relaxed);
-    HWT_MEET(PARK_B);
+    HWT_SCHED_POINT(PARK_B);
 }
 
 static void sleep_on_fd(struct hwt_gate *gate, uint64_t until)
 {
     uint64_t expirations;
     hwt_gate_set_fd(gate, until, false);
-    HWT_MEET(PARK_D);
+    HWT_SCHED_POINT(PARK_D);
     /* Of this and step 5, which the kernel orders, the later one holds: if that was this one, the
      * waker has marked it CALLED before. */
     if (hwt_gate_is_asleep(gate)) {
@@ -223,7 +223,7 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
         return;
     }
     const struct timespec at = hwt_timespec(until);
-    HWT_MEET(PARK_D);
+    HWT_SCHED_POINT(PARK_D);
     futex_wait(&gate->parking, with_state(number_of(gate), HWT_GATE_ASLEEP),
                until == UINT64_MAX ? NULL : &at);
 }
@@ -246,7 +246,7 @@ static void call(struct hwt_gate *gate)
     /* Acq_rel: a driver that sees that it has begun or is done sets the descriptor after that. */
     atomic_fetch_add_explicit(&gate->begun, 1, memory_order_acq_rel);
     hwt_gate_set_fd(gate, 1, true);
-    HWT_MEET(WAKE_QUIET);
+    HWT_SCHED_POINT(WAKE_QUIET);
     atomic_fetch_add_explicit(&gate->done, 1, memory_order_acq_rel);
     /* Seq_cst: either this sees the flag, or hwt_gate_quiet() comes after the call above. */
     if (atomic_load_explicit(&gate->quiet, memory_order_seq_cst))
@@ -255,7 +255,7 @@ static void call(struct hwt_gate *gate)
 
 void hwt_gate_wake(struct hwt_gate *gate)
 {
-    HWT_MEET(WAKE_3);
+    HWT_SCHED_POINT(WAKE_3);
     /* Seq_cst: after stop's flag, a request or a backlog, which are seq_cst or have a barrier
      * behind them; and before the call, see sleep_on_fd(). */
     uint32_t parking = atomic_load_explicit(&gate->parking, memory_order_seq_cst);
@@ -266,9 +266,9 @@ void hwt_gate_wake(struct hwt_gate *gate)
         ;
     if (state_of(parking) == HWT_GATE_AWAKE)
         return;
-    HWT_MEET(WAKE_4);
+    HWT_SCHED_POINT(WAKE_4);
     call(gate);
-    HWT_MEET(WAKE_DONE);
+    HWT_SCHED_POINT(WAKE_DONE);
     /* Release: who relies on it does after the call. */
     parking = with_state(parking, HWT_GATE_CALLED);
     atomic_compare_exchange_strong_explicit(&gate->parking, &parking,
@@ -279,7 +279,7 @@ void hwt_gate_wake(struct hwt_gate *gate)
 void hwt_gate_quiet(struct hwt_gate *gate)
 {
     atomic_store_explicit(&gate->quiet, true, memory_order_seq_cst);
-    HWT_MEET(QUIET);
+    HWT_SCHED_POINT(QUIET);
     if (fd_of(gate) >= 0)
         hwt_gate_set_fd(gate, UINT64_MAX, false);
 }

@@ -109,7 +109,7 @@ static void give_back(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane 
     atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
     if (!asked)
         return;
-    HWT_MEET(GIVEN_BACK);
+    HWT_SCHED_POINT(GIVEN_BACK);
     hwt_full_barrier(); /* the worker sees what is free, or is woken: see gate.h */
     if (hwt_gate_is_long(lanes->gate))
         hwt_gate_wake(lanes->gate);
@@ -248,7 +248,7 @@ void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
 {
     /* Relaxed: the push publishes it, and the worker has taken the node off its list. */
     atomic_store_explicit(&stream->listed, true, memory_order_relaxed);
-    HWT_MEET(LIST);
+    HWT_SCHED_POINT(LIST);
     hwt_queue_push(&streams->head, &streams->tail, &stream->node);
     hwt_full_barrier(); /* the worker sees only the push: see gate.h */
 }
@@ -273,7 +273,7 @@ struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams)
     streams->listed = NULL;
     streams->last_listed = &streams->listed;
     for (struct hwt_stream *stream = dismissed; stream; stream = stream->next_listed) {
-        HWT_MEET(DISMISS);
+        HWT_SCHED_POINT(DISMISS);
         /* Release: the node is the producer's from now on. */
         atomic_store_explicit(&stream->listed, false, memory_order_release);
     }

@@ -175,7 +175,7 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
     /* Where the worker cannot make this thread pass a barrier: see gate.h. */
     if (hwt_gate_is_fenced(lanes->gate))
         hwt_full_barrier();
-    HWT_MEET(APPENDED);
+    HWT_SCHED_POINT(APPENDED);
     hwt_streams_list(streams, stream);
     if (__builtin_expect(full, 0))
         hwt_lane_check_backlog(lanes, streams, stream);

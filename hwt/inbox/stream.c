@@ -91,7 +91,7 @@ static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
         }
         atomic_store_explicit(&chunk->next, top, memory_order_relaxed);
         atomic_store_explicit(&chunk->used, depth, memory_order_relaxed);
-        HWT_MEET(SPARE);
+        HWT_SCHED_POINT(SPARE);
     } while (!atomic_compare_exchange_weak_explicit(&stream->spare, &top, chunk,
                                                     memory_order_release, memory_order_relaxed));
 }
@@ -100,7 +100,7 @@ void hwt_stream_release(struct hwt_stream *stream)
 {
     struct hwt_chunk *surplus = stream->surplus;
     stream->surplus = NULL;
-    HWT_MEET(RELEASE);
+    HWT_SCHED_POINT(RELEASE);
     atomic_store_explicit(&stream->claimed, false, memory_order_release);
     free_chunks(stream, surplus);
 }
@@ -157,7 +157,7 @@ static void cut(struct hwt_stream *stream, const struct place *to)
     stream->at = to->at;
     set_chunks(stream,
                atomic_load_explicit(&stream->chunks_read, memory_order_relaxed) + to->chunks);
-    HWT_MEET(CUT);
+    HWT_SCHED_POINT(CUT);
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
         give_back(stream, chunk);
@@ -174,7 +174,7 @@ static uint64_t pack(struct place *to, struct hwt_stream_filter filter)
         uint32_t used = atomic_load_explicit(&from->used, memory_order_relaxed);
         for (; at < used; at += (uint32_t)sizeof(struct hwt_record)) {
             const struct hwt_record *record = hwt_chunk_record(from, at);
-            HWT_MEET(COMPACT);
+            HWT_SCHED_POINT(COMPACT);
             if (!filter.stays(filter.data, record))
                 continue;
             put(to, record);
@@ -280,7 +280,7 @@ bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter)
     struct hwt_chunk *chunk = take_chunk(stream);
     if (!chunk)
         return false;
-    HWT_MEET(CHUNK);
+    HWT_SCHED_POINT(CHUNK);
     /* Release: the chunk. */
     atomic_store_explicit(next_of(stream, stream->tail), chunk, memory_order_release);
     stream->tail = chunk;

@@ -161,7 +161,7 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
     HWT_ASSERT(!hwt_stream_is_full(stream));
     *hwt_chunk_record(stream->tail, stream->at) = record;
     stream->at += (uint32_t)sizeof(record);
-    HWT_MEET(APPEND);
+    HWT_SCHED_POINT(APPEND);
     /* Release: the record. What is loaded next stays behind it in the program's order, see
      * gate.h. */
     atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
@@ -196,7 +196,7 @@ static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
 /* False: another one has claimed it. */
 static inline bool hwt_stream_claim(struct hwt_stream *stream)
 {
-    HWT_MEET(CLAIM);
+    HWT_SCHED_POINT(CLAIM);
     return !atomic_exchange_explicit(&stream->claimed, true, memory_order_acquire);
 }
 

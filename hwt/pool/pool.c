@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
 _Static_assert(sizeof(struct hwt_slab) % sizeof(struct hwt_entry) == 0,
@@ -54,7 +54,7 @@ static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
     do {
         if (number > HWT_SLABS_MAX - n || !hwt_directory_reserve(&pool->directory, number + n))
             return HWT_ID_NONE;
-        HWT_MEET(NUMBERS);
+        HWT_SCHED_POINT(NUMBERS);
         /* Relaxed: a number is all that is wanted. */
     } while (!atomic_compare_exchange_weak_explicit(&pool->slabs, &number, number + n,
                                                     memory_order_relaxed, memory_order_relaxed));

@@ -4,7 +4,7 @@
 
 #include "hwt/pool/stacks.h"
 
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 
 #define COUNT_TRIES 16
 
@@ -23,7 +23,7 @@ void hwt_empty_push(struct hwt_pool *pool, uint32_t number)
     struct hwt_slot *slot = hwt_pool_slot(pool, number);
     uint64_t head = atomic_load_explicit(&pool->empty, memory_order_relaxed);
     do {
-        HWT_MEET(EMPTY_PUSH);
+        HWT_SCHED_POINT(EMPTY_PUSH);
         /* Relaxed: the release of the head publishes it, and the slot. */
         atomic_store_explicit(&slot->next, (uint32_t)head, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, with_top(head, number),
@@ -40,7 +40,7 @@ uint32_t hwt_empty_pop(struct hwt_pool *pool)
             return HWT_ID_NONE;
         struct hwt_slot *slot = hwt_pool_slot(pool, (uint32_t)head);
         next = atomic_load_explicit(&slot->next, memory_order_relaxed);
-        HWT_MEET(EMPTY_POP);
+        HWT_SCHED_POINT(EMPTY_POP);
         /* Release, too: what the next user writes to `next` is not what was read above. */
     } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, popped(head, next),
                                                     memory_order_acq_rel, memory_order_acquire));
@@ -70,7 +70,7 @@ static uint64_t count_stack(const struct hwt_pool *pool, const _Atomic uint64_t 
     uint32_t total;
     for (int tries = 0; tries < COUNT_TRIES; tries++) {
         before = head;
-        HWT_MEET(BATCH_COUNT);
+        HWT_SCHED_POINT(BATCH_COUNT);
         total = total_at(pool, head);
         head = atomic_load_explicit(stack, memory_order_acquire);
         if (head == before)
@@ -104,7 +104,7 @@ static void push(struct hwt_pool *pool, _Atomic uint64_t *stack, struct hwt_entr
     uint32_t id = hwt_entry_id(first);
     do {
         uint32_t total = total_at(pool, head) + count;
-        HWT_MEET(BATCH_PUSH);
+        HWT_SCHED_POINT(BATCH_PUSH);
         set_batch(first, total < HWT_FREE_MAX ? total : HWT_FREE_MAX, count, (uint32_t)head);
     } while (!atomic_compare_exchange_weak_explicit(stack, &head, with_top(head, id),
                                                     memory_order_acq_rel, memory_order_acquire));
@@ -131,7 +131,7 @@ static struct hwt_entry *pop(struct hwt_pool *pool, _Atomic uint64_t *stack, uin
             return NULL;
         first = hwt_pool_entry(pool, (uint32_t)head);
         second = atomic_load_explicit(&first->word.second, memory_order_relaxed);
-        HWT_MEET(BATCH_POP);
+        HWT_SCHED_POINT(BATCH_POP);
     } while (!atomic_compare_exchange_weak_explicit(stack, &head, popped(head, (uint32_t)second),
                                                     memory_order_acq_rel, memory_order_acquire));
     *ret_count = hwt_batch_count(second);

@@ -6,7 +6,7 @@
 
 #include <sys/mman.h>
 
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 #include "hwt/base/time.h"
 
 #define FREE_MIN ((uint64_t)8 * HWT_SLAB_ENTRIES)
@@ -201,7 +201,7 @@ static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_slot 
     for (uint32_t i = 0; i < n; i++)
         HWT_ASSERT_ALL(all_have_ended((uintptr_t)slots[i].base));
     HWT_ASSERT(atomic_load_explicit(&pool->used, memory_order_relaxed) >= n);
-    HWT_MEET(EMPTY);
+    HWT_SCHED_POINT(EMPTY);
     if (madvise(base, size, MADV_DONTNEED) != 0)
         make_zero(base, size);
     atomic_fetch_sub_explicit(&pool->used, n, memory_order_relaxed);
@@ -266,7 +266,7 @@ static void settle(struct hwt_pool *pool, uint64_t now)
 bool hwt_pool_trim(struct hwt_pool *pool, uint64_t now)
 {
     struct hwt_trim *trim = &pool->trim;
-    HWT_MEET(TRIM);
+    HWT_SCHED_POINT(TRIM);
     switch (trim->step) {
     case HWT_TRIM_IDLE:
         trim->next = trim->candidates = 0;

@@ -45,7 +45,7 @@ static void set_fd(hwt_timer *timer, uint64_t until)
 {
     struct hwt_shared *shared = &timer->shared;
     timer->parked_until = until;
-    HWT_MEET(SET_FD);
+    HWT_SCHED_POINT(SET_FD);
     if (until == 0)
         hwt_gate_set_fd(&shared->gate, 1, true);
     else if (shared->time.clock && until != HWT_NEVER)
@@ -67,7 +67,7 @@ void hwt_timer_leave(hwt_timer *timer)
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));
-        HWT_MEET(LEAVE);
+        HWT_SCHED_POINT(LEAVE);
         /* A waker that came between the two has set it to now, and is overtaken. */
         if (!hwt_gate_is_asleep(gate))
             set_fd(timer, 0);

@@ -57,7 +57,7 @@ static bool any_due(struct ending *ending)
 {
     uint64_t before = ending->hastened;
     do {
-        HWT_MEET(END_LOOK);
+        HWT_SCHED_POINT(END_LOOK);
         if (ending->entry && is_due(ending->entry, ending->until))
             return true;
         ending->entry = hwt_pool_walk(&ending->timer->shared.pool, &ending->number, &ending->seat);
@@ -179,10 +179,10 @@ int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
         return 0;
     int shield = hwt_shield();
     struct ending ending = { .timer = timer, .until = until };
-    HWT_MEET(ENDING);
+    HWT_SCHED_POINT(ENDING);
     hwt_halt(timer, HWT_HALTED_ENDING);
     hwt_gate_barrier(&timer->shared.gate);
-    HWT_MEET(END_WALK);
+    HWT_SCHED_POINT(END_WALK);
     begin_walk(&ending);
     let_run(&ending);
     int64_t left = hwt_timer_stop(timer, unprocessed, data);

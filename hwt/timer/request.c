@@ -19,7 +19,7 @@ void hwt_request_do(hwt_timer *timer)
     if (!request)
         return;
     request->act(timer, request->data);
-    HWT_MEET(REQUEST_DONE);
+    HWT_SCHED_POINT(REQUEST_DONE);
     pthread_mutex_lock(&timer->shared.runs);
     atomic_store_explicit(&timer->request, NULL, memory_order_relaxed);
     pthread_cond_broadcast(&timer->shared.returned);
@@ -31,7 +31,7 @@ static void ask(hwt_timer *timer, struct hwt_request *request)
 {
     struct hwt_shared *shared = &timer->shared;
     atomic_store_explicit(&timer->request, request, memory_order_seq_cst);
-    HWT_MEET(REQUEST_WAKE);
+    HWT_SCHED_POINT(REQUEST_WAKE);
     hwt_gate_wake(&shared->gate);
     pthread_mutex_lock(&shared->runs);
     /* Relaxed: the mutex orders it. */

@@ -45,7 +45,7 @@ static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t g
     hwt_frame_enter(&frame);
     visitor->unprocessed(hwt_entry_task(entry), hwt_entry_arg(entry), remaining, visitor->data);
     hwt_frame_leave(&frame);
-    HWT_MEET(VISITED);
+    HWT_SCHED_POINT(VISITED);
     do
         state = hwt_entry_state(entry);
     while (!hwt_entry_end_visit(entry, state));
@@ -64,7 +64,7 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
             break;
         /* The library's own are told: their owner is not the visitor's. */
         bool visits = visitor->unprocessed && !hwt_task_is_own(hwt_entry_task(entry));
-        HWT_MEET(END);
+        HWT_SCHED_POINT(END);
         if (!(visits ? hwt_entry_begin_visit(entry, state) : hwt_entry_leave_over(entry, state)))
             continue;
         hwt_count(&shared->stats.unprocessed, 1, false);
@@ -87,7 +87,7 @@ static uint64_t end_all(hwt_timer *timer, unprocessed_function unprocessed, void
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
     while (!hwt_is_forked(shared) && (entry = hwt_pool_walk(&shared->pool, &number, &place))) {
-        HWT_MEET(STOP_WALK);
+        HWT_SCHED_POINT(STOP_WALK);
         end_one(shared, entry, &visitor);
     }
     hwt_wheel_clear(&timer->worker.wheel);
@@ -97,15 +97,15 @@ static uint64_t end_all(hwt_timer *timer, unprocessed_function unprocessed, void
 
 static uint64_t stop(hwt_timer *timer, unprocessed_function unprocessed, void *data)
 {
-    HWT_MEET(STOP);
+    HWT_SCHED_POINT(STOP);
     hwt_halt(timer, HWT_HALTED_STOPPING);
-    HWT_MEET(STOP_WAKE);
+    HWT_SCHED_POINT(STOP_WAKE);
     hwt_gate_wake(&timer->shared.gate);
     if (timer->thread_runs)
         pthread_join(timer->thread, NULL);
     pthread_mutex_lock(&timer->driving);
     hwt_task_wait_all(&timer->shared);
-    HWT_MEET(STOP_BARRIER);
+    HWT_SCHED_POINT(STOP_BARRIER);
     hwt_gate_barrier(&timer->shared.gate);
     uint64_t left = end_all(timer, unprocessed, data);
     hwt_gate_quiet(&timer->shared.gate);

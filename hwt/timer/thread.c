@@ -125,18 +125,18 @@ static void *run_worker(void *arg)
     choose_scheduling();
     prctl(PR_SET_NAME, timer->worker_name);
     prctl(PR_SET_TIMERSLACK, 1); /* ns; the default adds 50 us to each sleep */
-    HWT_MEET(WORKER);
+    HWT_SCHED_POINT(WORKER);
     while (goes_on(timer)) {
         hwt_worker_pass(&timer->worker, hwt_time_now(&timer->shared.time), UINT64_MAX);
         hwt_request_do(timer);
         uint64_t until = hwt_worker_park(&timer->worker);
         if (until > 0 && !hwt_request_is_there(timer)) {
-            HWT_MEET(SLEEP);
+            HWT_SCHED_POINT(SLEEP);
             hwt_gate_sleep(gate, until);
             hwt_count(&timer->shared.stats.wakeups, 1, false);
             HWT_PROBE1(wake, timer);
         }
-        HWT_MEET(AWAKE);
+        HWT_SCHED_POINT(AWAKE);
         hwt_gate_open(gate);
     }
     return NULL;

@@ -43,7 +43,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     /* What is to be told keeps its place until then: so there is not more of it than places. */
     if (!untold)
         hwt_unreserve(shared);
-    HWT_MEET(CANCEL_SAY);
+    HWT_SCHED_POINT(CANCEL_SAY);
     /* What the executor has is told and freed there. */
     if (untold && !(state & HWT_HANDED))
         hwt_shared_say_untold(shared, lane, id, generation);
@@ -61,7 +61,7 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
             bool untold = state & (HWT_HANDED | HWT_TELLS);
-            HWT_MEET(CANCEL);
+            HWT_SCHED_POINT(CANCEL);
             if (!(untold ? hwt_entry_try_cancel_untold(entry, state)
                          : hwt_entry_try_cancel(entry, state, false)))
                 continue;
@@ -71,7 +71,7 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
         if (hwt_generation(state) != timeout.generation || hwt_phase(state) != HWT_PHASE_RUNNING ||
             state & HWT_BARRED)
             return false;
-        HWT_MEET(BAR);
+        HWT_SCHED_POINT(BAR);
         if (!hwt_entry_bar(entry, state))
             continue;
         if (!(state & HWT_REARMED))
@@ -105,7 +105,7 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     if (__builtin_expect(!hwt_state_quiet(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared);
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
-    HWT_MEET(CANCEL);
+    HWT_SCHED_POINT(CANCEL);
     if (unusual != 0)
         return unusual == HWT_ONE_THREADED ? cancel_alone(timeout, shared, state)
                                            : cancel_slowly(timeout, shared);
@@ -132,7 +132,7 @@ bool hwt_timeout_cancel_sync(hwt_timeout timeout)
         if (hwt_generation(state) != timeout.generation || !hwt_state_in_callback(state) ||
             hwt_halted_by(timer_of(shared), HWT_HALTED_FORKED))
             return was_pending;
-        HWT_MEET(CANCEL_WAIT);
+        HWT_SCHED_POINT(CANCEL_WAIT);
         if (state & HWT_WAITED || hwt_entry_await(entry, state)) {
             hwt_task_wait(shared, timeout);
             return was_pending;
@@ -151,7 +151,7 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     hwt_reserve_beyond(shared);
     hwt_count(&shared->stats.rearmed, 1, shared->executor != NULL);
     while (!(state & HWT_BARRED)) {
-        HWT_MEET(REARM);
+        HWT_SCHED_POINT(REARM);
         if (hwt_entry_rearm(entry, state, hwt_entry_deadline(entry), deadline, shared->one_thread))
             return true;
         state = hwt_entry_state(entry);
@@ -184,7 +184,7 @@ static void say_earlier_alone(struct hwt_shared *shared, struct hwt_lane *lane, 
 static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
                         hwt_timeout timeout, uint64_t deadline)
 {
-    HWT_MEET(MOVE_SAY);
+    HWT_SCHED_POINT(MOVE_SAY);
     if (shared->one_thread)
         say_earlier_alone(shared, lane, id, timeout, deadline);
     else
@@ -214,7 +214,7 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
             before = 0;
             break;
         }
-        HWT_MEET(MOVE);
+        HWT_SCHED_POINT(MOVE);
         if (hwt_entry_move(entry, state, before, deadline, false)) {
             HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
             break;
@@ -266,7 +266,7 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && move_slowly(timeout, deadline);
     uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
-    HWT_MEET(MOVE);
+    HWT_SCHED_POINT(MOVE);
     if (unusual != 0)
         return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, state, before, deadline)
                                            : move_slowly(timeout, deadline);
@@ -350,7 +350,7 @@ int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline, const hwt_task 
     uint64_t deadline = hwt_entry_deadline(entry);
     const hwt_task *task = hwt_entry_task(entry);
     void *arg = hwt_entry_arg(entry);
-    HWT_MEET(ASK_AGAIN);
+    HWT_SCHED_POINT(ASK_AGAIN);
     /* The state that is read last is not older than what was read between. */
     if (hwt_timeout_state(timeout) != HWT_PENDING)
         return -ENOENT;

@@ -141,7 +141,7 @@ int hwt_timer_start(hwt_timer *timer)
         return 0;
 
     int r = 0, shield = hwt_shield();
-    HWT_MEET(START);
+    HWT_SCHED_POINT(START);
     pthread_mutex_lock(&timer->control);
     if (hwt_halted_by(timer, over))
         r = -ESHUTDOWN;
@@ -193,7 +193,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
     uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return 0;
-    HWT_MEET(WITHDRAW);
+    HWT_SCHED_POINT(WITHDRAW);
     if (!hwt_entry_withdraw(entry, state))
         return hwt_in_callback(shared) ? 0 : UNTOLD; /* stop waits for a callback, and walks then */
     hwt_count(&lane->added, UINT64_MAX, false);
@@ -206,10 +206,10 @@ static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *e
                     uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
-    HWT_MEET(SAID);
+    HWT_SCHED_POINT(SAID);
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
-    HWT_MEET(ADD_CHECK);
+    HWT_SCHED_POINT(ADD_CHECK);
     int r = withdraw(shared, lane, entry, state);
     if (r >= 0 && ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, hwt_generation(state) };
@@ -243,7 +243,7 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
     uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
-    HWT_MEET(ADD_SAY);
+    HWT_SCHED_POINT(ADD_SAY);
     hwt_shared_note_pending(shared, lane, deadline, id, hwt_generation(state));
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
@@ -331,7 +331,7 @@ __attribute__((noinline)) static int new_timeout_shortly(hwt_timer *timer, const
     uint32_t id = hwt_entry_id(entry); /* before anybody can end it */
     hwt_entry_publish(entry, state);
     HWT_PROBE4(add, timer, entry, generation, deadline);
-    HWT_MEET(ADD_SAY);
+    HWT_SCHED_POINT(ADD_SAY);
     hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
     /* All after the append: see gate.h. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||

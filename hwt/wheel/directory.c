@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 
 #define SLOTS_FIRST 64 /* slabs: 100000 timeouts */
 
@@ -46,7 +46,7 @@ static struct hwt_slots *make_next(struct hwt_slots *slots)
     if (next)
         return next;
     struct hwt_slots *made = make_slots(2 * slots->count, slots->places);
-    HWT_MEET(DIRECTORY_NEXT);
+    HWT_SCHED_POINT(DIRECTORY_NEXT);
     if (!made || atomic_compare_exchange_strong_explicit(
                      &slots->next, &next, made, memory_order_acq_rel, memory_order_acquire))
         return made;
@@ -62,14 +62,14 @@ static bool grow(struct hwt_directory *directory, struct hwt_slots *slots)
         return false;
     for (uint32_t number = 0; number < slots->count; number++) {
         struct hwt_slot *slot = NULL;
-        HWT_MEET(DIRECTORY_SEAL);
+        HWT_SCHED_POINT(DIRECTORY_SEAL);
         /* Acquire: the slot, which the exchange below publishes with the array. */
         if (!atomic_compare_exchange_strong_explicit(&slots->at[number], &slot, SEALED,
                                                      memory_order_acquire, memory_order_acquire) &&
             slot != SEALED)
             atomic_store_explicit(&next->at[number], slot, memory_order_relaxed);
     }
-    HWT_MEET(DIRECTORY);
+    HWT_SCHED_POINT(DIRECTORY);
     atomic_compare_exchange_strong_explicit(&directory->slots, &slots, next, memory_order_release,
                                             memory_order_relaxed);
     return true;
@@ -96,7 +96,7 @@ void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struc
         struct hwt_slots *slots = slots_of(directory);
         struct hwt_slot *none = NULL;
         HWT_ASSERT(number < slots->count && slot->base);
-        HWT_MEET(ENTER);
+        HWT_SCHED_POINT(ENTER);
         /* Release: the slot. */
         if (atomic_compare_exchange_strong_explicit(&slots->at[number], &none, slot,
                                                     memory_order_release, memory_order_relaxed))

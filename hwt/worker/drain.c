@@ -44,7 +44,7 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
         __builtin_prefetch(places[i], 1);
     }
     for (uint32_t i = 0; i < n; i++) {
-        HWT_MEET(FILE);
+        HWT_SCHED_POINT(FILE);
         uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, records[i].deadline);
         hwt_worker_file_at(worker, places[i], &records[i], counted[i], tick);
     }
@@ -76,7 +76,7 @@ static void take_renewed(struct hwt_worker *worker, struct hwt_entry *entry, uin
 
 static void read_cancelled_record(struct hwt_worker *worker, const struct hwt_record *record)
 {
-    HWT_MEET(REAP);
+    HWT_SCHED_POINT(REAP);
     struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
     uint64_t state = hwt_entry_state(entry);
     if ((uint32_t)hwt_generation(state) != record->generation)
@@ -216,7 +216,7 @@ static void read_once(struct hwt_worker *worker)
     begin_reading(worker);
     do {
         filed = read_streams(worker, false, listed, DRAIN_MAX);
-        HWT_MEET(SHARED);
+        HWT_SCHED_POINT(SHARED);
         if (filed < DRAIN_MAX)
             filed += read_stream(worker, shared_pending(worker), read_pending, DRAIN_MAX - filed);
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
@@ -263,7 +263,7 @@ static void look_at_all(struct hwt_worker *worker)
     while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
-        HWT_MEET(LOOK_AT_ALL);
+        HWT_SCHED_POINT(LOOK_AT_ALL);
         if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
             worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
             tell_all(worker);

@@ -93,7 +93,7 @@ static inline bool hwt_reserve(struct hwt_shared *shared)
     do {
         if (reserved >= shared->max_pending)
             return false;
-        HWT_MEET(RESERVE);
+        HWT_SCHED_POINT(RESERVE);
     } while (!atomic_compare_exchange_weak_explicit(&shared->reserved, &reserved, reserved + 1,
                                                     memory_order_relaxed, memory_order_relaxed));
     return true;
@@ -139,7 +139,7 @@ static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_
                                           uint64_t deadline, uint32_t id, uint64_t generation)
 {
     hwt_shared_note_pending(shared, lane, deadline, id, generation);
-    HWT_MEET(SAID);
+    HWT_SCHED_POINT(SAID);
     if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         hwt_gate_wake(&shared->gate);
 }
@@ -153,7 +153,7 @@ static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_l
                                    : hwt_lane_say_cancelled(&shared->lanes, lane, record);
     if (!said)
         hwt_shared_overlook(shared);
-    HWT_MEET(SAID);
+    HWT_SCHED_POINT(SAID);
     if (hwt_gate_is_long(&shared->gate))
         hwt_gate_wake(&shared->gate);
 }

@@ -89,7 +89,7 @@ static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t ge
     struct hwt_frame frame = { .shared = shared };
     if (hwt_is_forked(shared))
         return;
-    HWT_MEET(TELL_CANCELLED);
+    HWT_SCHED_POINT(TELL_CANCELLED);
     call(hwt_entry_task(entry)->cancelled, (hwt_timeout){ entry, generation }, hwt_entry_arg(entry),
          &frame);
 }
@@ -106,7 +106,7 @@ finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_
     } while (hwt_state_pending(state) ? !hwt_entry_run_again(entry, state, deadline, one_thread)
              : state & HWT_REARMED    ? !hwt_entry_end_barred(entry, state)
                                       : !hwt_entry_expire(entry, state, one_thread));
-    HWT_MEET(RETURNED);
+    HWT_SCHED_POINT(RETURNED);
     if (state & HWT_WAITED)
         hwt_task_returned(shared);
     *ret_deadline = deadline;
@@ -124,11 +124,11 @@ finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_
 static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t running,
                            uint64_t *ret_deadline)
 {
-    HWT_MEET(FINISH);
+    HWT_SCHED_POINT(FINISH);
     if (__builtin_expect(hwt_entry_state(entry) != running, 0) ||
         !hwt_entry_expire(entry, running, shared->one_thread))
         return finish_slowly(shared, entry, ret_deadline);
-    HWT_MEET(RETURNED);
+    HWT_SCHED_POINT(RETURNED);
     hwt_task_free(shared, entry);
     return HWT_RUN_ENDED;
 }
@@ -137,7 +137,7 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
                           uint64_t *deadline)
 {
     uint64_t running;
-    HWT_MEET(BEGIN);
+    HWT_SCHED_POINT(BEGIN);
     if (!hwt_entry_begin_run(entry, state, *deadline, &running, shared->one_thread))
         return HWT_RUN_NOT;
     struct hwt_frame frame = {
@@ -150,10 +150,10 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
     hwt_stats_run(&shared->stats, lateness, shared->executor != NULL);
     HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
     hwt_unreserve(shared);
-    HWT_MEET(RUN);
+    HWT_SCHED_POINT(RUN);
     call(hwt_entry_task(entry)->run, (hwt_timeout){ entry, frame.generation }, hwt_entry_arg(entry),
          &frame);
-    HWT_MEET(RAN);
+    HWT_SCHED_POINT(RAN);
     return finish(shared, entry, running, deadline);
 }
 
@@ -169,7 +169,7 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
     uint64_t state = hwt_entry_state(entry);
     if (hwt_generation(state) != generation || hwt_phase(state) != HWT_PHASE_UNTOLD)
         return;
-    HWT_MEET(TELL);
+    HWT_SCHED_POINT(TELL);
     if (!hwt_entry_begin_telling(entry, state))
         return;
     hwt_unreserve(shared);
@@ -181,7 +181,7 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
 void hwt_task_say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                         uint64_t deadline)
 {
-    HWT_MEET(AGAIN);
+    HWT_SCHED_POINT(AGAIN);
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(entry), hwt_generation(state));
     hwt_shared_leave(shared, lane);
@@ -197,7 +197,7 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             hwt_task_tell(shared, entry, hwt_generation(state));
         if (hwt_phase(state) != HWT_PHASE_PENDING || !(state & HWT_HANDED))
             return;
-        HWT_MEET(TAKE_UP);
+        HWT_SCHED_POINT(TAKE_UP);
         if (deadline > hwt_time_reached(&shared->time)) {
             if (!hwt_entry_take_back(entry, state, deadline))
                 continue;
@@ -226,7 +226,7 @@ static void count_handed(const struct hwt_entry *entry, uint32_t n)
  */
 static void hand_back(struct hwt_shared *shared, const struct hwt_entry *entry)
 {
-    HWT_MEET(HAND_BACK);
+    HWT_SCHED_POINT(HAND_BACK);
     pthread_mutex_lock(&shared->runs);
     count_handed(entry, UINT32_MAX);
     if (--shared->submitted == 0)
@@ -248,7 +248,7 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
     shared->submitted++;
     count_handed(entry, 1);
     pthread_mutex_unlock(&shared->runs);
-    HWT_MEET(HAND_OVER);
+    HWT_SCHED_POINT(HAND_OVER);
     /* A stop from inside the executor would wait for this very call. */
     struct hwt_frame frame = { .shared = shared };
     hwt_frame_enter(&frame);
@@ -287,7 +287,7 @@ void hwt_task_returned(struct hwt_shared *shared)
 
 void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
 {
-    HWT_MEET(WAIT);
+    HWT_SCHED_POINT(WAIT);
     int shield = hwt_shield();
     pthread_mutex_lock(&shared->runs);
     for (;;) {

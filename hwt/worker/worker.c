@@ -79,7 +79,7 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
-        HWT_MEET(LOOK);
+        HWT_SCHED_POINT(LOOK);
         if (place->where != 0 || !hwt_hint_is_true(state, hwt_entry_filed(entry, place))) {
             count_in_vain(worker);
             return;
@@ -316,7 +316,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
     struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
     hwt_gate_barrier(&shared->gate);
-    HWT_MEET(PARK_C);
+    HWT_SCHED_POINT(PARK_C);
     hwt_worker_read_dismissed(worker, pending, false);
     hwt_worker_read_dismissed(worker, cancelled, true);
     hwt_worker_read(worker);
@@ -341,10 +341,10 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
 {
     struct hwt_shared *shared = worker->shared;
     const struct hwt_ticks *ticks = &worker->wheel.ticks;
-    HWT_MEET(PARK);
+    HWT_SCHED_POINT(PARK);
     hwt_gate_begin(&shared->gate);
     hwt_worker_read(worker);
-    HWT_MEET(PARK_READ);
+    HWT_SCHED_POINT(PARK_READ);
     uint64_t next, soon = this_tick(worker);
     bool known = find_next(worker, &next);
     if (next > soon && (!known || worker->upkeep_at == 0))
@@ -359,7 +359,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     }
     worker->told = false;
     hwt_worker_publish_bytes(worker);
-    HWT_MEET(PARK_CHECK);
+    HWT_SCHED_POINT(PARK_CHECK);
     /* Stop sets the flag and then wakes. */
     if (stopping(worker))
         return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * All calls at once, by threads that are late at points of hwt/base/meet.h.
+ * All calls at once, by threads that are late at points of hwt/base/sched_point.h.
  *
  * A round has a timer of its own, driven in one of the four ways, and points of its own at which
  * threads are held up for long. Owners add, move and cancel what is in their slots; one of them is

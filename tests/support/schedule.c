@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <urcu/arch.h>
 
-#include "hwt/base/meet.h"
+#include "hwt/base/sched_point.h"
 
 enum { STANDS, GOES, RETURNED };
 
@@ -84,7 +84,7 @@ static bool is_goal(struct actor *actor, const char *point)
 
 static void stumble(const char *point);
 
-void hwt_meet(const char *point)
+void hwt_sched_point(const char *point)
 {
     if (!self && strcmp(point, "WORKER") == 0)
         self = atomic_exchange_explicit(&next_worker, NULL, memory_order_relaxed);
@@ -99,7 +99,7 @@ void hwt_meet(const char *point)
 
 void meet_here(const char *point)
 {
-    hwt_meet(point);
+    hwt_sched_point(point);
 }
 
 /* These are met by the thread when it has returned. */

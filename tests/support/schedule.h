@@ -4,7 +4,7 @@
 
 /*
  * Schedules that do not happen by themselves. An actor is a thread that makes one call and stands
- * still where the test wants it: before the call, and at points of hwt/base/meet.h on its way.
+ * still where the test wants it: before the call, and at points of hwt/base/sched_point.h on its way.
  *
  *     struct actor adder;
  *     act_add(&adder, timer, &task, arg, deadline);    it stands before the call
