@@ -131,8 +131,8 @@ class HwtTimer(gdb.Command):
         shared = timer["shared"]
         ticks, wheel = shared["ticks"], timer["worker"]["wheel"]
         now = clock_now(shared)
-        unusual = number(shared["unusual"])
-        said = [HALTED[i] for i in range(len(HALTED)) if unusual & 1 << i] or ["runs"]
+        slow_path_bits = number(shared["slow_path_bits"])
+        said = [HALTED[i] for i in range(len(HALTED)) if slow_path_bits & 1 << i] or ["runs"]
         duration = number(ticks["duration"])
         print(f"{', '.join(said)}; ticks of {duration / 1e9:g} s, "
               f"{number(wheel['tick'])} handled, {(now - number(ticks['start'])) / 1e9:.3f} s old")

@@ -35,7 +35,7 @@
  * A stream that the worker has dismissed is pushed on a queue, and then C sees only the push: that
  * is 1, too, and has a barrier of its own in any case.
  *
- * Stop is the same with `unusual` in place of wake_before; see stop.c.
+ * Stop is the same with `slow_path_bits` in place of wake_before; see stop.c.
  *
  * `parking` is what the worker sleeps on, a futex: the number of its sleep, and one of three states.
  *

@@ -9,9 +9,9 @@
  * It looks at no stream and no bucket, for they hold only hints.
  *
  *     stop                                    adder
- *     1  unusual has STOPPING                 a  the entry is PENDING
+ *     1  slow_path_bits has STOPPING                 a  the entry is PENDING
  *     2  barrier                              b  (barrier)
- *     3  walks the slabs                      c  loads `unusual`: STOPPING? takes its timeout back,
+ *     3  walks the slabs                      c  loads `slow_path_bits`: STOPPING? takes its timeout back,
  *                                                by an exchange, unless stop has ended it
  *
  * Either c sees 1, or 3 sees a. A canceller needs none of it: its exchange comes before the walk

@@ -104,11 +104,11 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     uint64_t state = hwt_entry_state(entry);
     if (__builtin_expect(!hwt_state_quiet(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared);
-    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
+    uint32_t slow_path_bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
     HWT_SCHED_POINT(CANCEL);
-    if (unusual != 0)
-        return unusual == HWT_ONE_THREADED ? cancel_alone(timeout, shared, state)
-                                           : cancel_slowly(timeout, shared);
+    if (slow_path_bits != 0)
+        return slow_path_bits == HWT_ONE_THREADED ? cancel_alone(timeout, shared, state)
+                                                  : cancel_slowly(timeout, shared);
     /* The short way, where there is nothing to mind. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0) ||
@@ -265,11 +265,12 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     uint64_t before = hwt_entry_deadline(entry);
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && move_slowly(timeout, deadline);
-    uint32_t unusual = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
+    uint32_t slow_path_bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
     HWT_SCHED_POINT(MOVE);
-    if (unusual != 0)
-        return unusual == HWT_ONE_THREADED ? move_alone(shared, timeout, state, before, deadline)
-                                           : move_slowly(timeout, deadline);
+    if (slow_path_bits != 0)
+        return slow_path_bits == HWT_ONE_THREADED
+                   ? move_alone(shared, timeout, state, before, deadline)
+                   : move_slowly(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(deadline < before || !lane, 0) ||
         __builtin_expect(!hwt_entry_move(entry, state, before, deadline, false), 0))

@@ -40,9 +40,9 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->executor = options->executor;
     shared->executor_data = options->executor_data;
     shared->one_thread = options->flags & HWT_ONE_THREAD;
-    atomic_init(&shared->unusual, HWT_HALTED_UNSTARTED |
-                                      (shared->one_thread ? HWT_ONE_THREADED : 0) |
-                                      (shared->max_pending > 0 ? HWT_LIMITED : 0));
+    atomic_init(&shared->slow_path_bits, HWT_HALTED_UNSTARTED |
+                                             (shared->one_thread ? HWT_ONE_THREADED : 0) |
+                                             (shared->max_pending > 0 ? HWT_LIMITED : 0));
     timer->flags = options->flags;
     timer->worker_cpu = options->worker_cpu;
     if (options->worker_name)
@@ -63,9 +63,9 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     struct hwt_shared *shared = &timer->shared;
     bool fences = !shared->one_thread && hwt_gate_needs_fences();
     if (fences)
-        atomic_fetch_or_explicit(&shared->unusual, HWT_FENCED, memory_order_relaxed);
+        atomic_fetch_or_explicit(&shared->slow_path_bits, HWT_FENCED, memory_order_relaxed);
     /* With one thread there is nobody to be made to pass a barrier. */
-    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->unusual,
+    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->slow_path_bits,
                   shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
     int r = hwt_pool_init(&shared->pool, timer, HWT_LANE_SEATS_SIZE);
     if (r < 0)
@@ -181,7 +181,7 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
 }
 
 /*
- * After the timeout was published: whether stop has begun. Stop sets `unusual`, makes all threads
+ * After the timeout was published: whether stop has begun. Stop sets `slow_path_bits`, makes all threads
  * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
  * Then the exchange says which thread ends it. -ESHUTDOWN: the adder, which refuses it. UNTOLD: if
  * another thread has cancelled it, the adder tells that, for stop may be past it already.
@@ -190,7 +190,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
                     uint64_t state)
 {
     /* Relaxed: after a barrier, see gate.h. */
-    uint32_t halted = atomic_load_explicit(&shared->unusual, memory_order_relaxed);
+    uint32_t halted = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return 0;
     HWT_SCHED_POINT(WITHDRAW);
@@ -336,7 +336,8 @@ __attribute__((noinline)) static int new_timeout_shortly(hwt_timer *timer, const
     /* All after the append: see gate.h. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
-        __builtin_expect(atomic_load_explicit(&shared->unusual, memory_order_relaxed) != 0, 0))
+        __builtin_expect(atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed) != 0,
+                         0))
         return list_and_announce(timer, lane, entry, state, deadline, ret_timeout);
     if (ret_timeout)
         *ret_timeout = (hwt_timeout){ entry, generation };
@@ -349,10 +350,11 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
     if (!timer || !task || !task->run)
         return -EINVAL;
     /* Acquire: what starting has made. */
-    uint32_t unusual = atomic_load_explicit(&timer->shared.unusual, memory_order_acquire);
-    if (unusual == 0)
+    uint32_t slow_path_bits =
+        atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_acquire);
+    if (slow_path_bits == 0)
         return new_timeout_shortly(timer, task, arg, deadline, ret_timeout);
-    if (unusual == HWT_ONE_THREADED)
+    if (slow_path_bits == HWT_ONE_THREADED)
         return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
     return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
 }

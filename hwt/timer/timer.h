@@ -41,20 +41,20 @@ struct hwt_timer {
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
     /* Relaxed: it may be old. A caller that must be sure looks after a barrier: see stop.c. */
-    return atomic_load_explicit(&timer->shared.unusual, memory_order_relaxed) & reasons;
+    return atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_relaxed) & reasons;
 }
 
 /* Begins or ends reasons for not accepting timeouts. */
 static inline void hwt_halt(hwt_timer *timer, uint32_t reasons)
 {
     /* Seq_cst: before the barrier of stop, and before the look at `parking`: see gate.h. */
-    atomic_fetch_or_explicit(&timer->shared.unusual, reasons, memory_order_seq_cst);
+    atomic_fetch_or_explicit(&timer->shared.slow_path_bits, reasons, memory_order_seq_cst);
 }
 
 static inline void hwt_unhalt(hwt_timer *timer, uint32_t reasons)
 {
     /* Release: what starting has made. */
-    atomic_fetch_and_explicit(&timer->shared.unusual, ~reasons, memory_order_release);
+    atomic_fetch_and_explicit(&timer->shared.slow_path_bits, ~reasons, memory_order_release);
 }
 
 /* `control` or `driving`. In the child of a fork() by a callback they are new, and not held. */

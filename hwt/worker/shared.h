@@ -14,7 +14,7 @@
 #include "hwt/worker/clock.h"
 #include "hwt/worker/counters.h"
 
-/* Bits of `unusual`. While it is 0, as mostly, calls go a short way. */
+/* Bits of `slow_path_bits`. While it is 0, as mostly, calls go a short way. */
 enum {
     HWT_HALTED_UNSTARTED = 1, /* the first timeout starts the worker */
     HWT_HALTED_STOPPING = 2,
@@ -35,7 +35,7 @@ struct hwt_shared {
     bool one_thread; /* nothing below is shared: no exchange, no lane but one */
 
     /* The reasons above. Written by atomic operations on single bits; read by all. */
-    _Atomic uint32_t unusual;
+    _Atomic uint32_t slow_path_bits;
 
     /* A record or a hint had no memory: the worker looks at all entries. Set by any thread, cleared
      * by the worker. */
@@ -70,7 +70,7 @@ static inline struct hwt_shared *hwt_shared_of(const struct hwt_entry *entry)
  * by this thread. */
 static inline bool hwt_is_forked(const struct hwt_shared *shared)
 {
-    return atomic_load_explicit(&shared->unusual, memory_order_relaxed) & HWT_HALTED_FORKED;
+    return atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed) & HWT_HALTED_FORKED;
 }
 
 /* The calling thread's lane, until hwt_shared_leave(). */

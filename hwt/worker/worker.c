@@ -40,7 +40,7 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
  * to sleep looks again, after a barrier, see hwt_worker_park(). */
 static bool stopping(const struct hwt_worker *worker)
 {
-    return atomic_load_explicit(&worker->shared->unusual, memory_order_relaxed) &
+    return atomic_load_explicit(&worker->shared->slow_path_bits, memory_order_relaxed) &
            (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 

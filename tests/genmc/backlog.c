@@ -30,7 +30,7 @@
 
 #define FENCED 64
 
-static _Atomic uint32_t unusual;
+static _Atomic uint32_t slow_path_bits;
 static struct hwt_gate gate;
 static struct hwt_stream stream;
 
@@ -72,7 +72,7 @@ int main(void)
     stream.compact_at = 100;
     hwt_stream_append(&stream, (struct hwt_record){ 20, 1, 1 });
     hwt_stream_append(&stream, (struct hwt_record){ 20, 2, 2 });
-    hwt_gate_init(&gate, CLOCK_MONOTONIC, &unusual, FENCED);
+    hwt_gate_init(&gate, CLOCK_MONOTONIC, &slow_path_bits, FENCED);
     pthread_create(&adder, NULL, add, NULL);
 
     hwt_gate_begin(&gate);

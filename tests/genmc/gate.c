@@ -55,7 +55,7 @@ static void call_system(void);
 
 HWT_THREAD_LOCAL uint32_t hwt_thread_number;
 
-static _Atomic uint32_t unusual;
+static _Atomic uint32_t slow_path_bits;
 static struct hwt_gate gate;
 static struct hwt_lanes lanes;
 static struct hwt_stream stream;
@@ -85,7 +85,7 @@ static void *other(void *arg)
 {
     (void)arg;
 #if defined(STOPS)
-    atomic_fetch_or_explicit(&unusual, STOPPING, ORDER(FLAG)); /* hwt_halt() */
+    atomic_fetch_or_explicit(&slow_path_bits, STOPPING, ORDER(FLAG)); /* hwt_halt() */
     hwt_gate_wake(&gate);
 #elif defined(ASKS)
     atomic_store_explicit(&request, true, ORDER(FLAG)); /* ask() */
@@ -149,9 +149,9 @@ int main(void)
     lanes.pending.last_listed = &lanes.pending.listed;
     hwt_queue_init(&lanes.pending.head, &lanes.pending.tail);
     lanes.gate = &gate;
-    hwt_gate_init(&gate, CLOCK_MONOTONIC, &unusual, FENCED);
+    hwt_gate_init(&gate, CLOCK_MONOTONIC, &slow_path_bits, FENCED);
 #ifdef FENCES
-    atomic_init(&unusual, FENCED);
+    atomic_init(&slow_path_bits, FENCED);
 #endif
     pthread_create(&thread, NULL, other, NULL);
 #if defined(LATE) || defined(HELD)
@@ -173,7 +173,7 @@ int main(void)
     bool seen = hwt_stream_is_used(&stream);
 #endif
     /* hwt_worker_park(), run_worker() */
-    seen = seen || atomic_load_explicit(&unusual, ORDER(LOOK)) & STOPPING;
+    seen = seen || atomic_load_explicit(&slow_path_bits, ORDER(LOOK)) & STOPPING;
     seen = seen || atomic_load_explicit(&request, ORDER(LOOK));
 
     pthread_join(thread, NULL);

@@ -40,7 +40,7 @@
 #define STOPPING 2
 #define FENCED 64
 
-static _Atomic uint32_t unusual;
+static _Atomic uint32_t slow_path_bits;
 static struct hwt_gate gate;
 static struct hwt_lanes lanes;
 static struct hwt_stream stream;
@@ -79,7 +79,7 @@ static void *add(void *arg)
     hwt_stream_append(&stream, record);
 #endif
     interrupted(1);
-    if (atomic_load_explicit(&unusual, ORDER(LOOK)) & STOPPING)
+    if (atomic_load_explicit(&slow_path_bits, ORDER(LOOK)) & STOPPING)
         refused = end(state);
     interrupted(2);
     return NULL;
@@ -94,14 +94,14 @@ int main(void)
     (void)hwt_stream_grow(&stream, nothing);
     atomic_init(&stream.listed, true);
     lanes.gate = &gate;
-    gate.flags = &unusual;
+    gate.flags = &slow_path_bits;
     gate.fences = FENCED;
 #ifdef FENCES
-    atomic_init(&unusual, FENCED);
+    atomic_init(&slow_path_bits, FENCED);
 #endif
     pthread_create(&adder, NULL, add, NULL);
 
-    atomic_fetch_or_explicit(&unusual, STOPPING, ORDER(FLAG));
+    atomic_fetch_or_explicit(&slow_path_bits, STOPPING, ORDER(FLAG));
     all_pass_a_barrier(&gate);
     uint64_t state = hwt_entry_state(&entry);
     if (hwt_phase(state) == HWT_PHASE_PENDING) {
