@@ -53,7 +53,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
 }
 
 /* Whatever there is to mind. */
-__attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct hwt_shared *shared)
+__attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hwt_shared *shared)
 {
     struct hwt_entry *entry = timeout.entry;
     uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
@@ -82,12 +82,12 @@ __attribute__((noinline)) static bool cancel_slowly(hwt_timeout timeout, struct 
 }
 
 /* With one thread: of a task that has no `cancelled`. */
-__attribute__((noinline)) static bool cancel_alone(hwt_timeout timeout, struct hwt_shared *shared,
-                                                   uint64_t state)
+__attribute__((noinline)) static bool cancel_single(hwt_timeout timeout, struct hwt_shared *shared,
+                                                    uint64_t state)
 {
     struct hwt_lane *lane = shared->lanes.shared;
     if (__builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0))
-        return cancel_slowly(timeout, shared);
+        return cancel_slow(timeout, shared);
     (void)hwt_entry_try_cancel(timeout.entry, state, true);
     HWT_PROBE3(cancel, shared, timeout.entry, timeout.generation);
     hwt_count(&lane->cancelled_count, 1, false);
@@ -103,17 +103,17 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     struct hwt_shared *shared = hwt_shared_of(entry);
     uint64_t state = hwt_entry_state(entry);
     if (__builtin_expect(!hwt_state_quiet(state, timeout.generation), 0))
-        return hwt_generation(state) == timeout.generation && cancel_slowly(timeout, shared);
+        return hwt_generation(state) == timeout.generation && cancel_slow(timeout, shared);
     uint32_t slow_path_bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
     HWT_SCHED_POINT(CANCEL);
     if (slow_path_bits != 0)
-        return slow_path_bits == HWT_ONE_THREADED ? cancel_alone(timeout, shared, state)
-                                                  : cancel_slowly(timeout, shared);
+        return slow_path_bits == HWT_ONE_THREADED ? cancel_single(timeout, shared, state)
+                                                  : cancel_slow(timeout, shared);
     /* The short way, where there is nothing to mind. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0) ||
         __builtin_expect(!hwt_entry_try_cancel(entry, state, false), 0))
-        return cancel_slowly(timeout, shared);
+        return cancel_slow(timeout, shared);
     HWT_PROBE3(cancel, shared, entry, timeout.generation);
     hwt_count(&lane->cancelled_count, 1, false);
     hwt_cache_add(&lane->cache, entry);
@@ -163,8 +163,8 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
 
 /* With one thread. It is unread, or in the worker's hands; or it is filed, and then it leaves a place
  * that is too late, unless it has a turn there in the pass that goes on or was cut short. */
-static void say_earlier_alone(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
-                              hwt_timeout timeout, uint64_t deadline)
+static void say_earlier_single(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
+                               hwt_timeout timeout, uint64_t deadline)
 {
     const struct hwt_worker *worker = &timer_of(shared)->worker;
     struct hwt_place *place = hwt_entry_place(timeout.entry);
@@ -186,7 +186,7 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
 {
     HWT_SCHED_POINT(MOVE_SAY);
     if (shared->one_thread)
-        say_earlier_alone(shared, lane, id, timeout, deadline);
+        say_earlier_single(shared, lane, id, timeout, deadline);
     else
         hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
     /* After a barrier, see gate.h. Relaxed: see end.c. */
@@ -195,7 +195,7 @@ static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32
 }
 
 /* Whatever there is to mind. */
-__attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t deadline)
+__attribute__((noinline)) static bool move_slow(hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_entry *entry = timeout.entry;
     struct hwt_shared *shared = hwt_shared_of(entry);
@@ -229,8 +229,8 @@ __attribute__((noinline)) static bool move_slowly(hwt_timeout timeout, uint64_t 
 }
 
 /* With one thread: to an earlier instant. */
-__attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shared,
-                                                         hwt_timeout timeout, uint64_t deadline)
+__attribute__((noinline)) static bool move_earlier_single(struct hwt_shared *shared,
+                                                          hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_lane *lane = shared->lanes.shared;
     hwt_count(&lane->rescheduled, 1, false);
@@ -238,8 +238,8 @@ __attribute__((noinline)) static bool move_earlier_alone(struct hwt_shared *shar
     return true;
 }
 
-static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
-                              uint64_t before, uint64_t deadline)
+static inline bool move_single(struct hwt_shared *shared, hwt_timeout timeout, uint64_t state,
+                               uint64_t before, uint64_t deadline)
 {
     (void)hwt_entry_move(timeout.entry, state, before, deadline, true);
     HWT_PROBE4(reschedule, shared, timeout.entry, timeout.generation, deadline);
@@ -247,7 +247,7 @@ static inline bool move_alone(struct hwt_shared *shared, hwt_timeout timeout, ui
     if (deadline < before) {
         if (hwt_entry_place(timeout.entry)->where != 0 ||
             __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
-            return move_earlier_alone(shared, timeout, deadline);
+            return move_earlier_single(shared, timeout, deadline);
         hwt_lane_hasten(lane, deadline);
     }
     hwt_count(&lane->rescheduled, 1, false);
@@ -264,17 +264,17 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     uint64_t state = hwt_entry_state(entry);
     uint64_t before = hwt_entry_deadline(entry);
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
-        return hwt_generation(state) == timeout.generation && move_slowly(timeout, deadline);
+        return hwt_generation(state) == timeout.generation && move_slow(timeout, deadline);
     uint32_t slow_path_bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
     HWT_SCHED_POINT(MOVE);
     if (slow_path_bits != 0)
         return slow_path_bits == HWT_ONE_THREADED
-                   ? move_alone(shared, timeout, state, before, deadline)
-                   : move_slowly(timeout, deadline);
+                   ? move_single(shared, timeout, state, before, deadline)
+                   : move_slow(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(deadline < before || !lane, 0) ||
         __builtin_expect(!hwt_entry_move(entry, state, before, deadline, false), 0))
-        return move_slowly(timeout, deadline);
+        return move_slow(timeout, deadline);
     HWT_PROBE4(reschedule, shared, entry, timeout.generation, deadline);
     hwt_count(&lane->rescheduled, 1, false);
     return true;

@@ -249,9 +249,9 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
 }
 
 /* Whatever there is to mind. */
-__attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const hwt_task *task,
-                                                        void *arg, uint64_t deadline,
-                                                        hwt_timeout *ret_timeout)
+__attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hwt_task *task,
+                                                      void *arg, uint64_t deadline,
+                                                      hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
     int r = hwt_timer_start(timer);
@@ -278,8 +278,8 @@ __attribute__((noinline)) static int new_timeout_slowly(hwt_timer *timer, const 
 
 /* The short way, where the lane has an entry, and room for a record: the entry, to be published in
  * the state, and counted. NULL: there is something to mind, and nothing has been done. */
-static inline struct hwt_entry *take_shortly(struct hwt_lane *lane, const hwt_task *task, void *arg,
-                                             uint64_t deadline, uint64_t *ret_state)
+static inline struct hwt_entry *take_fast(struct hwt_lane *lane, const hwt_task *task, void *arg,
+                                          uint64_t deadline, uint64_t *ret_state)
 {
     struct hwt_entry *entry = lane->cache.first;
     if (__builtin_expect(!entry, 0) || __builtin_expect(hwt_stream_is_full(&lane->pending), 0))
@@ -295,17 +295,17 @@ static inline struct hwt_entry *take_shortly(struct hwt_lane *lane, const hwt_ta
 }
 
 /* With one thread, where there is nothing else to mind. */
-__attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const hwt_task *task,
-                                                       void *arg, uint64_t deadline,
-                                                       hwt_timeout *ret_timeout)
+__attribute__((noinline)) static int new_timeout_single(hwt_timer *timer, const hwt_task *task,
+                                                        void *arg, uint64_t deadline,
+                                                        hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
     struct hwt_lane *lane = shared->lanes.shared;
     uint64_t state;
     struct hwt_entry *entry;
     if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
-        (entry = take_shortly(lane, task, arg, deadline, &state)) == NULL)
-        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+        (entry = take_fast(lane, task, arg, deadline, &state)) == NULL)
+        return new_timeout_slow(timer, task, arg, deadline, ret_timeout);
     uint64_t generation = hwt_generation(state);
     hwt_entry_publish(entry, state);
     HWT_PROBE4(add, timer, entry, generation, deadline);
@@ -316,17 +316,17 @@ __attribute__((noinline)) static int new_timeout_alone(hwt_timer *timer, const h
 }
 
 /* With threads, where there is nothing to mind. */
-__attribute__((noinline)) static int new_timeout_shortly(hwt_timer *timer, const hwt_task *task,
-                                                         void *arg, uint64_t deadline,
-                                                         hwt_timeout *ret_timeout)
+__attribute__((noinline)) static int new_timeout_fast(hwt_timer *timer, const hwt_task *task,
+                                                      void *arg, uint64_t deadline,
+                                                      hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     uint64_t state;
     struct hwt_entry *entry;
     if (__builtin_expect(!lane, 0) ||
-        (entry = take_shortly(lane, task, arg, deadline, &state)) == NULL)
-        return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+        (entry = take_fast(lane, task, arg, deadline, &state)) == NULL)
+        return new_timeout_slow(timer, task, arg, deadline, ret_timeout);
     uint64_t generation = hwt_generation(state);
     uint32_t id = hwt_entry_id(entry); /* before anybody can end it */
     hwt_entry_publish(entry, state);
@@ -353,10 +353,10 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
     uint32_t slow_path_bits =
         atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_acquire);
     if (slow_path_bits == 0)
-        return new_timeout_shortly(timer, task, arg, deadline, ret_timeout);
+        return new_timeout_fast(timer, task, arg, deadline, ret_timeout);
     if (slow_path_bits == HWT_ONE_THREADED)
-        return new_timeout_alone(timer, task, arg, deadline, ret_timeout);
-    return new_timeout_slowly(timer, task, arg, deadline, ret_timeout);
+        return new_timeout_single(timer, task, arg, deadline, ret_timeout);
+    return new_timeout_slow(timer, task, arg, deadline, ret_timeout);
 }
 
 int hwt_timer_new_timeout(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay,

@@ -145,8 +145,8 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
 /* ---- filing and taking ---- */
 
 /* Whatever there is to mind. */
-__attribute__((noinline)) static int file_slowly(struct hwt_wheel *wheel, struct hwt_place *place,
-                                                 uint32_t id, uint32_t generation, uint64_t tick)
+__attribute__((noinline)) static int file_slow(struct hwt_wheel *wheel, struct hwt_place *place,
+                                               uint32_t id, uint32_t generation, uint64_t tick)
 {
     const struct hwt_store *store = wheel->store;
     uint32_t slot = store_slot_of(store, tick);
@@ -180,11 +180,11 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     if (tick < wheel->tick)
         tick = wheel->tick;
     if (__builtin_expect(tick >= wheel->near_end, 0))
-        return file_slowly(wheel, place, id, generation, tick);
+        return file_slow(wheel, place, id, generation, tick);
     uint32_t round = (uint32_t)(tick >> store->shift);
     struct hwt_hint *hint = hwt_bucket_room(&store->buckets[store_slot_of(store, tick)], round);
     if (__builtin_expect(!hint, 0))
-        return file_slowly(wheel, place, id, generation, tick);
+        return file_slow(wheel, place, id, generation, tick);
     *hint = (struct hwt_hint){ round, id, generation };
     wheel->hints++;
     place->where = STORE_NEAR | ((uint32_t)tick & STORE_LOW_BITS);

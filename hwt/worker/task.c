@@ -96,7 +96,7 @@ static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t ge
 
 /* RUNNING to what comes after, whatever there is to mind. */
 __attribute__((noinline)) static enum hwt_run
-finish_slowly(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
+finish_slow(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
 {
     const bool one_thread = shared->one_thread;
     uint64_t state, deadline;
@@ -127,7 +127,7 @@ static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, u
     HWT_SCHED_POINT(FINISH);
     if (__builtin_expect(hwt_entry_state(entry) != running, 0) ||
         !hwt_entry_expire(entry, running, shared->one_thread))
-        return finish_slowly(shared, entry, ret_deadline);
+        return finish_slow(shared, entry, ret_deadline);
     HWT_SCHED_POINT(RETURNED);
     hwt_task_free(shared, entry);
     return HWT_RUN_ENDED;

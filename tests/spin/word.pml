@@ -7,8 +7,8 @@
  *
  *     here                  there
  *     add, withdraw         hwt_entry_begin(), withdraw() in hwt/timer/timer.c
- *     cancel, cancel_sync   cancel_slowly() with dismiss(), hwt_timeout_cancel_sync() in timeout.c
- *     move, rearm           move_slowly(), rearm()
+ *     cancel, cancel_sync   cancel_slow() with dismiss(), hwt_timeout_cancel_sync() in timeout.c
+ *     move, rearm           move_slow(), rearm()
  *     run_task, finish      hwt_task_run(), finish() in hwt/worker/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
  *     file_for, look        hwt_worker_file_at() in hwt/worker/worker.h, look() in worker.c

@@ -197,7 +197,7 @@ enum { THREADS = 6, LIVES = 300 };
 static _Atomic bool in_use[THREADS * 2 + 2];
 static uint64_t written[THREADS * 2 + 2]; /* by who has the number: one after the other */
 
-static void *live_shortly(void *data)
+static void *live_fast(void *data)
 {
     uint32_t number = own_number();
     must(number >= 1 && number < THREADS * 2 + 2);
@@ -210,7 +210,7 @@ static void *live_shortly(void *data)
 static void *beget(void *data)
 {
     for (int i = 0; i < LIVES; i++)
-        join(spawn(live_shortly, NULL));
+        join(spawn(live_fast, NULL));
     return data;
 }
 
