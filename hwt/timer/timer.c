@@ -176,7 +176,7 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
     hwt_entry_renew(entry, generation);
     if (!hwt_lane_say_cancelled(&timer->shared.lanes, lane,
                                 (struct hwt_record){ 0, id, (uint32_t)generation }))
-        hwt_shared_overlook(&timer->shared);
+        hwt_shared_need_rescan(&timer->shared);
     return true;
 }
 

@@ -256,14 +256,14 @@ static void read_all_streams(struct hwt_worker *worker)
 }
 
 /* There was no memory for a hint: all entries say what is to be done. */
-static void look_at_all(struct hwt_worker *worker)
+static void rescan(struct hwt_worker *worker)
 {
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
     while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
-        HWT_SCHED_POINT(LOOK_AT_ALL);
+        HWT_SCHED_POINT(RESCAN);
         if (hwt_phase(state) == HWT_PHASE_UNTOLD) {
             worker->untold[worker->untold_count++] = (hwt_timeout){ entry, hwt_generation(state) };
             tell_all(worker);
@@ -318,9 +318,9 @@ void hwt_worker_read(struct hwt_worker *worker)
         read_all_streams(worker);
     }
     /* Acquire: the entries of all threads that have set it. */
-    if (atomic_load_explicit(&shared->overlooked, memory_order_relaxed) &&
-        atomic_exchange_explicit(&shared->overlooked, false, memory_order_acquire))
-        look_at_all(worker);
+    if (atomic_load_explicit(&shared->rescan_needed, memory_order_relaxed) &&
+        atomic_exchange_explicit(&shared->rescan_needed, false, memory_order_acquire))
+        rescan(worker);
 }
 
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,

@@ -7,11 +7,11 @@
 #define SWEEP_RATIO 4 /* hints looked at for each that was filed: a third of them can go at least */
 #define SWEEP_PARTS 8 /* of them: each says whether the next ones are to look at entries, too */
 
-void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place)
+void hwt_worker_need_rescan(struct hwt_worker *worker, struct hwt_place *place)
 {
     place->where = 0;
     /* An exchange, for what a producer has released by it. */
-    atomic_exchange_explicit(&worker->shared->overlooked, true, memory_order_relaxed);
+    atomic_exchange_explicit(&worker->shared->rescan_needed, true, memory_order_relaxed);
 }
 
 void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
@@ -30,7 +30,7 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
     if (place->where != 0 && !hwt_wheel_is_after(wheel, place, tick))
         return;
     if (hwt_wheel_file_at(wheel, place, record->id, record->generation, tick) < 0)
-        hwt_worker_overlook(worker, place);
+        hwt_worker_need_rescan(worker, place);
 }
 
 void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation)

@@ -39,7 +39,7 @@ struct hwt_shared {
 
     /* A record or a hint had no memory: the worker looks at all entries. Set by any thread, cleared
      * by the worker. */
-    _Atomic bool overlooked;
+    _Atomic bool rescan_needed;
 
     struct hwt_gate gate;
     struct hwt_lanes lanes;
@@ -114,10 +114,10 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
 
 /* A record could not be written, or records were taken back: the worker is to look at all entries.
  * It may have gone to sleep without them since. */
-static inline void hwt_shared_overlook(struct hwt_shared *shared)
+static inline void hwt_shared_need_rescan(struct hwt_shared *shared)
 {
     /* Release: the entries. An exchange, for what another thread has released by it. */
-    atomic_exchange_explicit(&shared->overlooked, true, memory_order_release);
+    atomic_exchange_explicit(&shared->rescan_needed, true, memory_order_release);
     hwt_full_barrier(); /* before the look at the gate, and at what stop has set */
     if (hwt_gate_is_long(&shared->gate))
         hwt_gate_wake(&shared->gate);
@@ -131,7 +131,7 @@ static inline void hwt_shared_note_pending(struct hwt_shared *shared, struct hwt
                     ? hwt_lane_note_pending(&shared->lanes, lane, deadline, id, generation)
                     : hwt_lane_say_pending(&shared->lanes, lane, deadline, id, generation);
     if (!said)
-        hwt_shared_overlook(shared);
+        hwt_shared_need_rescan(shared);
 }
 
 /* The same, and the worker is woken if that cannot wait. */
@@ -152,7 +152,7 @@ static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_l
     bool said = shared->one_thread ? hwt_lane_note_cancelled(&shared->lanes, lane, record)
                                    : hwt_lane_say_cancelled(&shared->lanes, lane, record);
     if (!said)
-        hwt_shared_overlook(shared);
+        hwt_shared_need_rescan(shared);
     HWT_SCHED_POINT(SAID);
     if (hwt_gate_is_long(&shared->gate))
         hwt_gate_wake(&shared->gate);

@@ -89,7 +89,7 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
             uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, deadline);
             if (hwt_wheel_file_at(&worker->wheel, place, hwt_entry_id(entry),
                                   (uint32_t)hwt_generation(state), tick) < 0)
-                hwt_worker_overlook(worker, place);
+                hwt_worker_need_rescan(worker, place);
             return;
         }
         if (run(worker, entry, state, deadline)) {
@@ -181,7 +181,7 @@ static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon)
     struct hwt_shared *shared = worker->shared;
     struct hwt_entry *entry;
     uint32_t number = 0, place = 0;
-    if (!atomic_load_explicit(&shared->overlooked, memory_order_relaxed))
+    if (!atomic_load_explicit(&shared->rescan_needed, memory_order_relaxed))
         return;
     while (!stopping(worker) && worker->runs < worker->most &&
            (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
@@ -269,10 +269,10 @@ bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
 
 /* ---- before a sleep ---- */
 
-/* Relaxed: a producer that sets it later wakes the worker: see hwt_shared_overlook(). */
-static bool is_overlooked(const struct hwt_worker *worker)
+/* Relaxed: a producer that sets it later wakes the worker: see hwt_shared_need_rescan(). */
+static bool is_rescan_needed(const struct hwt_worker *worker)
 {
-    return atomic_load_explicit(&worker->shared->overlooked, memory_order_relaxed);
+    return atomic_load_explicit(&worker->shared->rescan_needed, memory_order_relaxed);
 }
 
 /* The tick that goes on; one that is over, if the last pass was cut short. */
@@ -292,7 +292,7 @@ static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
     if (hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
         known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
     /* What could not be read or filed is looked at again in a tick. */
-    bool again = worker->again || is_overlooked(worker);
+    bool again = worker->again || is_rescan_needed(worker);
     if (again && soon < *ret_next)
         *ret_next = soon;
     return known;

@@ -11,7 +11,7 @@
  *
  *     for each PENDING timeout there is a hint that counts, no later than its deadline's tick,
  *     or an unread record no later than its deadline, or a thread that is about to append one,
- *     or it is in the worker's or the executor's hands, or `overlooked` is set.
+ *     or it is in the worker's or the executor's hands, or `rescan_needed` is set.
  *
  * With one thread an unread record of any instant does, if the lane's `soonest` is no later than the
  * deadline: it is filed for the deadline that the entry has when it is read. So what is filed nowhere
@@ -123,7 +123,7 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
                            const struct hwt_record *record, uint32_t counted);
 
 /* The wheel had no memory: the entries are looked at another time. */
-void hwt_worker_overlook(struct hwt_worker *worker, struct hwt_place *place);
+void hwt_worker_need_rescan(struct hwt_worker *worker, struct hwt_place *place);
 
 /* Files for `tick`, the floor or the wheel's own tick, whichever is latest. `counted` is the record's
  * generation as places have it. */
@@ -141,7 +141,7 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
         tick = worker->floor;
     if (__builtin_expect(
             hwt_wheel_file_at(&worker->wheel, place, record->id, record->generation, tick) < 0, 0))
-        hwt_worker_overlook(worker, place);
+        hwt_worker_need_rescan(worker, place);
 }
 
 /* When there are `sweep_at` hints, or in a pass: throws away some of what has heaped up, if it is

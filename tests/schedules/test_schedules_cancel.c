@@ -121,7 +121,7 @@ START_TEST(a_record_of_a_cancel_does_not_end_the_next_use)
     hwt_timeout timeout = add_either(_i % 2, AT(10));
     act_cancel(&canceller, timeout);
     actor_go_to(&canceller, _i / 2 ? "APPEND" : "CANCEL_SAY");
-    atomic_store(&timer->shared.overlooked, true);
+    atomic_store(&timer->shared.rescan_needed, true);
     drive(1);
     expect_fate(0, 1);
     hwt_timeout again = add_in_place_of(timeout, AT(20));

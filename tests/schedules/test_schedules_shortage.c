@@ -12,9 +12,9 @@ static void no_memory(void)
     faults_begin((struct faults_plan){ FAULTS_MEMORY, FAULTS_FROM_THERE_ON, 1, 0 });
 }
 
-static bool is_overlooked(void)
+static bool is_rescan_needed(void)
 {
-    return atomic_load(&timer->shared.overlooked);
+    return atomic_load(&timer->shared.rescan_needed);
 }
 
 static void free_chain(struct hwt_chunk *chunk)
@@ -57,7 +57,7 @@ static hwt_timeout add_overlooked(uint64_t deadline)
     no_memory();
     hwt_timeout timeout = add_unread(deadline);
     ck_assert_uint_gt(faults_end(), 0);
-    ck_assert(is_overlooked());
+    ck_assert(is_rescan_needed());
     return timeout;
 }
 
@@ -94,7 +94,7 @@ END_TEST
 /*
  *     driver                          canceller, mover
  *     looks at all, has seen PENDING:
- *     LOOK_AT_ALL
+ *     RESCAN
  *                                     cancels it; or moves it
  *     files it
  */
@@ -104,7 +104,7 @@ START_TEST(what_changes_while_all_are_looked_at_is_seen)
     hwt_timeout timeout = add_overlooked(AT(10));
     act_drive(&driver, 1);
     do
-        actor_go_to(&driver, "LOOK_AT_ALL");
+        actor_go_to(&driver, "RESCAN");
     while (hwt_pool_entry(&timer->shared.pool, hwt_entry_id(timeout.entry)) != timeout.entry);
     if (_i == 0)
         ck_assert(hwt_timeout_cancel(timeout));
@@ -141,7 +141,7 @@ START_TEST(what_is_cancelled_without_a_record_is_told_within_a_tick)
     no_memory();
     must(hwt_timeout_cancel(timeout));
     ck_assert_uint_gt(faults_end(), 0);
-    ck_assert(is_overlooked());
+    ck_assert(is_rescan_needed());
     ck_assert_uint_le(told_in(), TICK);
     drive(1);
     expect_fate(0, 1);
@@ -162,7 +162,7 @@ START_TEST(what_is_told_because_all_were_looked_at_is_told_once)
     struct actor canceller;
     act_cancel(&canceller, add_filed(AT(30)));
     actor_go_to(&canceller, "CANCEL_SAY");
-    atomic_store(&timer->shared.overlooked, true);
+    atomic_store(&timer->shared.rescan_needed, true);
     drive(1);
     expect_fate(0, 1);
     ck_assert(actor_end(&canceller));
@@ -180,7 +180,7 @@ static void add_unfiled(int n, uint64_t deadline)
         add_unread(deadline);
     no_memory();
     drive(1);
-    must(is_overlooked());
+    must(is_rescan_needed());
 }
 
 START_TEST(no_more_run_than_are_wanted_though_they_could_not_be_filed)
@@ -278,7 +278,7 @@ START_TEST(of_two_who_are_handed_what_was_cancelled_one_tells_it)
     hwt_timeout timeout = add_unread(AT(10));
     ck_assert_uint_eq(drive(11), 1);
     ck_assert(hwt_timeout_cancel(timeout));
-    atomic_store(&timer->shared.overlooked, true);
+    atomic_store(&timer->shared.rescan_needed, true);
     drive(12);
     ck_assert_uint_eq(executor.accepted, 2);
     actor_begin(&first, take_one);

@@ -11,7 +11,7 @@
  *     give_back          give_back()
  *     worker             read_stream() in hwt/worker/drain.c, hwt_stream_peek()
  *
- * Verified: the records that are not out of date are all read, in their order, or `overlooked` says
+ * Verified: the records that are not out of date are all read, in their order, or `rescan_needed` says
  * that they were dropped; none is read that was not published, and none twice; a chunk is in the
  * stream, spare or free, and never two of them.
  */
@@ -27,7 +27,7 @@ byte next_of[CHUNKS + 1], used[CHUNKS + 1];
 byte record[(CHUNKS + 1) * SIZE];
 #define at_of(c, i) record[(c) * SIZE + (i)]
 
-bool claimed, overlooked, produced;
+bool claimed, rescan_needed, produced;
 byte head = 1, read;                 /* who has claimed it */
 byte chunks = 1, chunks_read;
 byte spare;
@@ -202,7 +202,7 @@ inline compact()
         if
         :: !all ->
 #ifndef MISTAKE_DROPPED_SILENTLY
-            overlooked = true
+            rescan_needed = true
 #endif
         :: else
         fi;
@@ -231,7 +231,7 @@ inline grow()
         if
         :: chunk == NONE ->
             all = false;
-            overlooked = true
+            rescan_needed = true
         :: else ->
             next_of[tail] = chunk;
             tail = chunk;
@@ -375,7 +375,7 @@ proctype worker()
     n = 1;
     do
     :: n <= RECORDS ->
-        assert(seen[n] || dead[n] || overlooked);
+        assert(seen[n] || dead[n] || rescan_needed);
         n++
     :: else -> break
     od

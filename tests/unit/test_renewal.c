@@ -156,7 +156,7 @@ START_TEST(an_entry_whose_record_was_dropped_comes_back_too)
     struct hwt_stream *cancelled = &hwt_lane_enter(&shared->lanes)->cancelled;
     cancelled->at -= (uint32_t)sizeof(struct hwt_record);
     atomic_store(&cancelled->tail->used, cancelled->at);
-    hwt_shared_overlook(shared);
+    hwt_shared_need_rescan(shared);
     go(1);
     ck_assert_uint_eq(place_of_entry(entry)->generation, (uint32_t)HWT_RENEWAL);
     ck_assert_ptr_eq(next_entry(), entry);
