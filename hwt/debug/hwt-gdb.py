@@ -32,11 +32,11 @@ def number(value):
 
 def clock_now(shared):
     """Of this machine's clock, or what the last pass took for now."""
-    told = number(shared["time"]["told"])
+    last_pass = number(shared["time"]["last_pass"])
     core = gdb.execute("info inferiors", to_string=True).count("process ") == 0
     if core or number(shared["time"]["clock"]) != 0:
-        return told
-    return max(told, time.clock_gettime_ns(int(shared["time"]["clock_id"])))
+        return last_pass
+    return max(last_pass, time.clock_gettime_ns(int(shared["time"]["clock_id"])))
 
 
 def at(address, type_name):

@@ -122,7 +122,7 @@ struct hwt_stream {
     struct hwt_chunk *surplus; /* to be freed */
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
-    uint64_t reading, left;         /* the worker's: records that this reading is to read yet */
+    uint64_t drain_epoch, left;     /* the worker's: records that this reading is to read yet */
 };
 
 /* Of a stream that is all zero. It has no chunk until there is a record. */

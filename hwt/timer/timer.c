@@ -34,7 +34,7 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->time.clock_id = options->clock_id;
     shared->time.counts = may_count(options);
     uint64_t start = hwt_time_now(&shared->time);
-    atomic_init(&shared->time.told, start);
+    atomic_init(&shared->time.last_pass, start);
     shared->ticks = hwt_ticks_init(start, options->tick_duration);
     shared->max_pending = options->max_pending;
     shared->executor = options->executor;

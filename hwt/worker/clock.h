@@ -10,13 +10,13 @@
 #include "hwt/base/time.h"
 #include "hwt/hwt.h"
 
-/* Frozen, but for `told`. */
+/* Frozen, but for `last_pass`. */
 struct hwt_time {
     hwt_clock clock; /* NULL: clock_id */
     void *clock_data;
     clockid_t clock_id;
-    bool counts;           /* the processor's counter may stand for the clock */
-    _Atomic uint64_t told; /* the worker's: what the last pass took for now */
+    bool counts;                /* the processor's counter may stand for the clock */
+    _Atomic uint64_t last_pass; /* the worker's: what the last pass took for now */
 };
 
 static inline uint64_t hwt_time_now(const struct hwt_time *time)
@@ -34,13 +34,13 @@ static inline uint64_t hwt_time_from(const struct hwt_time *time)
     return time->counts ? hwt_counter_now() : hwt_time_now(time);
 }
 
-/* The clock, or the instant that hwt_timer_advance() was told, whichever is later. */
+/* The clock, or the instant that hwt_timer_advance() was given, whichever is later. */
 static inline uint64_t hwt_time_reached(const struct hwt_time *time)
 {
     uint64_t now = hwt_time_now(time);
     /* Relaxed: a number, it publishes nothing. */
-    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
-    return now > told ? now : told;
+    uint64_t last_pass = atomic_load_explicit(&time->last_pass, memory_order_relaxed);
+    return now > last_pass ? now : last_pass;
 }
 
 /* The same for figures: up to HWT_COUNTER_LATE earlier. */
@@ -49,8 +49,8 @@ static inline uint64_t hwt_time_reached_about(const struct hwt_time *time)
     if (!time->counts)
         return hwt_time_reached(time);
     uint64_t now = hwt_saturating_sub(hwt_counter_now(), HWT_COUNTER_LATE);
-    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
-    return now > told ? now : told;
+    uint64_t last_pass = atomic_load_explicit(&time->last_pass, memory_order_relaxed);
+    return now > last_pass ? now : last_pass;
 }
 
 /* How much of a delay is left, at least 0; HWT_NEVER stays that. */

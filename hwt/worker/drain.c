@@ -135,9 +135,9 @@ static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *strea
     return n;
 }
 
-static void begin_reading(struct hwt_worker *worker)
+static void begin_drain(struct hwt_worker *worker)
 {
-    worker->reading = ++worker->readings;
+    worker->drain_epoch = ++worker->drain_epochs;
 }
 
 /* Reads up to about `budget` records, and returns how many. A reading ends, however fast producers
@@ -151,8 +151,8 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     /* Only the worker moves on in it, and a compaction leaves it where it is. */
     if (!hwt_stream_is_used(stream))
         return 0;
-    if (stream->reading != worker->reading) {
-        stream->reading = worker->reading;
+    if (stream->drain_epoch != worker->drain_epoch) {
+        stream->drain_epoch = worker->drain_epoch;
         stream->left = (uint64_t)hwt_stream_backlog(stream) * HWT_CHUNK_RECORDS;
     }
     while (done < budget && stream->left > 0 && (n = take_records(worker, stream, records)) > 0) {
@@ -192,13 +192,13 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
  * not be claimed, for its next thread compacts it, and so what the shared one has waits, too. */
 static bool read_others(struct hwt_worker *worker)
 {
-    const uint64_t reading = worker->reading;
+    const uint64_t drain_epoch = worker->drain_epoch;
     const bool again = worker->again;
     worker->again = false;
-    begin_reading(worker);
+    begin_drain(worker);
     read_streams(worker, false, false, SIZE_MAX);
     const bool all = !worker->again;
-    worker->reading = reading;
+    worker->drain_epoch = drain_epoch;
     worker->again |= again;
     return all;
 }
@@ -213,7 +213,7 @@ static void read_once(struct hwt_worker *worker)
                   !worker->again;
     size_t filed;
     worker->again = false;
-    begin_reading(worker);
+    begin_drain(worker);
     do {
         filed = read_streams(worker, false, listed, DRAIN_MAX);
         HWT_SCHED_POINT(SHARED);
@@ -229,7 +229,7 @@ static void read_once(struct hwt_worker *worker)
 /* What a lane has. */
 static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
 {
-    begin_reading(worker);
+    begin_drain(worker);
     read_stream(worker, &lane->pending, read_pending, SIZE_MAX);
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
@@ -293,7 +293,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
         return false;
     lane->soonest = HWT_NEVER;
     lane->last = NULL;
-    begin_reading(worker);
+    begin_drain(worker);
     size_t filed = read_stream(worker, &lane->pending, read_noted, SIZE_MAX);
     if (worker->wheel.hints >= worker->sweep_at)
         (void)hwt_worker_sweep(worker, filed, false);
@@ -303,7 +303,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
 void hwt_worker_read_own(struct hwt_worker *worker)
 {
     struct hwt_lane *lane = worker->shared->lanes.shared;
-    begin_reading(worker);
+    begin_drain(worker);
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
 
@@ -327,7 +327,7 @@ void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dis
                                bool cancelled)
 {
     read_records read = cancelled ? read_cancelled : read_pending;
-    begin_reading(worker);
+    begin_drain(worker);
     while (dismissed) {
         struct hwt_stream *next = dismissed->next_listed;
         if (dismissed != shared_pending(worker)) /* it has its place in the next reading */
@@ -347,7 +347,7 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
     if (worker->since_kept_up < KEEP_UP_EVERY)
         return;
     worker->since_kept_up = 0;
-    begin_reading(worker);
+    begin_drain(worker);
     if (worker->shared->one_thread) {
         if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
             read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);

@@ -52,7 +52,7 @@ __attribute__((always_inline)) static inline bool
 run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
     struct hwt_shared *shared = worker->shared;
-    HWT_ASSERT(deadline <= atomic_load_explicit(&shared->time.told, memory_order_relaxed));
+    HWT_ASSERT(deadline <= atomic_load_explicit(&shared->time.last_pass, memory_order_relaxed));
     if (shared->executor) {
         if (!hwt_entry_hand_over(entry, state, deadline))
             return false;
@@ -205,7 +205,8 @@ static void keep_house(struct hwt_worker *worker)
 {
     struct hwt_pool *pool = &worker->shared->pool;
     const struct hwt_wheel *wheel = &worker->wheel;
-    const uint64_t now = atomic_load_explicit(&worker->shared->time.told, memory_order_relaxed);
+    const uint64_t now =
+        atomic_load_explicit(&worker->shared->time.last_pass, memory_order_relaxed);
     const uint64_t hints = wheel->hints;
     if (hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, HWT_SWEEP_SLICE, true)) {
         /* Where nothing could go, others are asked in a tick. */
@@ -225,10 +226,10 @@ static void keep_house(struct hwt_worker *worker)
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 {
     struct hwt_time *time = &worker->shared->time;
-    uint64_t told = atomic_load_explicit(&time->told, memory_order_relaxed);
+    uint64_t told = atomic_load_explicit(&time->last_pass, memory_order_relaxed);
     if (now < told)
         now = told;
-    atomic_store_explicit(&time->told, now, memory_order_relaxed);
+    atomic_store_explicit(&time->last_pass, now, memory_order_relaxed);
     worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
     worker->runs = 0;
     worker->most = most;

@@ -46,13 +46,13 @@
 struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
-    uint64_t limit;   /* ticks before it are over at `now` */
-    uint64_t floor;   /* after a pass that was cut short: what is filed is for this tick or later */
-    uint64_t runs;    /* tasks started or handed over, in this pass */
-    uint64_t most;    /* runs that are wanted in this pass */
-    bool told;        /* of a cancel, in this pass */
-    uint64_t reading; /* the number of the one that goes on; see drain.c */
-    uint64_t readings; /* how many there were */
+    uint64_t limit; /* ticks before it are over at `now` */
+    uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
+    uint64_t runs;  /* tasks started or handed over, in this pass */
+    uint64_t most;  /* runs that are wanted in this pass */
+    bool told;      /* of a cancel, in this pass */
+    uint64_t drain_epoch;  /* the number of the one that goes on; see drain.c */
+    uint64_t drain_epochs; /* how many there were */
     bool again; /* a stream could not be claimed: the next reading goes by all lanes, in a tick */
     size_t since_kept_up;
     uint64_t upkeep_at; /* the instant at which there is more to give back; 0: at once */
