@@ -54,7 +54,7 @@
  * wrote before its exchange is seen by the thread that acts on the result. A deadline that is read
  * beside a state belongs to it if an exchange of both succeeds.
  *
- * TELLS says that the task has `cancelled`, from the first to the last; a canceller need not look
+ * HAS_CANCELLED says that the task has `cancelled`, from the first to the last; a canceller need not look
  * at the task, which the caller may have freed by then. RAN stays: the state of a timeout that has
  * run is never again the one its adder stored, by which alone the adder may take it back.
  *
@@ -93,7 +93,7 @@ enum {
     HWT_PHASE_RENEWED,
     HWT_PHASE_MASK = 7,
 
-    HWT_TELLS = 1 << 3,
+    HWT_HAS_CANCELLED = 1 << 3,
     HWT_REARMED = 1 << 4,
     HWT_BARRED = 1 << 5,
     HWT_WAITED = 1 << 6,
@@ -120,7 +120,7 @@ static inline uint64_t hwt_generation(uint64_t state)
 /* Of that generation and PENDING, whatever its bits. */
 static inline bool hwt_state_queued(uint64_t state, uint64_t generation)
 {
-    return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED | HWT_TELLS)) ==
+    return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED | HWT_HAS_CANCELLED)) ==
            (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
 }
 
@@ -197,7 +197,7 @@ static inline uint64_t hwt_entry_next_state(const struct hwt_entry *entry, const
 {
     uint64_t last = atomic_load_explicit(&entry->word.first, memory_order_relaxed);
     uint64_t next = (last | (((uint64_t)1 << HWT_GENERATION_SHIFT) - 1)) + 1;
-    return next + HWT_PHASE_PENDING + (task->cancelled ? HWT_TELLS : 0);
+    return next + HWT_PHASE_PENDING + (task->cancelled ? HWT_HAS_CANCELLED : 0);
 }
 
 /* What goes before it is published. */
@@ -330,7 +330,7 @@ static inline bool hwt_entry_try_cancel(struct hwt_entry *entry, uint64_t state,
 
 static inline bool hwt_entry_try_cancel_untold(struct hwt_entry *entry, uint64_t state)
 {
-    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && state & (HWT_HANDED | HWT_TELLS));
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && state & (HWT_HANDED | HWT_HAS_CANCELLED));
     return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_UNTOLD), false);
 }
 

@@ -60,7 +60,7 @@ __attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hw
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
-            bool untold = state & (HWT_HANDED | HWT_TELLS);
+            bool untold = state & (HWT_HANDED | HWT_HAS_CANCELLED);
             HWT_SCHED_POINT(CANCEL);
             if (!(untold ? hwt_entry_try_cancel_untold(entry, state)
                          : hwt_entry_try_cancel(entry, state, false)))

@@ -114,7 +114,7 @@ finish_slow(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_de
         return HWT_RUN_AGAIN;
     if (state & HWT_REARMED)
         hwt_unreserve(shared); /* of the re-arm that was taken back */
-    if (state & HWT_REARMED && state & HWT_TELLS)
+    if (state & HWT_REARMED && state & HWT_HAS_CANCELLED)
         tell(shared, entry, hwt_generation(state));
     hwt_task_free(shared, entry);
     return HWT_RUN_ENDED;
@@ -159,7 +159,7 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
 
 void hwt_task_end(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state)
 {
-    if (state & HWT_TELLS)
+    if (state & HWT_HAS_CANCELLED)
         tell(shared, entry, hwt_generation(state));
     hwt_task_free(shared, entry);
 }
