@@ -189,7 +189,7 @@ bool hwt_pending_stays(const void *data, const struct hwt_record *record)
            record->deadline <= deadline;
 }
 
-bool hwt_noted_stays(const void *data, const struct hwt_record *record)
+bool hwt_single_stays(const void *data, const struct hwt_record *record)
 {
     return hwt_hint_is_true(hwt_entry_state(hwt_pool_entry(data, record->id)), record->generation);
 }

@@ -138,7 +138,7 @@ uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
 /* Whether an unread record must stay; `data` is the pool. See stream.h. With one thread a pending
  * record says nothing of when. */
 bool hwt_pending_stays(const void *data, const struct hwt_record *record);
-bool hwt_noted_stays(const void *data, const struct hwt_record *record);
+bool hwt_single_stays(const void *data, const struct hwt_record *record);
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);
 
 /* The producer begins a chunk; see hwt_stream_grow(). */
@@ -164,9 +164,9 @@ void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *s
 
 /* The producers say something of a timeout in their lane. False: there is no memory for it, and the
  * worker is to look at the entries. */
-static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *streams,
-                                struct hwt_stream *stream, struct hwt_record record,
-                                hwt_stream_stays stays)
+static inline bool hwt_lane_publish(struct hwt_lanes *lanes, struct hwt_streams *streams,
+                                    struct hwt_stream *stream, struct hwt_record record,
+                                    hwt_stream_stays stays)
 {
     bool full = hwt_stream_is_full(stream);
     if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
@@ -182,23 +182,24 @@ static inline bool hwt_lane_say(struct hwt_lanes *lanes, struct hwt_streams *str
     return true;
 }
 
-static inline bool hwt_lane_say_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
-                                        uint64_t deadline, uint32_t id, uint64_t generation)
+static inline bool hwt_lane_publish_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                            uint64_t deadline, uint32_t id, uint64_t generation)
 {
-    return hwt_lane_say(lanes, &lanes->pending, &lane->pending,
-                        (struct hwt_record){ deadline, id, (uint32_t)generation },
-                        hwt_pending_stays);
+    return hwt_lane_publish(lanes, &lanes->pending, &lane->pending,
+                            (struct hwt_record){ deadline, id, (uint32_t)generation },
+                            hwt_pending_stays);
 }
 
-static inline bool hwt_lane_say_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
-                                          struct hwt_record record)
+static inline bool hwt_lane_publish_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                              struct hwt_record record)
 {
-    return hwt_lane_say(lanes, &lanes->cancelled, &lane->cancelled, record, hwt_cancelled_stays);
+    return hwt_lane_publish(lanes, &lanes->cancelled, &lane->cancelled, record,
+                            hwt_cancelled_stays);
 }
 
 /* The same two with one thread, for its next reading: nothing is listed, nor fenced. */
-static inline bool hwt_lane_note_cancelled(struct hwt_lanes *lanes, struct hwt_lane *lane,
-                                           struct hwt_record record)
+static inline bool hwt_lane_publish_cancelled_single(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                                     struct hwt_record record)
 {
     if (hwt_stream_is_full(&lane->cancelled) &&
         !hwt_lane_grow(lanes, &lane->cancelled, hwt_cancelled_stays))
@@ -229,12 +230,13 @@ static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadl
                       (struct hwt_record){ deadline, hwt_entry_id(entry), (uint32_t)generation });
 }
 
-static inline bool hwt_lane_note_pending(struct hwt_lanes *lanes, struct hwt_lane *lane,
-                                         uint64_t deadline, uint32_t id, uint64_t generation)
+static inline bool hwt_lane_publish_pending_single(struct hwt_lanes *lanes, struct hwt_lane *lane,
+                                                   uint64_t deadline, uint32_t id,
+                                                   uint64_t generation)
 {
     if (hwt_stream_is_full(&lane->pending)) {
         lane->last = NULL;
-        if (!hwt_lane_grow(lanes, &lane->pending, hwt_noted_stays))
+        if (!hwt_lane_grow(lanes, &lane->pending, hwt_single_stays))
             return false;
     }
     hwt_lane_append_pending(lane, deadline, hwt_pool_entry(lanes->pool, id), generation);

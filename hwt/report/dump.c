@@ -86,7 +86,7 @@ static void write_dump(hwt_timer *timer, void *data)
     struct hwt_wheel *wheel = &timer->worker.wheel;
     uint64_t now = hwt_time_reached(&timer->shared.time);
     if (!hwt_in_callback(&timer->shared))
-        (void)hwt_worker_read_noted(&timer->worker, HWT_NEVER);
+        (void)hwt_worker_read_single(&timer->worker, HWT_NEVER);
     add_head(text, timer, now);
     add_totals(text, timer);
     add_queues(text, timer);

@@ -46,7 +46,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     HWT_SCHED_POINT(CANCEL_SAY);
     /* What the executor has is told and freed there. */
     if (untold && !(state & HWT_HANDED))
-        hwt_shared_say_untold(shared, lane, id, generation);
+        hwt_shared_publish_cancelled(shared, lane, id, generation);
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry);
     hwt_shared_leave(shared, lane);
@@ -163,8 +163,8 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
 
 /* With one thread. It is unread, or in the worker's hands; or it is filed, and then it leaves a place
  * that is too late, unless it has a turn there in the pass that goes on or was cut short. */
-static void say_earlier_single(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
-                               hwt_timeout timeout, uint64_t deadline)
+static void publish_earlier_single(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
+                                   hwt_timeout timeout, uint64_t deadline)
 {
     const struct hwt_worker *worker = &timer_of(shared)->worker;
     struct hwt_place *place = hwt_entry_place(timeout.entry);
@@ -176,19 +176,19 @@ static void say_earlier_single(struct hwt_shared *shared, struct hwt_lane *lane,
                                   hwt_ticks_at(&worker->wheel.ticks, deadline))) {
         if (hwt_wheel_is_after(&worker->wheel, place, worker->limit))
             place->where = 0;
-        hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
+        hwt_shared_publish_pending(shared, lane, deadline, id, timeout.generation);
     }
 }
 
 /* The place or the record that it has may be too late now. */
-static void say_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
-                        hwt_timeout timeout, uint64_t deadline)
+static void publish_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
+                            hwt_timeout timeout, uint64_t deadline)
 {
     HWT_SCHED_POINT(MOVE_SAY);
     if (shared->one_thread)
-        say_earlier_single(shared, lane, id, timeout, deadline);
+        publish_earlier_single(shared, lane, id, timeout, deadline);
     else
-        hwt_shared_say_pending(shared, lane, deadline, id, timeout.generation);
+        hwt_shared_publish_pending(shared, lane, deadline, id, timeout.generation);
     /* After a barrier, see gate.h. Relaxed: see end.c. */
     if (hwt_halted_by(timer_of(shared), HWT_HALTED_ENDING))
         atomic_fetch_add_explicit(&shared->hastened, 1, memory_order_relaxed);
@@ -223,7 +223,7 @@ __attribute__((noinline)) static bool move_slow(hwt_timeout timeout, uint64_t de
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_count(&lane->rescheduled, 1, false);
     if (deadline < before && hwt_phase(state) == HWT_PHASE_PENDING)
-        say_earlier(shared, lane, id, timeout, deadline);
+        publish_earlier(shared, lane, id, timeout, deadline);
     hwt_shared_leave(shared, lane);
     return true;
 }
@@ -234,7 +234,7 @@ __attribute__((noinline)) static bool move_earlier_single(struct hwt_shared *sha
 {
     struct hwt_lane *lane = shared->lanes.shared;
     hwt_count(&lane->rescheduled, 1, false);
-    say_earlier(shared, lane, hwt_entry_id(timeout.entry), timeout, deadline);
+    publish_earlier(shared, lane, hwt_entry_id(timeout.entry), timeout, deadline);
     return true;
 }
 

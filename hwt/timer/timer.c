@@ -169,13 +169,13 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
         return false;
     if (timer->shared.one_thread) {
         /* Of the one before: what is in the worker's hands is not the next one. */
-        hwt_worker_note(&timer->worker, hwt_entry_id(entry), (uint32_t)generation - 1);
+        hwt_worker_outdate(&timer->worker, hwt_entry_id(entry), (uint32_t)generation - 1);
         return false;
     }
     uint32_t id = hwt_entry_id(entry); /* before it is the worker's */
     hwt_entry_renew(entry, generation);
-    if (!hwt_lane_say_cancelled(&timer->shared.lanes, lane,
-                                (struct hwt_record){ 0, id, (uint32_t)generation }))
+    if (!hwt_lane_publish_cancelled(&timer->shared.lanes, lane,
+                                    (struct hwt_record){ 0, id, (uint32_t)generation }))
         hwt_shared_need_rescan(&timer->shared);
     return true;
 }
@@ -244,7 +244,7 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
     HWT_SCHED_POINT(ADD_SAY);
-    hwt_shared_note_pending(shared, lane, deadline, id, hwt_generation(state));
+    hwt_shared_append_pending(shared, lane, deadline, id, hwt_generation(state));
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
 

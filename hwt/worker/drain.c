@@ -52,7 +52,8 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
 
 /* The same with one thread, whose processor has the entries: what is out of date is left out, and the
  * entry says when the rest is due. */
-static void read_noted(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
+static void read_pending_single(struct hwt_worker *worker, const struct hwt_record *records,
+                                uint32_t n)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
     struct hwt_record wanted[HWT_CHUNK_RECORDS];
@@ -69,7 +70,7 @@ static void read_noted(struct hwt_worker *worker, const struct hwt_record *recor
 /* An entry that is to be used again is the worker's until its place has the generation. */
 static void take_renewed(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state)
 {
-    hwt_worker_note(worker, hwt_entry_id(entry), (uint32_t)hwt_generation(state));
+    hwt_worker_outdate(worker, hwt_entry_id(entry), (uint32_t)hwt_generation(state));
     hwt_entry_end_renewal(entry, state);
     hwt_task_free(worker->shared, entry);
 }
@@ -284,7 +285,7 @@ static void rescan(struct hwt_worker *worker)
  * filed at all. What is cancelled is told, and may add more: that is a record, too, and not for the
  * pass that goes on.
  */
-bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
+bool hwt_worker_read_single(struct hwt_worker *worker, uint64_t until)
 {
     const struct hwt_lanes *lanes = &worker->shared->lanes;
     struct hwt_lane *lane = lanes->shared;
@@ -294,7 +295,7 @@ bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until)
     lane->soonest = HWT_NEVER;
     lane->last = NULL;
     begin_drain(worker);
-    size_t filed = read_stream(worker, &lane->pending, read_noted, SIZE_MAX);
+    size_t filed = read_stream(worker, &lane->pending, read_pending_single, SIZE_MAX);
     if (worker->wheel.hints >= worker->sweep_at)
         (void)hwt_worker_sweep(worker, filed, false);
     return true;
@@ -312,7 +313,7 @@ void hwt_worker_read(struct hwt_worker *worker)
     struct hwt_shared *shared = worker->shared;
     if (shared->one_thread) {
         uint64_t until = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
-        (void)hwt_worker_read_noted(worker, until);
+        (void)hwt_worker_read_single(worker, until);
         hwt_worker_read_own(worker);
     } else {
         read_all_streams(worker);

@@ -33,7 +33,7 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
         hwt_worker_need_rescan(worker, place);
 }
 
-void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation)
+void hwt_worker_outdate(struct hwt_worker *worker, uint32_t id, uint32_t generation)
 {
     const struct hwt_slots *slots = hwt_directory_slots(worker->wheel.directory);
     struct hwt_place *place = hwt_worker_place(slots, id, &generation);

@@ -124,33 +124,34 @@ static inline void hwt_shared_need_rescan(struct hwt_shared *shared)
 }
 
 /* Producer: the timeout is to be looked at for its deadline. */
-static inline void hwt_shared_note_pending(struct hwt_shared *shared, struct hwt_lane *lane,
-                                           uint64_t deadline, uint32_t id, uint64_t generation)
+static inline void hwt_shared_append_pending(struct hwt_shared *shared, struct hwt_lane *lane,
+                                             uint64_t deadline, uint32_t id, uint64_t generation)
 {
-    bool said = shared->one_thread
-                    ? hwt_lane_note_pending(&shared->lanes, lane, deadline, id, generation)
-                    : hwt_lane_say_pending(&shared->lanes, lane, deadline, id, generation);
+    bool said =
+        shared->one_thread
+            ? hwt_lane_publish_pending_single(&shared->lanes, lane, deadline, id, generation)
+            : hwt_lane_publish_pending(&shared->lanes, lane, deadline, id, generation);
     if (!said)
         hwt_shared_need_rescan(shared);
 }
 
 /* The same, and the worker is woken if that cannot wait. */
-static inline void hwt_shared_say_pending(struct hwt_shared *shared, struct hwt_lane *lane,
-                                          uint64_t deadline, uint32_t id, uint64_t generation)
+static inline void hwt_shared_publish_pending(struct hwt_shared *shared, struct hwt_lane *lane,
+                                              uint64_t deadline, uint32_t id, uint64_t generation)
 {
-    hwt_shared_note_pending(shared, lane, deadline, id, generation);
+    hwt_shared_append_pending(shared, lane, deadline, id, generation);
     HWT_SCHED_POINT(SAID);
     if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         hwt_gate_wake(&shared->gate);
 }
 
 /* The same: the timeout was cancelled, and is to be told. */
-static inline void hwt_shared_say_untold(struct hwt_shared *shared, struct hwt_lane *lane,
-                                         uint32_t id, uint64_t generation)
+static inline void hwt_shared_publish_cancelled(struct hwt_shared *shared, struct hwt_lane *lane,
+                                                uint32_t id, uint64_t generation)
 {
     struct hwt_record record = { 0, id, (uint32_t)generation };
-    bool said = shared->one_thread ? hwt_lane_note_cancelled(&shared->lanes, lane, record)
-                                   : hwt_lane_say_cancelled(&shared->lanes, lane, record);
+    bool said = shared->one_thread ? hwt_lane_publish_cancelled_single(&shared->lanes, lane, record)
+                                   : hwt_lane_publish_cancelled(&shared->lanes, lane, record);
     if (!said)
         hwt_shared_need_rescan(shared);
     HWT_SCHED_POINT(SAID);

@@ -178,12 +178,12 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
 
 /* ---- the executor ---- */
 
-void hwt_task_say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
-                        uint64_t deadline)
+void hwt_task_publish_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                            uint64_t deadline)
 {
     HWT_SCHED_POINT(AGAIN);
     struct hwt_lane *lane = hwt_shared_enter(shared);
-    hwt_shared_say_pending(shared, lane, deadline, hwt_entry_id(entry), hwt_generation(state));
+    hwt_shared_publish_pending(shared, lane, deadline, hwt_entry_id(entry), hwt_generation(state));
     hwt_shared_leave(shared, lane);
 }
 
@@ -201,12 +201,12 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
         if (deadline > hwt_time_reached(&shared->time)) {
             if (!hwt_entry_take_back(entry, state, deadline))
                 continue;
-            hwt_task_say_again(shared, entry, state, deadline);
+            hwt_task_publish_again(shared, entry, state, deadline);
             return;
         }
         enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
         if (run == HWT_RUN_AGAIN)
-            hwt_task_say_again(shared, entry, state, deadline);
+            hwt_task_publish_again(shared, entry, state, deadline);
         if (run != HWT_RUN_NOT)
             return;
     }

@@ -48,8 +48,8 @@ void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t 
 
 /* PENDING, and for the worker to look at again, by the stream, behind what its task has added. If
  * that is out of date by now: it is a hint. */
-void hwt_task_say_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
-                        uint64_t deadline);
+void hwt_task_publish_again(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
+                            uint64_t deadline);
 
 /* Has the executor look at an entry: run it, or tell it. Where that refuses, does it here. */
 void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry);

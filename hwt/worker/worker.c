@@ -61,7 +61,7 @@ run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t
     }
     enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
     if (run == HWT_RUN_AGAIN)
-        hwt_task_say_again(shared, entry, state, deadline);
+        hwt_task_publish_again(shared, entry, state, deadline);
     return run != HWT_RUN_NOT;
 }
 
@@ -261,7 +261,7 @@ bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
     if (worker->again)
         return false;
     if (hwt_ticks_instant(&worker->wheel.ticks, worker->limit) < until) {
-        (void)hwt_worker_read_noted(worker, until);
+        (void)hwt_worker_read_single(worker, until);
         expire_begun(worker, until);
         expire_unfiled(worker, until);
     }
@@ -290,7 +290,7 @@ static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
     struct hwt_wheel *wheel = &worker->wheel;
     uint64_t soon = this_tick(worker);
     bool known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
-    if (hwt_worker_read_noted(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
+    if (hwt_worker_read_single(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
         known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
     /* What could not be read or filed is looked at again in a tick. */
     bool again = worker->again || is_rescan_needed(worker);

@@ -89,7 +89,7 @@ void hwt_worker_read_own(struct hwt_worker *worker);
 
 /* With one thread: files what was noted, if anything of it may be for an instant before `until`, or
  * if it is much. Whether it did. */
-bool hwt_worker_read_noted(struct hwt_worker *worker, uint64_t until);
+bool hwt_worker_read_single(struct hwt_worker *worker, uint64_t until);
 
 /* Reads streams that have left the list, chained by next_listed. hwt_worker_read() must follow: it
  * reads the shared pending one whether it is listed or not. */
@@ -159,7 +159,7 @@ static inline bool hwt_worker_is_filed(hwt_timeout timeout)
 
 /* What a record of this generation was written for has ended, and it need not be filed: what comes
  * later in the same entry is newer. */
-void hwt_worker_note(struct hwt_worker *worker, uint32_t id, uint32_t generation);
+void hwt_worker_outdate(struct hwt_worker *worker, uint32_t id, uint32_t generation);
 
 /* Moves the hints of what is pending to the front; `worker` is that. For the wheel. */
 uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n);

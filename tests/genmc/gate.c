@@ -94,12 +94,12 @@ static void *other(void *arg)
     struct hwt_record record = { 5, 1, 1 };
     interrupted(0);
 #ifdef AT
-    /* hwt_lane_say() with the barrier in the middle. */
+    /* hwt_lane_publish() with the barrier in the middle. */
     hwt_stream_append(&stream, record);
     interrupted(1);
     hwt_streams_list(&lanes.pending, &stream);
 #else
-    hwt_lane_say(&lanes, &lanes.pending, &stream, record, stays);
+    hwt_lane_publish(&lanes, &lanes.pending, &stream, record, stays);
 #endif
 #ifndef LISTED
     if (hwt_gate_asks(&gate, record.deadline))

@@ -74,7 +74,7 @@ static void *add(void *arg)
     uint64_t state = hwt_entry_begin(&entry, &task, &here, 5);
     struct hwt_record record = { 5, 1, 1 };
 #ifdef FENCES
-    hwt_lane_say(&lanes, &lanes.pending, &stream, record, stays);
+    hwt_lane_publish(&lanes, &lanes.pending, &stream, record, stays);
 #else
     hwt_stream_append(&stream, record);
 #endif

@@ -9,7 +9,7 @@
  *     here             there
  *     add              accept_timeout() with renew() in hwt/timer/timer.c
  *     cancel, move     the exchange in timeout.c; then, of a move to earlier, the record
- *     file_for, note   hwt_worker_file_at() in hwt/worker/worker.h, hwt_worker_note() in file.c
+ *     file_for, note   hwt_worker_file_at() in hwt/worker/worker.h, hwt_worker_outdate() in file.c
  *     file             hwt_wheel_file_at() in hwt/wheel/wheel.c
  *     counts, stays    counts(), keep() there, with hwt_worker_wanted() in file.c
  *     take, look       take_from() there, look() in hwt/worker/worker.c

@@ -48,7 +48,7 @@ static inline struct hwt_entry *make_pending(struct hwt_lane *lane, uint64_t dea
 static inline bool say_untold(struct hwt_lane *lane, uint32_t id, uint64_t generation)
 {
     const struct hwt_record record = { 0, id, (uint32_t)generation };
-    return hwt_lane_say_cancelled(&lanes, lane, record);
+    return hwt_lane_publish_cancelled(&lanes, lane, record);
 }
 
 static inline void *enter(void *data)

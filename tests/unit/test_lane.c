@@ -109,7 +109,7 @@ static void *share(void *data)
         struct hwt_lane *lane = hwt_lane_enter(&lanes);
         must(lane == lanes.shared);
         struct hwt_entry *one = make_pending(lane, 1);
-        must(hwt_lane_say_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
+        must(hwt_lane_publish_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
         hwt_count(&lane->added, 1, false);
         hwt_lane_leave(&lanes, lane);
     }
@@ -154,7 +154,7 @@ START_TEST(a_stream_is_listed_once_until_it_is_dismissed)
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < 10; i++) {
             struct hwt_entry *one = make_pending(lane, 1);
-            must(hwt_lane_say_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
+            must(hwt_lane_publish_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
         }
         ck_assert(lane->pending.listed && !lane->cancelled.listed);
         ck_assert_uint_eq(read_listed(&lanes.pending), 10);
@@ -176,7 +176,7 @@ START_TEST(the_two_kinds_have_lists_of_their_own)
     enter(&lane);
     struct hwt_entry *one = make_pending(lane, 1);
     must(say_untold(lane, hwt_entry_id(one), 1));
-    must(hwt_lane_say_pending(&lanes, lanes.shared, 1, hwt_entry_id(one), 1));
+    must(hwt_lane_publish_pending(&lanes, lanes.shared, 1, hwt_entry_id(one), 1));
     must(say_untold(lanes.shared, hwt_entry_id(one), 1));
     ck_assert_uint_eq(read_listed(&lanes.pending), 1);
     ck_assert_uint_eq(read_listed(&lanes.cancelled), 2);
@@ -196,7 +196,7 @@ START_TEST(behind_a_push_that_stands_still_nothing_is_listed)
     cds_wfcq_node_init(node);
     struct cds_wfcq_node *before =
         __atomic_exchange_n(&lanes.pending.tail.p, node, __ATOMIC_SEQ_CST);
-    must(hwt_lane_say_pending(&lanes, lanes.shared, 1, hwt_entry_id(one), 1));
+    must(hwt_lane_publish_pending(&lanes, lanes.shared, 1, hwt_entry_id(one), 1));
     ck_assert(!hwt_streams_gather(&lanes.pending));
     ck_assert_ptr_null(lanes.pending.listed);
     __atomic_store_n(&before->next, node, __ATOMIC_RELEASE);
@@ -216,7 +216,7 @@ static void *say_many(void *data)
     struct hwt_lane *lane = hwt_lane_enter(&lanes);
     for (int i = 0; i < TIMES; i++) {
         struct hwt_entry *one = make_pending(lane, 1);
-        must(hwt_lane_say_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
+        must(hwt_lane_publish_pending(&lanes, lane, 1, hwt_entry_id(one), 1));
     }
     hwt_lane_leave(&lanes, lane);
     busy--;

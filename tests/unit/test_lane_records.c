@@ -59,7 +59,7 @@ END_TEST
 static void say_all(struct hwt_lane *lane, struct hwt_entry *one)
 {
     uint64_t state = hwt_entry_state(one), generation = hwt_generation(state);
-    must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), generation));
+    must(hwt_lane_publish_pending(&lanes, lane, 1000, hwt_entry_id(one), generation));
     must(hwt_word_exchange_first(&one->word, state, hwt_with_phase(state, HWT_PHASE_UNTOLD)));
     must(say_untold(lane, hwt_entry_id(one), generation));
     must(hwt_entry_begin_telling(one, hwt_entry_state(one)));
@@ -99,8 +99,8 @@ START_TEST(what_is_soon_cancelled_is_left_out_without_the_worker)
             hwt_pool_give(&pool, &lane->cache, one);
         }
         window[i % WINDOW] = one = make_pending(lane, 1000);
-        must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one),
-                                  hwt_generation(hwt_entry_state(one))));
+        must(hwt_lane_publish_pending(&lanes, lane, 1000, hwt_entry_id(one),
+                                      hwt_generation(hwt_entry_state(one))));
         ck_assert_uint_le(hwt_stream_backlog(&lane->pending), 512);
     }
     ck_assert_int_eq(hwt_gate_is_asleep(&gate), _i > 0);
@@ -114,7 +114,7 @@ START_TEST(of_what_is_said_again_and_again_one_record_stays)
     enter(&lane);
     struct hwt_entry *one = make_pending(lane, 1000);
     for (uint64_t said = 0; said < 8 * HWT_SLAB_ENTRIES; said++)
-        must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
+        must(hwt_lane_publish_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
     ck_assert_uint_le(hwt_stream_backlog(&lane->pending), HWT_BACKLOG);
 }
 END_TEST
@@ -131,7 +131,7 @@ START_TEST(a_great_backlog_wakes_a_worker_that_sleeps)
     uint64_t said = 0;
     for (; hwt_gate_is_asleep(&gate); said++) {
         struct hwt_entry *one = make_pending(lane, 1000);
-        must(hwt_lane_say_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
+        must(hwt_lane_publish_pending(&lanes, lane, 1000, hwt_entry_id(one), 1));
         must(said < 2 * wakes[_i] * HWT_CHUNK_RECORDS);
     }
     ck_assert_uint_ge(said, (wakes[_i] - 2) * HWT_CHUNK_RECORDS);
@@ -167,8 +167,8 @@ static uint32_t unread(const struct hwt_record **ret_records)
 
 static void note_at(struct hwt_entry *one, uint64_t deadline)
 {
-    must(hwt_lane_note_pending(&lanes, lanes.shared, deadline, hwt_entry_id(one),
-                               hwt_generation(hwt_entry_state(one))));
+    must(hwt_lane_publish_pending_single(&lanes, lanes.shared, deadline, hwt_entry_id(one),
+                                         hwt_generation(hwt_entry_state(one))));
 }
 
 START_TEST(of_the_last_entry_there_is_one_record)
