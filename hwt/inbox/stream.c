@@ -123,13 +123,13 @@ static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
 /* ---- the producer ---- */
 
 /* Where the next record that stays goes. It never overtakes the one that is read. */
-struct place {
+struct cursor {
     struct hwt_chunk *chunk;
     uint32_t at;
     uint32_t chunks;
 };
 
-static void put(struct place *to, const struct hwt_record *record)
+static void put(struct cursor *to, const struct hwt_record *record)
 {
     if (to->at == HWT_CHUNK_END) {
         to->chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
@@ -147,7 +147,7 @@ static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
 }
 
 /* Everything behind `to` is empty. */
-static void cut(struct hwt_stream *stream, const struct place *to)
+static void cut(struct hwt_stream *stream, const struct cursor *to)
 {
     struct hwt_chunk *chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
     atomic_store_explicit(&to->chunk->next, NULL, memory_order_relaxed);
@@ -166,7 +166,7 @@ static void cut(struct hwt_stream *stream, const struct place *to)
 }
 
 /* Moves together what stays, and returns how many records that is. */
-static uint64_t pack(struct place *to, struct hwt_stream_filter filter)
+static uint64_t pack(struct cursor *to, struct hwt_stream_filter filter)
 {
     uint64_t kept = 0;
     struct hwt_chunk *from = to->chunk;
@@ -214,7 +214,7 @@ static bool is_first_of_its_id(const void *data, const struct hwt_record *record
 
 /* More stay than there are entries, for a timeout that is moved to and fro has many. Any one of
  * them is enough; the first is where the timeout was added. False: there was no memory for it. */
-static bool pack_once(struct place *to, struct hwt_stream_filter filter)
+static bool pack_once(struct cursor *to, struct hwt_stream_filter filter)
 {
     unsigned char *seen = calloc(filter.ids / 8 + 1, 1);
     if (!seen)
@@ -226,12 +226,12 @@ static bool pack_once(struct place *to, struct hwt_stream_filter filter)
 
 /* Where the worker reads next: only it moves on, so that it may look without a claim whether there
  * is something. */
-static struct place beginning_of(const struct hwt_stream *stream)
+static struct cursor beginning_of(const struct hwt_stream *stream)
 {
     if (!stream->head)
-        return (struct place){ atomic_load_explicit(&stream->first, memory_order_relaxed),
-                               HWT_CHUNK_FIRST, 1 };
-    return (struct place){ stream->head, stream->read, 1 };
+        return (struct cursor){ atomic_load_explicit(&stream->first, memory_order_relaxed),
+                                HWT_CHUNK_FIRST, 1 };
+    return (struct cursor){ stream->head, stream->read, 1 };
 }
 
 /* The worker goes on to the next chunk, if there is one. Returns the one that it leaves. */
@@ -256,7 +256,7 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     bool all = true;
     if (!hwt_stream_claim(stream))
         return true;
-    struct place to = beginning_of(stream);
+    struct cursor to = beginning_of(stream);
     bool too_many = pack(&to, filter) > filter.most;
     cut(stream, &to);
     if (too_many) {

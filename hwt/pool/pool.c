@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct hwt_slab) % sizeof(struct hwt_entry) == 0,
 _Static_assert((HWT_SLAB_COLOURS - 1) * HWT_SLAB_STEP + sizeof(struct hwt_slab) <=
                    HWT_SLAB_SEATS * sizeof(struct hwt_entry),
                "the head is before the places");
-_Static_assert(HWT_SLAB_SEATS <= HWT_ID_PLACE + 1, "a seat fits the id");
+_Static_assert(HWT_SLAB_SEATS <= HWT_ID_SEAT + 1, "a seat fits the id");
 
 /* ---- memory ---- */
 

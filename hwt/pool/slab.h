@@ -133,7 +133,7 @@ static inline uint32_t hwt_entry_filed(const struct hwt_entry *entry, const stru
 
 static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint32_t id)
 {
-    return hwt_slab_entry((uintptr_t)slot->base, id & HWT_ID_PLACE);
+    return hwt_slab_entry((uintptr_t)slot->base, id & HWT_ID_SEAT);
 }
 
 /* Of a slab of which the caller has an id, or of an empty one, the number. */

@@ -20,10 +20,10 @@ void hwt_request_do(hwt_timer *timer)
         return;
     request->act(timer, request->data);
     HWT_SCHED_POINT(REQUEST_DONE);
-    pthread_mutex_lock(&timer->shared.runs);
+    pthread_mutex_lock(&timer->shared.run_lock);
     atomic_store_explicit(&timer->request, NULL, memory_order_relaxed);
     pthread_cond_broadcast(&timer->shared.returned);
-    pthread_mutex_unlock(&timer->shared.runs);
+    pthread_mutex_unlock(&timer->shared.run_lock);
 }
 
 /* Under `control`: the worker is there, and stays. */
@@ -33,11 +33,11 @@ static void ask(hwt_timer *timer, struct hwt_request *request)
     atomic_store_explicit(&timer->request, request, memory_order_seq_cst);
     HWT_SCHED_POINT(REQUEST_WAKE);
     hwt_gate_wake(&shared->gate);
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     /* Relaxed: the mutex orders it. */
     while (atomic_load_explicit(&timer->request, memory_order_relaxed))
-        pthread_cond_wait(&shared->returned, &shared->runs);
-    pthread_mutex_unlock(&shared->runs);
+        pthread_cond_wait(&shared->returned, &shared->run_lock);
+    pthread_mutex_unlock(&shared->run_lock);
 }
 
 void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), void *data)

@@ -85,8 +85,8 @@ static uint64_t end_all(hwt_timer *timer, unprocessed_function unprocessed, void
     struct hwt_shared *shared = &timer->shared;
     struct visitor visitor = { unprocessed, data, 0 };
     struct hwt_entry *entry;
-    uint32_t number = 0, place = 0;
-    while (!hwt_is_forked(shared) && (entry = hwt_pool_walk(&shared->pool, &number, &place))) {
+    uint32_t number = 0, seat = 0;
+    while (!hwt_is_forked(shared) && (entry = hwt_pool_walk(&shared->pool, &number, &seat))) {
         HWT_SCHED_POINT(STOP_WALK);
         end_one(shared, entry, &visitor);
     }

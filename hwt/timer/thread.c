@@ -101,10 +101,10 @@ struct beginning {
 static void tell_beginning(struct beginning *beginning, int r)
 {
     struct hwt_shared *shared = &beginning->timer->shared;
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     beginning->r = r;
     pthread_cond_broadcast(&shared->returned);
-    pthread_mutex_unlock(&shared->runs);
+    pthread_mutex_unlock(&shared->run_lock);
 }
 
 static bool goes_on(const hwt_timer *timer)
@@ -159,10 +159,10 @@ int hwt_worker_thread_create(hwt_timer *timer)
     int r = create_thread(timer, &beginning);
     if (r < 0)
         return r;
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     while (beginning.r > 0)
-        pthread_cond_wait(&shared->returned, &shared->runs);
-    pthread_mutex_unlock(&shared->runs);
+        pthread_cond_wait(&shared->returned, &shared->run_lock);
+    pthread_mutex_unlock(&shared->run_lock);
     if (beginning.r < 0)
         pthread_join(timer->thread, NULL);
     else

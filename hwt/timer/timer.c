@@ -110,7 +110,7 @@ int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
     }
     pthread_mutex_init(&timer->control, NULL);
     pthread_mutex_init(&timer->driving, NULL);
-    pthread_mutex_init(&timer->shared.runs, NULL);
+    pthread_mutex_init(&timer->shared.run_lock, NULL);
     pthread_cond_init(&timer->shared.returned, NULL);
     hwt_fork_add(timer);
     *ret_timer = timer;
@@ -382,7 +382,7 @@ void hwt_timer_destroy(hwt_timer *timer)
      * without the memory of these. */
     if (!hwt_halted_by(timer, HWT_HALTED_FORKED)) {
         pthread_cond_destroy(&timer->shared.returned);
-        pthread_mutex_destroy(&timer->shared.runs);
+        pthread_mutex_destroy(&timer->shared.run_lock);
         pthread_mutex_destroy(&timer->driving);
         pthread_mutex_destroy(&timer->control);
         pthread_mutex_destroy(&timer->shared.lanes.shared_lock);

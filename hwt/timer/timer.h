@@ -31,7 +31,7 @@ struct hwt_timer {
     bool thread_runs;
     pthread_mutex_t driving; /* HWT_NO_WORKER: held by the thread that drives */
 
-    /* Set under `control`, cleared by the worker under `runs`; see request.h. */
+    /* Set under `control`, cleared by the worker under `run_lock`; see request.h. */
     _Atomic(struct hwt_request *) request;
 
     /* Under the lock of all timers: see fork.c. */

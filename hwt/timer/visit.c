@@ -12,11 +12,11 @@ int64_t hwt_timer_visit(hwt_timer *timer,
                         void *data)
 {
     struct hwt_entry *entry;
-    uint32_t number = 0, place = 0;
+    uint32_t number = 0, seat = 0;
     int64_t visited = 0;
     if (!timer || !visit)
         return -EINVAL;
-    while ((entry = hwt_pool_walk(&timer->shared.pool, &number, &place)) != NULL) {
+    while ((entry = hwt_pool_walk(&timer->shared.pool, &number, &seat)) != NULL) {
         hwt_timeout timeout = { entry, hwt_generation(hwt_entry_state(entry)) };
         const hwt_task *task;
         uint64_t deadline;

@@ -42,7 +42,7 @@
 
 #define HWT_ID_NONE UINT32_MAX
 #define HWT_ID_BITS 11 /* of an id: the place in the slab */
-#define HWT_ID_PLACE (((uint32_t)1 << HWT_ID_BITS) - 1)
+#define HWT_ID_SEAT (((uint32_t)1 << HWT_ID_BITS) - 1)
 /* Numbers are less than that, so HWT_ID_NONE is none of their ids. Where an address has 32 bits,
  * there is no room for more. */
 #define HWT_SLABS_MAX (((uint32_t)1 << (sizeof(void *) == 4 ? 16 : 32 - HWT_ID_BITS)) - 64)
@@ -108,7 +108,7 @@ static inline struct hwt_slot *hwt_slots_at(const struct hwt_slots *slots, uint3
 static inline struct hwt_place *hwt_slot_place(const struct hwt_slots *slots,
                                                const struct hwt_slot *slot, uint32_t id)
 {
-    return (struct hwt_place *)(void *)(slot->base + slots->places) + (id & HWT_ID_PLACE);
+    return (struct hwt_place *)(void *)(slot->base + slots->places) + (id & HWT_ID_SEAT);
 }
 
 static inline struct hwt_place *hwt_slots_place(const struct hwt_slots *slots, uint32_t id)

@@ -260,8 +260,8 @@ static void read_all_streams(struct hwt_worker *worker)
 static void rescan(struct hwt_worker *worker)
 {
     struct hwt_entry *entry;
-    uint32_t number = 0, place = 0;
-    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &place)) != NULL) {
+    uint32_t number = 0, seat = 0;
+    while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &seat)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_SCHED_POINT(RESCAN);

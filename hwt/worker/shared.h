@@ -54,9 +54,9 @@ struct hwt_shared {
     /* Written by the threads that run tasks; see counters.h. */
     _Alignas(64) struct hwt_run_stats stats;
 
-    /* Under `runs`: how many tasks the executor has; waiters for a task's return, for a
+    /* Under `run_lock`: how many tasks the executor has; waiters for a task's return, for a
      * request, or for the worker's start. */
-    pthread_mutex_t runs;
+    pthread_mutex_t run_lock;
     pthread_cond_t returned;
     uint64_t submitted;
 };

@@ -227,11 +227,11 @@ static void count_handed(const struct hwt_entry *entry, uint32_t n)
 static void hand_back(struct hwt_shared *shared, const struct hwt_entry *entry)
 {
     HWT_SCHED_POINT(HAND_BACK);
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     count_handed(entry, UINT32_MAX);
     if (--shared->submitted == 0)
         pthread_cond_broadcast(&shared->returned);
-    pthread_mutex_unlock(&shared->runs);
+    pthread_mutex_unlock(&shared->run_lock);
 }
 
 static void work(void *arg)
@@ -244,10 +244,10 @@ static void work(void *arg)
 
 void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
 {
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     shared->submitted++;
     count_handed(entry, 1);
-    pthread_mutex_unlock(&shared->runs);
+    pthread_mutex_unlock(&shared->run_lock);
     HWT_SCHED_POINT(HAND_OVER);
     /* A stop from inside the executor would wait for this very call. */
     struct hwt_frame frame = { .shared = shared };
@@ -260,18 +260,18 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
 
 uint64_t hwt_task_submitted(struct hwt_shared *shared)
 {
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     uint64_t submitted = shared->submitted;
-    pthread_mutex_unlock(&shared->runs);
+    pthread_mutex_unlock(&shared->run_lock);
     return submitted;
 }
 
 void hwt_task_wait_all(struct hwt_shared *shared)
 {
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     while (shared->submitted > 0)
-        pthread_cond_wait(&shared->returned, &shared->runs);
-    pthread_mutex_unlock(&shared->runs);
+        pthread_cond_wait(&shared->returned, &shared->run_lock);
+    pthread_mutex_unlock(&shared->run_lock);
 }
 
 /* ---- waiting for a task's return ---- */
@@ -280,22 +280,22 @@ void hwt_task_returned(struct hwt_shared *shared)
 {
     /* The state has changed already: a thread that looks at it under the mutex, before or after
      * this, does not wait. */
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     pthread_cond_broadcast(&shared->returned);
-    pthread_mutex_unlock(&shared->runs);
+    pthread_mutex_unlock(&shared->run_lock);
 }
 
 void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
 {
     HWT_SCHED_POINT(WAIT);
     int shield = hwt_shield();
-    pthread_mutex_lock(&shared->runs);
+    pthread_mutex_lock(&shared->run_lock);
     for (;;) {
         uint64_t state = hwt_entry_state(timeout.entry);
         if (hwt_generation(state) != timeout.generation || !hwt_state_in_callback(state))
             break;
-        pthread_cond_wait(&shared->returned, &shared->runs);
+        pthread_cond_wait(&shared->returned, &shared->run_lock);
     }
-    pthread_mutex_unlock(&shared->runs);
+    pthread_mutex_unlock(&shared->run_lock);
     hwt_unshield(shield);
 }

@@ -180,11 +180,11 @@ static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon)
 {
     struct hwt_shared *shared = worker->shared;
     struct hwt_entry *entry;
-    uint32_t number = 0, place = 0;
+    uint32_t number = 0, seat = 0;
     if (!atomic_load_explicit(&shared->rescan_needed, memory_order_relaxed))
         return;
     while (!stopping(worker) && worker->runs < worker->most &&
-           (entry = hwt_pool_walk(&shared->pool, &number, &place)) != NULL) {
+           (entry = hwt_pool_walk(&shared->pool, &number, &seat)) != NULL) {
         if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
             hwt_entry_deadline(entry) < horizon)
             look(worker, entry, horizon);

@@ -292,9 +292,9 @@ END_TEST
 
 static uint64_t handed_over(void)
 {
-    pthread_mutex_lock(&timer->shared.runs);
+    pthread_mutex_lock(&timer->shared.run_lock);
     uint64_t n = timer->shared.submitted;
-    pthread_mutex_unlock(&timer->shared.runs);
+    pthread_mutex_unlock(&timer->shared.run_lock);
     return n;
 }
 
