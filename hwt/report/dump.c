@@ -37,7 +37,8 @@ static void add_totals(struct hwt_text *text, hwt_timer *timer)
     struct hwt_wheel *wheel = &timer->worker.wheel;
     struct hwt_wheel_view view;
     uint64_t filed = 0, buckets = 0;
-    for (uint32_t from = 0; hwt_wheel_look(wheel, from, &view); from = view.bucket + 1) {
+    for (uint32_t from = 0; hwt_wheel_sweep_to_next_bucket(wheel, from, &view);
+         from = view.bucket + 1) {
         filed += view.count;
         buckets++;
     }
@@ -91,9 +92,10 @@ static void write_dump(hwt_timer *timer, void *data)
     add_totals(text, timer);
     add_queues(text, timer);
     hwt_text_add(text, "next wake: ");
-    add_tick(text, wheel, hwt_wheel_next(wheel), now);
+    add_tick(text, wheel, hwt_wheel_prune_and_peek(wheel), now);
     struct hwt_wheel_view view;
-    for (uint32_t from = 0; hwt_wheel_look(wheel, from, &view); from = view.bucket + 1) {
+    for (uint32_t from = 0; hwt_wheel_sweep_to_next_bucket(wheel, from, &view);
+         from = view.bucket + 1) {
         hwt_text_add(text, "bucket %" PRIu32 ": %" PRIu64 ", next: ", view.bucket, view.count);
         add_tick(text, wheel, view.next, now);
     }

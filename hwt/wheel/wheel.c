@@ -14,35 +14,35 @@
 /* The round of the slot's first tick from wheel->tick on. */
 static uint64_t first_round(const struct hwt_wheel *wheel, uint32_t slot)
 {
-    const struct hwt_store *store = wheel->store;
-    return (wheel->tick >> store->shift) + (slot < store_slot_of(store, wheel->tick));
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    return (wheel->tick >> inside->shift) + (slot < wheel_slot_of(inside, wheel->tick));
 }
 
 /* The bucket's round when it is next visited; what never comes has but one. */
-uint32_t hwt_store_round_now(const struct hwt_wheel *wheel, uint32_t slot)
+uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t slot)
 {
-    const struct hwt_store *store = wheel->store;
-    if (slot < store_slots(store))
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    if (slot < wheel_slots(inside))
         return (uint32_t)first_round(wheel, slot);
-    return slot == store_far_slot(store) ? (uint32_t)store_age_of(wheel->tick) + 1 : 0;
+    return slot == wheel_far_slot(inside) ? (uint32_t)wheel_age_of(wheel->tick) + 1 : 0;
 }
 
 /* The first tick from wheel->tick on that has this slot and round. */
-uint64_t hwt_store_tick(const struct hwt_wheel *wheel, uint32_t slot, uint32_t round)
+uint64_t hwt_wheel_tick(const struct hwt_wheel *wheel, uint32_t slot, uint32_t round)
 {
-    const struct hwt_store *store = wheel->store;
-    if (slot == store_far_slot(store)) {
-        uint64_t next = store_age_of(wheel->tick) + 1;
-        return (next + (round - (uint32_t)next) - 1) << STORE_AGE_BITS;
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    if (slot == wheel_far_slot(inside)) {
+        uint64_t next = wheel_age_of(wheel->tick) + 1;
+        return (next + (round - (uint32_t)next) - 1) << WHEEL_AGE_BITS;
     }
     uint64_t first = first_round(wheel, slot);
-    return (first + (round - (uint32_t)first)) << store->shift | slot;
+    return (first + (round - (uint32_t)first)) << inside->shift | slot;
 }
 
-static void set_due(struct hwt_store *store, uint32_t slot, uint64_t tick)
+static void set_due(struct hwt_wheel_inside *inside, uint32_t slot, uint64_t tick)
 {
-    uint64_t *due = store->due;
-    size_t node = (size_t)store_slots(store) + slot;
+    uint64_t *due = inside->due;
+    size_t node = (size_t)wheel_slots(inside) + slot;
     /* The root's neighbour, node 0, stays none. */
     for (uint64_t key = ~tick; node > 0 && due[node] != key; node /= 2) {
         due[node] = key;
@@ -51,21 +51,21 @@ static void set_due(struct hwt_store *store, uint32_t slot, uint64_t tick)
 }
 
 /* Brings the tournament up to the bucket, after its least round may have changed. */
-void hwt_store_update(struct hwt_wheel *wheel, uint32_t slot)
+void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t slot)
 {
-    struct hwt_store *store = wheel->store;
-    const struct hwt_bucket *bucket = &store->buckets[slot];
+    struct hwt_wheel_inside *inside = wheel->inside;
+    const struct hwt_bucket *bucket = &inside->buckets[slot];
     uint64_t tick =
-        hwt_bucket_count(bucket) > 0 ? hwt_store_tick(wheel, slot, bucket->least) : UINT64_MAX;
-    if (slot < store_slots(store))
-        set_due(store, slot, tick);
-    else if (slot == store_far_slot(store))
-        store->far_due = tick;
+        hwt_bucket_count(bucket) > 0 ? hwt_wheel_tick(wheel, slot, bucket->least) : UINT64_MAX;
+    if (slot < wheel_slots(inside))
+        set_due(inside, slot, tick);
+    else if (slot == wheel_far_slot(inside))
+        inside->far_due = tick;
 }
 
 static void set_tick(struct hwt_wheel *wheel, uint64_t tick)
 {
-    uint64_t end = (store_age_of(tick) + 2) << STORE_AGE_BITS;
+    uint64_t end = (wheel_age_of(tick) + 2) << WHEEL_AGE_BITS;
     HWT_ASSERT(tick >= wheel->tick); /* what was handled is handled for good */
     wheel->tick = tick;
     wheel->near_end = end < wheel->ticks.last ? end : wheel->ticks.last;
@@ -74,26 +74,26 @@ static void set_tick(struct hwt_wheel *wheel, uint64_t tick)
 int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
-    uint32_t n = ticks_per_wheel < STORE_SLOTS_MAX ? ticks_per_wheel : STORE_SLOTS_MAX;
-    struct hwt_store *store = malloc(sizeof(*store));
-    if (!store)
+    uint32_t n = ticks_per_wheel < WHEEL_SLOTS_MAX ? ticks_per_wheel : WHEEL_SLOTS_MAX;
+    struct hwt_wheel_inside *inside = malloc(sizeof(*inside));
+    if (!inside)
         return -ENOMEM;
-    *store = (struct hwt_store){
+    *inside = (struct hwt_wheel_inside){
         .mask = n - 1,
         .shift = (unsigned)__builtin_ctz(n),
-        .buckets = calloc((size_t)n + 2, sizeof(*store->buckets)),
-        .due = calloc((size_t)n * 2, sizeof(*store->due)),
+        .buckets = calloc((size_t)n + 2, sizeof(*inside->buckets)),
+        .due = calloc((size_t)n * 2, sizeof(*inside->due)),
         .far_due = UINT64_MAX,
     };
     *wheel = (struct hwt_wheel){
         .ticks = ticks,
         .directory = directory,
         .looks = UINT64_MAX,
-        .bytes = sizeof(*store) + ((size_t)n + 2) * sizeof(*store->buckets) +
-                 (size_t)n * 2 * sizeof(*store->due),
-        .store = store,
+        .bytes = sizeof(*inside) + ((size_t)n + 2) * sizeof(*inside->buckets) +
+                 (size_t)n * 2 * sizeof(*inside->due),
+        .inside = inside,
     };
-    if (!store->buckets || !store->due) {
+    if (!inside->buckets || !inside->due) {
         hwt_wheel_destroy(wheel);
         return -ENOMEM;
     }
@@ -103,43 +103,43 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
 
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
-    struct hwt_store *store = wheel->store;
-    for (size_t i = 0; store->buckets && i <= store_far_slot(store); i++)
-        hwt_bucket_destroy(&store->buckets[i]);
-    free(store->buckets);
-    free(store->due);
-    free(store);
+    struct hwt_wheel_inside *inside = wheel->inside;
+    for (size_t i = 0; inside->buckets && i <= wheel_far_slot(inside); i++)
+        hwt_bucket_destroy(&inside->buckets[i]);
+    free(inside->buckets);
+    free(inside->due);
+    free(inside);
 }
 
 static bool prune(struct hwt_wheel *wheel, uint32_t slot, uint32_t *looks)
 {
-    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
-    const struct store_judge judge = { wheel, slot, true, false };
+    struct hwt_bucket *bucket = &wheel->inside->buckets[slot];
+    const struct wheel_judge judge = { wheel, slot, true, false };
     uint32_t before = hwt_bucket_count(bucket);
-    bool some = hwt_bucket_prune(bucket, hwt_store_keep, &judge, looks, &wheel->bytes);
+    bool some = hwt_bucket_prune(bucket, hwt_wheel_keep, &judge, looks, &wheel->bytes);
     wheel->hints -= before - hwt_bucket_count(bucket);
     if (!some)
-        hwt_store_update(wheel, slot);
+        hwt_wheel_update(wheel, slot);
     return some;
 }
 
 /* The first number from `from` on that has the low bits of `where`. */
 static uint64_t number_of(uint32_t where, uint64_t from)
 {
-    return from + ((where - (uint32_t)from) & STORE_LOW_BITS);
+    return from + ((where - (uint32_t)from) & WHEEL_LOW_BITS);
 }
 
 bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place, uint64_t tick)
 {
-    uint32_t kind = place->where & ~STORE_LOW_BITS;
-    uint64_t age = store_age_of(wheel->tick);
-    if (kind == STORE_NEAR)
+    uint32_t kind = place->where & ~WHEEL_LOW_BITS;
+    uint64_t age = wheel_age_of(wheel->tick);
+    if (kind == WHEEL_NEAR)
         return number_of(place->where, wheel->tick) > tick;
-    if (kind == STORE_NEVER)
+    if (kind == WHEEL_NEVER)
         return tick < wheel->ticks.last;
     /* Where a tick is so short that there are more than 2^30 ages, the place cannot tell them. */
-    return store_age_of(wheel->ticks.last) - age > STORE_LOW_BITS ||
-           number_of(place->where, age) > store_age_of(tick);
+    return wheel_age_of(wheel->ticks.last) - age > WHEEL_LOW_BITS ||
+           number_of(place->where, age) > wheel_age_of(tick);
 }
 
 /* ---- filing and taking ---- */
@@ -148,74 +148,74 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
 __attribute__((noinline)) static int file_slow(struct hwt_wheel *wheel, struct hwt_place *place,
                                                uint32_t id, uint32_t generation, uint64_t tick)
 {
-    const struct hwt_store *store = wheel->store;
-    uint32_t slot = store_slot_of(store, tick);
-    uint32_t round = (uint32_t)(tick >> store->shift);
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    uint32_t slot = wheel_slot_of(inside, tick);
+    uint32_t round = (uint32_t)(tick >> inside->shift);
     if (tick >= wheel->ticks.last) {
-        slot = store_never_slot(store);
+        slot = wheel_never_slot(inside);
         round = 0;
     } else if (tick >= wheel->near_end) {
-        slot = store_far_slot(store);
-        round = (uint32_t)store_age_of(tick);
+        slot = wheel_far_slot(inside);
+        round = (uint32_t)wheel_age_of(tick);
     }
     struct hwt_hint hint = { round, id, generation };
     /* Amid a full block a sweep goes on: else one of a slot to which much comes would never get far. */
-    if (store->sweeps && store->hand == slot &&
-        store->sweep.block == store->buckets[slot].full_count)
-        hwt_store_end_sweep(wheel);
-    int r = hwt_bucket_add(&store->buckets[slot], hint, hwt_store_round_now(wheel, slot),
+    if (inside->sweeps && inside->sweep_slot == slot &&
+        inside->sweep.block == inside->buckets[slot].full_count)
+        hwt_wheel_end_sweep(wheel);
+    int r = hwt_bucket_add(&inside->buckets[slot], hint, hwt_wheel_round_now(wheel, slot),
                            &wheel->bytes);
     if (r < 0)
         return r;
     wheel->hints++;
-    place->where = store_where_of(store, slot, round);
-    hwt_store_update(wheel, slot);
+    place->where = wheel_where_of(inside, slot, round);
+    hwt_wheel_update(wheel, slot);
     return 0;
 }
 
 int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
                       uint32_t generation, uint64_t tick)
 {
-    const struct hwt_store *store = wheel->store;
+    const struct hwt_wheel_inside *inside = wheel->inside;
     if (tick < wheel->tick)
         tick = wheel->tick;
     if (__builtin_expect(tick >= wheel->near_end, 0))
         return file_slow(wheel, place, id, generation, tick);
-    uint32_t round = (uint32_t)(tick >> store->shift);
-    struct hwt_hint *hint = hwt_bucket_room(&store->buckets[store_slot_of(store, tick)], round);
+    uint32_t round = (uint32_t)(tick >> inside->shift);
+    struct hwt_hint *hint = hwt_bucket_room(&inside->buckets[wheel_slot_of(inside, tick)], round);
     if (__builtin_expect(!hint, 0))
         return file_slow(wheel, place, id, generation, tick);
     *hint = (struct hwt_hint){ round, id, generation };
     wheel->hints++;
-    place->where = STORE_NEAR | ((uint32_t)tick & STORE_LOW_BITS);
+    place->where = WHEEL_NEAR | ((uint32_t)tick & WHEEL_LOW_BITS);
     HWT_ASSERT(!hwt_wheel_is_after(wheel, place, tick));
     return 0;
 }
 
 /* The slot that is due next, and its tick. False: none is. The hint may be gone if it is swept. */
-static bool next_slot(const struct hwt_store *store, uint32_t *ret_slot, uint64_t *ret_tick)
+static bool next_slot(const struct hwt_wheel_inside *inside, uint32_t *ret_slot, uint64_t *ret_tick)
 {
-    uint64_t tick = ~store->due[1];
-    bool far = store->far_due <= tick;
-    *ret_tick = far ? store->far_due : tick;
-    *ret_slot = far ? store_far_slot(store) : store_slot_of(store, tick);
+    uint64_t tick = ~inside->due[1];
+    bool far = inside->far_due <= tick;
+    *ret_tick = far ? inside->far_due : tick;
+    *ret_slot = far ? wheel_far_slot(inside) : wheel_slot_of(inside, tick);
     return *ret_tick != UINT64_MAX;
 }
 
-static bool is_swept(const struct hwt_store *store, uint32_t slot)
+static bool is_swept(const struct hwt_wheel_inside *inside, uint32_t slot)
 {
-    return __builtin_expect(store->sweeps && slot == store->hand, 0);
+    return __builtin_expect(inside->sweeps && slot == inside->sweep_slot, 0);
 }
 
 /* The same, and if that is not after `limit` it has a hint for that tick. */
 static bool next_slot_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ret_slot,
                                 uint64_t *ret_tick)
 {
-    struct hwt_store *store = wheel->store;
-    bool some = next_slot(store, ret_slot, ret_tick);
-    if (some && is_swept(store, *ret_slot) && *ret_tick <= limit) {
-        hwt_store_end_sweep(wheel);
-        some = next_slot(store, ret_slot, ret_tick);
+    struct hwt_wheel_inside *inside = wheel->inside;
+    bool some = next_slot(inside, ret_slot, ret_tick);
+    if (some && is_swept(inside, *ret_slot) && *ret_tick <= limit) {
+        hwt_wheel_end_sweep(wheel);
+        some = next_slot(inside, ret_slot, ret_tick);
     }
     return some;
 }
@@ -224,13 +224,13 @@ static bool next_slot_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32_
  * then the sweep can go on. */
 static bool is_still_due(const struct hwt_wheel *wheel, uint32_t slot)
 {
-    const struct hwt_store *store = wheel->store;
-    const struct hwt_bucket *bucket = &store->buckets[slot];
-    const struct store_judge judge = { wheel, slot, true, false };
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    const struct hwt_bucket *bucket = &inside->buckets[slot];
+    const struct wheel_judge judge = { wheel, slot, true, false };
     const struct hwt_hint *hint;
-    for (uint32_t n = 0; (hint = hwt_sweep_peek(&store->sweep, bucket, n)) != NULL; n++) {
+    for (uint32_t n = 0; (hint = hwt_sweep_peek(&inside->sweep, bucket, n)) != NULL; n++) {
         struct hwt_hint looked = *hint;
-        if (looked.round == bucket->least && hwt_store_keep(&judge, &looked, 1) > 0)
+        if (looked.round == bucket->least && hwt_wheel_keep(&judge, &looked, 1) > 0)
             return true;
     }
     return false;
@@ -239,14 +239,14 @@ static bool is_still_due(const struct hwt_wheel *wheel, uint32_t slot)
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
     uint32_t slot;
-    while (next_slot(wheel->store, &slot, ret_tick) && *ret_tick < limit) {
-        if (!is_swept(wheel->store, slot)) {
+    while (next_slot(wheel->inside, &slot, ret_tick) && *ret_tick < limit) {
+        if (!is_swept(wheel->inside, slot)) {
             if (prune(wheel, slot, &looks))
                 return looks > 0;
         } else {
             if (is_still_due(wheel, slot))
                 return true;
-            hwt_store_end_sweep(wheel);
+            hwt_wheel_end_sweep(wheel);
         }
     }
     return true;
@@ -268,38 +268,38 @@ static void move_to(struct hwt_wheel *wheel, uint64_t limit)
 
 /* A small wheel is in the processor's cache. Of a great one the bucket after the next comes from
  * memory meanwhile, with the way up from the next one, and the first hint of that. */
-static void fetch_ahead(const struct hwt_store *store)
+static void fetch_ahead(const struct hwt_wheel_inside *inside)
 {
-    const uint64_t next = store->due[1];
+    const uint64_t next = inside->due[1];
     uint64_t after = 0;
-    if (store->mask < SLOTS_FAST || next == 0)
+    if (inside->mask < SLOTS_FAST || next == 0)
         return;
-    for (size_t node = (size_t)store_slots(store) + store_slot_of(store, ~next); node > 1;
+    for (size_t node = (size_t)wheel_slots(inside) + wheel_slot_of(inside, ~next); node > 1;
          node /= 2)
-        after = store->due[node ^ 1] > after ? store->due[node ^ 1] : after;
-    hwt_bucket_fetch(&store->buckets[store_slot_of(store, ~next)]);
-    __builtin_prefetch(&store->buckets[store_slot_of(store, ~after)], 1);
+        after = inside->due[node ^ 1] > after ? inside->due[node ^ 1] : after;
+    hwt_bucket_fetch(&inside->buckets[wheel_slot_of(inside, ~next)]);
+    __builtin_prefetch(&inside->buckets[wheel_slot_of(inside, ~after)], 1);
 }
 
 /* Takes ids from a bucket whose tick it is. */
 static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch, size_t max)
 {
-    struct hwt_bucket *bucket = &wheel->store->buckets[slot];
+    struct hwt_bucket *bucket = &wheel->inside->buckets[slot];
     const struct hwt_slots *slots = hwt_directory_slots(wheel->directory);
-    struct hwt_hint hints[STORE_BATCH_MAX];
-    const uint32_t round = bucket->least, where = store_where_of(wheel->store, slot, round);
-    size_t taken = hwt_bucket_take(bucket, hints, max < STORE_BATCH_MAX ? max : STORE_BATCH_MAX,
+    struct hwt_hint hints[WHEEL_BATCH_MAX];
+    const uint32_t round = bucket->least, where = wheel_where_of(wheel->inside, slot, round);
+    size_t taken = hwt_bucket_take(bucket, hints, max < WHEEL_BATCH_MAX ? max : WHEEL_BATCH_MAX,
                                    &wheel->bytes);
     size_t n = 0;
     HWT_ASSERT(taken <= wheel->hints);
     wheel->hints -= taken;
     if (bucket->least != round || hwt_bucket_count(bucket) == 0) {
-        hwt_store_update(wheel, slot);
-        fetch_ahead(wheel->store);
+        hwt_wheel_update(wheel, slot);
+        fetch_ahead(wheel->inside);
     }
     for (size_t i = 0; i < taken; i++) {
         struct hwt_place *place = hwt_slots_place(slots, hints[i].id);
-        if (!store_counts(slots, place, &hints[i], where))
+        if (!wheel_counts(slots, place, &hints[i], where))
             continue;
         place->where = 0;
         batch[n++] = hints[i].id;
@@ -316,7 +316,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
     uint32_t slot;
     *ret_far = false;
     while (next_slot_with_hint(wheel, limit, &slot, &tick)) {
-        bool far = slot == store_far_slot(wheel->store);
+        bool far = slot == wheel_far_slot(wheel->inside);
         /* An age begins with its first tick, not when that is over. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)
             break;
@@ -334,8 +334,8 @@ uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
     uint32_t slot;
     uint64_t tick;
-    if (!next_slot(wheel->store, &slot, &tick) || tick >= limit)
+    if (!next_slot(wheel->inside, &slot, &tick) || tick >= limit)
         return HWT_ID_NONE;
-    const struct hwt_hint *hint = hwt_bucket_peek(&wheel->store->buckets[slot]);
+    const struct hwt_hint *hint = hwt_bucket_peek(&wheel->inside->buckets[slot]);
     return hint ? hint->id : HWT_ID_NONE;
 }

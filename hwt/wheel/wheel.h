@@ -15,7 +15,7 @@
 #include "hwt/wheel/directory.h"
 #include "hwt/wheel/hint.h"
 
-struct hwt_store; /* the data structure itself */
+struct hwt_wheel_inside; /* the data structure itself */
 
 /* How instants and ticks belong together. Frozen: any thread may read it. */
 struct hwt_ticks {
@@ -39,7 +39,7 @@ struct hwt_wheel {
      * it throws away. */
     hwt_hints_filter wanted;
     const void *owner;
-    struct hwt_store *store;
+    struct hwt_wheel_inside *inside;
 };
 
 static inline struct hwt_ticks hwt_ticks_init(uint64_t start, uint64_t duration)
@@ -111,7 +111,7 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick);
 
 /* The next tick with something to take, UINT64_MAX: none; however many hints come before that. */
-static inline uint64_t hwt_wheel_next(struct hwt_wheel *wheel)
+static inline uint64_t hwt_wheel_prune_and_peek(struct hwt_wheel *wheel)
 {
     uint64_t tick;
     while (!hwt_wheel_find(wheel, UINT64_MAX, UINT32_MAX, &tick))
@@ -146,7 +146,8 @@ struct hwt_wheel_view {
 };
 
 /* The first such part from number `from` on. False: there is none. */
-bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view);
+bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
+                                    struct hwt_wheel_view *ret_view);
 
 /* Whether the store is in order, when a sweep has ended that is half done. For tests. */
 bool hwt_wheel_check(struct hwt_wheel *wheel);

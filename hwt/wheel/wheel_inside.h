@@ -5,7 +5,7 @@
 /*
  * The hashed wheel: an array of buckets, a power of two of them. A timeout of tick t is in
  * bucket t & mask, with the round t / wheel length; see bucket.h for rounds. More than
- * STORE_SLOTS_MAX ticks a wheel are had as so many, and more rounds: a bucket costs 80 bytes.
+ * WHEEL_SLOTS_MAX ticks a wheel are had as so many, and more rounds: a bucket costs 80 bytes.
  *
  * A tournament over the buckets finds the next tick with something due: leaf slots + s is the
  * complement of the tick at which bucket s is due (0: none), an inner node the greater of its
@@ -16,9 +16,9 @@
  * where it is filed now, and a hint counts if it is there and of the place's generation. `where` is
  *
  *     0                   nowhere
- *     STORE_NEAR | tick   its last 30 bits: no tick of a bucket is further than that
- *     STORE_FAR | age     its last 30 bits
- *     STORE_NEVER
+ *     WHEEL_NEAR | tick   its last 30 bits: no tick of a bucket is further than that
+ *     WHEEL_FAR | age     its last 30 bits
+ *     WHEEL_NEVER
  *
  * 2^29 ticks are an age. A timeout of a later age than the next one waits in a bucket of its own,
  * whose rounds are ages, until the age before its own begins: then the caller files it again,
@@ -31,93 +31,94 @@
 
 struct hwt_wheel;
 
-#define STORE_SLOTS_MAX ((uint32_t)1 << 16)
-#define STORE_AGE_BITS 29
-#define STORE_BATCH_MAX 64 /* hints that are looked at together */
+#define WHEEL_SLOTS_MAX ((uint32_t)1 << 16)
+#define WHEEL_AGE_BITS 29
+#define WHEEL_BATCH_MAX 64 /* hints that are looked at together */
 
-#define STORE_NEAR ((uint32_t)1 << 30)
-#define STORE_FAR ((uint32_t)2 << 30)
-#define STORE_NEVER ((uint32_t)3 << 30)
-#define STORE_LOW_BITS (STORE_NEAR - 1)
+#define WHEEL_NEAR ((uint32_t)1 << 30)
+#define WHEEL_FAR ((uint32_t)2 << 30)
+#define WHEEL_NEVER ((uint32_t)3 << 30)
+#define WHEEL_LOW_BITS (WHEEL_NEAR - 1)
 
-struct hwt_store {
+struct hwt_wheel_inside {
     uint32_t mask;              /* slots - 1 */
     unsigned shift;             /* log2 of the slots */
     uint64_t *due;              /* the tournament */
     uint64_t far_due;           /* the tick at which what is in later ages comes nearer */
     struct hwt_bucket *buckets; /* one a slot, one for later ages, one for what never comes */
-    uint32_t hand;              /* the bucket that is swept, or is to be next */
+    uint32_t sweep_slot;        /* the bucket that is swept, or is to be next */
     bool sweeps;
     struct hwt_sweep sweep;
 };
 
-static inline uint32_t store_slots(const struct hwt_store *store)
+static inline uint32_t wheel_slots(const struct hwt_wheel_inside *inside)
 {
-    return store->mask + 1;
+    return inside->mask + 1;
 }
 
-static inline uint32_t store_never_slot(const struct hwt_store *store)
+static inline uint32_t wheel_never_slot(const struct hwt_wheel_inside *inside)
 {
-    return store_slots(store);
+    return wheel_slots(inside);
 }
 
-static inline uint32_t store_far_slot(const struct hwt_store *store)
+static inline uint32_t wheel_far_slot(const struct hwt_wheel_inside *inside)
 {
-    return store_slots(store) + 1;
+    return wheel_slots(inside) + 1;
 }
 
-static inline uint32_t store_slot_of(const struct hwt_store *store, uint64_t tick)
+static inline uint32_t wheel_slot_of(const struct hwt_wheel_inside *inside, uint64_t tick)
 {
-    return (uint32_t)tick & store->mask;
+    return (uint32_t)tick & inside->mask;
 }
 
-static inline uint64_t store_age_of(uint64_t tick)
+static inline uint64_t wheel_age_of(uint64_t tick)
 {
-    return tick >> STORE_AGE_BITS;
+    return tick >> WHEEL_AGE_BITS;
 }
 
 /* ---- wheel.c ---- */
 
 /* The bucket's round when it is next visited; what never comes has but one. */
-uint32_t hwt_store_round_now(const struct hwt_wheel *wheel, uint32_t slot);
+uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t slot);
 
 /* The first tick from wheel->tick on that has this slot and round. */
-uint64_t hwt_store_tick(const struct hwt_wheel *wheel, uint32_t slot, uint32_t round);
+uint64_t hwt_wheel_tick(const struct hwt_wheel *wheel, uint32_t slot, uint32_t round);
 
 /* Brings the tournament up to the bucket, after its least round may have changed. */
-void hwt_store_update(struct hwt_wheel *wheel, uint32_t slot);
+void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t slot);
 
 /* ---- what counts ---- */
 
 /* How the hints of a bucket are told by their rounds: kind | ((round << shift | low) & bits). */
-struct store_whereabouts {
+struct wheel_whereabouts {
     uint32_t kind;
     uint32_t low;
     uint32_t bits;
     unsigned shift;
 };
 
-static inline struct store_whereabouts store_whereabouts_of(const struct hwt_store *store,
+static inline struct wheel_whereabouts wheel_whereabouts_of(const struct hwt_wheel_inside *inside,
                                                             uint32_t slot)
 {
-    if (__builtin_expect(slot < store_slots(store), 1))
-        return (struct store_whereabouts){ STORE_NEAR, slot, STORE_LOW_BITS, store->shift };
-    return slot == store_far_slot(store)
-               ? (struct store_whereabouts){ STORE_FAR, 0, STORE_LOW_BITS, 0 }
-               : (struct store_whereabouts){ STORE_NEVER, 0, 0, 0 };
+    if (__builtin_expect(slot < wheel_slots(inside), 1))
+        return (struct wheel_whereabouts){ WHEEL_NEAR, slot, WHEEL_LOW_BITS, inside->shift };
+    return slot == wheel_far_slot(inside)
+               ? (struct wheel_whereabouts){ WHEEL_FAR, 0, WHEEL_LOW_BITS, 0 }
+               : (struct wheel_whereabouts){ WHEEL_NEVER, 0, 0, 0 };
 }
 
-static inline uint32_t store_where_at(struct store_whereabouts about, uint32_t round)
+static inline uint32_t wheel_where_at(struct wheel_whereabouts about, uint32_t round)
 {
     return about.kind | ((round << about.shift | about.low) & about.bits);
 }
 
-static inline uint32_t store_where_of(const struct hwt_store *store, uint32_t slot, uint32_t round)
+static inline uint32_t wheel_where_of(const struct hwt_wheel_inside *inside, uint32_t slot,
+                                      uint32_t round)
 {
-    return store_where_at(store_whereabouts_of(store, slot), round);
+    return wheel_where_at(wheel_whereabouts_of(inside, slot), round);
 }
 
-static inline bool store_counts(const struct hwt_slots *slots, const struct hwt_place *place,
+static inline bool wheel_counts(const struct hwt_slots *slots, const struct hwt_place *place,
                                 const struct hwt_hint *hint, uint32_t where)
 {
     return place->where == where &&
@@ -125,7 +126,7 @@ static inline bool store_counts(const struct hwt_slots *slots, const struct hwt_
 }
 
 /* What the hints of a bucket are looked at for. */
-struct store_judge {
+struct wheel_judge {
     const struct hwt_wheel *wheel;
     uint32_t slot;
     bool asks; /* those that are not wanted do not stay either */
@@ -136,10 +137,10 @@ struct store_judge {
 
 /* ---- wheel_sweep.c ---- */
 
-/* A filter, for what `data`, a struct store_judge, says. */
-uint32_t hwt_store_keep(const void *data, struct hwt_hint *hints, uint32_t n);
+/* A filter, for what `data`, a struct wheel_judge, says. */
+uint32_t hwt_wheel_keep(const void *data, struct hwt_hint *hints, uint32_t n);
 
 /* Ends a sweep that is half done, wherever it is. */
-void hwt_store_end_sweep(struct hwt_wheel *wheel);
+void hwt_wheel_end_sweep(struct hwt_wheel *wheel);
 
 #endif

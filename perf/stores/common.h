@@ -31,17 +31,17 @@
 #define STORE_LOW_BITS (STORE_NEAR - 1)
 
 /* An empty wheel on a zeroed store of that size, to be freed; NULL: no memory. */
-static inline struct hwt_store *store_begin(struct hwt_wheel *wheel,
-                                            const struct hwt_directory *directory,
-                                            struct hwt_ticks ticks, size_t size)
+static inline struct hwt_wheel_inside *store_begin(struct hwt_wheel *wheel,
+                                                   const struct hwt_directory *directory,
+                                                   struct hwt_ticks ticks, size_t size)
 {
     *wheel = (struct hwt_wheel){
         .ticks = ticks,
         .directory = directory,
         .bytes = size,
-        .store = calloc(1, size),
+        .inside = calloc(1, size),
     };
-    return wheel->store;
+    return wheel->inside;
 }
 
 /* To which tick the hand goes when all before `limit` are handled. */
@@ -246,7 +246,7 @@ static inline uint64_t store_far_sweep(struct hwt_wheel *wheel, struct store_far
     return all;
 }
 
-/* What hwt_wheel_look() says of it, in parts `first` and the next one. */
+/* What hwt_wheel_sweep_to_next_bucket() says of it, in parts `first` and the next one. */
 static inline bool store_far_look(struct hwt_wheel *wheel, struct store_far *far, uint32_t first,
                                   uint32_t from, struct hwt_wheel_view *ret_view)
 {

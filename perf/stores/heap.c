@@ -19,7 +19,7 @@
  * does. It has 32 bits; when they are used up, all hints are numbered anew. Of the tick there
  * are 32 bits too: ticks in the heap are less than 2^30 apart, see common.h.
  *
- * Wheel length and rounds mean nothing here. hwt_wheel_next() is exact.
+ * Wheel length and rounds mean nothing here. hwt_wheel_prune_and_peek() is exact.
  */
 
 #include "perf/stores/common.h"
@@ -34,7 +34,7 @@ struct item {
     uint32_t generation;
 };
 
-struct hwt_store {
+struct hwt_wheel_inside {
     struct item *items; /* from 1 on */
     size_t used;
     size_t items_bytes;
@@ -53,18 +53,18 @@ static uint32_t tick_of(const struct item *item)
     return (uint32_t)(item->key >> 32);
 }
 
-static void rise(struct hwt_store *store, size_t at, struct item item)
+static void rise(struct hwt_wheel_inside *inside, size_t at, struct item item)
 {
-    struct item *items = store->items;
+    struct item *items = inside->items;
     for (; at > 1 && before(&item, &items[at / 2]); at /= 2)
         items[at] = items[at / 2];
     items[at] = item;
 }
 
-static void sink(struct hwt_store *store, size_t at, struct item item)
+static void sink(struct hwt_wheel_inside *inside, size_t at, struct item item)
 {
-    struct item *items = store->items;
-    size_t used = store->used;
+    struct item *items = inside->items;
+    size_t used = inside->used;
     for (size_t child; (child = 2 * at) <= used; at = child) {
         __builtin_prefetch((const char *)items + 4 * at * sizeof(*items));
         if (child < used)
@@ -78,44 +78,44 @@ static void sink(struct hwt_store *store, size_t at, struct item item)
 
 static void remove_at(struct hwt_wheel *wheel, size_t at)
 {
-    struct hwt_store *store = wheel->store;
-    struct item last = store->items[store->used--];
+    struct hwt_wheel_inside *inside = wheel->inside;
+    struct item last = inside->items[inside->used--];
     wheel->hints--;
-    if (at > store->used)
+    if (at > inside->used)
         return;
-    if (at > 1 && before(&last, &store->items[at / 2]))
-        rise(store, at, last);
+    if (at > 1 && before(&last, &inside->items[at / 2]))
+        rise(inside, at, last);
     else
-        sink(store, at, last);
+        sink(inside, at, last);
 }
 
 /* ---- memory ---- */
 
 static int resize_items(struct hwt_wheel *wheel, size_t count)
 {
-    struct hwt_store *store = wheel->store;
-    size_t bytes = count * sizeof(*store->items);
-    void *items = store_resize(wheel, store->items, &store->items_bytes, bytes);
+    struct hwt_wheel_inside *inside = wheel->inside;
+    size_t bytes = count * sizeof(*inside->items);
+    void *items = store_resize(wheel, inside->items, &inside->items_bytes, bytes);
     if (!items)
         return -ENOMEM;
-    store->items = items;
+    inside->items = items;
     return 0;
 }
 
 static int make_room(struct hwt_wheel *wheel)
 {
-    const struct hwt_store *store = wheel->store;
-    if (store->used + 1 < store->items_bytes / sizeof(*store->items))
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    if (inside->used + 1 < inside->items_bytes / sizeof(*inside->items))
         return 0;
-    return resize_items(wheel, store->used + store->used / 2 + 2);
+    return resize_items(wheel, inside->used + inside->used / 2 + 2);
 }
 
 static void give_room_back(struct hwt_wheel *wheel)
 {
-    const struct hwt_store *store = wheel->store;
-    size_t capacity = store->items_bytes / sizeof(*store->items);
-    if (store->used + 1 < capacity / 4)
-        (void)resize_items(wheel, 2 * store->used + 2); /* no memory: it stays as it is */
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    size_t capacity = inside->items_bytes / sizeof(*inside->items);
+    if (inside->used + 1 < capacity / 4)
+        (void)resize_items(wheel, 2 * inside->used + 2); /* no memory: it stays as it is */
 }
 
 /* ---- sequence numbers ---- */
@@ -126,12 +126,12 @@ static int compare_items(const void *a, const void *b)
 }
 
 /* Once in 2^32 filings. What is sorted is a heap, too. */
-static void number_anew(struct hwt_store *store)
+static void number_anew(struct hwt_wheel_inside *inside)
 {
-    qsort(store->items + 1, store->used, sizeof(*store->items), compare_items);
-    store->sequence = 0;
-    for (size_t at = 1; at <= store->used; at++)
-        store->items[at].key = (uint64_t)tick_of(&store->items[at]) << 32 | store->sequence++;
+    qsort(inside->items + 1, inside->used, sizeof(*inside->items), compare_items);
+    inside->sequence = 0;
+    for (size_t at = 1; at <= inside->used; at++)
+        inside->items[at].key = (uint64_t)tick_of(&inside->items[at]) << 32 | inside->sequence++;
 }
 
 /* ---- the seam ---- */
@@ -140,11 +140,11 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
     (void)ticks_per_wheel;
-    struct hwt_store *store = store_begin(wheel, directory, ticks, sizeof(*store));
-    if (!store)
+    struct hwt_wheel_inside *inside = store_begin(wheel, directory, ticks, sizeof(*inside));
+    if (!inside)
         return -ENOMEM;
-    store->sequence = HEAP_FIRST_SEQUENCE;
-    store_far_begin(&store->far);
+    inside->sequence = HEAP_FIRST_SEQUENCE;
+    store_far_begin(&inside->far);
     if (resize_items(wheel, 1) < 0) {
         hwt_wheel_destroy(wheel);
         return -ENOMEM;
@@ -154,35 +154,35 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
 
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
-    struct hwt_store *store = wheel->store;
-    if (store->items)
-        munmap(store->items, store->items_bytes);
-    store_far_end(&store->far);
-    free(store);
+    struct hwt_wheel_inside *inside = wheel->inside;
+    if (inside->items)
+        munmap(inside->items, inside->items_bytes);
+    store_far_end(&inside->far);
+    free(inside);
 }
 
 void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
-    wheel->store->used = 0;
+    wheel->inside->used = 0;
     (void)resize_items(wheel, 1);
-    store_far_clear(wheel, &wheel->store->far);
+    store_far_clear(wheel, &wheel->inside->far);
     wheel->hints = 0;
 }
 
 int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
                       uint32_t generation, uint64_t tick)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     if (tick < wheel->tick)
         tick = wheel->tick;
     if (__builtin_expect(!store_is_near(wheel, tick), 0))
-        return store_far_file(wheel, &store->far, place, id, generation, tick);
+        return store_far_file(wheel, &inside->far, place, id, generation, tick);
     int r = make_room(wheel);
     if (r < 0)
         return r;
-    if (store->sequence == UINT32_MAX)
-        number_anew(store);
-    rise(store, ++store->used, (struct item){ tick << 32 | store->sequence++, id, generation });
+    if (inside->sequence == UINT32_MAX)
+        number_anew(inside);
+    rise(inside, ++inside->used, (struct item){ tick << 32 | inside->sequence++, id, generation });
     wheel->hints++;
     place->where = store_where((uint32_t)tick);
     return 0;
@@ -201,18 +201,18 @@ static bool stays(const struct hwt_wheel *wheel, const struct item *item)
 /* The tick of the soonest hint, UINT64_MAX: none. */
 static uint64_t soonest(const struct hwt_wheel *wheel)
 {
-    const struct hwt_store *store = wheel->store;
-    return store->used ? store_near_tick(wheel, tick_of(&store->items[1])) : UINT64_MAX;
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    return inside->used ? store_near_tick(wheel, tick_of(&inside->items[1])) : UINT64_MAX;
 }
 
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     (void)limit, (void)looks;
-    while (store->used && !stays(wheel, &store->items[1]))
+    while (inside->used && !stays(wheel, &inside->items[1]))
         remove_at(wheel, 1);
     give_room_back(wheel);
-    uint64_t near = soonest(wheel), far = store_far_next(wheel, &store->far, near);
+    uint64_t near = soonest(wheel), far = store_far_next(wheel, &inside->far, near);
     *ret_tick = far < near ? far : near;
     return true;
 }
@@ -220,14 +220,14 @@ bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uin
 /* Takes up to `max` ids from the top, all of wheel->tick. */
 static size_t take_near(struct hwt_wheel *wheel, uint32_t *batch, size_t max)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     struct item items[STORE_BATCH_MAX];
     const uint32_t tick = (uint32_t)wheel->tick;
     size_t n = 0, taken = 0;
-    while (taken < max && taken < STORE_BATCH_MAX && store->used &&
-           tick_of(&store->items[1]) == tick) {
-        items[taken++] = store->items[1];
-        store_fetch(wheel, store->items[1].id);
+    while (taken < max && taken < STORE_BATCH_MAX && inside->used &&
+           tick_of(&inside->items[1]) == tick) {
+        items[taken++] = inside->items[1];
+        store_fetch(wheel, inside->items[1].id);
         remove_at(wheel, 1);
     }
     for (size_t i = 0; i < taken; i++) {
@@ -241,7 +241,7 @@ static size_t take_near(struct hwt_wheel *wheel, uint32_t *batch, size_t max)
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far)
 {
-    struct store_far *far = &wheel->store->far;
+    struct store_far *far = &wheel->inside->far;
     for (;;) {
         uint64_t tick = soonest(wheel);
         *ret_far = far->due <= tick && far->due != UINT64_MAX;
@@ -264,46 +264,46 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
 /* All of them; then it is made a heap again. */
 static void sweep_all(struct hwt_wheel *wheel)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     size_t kept = 0;
-    for (size_t at = 1; at <= store->used; at++) {
-        if (at + STORE_AHEAD <= store->used)
-            store_fetch(wheel, store->items[at + STORE_AHEAD].id);
-        if (stays(wheel, &store->items[at]))
-            store->items[++kept] = store->items[at];
+    for (size_t at = 1; at <= inside->used; at++) {
+        if (at + STORE_AHEAD <= inside->used)
+            store_fetch(wheel, inside->items[at + STORE_AHEAD].id);
+        if (stays(wheel, &inside->items[at]))
+            inside->items[++kept] = inside->items[at];
     }
-    wheel->hints -= store->used - kept;
-    store->used = kept;
+    wheel->hints -= inside->used - kept;
+    inside->used = kept;
     for (size_t at = kept / 2; at > 0; at--)
-        sink(store, at, store->items[at]);
-    store->hand = 0;
+        sink(inside, at, inside->items[at]);
+    inside->hand = 0;
 }
 
 /* From the end to the beginning, so that what takes an item's place has been looked at. */
 static void sweep_some(struct hwt_wheel *wheel, uint64_t most)
 {
-    struct hwt_store *store = wheel->store;
-    for (uint64_t looked = 0; looked < most && store->used > 0; looked++) {
-        if (store->hand == 0 || store->hand > store->used)
-            store->hand = store->used;
-        size_t at = store->hand--;
+    struct hwt_wheel_inside *inside = wheel->inside;
+    for (uint64_t looked = 0; looked < most && inside->used > 0; looked++) {
+        if (inside->hand == 0 || inside->hand > inside->used)
+            inside->hand = inside->used;
+        size_t at = inside->hand--;
         if (at > STORE_AHEAD)
-            store_fetch(wheel, store->items[at - STORE_AHEAD].id);
-        if (!stays(wheel, &store->items[at]))
+            store_fetch(wheel, inside->items[at - STORE_AHEAD].id);
+        if (!stays(wheel, &inside->items[at]))
             remove_at(wheel, at);
-        if (store->hand == 0)
-            store_far_sweep(wheel, &store->far);
+        if (inside->hand == 0)
+            store_far_sweep(wheel, &inside->far);
     }
 }
 
 static void sweep(struct hwt_wheel *wheel, uint64_t most)
 {
-    struct hwt_store *store = wheel->store;
-    if (most < store->used) {
+    struct hwt_wheel_inside *inside = wheel->inside;
+    if (most < inside->used) {
         sweep_some(wheel, most);
     } else {
         sweep_all(wheel);
-        store_far_sweep(wheel, &store->far);
+        store_far_sweep(wheel, &inside->far);
     }
     give_room_back(wheel);
 }
@@ -324,33 +324,34 @@ uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough
 
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    return soonest(wheel) < limit ? wheel->store->items[1].id : HWT_ID_NONE;
+    return soonest(wheel) < limit ? wheel->inside->items[1].id : HWT_ID_NONE;
 }
 
-bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
+bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
+                                    struct hwt_wheel_view *ret_view)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     if (from == 0)
         sweep(wheel, UINT64_MAX);
-    if (from > 0 || store->used == 0)
-        return store_far_look(wheel, &store->far, 1, from, ret_view);
-    *ret_view = (struct hwt_wheel_view){ 0, store->used, soonest(wheel) };
+    if (from > 0 || inside->used == 0)
+        return store_far_look(wheel, &inside->far, 1, from, ret_view);
+    *ret_view = (struct hwt_wheel_view){ 0, inside->used, soonest(wheel) };
     return true;
 }
 
 bool hwt_wheel_check(struct hwt_wheel *wheel)
 {
-    const struct hwt_store *store = wheel->store;
+    const struct hwt_wheel_inside *inside = wheel->inside;
     uint64_t far;
-    if (store->used >= store->items_bytes / sizeof(*store->items))
+    if (inside->used >= inside->items_bytes / sizeof(*inside->items))
         return false;
-    for (size_t at = 1; at <= store->used; at++) {
-        const struct item *item = &store->items[at];
+    for (size_t at = 1; at <= inside->used; at++) {
+        const struct item *item = &inside->items[at];
         uint32_t ahead = tick_of(item) - (uint32_t)wheel->tick;
-        if (at > 1 && !before(&store->items[at / 2], item))
+        if (at > 1 && !before(&inside->items[at / 2], item))
             return false;
-        if (ahead >= STORE_NEAR || (uint32_t)item->key >= store->sequence)
+        if (ahead >= STORE_NEAR || (uint32_t)item->key >= inside->sequence)
             return false;
     }
-    return store_far_check(wheel, &store->far, &far) && wheel->hints == store->used + far;
+    return store_far_check(wheel, &inside->far, &far) && wheel->hints == inside->used + far;
 }

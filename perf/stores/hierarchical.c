@@ -14,7 +14,7 @@
  * is flushed: all its hints are filed again, by now into a finer wheel. So a hint is touched once
  * for every wheel that it comes down.
  *
- * hwt_wheel_next() is Kafka's: where a coarse bucket begins next, it is the tick at
+ * hwt_wheel_prune_and_peek() is Kafka's: where a coarse bucket begins next, it is the tick at
  * which that is to be flushed, and the worker wakes for it. It is never later than the tick of
  * the next timeout, and exact once that is in the finest wheel. hwt_wheel_take() flushes on
  * its way and yields what is due, in its tick and no other.
@@ -58,7 +58,7 @@ struct level {
     uint32_t slot;     /* that of `now` */
 };
 
-struct hwt_store {
+struct hwt_wheel_inside {
     struct node *nodes;
     size_t nodes_bytes;
     uint32_t used;   /* nodes; those from here on were never used */
@@ -80,12 +80,12 @@ struct hwt_store {
 
 static int resize_nodes(struct hwt_wheel *wheel, size_t count)
 {
-    struct hwt_store *store = wheel->store;
-    size_t bytes = count * sizeof(*store->nodes);
-    void *nodes = store_resize(wheel, store->nodes, &store->nodes_bytes, bytes);
+    struct hwt_wheel_inside *inside = wheel->inside;
+    size_t bytes = count * sizeof(*inside->nodes);
+    void *nodes = store_resize(wheel, inside->nodes, &inside->nodes_bytes, bytes);
     if (!nodes)
         return -ENOMEM;
-    store->nodes = nodes;
+    inside->nodes = nodes;
     return 0;
 }
 
@@ -117,32 +117,32 @@ static void unlink_node(struct node *nodes, uint32_t number)
 /* A free node; 0: no memory. */
 static uint32_t new_node(struct hwt_wheel *wheel)
 {
-    struct hwt_store *store = wheel->store;
-    uint32_t number = store->free;
+    struct hwt_wheel_inside *inside = wheel->inside;
+    uint32_t number = inside->free;
     if (number) {
-        store->free = store->nodes[number].next;
+        inside->free = inside->nodes[number].next;
         return number;
     }
-    if (store->used >= store->nodes_bytes / sizeof(*store->nodes) &&
-        resize_nodes(wheel, (size_t)store->used + store->used / 2 + 1) < 0)
+    if (inside->used >= inside->nodes_bytes / sizeof(*inside->nodes) &&
+        resize_nodes(wheel, (size_t)inside->used + inside->used / 2 + 1) < 0)
         return 0;
-    return store->used++;
+    return inside->used++;
 }
 
 static void free_node(struct hwt_wheel *wheel, uint32_t number)
 {
-    struct hwt_store *store = wheel->store;
-    store->nodes[number].id = HWT_ID_NONE;
-    store->nodes[number].next = store->free;
-    store->free = number;
+    struct hwt_wheel_inside *inside = wheel->inside;
+    inside->nodes[number].id = HWT_ID_NONE;
+    inside->nodes[number].next = inside->free;
+    inside->free = number;
     wheel->hints--;
 }
 
 /* All are free. */
 static void forget_nodes(struct hwt_wheel *wheel)
 {
-    wheel->store->used = NODES_FIRST;
-    wheel->store->free = 0;
+    wheel->inside->used = NODES_FIRST;
+    wheel->inside->free = 0;
     (void)resize_nodes(wheel, NODES_FIRST);
 }
 
@@ -162,72 +162,72 @@ static bool sooner(const struct occupied *a, const struct occupied *b)
     return a->bucket - SLOTS < b->bucket - SLOTS; /* wraps around for the finest */
 }
 
-static void wait_for(struct hwt_store *store, uint32_t bucket, uint64_t tick)
+static void wait_for(struct hwt_wheel_inside *inside, uint32_t bucket, uint64_t tick)
 {
     struct occupied its = { tick, bucket };
-    uint32_t at = ++store->waiting;
-    for (; at > 1 && sooner(&its, &store->heap[at / 2]); at /= 2)
-        store->heap[at] = store->heap[at / 2];
-    store->heap[at] = its;
-    store->waits[bucket] = true;
-    store->begins[bucket] = tick;
+    uint32_t at = ++inside->waiting;
+    for (; at > 1 && sooner(&its, &inside->heap[at / 2]); at /= 2)
+        inside->heap[at] = inside->heap[at / 2];
+    inside->heap[at] = its;
+    inside->waits[bucket] = true;
+    inside->begins[bucket] = tick;
 }
 
-static void wait_no_more(struct hwt_store *store)
+static void wait_no_more(struct hwt_wheel_inside *inside)
 {
-    store->waits[store->heap[1].bucket] = false;
-    struct occupied last = store->heap[store->waiting--];
+    inside->waits[inside->heap[1].bucket] = false;
+    struct occupied last = inside->heap[inside->waiting--];
     uint32_t at = 1;
-    for (uint32_t child; (child = 2 * at) <= store->waiting; at = child) {
-        if (child < store->waiting)
-            child += sooner(&store->heap[child + 1], &store->heap[child]);
-        if (!sooner(&store->heap[child], &last))
+    for (uint32_t child; (child = 2 * at) <= inside->waiting; at = child) {
+        if (child < inside->waiting)
+            child += sooner(&inside->heap[child + 1], &inside->heap[child]);
+        if (!sooner(&inside->heap[child], &last))
             break;
-        store->heap[at] = store->heap[child];
+        inside->heap[at] = inside->heap[child];
     }
-    store->heap[at] = last;
+    inside->heap[at] = last;
 }
 
 /* The bucket that begins next and is not empty; BUCKETS: none. */
-static uint32_t next_bucket(struct hwt_store *store)
+static uint32_t next_bucket(struct hwt_wheel_inside *inside)
 {
-    while (store->waiting) {
-        uint32_t bucket = store->heap[1].bucket;
-        if (!is_empty(store->nodes, bucket))
+    while (inside->waiting) {
+        uint32_t bucket = inside->heap[1].bucket;
+        if (!is_empty(inside->nodes, bucket))
             return bucket;
-        wait_no_more(store);
+        wait_no_more(inside);
     }
     return BUCKETS;
 }
 
-static uint64_t begins(const struct hwt_store *store, uint32_t bucket)
+static uint64_t begins(const struct hwt_wheel_inside *inside, uint32_t bucket)
 {
-    return bucket < BUCKETS ? store->begins[bucket] : UINT64_MAX;
+    return bucket < BUCKETS ? inside->begins[bucket] : UINT64_MAX;
 }
 
 /* ---- wheels ---- */
 
 /* The next coarser wheel, made when it is first needed. */
-static void make_level(struct hwt_store *store, uint64_t tick)
+static void make_level(struct hwt_wheel_inside *inside, uint64_t tick)
 {
-    struct level *level = &store->level[store->levels];
-    uint32_t unit = store->levels ? level[-1].interval : 1;
+    struct level *level = &inside->level[inside->levels];
+    uint32_t unit = inside->levels ? level[-1].interval : 1;
     *level = (struct level){
         .now = tick - tick % unit,
         .unit = unit,
         .interval = unit * SLOTS,
         .slot = (uint32_t)(tick / unit % SLOTS),
     };
-    store->levels++;
+    inside->levels++;
 }
 
 /* Moves every wheel's time on. */
 static void advance(struct hwt_wheel *wheel, uint64_t tick)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     wheel->tick = tick;
-    for (uint32_t i = 0; i < store->levels; i++) {
-        struct level *level = &store->level[i];
+    for (uint32_t i = 0; i < inside->levels; i++) {
+        struct level *level = &inside->level[i];
         if (tick - level->now < level->unit)
             return;
         level->now = tick - tick % level->unit;
@@ -238,25 +238,25 @@ static void advance(struct hwt_wheel *wheel, uint64_t tick)
 /* The bucket for a tick from wheel->tick on. It waits in the heap from then on. */
 static uint32_t bucket_of(struct hwt_wheel *wheel, uint64_t tick)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     uint32_t i = 0;
-    while (tick - store->level[i].now >= store->level[i].interval) {
-        if (++i == store->levels)
-            make_level(store, wheel->tick);
+    while (tick - inside->level[i].now >= inside->level[i].interval) {
+        if (++i == inside->levels)
+            make_level(inside, wheel->tick);
     }
-    const struct level *level = &store->level[i];
+    const struct level *level = &inside->level[i];
     uint32_t ahead = (uint32_t)(tick - level->now) / level->unit;
     uint32_t slot = level->slot + ahead;
     uint32_t bucket = i * SLOTS + (slot < SLOTS ? slot : slot - SLOTS);
-    if (!store->waits[bucket])
-        wait_for(store, bucket, level->now + (uint64_t)ahead * level->unit);
+    if (!inside->waits[bucket])
+        wait_for(inside, bucket, level->now + (uint64_t)ahead * level->unit);
     return bucket;
 }
 
 /* Files the hints of a bucket again that begins now: before those that were filed since. */
 static void flush(struct hwt_wheel *wheel, uint32_t from)
 {
-    struct node *nodes = wheel->store->nodes;
+    struct node *nodes = wheel->inside->nodes;
     uint32_t number = nodes[from].prev;
     make_empty(nodes, from);
     while (number != from) {
@@ -274,59 +274,59 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
     (void)ticks_per_wheel;
-    struct hwt_store *store = store_begin(wheel, directory, ticks, sizeof(*store));
-    if (!store)
+    struct hwt_wheel_inside *inside = store_begin(wheel, directory, ticks, sizeof(*inside));
+    if (!inside)
         return -ENOMEM;
     if (resize_nodes(wheel, NODES_FIRST) < 0) {
-        free(store);
+        free(inside);
         return -ENOMEM;
     }
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
-        make_empty(store->nodes, bucket);
-        store->nodes[bucket].id = HWT_ID_NONE;
+        make_empty(inside->nodes, bucket);
+        inside->nodes[bucket].id = HWT_ID_NONE;
     }
     forget_nodes(wheel);
-    make_level(store, 0);
-    store_far_begin(&store->far);
+    make_level(inside, 0);
+    store_far_begin(&inside->far);
     return 0;
 }
 
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
-    munmap(wheel->store->nodes, wheel->store->nodes_bytes);
-    store_far_end(&wheel->store->far);
-    free(wheel->store);
+    munmap(wheel->inside->nodes, wheel->inside->nodes_bytes);
+    store_far_end(&wheel->inside->far);
+    free(wheel->inside);
 }
 
 void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++)
-        make_empty(store->nodes, bucket);
-    while (store->waiting)
-        wait_no_more(store);
+        make_empty(inside->nodes, bucket);
+    while (inside->waiting)
+        wait_no_more(inside);
     forget_nodes(wheel);
-    store_far_clear(wheel, &store->far);
+    store_far_clear(wheel, &inside->far);
     wheel->hints = 0;
 }
 
 int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
                       uint32_t generation, uint64_t tick)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     if (tick < wheel->tick)
         tick = wheel->tick;
     if (__builtin_expect(!store_is_near(wheel, tick), 0))
-        return store_far_file(wheel, &store->far, place, id, generation, tick);
+        return store_far_file(wheel, &inside->far, place, id, generation, tick);
     uint32_t number = new_node(wheel);
     if (!number)
         return -ENOMEM;
     uint32_t bucket = bucket_of(wheel, tick);
-    struct node *node = &store->nodes[number];
+    struct node *node = &inside->nodes[number];
     node->tick = (uint32_t)tick;
     node->id = id;
     node->generation = generation;
-    link_between(store->nodes, store->nodes[bucket].prev, number, bucket);
+    link_between(inside->nodes, inside->nodes[bucket].prev, number, bucket);
     wheel->hints++;
     place->where = store_where((uint32_t)tick);
     return 0;
@@ -340,7 +340,7 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
 /* Throws away what comes first in a list and does not stay. */
 static void prune(struct hwt_wheel *wheel, uint32_t bucket)
 {
-    struct node *nodes = wheel->store->nodes;
+    struct node *nodes = wheel->inside->nodes;
     while (!is_empty(nodes, bucket) && !stays(wheel, &nodes[nodes[bucket].next])) {
         uint32_t number = nodes[bucket].next;
         unlink_node(nodes, number);
@@ -350,15 +350,15 @@ static void prune(struct hwt_wheel *wheel, uint32_t bucket)
 
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     (void)limit, (void)looks;
     uint32_t bucket;
-    while ((bucket = next_bucket(store)) < BUCKETS) {
+    while ((bucket = next_bucket(inside)) < BUCKETS) {
         prune(wheel, bucket);
-        if (!is_empty(store->nodes, bucket))
+        if (!is_empty(inside->nodes, bucket))
             break;
     }
-    uint64_t near = begins(store, bucket), far = store_far_next(wheel, &store->far, near);
+    uint64_t near = begins(inside, bucket), far = store_far_next(wheel, &inside->far, near);
     *ret_tick = far < near ? far : near;
     return true;
 }
@@ -366,7 +366,7 @@ bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uin
 /* Takes up to `max` ids from the front of a list. */
 static size_t take_near(struct hwt_wheel *wheel, uint32_t list, uint32_t *batch, size_t max)
 {
-    struct node *nodes = wheel->store->nodes;
+    struct node *nodes = wheel->inside->nodes;
     uint32_t taken[STORE_BATCH_MAX];
     size_t n = 0, all = 0;
     for (uint32_t number = nodes[list].next; all < max && all < STORE_BATCH_MAX && number != list;
@@ -390,24 +390,24 @@ static size_t take_near(struct hwt_wheel *wheel, uint32_t list, uint32_t *batch,
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
                       bool *ret_far)
 {
-    struct hwt_store *store = wheel->store;
+    struct hwt_wheel_inside *inside = wheel->inside;
     for (;;) {
-        uint32_t bucket = next_bucket(store);
-        uint64_t tick = begins(store, bucket);
+        uint32_t bucket = next_bucket(inside);
+        uint64_t tick = begins(inside, bucket);
         size_t n = 0;
-        *ret_far = store->far.due <= tick && store->far.due != UINT64_MAX;
+        *ret_far = inside->far.due <= tick && inside->far.due != UINT64_MAX;
         if (*ret_far)
-            tick = store->far.due;
+            tick = inside->far.due;
         /* An age begins with its first tick, not when that is over. */
         if (tick > limit || (tick == limit && !*ret_far))
             break;
         advance(wheel, tick);
         if (*ret_far) {
-            n = store_far_take(wheel, &store->far, batch, max);
+            n = store_far_take(wheel, &inside->far, batch, max);
         } else if (bucket < SLOTS) {
             n = take_near(wheel, bucket, batch, max);
         } else {
-            wait_no_more(store);
+            wait_no_more(inside);
             flush(wheel, bucket);
         }
         if (n > 0)
@@ -422,9 +422,9 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
 /* False: there is no hint in it. */
 static bool sweep_node(struct hwt_wheel *wheel, uint32_t number)
 {
-    struct node *nodes = wheel->store->nodes;
+    struct node *nodes = wheel->inside->nodes;
     uint32_t ahead = number + STORE_AHEAD;
-    if (ahead < wheel->store->used && nodes[ahead].id != HWT_ID_NONE)
+    if (ahead < wheel->inside->used && nodes[ahead].id != HWT_ID_NONE)
         store_fetch(wheel, nodes[ahead].id);
     if (nodes[number].id == HWT_ID_NONE)
         return false;
@@ -438,15 +438,15 @@ static bool sweep_node(struct hwt_wheel *wheel, uint32_t number)
 /* Goes around once at most: by the nodes, and past the last of them by what is far. */
 static void sweep(struct hwt_wheel *wheel, uint64_t most)
 {
-    struct hwt_store *store = wheel->store;
-    uint32_t nodes = store->used - NODES_FIRST;
+    struct hwt_wheel_inside *inside = wheel->inside;
+    uint32_t nodes = inside->used - NODES_FIRST;
     uint64_t looked = 0;
     for (uint32_t steps = 0; looked < most && steps <= nodes; steps++) {
-        if (store->hand >= NODES_FIRST && store->hand < store->used) {
-            looked += sweep_node(wheel, store->hand++);
+        if (inside->hand >= NODES_FIRST && inside->hand < inside->used) {
+            looked += sweep_node(wheel, inside->hand++);
         } else {
-            looked += store_far_sweep(wheel, &store->far);
-            store->hand = NODES_FIRST;
+            looked += store_far_sweep(wheel, &inside->far);
+            inside->hand = NODES_FIRST;
         }
     }
     if (wheel->hints == 0)
@@ -469,11 +469,11 @@ uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough
 
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    const struct hwt_store *store = wheel->store;
-    uint32_t bucket = next_bucket(wheel->store);
-    if (begins(store, bucket) >= limit)
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    uint32_t bucket = next_bucket(wheel->inside);
+    if (begins(inside, bucket) >= limit)
         return HWT_ID_NONE;
-    return store->nodes[store->nodes[bucket].next].id;
+    return inside->nodes[inside->nodes[bucket].next].id;
 }
 
 static uint64_t count_of(const struct node *nodes, uint32_t list)
@@ -484,34 +484,35 @@ static uint64_t count_of(const struct node *nodes, uint32_t list)
     return count;
 }
 
-bool hwt_wheel_look(struct hwt_wheel *wheel, uint32_t from, struct hwt_wheel_view *ret_view)
+bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
+                                    struct hwt_wheel_view *ret_view)
 {
-    const struct hwt_store *store = wheel->store;
+    const struct hwt_wheel_inside *inside = wheel->inside;
     if (from == 0)
         sweep(wheel, UINT64_MAX);
     for (uint32_t bucket = from; bucket < BUCKETS; bucket++) {
-        uint64_t count = count_of(store->nodes, bucket);
+        uint64_t count = count_of(inside->nodes, bucket);
         if (count == 0)
             continue;
-        *ret_view = (struct hwt_wheel_view){ bucket, count, store->begins[bucket] };
+        *ret_view = (struct hwt_wheel_view){ bucket, count, inside->begins[bucket] };
         return true;
     }
-    return store_far_look(wheel, &wheel->store->far, BUCKETS, from, ret_view);
+    return store_far_look(wheel, &wheel->inside->far, BUCKETS, from, ret_view);
 }
 
 /* ---- checks ---- */
 
 static bool check_list(const struct hwt_wheel *wheel, uint32_t bucket, uint32_t ticks)
 {
-    const struct hwt_store *store = wheel->store;
-    const struct node *nodes = store->nodes;
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    const struct node *nodes = inside->nodes;
     uint32_t prev = bucket;
     for (uint32_t number = nodes[bucket].next; number != bucket; number = nodes[number].next) {
         uint64_t tick = store_near_tick(wheel, nodes[number].tick);
-        if (number < NODES_FIRST || number >= store->used || nodes[number].prev != prev ||
+        if (number < NODES_FIRST || number >= inside->used || nodes[number].prev != prev ||
             nodes[number].id == HWT_ID_NONE)
             return false;
-        if (tick < store->begins[bucket] || tick - store->begins[bucket] >= ticks)
+        if (tick < inside->begins[bucket] || tick - inside->begins[bucket] >= ticks)
             return false;
         prev = number;
     }
@@ -520,17 +521,17 @@ static bool check_list(const struct hwt_wheel *wheel, uint32_t bucket, uint32_t 
 
 static bool check_level(const struct hwt_wheel *wheel, uint32_t i)
 {
-    const struct hwt_store *store = wheel->store;
-    const struct level *level = &store->level[i];
+    const struct hwt_wheel_inside *inside = wheel->inside;
+    const struct level *level = &inside->level[i];
     if (level->now != wheel->tick - wheel->tick % level->unit)
         return false;
     if (level->slot != wheel->tick / level->unit % SLOTS)
         return false;
     for (uint32_t bucket = i * SLOTS; bucket < (i + 1) * SLOTS; bucket++) {
-        uint64_t tick = store->begins[bucket];
-        if (!store->waits[bucket] && !is_empty(store->nodes, bucket))
+        uint64_t tick = inside->begins[bucket];
+        if (!inside->waits[bucket] && !is_empty(inside->nodes, bucket))
             return false;
-        if (store->waits[bucket] &&
+        if (inside->waits[bucket] &&
             (tick < wheel->tick || tick / level->unit % SLOTS != bucket % SLOTS))
             return false;
         if (!check_list(wheel, bucket, level->unit))
@@ -541,24 +542,24 @@ static bool check_level(const struct hwt_wheel *wheel, uint32_t i)
 
 bool hwt_wheel_check(struct hwt_wheel *wheel)
 {
-    const struct hwt_store *store = wheel->store;
+    const struct hwt_wheel_inside *inside = wheel->inside;
     uint32_t waiting = 0;
     uint64_t hints = 0, far;
-    for (uint32_t i = 0; i < store->levels; i++) {
+    for (uint32_t i = 0; i < inside->levels; i++) {
         if (!check_level(wheel, i))
             return false;
     }
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
-        waiting += store->waits[bucket];
-        hints += count_of(store->nodes, bucket);
+        waiting += inside->waits[bucket];
+        hints += count_of(inside->nodes, bucket);
     }
-    for (uint32_t at = 1; at <= store->waiting; at++) {
-        const struct occupied *its = &store->heap[at];
-        if (!store->waits[its->bucket] || its->tick != store->begins[its->bucket])
+    for (uint32_t at = 1; at <= inside->waiting; at++) {
+        const struct occupied *its = &inside->heap[at];
+        if (!inside->waits[its->bucket] || its->tick != inside->begins[its->bucket])
             return false;
-        if (at > 1 && sooner(its, &store->heap[at / 2]))
+        if (at > 1 && sooner(its, &inside->heap[at / 2]))
             return false;
     }
-    return waiting == store->waiting && store_far_check(wheel, &store->far, &far) &&
+    return waiting == inside->waiting && store_far_check(wheel, &inside->far, &far) &&
            wheel->hints == hints + far;
 }

@@ -92,7 +92,7 @@ START_TEST(all_that_is_filed_is_taken_in_order_without_memory)
         unwanted[i] = true;
     refuse_from(1, FAULTS_FROM_THERE_ON);
     hwt_wheel_sweep(&wheel, UINT64_MAX, 0, true);
-    for (uint64_t tick; (tick = hwt_wheel_next(&wheel)) != UINT64_MAX; last = tick) {
+    for (uint64_t tick; (tick = hwt_wheel_prune_and_peek(&wheel)) != UINT64_MAX; last = tick) {
         size_t n;
         holds(tick >= last && hwt_wheel_check(&wheel));
         while ((n = hwt_wheel_take(&wheel, tick + 1, batch, 64, &far)) > 0) {

@@ -20,7 +20,7 @@ enum { LEVELS_MAX = 15 }; /* of a store whose next tick is a bound */
 
 static void check_next(void)
 {
-    uint64_t next = hwt_wheel_next(&wheel), soonest = oracle_next();
+    uint64_t next = hwt_wheel_prune_and_peek(&wheel), soonest = oracle_next();
     if (MODEL_NEXT_IS_A_BOUND && soonest != UINT64_MAX)
         must(now <= next && next <= soonest);
     else
@@ -38,7 +38,8 @@ static void check_look(void)
     struct hwt_wheel_view view;
     size_t seen = 0;
     uint64_t soonest = UINT64_MAX;
-    for (uint32_t from = 0; hwt_wheel_look(&wheel, from, &view); from = view.bucket + 1) {
+    for (uint32_t from = 0; hwt_wheel_sweep_to_next_bucket(&wheel, from, &view);
+         from = view.bucket + 1) {
         must(view.bucket >= from && view.count > 0);
         seen += view.count;
         soonest = view.next < soonest ? view.next : soonest;
@@ -46,7 +47,7 @@ static void check_look(void)
     must(wheel.hints == seen &&
          (MODEL_KEEPS_TWINS ? seen >= oracle_wanted() : seen == oracle_wanted()));
     oracle_forget(UINT64_MAX);
-    must(soonest == hwt_wheel_next(&wheel));
+    must(soonest == hwt_wheel_prune_and_peek(&wheel));
 }
 
 static void check_is_after(void)
@@ -306,7 +307,7 @@ static void sleep_to_the_end(void)
     bool far;
     for (size_t at = 0; at < length; at++)
         most_nearer += list[at].far;
-    while ((next = hwt_wheel_next(&wheel)) != UINT64_MAX) {
+    while ((next = hwt_wheel_prune_and_peek(&wheel)) != UINT64_MAX) {
         check_next();
         size_t n = take_once(next + 1, &far);
         in_vain += n == 0;
@@ -361,7 +362,7 @@ static void run(uint64_t start, uint64_t tick_duration, unsigned steps)
     if (below(2))
         sleep_to_the_end();
     clear_all();
-    must(hwt_wheel_next(&wheel) == UINT64_MAX);
+    must(hwt_wheel_prune_and_peek(&wheel) == UINT64_MAX);
     hwt_wheel_destroy(&wheel);
 }
 

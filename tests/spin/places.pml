@@ -13,7 +13,7 @@
  *     file             hwt_wheel_file_at() in hwt/wheel/wheel.c
  *     counts, stays    counts(), keep() there, with hwt_worker_wanted() in file.c
  *     take, look       take_from() there, look() in hwt/worker/worker.c
- *     throw away       hwt_wheel_next(), hwt_wheel_sweep()
+ *     throw away       hwt_wheel_prune_and_peek(), hwt_wheel_sweep()
  *     leave out        hwt_pending_stays() in hwt/inbox/lane.c
  *     trim             trim() in worker.c, carve() in hwt/pool/pool.c
  *

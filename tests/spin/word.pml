@@ -12,7 +12,7 @@
  *     run_task, finish      hwt_task_run(), finish() in hwt/worker/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
  *     file_for, look        hwt_worker_file_at() in hwt/worker/worker.h, look() in worker.c
- *     throw away            hwt_wheel_next(), hwt_wheel_sweep() in hwt/wheel/wheel.c, by
+ *     throw away            hwt_wheel_prune_and_peek(), hwt_wheel_sweep() in hwt/wheel/wheel.c, by
  *                           hwt_worker_wanted() in file.c
  *     end_one, visit        end_one(), visit() in hwt/timer/stop.c
  *

@@ -93,9 +93,9 @@ static inline bool is_after(uint32_t i, uint64_t tick)
 
 static inline uint64_t next(void)
 {
-    uint64_t tick = hwt_wheel_next(&wheel);
+    uint64_t tick = hwt_wheel_prune_and_peek(&wheel);
     must(hwt_wheel_check(&wheel));
-    must(hwt_wheel_next(&wheel) == tick);
+    must(hwt_wheel_prune_and_peek(&wheel) == tick);
     return tick;
 }
 

@@ -528,7 +528,7 @@ START_TEST(a_look_counts_what_is_wanted)
 {
     struct hwt_wheel_view view;
     open_wheel(0, 8, WHEEL);
-    must(!hwt_wheel_look(&wheel, 0, &view));
+    must(!hwt_wheel_sweep_to_next_bucket(&wheel, 0, &view));
     const uint64_t ticks[] = { 5, 13, 21, 2, UINT64_MAX, 7 * AGE, 9 * AGE, 5, UINT64_MAX };
     for (uint32_t i = 0; i < 9; i++)
         file(i, ticks[i]);
@@ -536,14 +536,14 @@ START_TEST(a_look_counts_what_is_wanted)
         file(i, ticks[i]);
     unwanted[0] = unwanted[3] = unwanted[8] = true;
     drop(7);
-    must(hwt_wheel_look(&wheel, 0, &view));
+    must(hwt_wheel_sweep_to_next_bucket(&wheel, 0, &view));
     must(view.bucket == 5 && view.count == 2 && view.next == 13);
-    must(hwt_wheel_look(&wheel, 6, &view) && view.bucket >= WHEEL);
+    must(hwt_wheel_sweep_to_next_bucket(&wheel, 6, &view) && view.bucket >= WHEEL);
     must(view.count == 1 && view.next == UINT64_MAX);
-    must(hwt_wheel_look(&wheel, view.bucket + 1, &view));
+    must(hwt_wheel_sweep_to_next_bucket(&wheel, view.bucket + 1, &view));
     must(view.count == 2 && view.next == 6 * AGE);
-    must(!hwt_wheel_look(&wheel, view.bucket + 1, &view));
-    must(!hwt_wheel_look(&wheel, 1000, &view));
+    must(!hwt_wheel_sweep_to_next_bucket(&wheel, view.bucket + 1, &view));
+    must(!hwt_wheel_sweep_to_next_bucket(&wheel, 1000, &view));
     must(wheel.hints == 5 && hwt_wheel_check(&wheel));
     close_wheel();
 }
