@@ -95,7 +95,7 @@ def bucket_of(wheel, place):
     """Something that those of one bucket have in common."""
     where = number(place["where"])
     kind = where & ~LOW_BITS
-    return where & number(wheel["store"]["mask"]) if kind == NEAR else kind
+    return where & number(wheel["inside"]["mask"]) if kind == NEAR else kind
 
 
 def task_name(entry):

@@ -46,7 +46,7 @@
  *     free       RENEWED     the adder        renew: it is the worker's. The generation goes up
  *     RENEWED    CANCELLED   the worker       end_renewal: it is free
  *
- * An entry that has served its time passes the worker once more, RENEWED (renew() in timer.c; with
+ * An entry that has served its time passes the worker once more, RENEWED (renew() in arm.c; with
  * one thread it need not). Its generation also goes up when its slab is used again.
  *
  * All but publish, renew and end_renewal, where the entry is one thread's, are exchanges of the

@@ -38,6 +38,12 @@ struct hwt_timer {
     struct hwt_timer *next, **previous;
 };
 
+/* The timer, of which `shared` is the first member. */
+static inline hwt_timer *hwt_timer_whole(struct hwt_shared *shared)
+{
+    return (hwt_timer *)(void *)shared;
+}
+
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
     /* Relaxed: it may be old. A caller that must be sure looks after a barrier: see stop.c. */

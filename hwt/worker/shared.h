@@ -14,7 +14,7 @@
 #include "hwt/worker/clock.h"
 #include "hwt/worker/counters.h"
 
-/* Bits of `slow_path_bits`. While it is 0, as mostly, calls go a short way. */
+/* Bits of `slow_path_bits`. While it is 0, as mostly, calls go a fast way. */
 enum {
     HWT_HALTED_UNSTARTED = 1, /* the first timeout starts the worker */
     HWT_HALTED_STOPPING = 2,

@@ -40,6 +40,7 @@
 #define HWT_VAIN_MAX 65536   /* but no more in vain than these, or a quarter of what is pending */
 #define HWT_SWEEP_EVERY 256  /* hints, while there are too many */
 #define HWT_SWEEP_SLICE 4096 /* as if so many had been filed: half a millisecond of a pass */
+#define HWT_LOOKS 4096       /* at hints, for the next tick with work */
 #define HWT_READ_NS 16       /* for a record: about what reading and filing it takes */
 #define HWT_RENEWAL ((uint64_t)1 << 28)
 
@@ -66,6 +67,14 @@ struct hwt_worker {
 static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
 {
     return hwt_ticks_ending(&worker->wheel.ticks, worker->limit);
+}
+
+/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; a worker that goes
+ * to sleep looks again, after a barrier, see hwt_worker_park(). */
+static inline bool hwt_worker_is_stopping(const struct hwt_worker *worker)
+{
+    return atomic_load_explicit(&worker->shared->slow_path_bits, memory_order_relaxed) &
+           (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
@@ -164,7 +173,7 @@ void hwt_worker_outdate(struct hwt_worker *worker, uint32_t id, uint32_t generat
 /* Moves the hints of what is pending to the front; `worker` is that. For the wheel. */
 uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n);
 
-/* ---- worker.c ---- */
+/* ---- park.c ---- */
 
 /* The instant at which the next tick with work can be handled, HWT_NEVER: none; 0: it is not known
  * yet, ask again. */

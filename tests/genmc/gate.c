@@ -4,7 +4,7 @@
  * The gate, on hwt/inbox/gate.[ch], lane.[ch] and stream.[ch] as they are: the worker parks while a
  * producer appends a record that is due before the worker wakes, or, with -DSTOPS or -DASKS, another
  * thread sets its flag. Their two lines, and the worker's looks, are copied from timer.h, request.c,
- * worker.c and thread.c.
+ * park.c and thread.c.
  *
  *     -DFENCES    the producer makes its own barrier
  *     -DAT=n      membarrier: while the worker is in it, the producer passes a full barrier: 0:

@@ -3,7 +3,7 @@
 /*
  * An old handle is asked while its entry is cancelled, lies in the pool, and serves another timeout:
  * on hwt/pool/entry.h, stacks.c and hwt/base/word.c as they are; what hwt_timeout_get() does is
- * copied from timeout.c.
+ * copied from query.c.
  *
  * Verified: what is told belongs to the handle's own timeout.
  */

@@ -3,7 +3,7 @@
 /*
  * Stop beside a thread that adds: on hwt/pool/entry.h, lane.h, stream.[ch] and hwt/base/word.c as
  * they are, and gate.c; what hwt_halt() and end_one() do, and withdraw(), is copied from timer.h,
- * stop.c and timer.c.
+ * stop.c and arm.c.
  *
  *     -DFENCES, -DAT=n, -DFLAG=order, -DLOOK=order    as in gate.c
  *

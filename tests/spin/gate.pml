@@ -7,14 +7,14 @@
  * threads empty theirs (membarrier), or, with -DFENCES, each producer does so itself.
  *
  *     here                 there
- *     add                  accept_timeout(), announce(), withdraw() in hwt/timer/timer.c
+ *     add                  accept_timeout(), announce(), withdraw() in hwt/timer/arm.c
  *     list                 hwt_streams_list(), hwt_streams_push() in hwt/inbox/lane.c
  *     compaction           hwt_stream_grow() in hwt/inbox/stream.c, as far as the claim goes,
  *                          or all that is unread is dropped; hwt_shared_need_rescan()
  *     wake, begin, awake   hwt_gate_wake(), hwt_gate_begin(), hwt_gate_open() in hwt/inbox/gate.c
  *     read_stream, gather  read_stream() in hwt/worker/drain.c, hwt_streams_gather() in lane.c
  *     read_all             hwt_worker_read()
- *     park                 hwt_worker_park() in hwt/worker/worker.c, with close_for()
+ *     park                 hwt_worker_park() in hwt/worker/park.c, with close_for()
  *     worker               run_worker() in hwt/timer/thread.c
  *     stopper              stop() in hwt/timer/stop.c
  *     asker                ask() in hwt/timer/request.c

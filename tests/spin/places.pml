@@ -7,15 +7,15 @@
  * records, places and hints wrap; those of the entry do not. Its slab may be trimmed and used again.
  *
  *     here             there
- *     add              accept_timeout() with renew() in hwt/timer/timer.c
- *     cancel, move     the exchange in timeout.c; then, of a move to earlier, the record
+ *     add              accept_timeout() with renew() in hwt/timer/arm.c
+ *     cancel, move     the exchange in move.c; then, of a move to earlier, the record
  *     file_for, note   hwt_worker_file_at() in hwt/worker/worker.h, hwt_worker_outdate() in file.c
  *     file             hwt_wheel_file_at() in hwt/wheel/wheel.c
  *     counts, stays    counts(), keep() there, with hwt_worker_wanted() in file.c
- *     take, look       take_from() there, look() in hwt/worker/worker.c
+ *     take, look       take_from() there, look() in hwt/worker/pass.c
  *     throw away       hwt_wheel_prune_and_peek(), hwt_wheel_sweep()
  *     leave out        hwt_pending_stays() in hwt/inbox/lane.c
- *     trim             trim() in worker.c, carve() in hwt/pool/pool.c
+ *     trim             trim() in pass.c, carve() in hwt/pool/pool.c
  *
  * What threads do to the state at the same time is in word.pml: here an exchange is a step. Between
  * two renewals the worker has found each stream empty once, and swept all buckets, and no thread is

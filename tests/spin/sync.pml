@@ -6,7 +6,7 @@
  * and stop waits for that.
  *
  *     here            there
- *     cancel_sync     hwt_timeout_cancel_sync() in hwt/timer/timeout.c
+ *     cancel_sync     hwt_timeout_cancel_sync() in hwt/timer/cancel.c
  *     wait            hwt_task_wait() in hwt/worker/task.c
  *     finish          finish(), with hwt_task_returned()
  *     submit          hwt_task_submit()

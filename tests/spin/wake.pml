@@ -7,7 +7,7 @@
  *     here                 there
  *     waker                hwt_gate_asks() and hwt_gate_wake() in hwt/inbox/gate.[ch]
  *     worker               hwt_gate_begin(), _close(), _sleep() and _open(); the look at the streams
- *                          is in hwt/worker/worker.c
+ *                          is in hwt/worker/park.c
  *
  * With -DDESCRIPTOR the worker sleeps on a timer descriptor, which each call sets to now.
  *

@@ -6,12 +6,12 @@
  * has it then begins it.
  *
  *     here                  there
- *     add, withdraw         hwt_entry_begin(), withdraw() in hwt/timer/timer.c
- *     cancel, cancel_sync   cancel_slow() with dismiss(), hwt_timeout_cancel_sync() in timeout.c
+ *     add, withdraw         hwt_entry_begin(), withdraw() in hwt/timer/arm.c
+ *     cancel, cancel_sync   cancel_slow() with dismiss(), hwt_timeout_cancel_sync() in cancel.c
  *     move, rearm           move_slow(), rearm()
  *     run_task, finish      hwt_task_run(), finish() in hwt/worker/task.c
  *     tell, take_up         hwt_task_tell(), take_up()
- *     file_for, look        hwt_worker_file_at() in hwt/worker/worker.h, look() in worker.c
+ *     file_for, look        hwt_worker_file_at() in hwt/worker/worker.h, look() in pass.c
  *     throw away            hwt_wheel_prune_and_peek(), hwt_wheel_sweep() in hwt/wheel/wheel.c, by
  *                           hwt_worker_wanted() in file.c
  *     end_one, visit        end_one(), visit() in hwt/timer/stop.c

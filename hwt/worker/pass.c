@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A pass of the worker: read the streams, run what is due, and what comes before a sleep.
+ * A pass of the worker: read the streams, run what is due, and what is done after that.
  *
  * The ticks that are over are handled when all that may be for them is filed, so that what was
  * added before the pass runs in the order of its ticks, however much it is.
  */
 
-#include "hwt/worker/worker.h"
-
 #include "hwt/base/probes.h"
 #include "hwt/pool/trim.h"
 #include "hwt/worker/task.h"
+#include "hwt/worker/worker.h"
 
-#define LOOKS 4096            /* at hints, for the next tick with work */
 #define IN_VAIN_MAX (1 << 17) /* hints: under a millisecond */
 #define ARGS_AHEAD 4          /* timeouts: what their tasks are given comes from memory meanwhile */
 
@@ -34,14 +32,6 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
 {
     atomic_store_explicit(&worker->shared->stats.wheel_bytes, worker->wheel.bytes,
                           memory_order_relaxed);
-}
-
-/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; a worker that goes
- * to sleep looks again, after a barrier, see hwt_worker_park(). */
-static bool stopping(const struct hwt_worker *worker)
-{
-    return atomic_load_explicit(&worker->shared->slow_path_bits, memory_order_relaxed) &
-           (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 
 /* ---- running ---- */
@@ -135,12 +125,12 @@ static bool expire_batch(struct hwt_worker *worker)
 {
     struct batch batch;
     size_t n;
-    if (stopping(worker) || is_cut_short(worker) || (n = take(worker, &batch)) == 0)
+    if (hwt_worker_is_stopping(worker) || is_cut_short(worker) || (n = take(worker, &batch)) == 0)
         return false;
     /* Due is what ends with this tick: what was pushed back to a later one takes its turn there,
      * though that may be over, too. What has only come nearer is filed again. */
     uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
-    for (size_t i = 0; i < n && !stopping(worker); i++) {
+    for (size_t i = 0; i < n && !hwt_worker_is_stopping(worker); i++) {
         if (i + ARGS_AHEAD < n)
             __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
         look(worker, batch.entries[i], horizon);
@@ -152,7 +142,7 @@ static bool expire_batch(struct hwt_worker *worker)
 /* A pass that is to start all that is due goes on, however much it has gone by in vain. */
 static bool goes_on_in_vain(struct hwt_worker *worker)
 {
-    if (worker->wheel.looks > 0 || worker->most < UINT64_MAX || stopping(worker))
+    if (worker->wheel.looks > 0 || worker->most < UINT64_MAX || hwt_worker_is_stopping(worker))
         return false;
     worker->wheel.looks = IN_VAIN_MAX;
     hwt_worker_keep_up(worker, HWT_BATCH);
@@ -166,8 +156,8 @@ static void expire_begun(struct hwt_worker *worker, uint64_t until)
     size_t n;
     worker->limit++;
     worker->wheel.looks = UINT64_MAX;
-    while (!stopping(worker) && (n = take(worker, &batch)) > 0) {
-        for (size_t i = 0; i < n && !stopping(worker); i++) {
+    while (!hwt_worker_is_stopping(worker) && (n = take(worker, &batch)) > 0) {
+        for (size_t i = 0; i < n && !hwt_worker_is_stopping(worker); i++) {
             if (batch.far || hwt_entry_deadline(batch.entries[i]) < until)
                 look(worker, batch.entries[i], batch.far ? 0 : until);
         }
@@ -183,7 +173,7 @@ static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon)
     uint32_t number = 0, seat = 0;
     if (!atomic_load_explicit(&shared->rescan_needed, memory_order_relaxed))
         return;
-    while (!stopping(worker) && worker->runs < worker->most &&
+    while (!hwt_worker_is_stopping(worker) && worker->runs < worker->most &&
            (entry = hwt_pool_walk(&shared->pool, &number, &seat)) != NULL) {
         if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
             hwt_entry_deadline(entry) < horizon)
@@ -266,105 +256,4 @@ bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
         expire_unfiled(worker, until);
     }
     return true;
-}
-
-/* ---- before a sleep ---- */
-
-/* Relaxed: a producer that sets it later wakes the worker: see hwt_shared_need_rescan(). */
-static bool is_rescan_needed(const struct hwt_worker *worker)
-{
-    return atomic_load_explicit(&worker->shared->rescan_needed, memory_order_relaxed);
-}
-
-/* The tick that goes on; one that is over, if the last pass was cut short. */
-static uint64_t this_tick(const struct hwt_worker *worker)
-{
-    const struct hwt_wheel *wheel = &worker->wheel;
-    return hwt_ticks_ending(&wheel->ticks, wheel->tick + wheel->lags);
-}
-
-/* The next tick with work. False: it is not known, for much comes before it that is not wanted; it
- * is not before *ret_next. */
-static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
-{
-    struct hwt_wheel *wheel = &worker->wheel;
-    uint64_t soon = this_tick(worker);
-    bool known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
-    if (hwt_worker_read_single(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
-        known = hwt_wheel_find(wheel, UINT64_MAX, LOOKS, ret_next);
-    /* What could not be read or filed is looked at again in a tick. */
-    bool again = worker->again || is_rescan_needed(worker);
-    if (again && soon < *ret_next)
-        *ret_next = soon;
-    return known;
-}
-
-uint64_t hwt_worker_next(struct hwt_worker *worker)
-{
-    uint64_t next;
-    hwt_worker_read(worker);
-    bool known = find_next(worker, &next);
-    hwt_worker_publish_bytes(worker);
-    return known ? hwt_ticks_end(&worker->wheel.ticks, next) : 0;
-}
-
-/* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
- * more. Returns the next tick after that. */
-static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
-{
-    struct hwt_shared *shared = worker->shared;
-    hwt_gate_close(&shared->gate, hwt_ticks_instant(&worker->wheel.ticks, next));
-    struct hwt_stream *pending = hwt_streams_dismiss(&shared->lanes.pending);
-    struct hwt_stream *cancelled = hwt_streams_dismiss(&shared->lanes.cancelled);
-    hwt_gate_barrier(&shared->gate);
-    HWT_SCHED_POINT(PARK_C);
-    hwt_worker_read_dismissed(worker, pending, false);
-    hwt_worker_read_dismissed(worker, cancelled, true);
-    hwt_worker_read(worker);
-    uint64_t after;
-    (void)find_next(worker, &after);
-    return after < next ? after : next; /* no longer than the gate says */
-}
-
-/* The tick `next`, or, if that is sooner, the one in which there is more to give back, from `soon`
- * on. */
-static uint64_t before_upkeep(const struct hwt_worker *worker, uint64_t soon, uint64_t next)
-{
-    uint64_t trim_at = hwt_pool_trim_at(&worker->shared->pool);
-    uint64_t at = trim_at < worker->upkeep_at ? trim_at : worker->upkeep_at;
-    uint64_t tick = hwt_ticks_at(&worker->wheel.ticks, at);
-    if (at == HWT_NEVER || tick >= next)
-        return next;
-    return tick > soon ? tick : soon < next ? soon : next;
-}
-
-uint64_t hwt_worker_park(struct hwt_worker *worker)
-{
-    struct hwt_shared *shared = worker->shared;
-    const struct hwt_ticks *ticks = &worker->wheel.ticks;
-    HWT_SCHED_POINT(PARK);
-    hwt_gate_begin(&shared->gate);
-    hwt_worker_read(worker);
-    HWT_SCHED_POINT(PARK_READ);
-    uint64_t next, soon = this_tick(worker);
-    bool known = find_next(worker, &next);
-    if (next > soon && (!known || worker->upkeep_at == 0))
-        return 0;
-    next = before_upkeep(worker, soon, next);
-    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
-    if (worker->told && soon < next)
-        next = soon;
-    if (next > soon) {
-        next = close_for(worker, next);
-        next = before_upkeep(worker, soon, next); /* threads may have given back what they kept */
-    }
-    worker->told = false;
-    hwt_worker_publish_bytes(worker);
-    HWT_SCHED_POINT(PARK_CHECK);
-    /* Stop sets the flag and then wakes. */
-    if (stopping(worker))
-        return 0;
-    uint64_t until = hwt_ticks_end(ticks, next);
-    HWT_PROBE2(park, shared, until);
-    return until;
 }

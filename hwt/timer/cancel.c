@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Cancelling. The states are in entry.h.
+ *
+ * What each costs, where the system has membarrier and the processor a 16-byte exchange:
+ *
+ *                      locked operations    lines that another core writes or reads too
+ *     new timeout      none                 the record, of those that are read in order
+ *     cancel           1                    none
+ *     reschedule       1, of 16 bytes       none; to an earlier instant the record
+ *     file             none                 the records; not the entry
+ *     discard          none                 none, if the entry was used again since; else the entry
+ *     fire             1 of 16 bytes, 1     the entry, once
+ *
+ * (and a few for every 62 records or 32 entries: a chunk, a batch.) The canceller has the
+ * entry from then on, and uses it for its next timeout while it is in its processor's cache. The
+ * worker is not told: what it has filed is a hint, which it throws away when it meets it. Only a
+ * timeout whose task has `cancelled` goes through the stream of cancelled ones, to be told there.
+ */
+
+#include "hwt/base/probes.h"
+#include "hwt/timer/timer.h"
+#include "hwt/worker/task.h"
+
+/* After it was cancelled from `state`. The entry is the canceller's, or, UNTOLD, the teller's. */
+static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state,
+                    bool untold)
+{
+    uint64_t generation = hwt_generation(state);
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    HWT_PROBE3(cancel, shared, entry, generation);
+    hwt_count(&lane->cancelled_count, 1, false);
+    /* What is to be told keeps its place until then: so there is not more of it than places. */
+    if (!untold)
+        hwt_unreserve(shared);
+    HWT_SCHED_POINT(CANCEL_SAY);
+    /* What the executor has is told and freed there. */
+    if (untold && !(state & HWT_HANDED))
+        hwt_shared_publish_cancelled(shared, lane, id, generation);
+    if (!untold)
+        hwt_pool_give(&shared->pool, &lane->cache, entry);
+    hwt_shared_leave(shared, lane);
+}
+
+/* Whatever there is to mind. */
+__attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hwt_shared *shared)
+{
+    struct hwt_entry *entry = timeout.entry;
+    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
+    for (;;) {
+        uint64_t state = hwt_entry_state(entry);
+        if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
+            bool untold = state & (HWT_HANDED | HWT_HAS_CANCELLED);
+            HWT_SCHED_POINT(CANCEL);
+            if (!(untold ? hwt_entry_try_cancel_untold(entry, state)
+                         : hwt_entry_try_cancel(entry, state, false)))
+                continue;
+            dismiss(shared, entry, id, state, untold);
+            return true;
+        }
+        if (hwt_generation(state) != timeout.generation || hwt_phase(state) != HWT_PHASE_RUNNING ||
+            state & HWT_BARRED)
+            return false;
+        HWT_SCHED_POINT(BAR);
+        if (!hwt_entry_bar(entry, state))
+            continue;
+        if (!(state & HWT_REARMED))
+            return false;
+        dismiss(shared, entry, id, state | HWT_HANDED, true); /* to the one that runs it */
+        return true;
+    }
+}
+
+/* With one thread: of a task that has no `cancelled`. */
+__attribute__((noinline)) static bool cancel_single(hwt_timeout timeout, struct hwt_shared *shared,
+                                                    uint64_t state)
+{
+    struct hwt_lane *lane = shared->lanes.shared;
+    if (__builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0))
+        return cancel_slow(timeout, shared);
+    (void)hwt_entry_try_cancel(timeout.entry, state, true);
+    HWT_PROBE3(cancel, shared, timeout.entry, timeout.generation);
+    hwt_count(&lane->cancelled_count, 1, false);
+    hwt_cache_add(&lane->cache, timeout.entry);
+    return true;
+}
+
+bool hwt_timeout_cancel(hwt_timeout timeout)
+{
+    struct hwt_entry *entry = timeout.entry;
+    if (__builtin_expect(!entry, 0))
+        return false;
+    struct hwt_shared *shared = hwt_shared_of(entry);
+    uint64_t state = hwt_entry_state(entry);
+    if (__builtin_expect(!hwt_state_quiet(state, timeout.generation), 0))
+        return hwt_generation(state) == timeout.generation && cancel_slow(timeout, shared);
+    uint32_t slow_path_bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
+    HWT_SCHED_POINT(CANCEL);
+    if (slow_path_bits != 0)
+        return slow_path_bits == HWT_ONE_THREADED ? cancel_single(timeout, shared, state)
+                                                  : cancel_slow(timeout, shared);
+    /* The fast way, where there is nothing to mind. */
+    struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
+    if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0) ||
+        __builtin_expect(!hwt_entry_try_cancel(entry, state, false), 0))
+        return cancel_slow(timeout, shared);
+    HWT_PROBE3(cancel, shared, entry, timeout.generation);
+    hwt_count(&lane->cancelled_count, 1, false);
+    hwt_cache_add(&lane->cache, entry);
+    return true;
+}
+
+bool hwt_timeout_cancel_sync(hwt_timeout timeout)
+{
+    bool was_pending = hwt_timeout_cancel(timeout);
+    struct hwt_entry *entry = timeout.entry;
+    if (!entry || hwt_own_task(timeout))
+        return was_pending;
+    struct hwt_shared *shared = hwt_shared_of(entry);
+    for (;;) {
+        uint64_t state = hwt_entry_state(entry);
+        if (hwt_generation(state) != timeout.generation || !hwt_state_in_callback(state) ||
+            hwt_halted_by(hwt_timer_whole(shared), HWT_HALTED_FORKED))
+            return was_pending;
+        HWT_SCHED_POINT(CANCEL_WAIT);
+        if (state & HWT_WAITED || hwt_entry_await(entry, state)) {
+            hwt_task_wait(shared, timeout);
+            return was_pending;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Life of a timer: create, start, destroy. */
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hwt/base/shield.h"
+#include "hwt/timer/options.h"
+#include "hwt/timer/timer.h"
+#include "hwt/worker/task.h"
+
+#define TICK_MIN_TO_COUNT (64 * HWT_COUNTER_LATE)
+
+/* ---- create ---- */
+
+/* Where to be late by so little cannot be seen beside a tick. */
+static bool may_count(const hwt_options *options)
+{
+    return !options->clock && options->clock_id == CLOCK_MONOTONIC &&
+           !(options->flags & HWT_EXACT_CLOCK) && options->tick_duration >= TICK_MIN_TO_COUNT &&
+           hwt_counter_is_trusted();
+}
+
+static void freeze_options(hwt_timer *timer, const hwt_options *options)
+{
+    struct hwt_shared *shared = &timer->shared;
+    shared->time.clock = options->clock;
+    shared->time.clock_data = options->clock_data;
+    shared->time.clock_id = options->clock_id;
+    shared->time.counts = may_count(options);
+    uint64_t start = hwt_time_now(&shared->time);
+    atomic_init(&shared->time.last_pass, start);
+    shared->ticks = hwt_ticks_init(start, options->tick_duration);
+    shared->max_pending = options->max_pending;
+    shared->executor = options->executor;
+    shared->executor_data = options->executor_data;
+    shared->one_thread = options->flags & HWT_ONE_THREAD;
+    atomic_init(&shared->slow_path_bits, HWT_HALTED_UNSTARTED |
+                                             (shared->one_thread ? HWT_ONE_THREADED : 0) |
+                                             (shared->max_pending > 0 ? HWT_LIMITED : 0));
+    timer->flags = options->flags;
+    timer->worker_cpu = options->worker_cpu;
+    if (options->worker_name)
+        strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
+}
+
+/* How many chunks may wait for a worker that sleeps: it reads them in half a tick, before it runs
+ * what is due. */
+static uint32_t backlog_of(const hwt_timer *timer)
+{
+    uint64_t chunks = timer->shared.ticks.duration / (2 * HWT_READ_NS * HWT_CHUNK_RECORDS);
+    return chunks < UINT32_MAX ? (uint32_t)chunks : UINT32_MAX;
+}
+
+/* Everything that can fail, in order; what was done is undone. */
+static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
+{
+    struct hwt_shared *shared = &timer->shared;
+    bool fences = !shared->one_thread && hwt_gate_needs_fences();
+    if (fences)
+        atomic_fetch_or_explicit(&shared->slow_path_bits, HWT_FENCED, memory_order_relaxed);
+    /* With one thread there is nobody to be made to pass a barrier. */
+    hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->slow_path_bits,
+                  shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
+    int r = hwt_pool_init(&shared->pool, timer, HWT_LANE_SEATS_SIZE);
+    if (r < 0)
+        return r;
+    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(timer));
+    if (r < 0)
+        goto destroy_pool;
+    r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
+    if (r < 0)
+        goto destroy_lanes;
+    /* A futex knows the monotonic clock only. */
+    if (!(timer->flags & HWT_NO_WORKER) && shared->time.clock_id != CLOCK_MONOTONIC) {
+        r = hwt_gate_open_fd(&shared->gate, false);
+        if (r < 0)
+            goto destroy_worker;
+    }
+    return 0;
+
+destroy_worker:
+    hwt_wheel_destroy(&timer->worker.wheel);
+destroy_lanes:
+    hwt_lanes_destroy(&shared->lanes);
+destroy_pool:
+    hwt_pool_destroy(&shared->pool);
+    return r;
+}
+
+int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
+{
+    hwt_options known;
+    if (!ret_timer || hwt_options_read(options, &known) < 0)
+        return -EINVAL;
+    hwt_timer *timer = aligned_alloc(64, (sizeof(*timer) + 63) / 64 * 64);
+    if (!timer)
+        return -ENOMEM;
+    memset(timer, 0, sizeof(*timer));
+    freeze_options(timer, &known);
+    int r = set_up(timer, known.ticks_per_wheel);
+    if (r < 0) {
+        free(timer);
+        return r;
+    }
+    pthread_mutex_init(&timer->control, NULL);
+    pthread_mutex_init(&timer->driving, NULL);
+    pthread_mutex_init(&timer->shared.run_lock, NULL);
+    pthread_cond_init(&timer->shared.returned, NULL);
+    hwt_fork_add(timer);
+    *ret_timer = timer;
+    return 0;
+}
+
+/* ---- start ---- */
+
+/* In a child of fork() the descriptor that it needs may be lost. A worker gets another one; the loop
+ * that watches it must ask for it, for it has noted a number. */
+static int begin(hwt_timer *timer)
+{
+    struct hwt_gate *gate = &timer->shared.gate;
+    if (timer->flags & HWT_NO_WORKER)
+        return hwt_gate_loss(gate);
+    int r = hwt_gate_loss(gate) < 0 ? hwt_gate_open_fd(gate, false) : 0;
+    return r < 0 ? r : hwt_worker_thread_create(timer);
+}
+
+int hwt_timer_start(hwt_timer *timer)
+{
+    const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED | HWT_HALTED_ENDING;
+    if (!timer)
+        return -EINVAL;
+    if (hwt_halted_by(timer, over))
+        return -ESHUTDOWN;
+    if (!hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
+        return 0;
+
+    int r = 0, shield = hwt_shield();
+    HWT_SCHED_POINT(START);
+    pthread_mutex_lock(&timer->control);
+    if (hwt_halted_by(timer, over))
+        r = -ESHUTDOWN;
+    else if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
+        r = begin(timer);
+    if (r == 0)
+        hwt_unhalt(timer, HWT_HALTED_UNSTARTED);
+    pthread_mutex_unlock(&timer->control);
+    hwt_unshield(shield);
+    return r;
+}
+
+/* ---- destroy ---- */
+
+void hwt_timer_destroy(hwt_timer *timer)
+{
+    if (!timer || hwt_in_callback(&timer->shared))
+        return;
+    int shield = hwt_shield();
+    /* In the child of a fork() there is no worker to stop. */
+    hwt_timer_stop(timer, NULL, NULL);
+    hwt_fork_remove(timer); /* a task that forked until then has made that known in the child */
+    /* There any mutex may be held, and a bucket or a stream be half-way through a step: the child does
+     * without the memory of these. */
+    if (!hwt_halted_by(timer, HWT_HALTED_FORKED)) {
+        pthread_cond_destroy(&timer->shared.returned);
+        pthread_mutex_destroy(&timer->shared.run_lock);
+        pthread_mutex_destroy(&timer->driving);
+        pthread_mutex_destroy(&timer->control);
+        pthread_mutex_destroy(&timer->shared.lanes.shared_lock);
+        hwt_wheel_destroy(&timer->worker.wheel);
+        hwt_lanes_destroy(&timer->shared.lanes);
+    }
+    hwt_gate_destroy(&timer->shared.gate);
+    hwt_pool_destroy(&timer->shared.pool);
+    free(timer);
+    hwt_unshield(shield);
+}
+
+uint64_t hwt_timer_now(const hwt_timer *timer)
+{
+    return timer ? hwt_time_now(&timer->shared.time) : 0;
+}
+
+const char *hwt_version(void)
+{
+    return HWT_VERSION;
+}
