@@ -241,18 +241,18 @@ static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
 static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);
-    uint64_t floor = worker->floor, next = hwt_worker_next_floor(worker);
+    uint64_t file_from = worker->file_from, next = hwt_worker_tick_after_pass(worker);
     bool told = worker->told;
     worker->told = false;
     read_once(worker);
-    worker->floor = floor < next ? next : floor;
-    bool reads = own && worker->floor < worker->wheel.near_end;
+    worker->file_from = file_from < next ? next : file_from;
+    bool reads = own && worker->file_from < worker->wheel.near_end;
     for (int rounds = 0; worker->told && reads && rounds < ROUNDS_MAX; rounds++) {
         told = true;
         worker->told = false;
         read_lane(worker, own);
     }
-    worker->floor = floor;
+    worker->file_from = file_from;
     worker->told |= told;
 }
 

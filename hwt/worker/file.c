@@ -25,7 +25,7 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
     uint64_t tick = hwt_ticks_at(&wheel->ticks, hwt_entry_deadline(entry));
     if (!hwt_hint_is_true(hwt_entry_state(entry), record->generation))
         return;
-    tick = tick < worker->floor ? worker->floor : tick;
+    tick = tick < worker->file_from ? worker->file_from : tick;
     tick = tick < wheel->tick ? wheel->tick : tick;
     if (place->where != 0 && !hwt_wheel_is_after(wheel, place, tick))
         return;

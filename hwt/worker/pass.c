@@ -236,7 +236,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     expire_unfiled(worker, horizon); /* what was pushed back within the ticks that are over */
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
-    worker->floor = is_cut_short(worker) ? hwt_worker_next_floor(worker) : 0;
+    worker->file_from = is_cut_short(worker) ? hwt_worker_tick_after_pass(worker) : 0;
     if (worker->shared->one_thread)
         hwt_worker_read_own(worker);
     keep_house(worker);

@@ -48,10 +48,11 @@ struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
     uint64_t limit; /* ticks before it are over at `now` */
-    uint64_t floor; /* after a pass that was cut short: what is filed is for this tick or later */
-    uint64_t runs;  /* tasks started or handed over, in this pass */
-    uint64_t most;  /* runs that are wanted in this pass */
-    bool told;      /* of a cancel, in this pass */
+    uint64_t
+        file_from; /* after a pass that was cut short: what is filed is for this tick or later */
+    uint64_t runs; /* tasks started or handed over, in this pass */
+    uint64_t most; /* runs that are wanted in this pass */
+    bool told;     /* of a cancel, in this pass */
     uint64_t drain_epoch;  /* the number of the one that goes on; see drain.c */
     uint64_t drain_epochs; /* how many there were */
     bool again; /* a stream could not be claimed: the next reading goes by all lanes, in a tick */
@@ -64,7 +65,7 @@ struct hwt_worker {
 };
 
 /* The tick for what is not of the last pass, or the one that goes on. */
-static inline uint64_t hwt_worker_next_floor(const struct hwt_worker *worker)
+static inline uint64_t hwt_worker_tick_after_pass(const struct hwt_worker *worker)
 {
     return hwt_ticks_ending(&worker->wheel.ticks, worker->limit);
 }
@@ -134,7 +135,7 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
 /* The wheel had no memory: the entries are looked at another time. */
 void hwt_worker_need_rescan(struct hwt_worker *worker, struct hwt_place *place);
 
-/* Files for `tick`, the floor or the wheel's own tick, whichever is latest. `counted` is the record's
+/* Files for `tick`, for `file_from` or for the wheel's own tick, whichever is latest. `counted` is the record's
  * generation as places have it. */
 static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_place *place,
                                       const struct hwt_record *record, uint32_t counted,
@@ -146,8 +147,8 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
         return;
     }
     place->generation = counted;
-    if (tick < worker->floor)
-        tick = worker->floor;
+    if (tick < worker->file_from)
+        tick = worker->file_from;
     if (__builtin_expect(
             hwt_wheel_file_at(&worker->wheel, place, record->id, record->generation, tick) < 0, 0))
         hwt_worker_need_rescan(worker, place);
