@@ -37,15 +37,14 @@ static int check_records(const struct check *check, const struct hwt_delay_slot 
                          const struct hwt_delay_block *block)
 {
     const unsigned char *at = block->at;
+    struct hwt_delay_before before = { 0 };
     for (uint32_t i = 0; i < block->count; i++) {
-        struct hwt_delay_record *record;
-        int r = hwt_delay_decode(&at, block->end, &record);
+        struct hwt_delay_packed packed;
+        int r = hwt_delay_unpack(&before, &at, block->end, &packed);
         if (r < 0)
             return r;
-        bool here = hwt_delay_is_of_slot(record) && record->key.due >> slot->shift == slot->index &&
-                    record->key.sequence < check->sequence;
-        hwt_delay_record_unref(record);
-        if (!here)
+        if (!hwt_delay_is_of_slot(packed.kind) || packed.key.due >> slot->shift != slot->index ||
+            packed.key.sequence >= check->sequence)
             return -EBADMSG;
     }
     return at == block->end ? 0 : -EBADMSG;

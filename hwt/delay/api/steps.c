@@ -76,11 +76,6 @@ int hwt_delay_step_erase(struct hwt_delay_step *step, uint64_t due, const void *
 
 /* ---- with the lock: what they need ---- */
 
-static size_t erase_size(const struct hwt_delay_record *record)
-{
-    return HWT_DELAY_RECORD_SIZE + (size_t)record->id_size;
-}
-
 /* What is put back is that of the lease, but for what is new. */
 static int make_retry(struct hwt_delay_step *step, const struct hwt_delay_record *old)
 {
@@ -106,20 +101,20 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
     const struct hwt_delay_lease *lease =
         step->lease_token == 0 ? NULL : hwt_delay_lease_find(store, step->lease_token);
     if (lease) {
-        steps->size += erase_size(lease->record);
+        steps->size += hwt_delay_erase_most(lease->record);
         steps->ends++;
     }
     if (step->op == HWT_DELAY_OP_RETRY && lease && make_retry(step, lease->record) < 0)
         return -ENOMEM;
     if (step->erase)
-        steps->size += erase_size(step->erase);
+        steps->size += hwt_delay_erase_most(step->erase);
     if (step->drop) {
-        steps->size += HWT_DELAY_RECORD_SIZE;
+        steps->size += hwt_delay_encoded_most(step->drop);
         steps->drops++;
     }
     if (!step->put)
         return 0;
-    steps->size += hwt_delay_encoded_size(step->put);
+    steps->size += hwt_delay_encoded_most(step->put);
     if (step->op == HWT_DELAY_OP_RETRY)
         return 0;
     steps->memory += hwt_delay_record_bytes(step->put);
@@ -131,7 +126,7 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
 static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
 {
     /* What was put can be retried and moved, with an erase in the same frame. */
-    const size_t erase = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX + HWT_DELAY_ORIGIN_SIZE;
+    const size_t erase = HWT_DELAY_RECORD_HEAD_MAX + HWT_DELAY_ID_MAX + HWT_DELAY_ORIGIN_SIZE;
     const size_t most = hwt_delay_log_most(store);
     int r = 0;
     steps->size = steps->memory = steps->puts = steps->ends = steps->drops = 0;
@@ -139,7 +134,7 @@ static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
     for (size_t i = 0; i < steps->count && r == 0; i++)
         r = measure(store, steps, &steps->list[i]);
     if (steps->note)
-        steps->size += hwt_delay_encoded_size(steps->note);
+        steps->size += hwt_delay_encoded_most(steps->note);
     if (r < 0)
         return r;
     if (steps->size + (steps->has_new ? erase : 0) > most)

@@ -152,8 +152,8 @@ static int write_counts(hwt_delay *store, const struct taking *taking,
     if (!bytes)
         return -ENOMEM;
     for (size_t i = 0; i < taking->count; i++)
-        hwt_delay_encode_handed(taking->taken[i].record->key, taking->taken[i].handed,
-                                bytes + HWT_DELAY_HANDED_SIZE + i * HWT_DELAY_RECORD_SIZE);
+        hwt_delay_count_encode(taking->taken[i].record->key, taking->taken[i].handed,
+                               bytes + HWT_DELAY_HANDED_SIZE + i * HWT_DELAY_COUNT_SIZE);
     int r = hwt_delay_handed_write(store, handing, bytes);
     free(bytes);
     return r;
@@ -355,7 +355,7 @@ void hwt_delay_free(const hwt_delay_message *messages)
 /* So many leases that their erases fit into a frame. */
 static size_t part_of(const hwt_delay *store, size_t count)
 {
-    const size_t most = HWT_DELAY_RECORD_SIZE + HWT_DELAY_ID_MAX;
+    const size_t most = HWT_DELAY_RECORD_HEAD_MAX + HWT_DELAY_ID_MAX;
     size_t part = hwt_delay_log_most(store) / most;
     return part < count ? part : count;
 }

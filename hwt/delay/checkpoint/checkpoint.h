@@ -91,6 +91,7 @@ void hwt_delay_rewrite(hwt_delay *store);
 bool hwt_delay_is_moved(const struct hwt_delay_slot *slot);
 void hwt_delay_rewrite_undo(hwt_delay *store);
 void hwt_delay_rewrite_conclude(hwt_delay *store);
+void hwt_delay_dead_add(struct hwt_delay_slot *slot, uint64_t bytes);
 void hwt_delay_dead_begin(hwt_delay *store);
 void hwt_delay_dead_conclude(hwt_delay *store);
 void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count);

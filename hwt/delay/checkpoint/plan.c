@@ -62,7 +62,7 @@ static int divide(struct hwt_delay_snapshot *snapshot, struct hwt_delay_plan *pl
         last->count++;
         if (snapshot->records[i]->kind == HWT_DELAY_ERASE && !snapshot->records[i]->moved) {
             last->erases++;
-            last->erased_bytes += hwt_delay_encoded_size(snapshot->records[i]);
+            last->erased_bytes += hwt_delay_encoded_about(snapshot->records[i]);
             last->erased = due;
         }
     }
@@ -119,7 +119,7 @@ static void note_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
     pthread_mutex_lock(&store->lock);
     hwt_delay_dead_begin(store);
     for (size_t i = 0; i < plan->count; i++)
-        plan->parts[i].slot->new_dead += plan->parts[i].erased_bytes;
+        hwt_delay_dead_add(plan->parts[i].slot, plan->parts[i].erased_bytes);
     for (size_t i = 0; i < plan->count; i++) {
         if (plan->parts[i].erases > 0)
             hwt_delay_note_erases(store, plan->parts[i].erased, plan->parts[i].erases);

@@ -82,7 +82,7 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
     const struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     size_t size = HWT_DELAY_CHECKPOINT_SIZE + filed->count * HWT_DELAY_SPAN_SIZE;
     for (size_t i = 0; i < snapshot->whole_count; i++)
-        size += hwt_delay_encoded_size(snapshot->whole[i]);
+        size += hwt_delay_encoded_most(snapshot->whole[i]);
     pthread_mutex_lock(&store->lock);
     size_t slots = 0;
     size_t gaps = hwt_delay_gaps_of(store)->count;
@@ -104,10 +104,9 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
         return NULL;
     hwt_delay_filed_encode(filed, at);
     at += filed->count * HWT_DELAY_SPAN_SIZE;
-    for (size_t i = 0; i < snapshot->whole_count; i++) {
-        hwt_delay_encode(snapshot->whole[i], at);
-        at += hwt_delay_encoded_size(snapshot->whole[i]);
-    }
+    struct hwt_delay_before before = { 0 };
+    for (size_t i = 0; i < snapshot->whole_count; i++)
+        at = hwt_delay_encode(&before, snapshot->whole[i], at);
     *ret_size = (size_t)(at - bytes);
     encode_head(store, bytes, *ret_size, slots, gaps, filed);
     return bytes;
@@ -131,7 +130,7 @@ static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_
     if (leased > hwt_delay_leased_bytes_max(store))
         leased = hwt_delay_leased_bytes_max(store);
     uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE +
-                    HWT_DELAY_SPANS_MAX * HWT_DELAY_SPAN_SIZE + HWT_DELAY_RECORD_SIZE +
+                    HWT_DELAY_SPANS_MAX * HWT_DELAY_SPAN_SIZE + HWT_DELAY_RECORD_HEAD_MAX + 4 +
                     HWT_DELAY_NOTE_MAX;
     room = (room < ROOM_MIN ? ROOM_MIN : room) + leased;
     if (hwt_delay_allocate(store, file, room) < 0)

@@ -29,8 +29,9 @@ static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t 
         hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_VERSION,
                       (size_t)whole - HWT_DELAY_CHECKPOINT_VERSION))
         return -EBADMSG;
-    if (hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_VERSION) != HWT_DELAY_VERSION)
-        return -ENOTSUP;
+    int r = hwt_delay_version_check(head + HWT_DELAY_CHECKPOINT_VERSION);
+    if (r < 0)
+        return r;
     return hwt_delay_checkpoint_fits(head, store->options.segment_size) ? (int64_t)whole : -EBADMSG;
 }
 

@@ -44,6 +44,12 @@ static uint64_t more_dead(uint64_t dead, uint64_t bytes, uint64_t length)
     return bytes < length - dead ? dead + bytes : length;
 }
 
+/* By the checkpoint that is being made. */
+void hwt_delay_dead_add(struct hwt_delay_slot *slot, uint64_t bytes)
+{
+    slot->new_dead = more_dead(slot->new_dead, bytes, slot->new_length);
+}
+
 /* What a slot has for an instant: bytes that are not dead, by its length in time. */
 static double density_of(const struct hwt_delay_slot *slot)
 {
@@ -83,7 +89,7 @@ static void share_loss(struct hwt_delay_slot *slot, void *arg)
         return;
     double bytes = (double)slot->new_length / (double)slot->new_count * (double)loss->messages *
                    density_of(slot) / loss->density;
-    slot->new_dead = more_dead(slot->new_dead, (uint64_t)bytes, slot->new_length);
+    hwt_delay_dead_add(slot, (uint64_t)bytes);
 }
 
 /* Before erases are noted: the slots are as before the checkpoint; with the lock, as all of these. */

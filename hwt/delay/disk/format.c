@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Checksums. See format.h. */
+/* Checksums and versions. See format.h. */
 
+#include <errno.h>
 #include <isa-l/crc.h>
 #include <limits.h>
 
@@ -37,4 +38,12 @@ bool hwt_delay_head_is(const unsigned char *head, uint64_t key, uint32_t magic, 
            hwt_delay_get32(head + HWT_DELAY_HEAD_MAGIC) == magic &&
            hwt_delay_get32(head + HWT_DELAY_HEAD_CRC) ==
                hwt_delay_crc(key, head + HWT_DELAY_HEAD_MAGIC, size - HWT_DELAY_HEAD_MAGIC);
+}
+
+int hwt_delay_version_check(const unsigned char *at)
+{
+    uint32_t version = hwt_delay_get32(at);
+    return version == HWT_DELAY_VERSION  ? 0
+           : version < HWT_DELAY_VERSION ? -EPROTONOSUPPORT
+                                         : -ENOTSUP;
 }

@@ -36,7 +36,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define HWT_DELAY_VERSION 2
+#define HWT_DELAY_VERSION 3
 
 #define HWT_DELAY_MAGIC_STORE UINT64_C(0x79616c6564747768)      /* "hwtdelay" */
 #define HWT_DELAY_MAGIC_STORE_1 UINT64_C(0x31796c6564747768)    /* "hwtdely1": of version 1 */
@@ -92,29 +92,49 @@ enum {
 };
 
 /*
- * A record, in frames, blocks and checkpoints: its head, the id, the payload. Not padded. The length is
- * that of all three, so that a record can be passed over whatever its kind.
+ * A record, in frames, blocks and checkpoints, is told against the one before it there; the first one against
+ * one whose fields are all 0. Its head says how long the fields behind it are:
+ *
+ *   due          its difference to the due time before, folded
+ *   sequence     its difference to the sequence before plus 1, folded
+ *   payload      its size
+ *   origin       u64, with HWT_DELAY_FLAG_ORIGIN
+ *   retries      u16, with HWT_DELAY_FLAG_COUNTS, which is there if one of the two is not 0
+ *   handed       u16, the same: how often it was handed over; 65535: or more
+ *   id           without the bytes that the id before begins with, too
+ *   payload
+ *
+ * The first three have no more bytes than they need; 0 has none. A difference d, modulo 2^64, is folded to
+ * 2d, or to -2d - 1 where it is below 0. So each record has one way to be written, and a reader refuses others.
  */
 enum {
-    HWT_DELAY_RECORD_LENGTH = 0,    /* u32 */
-    HWT_DELAY_RECORD_KIND = 4,      /* u8 */
-    HWT_DELAY_RECORD_ID_SIZE = 5,   /* u8: 0 to 255 */
-    HWT_DELAY_RECORD_FLAGS = 6,     /* u16: see below; a reader refuses others */
-    HWT_DELAY_RECORD_DUE = 8,       /* u64 */
-    HWT_DELAY_RECORD_SEQUENCE = 16, /* u64: see the kinds */
-    HWT_DELAY_RECORD_RETRIES = 24,  /* u16 */
-    HWT_DELAY_RECORD_HANDED = 26,   /* u16: how often it was handed over; 65535: or more */
-    HWT_DELAY_RECORD_SIZE = 28,
-    HWT_DELAY_ORIGIN_SIZE = 8, /* u64, behind the head of a PUT with HWT_DELAY_FLAG_ORIGIN */
+    HWT_DELAY_RECORD_KIND = 0,  /* u8 */
+    HWT_DELAY_RECORD_KEY = 1,   /* u8: how many bytes the due time has; times 16: the sequence */
+    HWT_DELAY_RECORD_FLAGS = 2, /* u8: how many bytes the payload's size has; times 16: see below */
+    HWT_DELAY_RECORD_SHARED = 3, /* u8: so many bytes of the id are as in the record before */
+    HWT_DELAY_RECORD_REST = 4,   /* u8: so many follow; with those, 0 to 255 */
+    HWT_DELAY_RECORD_LEAST = 5,
+    HWT_DELAY_ORIGIN_SIZE = 8,
+    HWT_DELAY_COUNTS_SIZE = 4,
     HWT_DELAY_PAYLOAD_MAX = 16777216,
-    HWT_DELAY_RECORD_MAX =
-        HWT_DELAY_RECORD_SIZE + HWT_DELAY_ORIGIN_SIZE + 255 + HWT_DELAY_PAYLOAD_MAX
+    HWT_DELAY_RECORD_HEAD_MAX = HWT_DELAY_RECORD_LEAST + 8 + 8, /* with due time and sequence */
+    HWT_DELAY_RECORD_MAX = HWT_DELAY_RECORD_HEAD_MAX + 4 + HWT_DELAY_ORIGIN_SIZE +
+                           HWT_DELAY_COUNTS_SIZE + 255 + HWT_DELAY_PAYLOAD_MAX
+};
+
+/* The record before, against which the next one is told. */
+struct hwt_delay_before {
+    uint64_t due, sequence;
+    uint8_t id_size;
+    unsigned char id[255];
 };
 
 /* Of a PUT or an ERASE: a message that was pending ended with it, as far as was known. */
-#define HWT_DELAY_FLAG_ENDS UINT16_C(1)
-/* Of a PUT: the due time of its first put is behind the head, because it is another one now. */
-#define HWT_DELAY_FLAG_ORIGIN UINT16_C(2)
+#define HWT_DELAY_FLAG_ENDS UINT8_C(1)
+/* Of a PUT: the due time of its first put, because it is another one now. */
+#define HWT_DELAY_FLAG_ORIGIN UINT8_C(2)
+/* A PUT with it was put back for later, or handed over. */
+#define HWT_DELAY_FLAG_COUNTS UINT8_C(4)
 
 /*
  * Every record of a frame uses up one sequence of the log. A frame counts as a whole or not at all,
@@ -128,23 +148,17 @@ enum {
  *   NOTE    payload of up to 4096 bytes: the program's own; the last one counts. `sequence` is its own.
  *   DROP    due, `sequence`: whatever is due at or before this and was put up to this sequence is not
  *           pending any more. No id. In checkpoints until no slot has any of it.
- * In the file `handed` alone:
- *   HANDED  due, `sequence`: the put with exactly these has been handed over `handed` times. No id.
  * In the log alone:
- *   CLOSED  the store was closed here: nothing but the head.
+ *   CLOSED  the store was closed here: no id, no payload.
  *
- * These have their layout and are written by no release yet; a reader that does not know one says
- * -ENOTSUP:
- *   REMOVE  due, `sequence`: the put with exactly these is not pending any more. No id.
+ * A reader that does not know a kind says -ENOTSUP.
  */
 enum {
     HWT_DELAY_PUT = 1,
     HWT_DELAY_ERASE = 2,
     HWT_DELAY_CLOSED = 3,
-    HWT_DELAY_REMOVE = 4,
-    HWT_DELAY_HANDED = 5,
-    HWT_DELAY_NOTE = 6,
-    HWT_DELAY_DROP = 7
+    HWT_DELAY_NOTE = 4,
+    HWT_DELAY_DROP = 5
 };
 
 /*
@@ -152,11 +166,19 @@ enum {
  * half a segment. Nobody flushes it: one that does not have its checksums is passed over.
  */
 enum {
-    HWT_DELAY_HANDED_LENGTH = 16,      /* u32: of the records, without this head and padding */
-    HWT_DELAY_HANDED_RECORDS_CRC = 24, /* u32, of the records */
+    HWT_DELAY_HANDED_LENGTH = 16,      /* u32: of the counts, without this head and padding */
+    HWT_DELAY_HANDED_RECORDS_CRC = 24, /* u32, of the counts */
     HWT_DELAY_HANDED_OFFSET = 32,      /* u64: where this head is in the file */
     HWT_DELAY_HANDED_NUMBER = 40,      /* u64: goes up; the last block has the highest one */
     HWT_DELAY_HANDED_SIZE = 48
+};
+
+/* One of its counts: the put with exactly this due time and sequence was handed over so often. */
+enum {
+    HWT_DELAY_COUNT_DUE = 0,      /* u64 */
+    HWT_DELAY_COUNT_SEQUENCE = 8, /* u64 */
+    HWT_DELAY_COUNT_HANDED = 16,  /* u16; 65535: or more */
+    HWT_DELAY_COUNT_SIZE = 18
 };
 
 /* A run: records that one checkpoint brought to a slot, sorted by (due, sequence), in blocks. */
@@ -284,6 +306,9 @@ uint32_t hwt_delay_crc(uint64_t key, const void *bytes, size_t size);
 
 /* Writes the key, the magic and the checksum of a head of `size` bytes, whose other fields are set. */
 void hwt_delay_head_seal(unsigned char *head, uint64_t key, uint32_t magic, size_t size);
+
+/* That of a head whose checksum was looked at: 0; -EPROTONOSUPPORT: an earlier version; -ENOTSUP: a later one. */
+int hwt_delay_version_check(const unsigned char *at);
 
 /* Is it such a head? */
 bool hwt_delay_head_is(const unsigned char *head, uint64_t key, uint32_t magic, size_t size);

@@ -21,14 +21,19 @@
 
 #include "hwt/delay/whole.h"
 
-/* Room for a record behind those that were gathered. */
-static unsigned char *gather(struct hwt_delay_log *log, size_t size)
+/* The place behind the records that were gathered. */
+static unsigned char *place(const struct hwt_delay_log *log)
 {
-    unsigned char *at = log->gathered + HWT_DELAY_FRAME_SIZE + log->length;
-    log->length += size;
+    return log->gathered + HWT_DELAY_FRAME_SIZE + log->length;
+}
+
+/* One was written there, up to `end`. */
+static void note_gathered(struct hwt_delay_log *log, const unsigned char *end, size_t most)
+{
+    log->length = (size_t)(end - log->gathered) - HWT_DELAY_FRAME_SIZE;
+    log->most += most;
     log->next_sequence++;
     log->count++;
-    return at;
 }
 
 /* The frame that is gathered ends something that is due then. */
@@ -45,7 +50,8 @@ void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record)
     struct hwt_delay_log *log = &store->log;
     if (record->kind != HWT_DELAY_DROP)
         record->key.sequence = log->next_sequence;
-    hwt_delay_encode(record, gather(log, hwt_delay_encoded_size(record)));
+    note_gathered(log, hwt_delay_encode(&log->before, record, place(log)),
+                  hwt_delay_encoded_most(record));
     log->closed = record->kind == HWT_DELAY_CLOSED;
     if (record->kind == HWT_DELAY_DROP)
         note_end(log, 0);
@@ -58,12 +64,14 @@ void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record)
 /* The same for the erase of a message that is done: it has the sequence of the message. */
 void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message)
 {
-    size_t size = HWT_DELAY_RECORD_SIZE + (size_t)message->id_size;
-    hwt_delay_encode_erase(message, !message->lease->superseded, gather(&store->log, size));
-    note_end(&store->log, message->key.due);
-    store->log.erased_bytes += hwt_delay_record_bytes(message) - message->payload_size -
-                               (message->origin ? sizeof(*message->origin) : 0);
-    store->log.closed = false;
+    struct hwt_delay_log *log = &store->log;
+    bool ends = !message->lease->superseded;
+    note_gathered(log, hwt_delay_encode_erase(&log->before, message, ends, place(log)),
+                  hwt_delay_erase_most(message));
+    note_end(log, message->key.due);
+    log->erased_bytes += hwt_delay_record_bytes(message) - message->payload_size -
+                         (message->origin ? sizeof(*message->origin) : 0);
+    log->closed = false;
 }
 
 void hwt_delay_poison(hwt_delay *store)
@@ -124,10 +132,11 @@ static struct hwt_delay_frame take_frame(hwt_delay *store)
         .hand = hwt_delay_hand(store),
     };
     log->offset += size;
-    log->kept_bytes += size;
+    log->kept_bytes += hwt_delay_frame_size(log->most);
     log->gathered = log->writing_bytes;
     log->writing_bytes = bytes;
-    log->length = 0;
+    log->length = log->most = 0;
+    log->before = (struct hwt_delay_before){ 0 };
     log->count = 0;
     log->gathered_frame++;
     log->ended_from[log->gathered_frame & 1] = HWT_NEVER;

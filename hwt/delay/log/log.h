@@ -52,8 +52,8 @@ struct hwt_delay_log {
     unsigned segment; /* where the frame that is being gathered would begin */
     uint64_t offset;
     struct hwt_delay_log_point kept; /* the checkpoint on the disk needs the log from here on */
-    uint64_t kept_bytes;             /* about: of frames from there on */
-    uint64_t erased_bytes;           /* what erases in the log would take in memory after a crash */
+    uint64_t kept_bytes; /* frames from there on take no more, wherever their records are written */
+    uint64_t erased_bytes; /* what erases in the log would take in memory after a crash */
     uint64_t
         counted; /* frozen: what records before it ended is not in the numbers that were read */
     uint64_t next_sequence;
@@ -62,6 +62,8 @@ struct hwt_delay_log {
     uint64_t durable_frame;                  /* number of the last one on the disk */
     unsigned char *gathered, *writing_bytes; /* of frame_max bytes each */
     size_t length;                           /* of the gathered records */
+    size_t most;                             /* they take no more, wherever they are written */
+    struct hwt_delay_before before;          /* the last one of them */
     uint32_t count;
     bool writing;
     void (*between)(hwt_delay *store); /* to be called between two frames; NULL: nothing is */
@@ -185,6 +187,8 @@ void hwt_delay_log_skip_numbers(hwt_delay *store);
 void hwt_delay_log_set_counted(hwt_delay *store, uint64_t sequence);
 bool hwt_delay_log_is_counted(const hwt_delay *store, uint64_t sequence);
 void hwt_delay_log_note_replayed(hwt_delay *store, const struct hwt_delay_record *erase);
+/* A frame was read whose records take no more, wherever they are written. */
+void hwt_delay_log_note_kept(hwt_delay *store, size_t most);
 void hwt_delay_log_set_closed(hwt_delay *store, bool closed);
 struct hwt_delay_cut hwt_delay_log_cut(const hwt_delay *store);
 

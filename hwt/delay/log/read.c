@@ -58,7 +58,7 @@ static int note_cut(hwt_delay *store)
 /* So many records two segments have at most. */
 static uint64_t numbers_at_most(const hwt_delay *store)
 {
-    return 2 * store->options.segment_size / HWT_DELAY_RECORD_SIZE;
+    return 2 * store->options.segment_size / HWT_DELAY_RECORD_LEAST;
 }
 
 /* Nothing is damaged before `later`, if numbers alone are missing: those that hwt_delay_log_skip_numbers() left
@@ -131,7 +131,6 @@ int hwt_delay_log_read(hwt_delay *store,
             return r;
         log->next_sequence = frame.sequence + frame.count;
         log->offset += frame.size;
-        log->kept_bytes += frame.size;
         *ret_last = frame;
     }
     log->durable_sequence = log->next_sequence;
@@ -201,6 +200,11 @@ bool hwt_delay_log_is_counted(const hwt_delay *store, uint64_t sequence)
 void hwt_delay_log_note_replayed(hwt_delay *store, const struct hwt_delay_record *erase)
 {
     store->log.erased_bytes += hwt_delay_record_bytes(erase);
+}
+
+void hwt_delay_log_note_kept(hwt_delay *store, size_t most)
+{
+    store->log.kept_bytes += hwt_delay_frame_size(most);
 }
 
 void hwt_delay_log_set_closed(hwt_delay *store, bool closed)

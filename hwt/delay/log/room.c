@@ -54,7 +54,7 @@ static bool memory_is_short(const hwt_delay *store, size_t memory)
 /* What the log has that is not in slots must find room in the reserve, if the disk gets full. */
 static bool reserve_is_short(const hwt_delay *store, size_t size)
 {
-    return store->log.kept_bytes + store->log.length + size > store->log.extent / 8 * 7;
+    return store->log.kept_bytes + store->log.most + size > store->log.extent / 8 * 7;
 }
 
 static enum room room_for_put(const hwt_delay *store, size_t size, size_t memory)
@@ -157,6 +157,6 @@ int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put)
 /* Up to where frames go; behind that there is room for the mark of a close. */
 uint64_t hwt_delay_log_limit(const hwt_delay *store, bool mark)
 {
-    const size_t size = hwt_delay_frame_size(HWT_DELAY_RECORD_SIZE);
+    const size_t size = hwt_delay_frame_size(HWT_DELAY_RECORD_HEAD_MAX);
     return store->log.extent - (mark ? 0 : size);
 }

@@ -70,7 +70,7 @@ int hwt_delay_segment_read(hwt_delay *store, unsigned index,
             hwt_delay_crc(0, head + HWT_DELAY_SEGMENT_VERSION,
                           HWT_DELAY_SEGMENT_SIZE - HWT_DELAY_SEGMENT_VERSION))
         return -EBADMSG;
-    return hwt_delay_get32(head + HWT_DELAY_SEGMENT_VERSION) == HWT_DELAY_VERSION ? 0 : -ENOTSUP;
+    return hwt_delay_version_check(head + HWT_DELAY_SEGMENT_VERSION);
 }
 
 /* *ret_extent: how long its head says that it is, at least. */

@@ -152,8 +152,9 @@ static int read_store(hwt_delay *store)
             hwt_delay_crc(0, head + HWT_DELAY_STORE_VERSION,
                           HWT_DELAY_STORE_SIZE - HWT_DELAY_STORE_VERSION))
         return 2;
-    if (hwt_delay_get32(head + HWT_DELAY_STORE_VERSION) != HWT_DELAY_VERSION)
-        return -ENOTSUP;
+    int r = hwt_delay_version_check(head + HWT_DELAY_STORE_VERSION);
+    if (r < 0)
+        return r;
     store->key = hwt_delay_get64(head + HWT_DELAY_STORE_KEY);
     store->options.segment_size = hwt_delay_get64(head + HWT_DELAY_STORE_SEGMENT_SIZE);
     if (store->key == 0)

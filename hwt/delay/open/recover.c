@@ -55,9 +55,10 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at, size_t siz
 static int read_whole(hwt_delay *store, const unsigned char *at, const unsigned char *end,
                       uint64_t count)
 {
+    struct hwt_delay_before before = { 0 };
     for (uint64_t i = 0; i < count; i++) {
         struct hwt_delay_record *record;
-        int r = hwt_delay_decode(&at, end, &record);
+        int r = hwt_delay_decode(&before, &at, end, &record);
         if (r < 0)
             return r;
         if (record->kind == HWT_DELAY_ERASE) {

@@ -39,8 +39,13 @@ static bool is_in_place(const struct hwt_delay_record *record, uint64_t sequence
     return record->kind == HWT_DELAY_ERASE || record->key.sequence == sequence;
 }
 
-static int apply(hwt_delay *store, struct hwt_delay_record *record, uint64_t sequence)
+static int apply(hwt_delay *store, const struct hwt_delay_packed *packed, uint64_t sequence,
+                 size_t *most)
 {
+    struct hwt_delay_record *record = hwt_delay_record_of(packed);
+    if (!record)
+        return -ENOMEM;
+    *most += hwt_delay_encoded_most(record);
     store->stats.replayed++;
     if (!is_in_place(record, sequence)) {
         hwt_delay_record_unref(record);
@@ -51,35 +56,27 @@ static int apply(hwt_delay *store, struct hwt_delay_record *record, uint64_t seq
     return hwt_delay_replay_record(store, record);
 }
 
-/* Passes over the mark of a close. */
-static bool is_closed(const unsigned char **at, const unsigned char *end)
-{
-    const unsigned char *head = *at;
-    if (hwt_delay_encoded_at(head, end) != HWT_DELAY_RECORD_SIZE ||
-        head[HWT_DELAY_RECORD_KIND] != HWT_DELAY_CLOSED)
-        return false;
-    *at += HWT_DELAY_RECORD_SIZE;
-    return true;
-}
-
 int hwt_delay_replay(hwt_delay *store, const struct hwt_delay_frame *frame,
                      const unsigned char *records)
 {
     const unsigned char *at = records, *end = at + frame->length;
+    struct hwt_delay_before before = { 0 };
     bool closed = false;
+    size_t most = 0;
     for (uint32_t i = 0; i < frame->count; i++) {
-        struct hwt_delay_record *record;
-        closed = is_closed(&at, end);
+        struct hwt_delay_packed packed;
+        int r = hwt_delay_unpack(&before, &at, end, &packed);
+        closed = r == 0 && packed.kind == HWT_DELAY_CLOSED;
         if (closed)
             continue;
-        int r = hwt_delay_decode(&at, end, &record);
         if (r == 0)
-            r = apply(store, record, frame->sequence + i);
+            r = apply(store, &packed, frame->sequence + i, &most);
         if (r < 0)
             return r;
     }
     if (at != end)
         return -EBADMSG;
+    hwt_delay_log_note_kept(store, most);
     hwt_delay_log_set_closed(store, closed);
     hwt_delay_hand_raise(store, frame->hand);
     return 0;

@@ -180,30 +180,25 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
                       struct hwt_delay_key *ret_last)
 {
     const unsigned char *at = gather->block.at, *end = gather->block.end;
+    struct hwt_delay_before before = { 0 };
     for (uint32_t i = 0; i < gather->block.count; i++) {
-        size_t size = hwt_delay_encoded_at(at, end);
-        if (size == 0)
-            return -EBADMSG;
-        struct hwt_delay_key key = hwt_delay_key_at(at);
+        struct hwt_delay_packed packed;
+        int r = hwt_delay_unpack(&before, &at, end, &packed);
+        if (r < 0)
+            return r;
+        struct hwt_delay_key key = packed.key;
         /* What no checkpoint can have brought here. It does not change while the slots are locked. */
-        if (hwt_delay_log_keeps(gather->store, key.sequence))
+        if (hwt_delay_log_keeps(gather->store, key.sequence) || !hwt_delay_is_of_slot(packed.kind))
             return -EBADMSG;
         *ret_last = key;
         if (hwt_delay_compare(key, gather->to) >= 0)
             return 0;
         if (hwt_delay_compare(key, gather->from) < 0 ||
-            hwt_delay_compare(key, reader->position) < 0) {
-            at += size;
+            hwt_delay_compare(key, reader->position) < 0)
             continue;
-        }
-        struct hwt_delay_record *record;
-        int r = hwt_delay_decode(&at, end, &record);
-        if (r == 0 && !hwt_delay_is_of_slot(record)) {
-            hwt_delay_record_unref(record);
-            r = -EBADMSG;
-        }
-        if (r < 0)
-            return r;
+        struct hwt_delay_record *record = hwt_delay_record_of(&packed);
+        if (!record)
+            return -ENOMEM;
         record->reader = reader;
         if (gather->replacements)
             look_for_replaced(gather, record);

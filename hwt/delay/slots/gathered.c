@@ -10,7 +10,7 @@ static uint64_t cost_of(const struct hwt_delay_record *record)
     const struct hwt_delay_reader *reader = record->reader;
     uint64_t heads = reader->count * (HWT_DELAY_RUN_SIZE + HWT_DELAY_BLOCK_SIZE);
     uint64_t count = reader->slot->count;
-    return hwt_delay_encoded_size(record) + (count > 0 ? heads / count : 0);
+    return hwt_delay_encoded_about(record) + (count > 0 ? heads / count : 0);
 }
 
 /* Of two that follow each other with one identity: what becomes of no use in a slot that stays. */

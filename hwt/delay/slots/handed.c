@@ -45,7 +45,7 @@ bool hwt_delay_handed_is_long(const hwt_delay *store)
 size_t hwt_delay_handed_most(const hwt_delay *store)
 {
     uint64_t block = half_of(store) / 2 - HWT_DELAY_HANDED_SIZE - 8;
-    return (size_t)(block / HWT_DELAY_RECORD_SIZE);
+    return (size_t)(block / HWT_DELAY_COUNT_SIZE);
 }
 
 /* ---- writing ---- */
@@ -64,7 +64,7 @@ void hwt_delay_handed_await(hwt_delay *store)
 struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;
-    uint64_t size = HWT_DELAY_HANDED_SIZE + count * HWT_DELAY_RECORD_SIZE;
+    uint64_t size = HWT_DELAY_HANDED_SIZE + count * HWT_DELAY_COUNT_SIZE;
     struct hwt_delay_handing handing = { .size = (size_t)size };
     size = (size + 7) / 8 * 8;
     /* On a full disk what is left of the reserve is for the log. */
@@ -89,7 +89,7 @@ void hwt_delay_handed_end(hwt_delay *store, bool written)
     store->slots.handed.missed += !written;
 }
 
-/* Without the lock. `bytes` has the records behind room for the head. -ENOSPC: there is no place. */
+/* Without the lock. `bytes` has the counts behind room for the head. -ENOSPC: there is no place. */
 int hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
                            unsigned char *bytes)
 {
@@ -107,14 +107,11 @@ int hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *han
                                handing->offset);
 }
 
-void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned char *at)
+void hwt_delay_count_encode(struct hwt_delay_key key, uint16_t count, unsigned char *at)
 {
-    memset(at, 0, HWT_DELAY_RECORD_SIZE);
-    hwt_delay_set32(at + HWT_DELAY_RECORD_LENGTH, HWT_DELAY_RECORD_SIZE);
-    at[HWT_DELAY_RECORD_KIND] = HWT_DELAY_HANDED;
-    hwt_delay_set64(at + HWT_DELAY_RECORD_DUE, key.due);
-    hwt_delay_set64(at + HWT_DELAY_RECORD_SEQUENCE, key.sequence);
-    hwt_delay_set16(at + HWT_DELAY_RECORD_HANDED, count);
+    hwt_delay_set64(at + HWT_DELAY_COUNT_DUE, key.due);
+    hwt_delay_set64(at + HWT_DELAY_COUNT_SEQUENCE, key.sequence);
+    hwt_delay_set16(at + HWT_DELAY_COUNT_HANDED, count);
 }
 
 /* ---- checkpoints ---- */
@@ -194,9 +191,9 @@ static int keep(struct hwt_delay_handed *handed, struct hwt_delay_key key, uint1
 
 static int apply(hwt_delay *store, const unsigned char *at)
 {
-    const struct hwt_delay_key key = { hwt_delay_get64(at + HWT_DELAY_RECORD_DUE),
-                                       hwt_delay_get64(at + HWT_DELAY_RECORD_SEQUENCE) };
-    uint16_t count = hwt_delay_get16(at + HWT_DELAY_RECORD_HANDED);
+    const struct hwt_delay_key key = { hwt_delay_get64(at + HWT_DELAY_COUNT_DUE),
+                                       hwt_delay_get64(at + HWT_DELAY_COUNT_SEQUENCE) };
+    uint16_t count = hwt_delay_get16(at + HWT_DELAY_COUNT_HANDED);
     struct hwt_delay_record *record = hwt_delay_from(store, key);
     if (!record || hwt_delay_compare(record->key, key) != 0)
         return hwt_delay_wheel_covers(store, key.due) ? keep(&store->slots.handed, key, count) : 0;
@@ -212,7 +209,7 @@ static bool is_head(const unsigned char *head, uint64_t offset, void *arg)
            hwt_delay_get64(head + HWT_DELAY_HANDED_OFFSET) == offset;
 }
 
-/* Its head is whole, and its records are behind it. */
+/* Its head is whole, and its counts are behind it. */
 static void note_place(hwt_delay *store, const unsigned char *head, uint64_t offset, uint64_t size)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;
@@ -224,8 +221,8 @@ static void note_place(hwt_delay *store, const unsigned char *head, uint64_t off
     handed->length = offset + size - handed->half * half_of(store);
 }
 
-/* Applies the records of a block. -EBADMSG: they do not have their checksum. */
-static int read_records(hwt_delay *store, const unsigned char *head, uint64_t offset, size_t length)
+/* Applies the counts of a block. -EBADMSG: they do not have their checksum. */
+static int read_counts(hwt_delay *store, const unsigned char *head, uint64_t offset, size_t length)
 {
     unsigned char *bytes = malloc(length + 1);
     int64_t n = bytes ? hwt_delay_read_all(store, store->slots.handed.file, bytes, length,
@@ -234,7 +231,7 @@ static int read_records(hwt_delay *store, const unsigned char *head, uint64_t of
     if (n >= 0 && ((size_t)n < length || hwt_delay_get32(head + HWT_DELAY_HANDED_RECORDS_CRC) !=
                                              hwt_delay_crc(store->key, bytes, length)))
         n = -EBADMSG;
-    for (size_t i = 0; n >= 0 && i < length; i += HWT_DELAY_RECORD_SIZE) {
+    for (size_t i = 0; n >= 0 && i < length; i += HWT_DELAY_COUNT_SIZE) {
         int r = apply(store, bytes + i);
         n = r < 0 ? r : n;
     }
@@ -250,9 +247,9 @@ static int64_t read_block(hwt_delay *store, uint64_t offset)
     if (n < (int64_t)sizeof(head) || !is_head(head, offset, store))
         return n < 0 ? n : 0;
     size_t length = hwt_delay_get32(head + HWT_DELAY_HANDED_LENGTH);
-    if (length > half_of(store) || length % HWT_DELAY_RECORD_SIZE != 0)
+    if (length > half_of(store) || length % HWT_DELAY_COUNT_SIZE != 0)
         return 0;
-    int r = read_records(store, head, offset, length);
+    int r = read_counts(store, head, offset, length);
     if (r < 0)
         return r == -EBADMSG ? 0 : r;
     uint64_t size = (HWT_DELAY_HANDED_SIZE + length + 7) / 8 * 8;

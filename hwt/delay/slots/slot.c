@@ -72,38 +72,29 @@ static int make_room(struct writer *writer, size_t size)
     return 0;
 }
 
-/* How many records from the first on make a block, and of what size. */
-static size_t block_of(struct hwt_delay_record **records, size_t count, size_t *ret_size)
+/* Writes a block to the memory, which has room for it; returns how many records are in it. */
+static size_t write_block(struct writer *writer, uint64_t number, struct hwt_delay_record **records,
+                          size_t count)
 {
-    size_t n = 1, size = hwt_delay_encoded_size(records[0]);
-    while (n < count) {
-        size_t more = hwt_delay_encoded_size(records[n]);
-        if (size + more > HWT_DELAY_BLOCK_RECORDS)
-            break;
-        size += more;
-        n++;
-    }
-    *ret_size = size;
-    return n;
-}
-
-static void write_block(struct writer *writer, uint64_t number, struct hwt_delay_record **records,
-                        size_t count, size_t size)
-{
-    unsigned char *head = writer->bytes + writer->length, *at = head + HWT_DELAY_BLOCK_SIZE;
+    unsigned char *head = writer->bytes + writer->length, *first = head + HWT_DELAY_BLOCK_SIZE;
+    unsigned char *at = first;
+    struct hwt_delay_before before = { 0 };
+    size_t n = 0, most = 0;
+    do {
+        at = hwt_delay_encode(&before, records[n++], at);
+        most = n < count ? (size_t)(at - first) + hwt_delay_encoded_most(records[n]) : 0;
+    } while (n < count && most <= HWT_DELAY_BLOCK_RECORDS);
+    const size_t size = (size_t)(at - first);
     memset(head, 0, HWT_DELAY_BLOCK_SIZE);
     hwt_delay_set32(head + HWT_DELAY_BLOCK_LENGTH, (uint32_t)size);
-    hwt_delay_set32(head + HWT_DELAY_BLOCK_COUNT, (uint32_t)count);
+    hwt_delay_set32(head + HWT_DELAY_BLOCK_COUNT, (uint32_t)n);
     hwt_delay_set64(head + HWT_DELAY_BLOCK_OFFSET, writer->offset + writer->length);
     hwt_delay_set64(head + HWT_DELAY_BLOCK_NUMBER, number);
-    for (size_t i = 0; i < count; i++) {
-        hwt_delay_encode(records[i], at);
-        at += hwt_delay_encoded_size(records[i]);
-    }
     hwt_delay_set32(head + HWT_DELAY_BLOCK_RECORDS_CRC,
-                    hwt_delay_crc(writer->store->key, head + HWT_DELAY_BLOCK_SIZE, size));
+                    hwt_delay_crc(writer->store->key, first, size));
     hwt_delay_head_seal(head, writer->store->key, HWT_DELAY_MAGIC_BLOCK, HWT_DELAY_BLOCK_SIZE);
     writer->length += HWT_DELAY_BLOCK_SIZE + size;
+    return n;
 }
 
 static int write_blocks(struct writer *writer, uint64_t number, struct hwt_delay_record **records,
@@ -111,24 +102,13 @@ static int write_blocks(struct writer *writer, uint64_t number, struct hwt_delay
 {
     int r = 0;
     for (size_t i = 0; i < count && r == 0;) {
-        size_t size, n = block_of(records + i, count - i, &size);
-        r = make_room(writer, HWT_DELAY_BLOCK_SIZE + size);
+        size_t most = hwt_delay_encoded_most(records[i]);
+        most = most > HWT_DELAY_BLOCK_RECORDS ? most : HWT_DELAY_BLOCK_RECORDS;
+        r = make_room(writer, HWT_DELAY_BLOCK_SIZE + most);
         if (r == 0)
-            write_block(writer, number, records + i, n, size);
-        i += n;
+            i += write_block(writer, number, records + i, count - i);
     }
     return r < 0 ? r : flush(writer);
-}
-
-static uint64_t run_length(struct hwt_delay_record **records, size_t count)
-{
-    uint64_t length = 0;
-    for (size_t i = 0; i < count;) {
-        size_t size;
-        i += block_of(records + i, count - i, &size);
-        length += HWT_DELAY_BLOCK_SIZE + size;
-    }
-    return length;
 }
 
 static void set_key(unsigned char *at, struct hwt_delay_key key)
@@ -142,23 +122,23 @@ static struct hwt_delay_key get_key(const unsigned char *at)
     return (struct hwt_delay_key){ hwt_delay_get64(at), hwt_delay_get64(at + 8) };
 }
 
-static void write_run_head(struct writer *writer, uint64_t number,
-                           struct hwt_delay_record **records, size_t count)
+/* Behind the blocks in time, because they say how long they are. */
+static int write_run_head(const struct writer *writer, const struct hwt_delay_slot *slot,
+                          struct hwt_delay_record **records, size_t count)
 {
-    unsigned char *head = writer->bytes;
+    unsigned char head[HWT_DELAY_RUN_SIZE] = { 0 };
     uint64_t erases = 0;
     for (size_t i = 0; i < count; i++)
         erases += records[i]->kind != HWT_DELAY_PUT;
-    memset(head, 0, HWT_DELAY_RUN_SIZE);
-    hwt_delay_set64(head + HWT_DELAY_RUN_LENGTH, run_length(records, count));
+    hwt_delay_set64(head + HWT_DELAY_RUN_LENGTH, writer->offset - slot->length - sizeof(head));
     hwt_delay_set64(head + HWT_DELAY_RUN_COUNT, count);
     set_key(head + HWT_DELAY_RUN_FIRST, records[0]->key);
     set_key(head + HWT_DELAY_RUN_LAST, records[count - 1]->key);
     hwt_delay_set64(head + HWT_DELAY_RUN_ERASES, erases);
-    hwt_delay_set64(head + HWT_DELAY_RUN_OFFSET, writer->offset);
-    hwt_delay_set64(head + HWT_DELAY_RUN_NUMBER, number);
-    hwt_delay_head_seal(head, writer->store->key, HWT_DELAY_MAGIC_RUN, HWT_DELAY_RUN_SIZE);
-    writer->length = HWT_DELAY_RUN_SIZE;
+    hwt_delay_set64(head + HWT_DELAY_RUN_OFFSET, slot->length);
+    hwt_delay_set64(head + HWT_DELAY_RUN_NUMBER, slot->number);
+    hwt_delay_head_seal(head, writer->store->key, HWT_DELAY_MAGIC_RUN, sizeof(head));
+    return hwt_delay_write_all(writer->store, writer->file, head, sizeof(head), slot->length);
 }
 
 /* The range of the slot, with these. */
@@ -189,12 +169,11 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
     if (file < 0)
         return file;
     slot->made = true;
-    struct writer writer = { store, file, slot->length, 0, WRITE_SIZE, malloc(WRITE_SIZE) };
-    int r = -ENOMEM;
-    if (writer.bytes) {
-        write_run_head(&writer, slot->number, records, count);
-        r = write_blocks(&writer, slot->number, records, count);
-    }
+    struct writer writer = { store, file,       slot->length + HWT_DELAY_RUN_SIZE,
+                             0,     WRITE_SIZE, malloc(WRITE_SIZE) };
+    int r = writer.bytes ? write_blocks(&writer, slot->number, records, count) : -ENOMEM;
+    if (r == 0)
+        r = write_run_head(&writer, slot, records, count);
     if (r == 0) {
         r = hwt_delay_sync(store, file);
         /* Not even a full disk: the kernel has dropped what it could not write. */
@@ -380,9 +359,12 @@ int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, in
 /* The first record's key; false: there is none. */
 bool hwt_delay_block_first(const struct hwt_delay_block *block, struct hwt_delay_key *ret_key)
 {
-    if ((size_t)(block->end - block->at) < HWT_DELAY_RECORD_SIZE)
+    struct hwt_delay_before before = { 0 };
+    struct hwt_delay_packed packed;
+    const unsigned char *at = block->at;
+    if (hwt_delay_unpack(&before, &at, block->end, &packed) < 0)
         return false;
-    *ret_key = hwt_delay_key_at(block->at);
+    *ret_key = packed.key;
     return true;
 }
 

@@ -209,12 +209,6 @@ int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, in
                          uint64_t offset, uint64_t end, struct hwt_delay_block *block);
 /* So much of a run is rather read than searched. */
 #define HWT_DELAY_SEEK_LEAST (UINT64_C(512) << 10)
-/* The key of the record that is there. */
-static inline struct hwt_delay_key hwt_delay_key_at(const unsigned char *at)
-{
-    return (struct hwt_delay_key){ hwt_delay_get64(at + HWT_DELAY_RECORD_DUE),
-                                   hwt_delay_get64(at + HWT_DELAY_RECORD_SEQUENCE) };
-}
 bool hwt_delay_block_first(const struct hwt_delay_block *block, struct hwt_delay_key *ret_key);
 int hwt_delay_slot_seek(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                         struct hwt_delay_run *run, struct hwt_delay_key key,
@@ -327,7 +321,7 @@ int hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *han
 void hwt_delay_handed_end(hwt_delay *store, bool written);
 /* A checkpoint alone can bring the counts to the disk. */
 bool hwt_delay_handed_is_short(const hwt_delay *store);
-void hwt_delay_encode_handed(struct hwt_delay_key key, uint16_t count, unsigned char *at);
+void hwt_delay_count_encode(struct hwt_delay_key key, uint16_t count, unsigned char *at);
 void hwt_delay_handed_snapshot(hwt_delay *store);
 void hwt_delay_handed_conclude(hwt_delay *store);
 uint16_t hwt_delay_handed_find(const hwt_delay *store, struct hwt_delay_key key);

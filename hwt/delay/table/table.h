@@ -256,20 +256,48 @@ void hwt_delay_filed_settle_dropped(hwt_delay *store, const bool left[HWT_DELAY_
 
 /* ---- record.c ---- */
 
-size_t hwt_delay_encoded_size(const struct hwt_delay_record *record);
-void hwt_delay_encode(const struct hwt_delay_record *record, unsigned char *at);
-/* What ends a message, up to its own sequence. */
-void hwt_delay_encode_erase(const struct hwt_delay_record *message, bool ends, unsigned char *at);
-/* How long the record is that stands there; 0: none can. */
-size_t hwt_delay_encoded_at(const unsigned char *at, const unsigned char *end);
-/* Is it of a kind that slots have? */
-static inline bool hwt_delay_is_of_slot(const struct hwt_delay_record *record)
+/* A record as it stands there. */
+struct hwt_delay_packed {
+    uint8_t kind, flags, id_size;
+    uint16_t retries, handed;
+    uint32_t payload_size;
+    struct hwt_delay_key key;
+    uint64_t origin;         /* 0: none */
+    const unsigned char *id; /* in the hwt_delay_before with which it was read */
+    const unsigned char *payload;
+};
+
+/* So many bytes it takes at most, whatever is before it; and an erase of it. */
+size_t hwt_delay_encoded_most(const struct hwt_delay_record *record);
+static inline size_t hwt_delay_erase_most(const struct hwt_delay_record *record)
 {
-    return record->kind == HWT_DELAY_PUT || record->kind == HWT_DELAY_ERASE;
+    return HWT_DELAY_RECORD_HEAD_MAX + (size_t)record->id_size;
 }
-/* Reads one at *at, which it moves on; -EBADMSG, -ENOMEM; -ENOTSUP: a later release wrote it. */
-int hwt_delay_decode(const unsigned char **at, const unsigned char *end,
-                     struct hwt_delay_record **ret_record);
+/* About so many. */
+static inline size_t hwt_delay_encoded_about(const struct hwt_delay_record *record)
+{
+    return HWT_DELAY_RECORD_LEAST + 4 + (size_t)record->id_size + record->payload_size;
+}
+/* Both return what is behind it. */
+unsigned char *hwt_delay_encode(struct hwt_delay_before *before,
+                                const struct hwt_delay_record *record, unsigned char *at);
+/* What ends a message, up to its own sequence. */
+unsigned char *hwt_delay_encode_erase(struct hwt_delay_before *before,
+                                      const struct hwt_delay_record *message, bool ends,
+                                      unsigned char *at);
+/* Is it of a kind that slots have? */
+static inline bool hwt_delay_is_of_slot(uint8_t kind)
+{
+    return kind == HWT_DELAY_PUT || kind == HWT_DELAY_ERASE;
+}
+/* Reads one at *at, which it moves on; -EBADMSG; -ENOTSUP: a later release wrote it. */
+int hwt_delay_unpack(struct hwt_delay_before *before, const unsigned char **at,
+                     const unsigned char *end, struct hwt_delay_packed *ret_packed);
+/* NULL: there is no memory. */
+struct hwt_delay_record *hwt_delay_record_of(const struct hwt_delay_packed *packed);
+/* Both in one; -ENOMEM; -EBADMSG, too, for the mark of a close. */
+int hwt_delay_decode(struct hwt_delay_before *before, const unsigned char **at,
+                     const unsigned char *end, struct hwt_delay_record **ret_record);
 
 /* ---- gaps.c ---- */
 

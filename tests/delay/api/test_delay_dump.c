@@ -93,7 +93,7 @@ START_TEST(so_is_how_far_deliveries_are_written)
     check_line("handed: next block 1 in half 0 at 0, 0 counts", true);
     ck_assert_int_eq(hwt_delay_take(store, 1, 0, &taken), 1);
     hwt_delay_free(taken);
-    check_line("handed: next block 2 in half 0 at 80, 0 counts", true);
+    check_line("handed: next block 2 in half 0 at 72, 0 counts", true);
 }
 END_TEST
 

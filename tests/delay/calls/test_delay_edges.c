@@ -27,6 +27,8 @@ static void crash(void)
     simulated_open(&s);
 }
 
+enum { LONG = 240, BATCH = 50 };
+
 static void expect(const unsigned *counts, uint32_t from, uint32_t to, unsigned each)
 {
     for (uint32_t i = from; i < to; i++)
@@ -40,16 +42,24 @@ static void expect_listed(uint32_t from, uint32_t to, unsigned each)
     expect(counts, from, to, each);
 }
 
-/* Of a frame with one record that has an id of 4 bytes. */
-static uint64_t frame_size(uint64_t payload)
+/* The next frame has one message with an id of 4 bytes; its due time takes 8. */
+static uint64_t frame_length(uint64_t payload)
 {
-    return (HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_SIZE + 4 + payload + 7) / 8 * 8;
+    const uint64_t sequence = 2 * (s.store->log.next_sequence - 1);
+    return HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_LEAST + 8 + (sequence > 0) + (sequence > 255) +
+           (payload > 0) + (payload > 255) + 4 + payload;
+}
+
+/* So much room a cancel wants; its frame is shorter. */
+static uint64_t cancel_most(void)
+{
+    return hwt_delay_frame_size(HWT_DELAY_RECORD_HEAD_MAX + 4);
 }
 
 /* Up to where the frames of a segment may go: behind that is room for the mark of a close. */
 static uint64_t frames_end(void)
 {
-    return file_of("log.0")->seen_size - (HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_SIZE + 7) / 8 * 8;
+    return file_of("log.0")->seen_size - hwt_delay_frame_size(HWT_DELAY_RECORD_HEAD_MAX);
 }
 
 static uint64_t log_room(void)
@@ -60,7 +70,8 @@ static uint64_t log_room(void)
 /* A put whose frame ends where `room` bytes are left in the segment. */
 static void put_up_to(uint32_t number, uint64_t room)
 {
-    uint64_t payload = log_room() - room - frame_size(0);
+    uint64_t payload = log_room() - room - frame_length(256) + 256;
+    ck_assert_uint_ge(payload, 256);
     ck_assert_uint_le(payload, 8192);
     ck_assert_int_eq(simulated_put(&s, s.realtime + HOUR, number, (uint32_t)payload), 0);
     ck_assert_uint_eq(log_room(), room);
@@ -96,7 +107,21 @@ START_TEST(test_a_frame_that_ends_with_the_segment)
 }
 END_TEST
 
-/* The mark of a close has room behind it, and ends where the segment does. */
+/* One that is 8 bytes longer than what is left is the first of the other segment. */
+START_TEST(test_a_frame_that_does_not_fit_the_segment)
+{
+    uint32_t n = fill_segment(496);
+    uint64_t payload = log_room() + 8 - frame_length(256) + 256, frame = log_room() + 8;
+    ck_assert_uint_eq(s.store->log.segment, 0);
+    ck_assert_int_eq(simulated_put(&s, s.realtime + HOUR, n++, (uint32_t)payload), 0);
+    ck_assert_uint_eq(s.store->log.segment, 1);
+    ck_assert_uint_eq(s.store->log.offset, HWT_DELAY_SEGMENT_FRAMES + frame);
+    crash();
+    expect_listed(0, n, 1);
+}
+END_TEST
+
+/* The mark of a close has room behind the last frame there may be. */
 START_TEST(test_a_mark_that_ends_with_the_segment)
 {
     fill_segment(0);
@@ -136,12 +161,55 @@ START_TEST(test_puts_leave_room_for_cancels)
 }
 END_TEST
 
-/* While no checkpoint can be made, cancels fill both segments to their last bytes, and not more. */
+/* Message k of the n-th batch. Its id is nearly that of the one before it in the batch; between those two there are
+ * others in time. */
+static hwt_delay_message long_id(unsigned n, unsigned k, char id[LONG])
+{
+    memset(id, (int)('a' + n), LONG);
+    id[LONG - 1] = (char)k;
+    return (
+        hwt_delay_message){ .due = s.realtime + HOUR + k * 1000 + n, .id = id, .id_size = LONG };
+}
+
+static int put_long_ids(unsigned n)
+{
+    static char ids[BATCH][LONG];
+    hwt_delay_message batch[BATCH];
+    for (unsigned k = 0; k < BATCH; k++)
+        batch[k] = long_id(n, k, ids[k]);
+    return hwt_delay_put(s.store, batch, BATCH);
+}
+
+/* Slots take many times what the log took for the same messages. On a full disk the reserve has room for them. */
+START_TEST(test_slots_that_are_longer_than_the_log)
+{
+    unsigned n = 0;
+    char id[LONG];
+    s.disk->capacity = disk_size(s.disk) + 100;
+    while (put_long_ids(n) == 0)
+        ck_assert_uint_lt(++n, 26);
+    ck_assert_uint_ge(n, 2);
+    ck_assert_uint_lt(s.store->stats.log_bytes, (uint64_t)n * BATCH * LONG / 4);
+    ck_assert_uint_gt(simulated_stats(&s).checkpoints, 0);
+    ck_assert_uint_gt(simulated_stats(&s).files, 0);
+    for (unsigned i = 0; i < n * BATCH; i++) {
+        const hwt_delay_message message = long_id(i / BATCH, i % BATCH, id);
+        ck_assert_int_eq(hwt_delay_cancel(s.store, message.due, id, LONG), 0);
+    }
+    crash();
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
+/* While no checkpoint can be made, cancels fill both segments, as long as there is what one wants, and not
+ * more. */
 START_TEST(test_the_log_is_filled_to_its_end)
 {
     enum { MANY = 1500 };
     uint32_t i, cancelled = 0;
-    const uint64_t due = s.realtime + HOUR, each = frame_size(0);
+    /* Their frames have a due time of 8 bytes and a sequence of 2. */
+    const uint64_t due = s.realtime + HOUR,
+                   each = hwt_delay_frame_size(HWT_DELAY_RECORD_LEAST + 8 + 2 + 4);
     const uint64_t whole = frames_end() - HWT_DELAY_SEGMENT_FRAMES;
     for (i = 0; i < MANY; i++)
         ck_assert_int_eq(simulated_put(&s, due, i, 0), 0);
@@ -149,7 +217,7 @@ START_TEST(test_the_log_is_filled_to_its_end)
         ck_assert_int_eq(simulated_put(&s, due, i++, 500), 0);
     put_up_to(i, 20 * each);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    uint64_t room = log_room() / each + whole / each;
+    uint64_t room = log_room() / each + (whole - cancel_most()) / each + 1;
     refuse_files();
     int r = 0;
     for (i = 0; i < MANY && r == 0; i++, cancelled += r == 0)
@@ -318,10 +386,9 @@ START_TEST(test_a_wrong_number_in_a_frame)
     put_some(0, 3, s.realtime + HOUR, 10);
     simulated_kill(&s);
     struct disk_file *log = file_of("log.0");
-    size_t at = find(log, HWT_DELAY_MAGIC_FRAME, 2), records = at + HWT_DELAY_FRAME_SIZE;
+    size_t at = find(log, HWT_DELAY_MAGIC_FRAME, 3), records = at + HWT_DELAY_FRAME_SIZE;
     uint32_t length = hwt_delay_get32(log->seen + at + HWT_DELAY_FRAME_LENGTH);
-    size_t place = records + HWT_DELAY_RECORD_SEQUENCE;
-    set64(log, place, hwt_delay_get64(log->seen + place) + (_i == 0 ? 1 : UINT64_MAX));
+    set_sequence(log, records, _i == 0 ? 4 : 2);
     seal(log, key_of(), at + HWT_DELAY_FRAME_RECORDS_CRC, records, records + length);
     seal_head(log, at, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
     simulated_begin(&s);
@@ -443,7 +510,9 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin_at_random, end);
     tcase_add_loop_test(tcase, test_a_frame_that_ends_with_the_segment, 0, 6);
+    tcase_add_test(tcase, test_a_frame_that_does_not_fit_the_segment);
     tcase_add_test(tcase, test_a_mark_that_ends_with_the_segment);
+    tcase_add_test(tcase, test_slots_that_are_longer_than_the_log);
     tcase_add_loop_test(tcase, test_puts_leave_room_for_cancels, 0, 2);
     tcase_add_test(tcase, test_the_log_is_filled_to_its_end);
     tcase_add_loop_test(tcase, test_eviction_within_the_last_instant_of_a_slot, 0, 2);

@@ -232,20 +232,21 @@ START_TEST(test_tmpfs_is_not_durable)
 }
 END_TEST
 
-/* ---- a later format ---- */
+/* ---- another format ---- */
 
-static struct disk_file *set_version(struct simulated *s, const char *name, size_t at)
+static struct disk_file *set_version(struct simulated *s, const char *name, size_t at,
+                                     uint32_t version)
 {
     struct disk_file *file = disk_find(s->disk, name);
     ck_assert_ptr_nonnull(file);
     ck_assert_uint_eq(hwt_delay_get32(file->seen + at), HWT_DELAY_VERSION);
-    disk_flip(file, at, HWT_DELAY_VERSION ^ (HWT_DELAY_VERSION + 1));
+    disk_flip(file, at, (unsigned char)(HWT_DELAY_VERSION ^ version));
     return file;
 }
 
 static const char *const versions[] = { "store", "log.1", "checkpoint" };
 
-static struct disk_file *make_with_version(struct simulated *s, int i)
+static struct disk_file *make_with_version(struct simulated *s, int i, uint32_t version)
 {
     static const size_t at[] = { HWT_DELAY_STORE_VERSION, HWT_DELAY_SEGMENT_VERSION,
                                  HWT_DELAY_CHECKPOINT_VERSION };
@@ -254,15 +255,15 @@ static struct disk_file *make_with_version(struct simulated *s, int i)
     ck_assert_int_eq(simulated_put(s, 5, 1, 10), 0);
     ck_assert_int_eq(hwt_delay_checkpoint(s->store), 0);
     simulated_close(s);
-    return set_version(s, versions[i], at[i]);
+    return set_version(s, versions[i], at[i], version);
 }
 
-/* A later version keeps the place of the version and of the checksum. */
-START_TEST(test_a_later_format)
+/* Each version keeps the place of the version and of the checksum, from the second one on. */
+static void assert_is_refused(uint32_t version, int error)
 {
     for (int i = 0; i < 3; i++) {
         struct simulated s;
-        struct disk_file *file = make_with_version(&s, i);
+        struct disk_file *file = make_with_version(&s, i, version);
         const unsigned char *store = disk_find(s.disk, "store")->seen;
         uint64_t key = i == 2 ? hwt_delay_get64(store + HWT_DELAY_STORE_KEY) : 0;
         uint64_t size = i == 0 ? HWT_DELAY_STORE_SIZE : HWT_DELAY_SEGMENT_SIZE;
@@ -279,10 +280,22 @@ START_TEST(test_a_later_format)
         for (size_t f = 0; f < 4; f++) {
             s.options.flags = flags[f];
             simulated_begin(&s);
-            ck_assert_int_eq(simulated_try_open(&s), -ENOTSUP);
+            ck_assert_int_eq(simulated_try_open(&s), error);
         }
         simulated_free(&s);
     }
+}
+
+START_TEST(test_a_later_format)
+{
+    assert_is_refused(HWT_DELAY_VERSION + 1, -ENOTSUP);
+}
+END_TEST
+
+/* The formats before this one are no damage either. */
+START_TEST(test_the_format_before)
+{
+    assert_is_refused(HWT_DELAY_VERSION - 1, -EPROTONOSUPPORT);
 }
 END_TEST
 
@@ -291,7 +304,7 @@ START_TEST(test_a_damaged_version)
 {
     for (int i = 0; i < 3; i++) {
         struct simulated s;
-        make_with_version(&s, i);
+        make_with_version(&s, i, HWT_DELAY_VERSION + 1);
         static const uint32_t flags[] = { 0, HWT_DELAY_CREATE, HWT_DELAY_READ_ONLY };
         for (size_t f = 0; f < 3; f++) {
             s.options.flags = flags[f];
@@ -307,8 +320,7 @@ START_TEST(test_a_damaged_version)
 }
 END_TEST
 
-/* The format before this one is no damage either. */
-START_TEST(test_the_format_before)
+START_TEST(test_the_first_format)
 {
     static const uint32_t flags[] = { 0, HWT_DELAY_CREATE, HWT_DELAY_READ_ONLY, HWT_DELAY_SALVAGE };
     struct simulated s;
@@ -529,6 +541,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_later_format);
     tcase_add_test(tcase, test_a_damaged_version);
     tcase_add_test(tcase, test_the_format_before);
+    tcase_add_test(tcase, test_the_first_format);
     tcase_add_test(tcase, test_options_out_of_range);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("messages");

@@ -41,7 +41,7 @@ START_TEST(test_the_reserve_is_for_the_log)
     ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(1), PUTS, 100), 0);
     ck_assert_uint_eq(simulated_stats(&s).full, 1);
     ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, 0);
-    s.disk->capacity = disk_size(s.disk) + 4096; /* less than the reserve has left */
+    s.disk->capacity = disk_size(s.disk) + 8192; /* less than the reserve has left */
     ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(1), PUTS + 1, 100), -ENOSPC);
     uint32_t none = PUTS + 2;
     ck_assert_int_eq(hwt_delay_cancel(s.store, s.realtime + HWT_SEC(1), &none, sizeof(none)), 0);

@@ -8,9 +8,11 @@
 
 #include "tests/delay/support/spoil.h"
 
+#include "hwt/delay/whole.h"
+
 #define HOUR HWT_MIN(60)
 
-enum { IMPOSSIBLE = 14 };
+enum { IMPOSSIBLE = 14, SIZES = 16 };
 
 /* ---- memory ---- */
 
@@ -179,8 +181,12 @@ START_TEST(test_a_drop_of_what_is_put_later)
     struct disk_file *file = file_of("log.0");
     const size_t at = find(file, HWT_DELAY_MAGIC_FRAME, 2), record = at + HWT_DELAY_FRAME_SIZE;
     ck_assert_uint_eq(file->seen[record + HWT_DELAY_RECORD_KIND], HWT_DELAY_DROP);
-    set64(file, record + HWT_DELAY_RECORD_SEQUENCE,
-          hwt_delay_get64(file->seen + at + HWT_DELAY_FRAME_SEQUENCE) + (uint64_t)_i);
+    /* Its own sequence is 2. That of its mark, 1, has no byte: it gets one, of the padding. */
+    const unsigned char key = file->seen[record + HWT_DELAY_RECORD_KEY] | 16;
+    ck_assert_uint_eq(key, 16 + 8);
+    write_at(file, record + HWT_DELAY_RECORD_KEY, &key, 1);
+    set32(file, at + HWT_DELAY_FRAME_LENGTH, HWT_DELAY_RECORD_LEAST + 9);
+    set_sequence(file, record, 2 + (uint64_t)_i);
     seal_frame(file, at);
     ck_assert_int_eq(open_with(0), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
@@ -190,14 +196,12 @@ END_TEST
 /* Of a kind, or with a flag, that no release has written yet. */
 static void make_unknown(struct disk_file *file, size_t at, int which)
 {
-    static const unsigned char kinds[] = { 64, 255 };
-    static const uint16_t flags[] = { 4, 0x8000 };
-    unsigned char bytes[2];
+    static const unsigned char kinds[] = { 6, 255 }, flags[] = { 0x80, 0xf0 };
     if (which < 2) {
         write_at(file, at + HWT_DELAY_RECORD_KIND, &kinds[which], 1);
     } else {
-        hwt_delay_set16(bytes, flags[which - 2]);
-        write_at(file, at + HWT_DELAY_RECORD_FLAGS, bytes, sizeof(bytes));
+        unsigned char byte = file->seen[at + HWT_DELAY_RECORD_FLAGS] | flags[which - 2];
+        write_at(file, at + HWT_DELAY_RECORD_FLAGS, &byte, 1);
     }
 }
 
@@ -264,24 +268,27 @@ START_TEST(test_an_unknown_record_in_a_slot)
 }
 END_TEST
 
-/* A sum with it is over 32 bits, or less than nothing is left behind it. */
-START_TEST(test_a_length_of_a_record_that_cannot_be)
+/* A field is longer than it may be, or than what is left, or is not all that is left. */
+START_TEST(test_a_size_in_a_record_that_cannot_be)
 {
-    static const uint32_t lengths[] = {
-        0,
-        HWT_DELAY_RECORD_SIZE - 1,
-        HWT_DELAY_RECORD_SIZE + 3,
-        HWT_DELAY_RECORD_SIZE + 15,
-        HWT_DELAY_RECORD_MAX + 1,
-        UINT32_C(1) << 31,
-        UINT32_MAX - HWT_DELAY_RECORD_SIZE,
-        UINT32_MAX,
+    static const struct {
+        size_t at;
+        unsigned char value;
+    } cases[SIZES] = {
+        { HWT_DELAY_RECORD_KEY, 9 },      { HWT_DELAY_RECORD_KEY, 15 },
+        { HWT_DELAY_RECORD_KEY, 0x98 },   { HWT_DELAY_RECORD_KEY, 0xff },
+        { HWT_DELAY_RECORD_KEY, 0x08 },   { HWT_DELAY_RECORD_FLAGS, 0 },
+        { HWT_DELAY_RECORD_FLAGS, 4 },    { HWT_DELAY_RECORD_FLAGS, 5 },
+        { HWT_DELAY_RECORD_FLAGS, 15 },   { HWT_DELAY_RECORD_FLAGS, 0x21 },
+        { HWT_DELAY_RECORD_FLAGS, 0x41 }, { HWT_DELAY_RECORD_SHARED, 1 },
+        { HWT_DELAY_RECORD_SHARED, 255 }, { HWT_DELAY_RECORD_REST, 0 },
+        { HWT_DELAY_RECORD_REST, 3 },     { HWT_DELAY_RECORD_REST, 255 },
     };
-    put_some(0, 1, s.realtime + HOUR, 10);
+    put_some(0, 2, s.realtime + HOUR, 10);
     simulated_kill(&s);
     struct disk_file *file = file_of("log.0");
-    size_t at = find(file, HWT_DELAY_MAGIC_FRAME, 1);
-    set32(file, at + HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_LENGTH, lengths[_i]);
+    size_t at = find(file, HWT_DELAY_MAGIC_FRAME, 2);
+    write_at(file, at + HWT_DELAY_FRAME_SIZE + cases[_i].at, &cases[_i].value, 1);
     seal_frame(file, at);
     ck_assert_int_eq(open_with(0), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
@@ -342,10 +349,39 @@ static int count_to_limit(const hwt_delay_message *message, void *count)
     return ++*(unsigned *)count > MANY ? 1 : 0;
 }
 
+/* All messages of a block get the sequence 1, for which they have payload to give up, or get some. */
+static void give_one_key(struct disk_file *file, size_t at)
+{
+    struct hwt_delay_before old = { 0 }, new = { 0 };
+    uint32_t length = hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_LENGTH);
+    const unsigned char *from = file->seen + at + HWT_DELAY_BLOCK_SIZE, *end = from + length;
+    size_t payload = 2 + (from[HWT_DELAY_RECORD_KEY] >> 4); /* of the first one */
+    unsigned char bytes[HWT_DELAY_BLOCK_RECORDS + 64], text[8], *to = bytes;
+    while (from < end) {
+        struct hwt_delay_packed packed;
+        ck_assert_int_eq(hwt_delay_unpack(&old, &from, end, &packed), 0);
+        const hwt_delay_message message = { .due = packed.key.due,
+                                            .id = packed.id,
+                                            .id_size = packed.id_size,
+                                            .payload = text,
+                                            .payload_size = payload };
+        memset(text, packed.payload[0], sizeof(text));
+        struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
+        ck_assert_ptr_nonnull(record);
+        record->key.sequence = 1;
+        to = hwt_delay_encode(&new, record, to);
+        hwt_delay_record_unref(record);
+        payload = 1;
+    }
+    ck_assert_uint_eq((uint32_t)(to - bytes), length);
+    write_at(file, at + HWT_DELAY_BLOCK_SIZE, bytes, length);
+    seal_block(file, at);
+}
+
 START_TEST(test_many_messages_of_one_key)
 {
     unsigned count = 0;
-    put_some(0, MANY, s.realtime + HOUR, 0);
+    put_some(0, MANY, s.realtime + HOUR, 2);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
     for (size_t f = 0; f < s.disk->seen.count; f++) {
@@ -353,14 +389,8 @@ START_TEST(test_many_messages_of_one_key)
         if (strncmp(s.disk->seen.entries[f].name, "slot-", 5) != 0)
             continue;
         size_t at;
-        for (unsigned n = 1; (at = find(file, HWT_DELAY_MAGIC_BLOCK, n)) < file->seen_size; n++) {
-            size_t size = HWT_DELAY_RECORD_SIZE + sizeof(uint32_t),
-                   first = at + HWT_DELAY_BLOCK_SIZE;
-            size_t records = hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_COUNT);
-            for (size_t i = 0; i < records; i++)
-                set64(file, first + i * size + HWT_DELAY_RECORD_SEQUENCE, 1);
-            seal_block(file, at);
-        }
+        for (unsigned n = 1; (at = find(file, HWT_DELAY_MAGIC_BLOCK, n)) < file->seen_size; n++)
+            give_one_key(file, at);
     }
     ck_assert_int_eq(open_with(0), 0);
     ck_assert_int_eq(hwt_delay_visit(s.store, 0, HWT_NEVER, count_to_limit, &count), 0);
@@ -420,12 +450,12 @@ END_TEST
 /* No checkpoint can have brought it there. */
 START_TEST(test_a_sequence_that_was_never_given)
 {
-    put_some(0, 10, s.realtime + HOUR, 0);
+    put_backwards(0, 10, s.realtime + HOUR, 0);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
     struct disk_file *file = file_of("slot-");
     size_t at = find(file, HWT_DELAY_MAGIC_BLOCK, 1);
-    set64(file, at + HWT_DELAY_BLOCK_SIZE + HWT_DELAY_RECORD_SEQUENCE, UINT64_MAX);
+    set_sequence(file, at + HWT_DELAY_BLOCK_SIZE, 11);
     seal_block(file, at);
     ck_assert_int_eq(open_with(0), 0);
     simulated_advance(&s, 2 * HOUR);
@@ -511,7 +541,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_an_unknown_record_in_the_log, 0, 4);
     tcase_add_loop_test(tcase, test_an_unknown_record_in_the_checkpoint, 0, 4);
     tcase_add_loop_test(tcase, test_an_unknown_record_in_a_slot, 0, 4);
-    tcase_add_loop_test(tcase, test_a_length_of_a_record_that_cannot_be, 0, 8);
+    tcase_add_loop_test(tcase, test_a_size_in_a_record_that_cannot_be, 0, SIZES);
     tcase_add_test(tcase, test_a_block_longer_than_its_run);
     tcase_add_loop_test(tcase, test_a_block_longer_than_any_record, 0, 2);
     tcase_add_test(tcase, test_many_messages_of_one_key);

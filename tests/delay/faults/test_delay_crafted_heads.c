@@ -101,7 +101,7 @@ END_TEST
 /* Deliveries are counted in a file of their own: a block of it that cannot be is passed over. */
 START_TEST(a_block_of_counts_that_cannot_be_counts_nothing)
 {
-    static const uint32_t lengths[] = { 1, HWT_DELAY_RECORD_SIZE + 1, UINT32_MAX, 1 << 30 };
+    static const uint32_t lengths[] = { 1, HWT_DELAY_COUNT_SIZE + 1, UINT32_MAX, 1 << 30 };
     prepare();
     struct disk_file *file = file_of("handed");
     disk_cut(file, file->seen_size); /* it is never flushed */

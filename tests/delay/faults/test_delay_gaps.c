@@ -9,7 +9,7 @@
 
 #include "hwt/delay/whole.h"
 
-enum { MANY = 1200, SIZE = 100, STEP_MS = 2000 };
+enum { MANY = 1200, SIZE = 120, STEP_MS = 2000 };
 
 static struct simulated s;
 static uint64_t start;
@@ -139,7 +139,7 @@ START_TEST(test_a_block_keeps_back_its_time_alone)
     deliver_rest();
     find_gap(&first, &count);
     ck_assert_uint_ge(count, 2);
-    ck_assert_uint_le(count, 16384 / (SIZE + 28) + 2);
+    ck_assert_uint_le(count, 16384 / (SIZE + 13) + 2);
     ck_assert_uint_eq(simulated_stats(&s).gaps, 1);
     ck_assert_uint_eq(simulated_stats(&s).pending, count);
     ck_assert_int_eq(hwt_delay_check(s.store, note_found, &found), 1);

@@ -5,7 +5,7 @@
  *
  *     delay_stores make DIRECTORY    makes one and ends without closing it
  *     delay_stores read DIRECTORY    compares, and uses it
- *     delay_stores refuse DIRECTORY  looks that one of format 1 is refused, and left as it is
+ *     delay_stores refuse DIRECTORY  looks that one of an earlier format is refused, and left as it is
  *
  * What is in it: slots with messages and erases, a checkpoint with messages that were leased, and
  * a log with puts, cancels, done and retry. To keep one, with a release of that number:

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
 # Reads each store here, which releases have left, and one that is made now; but not those
-# in format-1/, which are refused and stay as they are.
+# in format-1/ and format-2/, which are refused and stay as they are.
 # $DELAY_STORES is the program of stores.c.
 
 set -eu
@@ -19,12 +19,12 @@ for store in "$here"/*.tar.gz; do
     echo "$name"
     "$DELAY_STORES" read "$dir/$name"
 done
-for store in "$here"/format-1/*.tar.gz; do
+for store in "$here"/format-?/*.tar.gz; do
     mkdir "$dir/before" "$dir/after"
     tar -xzf "$store" -C "$dir/before"
     tar -xzf "$store" -C "$dir/after"
     name=$(basename "$store" .tar.gz)
-    echo "$name, of format 1"
+    echo "$name, of $(basename "$(dirname "$store")")"
     "$DELAY_STORES" refuse "$dir/after/$name"
     diff -r "$dir/before" "$dir/after"
     rm -r "$dir/before" "$dir/after"

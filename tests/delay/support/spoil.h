@@ -71,6 +71,15 @@ static inline void seal_block(struct disk_file *file, size_t at)
     seal_head(file, at, HWT_DELAY_MAGIC_BLOCK, HWT_DELAY_BLOCK_SIZE);
 }
 
+/* The first record of a frame or a block, which has one byte for it, gets another one: 2 to 128. */
+static inline void set_sequence(struct disk_file *file, size_t record, uint64_t sequence)
+{
+    const unsigned char key = file->seen[record + HWT_DELAY_RECORD_KEY];
+    const unsigned char folded = (unsigned char)(2 * (sequence - 1));
+    ck_assert_uint_eq(key >> 4, 1);
+    write_at(file, record + HWT_DELAY_RECORD_LEAST + (key & 15), &folded, 1);
+}
+
 /* Where in the file such a head is for the n-th time, from 1. */
 static inline size_t find(const struct disk_file *file, uint32_t magic, unsigned n)
 {
@@ -99,6 +108,13 @@ static inline void put_some(uint32_t from, uint32_t to, uint64_t due, uint32_t s
 {
     for (uint32_t i = from; i < to; i++)
         ck_assert_int_eq(simulated_put(&s, due, i, size), 0);
+}
+
+/* The lower the number, the later. */
+static inline void put_backwards(uint32_t from, uint32_t to, uint64_t due, uint32_t size)
+{
+    for (uint32_t i = from; i < to; i++)
+        ck_assert_int_eq(simulated_put(&s, due - i, i, size), 0);
 }
 
 static inline void begin(void)

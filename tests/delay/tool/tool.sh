@@ -391,11 +391,11 @@ test_errors()
     says 'no store is there'
 }
 
-# Stores of the first format are refused by every command, which says what to do.
-test_first_format()
+# refuses_format NAME: every command refuses that store of an earlier format, and says what to do.
+refuses_format()
 {
-    tar -xzf "$stores/format-1/0.2.0.tar.gz"
-    cp -r 0.2.0 store
+    tar -xzf "$stores/$1.tar.gz"
+    cp -r "$(basename "$1")" store
     for command in stat dump check take; do
         run 1 "$command" store
         says 'an earlier release made it: .* dump --messages, .* put --lines'
@@ -406,7 +406,17 @@ test_first_format()
     says 'an earlier release made it'
     run 1 salvage store new
     says 'an earlier release made it'
-    diff -r 0.2.0 store >&2 || fail 'the store was changed'
+    diff -r "$(basename "$1")" store >&2 || fail 'the store was changed'
+}
+
+test_first_format()
+{
+    refuses_format format-1/0.2.0
+}
+
+test_second_format()
+{
+    refuses_format format-2/0.3.0
 }
 
 # flip FILE OFFSET: inverts a byte.

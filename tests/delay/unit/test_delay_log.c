@@ -40,7 +40,7 @@ static uint64_t add(uint32_t number, size_t size)
     const hwt_delay_message message = { .payload = payload, .payload_size = size };
     struct hwt_delay_record *note = hwt_delay_record_new(HWT_DELAY_NOTE, &message);
     must(note != NULL);
-    must(hwt_delay_log_reserve(store, hwt_delay_encoded_size(note), 0, false) == 0);
+    must(hwt_delay_log_reserve(store, hwt_delay_encoded_most(note), 0, false) == 0);
     uint64_t next = hwt_delay_log_next(store);
     hwt_delay_log_add(store, note);
     must(note->key.sequence == next && hwt_delay_log_next(store) == next + 1);
@@ -59,9 +59,10 @@ static uint32_t check_frame(const struct hwt_delay_frame *frame, const unsigned 
                             const size_t *sizes, uint64_t first)
 {
     const unsigned char *at = bytes + HWT_DELAY_FRAME_SIZE, *end = at + frame->length;
+    struct hwt_delay_before before = { 0 };
     for (uint32_t i = 0; i < frame->count; i++) {
         struct hwt_delay_record *record;
-        must(hwt_delay_decode(&at, end, &record) == 0);
+        must(hwt_delay_decode(&before, &at, end, &record) == 0);
         uint64_t number = record->key.sequence - first;
         must(record->key.sequence == frame->sequence + i && number < RECORDS);
         must(record->payload_size == sizes[number]);
@@ -117,7 +118,7 @@ START_TEST(damage_is_seen_and_what_is_behind_it_is_found)
     flush();
     unsigned char *bytes = hwt_delay_frame_new(store), byte;
     struct hwt_delay_frame frame;
-    const uint64_t place = from.offset + HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_SIZE + 50;
+    const uint64_t place = from.offset + HWT_DELAY_FRAME_SIZE + HWT_DELAY_RECORD_HEAD_MAX + 50;
     const int file = hwt_delay_log_file(store, from.segment);
     ck_assert_int_eq(hwt_delay_read_all(store, file, &byte, 1, place), 1);
     byte ^= 4;
