@@ -12,6 +12,8 @@
 #include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
+enum { FILES_AT_ONCE = 32 };
+
 /* Records that go to one slot: a part of the snapshot's. */
 struct hwt_delay_part {
     struct hwt_delay_slot *slot;
@@ -99,16 +101,48 @@ static int find_slots(hwt_delay *store, struct hwt_delay_plan *plan)
     return r;
 }
 
+/* Not even a full disk: the kernel has dropped what it could not write. */
+static int flush_files(hwt_delay *store, const int *files, size_t count)
+{
+    int r = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (r == 0 && hwt_delay_sync(store, files[i]) < 0)
+            r = -EIO;
+        hwt_delay_close_file(store, files[i]);
+    }
+    return r;
+}
+
+/* The next parts; fewer where descriptors are short. All are written before the first one is flushed, because
+ * the file system then brings what it notes of all of them to the disk at once. */
+static int write_some(hwt_delay *store, struct hwt_delay_plan *plan)
+{
+    int files[FILES_AT_ONCE], r = 0;
+    size_t count = 0;
+    while (r == 0 && count < FILES_AT_ONCE && plan->written < plan->count) {
+        struct hwt_delay_part *part = &plan->parts[plan->written];
+        r = hwt_delay_slot_append(store, part->slot, part->records, part->count);
+        if (r < 0 && count > 0 && hwt_delay_is_shortage(r))
+            return flush_files(store, files, count);
+        plan->written++;
+        if (r >= 0) {
+            files[count++] = r;
+            r = 0;
+        }
+    }
+    int flushed = flush_files(store, files, count);
+    return flushed < 0 ? flushed : r;
+}
+
 static int write_parts(hwt_delay *store, struct hwt_delay_plan *plan)
 {
     bool names = false;
-    for (size_t i = 0; i < plan->count; i++) {
-        struct hwt_delay_part *part = &plan->parts[i];
-        plan->written = i + 1;
-        int r = hwt_delay_slot_append(store, part->slot, part->records, part->count);
+    for (size_t i = 0; i < plan->count; i++)
+        names = names || plan->parts[i].fresh_slot;
+    while (plan->written < plan->count) {
+        int r = write_some(store, plan);
         if (r < 0)
             return r;
-        names = names || part->fresh_slot;
     }
     return names && hwt_delay_sync_directory(store) < 0 ? -EIO : 0;
 }

@@ -40,6 +40,7 @@ int64_t hwt_delay_search(hwt_delay *store, int file, size_t size, uint64_t from,
                          bool (*match)(const unsigned char *bytes, uint64_t offset, void *arg),
                          void *arg);
 int hwt_delay_truncate(hwt_delay *store, int file, uint64_t size);
+void hwt_delay_begin_sync(hwt_delay *store, int file);
 int hwt_delay_sync(hwt_delay *store, int file);
 int hwt_delay_sync_directory(hwt_delay *store);
 int hwt_delay_open_file(hwt_delay *store, const char *name, int flags);

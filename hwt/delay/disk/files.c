@@ -81,6 +81,11 @@ static void count_sync(hwt_delay *store)
 }
 
 /* Not repeated after -EINTR: what a second one says is not known. */
+void hwt_delay_begin_sync(hwt_delay *store, int file)
+{
+    store->disk.system.begin_sync(store->disk.system.data, file);
+}
+
 int hwt_delay_sync(hwt_delay *store, int file)
 {
     count_sync(store);

@@ -70,6 +70,12 @@ static int64_t write_file(void *data, int file, const void *buffer, size_t size,
     return n < 0 ? -errno : n;
 }
 
+static void begin_sync(void *data, int file)
+{
+    (void)data;
+    (void)sync_file_range(file, 0, 0, SYNC_FILE_RANGE_WRITE);
+}
+
 static int sync_file(void *data, int file)
 {
     (void)data;
@@ -204,6 +210,7 @@ const struct hwt_delay_system hwt_delay_real_system = {
     .close = close_file,
     .read = read_file,
     .write = write_file,
+    .begin_sync = begin_sync,
     .sync = sync_file,
     .sync_directory = sync_directory,
     .truncate = truncate_file,

@@ -37,7 +37,8 @@ struct hwt_delay_system {
     void (*close)(void *data, int file); /* directories too */
     int64_t (*read)(void *data, int file, void *buffer, size_t size, uint64_t offset);
     int64_t (*write)(void *data, int file, const void *buffer, size_t size, uint64_t offset);
-    int (*sync)(void *data, int file); /* fdatasync() */
+    void (*begin_sync)(void *data, int file); /* begins to write; no promise */
+    int (*sync)(void *data, int file);        /* fdatasync() */
     int (*sync_directory)(void *data, int directory);
     int (*truncate)(void *data, int file, uint64_t size);
     int (*allocate)(void *data, int file, uint64_t size); /* room on the disk for so many bytes */

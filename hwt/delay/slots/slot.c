@@ -157,8 +157,8 @@ static struct hwt_delay_range origins_of(const struct hwt_delay_slot *slot,
 }
 
 /*
- * Appends a run and flushes the file; the caller flushes the directory where the slot is new.
- * Sets new_length, new_count and new_origins, which count once the checkpoint is on the disk.
+ * Appends a run; returns the file, which the caller flushes and closes. It flushes the directory, too, where the
+ * slot is new. Sets new_length, new_count and new_origins, which count once the checkpoint is on the disk.
  */
 int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count)
@@ -174,21 +174,18 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
     int r = writer.bytes ? write_blocks(&writer, slot->number, records, count) : -ENOMEM;
     if (r == 0)
         r = write_run_head(&writer, slot, records, count);
-    if (r == 0) {
-        r = hwt_delay_sync(store, file);
-        /* Not even a full disk: the kernel has dropped what it could not write. */
-        r = r < 0 ? -EIO : 0;
-    }
     free(writer.bytes);
-    hwt_delay_close_file(store, file);
-    if (r == 0) {
-        atomic_fetch_add_explicit(&store->slot_bytes, writer.offset - slot->length,
-                                  memory_order_relaxed);
-        slot->new_length = writer.offset;
-        slot->new_count = slot->count + count;
-        slot->new_origins = origins_of(slot, records, count);
+    if (r < 0) {
+        hwt_delay_close_file(store, file);
+        return r;
     }
-    return r;
+    hwt_delay_begin_sync(store, file);
+    atomic_fetch_add_explicit(&store->slot_bytes, writer.offset - slot->length,
+                              memory_order_relaxed);
+    slot->new_length = writer.offset;
+    slot->new_count = slot->count + count;
+    slot->new_origins = origins_of(slot, records, count);
+    return file;
 }
 
 static int add_run(struct hwt_delay_reader *reader, const struct hwt_delay_run *run)

@@ -303,6 +303,12 @@ static void tell_others(struct process *process, int number)
     }
 }
 
+/* Whatever was written may be on the disk already, or not. */
+static void begin_sync(void *data, int number)
+{
+    (void)opened(data, number);
+}
+
 static int sync_file(void *data, int number)
 {
     struct process *process = data;
@@ -475,6 +481,7 @@ void process_start(struct process *process, struct disk *disk, uint64_t *now, ui
         .close = close_file,
         .read = read_file,
         .write = write_file,
+        .begin_sync = begin_sync,
         .sync = sync_file,
         .sync_directory = sync_directory,
         .truncate = truncate_file,

@@ -75,7 +75,10 @@ static void append(struct hwt_delay_slot *slot)
     for (size_t i = 0; i < RECORDS; i++)
         records[i] = make(slot);
     qsort(records, RECORDS, sizeof(records[0]), by_key);
-    ck_assert_int_eq(hwt_delay_slot_append(store, slot, records, RECORDS), 0);
+    int file = hwt_delay_slot_append(store, slot, records, RECORDS);
+    ck_assert_int_ge(file, 0);
+    ck_assert_int_eq(hwt_delay_sync(store, file), 0);
+    hwt_delay_close_file(store, file);
     slot->last =
         slot->last > records[RECORDS - 1]->key.due ? slot->last : records[RECORDS - 1]->key.due;
     slot->count = slot->new_count;
