@@ -103,11 +103,6 @@ static int add_cursor(struct gather *gather, struct hwt_delay_reader *reader,
     return 0;
 }
 
-static void drop_first_cursor(struct gather *gather)
-{
-    gather->cursors[0] = gather->cursors[--gather->cursor_count];
-}
-
 /* ---- records ---- */
 
 static struct hwt_delay_record *highest(const struct gather *gather)
@@ -342,7 +337,7 @@ static int read_first(struct gather *gather)
             first->lowest = last;
     }
     if (first->offset >= first->run->end)
-        drop_first_cursor(gather);
+        gather->cursors[0] = gather->cursors[--gather->cursor_count];
     sift_down(gather);
     return r;
 }
