@@ -117,6 +117,7 @@ struct relay_shard {
 
     /* Trim. */
     struct relay_place reported;
+    struct relay_place common; /* all replicas had said to have it at the trim before */
     uint64_t revisions[RELAY_REPLICAS_MAX]; /* of the entries of better owners, as seen last */
     uint64_t report_at, trim_at;
 

@@ -86,11 +86,18 @@ static void report(struct relay_shard *shard)
         compare_clocks(shard, from, written, hwt_delay_now(shard->store));
 }
 
+/*
+ * A purge may be done late, by a server that leads since. If its copy lacks the newest messages, it has given their
+ * positions to others, which nobody has read. So messages stay for a while after all have them: what is deleted is what was
+ * common at the trim before.
+ */
 static void trim(struct relay_shard *shard)
 {
     const struct relay_words *replicas = &shard->config->replicas;
-    uint64_t lowest = shard->at.position, revision;
+    const struct relay_place before = shard->common;
+    struct relay_place lowest = shard->at;
     struct relay_extent extent;
+    uint64_t revision;
 
     if (shard->engine->calls->extent(shard->engine, &extent) < 0)
         return;
@@ -102,10 +109,13 @@ static void trim(struct relay_shard *shard)
             continue;
         if (relay_agrees(shard, &extent, &member.place) != 1)
             return;
-        lowest = relay_min(lowest, member.place.position);
+        if (member.place.position < lowest.position)
+            lowest = member.place;
     }
-    if (lowest >= extent.first && lowest > 0)
-        shard->engine->calls->purge(shard->engine, extent.incarnation, lowest + 1);
+    shard->common = lowest;
+    if (before.position > 0 && before.position >= extent.first &&
+        before.position <= lowest.position && relay_agrees(shard, &extent, &before) == 1)
+        shard->engine->calls->purge(shard->engine, extent.incarnation, before.position + 1);
 }
 
 /* Looks whether a better owner lives, which has written its entry since the last look. */

@@ -254,6 +254,56 @@ START_TEST(test_what_it_has_said_to_have_is_deleted_while_it_goes_back)
 }
 END_TEST
 
+static uint64_t purged_below; /* asked for, and not done yet; 0: nothing */
+
+static int purge_late(struct relay_engine *engine, uint64_t incarnation, uint64_t below)
+{
+    (void)engine;
+    (void)incarnation;
+    purged_below = below;
+    return -ETIMEDOUT;
+}
+
+static void wait_for_purge(void)
+{
+    for (purged_below = 0; purged_below == 0;)
+        fake_step(&fake);
+}
+
+/* A purge is done only when another server leads, which lacks the newest messages, and has given their positions to
+ * others. Nobody has read these. */
+START_TEST(test_a_purge_that_is_done_late)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(90);
+    const struct relay_engine_calls *usual = fake.replicas[0].engine.calls;
+    struct relay_engine_calls late = *usual;
+    uint64_t below;
+
+    late.purge = purge_late;
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].engine.calls = &late;
+    fake_put_some(&fake, 0, 4, due);
+    wait_for_purge();
+    fake_owner(&fake)->shard->owns_since = fake.boottime; /* so it stays the owner for that long */
+    fake_put_some(&fake, 4, 4, due);
+    wait_for_purge();
+    below = purged_below;
+    fake_lose_tail(&fake, 4);
+    for (unsigned i = 8; i < 12; i++) {
+        char text[8];
+        snprintf(text, sizeof(text), "m%u", i);
+        fake_put(&fake, due, NULL, text);
+    }
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].engine.calls = usual;
+    ck_assert_int_eq(usual->purge(&fake.replicas[0].engine, fake.incarnation, below), 0);
+    fake_run(&fake, HWT_SEC(90));
+    fake_check_arrived(&fake, 12);
+    fake_run(&fake, HWT_SEC(20));
+    ck_assert_uint_eq(fake.first, fake.last + 1);
+}
+END_TEST
+
 /* What all have is deleted; then the broker loses more and more of it, as if it had been there still. So the place
  * to read on from is one without a message, and is lost in its turn. */
 START_TEST(test_a_place_without_a_message_is_lost_too)
@@ -424,6 +474,7 @@ int main(void)
     tcase_add_test(tcase, test_nothing_is_trimmed_by_a_place_that_is_lost);
     tcase_add_loop_test(tcase, test_what_it_has_said_to_have_is_not_read_again, 0, 2);
     tcase_add_loop_test(tcase, test_what_it_has_said_to_have_is_deleted_while_it_goes_back, 0, 2);
+    tcase_add_test(tcase, test_a_purge_that_is_done_late);
     tcase_add_test(tcase, test_a_place_without_a_message_is_lost_too);
     tcase_add_loop_test(tcase, test_a_stream_that_is_made_anew, 0, 2);
     tcase_add_loop_test(tcase, test_an_old_watermark_covers_nothing_of_a_new_stream, 0, 2);

@@ -249,7 +249,7 @@ START_TEST(test_a_stream_that_has_become_shorter_is_read_again)
         snprintf(key, sizeof(key), "k%d", i);
         put_at(fake.realtime, key);
     }
-    run_for(HWT_SEC(10));
+    run_for(HWT_SEC(20));
     ck_assert_uint_eq(fake.first, 21);
     for (unsigned i = 0; i < 3; i++)
         fake_stop(&fake.replicas[i]);
