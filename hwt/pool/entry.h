@@ -40,7 +40,7 @@
  *     RUNNING    PENDING     the runner       run_again: REARMED and not BARRED
  *     RUNNING    CANCELLED   the runner       end_barred: REARMED and BARRED; tells it, then it is
  *                                             free
- *     RUNNING    EXPIRED     the runner       expire: else; it is free
+ *     RUNNING    EXPIRED     the runner       expire, expire_marked: else; it is free
  *     VISITED    + WAITED    a canceller      await: as for RUNNING
  *     VISITED    CANCELLED   stop             end_visit: the visitor has returned; it is free
  *     free       RENEWED     the adder        renew: it is the worker's. The generation goes up
@@ -401,11 +401,18 @@ static inline bool hwt_entry_end_barred(struct hwt_entry *entry, uint64_t state)
                               hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_CANCELLED), false);
 }
 
+/* Of a run that no canceller has marked; and of any. */
 static inline bool hwt_entry_expire(struct hwt_entry *entry, uint64_t state, bool one_thread)
+{
+    HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && !(state & HWT_RUN_BITS));
+    return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_EXPIRED), one_thread);
+}
+
+static inline bool hwt_entry_expire_marked(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && !(state & HWT_REARMED));
     return hwt_entry_exchange(entry, state,
-                              hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_EXPIRED), one_thread);
+                              hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_EXPIRED), false);
 }
 
 static inline bool hwt_entry_end_visit(struct hwt_entry *entry, uint64_t state)

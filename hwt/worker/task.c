@@ -105,7 +105,7 @@ finish_slow(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_de
         deadline = hwt_entry_deadline(entry);
     } while (hwt_state_pending(state) ? !hwt_entry_run_again(entry, state, deadline, one_thread)
              : state & HWT_REARMED    ? !hwt_entry_end_barred(entry, state)
-                                      : !hwt_entry_expire(entry, state, one_thread));
+                                      : !hwt_entry_expire_marked(entry, state));
     HWT_SCHED_POINT(RETURNED);
     if (state & HWT_WAITED)
         hwt_task_returned(shared);
