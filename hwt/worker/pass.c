@@ -227,8 +227,8 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->told = false;
     hwt_worker_read(worker);
     /* A stream that could not be read may have timeouts for the last tick that is over, so that tick
-     * stays open. */
-    worker->wheel.lags = worker->again;
+     * stays open, unless it has been handled. */
+    worker->wheel.lags = worker->again && worker->wheel.tick < worker->limit;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     expire_unfiled(worker, horizon);
     while (expire_batch(worker) || goes_on_in_vain(worker))

@@ -133,6 +133,23 @@ START_TEST(what_it_adds_comes_behind_what_is_due)
 }
 END_TEST
 
+/* The stream is claimed, as by a producer that compacts. Nothing of the tick before stays open, for it
+ * was handled while the stream could be read. */
+START_TEST(what_could_not_be_read_is_looked_at_when_the_tick_ends)
+{
+    add(1, 7);
+    ck_assert_uint_eq(manual_go(&m, 5 * TICK), 0);
+    must(hwt_stream_claim(pending_stream()));
+    add(0, 5);
+    ck_assert_uint_eq(manual_go(&m, 5 * TICK + 1), 0);
+    ck_assert_uint_eq(hwt_timer_next_tick(m.timer), m.start + 6 * TICK);
+    hwt_stream_release(pending_stream());
+    ck_assert_uint_eq(manual_go(&m, 6 * TICK), 1);
+    ck_assert_uint_eq(manual_go(&m, 8 * TICK), 1);
+    expect_order(2);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("unread: order");
@@ -142,5 +159,6 @@ int main(void)
     tcase_add_test(tcase, what_is_not_over_does_not_run);
     tcase_add_test(tcase, what_is_cancelled_or_moved_meanwhile_does_not_run);
     tcase_add_test(tcase, what_it_adds_comes_behind_what_is_due);
+    tcase_add_test(tcase, what_could_not_be_read_is_looked_at_when_the_tick_ends);
     return run_suite(suite);
 }
