@@ -73,7 +73,7 @@
  * are, as long as disks and callbacks get on. They begin with the first store that is opened, with the
  * scheduling of the thread that opens it, and end when the last one is closed. If a disk stands still or
  * a callback does not return, other stores get more threads. A store has five descriptors, with
- * hwt_delay_fd() six.
+ * hwt_delay_fd() six; while it writes its files, 32 more, or as many as there are.
  *
  * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
  * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with

@@ -80,12 +80,12 @@ static void count_sync(hwt_delay *store)
     atomic_fetch_add_explicit(&store->disk.syncs, 1, memory_order_relaxed);
 }
 
-/* Not repeated after -EINTR: what a second one says is not known. */
 void hwt_delay_begin_sync(hwt_delay *store, int file)
 {
     store->disk.system.begin_sync(store->disk.system.data, file);
 }
 
+/* Not repeated after -EINTR: what a second one says is not known. */
 int hwt_delay_sync(hwt_delay *store, int file)
 {
     count_sync(store);

@@ -221,11 +221,13 @@ static int find_readable(struct gather *gather, const struct hwt_delay_slot *slo
     return found;
 }
 
-/* With both due times. */
-static void add_gap(struct gather *gather, uint64_t lowest, uint64_t highest)
+/* With both due times. What is before the reader's position has been dealt with. */
+static void add_gap(struct gather *gather, const struct hwt_delay_reader *reader, uint64_t lowest,
+                    uint64_t highest)
 {
+    uint64_t position = reader->position.due;
     const struct hwt_delay_gap gap = {
-        .from = { lowest, 0 },
+        .from = { lowest < position ? position : lowest, 0 },
         .to = { highest < HWT_NEVER ? highest + 1 : HWT_NEVER, 0 },
     };
     hwt_delay_gap_add(gather->gathered->gaps, gap);
@@ -244,7 +246,7 @@ static int skip_damage(struct gather *gather, const struct hwt_delay_slot *slot,
 
 /*
  * The block at *offset cannot be read: nobody knows what is due from the record before it to the
- * next one that can be read. What is before the position has been dealt with.
+ * next one that can be read.
  */
 static int note_gap(struct gather *gather, const struct cursor *cursor, uint64_t *offset)
 {
@@ -257,7 +259,7 @@ static int note_gap(struct gather *gather, const struct cursor *cursor, uint64_t
     if (*offset < run->end && hwt_delay_block_first(&gather->block, &next))
         highest = next;
     if (hwt_delay_compare(highest, cursor->reader->position) > 0)
-        add_gap(gather, cursor->lowest.due, highest.due);
+        add_gap(gather, cursor->reader, cursor->lowest.due, highest.due);
     return add_mark(gather, run, *offset, cursor->lowest);
 }
 
@@ -345,10 +347,7 @@ static int read_first(struct gather *gather)
 /* Its file is not there, or the head of a run is damaged: nothing is known of the rest. */
 static void note_lost(struct gather *gather, const struct hwt_delay_reader *reader)
 {
-    uint64_t lowest = hwt_delay_slot_start(reader->slot);
-    if (lowest < reader->position.due)
-        lowest = reader->position.due;
-    add_gap(gather, lowest, hwt_delay_slot_last(reader->slot));
+    add_gap(gather, reader, hwt_delay_slot_start(reader->slot), hwt_delay_slot_last(reader->slot));
 }
 
 /* What is before the stretch, or before the position, is not read, but for the end of it. */

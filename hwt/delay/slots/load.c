@@ -3,7 +3,7 @@
 /*
  * Loading: what is due soon comes from the slots into the table, and `loaded` moves up.
  *
- * The slots are read without the lock. Meanwhile The slots are locked, so that no slot changes its length
+ * The slots are read without the lock. Meanwhile the slots are locked, so that no slot changes its length
  * and no other thread reads; puts and cancels go on, and stay in the table, so that all is
  * there when the two are brought together under the lock. A slot is sealed when `loaded` moves into it.
  */

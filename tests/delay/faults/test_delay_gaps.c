@@ -424,6 +424,36 @@ START_TEST(test_damage_before_the_position)
 }
 END_TEST
 
+/* What had been handed over, and dropped, before the damage does not come back with salvage. */
+START_TEST(test_damage_at_the_position)
+{
+    enum { FEW = 60 };
+    const uint64_t due = (start >> 39 << 39) + (UINT64_C(1) << 39); /* one slot's */
+    for (uint32_t odd = 0; odd < 2; odd++) {                        /* two runs, of a block each */
+        for (uint32_t i = odd; i < FEW; i += 2)
+            ck_assert_int_eq(simulated_put(&s, due + i * HWT_MS(100), i, SIZE), 0);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    }
+    ck_assert_uint_eq(simulated_stats(&s).files, 1);
+    simulated_advance(&s, due + (FEW / 2 - 1) * HWT_MS(100) - s.realtime);
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), FEW / 2);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    disk_flip(slot_file(0), 1000, 1); /* in the first block */
+    simulated_open(&s);
+    simulated_advance(&s, HWT_SEC(86400));
+    accept_clock();
+    deliver_rest();
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0); /* it says where the gap is */
+    reopen(HWT_DELAY_SALVAGE, true);
+    accept_clock();
+    ck_assert_int_ge(simulated_deliver(&s, SIZE_MAX, counts), 0);
+    for (uint32_t i = 0; i < FEW; i++)
+        ck_assert_uint_eq(counts[i], i % 2 == 1 || i < FEW / 2);
+}
+END_TEST
+
 /* Every third block is damaged. Some gaps that are next to each other become one, so that the checkpoint
  * has room for all. */
 START_TEST(test_more_gaps_than_are_told_apart)
@@ -469,6 +499,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_gap_takes_no_memory);
     tcase_add_test(tcase, test_a_gap_holds_the_frontier_down);
     tcase_add_test(tcase, test_damage_before_the_position);
+    tcase_add_test(tcase, test_damage_at_the_position);
     suite_add_tcase(suite, tcase);
     return suite;
 }
