@@ -336,7 +336,7 @@ HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *ta
  * executor within one tick, unless a callback keeps the worker longer; it has its memory and its
  * place under max_pending until then. Without a max_pending nothing bounds how many wait to be told;
  * but a thread of which more than some thirty thousand wait calls sched_yield() for every 4000 more,
- * so that a worker that waits for a processor gets one.
+ * unless it is in a callback, so that a worker that waits for a processor gets one.
  * Without a `cancelled`, its place under max_pending is free at once, its memory is for the next
  * timeout of this thread, and nobody is woken; but where the executor has it, or its own task has
  * armed it again and still runs, both are free when that has returned. Lock-free; does not wait.

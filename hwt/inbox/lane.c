@@ -5,7 +5,6 @@
 #include "hwt/inbox/lane.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +16,6 @@
 #define ROOM 1024
 #define ROOM_MAX 256
 #define WIDE 2560
-#define FAR_AHEAD (8 * HWT_BACKLOG) /* chunks of cancelled ones that are to be told */
 
 static void destroy_lane(struct hwt_lane *lane)
 {
@@ -238,10 +236,6 @@ void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *s
         return;
     hwt_full_barrier(); /* the worker sees how many, or is woken: see gate.h */
     hwt_gate_wake(lanes->gate);
-    /* Each of these holds an entry until it is told. The worker may be one of very many that wait for a
-     * processor. */
-    if (streams == &lanes->cancelled && chunks >= FAR_AHEAD)
-        sched_yield();
 }
 
 void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)

@@ -155,12 +155,23 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
 
 /* A producer that has begun a chunk wakes the worker when so many are not read. Of a pending stream
  * it is the lane's part of `backlog`: while the worker sleeps, the producer leaves out what was
- * cancelled. One that is far ahead with what is to be told gives up its processor, too. */
+ * cancelled. */
 #define HWT_BACKLOG 64 /* chunks: 4000 records */
 #define HWT_BACKLOG_MAX 4096
 uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
                             const struct hwt_stream *stream);
+
+/* Producer, after it has appended what is to be told: whether it is far ahead of the worker. Only now
+ * and then: with the first record of every HWT_BACKLOG-th chunk. */
+#define HWT_FAR_AHEAD (8 * HWT_BACKLOG) /* chunks */
+static inline bool hwt_lane_is_far_ahead(const struct hwt_lane *lane)
+{
+    if (!hwt_stream_has_begun_chunk(&lane->cancelled))
+        return false;
+    uint32_t chunks = hwt_stream_backlog(&lane->cancelled);
+    return chunks >= HWT_FAR_AHEAD && chunks % HWT_BACKLOG == 0;
+}
 
 /* The producers say something of a timeout in their lane. False: there is no memory for it, and the
  * worker is to look at the entries. */

@@ -155,6 +155,12 @@ static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
     return stream->at == HWT_CHUNK_END;
 }
 
+/* Producer: whether the last record is the first of its chunk. */
+static inline bool hwt_stream_has_begun_chunk(const struct hwt_stream *stream)
+{
+    return stream->at == HWT_CHUNK_FIRST + sizeof(struct hwt_record);
+}
+
 /* Producer: appends a record, for which there is room. */
 static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_record record)
 {

@@ -19,9 +19,19 @@
  * timeout whose task has `cancelled` goes through the stream of cancelled ones, to be told there.
  */
 
+#include <sched.h>
+
 #include "hwt/base/probes.h"
 #include "hwt/timer/timer.h"
 #include "hwt/worker/task.h"
+
+/* Each of those that are to be told holds an entry until then, and the worker may be one of very many
+ * threads that wait for a processor. In a callback this may be the worker itself. */
+static void let_worker_on(const struct hwt_shared *shared)
+{
+    if (!shared->one_thread && !hwt_in_callback(shared))
+        sched_yield();
+}
 
 /* After it was cancelled from `state`. The entry is the canceller's, or, UNTOLD, the teller's. */
 static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state,
@@ -29,6 +39,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
 {
     uint64_t generation = hwt_generation(state);
     struct hwt_lane *lane = hwt_shared_enter(shared);
+    bool far_ahead = false;
     HWT_PROBE3(cancel, shared, entry, generation);
     hwt_count(&lane->cancelled_count, 1, false);
     /* What is to be told keeps its place until then: so there is not more of it than places. */
@@ -36,11 +47,15 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
         hwt_unreserve(shared);
     HWT_SCHED_POINT(CANCEL_SAY);
     /* What the executor has is told and freed there. */
-    if (untold && !(state & HWT_HANDED))
+    if (untold && !(state & HWT_HANDED)) {
         hwt_shared_publish_cancelled(shared, lane, id, generation);
+        far_ahead = hwt_lane_is_far_ahead(lane);
+    }
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry);
     hwt_shared_leave(shared, lane);
+    if (__builtin_expect(far_ahead, 0))
+        let_worker_on(shared);
 }
 
 /* Whatever there is to mind. */

@@ -6,11 +6,15 @@
  * often is counted, nothing is timed.
  */
 
+#include "hwt/timer/timer.h"
+
 #include "api_fixture.h"
 
 enum { FEW = 20000, MANY = 200000, BETWEEN = 2000 };
 
 static _Thread_local uint64_t offers;
+static uint64_t offers_with_lock; /* while it has a lock that other threads may wait for */
+static hwt_timer *watched;
 static hwt_timeout timeouts[MANY];
 
 /* With the linker's --wrap. */
@@ -20,6 +24,13 @@ int __wrap_sched_yield(void);
 int __wrap_sched_yield(void)
 {
     offers++;
+    if (watched) {
+        pthread_mutex_t *lock = &watched->shared.lanes.shared_lock;
+        bool locked = pthread_mutex_trylock(lock) != 0;
+        offers_with_lock += locked;
+        if (!locked)
+            pthread_mutex_unlock(lock);
+    }
     return __real_sched_yield();
 }
 
@@ -66,11 +77,54 @@ START_TEST(else_it_does_not)
 }
 END_TEST
 
+static void cancel_many(hwt_timeout timeout, void *arg)
+{
+    (void)timeout;
+    for (int i = 0; i < MANY; i++)
+        must(hwt_timeout_cancel(timeouts[i]));
+    *(uint64_t *)arg = offers;
+}
+
+static const hwt_task cancels_many = { cancel_many, NULL };
+
+/* The worker is this thread, and nobody else tells. */
+START_TEST(a_task_does_not)
+{
+    ends e = { 0 };
+    uint64_t made = UINT64_MAX;
+    hwt_timer *timer = create_driven(0, HWT_MS(1));
+    offers = 0;
+    for (int i = 0; i < MANY; i++)
+        timeouts[i] = arm(timer, &counting, &e, HWT_SEC(3600));
+    (void)arm(timer, &cancels_many, &made, 0);
+    ck_assert_uint_eq(hwt_timer_advance(timer, hwt_timer_now(timer) + HWT_MS(3)), 1);
+    ck_assert_uint_eq(made, 0);
+    hwt_timer_destroy(timer);
+    ck_assert_uint_eq(e.cancelled, MANY);
+}
+END_TEST
+
+/* A thread without a number shares a lane, whose lock it has for the most of a call. */
+START_TEST(with_a_lock_it_does_not)
+{
+    ends e = { 0 };
+    watched = create_driven(0, HWT_MS(1));
+    hwt_thread_number = HWT_THREAD_NONE;
+    ck_assert_uint_ge(offers_for(watched, &counting, &e, MANY), 10);
+    ck_assert_uint_eq(offers_with_lock, 0);
+    hwt_timer_destroy(watched);
+    watched = NULL;
+    hwt_thread_number = 0;
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api: cancellers that are far ahead");
     TCase *tcase = add_case(suite, "far ahead");
     tcase_add_test(tcase, far_ahead_it_offers_its_processor_now_and_then);
+    tcase_add_test(tcase, a_task_does_not);
+    tcase_add_test(tcase, with_a_lock_it_does_not);
     tcase_add_loop_test(tcase, else_it_does_not, 0, 3);
     return run_suite(suite);
 }
