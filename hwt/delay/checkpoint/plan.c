@@ -147,13 +147,22 @@ static int write_parts(hwt_delay *store, struct hwt_delay_plan *plan)
     return names && hwt_delay_sync_directory(store) < 0 ? -EIO : 0;
 }
 
+/* So much of the slot its new erases are. What their ids share is told once, so together with what is beside them they
+ * may be less than one by one. */
+static uint64_t erased_of(const struct hwt_delay_part *part)
+{
+    uint64_t length = part->slot->new_length - part->slot->length;
+    uint64_t share = length * part->erases / part->count;
+    return share < part->erased_bytes ? share : part->erased_bytes;
+}
+
 /* What is dead once this counts: the checkpoint says so. */
 static void note_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
 {
     pthread_mutex_lock(&store->lock);
     hwt_delay_dead_begin(store);
     for (size_t i = 0; i < plan->count; i++)
-        hwt_delay_dead_add(plan->parts[i].slot, plan->parts[i].erased_bytes);
+        hwt_delay_dead_add(plan->parts[i].slot, erased_of(&plan->parts[i]));
     for (size_t i = 0; i < plan->count; i++) {
         if (plan->parts[i].erases > 0)
             hwt_delay_note_erases(store, plan->parts[i].erased, plan->parts[i].erases);

@@ -140,6 +140,33 @@ START_TEST(test_a_slot_with_a_gap_is_not_rewritten)
 }
 END_TEST
 
+/* What ids have in common is told once in a slot, so few cancels are little of it, however long the ids are. */
+START_TEST(test_a_slot_of_which_little_is_dead_is_not_rewritten)
+{
+    enum { MANY = 1000, FEW = 100, LONG = 240 };
+    const uint64_t due = slot_ahead(HWT_SEC(3 * 3600), 40);
+    char id[LONG];
+    memset(id, 'a', LONG);
+    for (uint32_t i = 0; i < MANY; i++) {
+        memcpy(id + LONG - sizeof(i), &i, sizeof(i));
+        const hwt_delay_message message = { .due = due + i, .id = id, .id_size = LONG };
+        ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
+    }
+    checkpoint();
+    const struct hwt_delay_slot slot = longest_slot();
+    for (uint32_t i = 0; i < MANY * 3 / 4; i++) {
+        memcpy(id + LONG - sizeof(i), &i, sizeof(i));
+        ck_assert_int_eq(hwt_delay_cancel(s.store, due + i, id, LONG), 0);
+        if (i + 1 == FEW) {
+            some_checkpoints();
+            ck_assert_uint_eq(longest_slot().number, slot.number);
+        }
+    }
+    some_checkpoints();
+    ck_assert_uint_gt(longest_slot().number, slot.number);
+}
+END_TEST
+
 /* One checkpoint moves the messages and then their ends, which nothing needs any more. */
 START_TEST(test_what_was_moved_needs_no_end)
 {
@@ -166,6 +193,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_an_end_that_another_slot_needs_stays, 0, 2);
     tcase_add_test(tcase, test_a_slot_with_a_gap_is_not_rewritten);
     tcase_add_test(tcase, test_what_was_moved_needs_no_end);
+    tcase_add_test(tcase, test_a_slot_of_which_little_is_dead_is_not_rewritten);
     suite_add_tcase(suite, tcase);
     return suite;
 }
