@@ -114,7 +114,7 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
 
 /*
  * Room for the checkpoint after this one, with twice the slots, and as much leased as may be and the
- * slots have; at least for one like this. So on a full disk each of the two files is as long as it
+ * slots have, with how often it was handed over; at least for one like this. So on a full disk each of the two files is as long as it
  * will ever be, and the next one needs what the old one leaves. What is leased out of the log has
  * room in the reserve. That there is no room shows when it is needed.
  */
@@ -125,8 +125,9 @@ static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_
         return;
     uint64_t slots = hwt_delay_get32(bytes + HWT_DELAY_CHECKPOINT_FILES), leased = size;
     const unsigned char *at = bytes + HWT_DELAY_CHECKPOINT_SIZE;
-    for (uint64_t i = 0; i < slots; i++)
-        leased += hwt_delay_get64(at + i * hwt_delay_entry_size(bytes) + HWT_DELAY_FILE_LENGTH);
+    for (uint64_t i = 0; i < slots; i++, at += hwt_delay_entry_size(bytes))
+        leased += hwt_delay_get64(at + HWT_DELAY_FILE_LENGTH) +
+                  HWT_DELAY_COUNTS_SIZE * hwt_delay_get64(at + HWT_DELAY_FILE_COUNT);
     if (leased > hwt_delay_leased_bytes_max(store))
         leased = hwt_delay_leased_bytes_max(store);
     uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE +

@@ -6,6 +6,7 @@
  * checkpoints in between, and is killed too. No count is lost.
  */
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/delay/support/simulated.h"
@@ -164,15 +165,50 @@ START_TEST(counts_whose_block_is_refused_before_a_checkpoint_that_fails)
 }
 END_TEST
 
+/* Messages that are so short that most of what a checkpoint says of one that is leased is how often it was handed
+ * over, which no slot says. */
+START_TEST(counts_of_many_leased_on_a_full_disk)
+{
+    enum { MANY = 30000, EACH = 250 };
+    static char ids[EACH][8];
+    static hwt_delay_message batch[EACH];
+    const uint64_t due = s.realtime + HWT_SEC(40);
+    const hwt_delay_message *taken;
+    uint64_t done = 0;
+    simulated_close(&s);
+    s.options.memory = 256 << 20;
+    simulated_open(&s);
+    for (uint32_t i = 0; i < MANY; i++) {
+        snprintf(ids[i % EACH], sizeof(ids[0]), "%07u", i);
+        batch[i % EACH] = (hwt_delay_message){ .due = due + i, .id = ids[i % EACH], .id_size = 7 };
+        if (i % EACH < EACH - 1)
+            continue;
+        ck_assert_int_eq(hwt_delay_put(s.store, batch, EACH), 0);
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    }
+    simulated_advance(&s, HWT_SEC(41));
+    s.disk->capacity = disk_size(s.disk);
+    while (done < MANY) {
+        int64_t n = hwt_delay_take(s.store, 1000, 0, &taken);
+        ck_assert_int_gt(n, 0);
+        done += (uint64_t)n;
+        hwt_delay_free(taken);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_handed");
     TCase *tcase = tcase_create("handed");
+    tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_test(tcase, counts_of_what_is_still_to_be_loaded);
     tcase_add_test(tcase, counts_of_before_checkpoints_that_fail);
     tcase_add_test(tcase, counts_whose_block_is_refused);
     tcase_add_test(tcase, counts_whose_block_is_refused_before_a_checkpoint_that_fails);
+    tcase_add_test(tcase, counts_of_many_leased_on_a_full_disk);
     suite_add_tcase(suite, tcase);
     return suite;
 }
