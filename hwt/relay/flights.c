@@ -118,12 +118,19 @@ static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
     return send(shard, flight, record.target, record.id, &headers, &record);
 }
 
+/* With transactions, nothing passes a message whose transaction was taken back: the watermark stays below that one, so
+ * a new owner would send again what has passed. */
 void relay_send_step(struct relay_shard *shard)
 {
     for (size_t i = 0; i < shard->flights_count; i++) {
         struct relay_flight *flight = &shard->flights[i];
-        if (flight->state != RELAY_WAITS || relay_clock(shard) < flight->not_before)
+        if (flight->state != RELAY_WAITS)
             continue;
+        if (relay_clock(shard) < flight->not_before) {
+            if (shard->engine->together && !flight->failed)
+                return;
+            continue;
+        }
         if (shard->drains || !relay_lease_holds(shard) || send_flight(shard, flight) < 0)
             return;
     }

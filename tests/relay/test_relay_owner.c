@@ -328,10 +328,10 @@ END_TEST
 START_TEST(test_a_lost_disk_and_a_trimmed_stream)
 {
     struct fake_replica *lost = &fake.replicas[_i], *other = &fake.replicas[(_i + 1) % 3];
-    const uint64_t due = fake.realtime + HWT_SEC(100);
+    const uint64_t due = fake.realtime + HWT_SEC(120);
 
     fake_put(&fake, due, NULL, "m");
-    fake_run(&fake, HWT_SEC(20));
+    fake_run(&fake, HWT_SEC(30));
     ck_assert_uint_eq(fake.first, 2);
     fake_stop(lost);
     fake_lose_disk(lost, NULL);
@@ -345,7 +345,7 @@ START_TEST(test_a_lost_disk_and_a_trimmed_stream)
     fake_run(&fake, HWT_SEC(20));
     ck_assert_uint_eq(fake.first, 2); /* it has not said that it has more */
     lost->starts_at = 0;
-    fake_run(&fake, HWT_SEC(20));
+    fake_run(&fake, HWT_SEC(40));
     ck_assert_uint_eq(fake.first, 4);
     lose_all_others(lost);
     fake_run(&fake, HWT_SEC(80));

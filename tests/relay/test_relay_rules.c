@@ -2,7 +2,7 @@
 
 /* What a replica may not do, one rule at a time. Without other faults. */
 
-#include "tests/relay/fake.h"
+#include "tests/relay/fake_inside.h"
 
 #include <errno.h>
 #include <string.h>
@@ -322,6 +322,51 @@ START_TEST(an_owner_that_catches_up_does_not_send)
 }
 END_TEST
 
+static bool taken_back;
+
+/* The first transaction with a message in it is taken back. */
+static int swap_taken_back(struct relay_engine *engine, const char *name, uint64_t revision,
+                           const char *text, uint64_t *ret_revision)
+{
+    struct fake_replica *replica = (struct fake_replica *)engine;
+
+    if (taken_back || replica->held_count == 0 || strncmp(name, "shard.", 6) != 0)
+        return usual->swap(engine, name, revision, text, ret_revision);
+    taken_back = true;
+    for (size_t i = 0; i < replica->held_count; i++)
+        fake_answer(replica, replica->held_cookies[i], -ECANCELED);
+    fake_forget_held(replica);
+    return -ETIMEDOUT;
+}
+
+/* The watermark stays below it, so a new owner would send again what had passed it. */
+START_TEST(none_passes_one_whose_transaction_was_taken_back)
+{
+    uint64_t due;
+
+    tear_down();
+    fake_begin(&fake, test_seed(), FAKE_REPLICAS);
+    fake.pace = HWT_MS(5);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].engine.together = true;
+    while (!(owner = fake_owner(&fake)))
+        fake_step(&fake);
+    fake_run(&fake, FAKE_LEASE);
+    owner = fake_owner(&fake);
+    taken_back = false;
+    changed.swap = swap_taken_back;
+    owner->engine.calls = &changed;
+    due = fake.realtime + HWT_SEC(1);
+    fake_put(&fake, due, NULL, "first");
+    fake_put(&fake, due + FAKE_LEASE / 64, NULL, "second");
+    fake_run(&fake, HWT_SEC(10));
+    ck_assert(taken_back);
+    ck_assert_uint_eq(fake.targets.count, 2);
+    ck_assert_str_eq(fake.targets.messages[0]->payload, "first");
+    ck_assert_str_eq(fake.targets.messages[1]->payload, "second");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay_rules");
@@ -339,6 +384,7 @@ int main(void)
     tcase_add_test(tcase, an_heir_does_not_send_what_has_ended);
     tcase_add_test(tcase, what_is_behind_is_not_dropped_while_a_store_reads_again);
     tcase_add_test(tcase, an_owner_that_catches_up_does_not_send);
+    tcase_add_test(tcase, none_passes_one_whose_transaction_was_taken_back);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
