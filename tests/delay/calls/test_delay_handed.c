@@ -3,7 +3,7 @@
 /*
  * The two halves of the file `handed`: neither is written anew while something needs it. A process
  * that was killed has handed messages over; the next one takes others again and again, with
- * checkpoints in between, and is killed too. No count is lost.
+ * checkpoints in between, and is killed too. No count is lost, and a checkpoint has room for all of them.
  */
 
 #include <stdio.h>
