@@ -228,12 +228,13 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
                until == UINT64_MAX ? NULL : &at);
 }
 
-void hwt_gate_open(struct hwt_gate *gate)
+bool hwt_gate_open(struct hwt_gate *gate)
 {
-    /* Relaxed, both: they only spare others a system call. */
+    /* Relaxed, both: they only spare others a system call. An exchange: the newest state. */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
-    atomic_store_explicit(&gate->parking, with_state(number_of(gate), HWT_GATE_AWAKE),
-                          memory_order_relaxed);
+    const uint32_t awake = with_state(number_of(gate), HWT_GATE_AWAKE);
+    return state_of(atomic_exchange_explicit(&gate->parking, awake, memory_order_relaxed)) !=
+           HWT_GATE_ASLEEP;
 }
 
 /* 5. */

@@ -129,8 +129,8 @@ void hwt_gate_set_fd(struct hwt_gate *gate, uint64_t instant, bool relative);
  * was set to last. */
 bool hwt_gate_fd_is_as_set(struct hwt_gate *gate);
 
-/* Worker: E. */
-void hwt_gate_open(struct hwt_gate *gate);
+/* Worker: E. Whether somebody has called it: then there may be more that nobody calls it for. */
+bool hwt_gate_open(struct hwt_gate *gate);
 
 /* 4 to 6, if it is not AWAKE. Any thread. */
 void hwt_gate_wake(struct hwt_gate *gate);

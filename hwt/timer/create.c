@@ -46,8 +46,8 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
         strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
 }
 
-/* How many chunks may wait for a worker that sleeps: it reads them in half a tick, before it runs
- * what is due. */
+/* How many chunks may wait for a worker that sleeps: it reads them in half a tick. A thread that drives
+ * the timer does so before it runs what is due. */
 static uint32_t backlog_of(const hwt_timer *timer)
 {
     uint64_t chunks = timer->shared.ticks.duration / (2 * HWT_READ_NS * HWT_CHUNK_RECORDS);

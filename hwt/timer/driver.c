@@ -67,6 +67,7 @@ void hwt_timer_leave(hwt_timer *timer)
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));
+        timer->worker.parked_for = 0; /* it may be called as long as it does not drive */
         HWT_SCHED_POINT(LEAVE);
         /* A waker that came between the two has set it to now, and is overtaken. */
         if (!hwt_gate_is_asleep(gate))

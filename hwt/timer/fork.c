@@ -56,7 +56,7 @@ static void in_child(void)
     hwt_word_renew_locks();
     for (hwt_timer *timer = all; timer; timer = timer->next) {
         renew_locks(timer);
-        hwt_gate_open(&timer->shared.gate);
+        (void)hwt_gate_open(&timer->shared.gate);
         timer->parked_until = 0;
         atomic_store_explicit(&timer->driven_from, 0, memory_order_relaxed);
         timer->thread_runs = false;

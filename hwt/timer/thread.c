@@ -137,7 +137,9 @@ static void *run_worker(void *arg)
             HWT_PROBE1(wake, timer);
         }
         HWT_SCHED_POINT(AWAKE);
-        hwt_gate_open(gate);
+        /* Once a waker has called, others need not for what is earlier. */
+        if (hwt_gate_open(gate))
+            timer->worker.parked_for = 0;
     }
     return NULL;
 }

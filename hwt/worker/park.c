@@ -57,6 +57,8 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_worker_read_dismissed(worker, pending, false);
     hwt_worker_read_dismissed(worker, cancelled, true);
     hwt_worker_read(worker);
+    if (!worker->again && !is_rescan_needed(worker))
+        worker->parked_for = next;
     uint64_t after;
     (void)find_next(worker, &after);
     return after < next ? after : next; /* no longer than the gate says */
@@ -79,6 +81,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     struct hwt_shared *shared = worker->shared;
     const struct hwt_ticks *ticks = &worker->wheel.ticks;
     HWT_SCHED_POINT(PARK);
+    worker->parked_for = 0;
     hwt_gate_begin(&shared->gate);
     hwt_worker_read(worker);
     HWT_SCHED_POINT(PARK_READ);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A pass of the worker: read the streams, run what is due, and what is done after that.
+ * A pass of the worker: run what it has slept for, read the streams, run what is due, and what is done
+ * after that.
  *
  * The ticks that are over are handled when all that may be for them is filed, so that what was
  * added before the pass runs in the order of its ticks, however much it is.
@@ -139,6 +140,23 @@ static bool expire_batch(struct hwt_worker *worker)
     return true;
 }
 
+/* The worker's own thread runs what it has slept for before it reads what was added meanwhile, which
+ * may be much: that is for the same tick, where it comes behind, or for a later one. */
+static void expire_first(struct hwt_worker *worker)
+{
+    const uint64_t limit = worker->limit, parked_for = worker->parked_for;
+    uint64_t next;
+    worker->parked_for = 0;
+    if (parked_for == 0)
+        return;
+    worker->limit = parked_for < limit ? parked_for + 1 : limit;
+    /* As long as there is something to take: a take that finds nothing ends the tick. */
+    while (hwt_wheel_find(&worker->wheel, worker->limit, HWT_LOOKS, &next) &&
+           next < worker->limit && expire_batch(worker))
+        ;
+    worker->limit = limit;
+}
+
 /* A pass that is to start all that is due goes on, however much it has gone by in vain. */
 static bool goes_on_in_vain(struct hwt_worker *worker)
 {
@@ -225,6 +243,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->most = most;
     worker->wheel.looks = IN_VAIN_MAX;
     worker->told = false;
+    expire_first(worker);
     hwt_worker_read(worker);
     /* A stream that could not be read may have timeouts for the last tick that is over, so that tick
      * stays open, unless it has been handled. */

@@ -52,7 +52,8 @@ struct hwt_worker {
         file_from; /* after a pass that was cut short: what is filed is for this tick or later */
     uint64_t runs; /* tasks started or handed over, in this pass */
     uint64_t most; /* runs that are wanted in this pass */
-    bool told;     /* of a cancel, in this pass */
+    uint64_t parked_for;   /* the tick: what is unread is for it or a later one; 0: not known */
+    bool told;             /* of a cancel, in this pass */
     uint64_t drain_epoch;  /* the number of the one that goes on; see drain.c */
     uint64_t drain_epochs; /* how many there were */
     bool again; /* a stream could not be claimed: the next reading goes by all lanes, in a tick */
