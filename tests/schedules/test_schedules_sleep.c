@@ -385,6 +385,48 @@ START_TEST(a_worker_on_its_way_into_a_sleep_runs_what_is_added)
 }
 END_TEST
 
+static struct hwt_stream *adders_stream;
+static shared_count runs_before, runs_behind; /* what was added while the worker slept was read */
+
+static void note_what_is_unread(hwt_timeout timeout, void *arg)
+{
+    (void)timeout, (void)arg;
+    if (hwt_stream_is_used(adders_stream))
+        runs_before++;
+    else
+        runs_behind++;
+}
+
+static const hwt_task noting_unread = { note_what_is_unread, NULL };
+
+/*
+ *     worker                          adder
+ *     on its way into a sleep for
+ *     some ticks
+ *                                     adds what is due in an hour
+ *     sleeps, and runs what it has
+ *     slept for; then reads
+ */
+START_TEST(a_worker_runs_what_it_has_slept_for_before_it_reads)
+{
+    struct actor worker;
+    uint64_t delay = HWT_MS(25);
+    act_worker_at(&worker, "SLEEP");
+    adders_stream = &hwt_lane_own(&timer->shared.lanes)->pending;
+    do { /* until it is about to sleep, for longer than a tick, before that is due */
+        runs_before = runs_behind = 0;
+        delay *= 2;
+        must(hwt_timer_new_timeout(timer, &noting_unread, NULL, delay, NULL) == 0);
+        actor_go_to(&worker, "SLEEP");
+    } while (runs_before + runs_behind > 0 || timer->worker.parked_for == 0);
+    must(hwt_timer_new_timeout(timer, &counting, &beside, HWT_MIN(60), NULL) == 0);
+    actor_let_go(&worker);
+    ck_assert(await_count(&runs_before, 1));
+    ck_assert_uint_eq(runs_behind, 0);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
 START_TEST(a_worker_that_is_woken_late_runs_what_was_added)
 {
     static const char *const adding[] = { "SAID", "WAKE_3", "WAKE_4", "WAKE_DONE" };
@@ -569,6 +611,7 @@ int main(void)
     tcase_add_loop_test(late, a_driver_that_is_late_at_any_step_does_not_sleep_on, 0, 2 * PARKING);
     tcase_add_loop_test(late, who_wakes_slowly_does_not_keep_the_descriptor_readable, 0, 2);
     TCase *worker = stage_case(suite, "worker", NULL, NULL);
+    tcase_add_test(worker, a_worker_runs_what_it_has_slept_for_before_it_reads);
     tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_runs_what_is_added, 0, ON_ITS_WAY);
     tcase_add_loop_test(worker, a_worker_that_is_woken_late_runs_what_was_added, 0, 4);
     tcase_add_loop_test(worker, a_worker_on_its_way_into_a_sleep_sees_stop, 0, 4 * ON_ITS_WAY);
