@@ -637,7 +637,7 @@ HWT_PUBLIC const char *hwt_version(void);
  * worker's and it returns there, the child ends, for it has no other thread.
  *
  * At most 8192 threads at once have their own way to a timer; more, and a thread that is about to
- * end, share one under a lock that is held for the time of a call. What comes by it waits while any
+ * end, share one under a lock that is held for the time of a call. Their timeouts wait while any
  * thread looks through what is not read yet, so that the order holds. A thread that has called keeps up
  * to 64 free entries of a timer until it ends, or is asked for them and calls again; and half a KiB,
  * or up to 2.5 KiB if it has added or cancelled, which the next thread that comes uses again.
