@@ -9,8 +9,10 @@ import threading
 import time
 
 from cluster import RELAYS, SERVERS, SHARDS
+from load import SETTLED, SPARE
 
 DOWN = 3  # seconds; longer than a lease
+GONE = {"subjects": ["nobody.publishes.this"]}  # of the target's stream
 CLIENT = "the clients"
 # Seconds by which a clock is stepped: within clock_bound, beyond it, and beyond what a store takes for a leap.
 STEPS = (-0.5, 0.5, -20, 20, 7200)
@@ -166,18 +168,27 @@ class Faults(threading.Thread):
 
     # ---- The target ----
 
-    def change_target(self, kind, change, undo):
-        self.note(kind, "its stream")
-        self.client.change_target(change)
-        time.sleep(DOWN)
-        self.client.change_target(undo)
-
     def refuse(self):
         """Nobody has the target's subject."""
-        self.change_target("target gone", {"subjects": ["nobody.publishes.this"]}, {})
+        self.note("target gone", "its stream")
+        self.client.change_target(GONE)
+        time.sleep(DOWN)
+        self.client.change_target({})
+
+    def fillers(self):
+        """How many the target needs for the faults that are planned."""
+        return SPARE * sum(make == self.fill_target for _, make in self.plan)
 
     def fill_target(self):
-        self.change_target("target full", {"max_msgs": self.client.count_arrived() + 100}, {})
+        """Each copy of its stream refuses by the limit and the number of messages that it has itself. So the limit
+        changes only while nobody has the subject and nothing more arrives, and is below that number: then the oldest
+        go, which are fillers, and all copies are full, also if they had not the same number."""
+        self.note("target full", "its stream")
+        self.client.change_target(GONE)
+        limit = {"max_msgs": self.client.count_settled() - SPARE}
+        for change in ({**GONE, **limit}, limit, {**GONE, **limit}, GONE, {}):
+            self.client.change_target(change)
+            time.sleep(DOWN if change is limit else SETTLED)
 
     def slow_target(self):
         """Its stream's leader runs for a fifth of the time."""

@@ -153,7 +153,7 @@ class Producer(load.Producer):
         if error:
             raise RuntimeError(f"a message was not acknowledged: {error.str()}")
         if self.waiting.pop((n, op), None) is not None:
-            self.note(self.messages[n], op, (message.partition(), message.offset()))
+            self.note(n, op, (message.partition(), message.offset()))
 
     def listen(self):
         self.client.poll(0.005)

@@ -40,6 +40,12 @@ def is_early(message, faults):
     return at + (BOUND if wrong else 0) < message.due / 1000
 
 
+def is_revived(message):
+    """Cancelled, and came. One whose cancel was acknowledged only at its due time may come."""
+    return bool(message.cancelled and message.arrived and message.cancel_acked and not message.cancel_lost
+                and message.cancel_acked < message.due / 1000 - 5)
+
+
 class Account:
     """The ends of some messages."""
 
@@ -52,9 +58,7 @@ class Account:
         self.early = sum(is_early(m, faults) for m in messages)
         self.double = sum(m.there > 1 for m in messages)
         self.late = sum(late > LATE for late in self.late_by)
-        # One whose cancel was acknowledged only at its due time may come.
-        self.revived = sum(1 for m in messages if m.cancelled and m.arrived and m.cancel_acked
-                           and not m.cancel_lost and m.cancel_acked < m.due / 1000 - 5)
+        self.revived = sum(is_revived(m) for m in messages)
 
     def cells(self):
         ms = [f"{1000 * share(self.late_by, part):.1f}" for part in (0.5, 0.99, 1)]
@@ -82,11 +86,20 @@ def by_kind(met):
     return {f"{kind} ({len(lists)})": sum(lists, []) for kind, lists in sorted(kinds.items())}
 
 
-def list_missing(begin, messages):
-    """Those that did not come, for those who look for the reason in the logs."""
-    return "".join(f"{m.name}: at {m.position} of its stream, acknowledged at {m.acked - begin:.3f} s, due at"
-                   f" {m.due / 1000 - begin:.3f} s{', lost by the broker' * m.lost}\n"
-                   for m in messages if m.is_wanted() and not m.arrived)
+def list_wrong(begin, messages):
+    """Those that did not come, came twice, or came although they were cancelled, for those who look for the reason
+    in the logs."""
+    lines = []
+    for m in messages:
+        if not (m.is_wanted() and not m.arrived or m.there > 1 or is_revived(m)):
+            continue
+        line = (f"{m.name}: at {m.position} of its stream, acknowledged at {m.acked - begin:.3f} s, due at"
+                f" {m.due / 1000 - begin:.3f} s") if m.acked else f"{m.name}: not acknowledged"
+        if m.cancel_acked:
+            line += f", cancelled at {m.cancel_position} of its stream, acknowledged at {m.cancel_acked - begin:.3f} s"
+        line += "".join(f", came at {at / 1e9 - begin:.3f} s" for at in m.arrived)
+        lines.append(line + ", lost by the broker" * m.lost + "\n")
+    return "".join(lines)
 
 
 def split(messages, faults):

@@ -16,6 +16,10 @@ ANSWER = 3  # seconds; then it is sent again
 SILENCE = 6  # seconds; then another server is asked
 PATIENCE = 60  # seconds for what is to be acknowledged yet when no more is made
 TRIES = 10  # to read the target, a second apart
+COPY = 60  # seconds in which something more comes of one of its copies
+SETTLED = 1  # seconds in which all servers have a new configuration, and a stream's copies what was published
+FILLER = "filler"  # the payload of the target's oldest messages, which may go
+SPARE = 1000  # fillers for each time when the target is full; copies differ by fewer messages
 
 
 class Message:
@@ -82,8 +86,6 @@ class Producer(threading.Thread):
         delay = CANCELLED_DELAY if cancelled else self.random.uniform(0.2, 6)
         self.messages.append(Message(f"{self.number}-{n}", int((time.time() + delay) * 1000), cancelled))
         self.send(n, "put")
-        if cancelled:
-            self.send(n, "cancel")
 
     def send(self, n, op):
         self.waiting[n, op] = time.monotonic()
@@ -102,17 +104,20 @@ class Producer(threading.Thread):
             if answer.status or b'"error"' in answer.payload:
                 continue  # sent again in a while
             if self.waiting.pop((int(n), op), None) is not None:
-                self.note(self.messages[int(n)], op, json.loads(answer.payload)["seq"])
+                self.note(int(n), op, json.loads(answer.payload)["seq"])
         now = time.monotonic()
         if self.waiting and now - self.heard > SILENCE:
             raise ConnectionError("the server does not answer")
         for what in [what for what, sent in self.waiting.items() if now - sent > ANSWER]:
             self.send(*what)
 
-    @staticmethod
-    def note(message, op, position):
+    def note(self, n, op, position):
+        """A cancel follows its put, because one that the stream has before it does nothing."""
+        message = self.messages[n]
         if op == "put":
             message.acked, message.position = time.time(), position
+            if message.cancelled:
+                self.send(n, "cancel")
         else:
             message.cancel_acked, message.cancel_position = time.time(), position
 
@@ -157,8 +162,24 @@ class Client:
                   "discard": "new", "max_msgs": -1, "duplicate_window": WINDOW * 10**9, **change}
         self.insist(f"STREAM.{'CREATE' if make else 'UPDATE'}.{STREAM}", config)
 
+    def put_fillers(self, count):
+        """Most are not acknowledged, so it puts more until there are so many."""
+        while (lacking := count - self.count_arrived()) > 0:
+            for _ in range(min(lacking, 500) - 1):
+                self.nats.send(TARGET, FILLER.encode())
+            self.nats.publish(TARGET, FILLER.encode())
+
     def leader(self, stream=f"HWT-{SPACE}-0"):
         return self.ask(f"STREAM.INFO.{stream}").get("cluster", {}).get("leader")
+
+    def copies_of_target(self):
+        """The servers that have one, the leader first."""
+        until = time.monotonic() + PATIENCE
+        while not (cluster := self.ask(f"STREAM.INFO.{STREAM}").get("cluster", {})).get("leader"):
+            if time.monotonic() > until:
+                raise RuntimeError("the target's stream has no leader")
+            time.sleep(0.5)
+        return [cluster["leader"]] + [copy["name"] for copy in cluster["replicas"]]
 
     def wait_until_current(self, seconds):
         """Until every copy of each stream has all, so that the next fault may come; whether that is so."""
@@ -178,6 +199,14 @@ class Client:
     def count_arrived(self):
         return self.ask(f"STREAM.INFO.{STREAM}").get("state", {}).get("messages", 0)
 
+    def count_settled(self):
+        """Once what was published has arrived."""
+        before, count = None, self.count_arrived()
+        while not count or count != before:
+            time.sleep(SETTLED)
+            before, count = count, self.count_arrived()
+        return count
+
     # ---- What a stream has ----
 
     def read(self, add):
@@ -190,11 +219,7 @@ class Client:
         """Returns how far it has come, which is `last` unless the stream has lost what was there."""
         tries = 0
         while after < last and tries < 20:
-            made = self.ask(f"CONSUMER.CREATE.{stream}",
-                            {"stream_name": stream,
-                             "config": {"ack_policy": "none", "mem_storage": True, "num_replicas": 1,
-                                        "deliver_policy": "by_start_sequence",
-                                        "opt_start_seq": after + 1}})
+            made = self.make_consumer(stream, after)
             if "error" in made:
                 time.sleep(0.5)
                 tries += 1
@@ -208,6 +233,30 @@ class Client:
             after = came
         return after
 
+    def make_consumer(self, stream, after):
+        return self.ask(f"CONSUMER.CREATE.{stream}",
+                        {"stream_name": stream,
+                         "config": {"ack_policy": "none", "mem_storage": True, "num_replicas": 1,
+                                    "deliver_policy": "by_start_sequence", "opt_start_seq": after + 1}})
+
+    def read_copy(self, server, add):
+        """Calls add(message, ns) for all that this server has of the target, since the copies may differ. The servers
+        choose where a consumer is, so some are made until there is one on this one."""
+        after, until = 0, time.monotonic() + COPY
+        while time.monotonic() < until:
+            made = self.make_consumer(STREAM, after)
+            if made.get("cluster", {}).get("leader") != server:
+                continue
+            if made["num_pending"] == 0:
+                return
+            try:
+                came = self.read_consumer(STREAM, made["name"], after, after + made["num_pending"], add)
+            except OSError:
+                self.reconnect()
+                came = after
+            until, after = (until if came == after else time.monotonic() + COPY), came
+        raise RuntimeError(f"what {server} has of the target's stream cannot be read to its end")
+
     def read_consumer(self, stream, name, after, last, add):
         """Until the end, or until one does not come: then another consumer is made."""
         while after < last:
@@ -215,8 +264,8 @@ class Client:
             reply = self.nats.send_request(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}",
                                            json.dumps({"batch": batch, "expires": 2 * 10**9}).encode())
             for _ in range(batch):
-                message = self.nats.wait(reply, 3, ("$JS.ACK.",))
-                if message is None or message.status:
+                message = self.next_of(f"$JS.ACK.{stream}.{name}.", reply)
+                if message is None:
                     return after
                 words = message.reply.split(".")
                 position = int(words[-4])
@@ -225,6 +274,15 @@ class Client:
                 after = position
                 add(message, int(words[-2]))
         return after
+
+    def next_of(self, consumer, reply):
+        """The next message, without those that an earlier consumer has still sent; None: none came."""
+        while True:
+            message = self.nats.wait(reply, 3, ("$JS.ACK.",))
+            if message is None or message.status:
+                return None
+            if message.reply.startswith(consumer):
+                return message
 
     def keys_of(self, shard):
         """The orders that a delay stream has, as (operation, key), and the position of its first one."""
@@ -259,6 +317,8 @@ class Ledger(threading.Thread):
                 self.failed = error if tries == TRIES else None  # told by the main thread
 
     def message(self, name):
+        if name == FILLER:
+            return None
         try:
             producer, n = name.split("-")
             return self.producers[int(producer)].messages[int(n)]
@@ -278,10 +338,17 @@ class Ledger(threading.Thread):
             found.there += 1
 
     def read_to_the_end(self):
-        """Once more from the beginning: what is double there has come twice."""
-        last = self.client.ask(f"STREAM.INFO.{STREAM}")["state"]["last_seq"]
-        if self.client.read_stream(STREAM, 0, last, self.add_last) < last:
-            raise RuntimeError("the target's stream cannot be read to its end")
+        """What the leader has, once more from the beginning: what is double there has come twice. The broker has lost
+        what another copy alone has, since somebody acknowledged it to the relay."""
+        leader, *others = self.client.copies_of_target()
+        self.client.read_copy(leader, self.add_last)
+        for other in others:
+            self.client.read_copy(other, self.note_lost)
+
+    def note_lost(self, message, _):
+        found = self.message(message.payload.decode(errors="replace"))
+        if found and not found.arrived:
+            found.lost = True
 
     def note_what_the_broker_has_lost(self):
         """Of what it has acknowledged. What is below a stream's beginning has been read by all replicas. By a client of

@@ -64,12 +64,13 @@ def run(relay, clock, seconds, rate, count, seed, out):
         cluster.start()
         client = Client(cluster.urls)
         client.change_target({}, make=True)
-        cluster.start_relays()
-        client.wait_until_current(60)
         producers = [Producer(i, cluster.urls, seed, rate / PRODUCERS) for i in range(PRODUCERS)]
         book = Ledger(cluster.urls, producers)
         faults = Faults(cluster, client, random.Random(f"{seed} faults"), seconds, count,
                         book.note_what_the_broker_has_lost)
+        client.put_fillers(faults.fillers())
+        cluster.start_relays()
+        client.wait_until_current(60)
         found = produce(producers, book, faults, seconds)
         for child in cluster.relays:
             child.end(15)
@@ -84,8 +85,8 @@ def tell(title, found, dead, out, may_be_double=False):
     text, each, is_fine = ledger.settle(begin, messages, strangers, dead, faults, may_be_double)
     with open(os.path.join(out, "ledger.md"), "w", encoding="utf-8") as file:
         file.write(f"# {title}\n\n{text}\n{each}")
-    with open(os.path.join(out, "run", "missing"), "w", encoding="utf-8") as file:
-        file.write(ledger.list_missing(begin, messages))
+    with open(os.path.join(out, "run", "wrong"), "w", encoding="utf-8") as file:
+        file.write(ledger.list_wrong(begin, messages))
     print(text, end="")
     ledger.draw(begin, messages, faults, title, out)
     print(f"Each fault is in {out}/ledger.md, and the logs are in {out}/run.")
