@@ -40,6 +40,11 @@ def is_early(message, faults):
     return at + (BOUND if wrong else 0) < message.due / 1000
 
 
+def is_double(message):
+    """A put that the broker has stored twice, in copies that differ, is two messages with an id each."""
+    return message.there > max(len(message.ids), 1)
+
+
 def is_revived(message):
     """Cancelled, and came. One whose cancel was acknowledged only at its due time may come."""
     return bool(message.cancelled and message.arrived and message.cancel_acked and not message.cancel_lost
@@ -56,7 +61,7 @@ class Account:
         self.missing = sum(not m.arrived and not m.lost for m in wanted)
         self.lost = sum(not m.arrived and m.lost for m in wanted)
         self.early = sum(is_early(m, faults) for m in messages)
-        self.double = sum(m.there > 1 for m in messages)
+        self.double = sum(is_double(m) for m in messages)
         self.late = sum(late > LATE for late in self.late_by)
         self.revived = sum(is_revived(m) for m in messages)
 
@@ -124,9 +129,10 @@ def settle(begin, messages, strangers, dead, faults, may_be_double=False):
             for fault, some in met]
     silent = sum(m.acked is None for m in messages)
     gone = sum(1 for m in messages if m.arrived and m.there == 0)
+    twice = sum(len(m.ids) > 1 for m in messages)
     says = (f"{sum(m.cancelled for m in messages)} were cancelled. {silent} were never acknowledged to the"
             f" producer. {dead} are dead letters. {len(strangers)} came that nobody has put. {gone} had"
-            " come, and are not in the target's stream any more.\n")
+            f" come, and are not in the target's stream any more. {twice} were stored twice by the broker.\n")
     return (table("after", rows) + "\n" + says, table("after", each),
             whole.is_fine(may_be_double) and dead == 0 and not strangers)
 

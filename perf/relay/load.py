@@ -24,7 +24,7 @@ SPARE = 1000  # fillers for each time when the target is full; copies differ by 
 
 class Message:
     __slots__ = ("name", "due", "cancelled", "acked", "position", "cancel_acked", "cancel_position", "arrived",
-                 "there", "lost", "cancel_lost")
+                 "there", "ids", "lost", "cancel_lost")
 
     def __init__(self, name, due, cancelled):
         self.name, self.due, self.cancelled = name, due, cancelled  # due: ms
@@ -32,6 +32,7 @@ class Message:
         self.position = self.cancel_position = 0  # in the delay stream, as the broker has said
         self.arrived = ()  # when the target's stream had it, in ns
         self.there = 0  # how often it is there in the end
+        self.ids = ()  # with these ids; each is of one put that the delay stream has
         self.lost = self.cancel_lost = False  # by the broker, after it was acknowledged
 
     def is_wanted(self):
@@ -336,6 +337,8 @@ class Ledger(threading.Thread):
         found = self.message(message.payload.decode(errors="replace"))
         if found:
             found.there += 1
+            if (name := message.headers.get("Nats-Msg-Id")) not in found.ids:
+                found.ids += (name,)
 
     def read_to_the_end(self):
         """What the leader has, once more from the beginning: what is double there has come twice. The broker has lost
