@@ -50,7 +50,8 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
  * the timer does so before it runs what is due. */
 static uint32_t backlog_of(const hwt_timer *timer)
 {
-    uint64_t chunks = timer->shared.ticks.duration / (2 * HWT_READ_NS * HWT_CHUNK_RECORDS);
+    uint64_t chunks =
+        timer->shared.ticks.duration / (UINT64_C(2) * HWT_READ_NS * HWT_CHUNK_RECORDS);
     return chunks < UINT32_MAX ? (uint32_t)chunks : UINT32_MAX;
 }
 
