@@ -627,11 +627,10 @@ HWT_PUBLIC const char *hwt_version(void);
  *
  * fork(): a timer that has accepted no timeout and was not started goes along, and is the child's
  * own there. The child may ask, cancel and destroy any other; a call that arms or drives it is refused
- * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. Of such a timer destroy()
- * gives back the timeouts' memory, and leaves what the worker and the threads have to the child's end.
- * A timer that goes along
- * and has a descriptor, for hwt_timer_fd() or CLOCK_BOOTTIME, has one of its own in the child, of
- * the same number. If the child cannot have it, hwt_timer_start() and the first timeout are refused
+ * (-ESHUTDOWN, false, 0), and neither is the parent's descriptor touched. hwt_timer_destroy() of such a
+ * timer gives back the timeouts' memory. The memory of the worker and of the threads stays until the
+ * child ends. A timer that goes along and has a descriptor, for hwt_timer_fd() or CLOCK_BOOTTIME, has
+ * one of its own in the child, of the same number. If the child cannot have it, hwt_timer_start() and the first timeout are refused
  * with -EMFILE, -ENFILE or -ENOMEM until the worker can have one, or hwt_timer_fd() has returned
  * another. In a child that a callback has made nothing more is called back; if that was the
  * worker's and it returns there, the child ends, for it has no other thread.

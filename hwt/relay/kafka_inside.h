@@ -23,7 +23,7 @@
  * So two owners never have both committed behind one entry, whatever their clocks and pauses:
  *
  *     The new owner's fence waits until a commit of the old one that has begun is at its end on each
- *     partition, markers included, or else takes the old one's transaction back. What it reads after that
+ *     partition, markers included, or else takes the old one's transaction back. All that it reads after that
  *     is the last that the old one has committed. If it is not the entry that the new one knows, the new one gives up.
  *     A commit that the old one asks for later is refused, since its epoch is over. The messages in it
  *     are never seen by who reads what is committed, nor are its entry and what it sends to the delay topic.

@@ -266,7 +266,7 @@ static void move_to(struct hwt_wheel *wheel, uint64_t limit)
         set_tick(wheel, tick);
 }
 
-/* A small wheel is in the processor's cache. Of a great one the bucket after the next comes from
+/* A small wheel is in the processor's cache. If it is great, the bucket after the next comes from
  * memory meanwhile, with the way up from the next one, and the first hint of that. */
 static void fetch_ahead(const struct hwt_wheel_inside *inside)
 {

@@ -86,7 +86,7 @@ int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most);
 
 /* The last pass of a timer, at `now`: it also runs what is due before `until` in the tick that has
- * only begun. What else is pending may be filed nowhere then. False: a stream could not be read, and
+ * only begun. Other pending timeouts may be filed nowhere then. False: a stream could not be read, and
  * it is to be done again. */
 bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until);
 

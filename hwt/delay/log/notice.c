@@ -26,7 +26,7 @@ static void tell(struct hwt_delay_notices *notices)
     }
 }
 
-/* Calls back, without the lock. What a callback puts is told in a later round, not inside of it. */
+/* Calls back, without the lock. Changes that a callback makes are told in a later round. */
 static void tell_all(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;

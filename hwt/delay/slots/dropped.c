@@ -4,7 +4,7 @@
 
 #include "hwt/delay/whole.h"
 
-/* All in it. What is in a gap stays where it is, whatever it is. */
+/* All in it. Records in a gap stay where they are, whatever they are. */
 bool hwt_delay_slot_is_dropped(const hwt_delay *store, const struct hwt_delay_slot *slot)
 {
     const struct hwt_delay_key last = { slot->last, slot->newest };
@@ -52,7 +52,7 @@ uint64_t hwt_delay_dropped_bytes(const hwt_delay *store)
     return store->slots.dropped_bytes;
 }
 
-/* Takes over the caller's reference. What is under it is not pending from now on. */
+/* Takes over the caller's reference. Messages under it are not pending from now on. */
 void hwt_delay_drop(hwt_delay *store, struct hwt_delay_record *drop)
 {
     hwt_delay_drops_add(store, drop);

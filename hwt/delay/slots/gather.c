@@ -221,7 +221,7 @@ static int find_readable(struct gather *gather, const struct hwt_delay_slot *slo
     return found;
 }
 
-/* With both due times. What is before the reader's position has been dealt with. */
+/* With both due times. Records before the reader's position have been dealt with. */
 static void add_gap(struct gather *gather, const struct hwt_delay_reader *reader, uint64_t lowest,
                     uint64_t highest)
 {

@@ -209,7 +209,7 @@ void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
         RB_INSERT(hwt_delay_highests, &wheel->highests, slot);
 }
 
-/* The slots are locked. What the slot had may have been passed while more was appended to it. */
+/* The slots are locked. A slot's records may have been passed while more was appended to it. */
 void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t length)
 {
     struct hwt_delay_wheel *wheel = &store->slots.wheel;

@@ -16,7 +16,7 @@
  * moved by a rewriting. `known` are those that are FILED in the table.
  *
  * Memory can be wrong in three ways. A message that is put a second time while a slot alone has the first
- * counts twice. A cancel of what is not there counts as if it was. What was dropped counts on while a slot
+ * counts twice. A cancel of what is not there counts as if it was. Dropped messages count on while a slot
  * has something of its span that was not dropped. All are over when `loaded` has passed the span: then
  * the table has all that is left of it, and the number known is the number.
  */

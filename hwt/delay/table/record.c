@@ -232,7 +232,7 @@ static bool read_id(struct hwt_delay_before *before, const unsigned char *head,
     return true;
 }
 
-/* Its bytes have their checksum. What is strange in them was written by a later release, or never. */
+/* Its bytes have their checksum. Strange ones were written by a later release, or never. */
 int hwt_delay_unpack(struct hwt_delay_before *before, const unsigned char **at,
                      const unsigned char *end, struct hwt_delay_packed *ret_packed)
 {

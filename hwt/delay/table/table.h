@@ -11,8 +11,8 @@
  * eviction (also there) moves it down.
  *
  * A record is FRESH while it is in the log alone, FLUSHING while a checkpoint writes it to its
- * slot, and FILED when the checkpoint is on the disk. What is FILED stays in the table below
- * `loaded` only. What is LEASED is out of the table, and whole in each checkpoint.
+ * slot, and FILED when the checkpoint is on the disk. A FILED record stays in the table below
+ * `loaded` only. A LEASED one is out of the table, and whole in each checkpoint.
  *
  * Of all records with one identity that one counts which has the highest sequence; an erase wins
  * against a put of the same sequence. So a message in a slot that nobody can see from memory is
@@ -24,7 +24,7 @@
  * What is put later with a lower key gets into another slot, whose position begins at 0: a slot
  * that begins below `loaded` is sealed. See position.c.
  *
- * A gap is a stretch of time of which something cannot be read. What is due in it stays where it is,
+ * A gap is a stretch of time of which something cannot be read. Messages due in it stay where they are,
  * in slots, in the table and in the log, and nobody is handed it. See gaps.c.
  */
 
