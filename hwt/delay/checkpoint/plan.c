@@ -147,8 +147,8 @@ static int write_parts(hwt_delay *store, struct hwt_delay_plan *plan)
     return names && hwt_delay_sync_directory(store) < 0 ? -EIO : 0;
 }
 
-/* So much of the slot its new erases are. What their ids share is told once, so together with what is beside them they
- * may be less than one by one. */
+/* How many bytes of the slot the new erases are. A run tells a prefix that ids share once, so together they may be less
+ * than one by one. */
 static uint64_t erased_of(const struct hwt_delay_part *part)
 {
     uint64_t length = part->slot->new_length - part->slot->length;
