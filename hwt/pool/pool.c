@@ -25,11 +25,11 @@ _Static_assert(HWT_SLAB_SEATS <= HWT_ID_SEAT + 1, "a seat fits the id");
 extern void __lsan_register_root_region(const void *begin, size_t size) __attribute__((weak));
 extern void __lsan_unregister_root_region(const void *begin, size_t size) __attribute__((weak));
 
-static void unmap_slabs(char *base, size_t size, size_t rest)
+static void unmap_slabs(char *base, size_t size)
 {
     if (__lsan_unregister_root_region)
         __lsan_unregister_root_region(base, size);
-    munmap(base, size + rest);
+    munmap(base, size);
 }
 
 /* size bytes, aligned to their size up to 2 MiB and to a slab at least; and so many behind them. */
@@ -90,7 +90,7 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
     if (n == HWT_REGION_SLABS)
         (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
     if (__lsan_register_root_region)
-        __lsan_register_root_region(memory, size);
+        __lsan_register_root_region(memory, size + rest);
     enter_region(pool, number, slots, memory, n);
     return true;
 }
@@ -117,14 +117,14 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
     return 0;
 }
 
-void hwt_pool_destroy(struct hwt_pool *pool)
+void hwt_pool_destroy(struct hwt_pool *pool, bool keeps_rest)
 {
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (uint32_t number = 0, n; number < slabs; number += n) {
         struct hwt_slot *slot = hwt_directory_find(&pool->directory, number);
         n = slot ? slot->region : 1; /* in a child of fork() it may not be there */
-        if (slot)
-            unmap_slabs(slot->base, n * HWT_SLAB_SIZE, number == 0 ? pool->rest_size : 0);
+        if (slot && (number > 0 || !keeps_rest))
+            unmap_slabs(slot->base, n * HWT_SLAB_SIZE + (number == 0 ? pool->rest_size : 0));
         free(slot);
     }
     hwt_directory_destroy(&pool->directory);

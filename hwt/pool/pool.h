@@ -22,8 +22,8 @@ struct hwt_cache {
  * of them, what the owner wants besides: pool->rest, so many bytes, zero. */
 int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size);
 
-/* Unmaps everything. No other call may be under way. */
-void hwt_pool_destroy(struct hwt_pool *pool);
+/* Unmaps everything, or all but the region that has the rest. No other call may be under way. */
+void hwt_pool_destroy(struct hwt_pool *pool, bool keeps_rest);
 
 /* Fills a cache whose chain is empty, from the pool or with a new slab. False: no memory.
  * Lock-free. */

@@ -87,7 +87,7 @@ destroy_worker:
 destroy_lanes:
     hwt_lanes_destroy(&shared->lanes);
 destroy_pool:
-    hwt_pool_destroy(&shared->pool);
+    hwt_pool_destroy(&shared->pool, false);
     return r;
 }
 
@@ -162,9 +162,10 @@ void hwt_timer_destroy(hwt_timer *timer)
     /* In the child of a fork() there is no worker to stop. */
     hwt_timer_stop(timer, NULL, NULL);
     hwt_fork_remove(timer); /* a task that forked until then has made that known in the child */
-    /* There any mutex may be held, and a bucket or a stream be half-way through a step: the child does
-     * without the memory of these. */
-    if (!hwt_halted_by(timer, HWT_HALTED_FORKED)) {
+    bool forked = hwt_halted_by(timer, HWT_HALTED_FORKED);
+    /* There any mutex may be held, and a bucket or a stream be half-way through a step: the child keeps
+     * the memory of these, in reach of what looks for leaks. */
+    if (!forked) {
         pthread_cond_destroy(&timer->shared.returned);
         pthread_mutex_destroy(&timer->shared.run_lock);
         pthread_mutex_destroy(&timer->driving);
@@ -174,8 +175,11 @@ void hwt_timer_destroy(hwt_timer *timer)
         hwt_lanes_destroy(&timer->shared.lanes);
     }
     hwt_gate_destroy(&timer->shared.gate);
-    hwt_pool_destroy(&timer->shared.pool);
-    free(timer);
+    hwt_pool_destroy(&timer->shared.pool, forked);
+    if (forked)
+        hwt_fork_keep(timer);
+    else
+        free(timer);
     hwt_unshield(shield);
 }
 

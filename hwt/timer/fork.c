@@ -20,6 +20,7 @@
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static hwt_timer *all;
+static hwt_timer *kept; /* under all_lock too */
 
 /* What an ending thread keeps of each timer goes back. */
 static void thread_ends(void)
@@ -105,5 +106,13 @@ void hwt_fork_remove(hwt_timer *timer)
     *timer->previous = timer->next;
     if (timer->next)
         timer->next->previous = timer->previous;
+    pthread_mutex_unlock(&all_lock);
+}
+
+void hwt_fork_keep(hwt_timer *timer)
+{
+    pthread_mutex_lock(&all_lock);
+    timer->next = kept;
+    kept = timer;
     pthread_mutex_unlock(&all_lock);
 }

@@ -81,4 +81,7 @@ int hwt_worker_thread_create(hwt_timer *timer);
 void hwt_fork_add(hwt_timer *timer);
 void hwt_fork_remove(hwt_timer *timer);
 
+/* Nobody's any more, and not freed. */
+void hwt_fork_keep(hwt_timer *timer);
+
 #endif

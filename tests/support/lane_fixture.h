@@ -34,7 +34,7 @@ static inline void open_lanes(void)
 static inline void close_lanes(void)
 {
     hwt_lanes_destroy(&lanes);
-    hwt_pool_destroy(&pool);
+    hwt_pool_destroy(&pool, false);
 }
 
 static inline struct hwt_entry *make_pending(struct hwt_lane *lane, uint64_t deadline)

@@ -58,7 +58,7 @@ static inline void open_pool(void)
 
 static inline void close_pool(void)
 {
-    hwt_pool_destroy(&pool);
+    hwt_pool_destroy(&pool, false);
 }
 
 static inline struct hwt_entry *take_one(void)
