@@ -15,7 +15,7 @@ function say(entry,    name, text, value)
     printf "    --%-16s %s%s\n", name, text, part[6] == "0" ? "" : " (" value ")"
 }
 
-/^} rules\[\] = \{$/ { inside = 1; next }
+/^static const struct option_rule rules\[\] = \{$/ { inside = 1; next }
 /^\};$/ { inside = 0 }
 inside {
     entry = entry $0
