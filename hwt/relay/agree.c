@@ -13,10 +13,10 @@
  * stream's leader is asked for that time whenever the engine begins to read behind that place, which it does
  * after each failure of the broker, before each watermark, and once a second.
  *
- * In the second case the store goes back to the newest place at which both agree, and reads again
- * from there. To put a message once more changes nothing, as it is identified by its time and sum, or by its
- * key. Those that the broker has lost stay in the store. The same is done if the leader's copy has lost nothing, and the
- * one that was read has.
+ * In the second case the store reads again all that the stream has. It trusts no older place that agrees, because copies
+ * of a stream may differ before messages that all of them have. To put a message once more changes nothing, as it is
+ * identified by its time and sum, or by its key. Those that the broker has lost stay in the store. The same is done if the
+ * leader's copy has lost nothing, and the one that was read has.
  */
 #define COMPARE_AGAIN HWT_SEC(1)
 
@@ -40,51 +40,34 @@ int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
     return position != place->position ? -ENOENT : timestamp == place->timestamp;
 }
 
-/* The store has read up to `to` before. If the stream has that message there still, or again, because another server
- * leads, it need not read again what is before that. */
-static int skip_to(struct relay_shard *shard, const struct relay_extent *extent,
-                   struct relay_place *place, const struct relay_place *to)
+/* Before the first message of the stream, whose timestamp is not known. */
+static struct relay_place place_before(const struct relay_extent *extent)
 {
-    int r = 0;
-
-    if (to->position > place->position && (r = relay_agrees(shard, extent, to)) == 1)
-        *place = *to;
-    return r < 0 && r != -ENOENT ? r : 0;
+    return (struct relay_place){ .incarnation = extent->incarnation,
+                                 .position = extent->first > 0 ? extent->first - 1 : 0 };
 }
 
 /* The place does not agree, so it is not before the stream's first message, and all that is before that is in the
- * store. -EAGAIN: the leader does not answer now; else it is the store's error. */
+ * store. */
 static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
 {
-    struct relay_place place = { .incarnation = extent->incarnation,
-                                 .position = extent->first > 0 ? extent->first - 1 : 0 };
-    size_t count = shard->points_count;
-    int r = 0;
+    const struct relay_place place = place_before(extent);
 
-    shard->knows_stream = false;
-    for (; count > 0 && shard->points[count - 1].place.position > place.position; count--) {
-        r = relay_agrees(shard, extent, &shard->points[count - 1].place);
-        if (r == 1)
-            place = shard->points[count - 1].place;
-        else if (r < 0 && r != -ENOENT)
-            return -EAGAIN;
-    }
-    if (skip_to(shard, extent, &place, &shard->top) < 0)
-        return -EAGAIN;
     relay_log(shard->number,
               "the stream's leader does not have what was read: the store has read up to %" PRIu64
               ", and reads again what is behind %" PRIu64,
               shard->at.position, place.position);
     relay_count_add(&shard->counts.divergences, 1);
-    shard->points_count = count;
+    shard->knows_stream = false;
+    shard->points_count = 0;
     shard->agreed = shard->taken.place = (struct relay_place){ 0 };
     shard->report_at = 0;
     relay_lease_resign(shard, "its stream was not the leader's");
     return relay_ingest_place(shard, &place, &shard->top);
 }
 
-/* Compares the newest place whose message is not deleted, and goes back if it does not agree. Errors are as of
- * go_back(). */
+/* Compares the newest place whose message is not deleted, and goes back if it does not agree. -EAGAIN: the leader does
+ * not answer now; else it is the store's error. */
 static int compare(struct relay_shard *shard, const struct relay_extent *extent)
 {
     const struct relay_place *place = &shard->at;
@@ -171,21 +154,32 @@ static int has_anybody(struct relay_shard *shard, const struct relay_extent *ext
     return r;
 }
 
-/* What all have said to have is deleted, also while one of them has gone back. So it goes on behind what it has read
- * before, if that is enough. */
+/* Whether the store has read up to a place of this stream that has all before it which is deleted: 1, 0, or a negative
+ * errno. */
+static int has_read(struct relay_shard *shard, const struct relay_extent *extent,
+                    const struct relay_place *place)
+{
+    int r = place->position + 1 < extent->first ? 0 : relay_agrees(shard, extent, place);
+
+    return r == -ENOENT ? 0 : r;
+}
+
+/* What all have said to have is deleted, also while one of them has gone back. So it goes on behind that, if it had read
+ * so far before. */
 static int skip_deleted(struct relay_shard *shard, const struct relay_extent *extent)
 {
     struct relay_member own;
     uint64_t revision;
-    int r = skip_to(shard, extent, &shard->at, &shard->top);
+    int r = has_read(shard, extent, &shard->top);
 
-    if (r < 0 || extent->first <= shard->at.position + 1)
-        return r;
-    r = relay_read_member(shard, shard->config->replica, &own, &revision);
-    if (r == 0 && own.place.position <= shard->top.position &&
-        own.place.position + 1 >= extent->first)
-        r = skip_to(shard, extent, &shard->at, &own.place);
-    return r;
+    if (r == 0) {
+        r = relay_read_member(shard, shard->config->replica, &own, &revision);
+        if (r == 0 && own.place.position <= shard->top.position)
+            r = has_read(shard, extent, &own.place);
+    }
+    if (r == 1)
+        shard->at = place_before(extent);
+    return r < 0 ? r : 0;
 }
 
 /* The stream begins behind the place. */
@@ -206,8 +200,7 @@ static int find_missing(struct relay_shard *shard, const struct relay_extent *ex
     if (r == 1)
         return -ENODATA;
     relay_count_add(&shard->counts.divergences, 1);
-    shard->at =
-        (struct relay_place){ .incarnation = extent->incarnation, .position = extent->first - 1 };
+    shard->at = place_before(extent);
     return 0;
 }
 

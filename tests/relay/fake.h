@@ -182,6 +182,10 @@ void fake_delete(struct fake *fake, uint64_t position);
 /* A copy of the stream leads that lacks one message, so those behind it have lower positions. */
 void fake_lose_one(struct fake *fake, uint64_t position);
 
+/* A copy leads that has the newest message at this position, and lacks the one that is behind it. Further on, both copies are
+ * the same. */
+void fake_exchange(struct fake *fake, uint64_t position);
+
 /* A replica that does not run loses its disk. It finds that of another one, as the power would leave it, or an
  * empty one if `from` is NULL. */
 void fake_lose_disk(struct fake_replica *replica, const struct fake_replica *from);

@@ -100,3 +100,20 @@ void fake_lose_one(struct fake *fake, uint64_t position)
     fake->last--;
     fake_break_pulls(fake);
 }
+
+void fake_exchange(struct fake *fake, uint64_t position)
+{
+    const size_t at = fake_behind(fake, position - 1), last = fake->stream.count - 1;
+    struct fake_message **messages = fake->stream.messages, *newest = messages[last];
+
+    must(at + 2 < last);
+    free(messages[at + 1]);
+    messages[at + 1] = messages[at];
+    messages[at + 1]->message.position++;
+    newest->message.position = position;
+    newest->message.timestamp = messages[at]->message.timestamp - 1;
+    messages[at] = newest;
+    fake->stream.count--;
+    fake->last--;
+    fake_break_pulls(fake);
+}

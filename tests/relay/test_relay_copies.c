@@ -41,6 +41,26 @@ START_TEST(test_copies_whose_positions_differ)
 }
 END_TEST
 
+/* Copies differ at their ends, and before messages that both have. What the leader's copy alone has there is read, too,
+ * though a newer place agrees. */
+START_TEST(test_copies_that_differ_before_a_place_that_agrees)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(60);
+
+    fake_put_some(&fake, 0, 8, due);
+    fake_run(&fake, HWT_SEC(2));
+    fake_lose_tail(&fake, 1);
+    fake_put(&fake, due, NULL, "m8");
+    fake_exchange(&fake, 1 + (uint64_t)_i);
+    fake_put(&fake, due, "m9", "m9");
+    fake_run(&fake, HWT_SEC(70));
+    fake_check_arrived(&fake, 10);
+    fake_run(&fake, HWT_SEC(20));
+    fake_check_empty(&fake);
+    ck_assert_uint_eq(fake.first, fake.last + 1);
+}
+END_TEST
+
 /*
  * The owner reads a copy that lacks a message, until that server has caught up. Those behind it have other positions
  * there, or leave a gap. No watermark covers that message, since the leader has not agreed, so the others still have it.
@@ -195,6 +215,7 @@ int main(void)
     tcase_set_timeout(tcase, 100);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, test_copies_whose_positions_differ, 0, 8);
+    tcase_add_loop_test(tcase, test_copies_that_differ_before_a_place_that_agrees, 0, 5);
     tcase_add_loop_test(tcase, test_a_message_that_the_owners_copy_lacks, 0, 8);
     tcase_add_test(tcase, test_a_cancel_that_the_next_owners_copy_lacks);
     tcase_add_test(tcase, test_a_lost_end_whose_last_position_is_deleted);
