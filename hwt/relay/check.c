@@ -230,14 +230,34 @@ static int print_replica(const struct relay_extent *extent, const char *replica,
     return 0;
 }
 
+static int count_one(const hwt_delay_message *message, void *count)
+{
+    (void)message;
+    ++*(uint64_t *)count;
+    return 0;
+}
+
+/* The store's own number of what is pending counts some twice which the relay has read twice, and for a while what it
+ * has dropped. */
+static int count_pending(const struct look *look, hwt_delay_stats *ret_stats)
+{
+    int r = hwt_delay_get_stats(look->store, ret_stats);
+
+    ret_stats->pending = 0;
+    return r < 0 ? r : hwt_delay_visit(look->store, 0, HWT_NEVER, count_one, &ret_stats->pending);
+}
+
 static int print_state(const struct relay_config *config, const char *state, unsigned shard)
 {
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     struct look look;
-    int r = look_open_store(config, state, shard, &look);
+    int r = -ESTALE;
 
-    if (r == 0) {
-        r = hwt_delay_get_stats(look.store, &stats);
+    for (int i = 0; i < LOOKS_MAX && r == -ESTALE; i++) {
+        r = look_open_store(config, state, shard, &look);
+        if (r < 0)
+            break;
+        r = count_pending(&look, &stats);
         hwt_delay_close(look.store);
     }
     if (r < 0)

@@ -3,7 +3,7 @@
 #
 # An operator's commands: dump, check and forget, beside one server and two relays that run.
 #
-#     RELAY=... DELAY=... operations.sh
+#     RELAY=... DELAY=... STORE=... operations.sh
 #
 # Exit status: 0; 1: something is wrong, and is said; 77 where there is no nats-server.
 
@@ -62,6 +62,13 @@ answers 0 'b: 2 pending' -c a.conf check "$folder/b"
 answers 0 'each of them has what the others have' -c a.conf check "$folder/b"
 answers 0 'b: has read up to 2, 0 behind' -c b.conf check "$folder/a"
 answers 1 'nowhere: no store is there' -c b.conf check nowhere
+
+# What waits is counted, whatever the store's own number is.
+mkdir c
+"$STORE" c/0 700 >said 2>&1 || fail 'no store can be made'
+"$DELAY" stat c/0 >said 2>&1 || fail 'the store cannot be looked at'
+grep -q '^pending  *1400 ' said || fail 'it does not count twice what was read twice'
+answers 1 'c: 700 pending, read up to 700' -c a.conf check "$folder/c"
 
 # ---- forget ----
 
