@@ -144,7 +144,7 @@ static int claim(struct relay_shard *shard)
 
 static bool may_claim(const struct relay_shard *shard, uint64_t now)
 {
-    uint64_t patience = relay_rank(shard, shard->config->replica) * shard->config->lease / 32;
+    uint64_t patience = relay_rank(shard, shard->config->replica) * shard->config->lease / 64;
 
     if (shard->drains || shard->over || !shard->clock_agrees || !shard->knows_stream)
         return false;

@@ -83,7 +83,7 @@ struct relay_shard {
     struct relay_place agreed; /* the newest one at which the stream's leader has agreed */
     struct relay_place top; /* of the highest position that it ever has read in this incarnation */
     bool knows_stream;      /* the stream is the one of `at`, and has all behind it */
-    uint64_t ingest_after;  /* the clock at which a full disk is tried again */
+    uint64_t ingest_after;  /* the clock at which it reads on */
     uint64_t compare_at;    /* the clock of the next comparison with the stream's leader */
     struct relay_point points[RELAY_POINTS_MAX]; /* the newest is the last */
     size_t points_count;
@@ -226,7 +226,7 @@ static inline uint64_t relay_clock(const struct relay_shard *shard)
  * been given back. */
 static inline uint64_t relay_interval(const struct relay_shard *shard)
 {
-    return shard->config->lease / (shard->role == RELAY_FOLLOWS ? 16 : 4);
+    return shard->config->lease / (shard->role == RELAY_FOLLOWS ? 32 : 4);
 }
 
 static inline uint64_t relay_min(uint64_t a, uint64_t b)
