@@ -344,6 +344,8 @@ static bool may_lack_any(struct relay_shard *shard, const struct relay_message *
     return false;
 }
 
+/* A follower that has read all that has arrived gathers what comes next for a moment. Nobody waits for it, and each
+ * sync of its store takes the disk from others. */
 int relay_ingest_step(struct relay_shard *shard)
 {
     const uint64_t after = shard->at.position;
@@ -371,5 +373,7 @@ int relay_ingest_step(struct relay_shard *shard)
     }
     if (r < 0)
         relay_log(shard->number, "messages cannot be stored: %s", strerror(-r));
+    else if (shard->role == RELAY_FOLLOWS && n > 0 && n < RELAY_PULL_MAX)
+        shard->ingest_after = relay_clock(shard) + shard->config->lease / 64;
     return r;
 }

@@ -74,6 +74,48 @@ START_TEST(test_followers_read_nothing_back)
 }
 END_TEST
 
+static unsigned pulls[FAKE_REPLICAS]; /* that have brought something */
+static const struct relay_engine_calls *usual;
+
+static int64_t pull_counted(struct relay_engine *engine, uint64_t after, size_t max,
+                            const struct relay_message **ret_messages)
+{
+    int64_t n = usual->pull(engine, after, max, ret_messages);
+    pulls[((struct fake_replica *)engine)->number] += n > 0;
+    return n;
+}
+
+/* They read together what has come in a sixty-fourth of a lease, and the owner reads each message at once. */
+START_TEST(test_followers_gather_what_they_read)
+{
+    struct relay_engine_calls calls = *fake.replicas[0].engine.calls;
+    struct fake_replica *owner = fake_owner(&fake);
+    uint64_t began;
+
+    usual = fake.replicas[0].engine.calls;
+    calls.pull = pull_counted;
+    memset(pulls, 0, sizeof(pulls));
+    fake.pace = HWT_MS(1);
+    fake_run(&fake, HWT_MS(100));
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].engine.calls = &calls;
+    began = fake.boottime;
+    for (unsigned i = 0; i < 200; i++) {
+        fake_put(&fake, fake.realtime + HWT_SEC(60), NULL, "m");
+        fake_run(&fake, HWT_MS(5));
+    }
+    fake_run(&fake, FAKE_LEASE / 64);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
+        ck_assert_uint_eq(fake.replicas[i].shard->at.position, fake.last);
+        if (&fake.replicas[i] == owner)
+            ck_assert_uint_eq(pulls[i], 200);
+        else
+            ck_assert_uint_le(pulls[i], 1 + (fake.boottime - began) / (FAKE_LEASE / 64));
+        fake.replicas[i].engine.calls = usual;
+    }
+}
+END_TEST
+
 /* Ahead and behind. It was right when it took the shard, and gives it up in time for the message. */
 START_TEST(test_an_owner_whose_clock_becomes_wrong_resigns)
 {
@@ -412,6 +454,7 @@ int main(void)
     tcase_set_timeout(tcase, 100);
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, test_followers_read_nothing_back);
+    tcase_add_test(tcase, test_followers_gather_what_they_read);
     tcase_add_loop_test(tcase, test_an_owner_whose_clock_becomes_wrong_resigns, 0, 2);
     tcase_add_loop_test(tcase, test_nothing_is_early_by_a_clock_that_leaps, 0, 3);
     tcase_add_test(tcase, test_nothing_is_early_by_an_heir_whose_clock_has_leapt);
