@@ -227,7 +227,7 @@ struct picture {
 void picture_note(struct picture *picture, struct run *run, const hwt_stats *stats, uint64_t now);
 bool picture_write(const struct picture *picture, const struct run *run, const char *path);
 
-/* ---- heartbeat.c, report.c ---- */
+/* ---- main.c, report.c ---- */
 
 typedef _Atomic uint64_t counter;
 
@@ -289,7 +289,6 @@ static inline uint64_t counted(counter *c)
 
 void count_fired(struct run *run, uint64_t deadline); /* first thing in every task */
 bool request_is_unanswered(const struct options *options, uint64_t id);
-uint64_t heartbeat_slack(const struct options *options);
 void stall_note(struct run *run, uint64_t begin, uint64_t end);
 
 void report_head(const struct run *run);

@@ -44,32 +44,6 @@ bool request_is_unanswered(const struct options *options, uint64_t id)
     return random_below(&state, 100) < options->unanswered;
 }
 
-/* How much later than the period a heartbeat may be before the server misses it. */
-uint64_t heartbeat_slack(const struct options *options)
-{
-    return HWT_MS(options->idle_ms - options->heartbeat_ms);
-}
-
-/*
- * A peer that the server closed although it had not fallen silent is the timer's fault,
- * unless somebody else was kept from running meanwhile: a loop that had post waiting, or
- * the main thread whose sleep was over.
- */
-void stall_note(struct run *run, uint64_t begin, uint64_t end)
-{
-    if (end < begin + heartbeat_slack(&run->options) / 4)
-        return;
-    pthread_mutex_lock(&run->stall_lock);
-    struct stall *last = run->stall_count > 0 ? &run->stalls[run->stall_count - 1] : NULL;
-    if (last != NULL && (begin <= last->end || run->stall_count == STALLS)) {
-        last->begin = begin < last->begin ? begin : last->begin;
-        last->end = end > last->end ? end : last->end;
-    } else {
-        run->stalls[run->stall_count++] = (struct stall){ begin, end };
-    }
-    pthread_mutex_unlock(&run->stall_lock);
-}
-
 /* ---- Before ---- */
 
 static void limit_connections(struct options *options)

@@ -116,7 +116,7 @@ static double draw_fired(const struct picture_sample *sample)
 /*
  * So many of a hundred runs were at most as late, in ms; none: NAN. Runs are counted by powers of two:
  * those of one power are taken to lie evenly between its ends, 2^i and 2^(i + 1). None was later than
- * the latest of the run.
+ * the latest of the run. A run that was not late at all is drawn as 1 ns, because the axis is logarithmic.
  */
 static double lateness(const struct picture_sample *sample, uint64_t percent)
 {
@@ -128,7 +128,8 @@ static double lateness(const struct picture_sample *sample, uint64_t percent)
     while (i < 63 && below + sample->lateness[i] < rank)
         below += sample->lateness[i++];
     double part = ((double)(rank - below) - 0.5) / (double)sample->lateness[i];
-    return fmin(ldexp(1 + part, (int)i), (double)sample->lateness_max) / 1e6;
+    double late = fmin(ldexp(1 + part, (int)i), (double)sample->lateness_max);
+    return fmax(late, 1) / 1e6;
 }
 
 static double draw_median(const struct picture_sample *sample)
