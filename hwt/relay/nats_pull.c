@@ -15,6 +15,8 @@
  * still delivers. A consumer that is gone looks like an empty stream, so each request asks for
  * heartbeats; when they stay away, there is a new consumer from the position that was given last.
  *
+ * What has arrived is in memory, so a request has a limit of bytes, too.
+ *
  * A delivery can be lost, as when its server dies. The consumer goes on with the next message then. But
  * it counts its deliveries, so one that does not follow the one before ends the consumer, too. A
  * message that is deleted in the stream is not counted.
@@ -23,7 +25,7 @@
  * heartbeats all the same. Or servers have begun again, and each copy lacks other messages. So if nothing comes though the leader
  * has told of more, or if the caller goes back, there is a new one on the leader's server.
  */
-enum { BATCH = 512, DRAWS_MAX = 16 };
+enum { BATCH = 512, BYTES = 4 << 20, DRAWS_MAX = 16 };
 
 #define HEARTBEAT HWT_SEC(1)
 #define EXPIRES HWT_SEC(30)
@@ -160,6 +162,8 @@ static int make_consumer(struct relay_nats *nats, uint64_t after, bool differs)
 
 static void request(struct relay_nats *nats)
 {
+    /* The longest message that the server takes has room in it, with its subjects. */
+    const int64_t bytes = natsConnection_GetMaxPayload(nats->connection) + BYTES;
     char subject[2 * NATS_NAME_MAX + 64], text[160];
 
     if (nats->requested > BATCH / 2)
@@ -167,8 +171,9 @@ static void request(struct relay_nats *nats)
     snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.MSG.NEXT.%s.%s", nats->stream,
              nats->consumer);
     snprintf(text, sizeof(text),
-             "{\"batch\":%d,\"expires\":%" PRIu64 ",\"idle_heartbeat\":%" PRIu64 "}", BATCH,
-             EXPIRES, HEARTBEAT);
+             "{\"batch\":%d,\"max_bytes\":%" PRId64 ",\"expires\":%" PRIu64
+             ",\"idle_heartbeat\":%" PRIu64 "}",
+             BATCH, bytes, EXPIRES, HEARTBEAT);
     if (natsConnection_PublishRequestString(nats->connection, subject, nats->pull_inbox, text) ==
         NATS_OK)
         nats->requested += BATCH;
@@ -232,16 +237,18 @@ static bool read_fields(natsMsg *msg, struct nats_pulled *pulled, struct relay_m
     return true;
 }
 
-/* A status without a message: 100 is a heartbeat; others end requests. */
+/* A status without a message: 100 is a heartbeat; others end requests, and 409 the consumer as well, unless the request has
+ * got as much as it has asked for. */
 static bool is_status(struct relay_nats *nats, natsMsg *msg)
 {
-    const char *status = NULL;
+    const char *status = NULL, *why = NULL;
 
     if (natsMsg_GetReply(msg) && strncmp(natsMsg_GetReply(msg), "$JS.ACK.", 8) == 0)
         return false;
     if (natsMsgHeader_Get(msg, "Status", &status) != NATS_OK || strcmp(status, "100") != 0)
         nats->requested = 0;
-    if (status && strcmp(status, "409") == 0)
+    if (status && strcmp(status, "409") == 0 &&
+        (natsMsgHeader_Get(msg, "Description", &why) != NATS_OK || !strstr(why, "MaxBytes")))
         nats->consumer[0] = 0; /* it was deleted, or the server goes */
     if (status && strcmp(status, "503") == 0)
         nats->consumer[0] = 0; /* nobody has it any more */

@@ -235,6 +235,12 @@ natsConnStatus natsConnection_Status(natsConnection *connection)
     return connection_status;
 }
 
+int64_t natsConnection_GetMaxPayload(natsConnection *connection)
+{
+    ck_assert_ptr_nonnull(connection);
+    return 1 << 20;
+}
+
 natsStatus js_AddConsumer(jsConsumerInfo **made, jsCtx *js, const char *name,
                           jsConsumerConfig *wanted, jsOptions *options, jsErrCode *error)
 {
@@ -318,6 +324,8 @@ natsStatus natsConnection_PublishRequestString(natsConnection *connection, const
     (void)reply;
     ck_assert_str_eq(subject, "$JS.API.CONSUMER.MSG.NEXT.HWT-shop-3.C");
     ck_assert_ptr_nonnull(strstr(text, "\"idle_heartbeat\""));
+    ck_assert_ptr_nonnull(
+        strstr(text, "\"max_bytes\":5242880,")); /* a message of max_payload, and 4 MiB */
     return call("request");
 }
 

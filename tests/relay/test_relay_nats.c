@@ -102,29 +102,33 @@ START_TEST(what_another_consumer_delivers_is_nothing)
 END_TEST
 
 /* A message without a reply subject of a delivery tells of the consumer. */
-static void tell(const char *status, const char *reply)
+static void tell(const char *status, const char *description, const char *reply)
 {
     natsMsg *msg;
     ck_assert_int_eq(natsMsg_Create(&msg, "_INBOX.x", reply, "", 0), NATS_OK);
     if (status)
         ck_assert_int_eq(natsMsgHeader_Set(msg, "Status", status), NATS_OK);
+    if (description)
+        ck_assert_int_eq(natsMsgHeader_Set(msg, "Description", description), NATS_OK);
     on_message(NULL, NULL, msg, nats);
 }
 
 START_TEST(statuses_end_requests_or_the_consumer)
 {
     static const struct {
-        const char *status;
+        const char *status, *description;
         bool asked, goes_on;
-    } cases[] = { { "100", true, true },
-                  { "408", false, true },
-                  { NULL, false, true },
-                  { "409", false, false },
-                  { "503", false, false } };
+    } cases[] = { { "100", "Idle Heartbeat", true, true },
+                  { "408", "Request Timeout", false, true },
+                  { NULL, NULL, false, true },
+                  { "409", "Message Size Exceeds MaxBytes", false, true },
+                  { "409", "Consumer Deleted", false, false },
+                  { "409", NULL, false, false },
+                  { "503", NULL, false, false } };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         snprintf(nats->consumer, sizeof(nats->consumer), "C");
         nats->requested = 5;
-        tell(cases[i].status, i == 0 ? "_INBOX.y" : NULL);
+        tell(cases[i].status, cases[i].description, i == 0 ? "_INBOX.y" : NULL);
         expect(0, 0, cases[i].goes_on);
         ck_assert_int_eq(nats->requested, cases[i].asked ? 5 : 0);
     }
@@ -134,13 +138,13 @@ END_TEST
 START_TEST(deliveries_that_cannot_be_read_are_nothing)
 {
     char text[600];
-    tell(NULL, "$JS.ACK.S.C.1");
-    tell(NULL, "$JS.ACK.S.C.1.x.1.5.0");
-    tell(NULL, "$JS.ACK.S.C.1.1.x.5.0");
-    tell(NULL, "$JS.ACK.S.C.1.1.1.x.0");
+    tell(NULL, NULL, "$JS.ACK.S.C.1");
+    tell(NULL, NULL, "$JS.ACK.S.C.1.x.1.5.0");
+    tell(NULL, NULL, "$JS.ACK.S.C.1.1.x.5.0");
+    tell(NULL, NULL, "$JS.ACK.S.C.1.1.1.x.0");
     snprintf(text, sizeof(text), "$JS.ACK.%0550d", 0);
-    tell(NULL, text);
-    tell(NULL, "$JS.ACK.domain.account.S.C.1.7.1.5.0.more"); /* this one can */
+    tell(NULL, NULL, text);
+    tell(NULL, NULL, "$JS.ACK.domain.account.S.C.1.7.1.5.0.more"); /* this one can */
     expect(1, 7, true);
 }
 END_TEST
