@@ -24,7 +24,8 @@ static struct {
     int error;                /* DIED: the process ends */
     bool dirty[FILES], names; /* not flushed */
     unsigned renames;
-    void (*slot_opened)(void); /* in the copy */
+    void (*slot_read)(void); /* it is opened to be copied */
+    void (*slot_made)(void); /* in the copy */
 } watch;
 
 static int watched(void)
@@ -36,20 +37,25 @@ static int watched(void)
     return watch.error;
 }
 
+static void call_once(void (**function)(void))
+{
+    void (*call)(void) = *function;
+    *function = NULL;
+    watch.watching = false;
+    if (call)
+        call();
+    watch.watching = true;
+}
+
 static int open_watched(void *data, int directory, const char *name, int flags)
 {
     int r = watched();
     int file = r < 0 ? r : hwt_delay_real_system.open(data, directory, name, flags);
-    if (!watch.watching || file < 0 || !(flags & O_CREAT))
+    if (!watch.watching || file < 0)
         return file;
-    watch.names = true;
-    if (strncmp(name, "slot-", 5) == 0 && watch.slot_opened) {
-        void (*opened)(void) = watch.slot_opened;
-        watch.slot_opened = NULL;
-        watch.watching = false;
-        opened();
-        watch.watching = true;
-    }
+    watch.names = watch.names || (flags & O_CREAT);
+    if (strncmp(name, "slot-", 5) == 0)
+        call_once(flags & O_CREAT ? &watch.slot_made : &watch.slot_read);
     return file;
 }
 
@@ -154,7 +160,7 @@ static hwt_delay *look(const char *directory)
     hwt_delay *other = NULL;
     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
     options.flags = HWT_DELAY_READ_ONLY;
-    ck_assert_int_eq(hwt_delay_open(directory, &options, &other), 0);
+    ck_assert_int_eq(hwt_delay_open_on(directory, &options, watched_system(), false, &other), 0);
     return other;
 }
 
@@ -285,6 +291,27 @@ START_TEST(a_copy_of_what_another_owns)
 }
 END_TEST
 
+static void make_a_checkpoint(void)
+{
+    ck_assert_int_eq(hwt_delay_checkpoint(store), 0);
+}
+
+/* Frames of the log may be written over from then on. */
+START_TEST(a_copy_beside_a_checkpoint_of_the_owner)
+{
+    open_it(true);
+    fill();
+    hwt_delay *other = look(store_directory);
+    watch.slot_read = make_a_checkpoint;
+    watch.watching = true;
+    ck_assert_int_eq(hwt_delay_copy(other, copy_directory), -ESTALE);
+    watch.watching = false;
+    ck_assert(!watch.slot_read);
+    ck_assert_uint_eq(files_in(copy_directory), 0);
+    ck_assert_int_eq(hwt_delay_close(other), 0);
+}
+END_TEST
+
 START_TEST(a_copy_of_a_store_that_was_closed)
 {
     open_it(false);
@@ -329,11 +356,11 @@ START_TEST(slots_stay_until_they_are_copied)
         put_number(now - HWT_SEC(1000) * i, i);
     ck_assert_int_eq(hwt_delay_checkpoint(store), 0);
     unsigned before = files_in(store_directory);
-    watch.slot_opened = deliver_all;
+    watch.slot_made = deliver_all;
     watch.watching = true;
     ck_assert_int_eq(hwt_delay_copy(store, copy_directory), 0);
     watch.watching = false;
-    ck_assert(!watch.slot_opened);
+    ck_assert(!watch.slot_made);
     list(copy_directory, counts);
     for (uint32_t i = 0; i < 20; i++)
         ck_assert_uint_eq(counts[i], 1);
@@ -517,6 +544,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_copy_has_what_the_store_has, 0, 2);
     tcase_add_test(tcase, a_copy_of_what_another_owns);
+    tcase_add_test(tcase, a_copy_beside_a_checkpoint_of_the_owner);
     tcase_add_test(tcase, a_copy_of_a_store_that_was_closed);
     tcase_add_test(tcase, a_copy_that_cannot_be_made);
     tcase_add_test(tcase, slots_stay_until_they_are_copied);

@@ -500,6 +500,22 @@ test_copy()
     run 2 copy store
 }
 
+# The owner makes a checkpoint before each of the first copies: they are tried again, but not for ever.
+test_stale()
+{
+    run 0 put --create store "${far}Z" id payload
+    export OWNER_CHECKPOINTS=3
+    run 0 copy store new
+    prints
+    run 0 stat new
+    [ "$(value pending)" = 4 ] || fail "copied: $(value pending)"
+    run 0 check new
+    export OWNER_CHECKPOINTS=1000
+    run 1 copy store other
+    says 'its owner changes it too quickly to be read: try again'
+    [ -z "$(ls other)" ] || fail "left: $(ls other)"
+}
+
 # More than a batch, and every byte of it; a store that is whole.
 test_salvage_whole()
 {
