@@ -304,6 +304,126 @@ START_TEST(test_pending_behind_a_checkpoint_that_is_undone_in_part)
 }
 END_TEST
 
+/* More than memory has room for, put at near and far times, delivered in pieces, with kills
+ * between: without cancels, the number pending is exact. */
+START_TEST(test_the_number_pending_is_right)
+{
+    uint64_t random = test_seed() + (uint64_t)_i, done = 0;
+    uint32_t put = 0;
+    for (int step = 0; step < 300; step++) {
+        switch (test_random(&random) % 8) {
+        case 0:
+            reopen(test_random(&random) % 2);
+            break;
+        case 1:
+            ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+            break;
+        case 2:
+        case 3:
+            simulated_advance(&s, test_random(&random) % HWT_SEC(2000));
+            done += (uint64_t)simulated_deliver(&s, 1 + test_random(&random) % 200, NULL);
+            break;
+        default:
+            for (int i = 0; i < 25 && put < SIMULATED_IDS; i++, put++) {
+                uint64_t ahead = test_random(&random) % HWT_SEC(100) << test_random(&random) % 6;
+                ck_assert_int_eq(simulated_put(&s, s.realtime + ahead, put, 2000), 0);
+            }
+        }
+        uint64_t pending = simulated_stats(&s).pending;
+        ck_assert_msg(pending == put - done, "step %d: %" PRIu64 " pending, not %" PRIu64, step,
+                      pending, put - done);
+    }
+    ck_assert_uint_gt(put, 1000);
+}
+END_TEST
+
+/* A lease that another put has ended holds no message. */
+START_TEST(test_a_superseded_lease_is_not_pending)
+{
+    const hwt_delay_message *taken[2];
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(simulated_put(&s, s.realtime, 1, 10), 0);
+        ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken[i]), 1);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 1);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(hwt_delay_done(s.store, &taken[i]->lease, 1), 1);
+        hwt_delay_free(taken[i]);
+    }
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
+static uint64_t far_due;
+
+/* Once, while a checkpoint writes an erase to its slot: its identity is put anew. */
+static void put_meanwhile(void *arg, enum disk_call call, const char *name)
+{
+    (void)arg;
+    if (call != DISK_WRITE || strncmp(name, "slot-", 5) != 0)
+        return;
+    s.process.changed = NULL;
+    ck_assert_int_eq(simulated_put(&s, far_due, 1, 10), 0);
+}
+
+/* At the latest when its time has come, a message that was cancelled out of memory, and put anew, is
+ * counted right. */
+START_TEST(test_put_anew_after_its_erase)
+{
+    const uint32_t id = 1;
+    bool meanwhile = _i & 1, again = _i & 2, reopened = _i & 4;
+    far_due = s.realtime + DAY;
+    ck_assert_int_eq(simulated_put(&s, far_due, id, 10), 0);
+    put_many(2, 10, far_due + HWT_SEC(10), HWT_SEC(1), 10);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_int_eq(hwt_delay_cancel(s.store, far_due, &id, sizeof(id)), 0);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
+    s.process.changed = meanwhile ? put_meanwhile : NULL;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert(!s.process.changed);
+    if (!meanwhile)
+        ck_assert_int_eq(simulated_put(&s, far_due, id, 10), 0);
+    if (again)
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    if (reopened)
+        reopen(true);
+    simulated_advance(&s, DAY);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 1);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
+    simulated_advance(&s, DAY);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 8);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(simulated_stats(&s).files, 0);
+    ck_assert_uint_eq(simulated_stats(&s).next, HWT_NEVER);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
+/* What a rewriting has found out of slots that stay as they were does not count. */
+START_TEST(test_a_rewriting_that_fails)
+{
+    const uint32_t id = 1;
+    far_due = s.realtime + 30 * DAY;
+    ck_assert_int_eq(simulated_put(&s, far_due, id, 8000), 0);
+    put_many(2, 10, far_due + 30 * DAY, HWT_SEC(1), 10);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_advance(&s, 22 * DAY);
+    put_many(10, 14, far_due, 1, 100); /* with the erase, which so stays where it is */
+    ck_assert_int_eq(hwt_delay_cancel(s.store, far_due, &id, sizeof(id)), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    s.process.fail_only = 1U << DISK_RENAME;
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = UINT64_MAX;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -ENOSPC);
+    s.process.fail_with = 0;
+    simulated_advance(&s, 9 * DAY);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 4);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_pending");
@@ -321,6 +441,10 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_pending_at_the_first_instant);
     tcase_add_loop_test(tcase, test_pending_behind_a_checkpoint_that_leaves_the_log, 0, 2);
     tcase_add_test(tcase, test_pending_behind_a_checkpoint_that_is_undone_in_part);
+    tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
+    tcase_add_test(tcase, test_a_superseded_lease_is_not_pending);
+    tcase_add_loop_test(tcase, test_put_anew_after_its_erase, 0, 8);
+    tcase_add_test(tcase, test_a_rewriting_that_fails);
     suite_add_tcase(suite, tcase);
     return suite;
 }

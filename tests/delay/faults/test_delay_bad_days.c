@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A disk that is full, a sync that fails, a clock that leaps, kills at the worst moment. */
+/* A disk that is full, a sync that fails, kills at the worst moment, a burst. */
 
-#include "tests/delay/support/simulated.h"
-
-#include <stdlib.h>
+#include "tests/delay/support/simulated_one.h"
 
 enum {
     PENDING = 400,
@@ -13,42 +11,6 @@ enum {
     LEASES = 2 * (1 << 20) / 8, /* room for what may be leased, in two checkpoints */
     CANCELS = 200
 };
-
-#define DAY HWT_SEC(86400)
-
-static struct simulated s;
-
-static void begin(void)
-{
-    simulated_new(&s);
-    simulated_open(&s);
-}
-
-static void end(void)
-{
-    simulated_free(&s);
-}
-
-static void put_many(uint32_t from, uint32_t to, uint64_t due, uint64_t step, uint32_t size)
-{
-    for (uint32_t i = from; i < to; i++)
-        ck_assert_int_eq(simulated_put(&s, due + i * step, i, size), 0);
-}
-
-static void expect(const unsigned *counts, uint32_t from, uint32_t to, unsigned each)
-{
-    for (uint32_t i = from; i < to; i++)
-        ck_assert_msg(counts[i] == each, "message %u: %u times", i, counts[i]);
-}
-
-static void reopen(bool killed)
-{
-    if (killed)
-        simulated_kill(&s);
-    else
-        simulated_close(&s);
-    simulated_open(&s);
-}
 
 /* ---- a full disk ---- */
 
@@ -134,7 +96,7 @@ START_TEST(test_full_before_opening)
     reopen(true);
     simulated_advance(&s, DAY);
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), PENDING);
-    expect(counts, 0, PENDING, 1);
+    expect_counts(counts, 0, PENDING, 1);
 }
 END_TEST
 
@@ -177,7 +139,7 @@ START_TEST(test_a_failed_sync_ends_it_until_it_is_opened_anew)
     ck_assert_uint_eq(simulated_stats(&s).poisoned, 1);
     reopen(_i);
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 10 + counts[10]);
-    expect(counts, 0, 10, 1);
+    expect_counts(counts, 0, 10, 1);
     ck_assert_uint_le(counts[10], 1);
     ck_assert_uint_eq(counts[11], 0);
 }
@@ -209,124 +171,6 @@ START_TEST(test_after_a_failed_sync_and_a_restart_power_fails)
         before[4]++;
         ck_assert_mem_eq(before, after, sizeof(before));
     }
-}
-END_TEST
-
-/* ---- the clock ---- */
-
-START_TEST(test_the_clock_leaps_an_hour_back)
-{
-    unsigned counts[SIMULATED_IDS] = { 0 };
-    put_many(0, 10, s.realtime + HWT_SEC(1), 0, 10);
-    put_many(10, 20, s.realtime + HWT_SEC(100), 0, 10);
-    simulated_advance(&s, HWT_SEC(2));
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 10);
-    uint64_t hand = simulated_stats(&s).hand;
-    s.realtime -= HWT_MIN(60);
-    if (_i)
-        reopen(_i == 2);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 0);
-    ck_assert_uint_ge(simulated_stats(&s).hand, hand);
-    simulated_advance(&s, HWT_MIN(60));
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 0);
-    simulated_advance(&s, HWT_SEC(100));
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 10);
-    expect(counts, 0, 20, 1);
-}
-END_TEST
-
-/* Back, and right again: that is no leap forward. */
-START_TEST(test_the_clock_is_set_back_and_right_again)
-{
-    put_many(0, 1, s.realtime + HWT_SEC(1), 0, 10);
-    simulated_deliver(&s, 1, NULL);
-    s.realtime -= 3 * HWT_MIN(60);
-    ck_assert_int_eq(simulated_deliver(&s, 1, NULL), 0);
-    s.realtime += 3 * HWT_MIN(60);
-    simulated_advance(&s, HWT_SEC(2));
-    ck_assert_int_eq(simulated_deliver(&s, 1, NULL), 1);
-}
-END_TEST
-
-START_TEST(test_the_clock_leaps_a_year_forward)
-{
-    unsigned counts[SIMULATED_IDS] = { 0 };
-    put_many(0, 10, s.realtime, 0, 10);
-    put_many(10, 100, s.realtime + DAY, 2 * DAY, 10);
-    ck_assert_int_eq(simulated_deliver(&s, 5, counts), 5);
-    s.realtime += 365 * DAY;
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -ETIME);
-    ck_assert_uint_eq(simulated_stats(&s).held, 1);
-    ck_assert_uint_eq(simulated_stats(&s).clock_leaps, 1);
-    /* Meanwhile producers go on. */
-    ck_assert_int_eq(simulated_put(&s, s.realtime - 365 * DAY, 100, 10), 0);
-    if (_i) {
-        ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
-        ck_assert_uint_eq(simulated_stats(&s).held, 0);
-        ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 96);
-        expect(counts, 0, 101, 1);
-        return;
-    }
-    s.realtime -= 365 * DAY;
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 6);
-    ck_assert_uint_eq(simulated_stats(&s).held, 0);
-    expect(counts, 0, 10, 1);
-    expect(counts, 10, 100, 0);
-}
-END_TEST
-
-/* A machine that was off, or asleep, for a year: that is no leap. */
-START_TEST(test_a_year_off_is_no_leap)
-{
-    unsigned counts[SIMULATED_IDS] = { 0 };
-    put_many(0, 100, s.realtime + DAY, 3 * DAY, 10);
-    if (_i) {
-        simulated_advance(&s, 365 * DAY);
-    } else {
-        simulated_close(&s);
-        s.realtime += 365 * DAY;
-        s.boottime = HWT_SEC(20);
-        simulated_open(&s);
-    }
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 100);
-    expect(counts, 0, 100, 1);
-}
-END_TEST
-
-/*
- * Opened with a clock that is behind what the store has seen, as where it begins at 1970: nothing is early,
- * and that it gets right, to whatever instant behind that, is no leap. A leap to before that is one, and so
- * is the next one.
- */
-START_TEST(test_opened_before_the_clock_was_set)
-{
-    unsigned counts[SIMULATED_IDS] = { 0 };
-    uint64_t right = s.realtime;
-    put_many(0, 10, s.realtime, 0, 10);
-    put_many(10, 20, s.realtime + DAY, 0, 10);
-    simulated_advance(&s, HWT_SEC(1));
-    ck_assert_int_eq(simulated_deliver(&s, 5, counts), 5);
-    simulated_close(&s);
-    s.realtime = HWT_SEC(1000);
-    s.boottime = HWT_SEC(10);
-    simulated_open(&s);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 0);
-    ck_assert_int_eq(simulated_put(&s, HWT_SEC(500), 20, 10), 0);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 1);
-    if (_i == 1) { /* to another wrong time, and then it is right */
-        s.realtime = right - 100 * DAY;
-        ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -ETIME);
-    }
-    s.realtime = right + DAY / 2;
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 5);
-    ck_assert_uint_eq(simulated_stats(&s).held, 0);
-    s.realtime += 100 * DAY;
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -ETIME);
-    s.realtime -= 99 * DAY;
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -ETIME);
-    ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 10);
-    expect(counts, 0, 21, 1);
 }
 END_TEST
 
@@ -457,132 +301,12 @@ START_TEST(test_a_burst_is_delivered_within_memory)
         uint64_t memory = simulated_stats(&s).memory;
         most = memory > most ? memory : most;
     }
-    expect(counts, 0, MANY, 1);
+    expect_counts(counts, 0, MANY, 1);
     ck_assert_msg(most <= (1 << 20) + (1 << 17), "memory: %" PRIu64, most);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     ck_assert_uint_eq(simulated_stats(&s).pending, 0);
     ck_assert_msg(disk_size(s.disk) <= 2 * SIMULATED_SEGMENT + CHECKPOINTS, "disk: %" PRIu64,
                   disk_size(s.disk));
-}
-END_TEST
-
-/* More than memory has room for, put at near and far times, delivered in pieces, with kills
- * between: without cancels, the number pending is exact. */
-START_TEST(test_the_number_pending_is_right)
-{
-    uint64_t random = test_seed() + (uint64_t)_i, done = 0;
-    uint32_t put = 0;
-    for (int step = 0; step < 300; step++) {
-        switch (test_random(&random) % 8) {
-        case 0:
-            reopen(test_random(&random) % 2);
-            break;
-        case 1:
-            ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-            break;
-        case 2:
-        case 3:
-            simulated_advance(&s, test_random(&random) % HWT_SEC(2000));
-            done += (uint64_t)simulated_deliver(&s, 1 + test_random(&random) % 200, NULL);
-            break;
-        default:
-            for (int i = 0; i < 25 && put < SIMULATED_IDS; i++, put++) {
-                uint64_t ahead = test_random(&random) % HWT_SEC(100) << test_random(&random) % 6;
-                ck_assert_int_eq(simulated_put(&s, s.realtime + ahead, put, 2000), 0);
-            }
-        }
-        uint64_t pending = simulated_stats(&s).pending;
-        ck_assert_msg(pending == put - done, "step %d: %" PRIu64 " pending, not %" PRIu64, step,
-                      pending, put - done);
-    }
-    ck_assert_uint_gt(put, 1000);
-}
-END_TEST
-
-/* A lease that another put has ended holds no message. */
-START_TEST(test_a_superseded_lease_is_not_pending)
-{
-    const hwt_delay_message *taken[2];
-    for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(simulated_put(&s, s.realtime, 1, 10), 0);
-        ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken[i]), 1);
-    }
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    ck_assert_uint_eq(simulated_stats(&s).pending, 1);
-    for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(hwt_delay_done(s.store, &taken[i]->lease, 1), 1);
-        hwt_delay_free(taken[i]);
-    }
-    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
-}
-END_TEST
-
-static uint64_t far_due;
-
-/* Once, while a checkpoint writes an erase to its slot: its identity is put anew. */
-static void put_meanwhile(void *arg, enum disk_call call, const char *name)
-{
-    (void)arg;
-    if (call != DISK_WRITE || strncmp(name, "slot-", 5) != 0)
-        return;
-    s.process.changed = NULL;
-    ck_assert_int_eq(simulated_put(&s, far_due, 1, 10), 0);
-}
-
-/* At the latest when its time has come, a message that was cancelled out of memory, and put anew, is
- * counted right. */
-START_TEST(test_put_anew_after_its_erase)
-{
-    const uint32_t id = 1;
-    bool meanwhile = _i & 1, again = _i & 2, reopened = _i & 4;
-    far_due = s.realtime + DAY;
-    ck_assert_int_eq(simulated_put(&s, far_due, id, 10), 0);
-    put_many(2, 10, far_due + HWT_SEC(10), HWT_SEC(1), 10);
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    ck_assert_int_eq(hwt_delay_cancel(s.store, far_due, &id, sizeof(id)), 0);
-    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
-    s.process.changed = meanwhile ? put_meanwhile : NULL;
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    ck_assert(!s.process.changed);
-    if (!meanwhile)
-        ck_assert_int_eq(simulated_put(&s, far_due, id, 10), 0);
-    if (again)
-        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    if (reopened)
-        reopen(true);
-    simulated_advance(&s, DAY);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 1);
-    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
-    simulated_advance(&s, DAY);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 8);
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    ck_assert_uint_eq(simulated_stats(&s).files, 0);
-    ck_assert_uint_eq(simulated_stats(&s).next, HWT_NEVER);
-    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
-}
-END_TEST
-
-/* What a rewriting has found out of slots that stay as they were does not count. */
-START_TEST(test_a_rewriting_that_fails)
-{
-    const uint32_t id = 1;
-    far_due = s.realtime + 30 * DAY;
-    ck_assert_int_eq(simulated_put(&s, far_due, id, 8000), 0);
-    put_many(2, 10, far_due + 30 * DAY, HWT_SEC(1), 10);
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    simulated_advance(&s, 22 * DAY);
-    put_many(10, 14, far_due, 1, 100); /* with the erase, which so stays where it is */
-    ck_assert_int_eq(hwt_delay_cancel(s.store, far_due, &id, sizeof(id)), 0);
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    s.process.fail_only = 1U << DISK_RENAME;
-    s.process.fail_with = -ENOSPC;
-    s.process.fail_at = s.process.calls + 1;
-    s.process.fail_count = UINT64_MAX;
-    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -ENOSPC);
-    s.process.fail_with = 0;
-    simulated_advance(&s, 9 * DAY);
-    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 4);
-    ck_assert_uint_eq(simulated_stats(&s).pending, 8);
 }
 END_TEST
 
@@ -629,17 +353,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_full_a_new_store);
     tcase_add_loop_test(tcase, test_a_failed_sync_ends_it_until_it_is_opened_anew, 0, 2);
     tcase_add_test(tcase, test_after_a_failed_sync_and_a_restart_power_fails);
-    tcase_add_loop_test(tcase, test_the_clock_leaps_an_hour_back, 0, 3);
-    tcase_add_test(tcase, test_the_clock_is_set_back_and_right_again);
-    tcase_add_loop_test(tcase, test_the_clock_leaps_a_year_forward, 0, 2);
-    tcase_add_loop_test(tcase, test_a_year_off_is_no_leap, 0, 2);
-    tcase_add_loop_test(tcase, test_opened_before_the_clock_was_set, 0, 2);
     tcase_add_loop_test(tcase, test_killed_at_the_worst_moment, 0, MOMENTS);
     tcase_add_loop_test(tcase, test_a_burst_is_delivered_within_memory, 0, 2);
-    tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
-    tcase_add_test(tcase, test_a_superseded_lease_is_not_pending);
-    tcase_add_loop_test(tcase, test_put_anew_after_its_erase, 0, 8);
-    tcase_add_test(tcase, test_a_rewriting_that_fails);
     tcase_add_test(tcase, test_a_look_at_the_disk_while_slots_are_deleted);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -7,6 +7,7 @@
 #include "tests/delay/support/simulated.h"
 
 #define HOUR HWT_MIN(60)
+#define DAY (24 * HOUR)
 
 static struct simulated s;
 
@@ -24,6 +25,20 @@ static inline void end(void)
 static inline void put(uint64_t due, uint32_t number, uint32_t size)
 {
     ck_assert_int_eq(simulated_put(&s, due, number, size), 0);
+}
+
+/* Numbers `from` up to `to`, each due a step later. */
+static inline void put_many(uint32_t from, uint32_t to, uint64_t due, uint64_t step, uint32_t size)
+{
+    for (uint32_t i = from; i < to; i++)
+        put(due + i * step, i, size);
+}
+
+/* They were delivered so often. */
+static inline void expect_counts(const unsigned *counts, uint32_t from, uint32_t to, unsigned each)
+{
+    for (uint32_t i = from; i < to; i++)
+        ck_assert_msg(counts[i] == each, "message %u: %u times", i, counts[i]);
 }
 
 static inline void cancel(uint64_t due, uint32_t number)
@@ -54,6 +69,15 @@ static inline void checkpoint(void)
 static inline void kill_and_open(void)
 {
     simulated_kill(&s);
+    simulated_open(&s);
+}
+
+static inline void reopen(bool killed)
+{
+    if (killed)
+        simulated_kill(&s);
+    else
+        simulated_close(&s);
     simulated_open(&s);
 }
 

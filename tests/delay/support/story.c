@@ -450,13 +450,10 @@ static void load_and_do(unsigned player)
 
 /* ---- the parts ---- */
 
-static void call(enum operation operation, unsigned n)
+static void call_that_puts(enum operation operation, unsigned n)
 {
     const uint32_t slot = n, fresh = EACH / 2 + n;
     switch (operation) {
-    case CHECKPOINT:
-        must(hwt_delay_checkpoint(story.store) == 0);
-        break;
     case PUT:
         do_put(n, NEW + n);
         break;
@@ -483,6 +480,18 @@ static void call(enum operation operation, unsigned n)
         break;
     case PUT_SAME:
         do_put(n, NEW);
+        break;
+    default:
+        break;
+    }
+}
+
+static void call_that_changes(enum operation operation, unsigned n)
+{
+    const uint32_t slot = n, fresh = EACH / 2 + n;
+    switch (operation) {
+    case CHECKPOINT:
+        must(hwt_delay_checkpoint(story.store) == 0);
         break;
     case CANCEL_SAME:
         do_cancel(n, NEW);
@@ -565,7 +574,8 @@ static void call_as_consumer(enum operation operation, unsigned n)
 
 void story_do(enum operation operation, unsigned n)
 {
-    call(operation, n);
+    call_that_puts(operation, n);
+    call_that_changes(operation, n);
     call_as_consumer(operation, n);
 }
 
