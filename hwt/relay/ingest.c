@@ -11,6 +11,9 @@
 
 enum { CHANGES_MAX = 4 * RELAY_PULL_MAX };
 
+/* Of a producer's id, so that the one which the target gets has no more than RELAY_TARGET_MAX bytes. */
+enum { GIVEN_MAX = 128 };
+
 /*
  * What one pull changes in the store. The store's note is the place up to which it has read; it
  * changes in the same step, so a crash leaves both or none.
@@ -276,12 +279,26 @@ static int add_order(struct relay_shard *shard, struct batch *batch,
     return add(shard, batch, order->due, order->id ? NULL : order->key, record);
 }
 
+/*
+ * What the target knows doubles by. Copies of the stream may have a put that was sent twice at different times, so the
+ * producer's id tells it better than its time, with due time and content, in case that the producer uses an id again.
+ */
+static void write_id(const struct relay_shard *shard, const struct relay_order *order,
+                     const struct relay_record *record, char id[RELAY_ENTRY_MAX])
+{
+    const bool given = order->given && strlen(order->given) <= GIVEN_MAX;
+
+    snprintf(id, RELAY_ENTRY_MAX, "%s.%u:%" PRIu64 ":%08" PRIx32 "%s%s", shard->config->space,
+             shard->number, given ? order->due : record->place.timestamp, record->crc,
+             given ? ":" : "", given ? order->given : "");
+}
+
 static int ingest_message(struct relay_shard *shard, struct batch *batch,
                           const struct relay_message *message)
 {
     const struct relay_words *targets = &shard->config->targets;
     struct relay_record record = { .key = "", .crc = relay_crc(message) };
-    struct relay_order order;
+    struct relay_order order = { 0 };
     char reason[RELAY_REASON_MAX], id[RELAY_ENTRY_MAX];
     int r;
 
@@ -289,10 +306,9 @@ static int ingest_message(struct relay_shard *shard, struct batch *batch,
         (struct relay_place){ shard->at.incarnation, message->position, message->timestamp };
     record.payload = message->payload;
     record.payload_size = message->payload_size;
-    snprintf(id, sizeof(id), "%s.%u:%" PRIu64 ":%08" PRIx32, shard->config->space, shard->number,
-             message->timestamp, record.crc);
     record.id = id;
     r = relay_order_read(message, targets->word, targets->count, &order, reason);
+    write_id(shard, &order, &record, id);
     if (r == 0 && message->payload_size > shard->config->message_max) {
         snprintf(reason, sizeof(reason), "it has %zu bytes, more than message_max, and is cut",
                  message->payload_size);

@@ -144,6 +144,14 @@ static int read_key(const struct relay_order *order, char reason[RELAY_REASON_MA
     return 0;
 }
 
+static const char *find_given(const struct relay_message *message)
+{
+    for (size_t i = 0; i < message->fields_count; i++)
+        if (strcasecmp(message->fields[i].name, "Nats-Msg-Id") == 0)
+            return message->fields[i].value;
+    return NULL;
+}
+
 int relay_order_read(const struct relay_message *message, const char *const *targets,
                      size_t targets_count, struct relay_order *ret_order,
                      char reason[RELAY_REASON_MAX])
@@ -162,6 +170,7 @@ int relay_order_read(const struct relay_message *message, const char *const *tar
     if (r == 0 && order.op != RELAY_CANCEL)
         r = read_target(values[TARGET], targets, targets_count, reason);
     order.target = values[TARGET];
+    order.given = find_given(message);
     order.id = values[ID];
     if (r == 0 && order.id && strlen(order.id) > RELAY_TARGET_MAX)
         r = refuse(reason, "Hwt-Id is longer than %d bytes", RELAY_TARGET_MAX);

@@ -45,6 +45,7 @@ struct relay_order {
     uint64_t due_old;   /* replace: of the one that is cancelled */
     const char *target; /* put and replace */
     const char *key;    /* NULL: none */
+    const char *given;  /* the id with which its producer sends it, perhaps twice; NULL: none */
     const char *id;     /* put again by a relay after a failure: the id it is sent by; else NULL */
     uint64_t attempt;   /* how often it was sent in vain before */
 };

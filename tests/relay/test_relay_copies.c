@@ -61,6 +61,26 @@ START_TEST(test_copies_that_differ_before_a_place_that_agrees)
 }
 END_TEST
 
+/* Its producer has sent it twice, and copies have it at different times. The other one is read while the first one waits, or
+ * after that was forwarded. */
+START_TEST(test_a_put_that_copies_have_at_different_times)
+{
+    const uint64_t due = fake.realtime + ((_i & 1) ? HWT_SEC(1) : HWT_SEC(30));
+    char text[RELAY_DUE_ROOM];
+
+    relay_due_write(due, text);
+    fake_publish(&fake, "m",
+                 (const char *const[]){ "Hwt-Due", text, "Hwt-Target", "t.a", "Nats-Msg-Id", "1",
+                                        (_i & 2) ? "Hwt-Key" : NULL, "k", NULL });
+    fake_run(&fake, HWT_SEC(3));
+    fake.stream.messages[0]->message.timestamp++;
+    fake_break_pulls(&fake);
+    fake_run(&fake, HWT_SEC(40));
+    ck_assert_uint_eq(fake_arrived(&fake, "m"), 1);
+    fake_check_empty(&fake);
+}
+END_TEST
+
 /*
  * The owner reads a copy that lacks a message, until that server has caught up. Those behind it have other positions
  * there, or leave a gap. No watermark covers that message, since the leader has not agreed, so the others still have it.
@@ -216,6 +236,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, test_copies_whose_positions_differ, 0, 8);
     tcase_add_loop_test(tcase, test_copies_that_differ_before_a_place_that_agrees, 0, 5);
+    tcase_add_loop_test(tcase, test_a_put_that_copies_have_at_different_times, 0, 4);
     tcase_add_loop_test(tcase, test_a_message_that_the_owners_copy_lacks, 0, 8);
     tcase_add_test(tcase, test_a_cancel_that_the_next_owners_copy_lacks);
     tcase_add_test(tcase, test_a_lost_end_whose_last_position_is_deleted);

@@ -5,6 +5,7 @@
 #include "tests/relay/fake.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 static struct fake fake;
@@ -86,6 +87,41 @@ START_TEST(test_followers_drop_what_the_owner_has_forwarded)
     for (unsigned i = 0; i < 3; i++)
         ck_assert_uint_eq(pending(&fake.replicas[i]), 0);
     ck_assert_uint_eq(fake.first, 21); /* and the stream is empty */
+    fake_end(&fake);
+}
+END_TEST
+
+static void check_id(const char *given, bool goes_by_it)
+{
+    const uint64_t due = fake.realtime + HWT_SEC(1);
+    const size_t before = fake.targets.count, at = fake.stream.count;
+    char text[RELAY_DUE_ROOM], begin[64];
+    const char *id;
+
+    relay_due_write(due, text);
+    fake_publish(
+        &fake, "m",
+        (const char *const[]){ "Hwt-Due", text, "Hwt-Target", "t.a", "Nats-Msg-Id", given, NULL });
+    snprintf(begin, sizeof(begin), "shop.0:%" PRIu64 ":",
+             goes_by_it ? due : fake.stream.messages[at]->message.timestamp);
+    run_for(HWT_SEC(2));
+    ck_assert_uint_eq(fake.targets.count, before + 1);
+    id = fake.targets.messages[before]->id;
+    ck_assert_int_eq(strncmp(id, begin, strlen(begin)), 0);
+    ck_assert_str_eq(id + strlen(begin) + 8, goes_by_it ? given - 1 : "");
+}
+
+/* What the target gets as an id has the producer's, unless that is too long. */
+START_TEST(test_ids_are_those_of_producers)
+{
+    char given[131] = ":";
+
+    fake_begin(&fake, test_seed(), 1);
+    run_for(HWT_SEC(5));
+    memset(given + 1, 'x', 129);
+    check_id(given + 1, false);
+    given[129] = 0;
+    check_id(given + 1, true);
     fake_end(&fake);
 }
 END_TEST
@@ -336,6 +372,7 @@ int main(void)
     tcase_add_test(tcase, test_a_watermark_covers_nothing_of_another_incarnation);
     tcase_add_test(tcase, test_an_entry_is_read_as_it_was_written);
     tcase_add_test(tcase, test_followers_drop_what_the_owner_has_forwarded);
+    tcase_add_test(tcase, test_ids_are_those_of_producers);
     tcase_add_loop_test(tcase, test_a_drained_shard_is_taken_at_once, 0, 8);
     tcase_add_test(tcase, test_a_cancel_holds_for_the_next_owner);
     tcase_add_loop_test(tcase, test_an_owner_whose_lease_is_over_does_not_send, 0, 2);
