@@ -120,6 +120,8 @@ typedef struct hwt_timer hwt_timer;
  * A handle on one timeout: copied freely, owns nothing, is never released. Until
  * its timer is destroyed it may be passed to every handle function, however long
  * ago the timeout ended. A zero-initialised handle is valid and never pending.
+ * A thread that hands it to another orders that as for any object: by a lock, say, or by a
+ * store with release that the other thread loads with acquire.
  */
 typedef struct hwt_timeout {
     struct hwt_entry *entry;

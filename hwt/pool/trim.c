@@ -155,9 +155,11 @@ static bool is_handed(uintptr_t base)
  * was used much less than others stays. The floor is set for the next ones. */
 static bool may_go(struct hwt_slot *slot)
 {
-    uintptr_t base = (uintptr_t)slot->base;
     uint64_t oldest = UINT64_MAX, newest = 0;
-    if (slot->held != HWT_SLAB_ENTRIES || is_handed(base))
+    if (slot->held != HWT_SLAB_ENTRIES) /* the base of one that is not entered yet is being set */
+        return false;
+    uintptr_t base = (uintptr_t)slot->base;
+    if (is_handed(base))
         return false;
     for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
         if (!hwt_slab_has(base, seat))

@@ -235,6 +235,48 @@ START_TEST(a_refusal_after_create_loses_no_wakeup)
 }
 END_TEST
 
+static void *dispatch_cancelled(void *timer)
+{
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    pthread_cancel(pthread_self());
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+    (void)hwt_timer_dispatch(timer);
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+    return timer;
+}
+
+/* The call that drives has to wait in the place of the barrier. Its thread has been cancelled, and
+ * would keep the timer for ever if it ended there. */
+static void cancel_driver_amid_refusal(void *data)
+{
+    const refusal *r = data;
+    ends e = { 0 };
+    void *returned = NULL;
+    hwt_options options = HWT_OPTIONS_INIT;
+    hwt_timer *timer = NULL;
+    options.flags = HWT_NO_WORKER;
+    child_must(hwt_timer_create(&options, &timer) == 0 && hwt_timer_fd(timer) >= 0);
+    child_must(hwt_timer_new_timeout(timer, &counting, &e, HWT_SEC(3600), NULL) == 0);
+    if (!refuse_call(r->call, r->error))
+        _exit(NOT_HERE);
+    pthread_t thread = spawn(dispatch_cancelled, timer);
+    child_must(pthread_join(thread, &returned) == 0 && returned == timer);
+    hwt_timer_dispatch(timer);
+    hwt_timer_destroy(timer);
+    child_must(e.cancelled == 1);
+}
+
+START_TEST(a_driver_that_is_cancelled_amid_a_refusal_returns)
+{
+    refusal r = later[_i];
+    child_end end = run_child(cancel_driver_amid_refusal, &r);
+    if (!WIFEXITED(end.status) ||
+        (WEXITSTATUS(end.status) != EXIT_SUCCESS && WEXITSTATUS(end.status) != NOT_HERE))
+        ck_abort_msg("%s refused with %d to a driver: %s. It said: %s", r.name, r.error,
+                     child_words(&end), end.said);
+}
+END_TEST
+
 /* One adds what is due at once, whenever the worker has gone to sleep for an hour; others add all
  * the time. In the middle of it, or while it sleeps, the worker's own thread is refused the call. */
 static void refuse_in_the_middle(void *data)
@@ -371,6 +413,8 @@ static void add_all(Suite *suite)
     tcase_add_loop_test(calls, a_worker_amid_a_refusal_works_or_says_so, 0, REFUSALS);
     tcase_add_loop_test(calls, a_timer_that_is_driven_works_amid_a_refusal, 0, REFUSALS);
     tcase_add_loop_test(calls, a_refusal_after_create_loses_no_wakeup, 0,
+                        sizeof(later) / sizeof(later[0]));
+    tcase_add_loop_test(calls, a_driver_that_is_cancelled_amid_a_refusal_returns, 0,
                         sizeof(later) / sizeof(later[0]));
     tcase_add_loop_test(calls, a_refusal_while_the_worker_runs_loses_no_wakeup, 0,
                         sizeof(amid) / sizeof(amid[0]));

@@ -415,6 +415,58 @@ START_TEST(what_is_taken_and_given_during_a_trim_is_counted_once)
 }
 END_TEST
 
+/* Whether the pool has one batch, in either stack. */
+static bool is_last_batch(void)
+{
+    uint32_t tops[] = { (uint32_t)atomic_load(&pool->batches[0]),
+                        (uint32_t)atomic_load(&pool->batches[1]) };
+    if ((tops[0] == HWT_ID_NONE) == (tops[1] == HWT_ID_NONE))
+        return false;
+    uint32_t top = tops[0] == HWT_ID_NONE ? tops[1] : tops[0];
+    return (uint32_t)hwt_entry_deadline(hwt_pool_entry(pool, top)) == HWT_ID_NONE;
+}
+
+static struct hwt_cache last_batch, from_new_slab;
+
+static void fill_two(struct actor *actor)
+{
+    (void)actor;
+    fill_here(&last_batch);
+    fill_here(&from_new_slab);
+}
+
+/*
+ *     driver                          adder
+ *     gathers all free entries, and
+ *     is about to take the last
+ *     batch: BATCH_POP
+ *                                     takes that; then there is none: maps two
+ *                                     slabs, and has entered one: EMPTY_PUSH
+ *     settles: looks at no more of
+ *     the two than is entered
+ *                                     enters the other
+ */
+START_TEST(a_region_that_is_being_entered_may_be_settled)
+{
+    struct actor driver, adder;
+    use_many();
+    last_batch = from_new_slab = (struct hwt_cache){ 0 };
+    actor_begin(&driver, drive_and_trim);
+    do
+        actor_go_to(&driver, "BATCH_POP");
+    while (!is_last_batch());
+    actor_begin(&adder, fill_two);
+    actor_go_to(&adder, "EMPTY_PUSH");
+    actor_end(&driver);
+    actor_end(&adder);
+    expect_nothing_common(&last_batch, &from_new_slab);
+    spill_all(&last_batch);
+    spill_all(&from_new_slab);
+    expect_all_free();
+    free(many);
+}
+END_TEST
+
 static void cancel_last(struct actor *actor)
 {
     actor->answer = hwt_timeout_cancel(many[MANY - 1]);
@@ -531,6 +583,7 @@ int main(void)
     tcase_add_loop_test(growth, of_two_that_take_an_empty_slab_each_has_its_own, 0, 2);
     TCase *trim = stage_case(suite, "trim", open_pool, stage_close);
     tcase_add_loop_test(trim, what_is_taken_and_given_during_a_trim_is_counted_once, 0, 10);
+    tcase_add_test(trim, a_region_that_is_being_entered_may_be_settled);
     tcase_add_loop_test(trim, a_stale_handle_does_nothing_to_a_slab_that_is_used_again, 0, 4);
     tcase_add_test(trim, what_has_ended_before_it_was_said_is_said_by_its_own_id);
     return run_suite(suite);
