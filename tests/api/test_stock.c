@@ -132,6 +132,33 @@ START_TEST(memory_that_went_and_serves_again_is_no_old_handles)
 }
 END_TEST
 
+/* In the first half so many stay pending that no memory of it goes, and in the second none: it goes. What
+ * ended is gone where its memory is, and is cancelled where that has stayed. */
+START_TEST(what_ended_is_gone_only_if_its_memory_is)
+{
+    enum { HALF = PEAK / 2, ENDED = HALF - HALF / 200 };
+    uint64_t stayed = 0, gone = 0;
+    open_with(_i ? HWT_ONE_THREAD : 0, 512);
+    arm_peak(LATER);
+    uint64_t before = memory();
+    for (int i = 0; i < HALF; i++)
+        must(i % 200 == 0 || hwt_timeout_cancel(peak[i]));
+    cancel_peak(HALF, PEAK);
+    pass_ms(20000);
+    ck_assert_uint_le(memory(), before / 4 * 3);
+    for (int i = 0; i < PEAK; i++) {
+        hwt_state state = hwt_timeout_state(peak[i]);
+        must(state == HWT_GONE ||
+             state == (i < HALF && i % 200 == 0 ? HWT_PENDING : HWT_CANCELLED));
+        stayed += i < HALF && state == HWT_CANCELLED;
+        gone += i >= HALF && state == HWT_GONE;
+    }
+    ck_assert_uint_ge(stayed, ENDED / 100 * 95);
+    ck_assert_uint_ge(gone, HALF / 100 * 95);
+    manual_close(&m);
+}
+END_TEST
+
 /* ---- what waits to be told ---- */
 
 static uint64_t next_of_peak, most_untold;
@@ -204,6 +231,7 @@ int main(void)
     TCase *served = add_case(suite, "serves");
     tcase_add_test(served, what_ended_threads_have_given_back_serves_the_next_ones);
     tcase_add_loop_test(served, memory_that_went_and_serves_again_is_no_old_handles, 0, 2);
+    tcase_add_loop_test(served, what_ended_is_gone_only_if_its_memory_is, 0, 2);
     TCase *stays = add_case(suite, "stays");
     tcase_add_loop_test(stays, more_than_a_quarter_of_what_is_in_use_goes, 0, 2);
     tcase_add_loop_test(stays, less_than_a_quarter_of_what_is_in_use_stays, 0, 2);
