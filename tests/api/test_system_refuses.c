@@ -327,6 +327,41 @@ START_TEST(a_refusal_while_the_worker_runs_loses_no_wakeup)
 }
 END_TEST
 
+/* To the last tenth of a second, and for longer than 32 bits of seconds: it wakes for that alone. */
+static void sleep_exactly(void *data)
+{
+    const refusal *r = data;
+    ends e = { 0 };
+    hwt_options options = HWT_OPTIONS_INIT;
+    hwt_timer *timer = NULL, *slow = NULL;
+    options.tick_duration = HWT_MS(1);
+    if (!refuse_call(r->call, r->error))
+        _exit(NOT_HERE);
+    child_must(hwt_timer_create(&options, &timer) == 0 && hwt_timer_start(timer) == 0);
+    uint64_t second = hwt_timer_now(timer) / HWT_SEC(1) * HWT_SEC(1);
+    child_must(hwt_timer_new_timeout_at(timer, &counting, &e, second + HWT_MS(1900), NULL) == 0);
+    child_must(await_count(&e.runs, 1));
+    child_must(stats_of(timer).wakeups < 50);
+    hwt_timer_destroy(timer);
+    options.tick_duration = HWT_SEC(100);
+    child_must(hwt_timer_create(&options, &slow) == 0 && hwt_timer_start(slow) == 0);
+    child_must(hwt_timer_new_timeout(slow, &counting, &e, HWT_SEC(3000000000), NULL) == 0);
+    usleep(300000);
+    child_must(stats_of(slow).wakeups < 50);
+    hwt_timer_destroy(slow);
+}
+
+START_TEST(a_worker_sleeps_to_its_instant_amid_a_refusal)
+{
+    refusal r = amid[_i];
+    child_end end = run_child(sleep_exactly, &r);
+    if (!WIFEXITED(end.status) ||
+        (WEXITSTATUS(end.status) != EXIT_SUCCESS && WEXITSTATUS(end.status) != NOT_HERE))
+        ck_abort_msg("%s refused with %d to one that sleeps: %s. It said: %s", r.name, r.error,
+                     child_words(&end), end.said);
+}
+END_TEST
+
 /* ---- descriptors that are closed ---- */
 
 static void close_all(void)
@@ -417,6 +452,8 @@ static void add_all(Suite *suite)
     tcase_add_loop_test(calls, a_driver_that_is_cancelled_amid_a_refusal_returns, 0,
                         sizeof(later) / sizeof(later[0]));
     tcase_add_loop_test(calls, a_refusal_while_the_worker_runs_loses_no_wakeup, 0,
+                        sizeof(amid) / sizeof(amid[0]));
+    tcase_add_loop_test(calls, a_worker_sleeps_to_its_instant_amid_a_refusal, 0,
                         sizeof(amid) / sizeof(amid[0]));
     if (WITH_THREAD_SANITIZER) /* it reports who closes what another thread waits on */
         return;
