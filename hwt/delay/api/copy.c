@@ -135,7 +135,7 @@ static int make_log(const struct copy *copy, unsigned index, uint64_t extent)
     uint64_t from = copy->extent > 0 ? copy->extent : sizeof(head);
     hwt_delay_segment_head(copy->store, index, extent, head);
     int r = hwt_delay_write_all(copy->store, copy->logs[index], head, sizeof(head), 0);
-    return r < 0 ? r : hwt_delay_write_zeros(copy->store, copy->logs[index], from, extent);
+    return r < 0 ? r : hwt_delay_lengthen(copy->store, copy->logs[index], from, extent);
 }
 
 /* Called once before checkpoints are held up, because it takes long, and again then. */

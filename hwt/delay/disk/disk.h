@@ -45,14 +45,15 @@ int hwt_delay_sync(hwt_delay *store, int file);
 int hwt_delay_sync_directory(hwt_delay *store);
 int hwt_delay_open_file(hwt_delay *store, const char *name, int flags);
 void hwt_delay_close_file(hwt_delay *store, int file);
-/* With zeros, not only allocated: then flushing a frame need not touch the file's extents. */
 int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to);
+/* From the file's length to another one: room on the disk, which reads as zeros. */
+int hwt_delay_lengthen(hwt_delay *store, int file, uint64_t from, uint64_t to);
 bool hwt_delay_is_full(int error);
 /* Memory or descriptors were missing: nothing was lost. */
 bool hwt_delay_is_shortage(int error);
 
 int64_t hwt_delay_file_size(hwt_delay *store, int file);
-int hwt_delay_allocate(hwt_delay *store, int file, uint64_t size);
+int hwt_delay_allocate(hwt_delay *store, int file, uint64_t size); /* see system.h */
 int hwt_delay_random(hwt_delay *store, void *bytes, size_t size);
 const struct hwt_delay_system *hwt_delay_system_of(const hwt_delay *store);
 void hwt_delay_disk_count(const hwt_delay *store, hwt_delay_stats *stats);

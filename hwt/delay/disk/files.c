@@ -140,10 +140,15 @@ int64_t hwt_delay_file_size(hwt_delay *store, int file)
     return store->disk.system.size(store->disk.system.data, file);
 }
 
-/* Room on the disk for so many bytes. */
 int hwt_delay_allocate(hwt_delay *store, int file, uint64_t size)
 {
     return store->disk.system.allocate(store->disk.system.data, file, size);
+}
+
+int hwt_delay_lengthen(hwt_delay *store, int file, uint64_t from, uint64_t to)
+{
+    int r = hwt_delay_allocate(store, file, to);
+    return r == 1 ? hwt_delay_write_zeros(store, file, from, to) : r;
 }
 
 int hwt_delay_random(hwt_delay *store, void *bytes, size_t size)

@@ -94,7 +94,6 @@ static int truncate_file(void *data, int file, uint64_t size)
     return error_of(ftruncate(file, (off_t)size));
 }
 
-/* Where the file system cannot set room aside, that is no reason to fail. */
 static int allocate(void *data, int file, uint64_t size)
 {
     (void)data;
@@ -102,7 +101,7 @@ static int allocate(void *data, int file, uint64_t size)
     do
         r = fallocate(file, 0, 0, (off_t)size);
     while (r < 0 && errno == EINTR);
-    return r == 0 || errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
+    return r == 0 ? 0 : errno == EOPNOTSUPP || errno == ENOSYS ? 1 : -errno;
 }
 
 static int64_t size_of(void *data, int file)

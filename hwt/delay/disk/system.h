@@ -41,7 +41,9 @@ struct hwt_delay_system {
     int (*sync)(void *data, int file);        /* fdatasync() */
     int (*sync_directory)(void *data, int directory);
     int (*truncate)(void *data, int file, uint64_t size);
-    int (*allocate)(void *data, int file, uint64_t size); /* room on the disk for so many bytes */
+    /* Room on the disk for so many bytes; the file is as long at least, and what is new reads as zeros. 1: the file
+     * system cannot set room aside, and nothing was done. */
+    int (*allocate)(void *data, int file, uint64_t size);
     int64_t (*size)(void *data, int file);
     int (*rename)(void *data, int directory, const char *from, const char *to);
     int (*unlink)(void *data, int directory, const char *name);

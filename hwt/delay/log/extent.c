@@ -10,7 +10,7 @@
  *
  * Each put leaves room in the log for the end of what it puts, in the extent that there is then.
  *
- * On the disk: the zeros of a longer segment before its head says so, and both heads before a frame goes
+ * On the disk: the room of a longer segment before its head says so, and both heads before a frame goes
  * there. So a segment that is shorter than its head says has been cut, and no frame is behind the
  * shorter one of the two lengths. When the log becomes shorter, a checkpoint on the disk needs no frame
  * behind the new end; then the heads say so, and then the files are cut.
@@ -100,7 +100,7 @@ static int lengthen_files(hwt_delay *store, const int files[2], uint64_t from, u
 {
     int r = hwt_delay_reserve_resize(store, from, to);
     for (unsigned i = 0; i < 2 && r == 0; i++)
-        r = hwt_delay_write_zeros(store, files[i], from, to);
+        r = hwt_delay_lengthen(store, files[i], from, to);
     if (r == 0)
         return 0;
     const uint64_t said = store->log.said;
@@ -209,11 +209,13 @@ static int shorten(hwt_delay *store, uint64_t to)
 void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent)
 {
     struct hwt_delay_log *log = &store->log;
-    /* What has come meanwhile must be before the new end, with what is gathered now. */
-    if (extent == 0 || log->kept.segment != log->segment || log->kept.offset > extent / 2 ||
-        log->offset + log->length > extent / 2)
+    /* What has come meanwhile must be before the new end, with what is gathered now; a leader may be writing zeros. */
+    if (extent == 0 || log->writing || log->kept.segment != log->segment ||
+        log->kept.offset > extent / 2 || log->offset + log->length > extent / 2)
         return;
     log->extent = extent;
+    for (unsigned i = 0; i < 2; i++)
+        log->ground[i] = log->ground[i] < extent ? log->ground[i] : extent;
     pthread_mutex_unlock(&store->lock);
     int r = shorten(store, extent);
     pthread_mutex_lock(&store->lock);

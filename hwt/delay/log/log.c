@@ -13,6 +13,12 @@
  * is written and not flushed, so behind a torn frame there is never a whole newer one. A segment
  * is written anew only when the checkpoint on the disk does not need its frames any more.
  *
+ * A longer segment has room on the disk, but no bytes yet. The first flush of a block there is slow, because the file
+ * system notes in its journal that the block has bytes from then on. So where small frames come to such
+ * ground, the leader writes zeros, too, behind the first of them: one flush makes ground for several. A large
+ * frame is written as it is, since it would only double what goes to the disk. Nothing relies on the zeros. Which
+ * ground is new is not known after an opening, so all is held to be.
+ *
  * A write or flush that fails poisons the store: what the disk has is not known from then on.
  */
 
@@ -99,8 +105,24 @@ static void write_head(const hwt_delay *store, unsigned char *bytes,
     hwt_delay_head_seal(bytes, store->key, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
 }
 
-/* Writes a frame and flushes it, without the lock. 1: there is no reserve any more. */
-static int write_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
+enum { LARGE = 64 << 10, FRAMES_AHEAD = 32 };
+
+/* Where zeros behind this frame end; 0: there are none. */
+static uint64_t make_ground(hwt_delay *store, const struct hwt_delay_frame *frame)
+{
+    uint64_t end = frame->offset + frame->size, *ground = &store->log.ground[frame->segment];
+    if (end <= *ground)
+        return 0;
+    *ground = end;
+    if (frame->size >= LARGE || store->full)
+        return 0;
+    uint64_t to = (end + FRAMES_AHEAD * frame->size + 4095) / 4096 * 4096;
+    *ground = to < store->log.extent ? to : store->log.extent;
+    return *ground;
+}
+
+/* Writes a frame, zeros up to `ground`, and flushes, without the lock. 1: there is no reserve any more. */
+static int write_frame(hwt_delay *store, const struct hwt_delay_frame *frame, uint64_t ground)
 {
     unsigned char *bytes = store->log.writing_bytes;
     size_t behind = HWT_DELAY_FRAME_SIZE + (size_t)frame->length;
@@ -108,6 +130,8 @@ static int write_frame(hwt_delay *store, const struct hwt_delay_frame *frame)
     write_head(store, bytes, frame);
     memset(bytes + behind, 0, (size_t)frame->size - behind);
     int r = hwt_delay_overwrite(store, file, bytes, (size_t)frame->size, frame->offset);
+    if (r == 0) /* zeros that could not be written are no loss */
+        (void)hwt_delay_write_zeros(store, file, frame->offset + frame->size, ground);
     int synced = r < 0 ? r : hwt_delay_sync(store, file);
     return synced < 0 ? synced : r;
 }
@@ -181,12 +205,13 @@ void hwt_delay_log_lead(hwt_delay *store)
     uint64_t number = log->gathered_frame;
     hwt_delay_clock(store);
     const struct hwt_delay_frame frame = take_frame(store);
+    uint64_t ground = make_ground(store, &frame);
     hwt_delay_notices_take(&log->notices, &notices);
     log->writing = true;
     if (log->between)
         call_between(store);
     pthread_mutex_unlock(&store->lock);
-    int r = write_frame(store, &frame);
+    int r = write_frame(store, &frame, ground);
     pthread_mutex_lock(&store->lock);
     if (r < 0) {
         hwt_delay_poison(store);

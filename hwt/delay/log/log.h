@@ -51,6 +51,7 @@ struct hwt_delay_log {
     uint64_t wanted;  /* a log of this length is, or of the next longer one; 0: none */
     unsigned segment; /* where the frame that is being gathered would begin */
     uint64_t offset;
+    uint64_t ground[2]; /* of each segment, up to there frames need no zeros; see log.c */
     struct hwt_delay_log_point kept; /* the checkpoint on the disk needs the log from here on */
     uint64_t kept_bytes; /* frames from there on take no more, wherever their records are written */
     uint64_t erased_bytes; /* what erases in the log would take in memory after a crash */

@@ -48,7 +48,7 @@ int hwt_delay_segment_make(hwt_delay *store, unsigned index)
     hwt_delay_segment_head(store, index, extent, head);
     int r = hwt_delay_write_all(store, file, head, sizeof(head), 0);
     if (r == 0)
-        r = hwt_delay_write_zeros(store, file, sizeof(head), extent);
+        r = hwt_delay_lengthen(store, file, sizeof(head), extent);
     if (r == 0)
         r = hwt_delay_sync(store, file);
     hwt_delay_close_file(store, file);
@@ -139,7 +139,7 @@ static int salvage_segment(hwt_delay *store, unsigned index)
     if (r == 0 && size < (int64_t)said)
         hwt_delay_count_salvaged(store, said - (uint64_t)size);
     if (r == 0 && size < (int64_t)extent)
-        r = hwt_delay_write_zeros(store, file, (uint64_t)size, extent);
+        r = hwt_delay_lengthen(store, file, (uint64_t)size, extent);
     if (r == 0 && size > (int64_t)extent)
         r = hwt_delay_put_aside(store, file, extent, (uint64_t)size - extent);
     if (r == 0 && size > (int64_t)extent)

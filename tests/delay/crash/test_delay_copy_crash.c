@@ -88,6 +88,13 @@ static int64_t write_file(void *data, int file, const void *bytes, size_t size, 
     return process->system.write(process, file, bytes, size, offset);
 }
 
+static int allocate(void *data, int file, uint64_t size)
+{
+    (void)data;
+    struct process *process = process_at(&file);
+    return process->system.allocate(process, file, size);
+}
+
 static int sync_file(void *data, int file)
 {
     (void)data;
@@ -133,6 +140,7 @@ static struct hwt_delay_system both(void)
     system.close = close_file;
     system.read = read_file;
     system.write = write_file;
+    system.allocate = allocate;
     system.sync = sync_file;
     system.sync_directory = sync_directory;
     system.rename = rename_file;

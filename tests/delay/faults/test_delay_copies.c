@@ -54,13 +54,23 @@ START_TEST(test_the_reserve_is_for_the_log)
 }
 END_TEST
 
-/* It can be opened, and drained, while there is no room. */
+static void note_change(void *writes, enum disk_call call, const char *name)
+{
+    *(unsigned *)writes += call == DISK_WRITE && strncmp(name, "log.", 4) == 0;
+}
+
+/* It can be opened, and drained, while there is no room. No zeros take what the reserve had. */
 START_TEST(test_opened_on_a_full_disk)
 {
+    unsigned writes = 0;
     simulated_kill(&s);
     s.options.flags = 0;
     simulated_open(&s);
+    s.process.changed = note_change;
+    s.process.changed_arg = &writes;
     ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(1), PUTS, 100), 0);
+    s.process.changed = NULL;
+    ck_assert_uint_eq(writes, 1);
     assert_delivers(PUTS + 1);
 }
 END_TEST

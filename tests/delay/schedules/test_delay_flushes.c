@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A frame beside the making of a longer log, whose flush fails: whoever is told of it, the put is. */
+/*
+ * A frame beside the making of a longer log, whose flush fails: whoever is told of it, the put is. And a frame
+ * beside the making of a shorter one.
+ */
 
 #include <errno.h>
 
@@ -28,7 +31,10 @@ static void open_store(uint32_t flags)
 /* Its result is in `operation`. */
 static void put(struct player *player)
 {
-    const hwt_delay_message message = { .due = 1, .id = "id", .id_size = 2 };
+    static const char payload[8000];
+    const hwt_delay_message message = {
+        .due = 1, .id = "id", .id_size = 2, .payload = payload, .payload_size = sizeof(payload)
+    };
     player->operation = hwt_delay_put(store, &message, 1);
 }
 
@@ -40,22 +46,44 @@ static void grow(struct player *player)
     must(pthread_mutex_unlock(&store->lock) == 0);
 }
 
-/* The frame is written and not flushed when the log's files are flushed, which fails. */
-START_TEST(a_put_is_told_of_a_failed_flush_of_another_thread)
+/* As the end of a checkpoint does it. */
+static void shrink(struct player *player)
 {
-    struct player putting, growing;
-    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    luck = (uint64_t)_i;
+    (void)player;
+    must(pthread_mutex_lock(&store->lock) == 0);
+    hwt_delay_log_pin(store);
+    hwt_delay_extent_shrink(store, hwt_delay_extent_least(store));
+    hwt_delay_log_unpin(store);
+    must(pthread_mutex_unlock(&store->lock) == 0);
+}
+
+static void begin(int seed)
+{
+    luck = (uint64_t)seed;
     disk = disk_new();
     held_realtime = HWT_SEC(1000);
     held_boottime = HWT_SEC(100);
     open_store(HWT_DELAY_CREATE);
-    player_begin(&putting, put, 0, 3);
+}
+
+static void do_part(void (*part)(struct player *player))
+{
+    struct player player;
+    player_begin(&player, part, 0, 0);
+    player_end(&player);
+}
+
+/* The frame is written and not flushed when the log's files are flushed, which fails. */
+START_TEST(a_put_is_told_of_a_failed_flush_of_another_thread)
+{
+    struct player putting;
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    begin(_i);
+    player_begin(&putting, put, 0, 5);
     must(player_await(&putting, false) == STANDS);
     ck_assert_str_eq(putting.point, "before a sync");
     held_fail_sync(&process);
-    player_begin(&growing, grow, 0, 0);
-    player_end(&growing);
+    do_part(grow);
     player_end(&putting);
     held_kill(&process);
     hwt_delay_close(store);
@@ -74,12 +102,36 @@ START_TEST(a_put_is_told_of_a_failed_flush_of_another_thread)
 }
 END_TEST
 
+/* The leader stands before it writes zeros up to the end that the log had. */
+START_TEST(a_log_does_not_become_shorter_under_zeros_that_are_written)
+{
+    struct player putting;
+    begin(0);
+    do_part(grow);
+    const uint64_t extent = store->log.extent;
+    player_begin(&putting, put, 0, 3);
+    must(player_await(&putting, false) == STANDS);
+    ck_assert_str_eq(putting.point, "before a write");
+    do_part(shrink);
+    player_end(&putting);
+    ck_assert_int_eq(putting.operation, 0);
+    ck_assert_uint_eq(disk_find(disk, "log.0")->seen_size, store->log.extent);
+    do_part(shrink);
+    ck_assert_uint_lt(store->log.extent, extent);
+    ck_assert_uint_eq(disk_find(disk, "log.0")->seen_size, store->log.extent);
+    must(hwt_delay_close(store) == 0);
+    process_end(&process);
+    disk_free(disk);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_flushes");
     TCase *tcase = tcase_create("flushes");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, a_put_is_told_of_a_failed_flush_of_another_thread, 0, 10);
+    tcase_add_test(tcase, a_log_does_not_become_shorter_under_zeros_that_are_written);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -91,9 +91,10 @@ struct disk {
     struct disk_name_change *changes;
     size_t changes_count, changes_room;
     uint64_t stamp;
-    uint64_t capacity; /* bytes of all files; more is -ENOSPC */
-    bool copies;       /* what is written takes room of its own until it is synced */
-    const void *owner; /* the process that has the lock */
+    uint64_t capacity;    /* bytes of all files; more is -ENOSPC */
+    bool copies;          /* what is written takes room of its own until it is synced */
+    bool cannot_allocate; /* no room is set aside: a file has room where it has bytes */
+    const void *owner;    /* the process that has the lock */
     struct disk_names seen, kept;
 };
 

@@ -366,7 +366,8 @@ static int truncate_file(void *data, int number, uint64_t size)
 
 static int allocate(void *data, int number, uint64_t size)
 {
-    return resize(data, DISK_ALLOCATE, number, size);
+    const struct process *process = data;
+    return process->disk->cannot_allocate ? 1 : resize(data, DISK_ALLOCATE, number, size);
 }
 
 static int64_t size_of(void *data, int number)
