@@ -119,9 +119,9 @@ static int add_slots(struct view *view, bool in_gap)
     int r = hwt_delay_readers_choose(store, &view->readers, view->from, &view->to);
     if (r < 0)
         return r;
-    /* Positions say nothing of what is in a gap. */
+    /* Positions say nothing of what is in a gap, but for what was dealt with before there was one. */
     for (size_t i = 0; i < view->readers.count && in_gap; i++)
-        view->readers.all[i]->position = (struct hwt_delay_key){ 0, 0 };
+        view->readers.all[i]->position = view->readers.all[i]->slot->before;
     struct hwt_delay_gathered gathered = { .gaps = &view->found };
     pthread_mutex_unlock(&store->lock);
     r = hwt_delay_gather(store, view->readers.all, view->readers.count, view->from, &view->to,

@@ -225,7 +225,7 @@ enum {
     HWT_DELAY_CHECKPOINT_SIZE = 128
 };
 
-/* A gap, behind the entries: what is due in it has not been dealt with, whatever positions say. */
+/* A gap, behind the entries: what is due in it has not been dealt with, whatever positions say; but see BEFORE. */
 enum {
     HWT_DELAY_GAP_FROM = 0, /* u64 due, u64 sequence */
     HWT_DELAY_GAP_TO = 16,  /* u64 due, u64 sequence: the first that is not in it */
@@ -245,7 +245,10 @@ enum {
     HWT_DELAY_FILE_SIZE_LEAST = 64, /* without origins */
     HWT_DELAY_FILE_FROM = 64, /* u64: no origin in it is lower; higher than the next: it has none */
     HWT_DELAY_FILE_TO = 72,   /* u64: none is higher */
-    HWT_DELAY_FILE_SIZE = 80
+    HWT_DELAY_FILE_SIZE = 80, /* where there are no gaps */
+    HWT_DELAY_FILE_BEFORE =
+        80, /* u64 due, u64 sequence: what is before has been dealt with though it is in a gap */
+    HWT_DELAY_FILE_SIZE_MOST = 96
 };
 
 /* A span, behind the gaps, in order: so many messages are pending that slots have. See filed.c. */

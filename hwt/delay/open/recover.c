@@ -43,6 +43,10 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at, size_t siz
         slot->origins.from = hwt_delay_get64(at + HWT_DELAY_FILE_FROM);
         slot->origins.to = hwt_delay_get64(at + HWT_DELAY_FILE_TO);
     }
+    if (size >= HWT_DELAY_FILE_SIZE_MOST) {
+        slot->before.due = hwt_delay_get64(at + HWT_DELAY_FILE_BEFORE);
+        slot->before.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_BEFORE + 8);
+    }
     slot->made = true;
     slot->newest = hwt_delay_log_kept(store).sequence - 1;
     if (slot->dead > slot->length)

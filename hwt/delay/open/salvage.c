@@ -117,7 +117,7 @@ static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
     if (r < 0)
         return r;
     for (size_t i = 0; i < readers->count; i++)
-        readers->all[i]->position = (struct hwt_delay_key){ 0, 0 };
+        readers->all[i]->position = readers->all[i]->slot->before;
     struct hwt_delay_gathered gathered = { .gaps = NULL };
     r = hwt_delay_gather(store, readers->all, readers->count, gap->from, &to,
                          store->options.memory / 8, &gathered);

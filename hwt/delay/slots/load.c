@@ -115,9 +115,22 @@ static void merge_all(hwt_delay *store, struct hwt_delay_gathered *gathered)
     }
 }
 
+/* How far slots have been dealt with before they get a gap, in which positions say nothing. */
+static void note_before(hwt_delay *store)
+{
+    struct hwt_delay_slot *slot;
+    HWT_DELAY_FOREACH_SLOT(slot, store)
+    {
+        if (!hwt_delay_gap_in(store, slot))
+            slot->before = hwt_delay_position(store, slot);
+    }
+}
+
 /* What cannot be read was found: nothing of its time is handed over, and takes tell once. */
 static void note_gaps(hwt_delay *store, const struct hwt_delay_gaps *found)
 {
+    if (found->count > 0)
+        note_before(store);
     for (size_t i = 0; i < found->count; i++) {
         struct hwt_delay_gap gap = found->all[i];
         if (hwt_delay_compare(gap.from, hwt_delay_loaded(store)) < 0)

@@ -67,6 +67,7 @@ struct hwt_delay_slot {
     uint64_t dead;                  /* about so many bytes are of no use any more; see rewrite.c */
     uint64_t since;                 /* the epoch in which it was sealed */
     struct hwt_delay_key position;  /* when it was sealed; see hwt_delay_position() */
+    struct hwt_delay_key before;    /* what is lower was dealt with before there was a gap in it */
     uint64_t next;                  /* no due time at or after `loaded` is lower; HWT_NEVER: none */
     uint64_t last;                  /* no record was written with a later due time */
     uint64_t newest;                /* no record has a higher sequence */

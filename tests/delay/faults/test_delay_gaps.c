@@ -461,6 +461,49 @@ START_TEST(test_damage_at_the_position)
 }
 END_TEST
 
+/*
+ * An older slot has messages of the gap's time that were done with before the damage was found: they do not come
+ * back with salvage, nor do they count, and the rest of that slot is delivered.
+ */
+START_TEST(test_an_older_slot_that_is_done_with_there)
+{
+    enum { FEW = 10, LATE = 100 };
+    const uint64_t due = (start >> 39 << 39) + (UINT64_C(1) << 39); /* one slot's */
+    for (uint32_t i = 0; i < FEW; i++)
+        ck_assert_int_eq(simulated_put(&s, due + i * HWT_SEC(1), i, SIZE), 0);
+    ck_assert_int_eq(simulated_put(&s, due + HWT_SEC(100), FEW, SIZE), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_advance(&s, due + FEW * HWT_SEC(1) - s.realtime);
+    accept_clock();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), FEW);
+    for (uint32_t i = 0; i < 2; i++) /* of times that are past already */
+        ck_assert_int_eq(simulated_put(&s, due + HWT_SEC(2) + i * HWT_SEC(5), LATE + i, SIZE), 0);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_eq(simulated_stats(&s).files, 2);
+    simulated_kill(&s);
+    disk_flip(newest_slot(), newest_slot()->seen_size - 1, 1);
+    simulated_open(&s);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -EBADMSG);
+    if (_i > 0) {
+        simulated_advance(&s, HWT_SEC(200));
+        ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 1);
+    }
+    for (int i = 0; i < _i; i++)
+        ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    unsigned listed[SIMULATED_IDS] = { 0 };
+    ck_assert_int_eq(simulated_list(&s, listed), -EBADMSG);
+    for (uint32_t i = 0; i < FEW; i++)
+        ck_assert_uint_eq(listed[i], 0);
+    reopen(HWT_DELAY_SALVAGE, true);
+    simulated_advance(&s, HWT_SEC(200));
+    accept_clock();
+    ck_assert_int_ge(simulated_deliver(&s, SIZE_MAX, counts), 0);
+    for (uint32_t i = 0; i <= FEW; i++)
+        ck_assert_uint_eq(counts[i], 1);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
+}
+END_TEST
+
 /* Every third block is damaged. Some gaps that are next to each other become one, so that the checkpoint
  * has room for all. */
 START_TEST(test_more_gaps_than_are_told_apart)
@@ -507,6 +550,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_gap_holds_the_frontier_down);
     tcase_add_test(tcase, test_damage_before_the_position);
     tcase_add_loop_test(tcase, test_damage_at_the_position, 0, 2);
+    tcase_add_loop_test(tcase, test_an_older_slot_that_is_done_with_there, 0, 3);
     suite_add_tcase(suite, tcase);
     return suite;
 }
