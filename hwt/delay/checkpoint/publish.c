@@ -13,6 +13,7 @@
 #include "hwt/delay/whole.h"
 
 #define ROOM_MIN UINT64_C(65536)
+#define ENVELOPE_MAX ((uint64_t)(HWT_DELAY_RECORD_MAX - HWT_DELAY_PAYLOAD_MAX))
 
 /* How far all has been dealt with, gaps or none, by the instant of the snapshot. */
 static void encode_before(const struct hwt_delay_slot *slot, unsigned char *at)
@@ -130,11 +131,13 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
 
 /*
  * Room for the checkpoint after this one, with twice the slots, and as much leased as may be and the
- * slots have, with how often it was handed over; at least for one like this. So on a full disk each of the two files is as long as it
- * will ever be, and the next one needs what the old one leaves. What is leased out of the log has
- * room in the reserve. That there is no room shows when it is needed.
+ * slots have, with all that a record may have besides its payload; at least for one like this. In slots records
+ * are packed, and leased ones follow each other in another order, in which they may share nothing. So on a
+ * full disk each of the two files is as long as it will ever be, and the next one needs what the old one leaves,
+ * which is `old`. What is leased out of the log has room in the reserve. That there is no room shows when it is needed.
  */
-static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_t size)
+static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_t size,
+                           uint64_t old)
 {
     int file = hwt_delay_open_file(store, "checkpoint.next", O_RDWR | O_CREAT);
     if (file < 0)
@@ -143,16 +146,27 @@ static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_
     const unsigned char *at = bytes + HWT_DELAY_CHECKPOINT_SIZE;
     for (uint64_t i = 0; i < slots; i++, at += hwt_delay_entry_size(bytes))
         leased += hwt_delay_get64(at + HWT_DELAY_FILE_LENGTH) +
-                  HWT_DELAY_COUNTS_SIZE * hwt_delay_get64(at + HWT_DELAY_FILE_COUNT);
+                  ENVELOPE_MAX * hwt_delay_get64(at + HWT_DELAY_FILE_COUNT);
     if (leased > hwt_delay_leased_bytes_max(store))
         leased = hwt_delay_leased_bytes_max(store);
     uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE_MOST +
                     HWT_DELAY_SPANS_MAX * HWT_DELAY_SPAN_SIZE + HWT_DELAY_RECORD_HEAD_MAX + 4 +
                     HWT_DELAY_NOTE_MAX;
     room = (room < ROOM_MIN ? ROOM_MIN : room) + leased;
-    if (hwt_delay_allocate(store, file, room) < 0)
-        hwt_delay_allocate(store, file, size < ROOM_MIN ? ROOM_MIN : size);
+    uint64_t least = size < ROOM_MIN ? ROOM_MIN : size;
+    if (hwt_delay_allocate(store, file, room) < 0 &&
+        hwt_delay_allocate(store, file, old < least ? least : old) < 0)
+        hwt_delay_allocate(store, file, least);
     hwt_delay_close_file(store, file);
+}
+
+/* How long the checkpoint is that has the name. */
+static uint64_t old_length(hwt_delay *store)
+{
+    int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);
+    int64_t length = file < 0 ? 0 : hwt_delay_file_size(store, file);
+    hwt_delay_close_file(store, file);
+    return length < 0 ? 0 : (uint64_t)length;
 }
 
 /* -EIO: it is not known which of the two checkpoints the disk has. */
@@ -168,13 +182,14 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
     hwt_delay_close_file(store, file);
     if (r < 0)
         return r;
+    uint64_t old = old_length(store);
     r = hwt_delay_rename(store, "checkpoint.next", "checkpoint");
     if (hwt_delay_is_full(r)) /* copying a directory takes room: it has its old name */
         return r;
     if (r < 0 || hwt_delay_sync_directory(store) < 0)
         return -EIO;
     atomic_fetch_add_explicit(&store->slot_bytes, size, memory_order_relaxed);
-    set_room_aside(store, bytes, size);
+    set_room_aside(store, bytes, size, old);
     return 0;
 }
 

@@ -198,6 +198,44 @@ START_TEST(counts_of_many_leased_on_a_full_disk)
 }
 END_TEST
 
+/* Two series of ids, each with a long beginning that a run tells once. They are leased by turns, so that a checkpoint
+ * tells it for each message. */
+START_TEST(leased_by_turns_on_a_full_disk)
+{
+    enum { MANY = 2000, BEGINNING = 240 };
+    char id[BEGINNING + 8];
+    const uint64_t due = s.realtime + HWT_SEC(40);
+    const hwt_delay_message *taken;
+    simulated_close(&s);
+    s.options.memory = 16 << 20;
+    simulated_open(&s);
+    for (unsigned series = 0; series < 2; series++) {
+        memset(id, series ? 'b' : 'a', BEGINNING);
+        for (unsigned i = 0; i < MANY; i += 2) {
+            const size_t size = BEGINNING + (size_t)snprintf(id + BEGINNING, 8, "%u", i);
+            const hwt_delay_message message = { .due = due + i + series,
+                                                .id = id,
+                                                .id_size = size };
+            ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
+        }
+        checkpoint(0);
+    }
+    simulated_advance(&s, HWT_SEC(41));
+    s.disk->capacity = disk_size(s.disk);
+    for (int64_t leased = 0; leased < MANY;) {
+        int64_t n = hwt_delay_take(s.store, MANY, 0, &taken);
+        ck_assert_int_gt(n, 0);
+        leased += n;
+        hwt_delay_free(taken);
+    }
+    checkpoint(0);
+    checkpoint(0);
+    simulated_kill(&s);
+    simulated_open(&s);
+    ck_assert_uint_eq(simulated_stats(&s).pending, MANY);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_handed");
@@ -209,6 +247,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, counts_whose_block_is_refused);
     tcase_add_test(tcase, counts_whose_block_is_refused_before_a_checkpoint_that_fails);
     tcase_add_test(tcase, counts_of_many_leased_on_a_full_disk);
+    tcase_add_test(tcase, leased_by_turns_on_a_full_disk);
     suite_add_tcase(suite, tcase);
     return suite;
 }
