@@ -268,6 +268,27 @@ START_TEST(what_is_empty_gives_its_disk_back_when_it_has_been_quiet)
 }
 END_TEST
 
+static void put_meanwhile(void *arg, enum disk_call call, const char *name)
+{
+    (void)arg, (void)name;
+    if (call != DISK_RENAME)
+        return;
+    s.process.changed = NULL;
+    put_some(0, 20, s.realtime);
+}
+
+/* The checkpoint with which it would become shorter is on the disk: what comes then is behind the new end. */
+START_TEST(what_is_put_while_it_becomes_shorter_stays)
+{
+    expect(put_until(640 << 10));
+    s.process.changed = put_meanwhile;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert(!s.process.changed);
+    reopen(true);
+    expect(20);
+}
+END_TEST
+
 /* A put that could be made can be cancelled, whatever the length of the log is when the disk is full. */
 START_TEST(on_a_full_disk_there_is_room_for_all_cancels)
 {
@@ -356,6 +377,47 @@ START_TEST(heads_that_were_not_flushed_are_written_once_more)
     simulated_free(&s);
     s.disk = crashed;
     simulated_open(&s);
+    expect(count);
+}
+END_TEST
+
+static int64_t (*write_before)(void *data, int file, const void *bytes, size_t size,
+                               uint64_t offset);
+static unsigned heads;
+
+/* That of the second segment finds no room, as where what is written over is copied. */
+static int64_t refuse_second_head(void *data, int file, const void *bytes, size_t size,
+                                  uint64_t offset)
+{
+    bool is_head = offset == 0 && size == HWT_DELAY_SEGMENT_SIZE;
+    heads += is_head;
+    return is_head && heads == 2 ? -ENOSPC : write_before(data, file, bytes, size, offset);
+}
+
+/* The first head says how long its segment is to be, and the other one does not. Then there is no room for zeros, so
+ * that the files are cut: not below what the first says. */
+START_TEST(a_log_of_which_one_head_says_that_it_is_longer)
+{
+    const uint64_t extent = 40 << 10, due = s.realtime + HWT_SEC(1000);
+    uint32_t count = 0;
+    simulated_close(&s);
+    simulated_begin(&s);
+    write_before = s.process.system.write;
+    s.process.system.write = refuse_second_head;
+    ck_assert_int_eq(simulated_try_open(&s), 0);
+    for (heads = 0; heads < 2; count++)
+        put_some(count, count + 1, due);
+    ck_assert_uint_eq(length_of("reserve"), 2 * extent);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_only = 1 << DISK_ALLOCATE;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = 1;
+    while (s.process.calls < s.process.fail_at)
+        put_some(count, count + 1, due), count++;
+    s.process.fail_with = 0;
+    reopen(true);
+    simulated_advance(&s, HWT_SEC(1000));
     expect(count);
 }
 END_TEST
@@ -552,10 +614,12 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, ground_ends_where_the_log_does);
     tcase_add_test(tcase, a_long_record_finds_room_in_a_new_store);
     tcase_add_loop_test(tcase, what_is_empty_gives_its_disk_back_when_it_has_been_quiet, 0, 2);
+    tcase_add_test(tcase, what_is_put_while_it_becomes_shorter_stays);
     tcase_add_loop_test(tcase, on_a_full_disk_there_is_room_for_all_cancels, 0, 5);
     tcase_add_test(tcase, a_log_that_could_not_become_longer_does_after_a_checkpoint);
     tcase_add_test(tcase, what_is_too_long_for_a_full_disk_is_refused);
     tcase_add_loop_test(tcase, heads_that_were_not_flushed_are_written_once_more, 0, 40);
+    tcase_add_test(tcase, a_log_of_which_one_head_says_that_it_is_longer);
     tcase_add_test(tcase, a_cut_segment_is_damage);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("real");

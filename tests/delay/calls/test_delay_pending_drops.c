@@ -213,6 +213,16 @@ START_TEST(test_a_drop_of_an_instant_that_is_loaded_in_part)
 }
 END_TEST
 
+START_TEST(test_drops_that_cover_those_before_need_no_room)
+{
+    put(s.realtime + HOUR, 1, 10);
+    const uint64_t marked = mark();
+    for (uint64_t i = 0; i < 100; i++)
+        drop(s.realtime + HOUR + i, marked);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_pending_drops");
@@ -228,6 +238,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(
         tcase, test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log, 0, 2);
     tcase_add_loop_test(tcase, test_a_drop_of_an_instant_that_is_loaded_in_part, 0, 2);
+    tcase_add_test(tcase, test_drops_that_cover_those_before_need_no_room);
     suite_add_tcase(suite, tcase);
     return suite;
 }

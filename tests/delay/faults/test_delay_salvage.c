@@ -248,6 +248,24 @@ START_TEST(test_a_slot_that_is_too_short)
 }
 END_TEST
 
+/* The head of its last run claims bytes that are not there. So nothing is appended, where that would be. */
+START_TEST(test_what_is_put_behind_a_slot_that_is_too_short)
+{
+    const uint64_t due = s.realtime + HOUR;
+    put_some(0, 10, due, 100);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    struct disk_file *file = file_of("slot-");
+    disk_cut(file, file->seen_size / 2);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    put_some(10, 20, due, 100);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    simulated_kill(&s);
+    ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
+    assert_delivers(10, 20);
+}
+END_TEST
+
 /* ---- blocks ---- */
 
 START_TEST(test_damage_is_put_aside_once)
@@ -476,6 +494,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_what_is_put_aside_is_on_the_disk);
     tcase_add_test(tcase, test_a_slot_that_somebody_has_removed);
     tcase_add_test(tcase, test_a_slot_that_is_too_short);
+    tcase_add_test(tcase, test_what_is_put_behind_a_slot_that_is_too_short);
     tcase_add_test(tcase, test_damage_is_put_aside_once);
     tcase_add_test(tcase, test_each_damage_is_put_aside);
     tcase_add_test(tcase, test_a_number_that_was_never_given_is_put_aside);
