@@ -4,6 +4,8 @@
 
 /* What a child does with a timer that it may use. */
 
+#include <fcntl.h>
+
 #include "children.h"
 
 /* With a worker. */
@@ -24,6 +26,7 @@ static inline void first_arm(void *data)
 static inline void loop_by(hwt_timer *timer, int fd)
 {
     ends e = { 0 };
+    child_must(fcntl(fd, F_GETFD) == FD_CLOEXEC); /* a program that it executes does not have it */
     for (int i = 0; i < 20; i++)
         child_must(hwt_timer_new_timeout(timer, &counting, &e, HWT_MS(i), NULL) == 0);
     while (e.runs < 20) {
