@@ -166,6 +166,31 @@ START_TEST(a_loop_whose_number_cannot_be_had_is_refused_until_it_asks_for_one)
 }
 END_TEST
 
+/* The child's own descriptor has that number first, and is moved to the one that was noted. */
+static void loop_by_the_noted_number(void *timer)
+{
+    child_must(hwt_timer_fd(timer) == noted);
+    loop_by(timer, noted);
+}
+
+static void fork_with_a_free_number(void *timer)
+{
+    close(lower);
+    fork_and_expect_well(loop_by_the_noted_number, timer);
+}
+
+START_TEST(a_loop_in_a_child_has_the_number_that_it_has_noted)
+{
+    lower = dup(STDERR_FILENO);
+    hwt_timer *timer = create_driven(0, HWT_MS(1));
+    noted = hwt_timer_fd(timer);
+    ck_assert_int_gt(noted, lower);
+    expect_well("a parent with a lower number free", fork_with_a_free_number, timer);
+    close(lower);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api: children without descriptors");
@@ -174,6 +199,7 @@ int main(void)
     tcase_add_test(tcase, a_child_needs_no_more_descriptors_than_its_parent);
     tcase_add_loop_test(
         tcase, a_loop_in_a_child_without_its_descriptor_is_refused_until_it_asks_for_one, 0, 2);
+    tcase_add_test(tcase, a_loop_in_a_child_has_the_number_that_it_has_noted);
     tcase_add_test(tcase, a_loop_whose_number_cannot_be_had_is_refused_until_it_asks_for_one);
     return run_suite(suite);
 }
