@@ -148,6 +148,47 @@ START_TEST(test_a_job_runs_at_the_earlier_of_two_times)
 }
 END_TEST
 
+/* Two jobs: the first runs until the time of both has come, its own being the earlier one. */
+struct late {
+    struct hwt_delay_job job, other;
+    atomic_int runs, other_runs;
+};
+
+static uint64_t run_other(void *arg)
+{
+    atomic_fetch_add(&((struct late *)arg)->other_runs, 1);
+    return HWT_NEVER;
+}
+
+static uint64_t run_until_its_time_has_come(void *arg)
+{
+    struct late *late = arg;
+    if (atomic_fetch_add(&late->runs, 1) > 0)
+        return HWT_NEVER;
+    hwt_delay_job_at(&late->job, HWT_MS(1));
+    hwt_delay_job_at(&late->other, HWT_MS(2));
+    while (atomic_load(&late->other_runs) == 0)
+        usleep(1000);
+    return HWT_NEVER;
+}
+
+START_TEST(test_a_job_whose_time_comes_while_it_runs_runs_again)
+{
+    struct late late = { .runs = 0 };
+    struct hwt_delay_pool *pool;
+    ck_assert_int_eq(hwt_delay_pool_enter(&pool), 0);
+    hwt_delay_job_begin(&late.job, pool, HWT_DELAY_LOAD, run_until_its_time_has_come, &late);
+    hwt_delay_job_begin(&late.other, pool, HWT_DELAY_COMMIT, run_other, &late);
+    hwt_delay_job_want(&late.job);
+    while (atomic_load(&late.runs) < 2)
+        usleep(1000);
+    hwt_delay_job_end(&late.job);
+    hwt_delay_job_end(&late.other);
+    ck_assert_int_eq(late.runs, 2);
+    hwt_delay_pool_leave(pool);
+}
+END_TEST
+
 /* Where it is set twice from outside, the last one counts. */
 START_TEST(test_a_job_runs_at_the_time_set_last)
 {
@@ -179,6 +220,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_threads_that_are_refused_are_asked_for_again);
     tcase_add_loop_test(tcase, test_a_job_runs_at_the_earlier_of_two_times, 0, 2);
     tcase_add_test(tcase, test_a_job_runs_at_the_time_set_last);
+    tcase_add_test(tcase, test_a_job_whose_time_comes_while_it_runs_runs_again);
     tcase_add_test(tcase, test_threads_block_signals_and_cannot_be_cancelled);
     if (!WITH_SANITIZER) /* a child of a process with threads may not use one's allocator */
         tcase_add_test(tcase, test_a_child_of_a_fork_has_threads_of_its_own);
