@@ -86,8 +86,9 @@ static int make_step_of(struct hwt_delay_step *step, const hwt_delay_change *cha
         return make_drop_of(step, change);
     step->due = change->due;
     if (change->op != HWT_DELAY_OP_PUT)
-        r = change->ticket ? hwt_delay_ticket_read(change->ticket, &step->found)
-                           : hwt_delay_step_erase(step, change->due, change->id, change->id_size);
+        r = change->ticket
+                ? hwt_delay_ticket_read(change->ticket, &step->found)
+                : hwt_delay_step_tombstone(step, change->due, change->id, change->id_size);
     if (r == 0 && change->op != HWT_DELAY_OP_CANCEL && change->op != HWT_DELAY_OP_MOVE)
         r = hwt_delay_step_put(step, change->message);
     return r;

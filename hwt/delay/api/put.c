@@ -90,7 +90,7 @@ static int cancel(hwt_delay *store, uint64_t due, const void *id, size_t id_size
     struct hwt_delay_steps steps;
     int r = hwt_delay_steps_init(&steps, 1);
     if (r == 0)
-        r = hwt_delay_step_erase(steps.list, due, id, id_size);
+        r = hwt_delay_step_tombstone(steps.list, due, id, id_size);
     if (r == 0 && message)
         r = hwt_delay_step_put(steps.list, message);
     if (r == 0)

@@ -45,7 +45,7 @@ void hwt_delay_steps_free(struct hwt_delay_steps *steps)
 {
     for (size_t i = 0; steps->list && i < steps->count; i++) {
         drop(&steps->list[i].found.ticket);
-        drop(&steps->list[i].erase);
+        drop(&steps->list[i].tombstone);
         drop(&steps->list[i].put);
         drop(&steps->list[i].drop);
     }
@@ -67,11 +67,12 @@ void hwt_delay_step_lease(struct hwt_delay_step *step, uint8_t op, uint64_t leas
     step->lease_token = lease != 0 ? lease : UINT64_MAX;
 }
 
-int hwt_delay_step_erase(struct hwt_delay_step *step, uint64_t due, const void *id, size_t id_size)
+int hwt_delay_step_tombstone(struct hwt_delay_step *step, uint64_t due, const void *id,
+                             size_t id_size)
 {
     const hwt_delay_message message = { .due = due, .id = id, .id_size = id_size };
-    step->erase = hwt_delay_record_new(HWT_DELAY_ERASE, &message);
-    return step->erase ? 0 : -ENOMEM;
+    step->tombstone = hwt_delay_record_new(HWT_DELAY_TOMBSTONE, &message);
+    return step->tombstone ? 0 : -ENOMEM;
 }
 
 /* ---- with the lock: what they need ---- */
@@ -101,13 +102,13 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
     const struct hwt_delay_lease *lease =
         step->lease_token == 0 ? NULL : hwt_delay_lease_find(store, step->lease_token);
     if (lease) {
-        steps->size += hwt_delay_erase_most(lease->record);
+        steps->size += hwt_delay_tombstone_most(lease->record);
         steps->ends++;
     }
     if (step->op == HWT_DELAY_OP_RETRY && lease && make_retry(step, lease->record) < 0)
         return -ENOMEM;
-    if (step->erase)
-        steps->size += hwt_delay_erase_most(step->erase);
+    if (step->tombstone)
+        steps->size += hwt_delay_tombstone_most(step->tombstone);
     if (step->drop) {
         steps->size += hwt_delay_encoded_most(step->drop);
         steps->drops++;
@@ -125,8 +126,8 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
 
 static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
 {
-    /* What was put can be retried and moved, with an erase in the same frame. */
-    const size_t erase = HWT_DELAY_RECORD_HEAD_MAX + HWT_DELAY_ID_MAX + HWT_DELAY_ORIGIN_SIZE;
+    /* What was put can be retried and moved, with a tombstone in the same frame. */
+    const size_t tombstone = HWT_DELAY_RECORD_HEAD_MAX + HWT_DELAY_ID_MAX + HWT_DELAY_ORIGIN_SIZE;
     const size_t most = hwt_delay_log_most(store);
     int r = 0;
     steps->size = steps->memory = steps->puts = steps->ends = steps->drops = 0;
@@ -137,7 +138,7 @@ static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
         steps->size += hwt_delay_encoded_most(steps->note);
     if (r < 0)
         return r;
-    if (steps->size + (steps->has_new ? erase : 0) > most)
+    if (steps->size + (steps->has_new ? tombstone : 0) > most)
         return -EMSGSIZE;
     r = steps->no_wait ? hwt_delay_log_try(store, steps->size, steps->memory, steps->puts > 0)
                        : hwt_delay_log_reserve(store, steps->size, steps->memory, steps->puts > 0);
@@ -153,7 +154,7 @@ static int make_ticket(struct hwt_delay_step *step)
 {
     const struct hwt_delay_record *found = step->found.record;
     hwt_delay_message message = hwt_delay_message_of(found);
-    int r = hwt_delay_step_erase(step, message.due, message.id, message.id_size);
+    int r = hwt_delay_step_tombstone(step, message.due, message.id, message.id_size);
     if (r < 0 || step->op != HWT_DELAY_OP_MOVE)
         return r;
     message.due = step->due;
@@ -163,7 +164,7 @@ static int make_ticket(struct hwt_delay_step *step)
 /* Lets go of the lock where it reads slots. A step whose message is not there is refused by judge(). */
 static int look_for_ticket(hwt_delay *store, struct hwt_delay_step *step)
 {
-    drop(&step->erase);
+    drop(&step->tombstone);
     if (step->op == HWT_DELAY_OP_MOVE)
         drop(&step->put);
     int r = hwt_delay_found_look(store, &step->found);
@@ -217,21 +218,21 @@ static struct hwt_delay_lease *held(hwt_delay *store, uint64_t token)
 
 /* Is there such a message, or may there be? 0, -EBUSY, -ENOENT */
 static int look_for(hwt_delay *store, struct hwt_delay_identities *before,
-                    const struct hwt_delay_record *erase)
+                    const struct hwt_delay_record *tombstone)
 {
-    uint64_t due = erase->key.due;
+    uint64_t due = tombstone->key.due;
     const struct hwt_delay_record *there =
-        hwt_delay_find(before, due, erase->bytes, erase->id_size);
+        hwt_delay_find(before, due, tombstone->bytes, tombstone->id_size);
     if (there)
         return there->kind == HWT_DELAY_PUT ? 0 : -ENOENT;
     const struct hwt_delay_record *leased =
-        hwt_delay_lookup_leased(store, due, erase->bytes, erase->id_size);
+        hwt_delay_lookup_leased(store, due, tombstone->bytes, tombstone->id_size);
     if (leased)
         return leased->lease->ending ? -ENOENT : -EBUSY;
-    there = hwt_delay_lookup(store, due, erase->bytes, erase->id_size);
+    there = hwt_delay_lookup(store, due, tombstone->bytes, tombstone->id_size);
     if (there && there->kind == HWT_DELAY_PUT)
         return 0;
-    /* An erase that opening read from the log may be of an older message than what a slot has. */
+    /* A tombstone that opening read from the log may be of an older message than what a slot has. */
     if (there && hwt_delay_log_keeps(store, there->key.sequence))
         return -ENOENT;
     const struct hwt_delay_key behind = { due, UINT64_MAX };
@@ -271,12 +272,12 @@ static int judge(hwt_delay *store, struct hwt_delay_identities *before, struct h
         return -EINVAL;
     if (step->drop)
         return hwt_delay_drops_fit(store, drops) ? 0 : -ENOBUFS;
-    if (step->found.ticket && !step->erase)
+    if (step->found.ticket && !step->tombstone)
         return step->unknown;
     if (step->found.ticket && is_gone(store, before, &step->found))
         return -ENOENT;
-    if (step->erase) {
-        int r = look_for(store, before, step->erase);
+    if (step->tombstone) {
+        int r = look_for(store, before, step->tombstone);
         bool taken =
             step->op == HWT_DELAY_OP_MOVE && is_taken(store, before, step->put, step->found.record);
         return r == 0 && taken ? -EEXIST : r;
@@ -317,7 +318,7 @@ static int judge_all(hwt_delay *store, struct hwt_delay_steps *steps)
         }
         if (step->lease)
             step->lease->ending = true;
-        remember(&before, step->erase);
+        remember(&before, step->tombstone);
         remember(&before, step->put);
     }
     return refused;
@@ -349,16 +350,16 @@ static void end_lease(hwt_delay *store, struct hwt_delay_step *step)
 
 static void make_step(hwt_delay *store, struct hwt_delay_step *step, uint64_t now)
 {
-    struct hwt_delay_record *erase = step->erase, *put = step->put;
-    step->erase = step->put = NULL; /* the table has them */
+    struct hwt_delay_record *tombstone = step->tombstone, *put = step->put;
+    step->tombstone = step->put = NULL; /* the table has them */
     if (step->lease) {
         hwt_delay_log_add_done(store, step->lease->record);
         end_lease(store, step);
     }
-    if (erase) {
-        erase->ends = hwt_delay_ends_one(store, erase);
-        hwt_delay_log_add(store, erase);
-        hwt_delay_apply_erase(store, erase);
+    if (tombstone) {
+        tombstone->ends = hwt_delay_ends_one(store, tombstone);
+        hwt_delay_log_add(store, tombstone);
+        hwt_delay_apply_tombstone(store, tombstone);
         store->stats.cancelled += step->op != HWT_DELAY_OP_MOVE;
     }
     if (put) {

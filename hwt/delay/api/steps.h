@@ -13,14 +13,14 @@ struct hwt_delay_step {
     bool may_fail;
     int unknown; /* why nothing has the ticket: -ENOENT, -EBADMSG */
     int result;
-    uint64_t lease_token;             /* that ends; 0: none */
-    struct hwt_delay_found found;     /* CANCEL, REPLACE, MOVE: by its ticket, if it has one */
-    uint64_t due;                     /* RETRY, MOVE: the new one */
-    const hwt_delay_message *message; /* RETRY: the new payload; NULL: it stays */
-    struct hwt_delay_lease *lease;    /* once the step was judged */
-    struct hwt_delay_record *erase;   /* CANCEL, REPLACE, MOVE */
-    struct hwt_delay_record *put;     /* PUT, REPLACE, RETRY, MOVE */
-    struct hwt_delay_record *drop;    /* DROP */
+    uint64_t lease_token;               /* that ends; 0: none */
+    struct hwt_delay_found found;       /* CANCEL, REPLACE, MOVE: by its ticket, if it has one */
+    uint64_t due;                       /* RETRY, MOVE: the new one */
+    const hwt_delay_message *message;   /* RETRY: the new payload; NULL: it stays */
+    struct hwt_delay_lease *lease;      /* once the step was judged */
+    struct hwt_delay_record *tombstone; /* CANCEL, REPLACE, MOVE */
+    struct hwt_delay_record *put;       /* PUT, REPLACE, RETRY, MOVE */
+    struct hwt_delay_record *drop;      /* DROP */
 };
 
 struct hwt_delay_steps {
@@ -39,7 +39,8 @@ struct hwt_delay_steps {
 int hwt_delay_steps_init(struct hwt_delay_steps *steps, size_t count);
 void hwt_delay_steps_free(struct hwt_delay_steps *steps);
 int hwt_delay_step_put(struct hwt_delay_step *step, const hwt_delay_message *message);
-int hwt_delay_step_erase(struct hwt_delay_step *step, uint64_t due, const void *id, size_t id_size);
+int hwt_delay_step_tombstone(struct hwt_delay_step *step, uint64_t due, const void *id,
+                             size_t id_size);
 void hwt_delay_step_lease(struct hwt_delay_step *step, uint8_t op, uint64_t lease);
 
 /* With the lock: makes them, and does not wait for the disk. */

@@ -17,12 +17,12 @@
 
 /* ---- take ---- */
 
-/* The next message, if it can be handed over at this instant. Drops erases on the way; then the
+/* The next message, if it can be handed over at this instant. Drops tombstones on the way; then the
  * positions of the slots must follow. */
 static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *ret_dropped)
 {
     struct hwt_delay_record *first;
-    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
+    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_TOMBSTONE &&
            hwt_delay_compare(first->key, hwt_delay_loaded(store)) < 0) {
         hwt_delay_remove(store, first);
         *ret_dropped = true;
@@ -352,7 +352,7 @@ void hwt_delay_free(const hwt_delay_message *messages)
 
 /* ---- done ---- */
 
-/* So many leases that their erases fit into a frame. */
+/* So many leases that their tombstones fit into a frame. */
 static size_t part_of(const hwt_delay *store, size_t count)
 {
     const size_t most = HWT_DELAY_RECORD_HEAD_MAX + HWT_DELAY_ID_MAX;

@@ -65,7 +65,7 @@ static uint64_t lease_end(const hwt_delay *store, uint64_t now)
 }
 
 /*
- * The earliest instant at which something can be due. At that of an erase there is nothing: take
+ * The earliest instant at which something can be due. At that of a tombstone there is nothing: take
  * drops it then, with all others up to where it loads. One for whose time there is no slot has
  * nothing to erase, unless a checkpoint is writing one, and goes now.
  */
@@ -74,7 +74,7 @@ uint64_t hwt_delay_next_locked(hwt_delay *store)
     uint64_t now = hwt_delay_realtime(store);
     uint64_t next = hwt_delay_wheel_next(store);
     struct hwt_delay_record *first;
-    while ((first = hwt_delay_lowest(store)) && first->kind == HWT_DELAY_ERASE &&
+    while ((first = hwt_delay_lowest(store)) && first->kind == HWT_DELAY_TOMBSTONE &&
            !hwt_delay_log_is_pinned(store) && !store->read_only &&
            !hwt_delay_wheel_covers(store, first->key.due))
         hwt_delay_remove(store, first);

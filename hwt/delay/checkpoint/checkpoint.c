@@ -67,7 +67,7 @@ static void conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
     hwt_delay_drops_conclude(store);
     hwt_delay_slots_unlock(store);
     hwt_delay_log_keep(store, snapshot->from);
-    hwt_delay_log_shed(store, snapshot->kept_bytes, snapshot->erased_bytes);
+    hwt_delay_log_shed(store, snapshot->kept_bytes, snapshot->tombstone_bytes);
     store->stuck = 0;
     store->checkpoint.rebuilt = false;
     store->stats.checkpoints++;

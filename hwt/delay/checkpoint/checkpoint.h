@@ -25,7 +25,7 @@ struct hwt_delay_snapshot {
     uint64_t counted;                /* its instant; `from` is lower where the log stays */
     uint64_t extent;                 /* the log's, behind it; 0: as it is */
     uint64_t epoch;                  /* begins with it */
-    uint64_t hand, now, erased_bytes, kept_bytes;
+    uint64_t hand, now, tombstone_bytes, kept_bytes;
     struct hwt_delay_filed filed; /* messages that slots have */
     bool brings;                  /* to slots what is FLUSHING; else see publish_old() */
     int error;
@@ -94,6 +94,6 @@ void hwt_delay_rewrite_conclude(hwt_delay *store);
 void hwt_delay_dead_add(struct hwt_delay_slot *slot, uint64_t bytes);
 void hwt_delay_dead_begin(hwt_delay *store);
 void hwt_delay_dead_conclude(hwt_delay *store);
-void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count);
+void hwt_delay_note_tombstones(hwt_delay *store, uint64_t due, uint64_t count);
 
 #endif

@@ -21,7 +21,7 @@ bool hwt_delay_log_may_shrink(const hwt_delay *store)
 static bool is_due(const hwt_delay *store)
 {
     uint64_t segment = store->options.segment_size;
-    return hwt_delay_bytes_in(store, HWT_DELAY_FRESH) + hwt_delay_log_erased_bytes(store) >=
+    return hwt_delay_bytes_in(store, HWT_DELAY_FRESH) + hwt_delay_log_tombstone_bytes(store) >=
                store->options.memory / 4 ||
            hwt_delay_log_kept_bytes(store) >= segment / 2 ||
            hwt_delay_passed_bytes(store) + hwt_delay_dropped_bytes(store) >= segment ||

@@ -22,7 +22,7 @@ struct hwt_delay_part {
     unsigned shift;
     uint64_t index;
     bool fresh_slot;
-    uint64_t erases, erased_bytes, erased; /* new erases, and the due time of the last one */
+    uint64_t tombstones, tombstone_bytes, erased; /* of new ones; the due time of the last one */
 };
 
 static int by_key(const void *a, const void *b)
@@ -62,9 +62,9 @@ static int divide(struct hwt_delay_snapshot *snapshot, struct hwt_delay_plan *pl
             last = &plan->parts[plan->count - 1];
         }
         last->count++;
-        if (snapshot->records[i]->kind == HWT_DELAY_ERASE && !snapshot->records[i]->moved) {
-            last->erases++;
-            last->erased_bytes += hwt_delay_encoded_about(snapshot->records[i]);
+        if (snapshot->records[i]->kind == HWT_DELAY_TOMBSTONE && !snapshot->records[i]->moved) {
+            last->tombstones++;
+            last->tombstone_bytes += hwt_delay_encoded_about(snapshot->records[i]);
             last->erased = due;
         }
     }
@@ -147,13 +147,13 @@ static int write_parts(hwt_delay *store, struct hwt_delay_plan *plan)
     return names && hwt_delay_sync_directory(store) < 0 ? -EIO : 0;
 }
 
-/* How many bytes of the slot the new erases are. A run tells a prefix that ids share once, so together they may be less
- * than one by one. */
+/* How many bytes of the slot the new tombstones are. A run tells a prefix that ids share once, so
+ * together they may be less than one by one. */
 static uint64_t erased_of(const struct hwt_delay_part *part)
 {
     uint64_t length = part->slot->new_length - part->slot->length;
-    uint64_t share = length * part->erases / part->count;
-    return share < part->erased_bytes ? share : part->erased_bytes;
+    uint64_t share = length * part->tombstones / part->count;
+    return share < part->tombstone_bytes ? share : part->tombstone_bytes;
 }
 
 /* What is dead once this counts: the checkpoint says so. */
@@ -164,8 +164,8 @@ static void note_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
     for (size_t i = 0; i < plan->count; i++)
         hwt_delay_dead_add(plan->parts[i].slot, erased_of(&plan->parts[i]));
     for (size_t i = 0; i < plan->count; i++) {
-        if (plan->parts[i].erases > 0)
-            hwt_delay_note_erases(store, plan->parts[i].erased, plan->parts[i].erases);
+        if (plan->parts[i].tombstones > 0)
+            hwt_delay_note_tombstones(store, plan->parts[i].erased, plan->parts[i].tombstones);
     }
     pthread_mutex_unlock(&store->lock);
 }

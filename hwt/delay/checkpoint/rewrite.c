@@ -11,15 +11,15 @@
  *
  * For a stretch of the slot, all slots that have something in it are read:
  *   - a message of the slot is left out if a later record of any slot replaces or erases it;
- *   - an erase of the slot is left out unless another slot still has an older message for it.
- *     What would come back without it is in slots alone: an erase gets into a slot with a
+ *   - a tombstone of the slot is left out unless another slot still has an older message for it.
+ *     What would come back without it is in slots alone: a tombstone gets into a slot with a
  *     checkpoint that has everything older than it in slots too, or as leased.
  *
  * How much of a slot is dead is an estimate, which only says when to look: nothing relies on it.
- * An erase does not know in which slot its message is. So when a checkpoint brings it, the slots that
+ * A tombstone does not know in which slot its message is. So when a checkpoint brings it, the slots that
  * have its due time share the loss, each by how much it has for that time; and it counts itself,
  * as it may be for nothing. What a rewriting finds out is set right. A checkpoint says of each slot
- * how much is dead with its own erases: the next process begins with that.
+ * how much is dead with its own tombstones: the next process begins with that.
  *
  * A slot from which loading has read is not moved, as it will soon be passed.
  */
@@ -92,7 +92,7 @@ static void share_loss(struct hwt_delay_slot *slot, void *arg)
     hwt_delay_dead_add(slot, (uint64_t)bytes);
 }
 
-/* Before erases are noted: the slots are as before the checkpoint; with the lock, as all of these. */
+/* Before tombstones are noted: the slots are as before the checkpoint; with the lock, as all of these. */
 void hwt_delay_dead_begin(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;
@@ -112,8 +112,8 @@ void hwt_delay_dead_conclude(hwt_delay *store)
     }
 }
 
-/* The checkpoint that is being made brings so many erases for about this instant. */
-void hwt_delay_note_erases(hwt_delay *store, uint64_t due, uint64_t count)
+/* The checkpoint that is being made brings so many tombstones for about this instant. */
+void hwt_delay_note_tombstones(hwt_delay *store, uint64_t due, uint64_t count)
 {
     struct loss loss = { .messages = count };
     each_covering(store, due, add_density, &loss);
@@ -194,7 +194,7 @@ static int make_room(struct hwt_delay_snapshot *snapshot)
     return 0;
 }
 
-/* Does it go on? An erase at an instant that was cut may be for what came before the cut. */
+/* Does it go on? A tombstone at an instant that was cut may be for what came before the cut. */
 static bool is_alive(const struct hwt_delay_record *record, struct hwt_delay_key from)
 {
     bool cut = from.sequence > 0 && record->key.due == from.due;

@@ -91,7 +91,7 @@ static void take_snapshot(hwt_delay *store)
         .extent = extent,
         .hand = hwt_delay_hand(store),
         .now = hwt_delay_clock(store),
-        .erased_bytes = hwt_delay_log_erased_bytes(store),
+        .tombstone_bytes = hwt_delay_log_tombstone_bytes(store),
         .kept_bytes = hwt_delay_log_kept_bytes(store),
         .brings = true,
     };

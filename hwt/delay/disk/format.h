@@ -129,7 +129,7 @@ struct hwt_delay_before {
     unsigned char id[255];
 };
 
-/* Of a PUT or an ERASE: a message that was pending ended with it, as far as was known. */
+/* Of a PUT or a TOMBSTONE: a message that was pending ended with it, as far as was known. */
 #define HWT_DELAY_FLAG_ENDS UINT8_C(1)
 /* Of a PUT: the due time of its first put, because it is another one now. */
 #define HWT_DELAY_FLAG_ORIGIN UINT8_C(2)
@@ -142,8 +142,9 @@ struct hwt_delay_before {
  *
  * In the log, slots and checkpoints:
  *   PUT     a message: due, id, payload, retries, handed. `sequence` is its own.
- *   ERASE   due, id (1 to 255 bytes): whatever was put with these up to `sequence` is not pending any
- *           more: cancelled, with the erase's own sequence; or done with, with that of the put.
+ *   TOMBSTONE
+ *           due, id (1 to 255 bytes): whatever was put with these up to `sequence` is not pending any
+ *           more: cancelled, with the tombstone's own sequence; or done with, with that of the put.
  * In the log and checkpoints:
  *   NOTE    payload of up to 4096 bytes: the program's own; the last one counts. `sequence` is its own.
  *   DROP    due, `sequence`: whatever is due at or before this and was put up to this sequence is not
@@ -155,7 +156,7 @@ struct hwt_delay_before {
  */
 enum {
     HWT_DELAY_PUT = 1,
-    HWT_DELAY_ERASE = 2,
+    HWT_DELAY_TOMBSTONE = 2,
     HWT_DELAY_CLOSED = 3,
     HWT_DELAY_NOTE = 4,
     HWT_DELAY_DROP = 5
@@ -183,13 +184,13 @@ enum {
 
 /* A run: records that one checkpoint brought to a slot, sorted by (due, sequence), in blocks. */
 enum {
-    HWT_DELAY_RUN_LENGTH = 16, /* u64: of the blocks, without this head */
-    HWT_DELAY_RUN_COUNT = 24,  /* u64: records */
-    HWT_DELAY_RUN_FIRST = 32,  /* u64 due, u64 sequence of the first record */
-    HWT_DELAY_RUN_LAST = 48,   /* u64 due, u64 sequence of the last record */
-    HWT_DELAY_RUN_ERASES = 64, /* u64: how many of the records are no puts */
-    HWT_DELAY_RUN_OFFSET = 72, /* u64: where this head is in its file */
-    HWT_DELAY_RUN_NUMBER = 80, /* u64: of the file */
+    HWT_DELAY_RUN_LENGTH = 16,     /* u64: of the blocks, without this head */
+    HWT_DELAY_RUN_COUNT = 24,      /* u64: records */
+    HWT_DELAY_RUN_FIRST = 32,      /* u64 due, u64 sequence of the first record */
+    HWT_DELAY_RUN_LAST = 48,       /* u64 due, u64 sequence of the last record */
+    HWT_DELAY_RUN_TOMBSTONES = 64, /* u64: how many of the records are no puts */
+    HWT_DELAY_RUN_OFFSET = 72,     /* u64: where this head is in its file */
+    HWT_DELAY_RUN_NUMBER = 80,     /* u64: of the file */
     HWT_DELAY_RUN_SIZE = 96
 };
 

@@ -27,8 +27,8 @@
 
 #include "hwt/delay/whole.h"
 
-/* The place behind the records that were gathered. */
-static unsigned char *place(const struct hwt_delay_log *log)
+/* Behind the records that were gathered. */
+static unsigned char *end_of_gathered(const struct hwt_delay_log *log)
 {
     return log->gathered + HWT_DELAY_FRAME_SIZE + log->length;
 }
@@ -56,27 +56,28 @@ void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record)
     struct hwt_delay_log *log = &store->log;
     if (record->kind != HWT_DELAY_DROP)
         record->key.sequence = log->next_sequence;
-    note_gathered(log, hwt_delay_encode(&log->before, record, place(log)),
+    note_gathered(log, hwt_delay_encode(&log->before, record, end_of_gathered(log)),
                   hwt_delay_encoded_most(record));
     log->closed = record->kind == HWT_DELAY_CLOSED;
     if (record->kind == HWT_DELAY_DROP)
         note_end(log, 0);
-    if (record->kind != HWT_DELAY_ERASE)
+    if (record->kind != HWT_DELAY_TOMBSTONE)
         return;
     note_end(log, record->key.due);
-    store->log.erased_bytes += hwt_delay_record_bytes(record);
+    store->log.tombstone_bytes += hwt_delay_record_bytes(record);
 }
 
-/* The same for the erase of a message that is done: it has the sequence of the message. */
+/* The same for the tombstone of a message that is done: it has the sequence of the message. */
 void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message)
 {
     struct hwt_delay_log *log = &store->log;
     bool ends = !message->lease->superseded;
-    note_gathered(log, hwt_delay_encode_erase(&log->before, message, ends, place(log)),
-                  hwt_delay_erase_most(message));
+    note_gathered(log,
+                  hwt_delay_encode_tombstone(&log->before, message, ends, end_of_gathered(log)),
+                  hwt_delay_tombstone_most(message));
     note_end(log, message->key.due);
-    log->erased_bytes += hwt_delay_record_bytes(message) - message->payload_size -
-                         (message->origin ? sizeof(*message->origin) : 0);
+    log->tombstone_bytes += hwt_delay_record_bytes(message) - message->payload_size -
+                            (message->origin ? sizeof(*message->origin) : 0);
     log->closed = false;
 }
 

@@ -54,7 +54,7 @@ struct hwt_delay_log {
     uint64_t ground[2]; /* of each segment, up to there frames need no zeros; see log.c */
     struct hwt_delay_log_point kept; /* the checkpoint on the disk needs the log from here on */
     uint64_t kept_bytes; /* frames from there on take no more, wherever their records are written */
-    uint64_t erased_bytes; /* what erases in the log would take in memory after a crash */
+    uint64_t tombstone_bytes; /* what tombstones in the log would take in memory after a crash */
     uint64_t
         counted; /* frozen: what records before it ended is not in the numbers that were read */
     uint64_t next_sequence;
@@ -115,13 +115,13 @@ uint64_t hwt_delay_log_ended_from(const hwt_delay *store);
 struct hwt_delay_log_point hwt_delay_log_end(const hwt_delay *store);
 struct hwt_delay_log_point hwt_delay_log_kept(const hwt_delay *store);
 uint64_t hwt_delay_log_kept_bytes(const hwt_delay *store);
-uint64_t hwt_delay_log_erased_bytes(const hwt_delay *store);
+uint64_t hwt_delay_log_tombstone_bytes(const hwt_delay *store);
 /* Opening would read this record again. */
 bool hwt_delay_log_keeps(const hwt_delay *store, uint64_t sequence);
 /* The checkpoint on the disk needs the log from here on. */
 void hwt_delay_log_keep(hwt_delay *store, struct hwt_delay_log_point kept);
-/* A checkpoint has brought so many bytes of frames and of erases to slots. */
-void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t erased_bytes);
+/* A checkpoint has brought so many bytes of frames and of tombstones to slots. */
+void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t tombstone_bytes);
 
 /* No checkpoint is made, and the length stays, but by the caller. Waits for another who has pinned it. */
 void hwt_delay_log_pin(hwt_delay *store);
@@ -187,7 +187,7 @@ void hwt_delay_log_skip_numbers(hwt_delay *store);
 /* Numbers of messages that were read have what ended by this record on. */
 void hwt_delay_log_set_counted(hwt_delay *store, uint64_t sequence);
 bool hwt_delay_log_is_counted(const hwt_delay *store, uint64_t sequence);
-void hwt_delay_log_note_replayed(hwt_delay *store, const struct hwt_delay_record *erase);
+void hwt_delay_log_note_replayed(hwt_delay *store, const struct hwt_delay_record *tombstone);
 /* A frame was read whose records take no more, wherever they are written. */
 void hwt_delay_log_note_kept(hwt_delay *store, size_t most);
 void hwt_delay_log_set_closed(hwt_delay *store, bool closed);

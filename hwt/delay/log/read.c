@@ -197,9 +197,9 @@ bool hwt_delay_log_is_counted(const hwt_delay *store, uint64_t sequence)
     return sequence < store->log.counted;
 }
 
-void hwt_delay_log_note_replayed(hwt_delay *store, const struct hwt_delay_record *erase)
+void hwt_delay_log_note_replayed(hwt_delay *store, const struct hwt_delay_record *tombstone)
 {
-    store->log.erased_bytes += hwt_delay_record_bytes(erase);
+    store->log.tombstone_bytes += hwt_delay_record_bytes(tombstone);
 }
 
 void hwt_delay_log_note_kept(hwt_delay *store, size_t most)

@@ -86,9 +86,9 @@ uint64_t hwt_delay_log_kept_bytes(const hwt_delay *store)
     return store->log.kept_bytes;
 }
 
-uint64_t hwt_delay_log_erased_bytes(const hwt_delay *store)
+uint64_t hwt_delay_log_tombstone_bytes(const hwt_delay *store)
 {
-    return store->log.erased_bytes;
+    return store->log.tombstone_bytes;
 }
 
 bool hwt_delay_log_keeps(const hwt_delay *store, uint64_t sequence)
@@ -101,10 +101,10 @@ void hwt_delay_log_keep(hwt_delay *store, struct hwt_delay_log_point kept)
     store->log.kept = kept;
 }
 
-void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t erased_bytes)
+void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t tombstone_bytes)
 {
     store->log.kept_bytes -= kept_bytes;
-    store->log.erased_bytes -= erased_bytes;
+    store->log.tombstone_bytes -= tombstone_bytes;
     store->log.stunted = false; /* a checkpoint may have made room on the disk */
 }
 

@@ -65,7 +65,7 @@ static int read_whole(hwt_delay *store, const unsigned char *at, const unsigned 
         int r = hwt_delay_decode(&before, &at, end, &record);
         if (r < 0)
             return r;
-        if (record->kind == HWT_DELAY_ERASE) {
+        if (record->kind == HWT_DELAY_TOMBSTONE) {
             hwt_delay_record_unref(record);
             return -EBADMSG;
         }

@@ -25,7 +25,7 @@ int hwt_delay_replay_record(hwt_delay *store, struct hwt_delay_record *record)
         break;
     default:
         hwt_delay_log_note_replayed(store, record);
-        hwt_delay_apply_erase(store, record);
+        hwt_delay_apply_tombstone(store, record);
         break;
     }
     return 0;
@@ -36,7 +36,7 @@ static bool is_in_place(const struct hwt_delay_record *record, uint64_t sequence
 {
     if (record->kind == HWT_DELAY_DROP)
         return record->key.sequence < sequence;
-    return record->kind == HWT_DELAY_ERASE || record->key.sequence == sequence;
+    return record->kind == HWT_DELAY_TOMBSTONE || record->key.sequence == sequence;
 }
 
 static int apply(hwt_delay *store, const struct hwt_delay_packed *packed, uint64_t sequence,

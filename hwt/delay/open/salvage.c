@@ -5,7 +5,7 @@
  *
  * A checkpoint that is damaged is rebuilt out of the slots that are there: then it is not
  * known how far each has been handed over, so messages come twice. Some that were cancelled or
- * replaced come back: an erase that had done its work was dropped, and is in no slot. Those that
+ * replaced come back: a tombstone that had done its work was dropped, and is in no slot. Those that
  * were leased and are in no slot and no frame of the log are lost.
  *
  * Gaps end: what other slots and blocks have for their times is delivered, also what was cancelled by

@@ -17,12 +17,12 @@ static uint64_t cost_of(const struct hwt_delay_record *record)
 static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_record *record,
                       const struct hwt_delay_slot *moved)
 {
-    if (old->kind != HWT_DELAY_PUT || record->kind != HWT_DELAY_ERASE)
+    if (old->kind != HWT_DELAY_PUT || record->kind != HWT_DELAY_TOMBSTONE)
         return;
-    bool old_stays = old->reader->slot != moved, erase_stays = record->reader->slot != moved;
-    if (old_stays && !erase_stays)
+    bool old_stays = old->reader->slot != moved, tombstone_stays = record->reader->slot != moved;
+    if (old_stays && !tombstone_stays)
         old->reader->dead += cost_of(old);
-    if (!old_stays && erase_stays)
+    if (!old_stays && tombstone_stays)
         record->reader->dead += cost_of(record);
 }
 

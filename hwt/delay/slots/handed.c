@@ -60,7 +60,7 @@ void hwt_delay_handed_await(hwt_delay *store)
     }
 }
 
-/* With the lock: a place for the block of a take. */
+/* With the lock: room for the block of a take. */
 struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;
@@ -89,7 +89,7 @@ void hwt_delay_handed_end(hwt_delay *store, bool written)
     store->slots.handed.missed += !written;
 }
 
-/* Without the lock. `bytes` has the counts behind room for the head. -ENOSPC: there is no place. */
+/* Without the lock. `bytes` has the counts behind room for the head. -ENOSPC: there is no room. */
 int hwt_delay_handed_write(hwt_delay *store, const struct hwt_delay_handing *handing,
                            unsigned char *bytes)
 {
@@ -210,7 +210,7 @@ static bool is_head(const unsigned char *head, uint64_t offset, void *arg)
 }
 
 /* Its head is whole, and its counts are behind it. */
-static void note_place(hwt_delay *store, const unsigned char *head, uint64_t offset, uint64_t size)
+static void note_block(hwt_delay *store, const unsigned char *head, uint64_t offset, uint64_t size)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;
     uint64_t number = hwt_delay_get64(head + HWT_DELAY_HANDED_NUMBER);
@@ -253,7 +253,7 @@ static int64_t read_block(hwt_delay *store, uint64_t offset)
     if (r < 0)
         return r == -EBADMSG ? 0 : r;
     uint64_t size = (HWT_DELAY_HANDED_SIZE + length + 7) / 8 * 8;
-    note_place(store, head, offset, size);
+    note_block(store, head, offset, size);
     return (int64_t)size;
 }
 

@@ -67,7 +67,7 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
         return false;
     return there->key.sequence > record->key.sequence ||
            (there->key.sequence == record->key.sequence &&
-            (there->kind == HWT_DELAY_ERASE || there->kind == record->kind));
+            (there->kind == HWT_DELAY_TOMBSTONE || there->kind == record->kind));
 }
 
 /* Brings one record out of a slot into the table. */

@@ -84,13 +84,13 @@ struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt
 }
 
 /*
- * Moves the positions of the slots up to what is left, and drops erases that have done their work.
+ * Moves the positions of the slots up to what is left, and drops tombstones that have done their work.
  * Called before anything can get in below, that is under the lock that takes messages out.
  */
 void hwt_delay_positions_follow(hwt_delay *store)
 {
     struct hwt_delay_record *first;
-    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_ERASE &&
+    while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_TOMBSTONE &&
            hwt_delay_compare(first->key, hwt_delay_loaded(store)) < 0)
         hwt_delay_remove(store, first);
     struct hwt_delay_key left = hwt_delay_loaded(store);

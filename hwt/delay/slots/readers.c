@@ -88,7 +88,7 @@ static int choose(const hwt_delay *store, struct hwt_delay_readers *readers, uns
 {
     struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, from >> shift, 0);
     for (size_t count = 0; slot && slot->shift == shift;
-         slot = RB_NEXT(hwt_delay_places, NULL, slot)) {
+         slot = RB_NEXT(hwt_delay_spans, NULL, slot)) {
         uint64_t start = hwt_delay_slot_start(slot);
         if (!hwt_delay_begins_below(slot, *to))
             break;

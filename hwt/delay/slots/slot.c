@@ -127,14 +127,14 @@ static int write_run_head(const struct writer *writer, const struct hwt_delay_sl
                           struct hwt_delay_record **records, size_t count)
 {
     unsigned char head[HWT_DELAY_RUN_SIZE] = { 0 };
-    uint64_t erases = 0;
+    uint64_t tombstones = 0;
     for (size_t i = 0; i < count; i++)
-        erases += records[i]->kind != HWT_DELAY_PUT;
+        tombstones += records[i]->kind != HWT_DELAY_PUT;
     hwt_delay_set64(head + HWT_DELAY_RUN_LENGTH, writer->offset - slot->length - sizeof(head));
     hwt_delay_set64(head + HWT_DELAY_RUN_COUNT, count);
     set_key(head + HWT_DELAY_RUN_FIRST, records[0]->key);
     set_key(head + HWT_DELAY_RUN_LAST, records[count - 1]->key);
-    hwt_delay_set64(head + HWT_DELAY_RUN_ERASES, erases);
+    hwt_delay_set64(head + HWT_DELAY_RUN_TOMBSTONES, tombstones);
     hwt_delay_set64(head + HWT_DELAY_RUN_OFFSET, slot->length);
     hwt_delay_set64(head + HWT_DELAY_RUN_NUMBER, slot->number);
     hwt_delay_head_seal(head, writer->store->key, HWT_DELAY_MAGIC_RUN, sizeof(head));

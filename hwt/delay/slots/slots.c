@@ -9,7 +9,7 @@
 void hwt_delay_slots_init(hwt_delay *store)
 {
     struct hwt_delay_slots *slots = &store->slots;
-    RB_INIT(&slots->wheel.places);
+    RB_INIT(&slots->wheel.spans);
     RB_INIT(&slots->wheel.nexts);
     RB_INIT(&slots->wheel.highests);
     TAILQ_INIT(&slots->finished);
@@ -64,12 +64,12 @@ void hwt_delay_slots_unlock(hwt_delay *store)
 
 struct hwt_delay_slot *hwt_delay_slots_first(const hwt_delay *store)
 {
-    return RB_MIN(hwt_delay_places, &((hwt_delay *)(uintptr_t)store)->slots.wheel.places);
+    return RB_MIN(hwt_delay_spans, &((hwt_delay *)(uintptr_t)store)->slots.wheel.spans);
 }
 
 struct hwt_delay_slot *hwt_delay_slots_next(const struct hwt_delay_slot *slot)
 {
-    return RB_NEXT(hwt_delay_places, NULL, (struct hwt_delay_slot *)(uintptr_t)slot);
+    return RB_NEXT(hwt_delay_spans, NULL, (struct hwt_delay_slot *)(uintptr_t)slot);
 }
 
 size_t hwt_delay_slots_count(const hwt_delay *store)

@@ -49,7 +49,7 @@ struct hwt_delay_range {
 #define HWT_DELAY_ANY_RANGE ((struct hwt_delay_range){ 0, UINT64_MAX })
 
 struct hwt_delay_slot {
-    RB_ENTRY(hwt_delay_slot) by_place;   /* shift, index, number */
+    RB_ENTRY(hwt_delay_slot) by_span;    /* shift, index, number */
     RB_ENTRY(hwt_delay_slot) by_next;    /* while `next` is not HWT_NEVER */
     RB_ENTRY(hwt_delay_slot) by_highest; /* while it is sealed and not passed */
     TAILQ_ENTRY(hwt_delay_slot) listed;  /* while it is finished, or moved by a checkpoint */
@@ -80,14 +80,14 @@ struct hwt_delay_slot {
     struct hwt_delay_reader reader; /* of loading */
 };
 
-RB_HEAD(hwt_delay_places, hwt_delay_slot);
+RB_HEAD(hwt_delay_spans, hwt_delay_slot);
 RB_HEAD(hwt_delay_nexts, hwt_delay_slot);
 RB_HEAD(hwt_delay_highests, hwt_delay_slot);
 TAILQ_HEAD(hwt_delay_slot_list, hwt_delay_slot);
 
 /* The slots, each in a stretch of time. See wheel.c. */
 struct hwt_delay_wheel {
-    struct hwt_delay_places places;
+    struct hwt_delay_spans spans;
     struct hwt_delay_nexts nexts;
     struct hwt_delay_highests highests;
     size_t count;
@@ -136,7 +136,7 @@ struct hwt_delay_handed {
     size_t next, count, room;
 };
 
-/* The place of a take's block; its number is 0 where there is no room. */
+/* Where a take's block goes; its number is 0 if there is no room. */
 struct hwt_delay_handing {
     uint64_t offset, number;
     size_t size;
@@ -224,7 +224,7 @@ struct hwt_delay_slot *hwt_delay_slot_new(unsigned shift, uint64_t index, uint64
 void hwt_delay_slot_unref(struct hwt_delay_slot *slot);
 void hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot);
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot);
-/* The slot at this place or the next one behind it, by shift, index and number. */
+/* The slot of this span and number or the next one behind it. A span is a shift and an index. */
 struct hwt_delay_slot *hwt_delay_wheel_from(const hwt_delay *store, unsigned shift, uint64_t index,
                                             uint64_t number);
 /* The one to which can be appended. */
@@ -233,7 +233,7 @@ bool hwt_delay_wheel_covers(const hwt_delay *store, uint64_t due);
 void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot);
 void hwt_delay_slot_set_length(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t length);
 uint64_t hwt_delay_wheel_next(const hwt_delay *store); /* no slot has anything before */
-RB_PROTOTYPE(hwt_delay_places, hwt_delay_slot, by_place, )
+RB_PROTOTYPE(hwt_delay_spans, hwt_delay_slot, by_span, )
 RB_PROTOTYPE(hwt_delay_nexts, hwt_delay_slot, by_next, )
 RB_PROTOTYPE(hwt_delay_highests, hwt_delay_slot, by_highest, )
 
@@ -265,7 +265,7 @@ uint64_t hwt_delay_dropped_bytes(const hwt_delay *store);
 
 /* ---- gather.c ---- */
 
-/* Records out of slots, by key; an erase behind a put of the same key. */
+/* Records out of slots, by key; a tombstone behind a put of the same key. */
 struct hwt_delay_gathered {
     struct hwt_delay_keys keys;
     uint64_t bytes;              /* in memory */

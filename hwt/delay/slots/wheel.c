@@ -48,7 +48,7 @@ uint64_t hwt_delay_slot_last(const struct hwt_delay_slot *slot)
     return hwt_delay_slot_start(slot) + ((UINT64_C(1) << slot->shift) - 1);
 }
 
-static int place_compare(const struct hwt_delay_slot *a, const struct hwt_delay_slot *b)
+static int span_compare(const struct hwt_delay_slot *a, const struct hwt_delay_slot *b)
 {
     if (a->shift != b->shift)
         return a->shift < b->shift ? -1 : 1;
@@ -60,16 +60,16 @@ static int place_compare(const struct hwt_delay_slot *a, const struct hwt_delay_
 static int next_compare(const struct hwt_delay_slot *a, const struct hwt_delay_slot *b)
 {
     int order = (a->next > b->next) - (a->next < b->next);
-    return order != 0 ? order : place_compare(a, b);
+    return order != 0 ? order : span_compare(a, b);
 }
 
 static int highest_compare(const struct hwt_delay_slot *a, const struct hwt_delay_slot *b)
 {
     int order = (a->highest > b->highest) - (a->highest < b->highest);
-    return order != 0 ? order : place_compare(a, b);
+    return order != 0 ? order : span_compare(a, b);
 }
 
-RB_GENERATE(hwt_delay_places, hwt_delay_slot, by_place, place_compare)
+RB_GENERATE(hwt_delay_spans, hwt_delay_slot, by_span, span_compare)
 RB_GENERATE(hwt_delay_nexts, hwt_delay_slot, by_next, next_compare)
 RB_GENERATE(hwt_delay_highests, hwt_delay_slot, by_highest, highest_compare)
 
@@ -103,7 +103,7 @@ void hwt_delay_slot_unref(struct hwt_delay_slot *slot)
 void hwt_delay_wheel_add(hwt_delay *store, struct hwt_delay_slot *slot)
 {
     struct hwt_delay_wheel *wheel = &store->slots.wheel;
-    RB_INSERT(hwt_delay_places, &wheel->places, slot);
+    RB_INSERT(hwt_delay_spans, &wheel->spans, slot);
     slot->on_wheel = true;
     wheel->count++;
     wheel->by_shift[slot->shift]++;
@@ -123,7 +123,7 @@ static void unpass(struct hwt_delay_wheel *wheel, const struct hwt_delay_slot *s
 void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot)
 {
     struct hwt_delay_wheel *wheel = &store->slots.wheel;
-    RB_REMOVE(hwt_delay_places, &wheel->places, slot);
+    RB_REMOVE(hwt_delay_spans, &wheel->spans, slot);
     slot->on_wheel = false;
     if (slot->next != HWT_NEVER)
         RB_REMOVE(hwt_delay_nexts, &wheel->nexts, slot);
@@ -139,18 +139,18 @@ void hwt_delay_wheel_remove(hwt_delay *store, struct hwt_delay_slot *slot)
 struct hwt_delay_slot *hwt_delay_wheel_from(const hwt_delay *store, unsigned shift, uint64_t index,
                                             uint64_t number)
 {
-    struct hwt_delay_slot place = { .shift = shift, .index = index, .number = number };
-    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->slots.wheel.places;
-    return RB_NFIND(hwt_delay_places, places, &place);
+    struct hwt_delay_slot sought = { .shift = shift, .index = index, .number = number };
+    struct hwt_delay_spans *spans = &((hwt_delay *)(uintptr_t)store)->slots.wheel.spans;
+    return RB_NFIND(hwt_delay_spans, spans, &sought);
 }
 
-/* Of the slots that were made for a place all but the last one are sealed. */
+/* All slots that were made for one span are sealed but the last one. */
 struct hwt_delay_slot *hwt_delay_wheel_find(const hwt_delay *store, unsigned shift, uint64_t index)
 {
-    struct hwt_delay_places *places = &((hwt_delay *)(uintptr_t)store)->slots.wheel.places;
+    struct hwt_delay_spans *spans = &((hwt_delay *)(uintptr_t)store)->slots.wheel.spans;
     struct hwt_delay_slot *behind = hwt_delay_wheel_from(store, shift, index + 1, 0);
     struct hwt_delay_slot *slot =
-        behind ? RB_PREV(hwt_delay_places, places, behind) : RB_MAX(hwt_delay_places, places);
+        behind ? RB_PREV(hwt_delay_spans, spans, behind) : RB_MAX(hwt_delay_spans, spans);
     return slot && slot->shift == shift && slot->index == index && !slot->sealed ? slot : NULL;
 }
 

@@ -107,7 +107,7 @@ struct hwt_delay_record *hwt_delay_find_ticket(hwt_delay *store, struct hwt_dela
     return found;
 }
 
-/* An erase that opening read from the log may be of an older message with this identity. */
+/* A tombstone that opening read from the log may be of an older message with this identity. */
 static bool has_newer(struct hwt_delay_identities *identities,
                       const struct hwt_delay_record *record)
 {

@@ -50,8 +50,8 @@ static bool get_number(const unsigned char **at, const unsigned char *end, unsig
 size_t hwt_delay_encoded_most(const struct hwt_delay_record *record)
 {
     const size_t put = 4 + HWT_DELAY_COUNTS_SIZE + (size_t)record->payload_size;
-    return hwt_delay_erase_most(record) + (record->origin ? (size_t)HWT_DELAY_ORIGIN_SIZE : 0) +
-           (record->kind == HWT_DELAY_ERASE ? 0 : put);
+    return hwt_delay_tombstone_most(record) + (record->origin ? (size_t)HWT_DELAY_ORIGIN_SIZE : 0) +
+           (record->kind == HWT_DELAY_TOMBSTONE ? 0 : put);
 }
 
 static size_t shared_of(const struct hwt_delay_before *before, const unsigned char *id, size_t size)
@@ -139,11 +139,11 @@ unsigned char *hwt_delay_encode(struct hwt_delay_before *before,
     return write_fields(&fields, at);
 }
 
-unsigned char *hwt_delay_encode_erase(struct hwt_delay_before *before,
-                                      const struct hwt_delay_record *message, bool ends,
-                                      unsigned char *at)
+unsigned char *hwt_delay_encode_tombstone(struct hwt_delay_before *before,
+                                          const struct hwt_delay_record *message, bool ends,
+                                          unsigned char *at)
 {
-    const struct fields fields = begin_fields(before, message, HWT_DELAY_ERASE, ends);
+    const struct fields fields = begin_fields(before, message, HWT_DELAY_TOMBSTONE, ends);
     return write_fields(&fields, at);
 }
 
@@ -155,7 +155,7 @@ static int flags_of(uint8_t kind)
     switch (kind) {
     case HWT_DELAY_PUT:
         return HWT_DELAY_FLAG_ENDS | HWT_DELAY_FLAG_ORIGIN | HWT_DELAY_FLAG_COUNTS;
-    case HWT_DELAY_ERASE:
+    case HWT_DELAY_TOMBSTONE:
         return HWT_DELAY_FLAG_ENDS;
     case HWT_DELAY_CLOSED:
     case HWT_DELAY_NOTE:
@@ -171,7 +171,7 @@ static bool has_its_sizes(const struct hwt_delay_packed *packed)
     switch (packed->kind) {
     case HWT_DELAY_PUT:
         return packed->id_size > 0 && packed->payload_size <= HWT_DELAY_PAYLOAD_MAX;
-    case HWT_DELAY_ERASE:
+    case HWT_DELAY_TOMBSTONE:
         return packed->id_size > 0 && packed->payload_size == 0;
     case HWT_DELAY_NOTE:
         return packed->id_size == 0 && packed->payload_size <= HWT_DELAY_NOTE_MAX;

@@ -22,7 +22,7 @@ int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hw
     return bytes_compare(a->key.due, a->bytes, a->id_size, b);
 }
 
-/* A message that is done has an erase of the same key, which comes behind it. Two identities with
+/* A message that is done has a tombstone of the same key, which comes behind it. Two identities with
  * one key are only in files that somebody else has made, or where numbers were lost; both are
  * kept. */
 static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
@@ -180,7 +180,7 @@ void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record)
 static bool leaves_something(const hwt_delay *store, const struct hwt_delay_record *old)
 {
     return hwt_delay_compare(old->key, store->table.loaded) >= 0 || old->shadows ||
-           old->kind == HWT_DELAY_ERASE || old->state != HWT_DELAY_FRESH ||
+           old->kind == HWT_DELAY_TOMBSTONE || old->state != HWT_DELAY_FRESH ||
            hwt_delay_gap_at(store, old->key);
 }
 
@@ -218,22 +218,22 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
     hwt_delay_insert(store, record, HWT_DELAY_FRESH);
 }
 
-/* Erases what has the identity, up to the erase's sequence; the erase stays where it has to. */
-void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase)
+/* Erases what has the identity, up to the tombstone's sequence; the tombstone stays where it has to. */
+void hwt_delay_apply_tombstone(hwt_delay *store, struct hwt_delay_record *tombstone)
 {
-    struct hwt_delay_record *old =
-        hwt_delay_find(&store->table.identities, erase->key.due, erase->bytes, erase->id_size);
+    struct hwt_delay_record *old = hwt_delay_find(&store->table.identities, tombstone->key.due,
+                                                  tombstone->bytes, tombstone->id_size);
     bool needed = !old || leaves_something(store, old), ended = false;
-    if (old && old->key.sequence > erase->key.sequence)
+    if (old && old->key.sequence > tombstone->key.sequence)
         needed = false;
     else if (old) {
         ended = old->kind == HWT_DELAY_PUT;
         hwt_delay_remove(store, old);
     }
-    if (erase->ends && !ended)
-        hwt_delay_filed_end(&store->table.filed, erase->key.due);
+    if (tombstone->ends && !ended)
+        hwt_delay_filed_end(&store->table.filed, tombstone->key.due);
     if (needed)
-        hwt_delay_insert(store, erase, HWT_DELAY_FRESH);
+        hwt_delay_insert(store, tombstone, HWT_DELAY_FRESH);
     else
-        hwt_delay_record_unref(erase);
+        hwt_delay_record_unref(tombstone);
 }

@@ -5,7 +5,7 @@
 /*
  * The table: what is in memory.
  *
- * The table holds records: messages (puts) and erases, by key = (due, sequence) and by
+ * The table holds records: messages (puts) and tombstones, by key = (due, sequence) and by
  * identity = (due, id). It is complete below `loaded`: whatever is pending with a lower key is in the
  * table or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves `loaded` up;
  * eviction (also there) moves it down.
@@ -14,7 +14,7 @@
  * slot, and FILED when the checkpoint is on the disk. A FILED record stays in the table below
  * `loaded` only. A LEASED one is out of the table, and whole in each checkpoint.
  *
- * Of all records with one identity that one counts which has the highest sequence; an erase wins
+ * Of all records with one identity that one counts which has the highest sequence; a tombstone wins
  * against a put of the same sequence. So a message in a slot that nobody can see from memory is
  * cancelled or replaced by a record with the same due time, which is read together with it.
  *
@@ -212,7 +212,7 @@ void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
                          enum hwt_delay_state state);
 bool hwt_delay_ends_one(hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record);
-void hwt_delay_apply_erase(hwt_delay *store, struct hwt_delay_record *erase);
+void hwt_delay_apply_tombstone(hwt_delay *store, struct hwt_delay_record *tombstone);
 /* The lowest record in the table that is at or above a key. */
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);
 
@@ -267,9 +267,9 @@ struct hwt_delay_packed {
     const unsigned char *payload;
 };
 
-/* So many bytes it takes at most, whatever is before it; and an erase of it. */
+/* So many bytes it takes at most, whatever is before it; and a tombstone of it. */
 size_t hwt_delay_encoded_most(const struct hwt_delay_record *record);
-static inline size_t hwt_delay_erase_most(const struct hwt_delay_record *record)
+static inline size_t hwt_delay_tombstone_most(const struct hwt_delay_record *record)
 {
     return HWT_DELAY_RECORD_HEAD_MAX + (size_t)record->id_size;
 }
@@ -282,13 +282,13 @@ static inline size_t hwt_delay_encoded_about(const struct hwt_delay_record *reco
 unsigned char *hwt_delay_encode(struct hwt_delay_before *before,
                                 const struct hwt_delay_record *record, unsigned char *at);
 /* What ends a message, up to its own sequence. */
-unsigned char *hwt_delay_encode_erase(struct hwt_delay_before *before,
-                                      const struct hwt_delay_record *message, bool ends,
-                                      unsigned char *at);
+unsigned char *hwt_delay_encode_tombstone(struct hwt_delay_before *before,
+                                          const struct hwt_delay_record *message, bool ends,
+                                          unsigned char *at);
 /* Is it of a kind that slots have? */
 static inline bool hwt_delay_is_of_slot(uint8_t kind)
 {
-    return kind == HWT_DELAY_PUT || kind == HWT_DELAY_ERASE;
+    return kind == HWT_DELAY_PUT || kind == HWT_DELAY_TOMBSTONE;
 }
 /* Reads one at *at, which it moves on; -EBADMSG; -ENOTSUP: a later release wrote it. */
 int hwt_delay_unpack(struct hwt_delay_before *before, const unsigned char **at,

@@ -2,7 +2,7 @@
 
 /*
  * Accounts: what the counters say, and what the store itself goes by: how long the log is that a
- * checkpoint has to bring to slots, and how much memory its erases would take.
+ * checkpoint has to bring to slots, and how much memory its tombstones would take.
  */
 
 #include <stdlib.h>
@@ -363,10 +363,10 @@ static void open_with_a_long_log(void)
 }
 
 /*
- * Erases take memory when the log is read: what was cancelled, or done with, is brought to slots
+ * Tombstones take memory when the log is read: what was cancelled, or done with, is brought to slots
  * before that is more than options.memory allows, though the log has room for much more.
  */
-START_TEST(test_the_memory_of_erases)
+START_TEST(test_the_memory_of_tombstones)
 {
     enum { MANY = 4000 };
     const uint64_t due = s.realtime + HOUR;
@@ -389,7 +389,7 @@ START_TEST(test_the_memory_of_erases)
 END_TEST
 
 /* Those that opening has read count, too. */
-START_TEST(test_the_memory_of_erases_that_were_read)
+START_TEST(test_the_memory_of_tombstones_that_were_read)
 {
     enum { MANY = 4000 };
     const uint64_t due = s.realtime + HOUR;
@@ -450,8 +450,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_writes);
     tcase_add_test(tcase, test_the_length_of_a_log_that_was_read);
     tcase_add_test(tcase, test_a_long_log_is_shortened_after_it_was_read);
-    tcase_add_loop_test(tcase, test_the_memory_of_erases, 0, 2);
-    tcase_add_test(tcase, test_the_memory_of_erases_that_were_read);
+    tcase_add_loop_test(tcase, test_the_memory_of_tombstones, 0, 2);
+    tcase_add_test(tcase, test_the_memory_of_tombstones_that_were_read);
     tcase_add_test(tcase, test_rejected);
     suite_add_tcase(suite, tcase);
     return suite;

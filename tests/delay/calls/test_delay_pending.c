@@ -357,7 +357,7 @@ END_TEST
 
 static uint64_t far_due;
 
-/* Once, while a checkpoint writes an erase to its slot: its identity is put anew. */
+/* Once, while a checkpoint writes a tombstone to its slot: its identity is put anew. */
 static void put_meanwhile(void *arg, enum disk_call call, const char *name)
 {
     (void)arg;
@@ -369,7 +369,7 @@ static void put_meanwhile(void *arg, enum disk_call call, const char *name)
 
 /* At the latest when its time has come, a message that was cancelled out of memory, and put anew, is
  * counted right. */
-START_TEST(test_put_anew_after_its_erase)
+START_TEST(test_put_anew_after_its_tombstone)
 {
     const uint32_t id = 1;
     bool meanwhile = _i & 1, again = _i & 2, reopened = _i & 4;
@@ -409,7 +409,7 @@ START_TEST(test_a_rewriting_that_fails)
     put_many(2, 10, far_due + 30 * DAY, HWT_SEC(1), 10);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_advance(&s, 22 * DAY);
-    put_many(10, 14, far_due, 1, 100); /* with the erase, which so stays where it is */
+    put_many(10, 14, far_due, 1, 100); /* with the tombstone, which so stays where it is */
     ck_assert_int_eq(hwt_delay_cancel(s.store, far_due, &id, sizeof(id)), 0);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     s.process.fail_only = 1U << DISK_RENAME;
@@ -443,7 +443,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_pending_behind_a_checkpoint_that_is_undone_in_part);
     tcase_add_loop_test(tcase, test_the_number_pending_is_right, 0, 10);
     tcase_add_test(tcase, test_a_superseded_lease_is_not_pending);
-    tcase_add_loop_test(tcase, test_put_anew_after_its_erase, 0, 8);
+    tcase_add_loop_test(tcase, test_put_anew_after_its_tombstone, 0, 8);
     tcase_add_test(tcase, test_a_rewriting_that_fails);
     suite_add_tcase(suite, tcase);
     return suite;

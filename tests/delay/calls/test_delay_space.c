@@ -96,7 +96,7 @@ static void reopen(bool killed)
     simulated_open(&s);
 }
 
-/* Cancelled soon, so that the erases get into the same slots. */
+/* Cancelled soon, so that the tombstones get into the same slots. */
 START_TEST(test_cancelled_at_once)
 {
     for (uint32_t i = 0; i < MANY; i++)
@@ -134,7 +134,8 @@ START_TEST(test_cancelled_by_many_processes)
 }
 END_TEST
 
-/* A message alone in a long slot, and its erase in a shorter one: both go, though heads are most of them. */
+/* A message alone in a long slot, and its tombstone in a shorter one: both go, though heads are
+ * most of them. */
 START_TEST(test_cancelled_alone)
 {
     put(0, s.realtime + HWT_SEC(30 * 86400));
@@ -147,7 +148,7 @@ START_TEST(test_cancelled_alone)
 }
 END_TEST
 
-/* In ten rounds, as time passes: the messages are in long slots, the erases in shorter ones. */
+/* In ten rounds, as time passes: the messages are in long slots, the tombstones in shorter ones. */
 START_TEST(test_cancelled_as_time_passes)
 {
     for (uint32_t i = 0; i < MANY; i++)
@@ -236,7 +237,7 @@ START_TEST(test_a_long_slot_is_moved_in_parts)
 END_TEST
 
 /* More at one instant than memory has room for, in a long slot and in a short one. What is cancelled has its
- * message in the one and its erase in the other, which is rewritten in parts. */
+ * message in the one and its tombstone in the other, which is rewritten in parts. */
 START_TEST(test_an_instant_of_two_slots)
 {
     uint64_t due = s.realtime + HWT_SEC(10 * 86400);

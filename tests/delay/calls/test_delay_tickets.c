@@ -334,7 +334,7 @@ START_TEST(a_batch_has_tickets)
 }
 END_TEST
 
-/* After a crash memory has the erase of an older message with the same due time and id. */
+/* After a crash memory has the tombstone of an older message with the same due time and id. */
 START_TEST(the_end_of_an_older_one_hides_nothing)
 {
     const uint64_t due = s.realtime;

@@ -28,7 +28,7 @@ uint32_t __wrap_hwt_delay_crc(uint64_t seed, const void *bytes, size_t size)
 
 /* ---- rewriting ---- */
 
-static enum rewriting { AS_IT_SHOULD_BE, DELETED_EARLY, ERASES_LEFT_OUT } rewriting;
+static enum rewriting { AS_IT_SHOULD_BE, DELETED_EARLY, TOMBSTONES_LEFT_OUT } rewriting;
 
 int __real_hwt_delay_publish(hwt_delay *store);
 int __wrap_hwt_delay_publish(hwt_delay *store);
@@ -54,7 +54,7 @@ void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
                                     const struct hwt_delay_slot *moved,
                                     struct hwt_delay_key resolved);
 
-/* No erase is thought to be needed: the message is in another slot. */
+/* No tombstone is thought to be needed: the message is in another slot. */
 void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
                                     const struct hwt_delay_slot *moved,
                                     struct hwt_delay_key resolved)
@@ -63,7 +63,7 @@ void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
     __real_hwt_delay_gathered_mark(gathered, moved, resolved);
     RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
     {
-        record->needed = record->needed && rewriting != ERASES_LEFT_OUT;
+        record->needed = record->needed && rewriting != TOMBSTONES_LEFT_OUT;
     }
 }
 
@@ -147,10 +147,10 @@ START_TEST(test_a_slot_that_is_deleted_before_it_was_moved_is_found)
 }
 END_TEST
 
-START_TEST(test_erases_that_are_left_out_are_found)
+START_TEST(test_tombstones_that_are_left_out_are_found)
 {
-    rewriting = ERASES_LEFT_OUT;
-    printf("erases are left out that are needed: ");
+    rewriting = TOMBSTONES_LEFT_OUT;
+    printf("tombstones are left out that are needed: ");
     fflush(stdout);
     ck_assert_uint_gt(states_to_find(NULL), 0);
 }
@@ -164,7 +164,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_a_mistake_is_found, 0, MISTAKES);
     tcase_add_test(tcase, test_checksums_that_nobody_looks_at_are_found);
     tcase_add_test(tcase, test_a_slot_that_is_deleted_before_it_was_moved_is_found);
-    tcase_add_test(tcase, test_erases_that_are_left_out_are_found);
+    tcase_add_test(tcase, test_tombstones_that_are_left_out_are_found);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -45,7 +45,7 @@ static void put_and_cancel(struct simulated *s, uint32_t from, uint32_t to, bool
     }
 }
 
-/* A store with two runs in its slots, a checkpoint and a log, and erases in both. */
+/* A store with two runs in its slots, a checkpoint and a log, and tombstones in both. */
 static void make(void)
 {
     struct simulated s;

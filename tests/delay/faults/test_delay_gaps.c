@@ -182,7 +182,7 @@ START_TEST(test_a_block_keeps_back_its_time_alone)
 }
 END_TEST
 
-/* The erases of a second round are lost: none of their messages comes. */
+/* The tombstones of a second round are lost: none of their messages comes. */
 START_TEST(test_lost_cancels_do_not_bring_back_what_they_cancelled)
 {
     const uint32_t from = MANY / 2, to = MANY / 2 + 10;

@@ -7,7 +7,7 @@
  *     delay_stores read DIRECTORY    compares, and uses it
  *     delay_stores refuse DIRECTORY  looks that one of an earlier format is refused, and left as it is
  *
- * What is in it: slots with messages and erases, a checkpoint with messages that were leased, and
+ * What is in it: slots with messages and tombstones, a checkpoint with messages that were leased, and
  * a log with puts, cancels, done and retry. To keep one, with a release of that number:
  *
  *     delay_stores make 0.3.0 && tar --sort=name --owner=0 --group=0 -czf 0.3.0.tar.gz 0.3.0

@@ -10,10 +10,10 @@
 enum { SLACK = 3 * 65536 }; /* the checkpoint, and room for the next one */
 
 /* Slots of which all was cancelled, and less than half as far as the store can tell, stay until they are
- * due: an erase says nothing of the length of its message. */
+ * due: a tombstone says nothing of the length of its message. */
 enum { LEFT_MAX = 65536 };
 
-/* What was cancelled goes in some steps: messages, their erases in other slots, and then the room
+/* What was cancelled goes in some steps: messages, their tombstones in other slots, and then the room
  * that the last checkpoint but one has set aside for as many slots. */
 enum { CHECKPOINTS = 6 };
 

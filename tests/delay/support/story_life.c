@@ -236,7 +236,7 @@ static struct log log_of(const hwt_delay *store)
     const struct hwt_delay_log *log = &store->log;
     return (struct log){ !store->poisoned && !log->pinned && !log->writing && log->count == 0,
                          log->next_sequence, log->kept.sequence, log->kept_bytes,
-                         log->erased_bytes };
+                         log->tombstone_bytes };
 }
 
 static void compare_logs(const struct log *wrote, const struct log *read)

@@ -167,7 +167,8 @@ START_TEST(what_opening_would_read_again)
     hwt_delay_log_keep(store, hwt_delay_log_end(store));
     ck_assert(!hwt_delay_log_keeps(store, number));
     ck_assert(hwt_delay_log_keeps(store, hwt_delay_log_next(store)));
-    hwt_delay_log_shed(store, hwt_delay_log_kept_bytes(store), hwt_delay_log_erased_bytes(store));
+    hwt_delay_log_shed(store, hwt_delay_log_kept_bytes(store),
+                       hwt_delay_log_tombstone_bytes(store));
     ck_assert_uint_eq(hwt_delay_log_kept_bytes(store), 0);
 }
 END_TEST

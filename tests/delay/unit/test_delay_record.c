@@ -63,12 +63,12 @@ static size_t make_id(unsigned char id[255], size_t before)
 static struct hwt_delay_record *make_record(unsigned char id[255], size_t *id_size,
                                             struct hwt_delay_key before)
 {
-    static const uint8_t kinds[] = { HWT_DELAY_PUT,   HWT_DELAY_PUT,    HWT_DELAY_PUT,
-                                     HWT_DELAY_ERASE, HWT_DELAY_CLOSED, HWT_DELAY_NOTE,
+    static const uint8_t kinds[] = { HWT_DELAY_PUT,       HWT_DELAY_PUT,    HWT_DELAY_PUT,
+                                     HWT_DELAY_TOMBSTONE, HWT_DELAY_CLOSED, HWT_DELAY_NOTE,
                                      HWT_DELAY_DROP };
     static const unsigned char payload[300] = { 1, 2, 3 };
     const uint8_t kind = kinds[below(sizeof(kinds))];
-    const bool put = kind == HWT_DELAY_PUT, has_id = put || kind == HWT_DELAY_ERASE;
+    const bool put = kind == HWT_DELAY_PUT, has_id = put || kind == HWT_DELAY_TOMBSTONE;
     *id_size = has_id ? make_id(id, *id_size) : 0;
     const hwt_delay_message message = {
         .due = near(before.due),
@@ -235,9 +235,9 @@ START_TEST(another_way_is_refused)
         { 15,
           { HWT_DELAY_PUT, 1, 0x20, 0, 1, 14, 7, 0, 0, 0, 0, 0, 0, 0, 'a' } }, /* it is due then */
         { 5, { HWT_DELAY_PUT, 0, 0, 0, 0 } },                                  /* no id */
-        { 5, { HWT_DELAY_ERASE, 0, 0, 0, 0 } },
-        { 8, { HWT_DELAY_ERASE, 0, 1, 0, 1, 1, 'a', 'b' } }, /* a payload */
-        { 6, { HWT_DELAY_NOTE, 0, 0, 0, 1, 'a' } },          /* an id */
+        { 5, { HWT_DELAY_TOMBSTONE, 0, 0, 0, 0 } },
+        { 8, { HWT_DELAY_TOMBSTONE, 0, 1, 0, 1, 1, 'a', 'b' } }, /* a payload */
+        { 6, { HWT_DELAY_NOTE, 0, 0, 0, 1, 'a' } },              /* an id */
         { 7, { HWT_DELAY_DROP, 0, 1, 0, 0, 1, 'a' } },
         { 6, { HWT_DELAY_CLOSED, 0, 0, 0, 1, 'a' } },
         { 6, { HWT_DELAY_PUT, 0, 0, 1, 0, 'a' } }, /* nothing is before it */
@@ -281,17 +281,17 @@ START_TEST(the_bytes_are_those_of_the_manual)
     };
     const hwt_delay_message second = { .due = 990, .id = "order-2", .id_size = 7 };
     struct hwt_delay_record *put = hwt_delay_record_new(HWT_DELAY_PUT, &first);
-    struct hwt_delay_record *erase = hwt_delay_record_new(HWT_DELAY_ERASE, &second);
+    struct hwt_delay_record *tombstone = hwt_delay_record_new(HWT_DELAY_TOMBSTONE, &second);
     struct hwt_delay_before before = { 0 };
     put->key.sequence = 7;
-    erase->key.sequence = 8;
-    erase->ends = true;
+    tombstone->key.sequence = 8;
+    tombstone->ends = true;
     const unsigned char *end =
-        hwt_delay_encode(&before, erase, hwt_delay_encode(&before, put, bytes));
+        hwt_delay_encode(&before, tombstone, hwt_delay_encode(&before, put, bytes));
     ck_assert_int_eq(end - bytes, sizeof(expected));
     ck_assert_int_eq(memcmp(bytes, expected, sizeof(expected)), 0);
     hwt_delay_record_unref(put);
-    hwt_delay_record_unref(erase);
+    hwt_delay_record_unref(tombstone);
 }
 END_TEST
 

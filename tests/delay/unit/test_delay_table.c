@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The table beside an array with what each identity should have: puts, erases, states and leases at random. Sequences
+ * The table beside an array with what each identity should have: puts, tombstones, states and leases at random. Sequences
  * are drawn, so a record also comes after a newer one, as it does when the log is read once more.
  */
 
@@ -18,7 +18,7 @@ enum { DUES = 8, IDS = 8, IDENTITIES = DUES * IDS, STEPS = 20000 };
 
 /* Of one identity: the record in the table, and the lease beside it. */
 struct known {
-    bool there, erase, shadows;
+    bool there, tombstone, shadows;
     uint64_t sequence;
     enum hwt_delay_state state;
     struct hwt_delay_lease *lease;
@@ -92,7 +92,7 @@ static struct hwt_delay_record *lookup_leased(size_t n)
 static bool leaves(size_t n)
 {
     const struct known *it = &known[n];
-    return due_of(n) >= loaded || it->shadows || it->erase || it->state != HWT_DELAY_FRESH;
+    return due_of(n) >= loaded || it->shadows || it->tombstone || it->state != HWT_DELAY_FRESH;
 }
 
 static void put(size_t n)
@@ -107,21 +107,21 @@ static void put(size_t n)
         it->leased_sequence = 0; /* superseded */
     it->shadows = it->there && leaves(n);
     it->there = true;
-    it->erase = false;
+    it->tombstone = false;
     it->sequence = its;
     it->state = HWT_DELAY_FRESH;
 }
 
-static void erase(size_t n)
+static void tombstone(size_t n)
 {
     struct known *it = &known[n];
-    struct hwt_delay_record *record = record_of(n, HWT_DELAY_ERASE);
+    struct hwt_delay_record *record = record_of(n, HWT_DELAY_TOMBSTONE);
     uint64_t its = record->key.sequence;
-    hwt_delay_apply_erase(store, record);
+    hwt_delay_apply_tombstone(store, record);
     if (it->there && it->sequence > its)
         return;
     it->there = !it->there || leaves(n);
-    it->erase = true;
+    it->tombstone = true;
     it->shadows = false;
     it->sequence = its;
     it->state = HWT_DELAY_FRESH;
@@ -139,7 +139,7 @@ static void file(size_t n)
         it->state = HWT_DELAY_FLUSHING;
         return;
     }
-    if (it->erase || due_of(n) >= loaded)
+    if (it->tombstone || due_of(n) >= loaded)
         return;
     hwt_delay_filed_add(hwt_delay_filed_of(store), record->key.due, 1);
     hwt_delay_set_state(store, record, HWT_DELAY_FILED);
@@ -150,7 +150,7 @@ static void lease(size_t n)
 {
     struct known *it = &known[n];
     struct hwt_delay_record *record = lookup(n);
-    if (!it->there || it->erase || it->lease)
+    if (!it->there || it->tombstone || it->lease)
         return;
     it->lease = malloc(sizeof(*it->lease));
     ck_assert_ptr_nonnull(it->lease);
@@ -180,7 +180,7 @@ static void check_one(size_t n)
     must((record != NULL) == it->there);
     must((leased != NULL) == (it->lease && it->leased_sequence > 0));
     must(!record || (record->key.sequence == it->sequence && record->state == it->state &&
-                     (record->kind == HWT_DELAY_ERASE) == it->erase));
+                     (record->kind == HWT_DELAY_TOMBSTONE) == it->tombstone));
     must(!leased || (leased->key.sequence == it->leased_sequence &&
                      leased->state == HWT_DELAY_LEASED && leased->lease == it->lease));
 }
@@ -215,8 +215,8 @@ static void check_sums(void)
 
 START_TEST(each_identity_has_what_was_said_last)
 {
-    static void (*const changes[])(
-        size_t n) = { put, put, put, erase, file, file, lease, end_lease };
+    static void (*const changes[])(size_t n) = { put,  put,  put,   tombstone,
+                                                 file, file, lease, end_lease };
     loaded = _i == 0 ? 0 : _i == 1 ? due_of(IDENTITIES / 2) : HWT_NEVER;
     hwt_delay_set_loaded(store, (struct hwt_delay_key){ loaded, 0 });
     for (int i = 0; i < STEPS; i++) {

@@ -34,7 +34,7 @@ static void begin(void)
 {
     store = calloc(1, sizeof(*store));
     ck_assert_ptr_nonnull(store);
-    RB_INIT(&store->slots.wheel.places);
+    RB_INIT(&store->slots.wheel.spans);
     RB_INIT(&store->slots.wheel.nexts);
     RB_INIT(&store->slots.wheel.highests);
     ck_assert_int_eq(hwt_delay_epoch_begin(store), 0);
