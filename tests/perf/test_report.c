@@ -111,7 +111,8 @@ START_TEST(how_late_peers_were_found_is_sorted)
     for (uint64_t i = 0; i < FOUND; i++)
         lateness[i * 7 % FOUND] = HWT_MS(i + 1);
     run.server.lateness = lateness;
-    run.client.silence_count = run.counts.silenced = run.counts.found = FOUND;
+    run.counts.silenced = run.counts.found = FOUND;
+    run.client.silence_count = FOUND;
     ck_assert(print_end());
     expect_number("found late by, p50", 500);
     expect_number("               p99", 990);
@@ -123,7 +124,8 @@ START_TEST(one_that_was_found_is_all_of_the_three)
 {
     uint64_t lateness = HWT_US(1234);
     run.server.lateness = &lateness;
-    run.client.silence_count = run.counts.silenced = run.counts.found = 1;
+    run.counts.silenced = run.counts.found = 1;
+    run.client.silence_count = 1;
     ck_assert(print_end());
     expect_number("found late by, p50", 1.234);
     expect_number("               p99", 1.234);
@@ -219,7 +221,8 @@ START_TEST(a_peer_that_was_missed_fails)
 {
     static uint64_t lateness[4];
     run.server.lateness = lateness;
-    run.client.silence_count = run.counts.silenced = 5;
+    run.counts.silenced = 5;
+    run.client.silence_count = 5;
     run.counts.found = 4;
     expect_verdict("FAILED: silent peers missed: 1\n");
     expect_number("missed", 1);
