@@ -147,6 +147,18 @@ static void loop_by_another_number(void *timer)
 
 static int lower;
 
+/* The parent may close a number below the one that the loop has noted. */
+static void check_with_a_lower_number(void (*work)(void *timer))
+{
+    lower = dup(STDERR_FILENO);
+    hwt_timer *timer = create_driven(0, HWT_MS(1));
+    noted = hwt_timer_fd(timer);
+    ck_assert_int_gt(noted, lower);
+    expect_well("a parent with a lower number", work, timer);
+    close(lower);
+    hwt_timer_destroy(timer);
+}
+
 static void fork_with_a_lower_number(void *timer)
 {
     close(lower);
@@ -156,13 +168,7 @@ static void fork_with_a_lower_number(void *timer)
 
 START_TEST(a_loop_whose_number_cannot_be_had_is_refused_until_it_asks_for_one)
 {
-    lower = dup(STDERR_FILENO);
-    hwt_timer *timer = create_driven(0, HWT_MS(1));
-    noted = hwt_timer_fd(timer);
-    ck_assert_int_gt(noted, lower);
-    expect_well("a parent with a lower number", fork_with_a_lower_number, timer);
-    close(lower);
-    hwt_timer_destroy(timer);
+    check_with_a_lower_number(fork_with_a_lower_number);
 }
 END_TEST
 
@@ -181,13 +187,7 @@ static void fork_with_a_free_number(void *timer)
 
 START_TEST(a_loop_in_a_child_has_the_number_that_it_has_noted)
 {
-    lower = dup(STDERR_FILENO);
-    hwt_timer *timer = create_driven(0, HWT_MS(1));
-    noted = hwt_timer_fd(timer);
-    ck_assert_int_gt(noted, lower);
-    expect_well("a parent with a lower number free", fork_with_a_free_number, timer);
-    close(lower);
-    hwt_timer_destroy(timer);
+    check_with_a_lower_number(fork_with_a_free_number);
 }
 END_TEST
 

@@ -133,8 +133,9 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
  * Room for the checkpoint after this one, with twice the slots, and as much leased as may be and the
  * slots have, with all that a record may have besides its payload; at least for one like this. In slots records
  * are packed, and leased ones follow each other in another order, in which they may share nothing. So on a
- * full disk each of the two files is as long as it will ever be, and the next one needs what the old one leaves,
- * which is `old`. What is leased out of the log has room in the reserve. That there is no room shows when it is needed.
+ * full disk each of the two files is as long as it will ever be, and the next one needs the `old` bytes that the
+ * old one leaves. Messages that are leased out of the log have room in the reserve. If there is no room, that shows
+ * when it is needed.
  */
 static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_t size,
                            uint64_t old)

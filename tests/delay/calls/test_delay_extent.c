@@ -313,11 +313,9 @@ START_TEST(on_a_full_disk_there_is_room_for_all_cancels)
 }
 END_TEST
 
-/* There was no room once. A checkpoint may have made some, so it is tried again. */
-START_TEST(a_log_that_could_not_become_longer_does_after_a_checkpoint)
+/* From message `count` on; returns the next one. */
+static uint32_t put_until_no_room_can_be_set_aside(uint32_t count, uint64_t due)
 {
-    const uint64_t extent = 40 << 10, due = s.realtime + HWT_SEC(1000);
-    uint32_t count = 0;
     s.process.fail_with = -ENOSPC;
     s.process.fail_only = 1 << DISK_ALLOCATE;
     s.process.fail_at = s.process.calls + 1;
@@ -325,6 +323,15 @@ START_TEST(a_log_that_could_not_become_longer_does_after_a_checkpoint)
     while (s.process.calls < s.process.fail_at)
         put_some(count, count + 1, due), count++;
     s.process.fail_with = 0;
+    return count;
+}
+
+/* There was no room once. A checkpoint may have made some, so it is tried again. */
+START_TEST(a_log_that_could_not_become_longer_does_after_a_checkpoint)
+{
+    const uint64_t extent = 40 << 10, due = s.realtime + HWT_SEC(1000);
+    uint32_t count = 0;
+    count = put_until_no_room_can_be_set_aside(count, due);
     assert_extent(extent);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     put_some(count, count + 10, due);
@@ -409,13 +416,7 @@ START_TEST(a_log_of_which_one_head_says_that_it_is_longer)
         put_some(count, count + 1, due);
     ck_assert_uint_eq(length_of("reserve"), 2 * extent);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
-    s.process.fail_with = -ENOSPC;
-    s.process.fail_only = 1 << DISK_ALLOCATE;
-    s.process.fail_at = s.process.calls + 1;
-    s.process.fail_count = 1;
-    while (s.process.calls < s.process.fail_at)
-        put_some(count, count + 1, due), count++;
-    s.process.fail_with = 0;
+    count = put_until_no_room_can_be_set_aside(count, due);
     reopen(true);
     simulated_advance(&s, HWT_SEC(1000));
     expect(count);
