@@ -120,7 +120,9 @@ int command_cancel(const struct request *request)
 
     hwt_delay *store = open_store(request->directory, 0);
     int r = hwt_delay_cancel(store, due, id, id_size);
-    hwt_delay_close(store);
+    int closed = hwt_delay_close(store);
+    if (r == 0)
+        r = closed;
     if (r == -ENOENT)
         return fail("no such message is pending: it was done or cancelled, or never put");
     return r < 0 ? fail("%s: %s", request->directory, explain(r)) : 0;
@@ -170,6 +172,6 @@ int command_take(const struct request *request)
     } else if (n < 0) {
         fail("%s: %s", request->directory, explain((int)n));
     }
-    hwt_delay_close(store);
-    return status;
+    int closed = hwt_delay_close(store);
+    return status == 0 && closed < 0 ? fail("%s: %s", request->directory, explain(closed)) : status;
 }

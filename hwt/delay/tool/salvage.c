@@ -71,7 +71,9 @@ int command_salvage(const struct request *request)
         r = put_batch(&salvage);
     if (r == 0)
         r = hwt_delay_get_stats(from, &stats);
-    hwt_delay_close(salvage.to);
+    int closed = hwt_delay_close(salvage.to);
+    if (r == 0)
+        r = closed;
     hwt_delay_close(from);
     if (r < 0)
         return fail("%s to %s: %s; remove %s and try again", request->directory, new, explain(r),

@@ -516,6 +516,25 @@ test_stale()
     [ -z "$(ls other)" ] || fail "left: $(ls other)"
 }
 
+# The disk fails when a store is closed: whoever changes it says so, though its own change is there.
+test_unclosed()
+{
+    for id in one two; do
+        run 1 put --create store "$past:01Z" "$id" payload
+        says 'store: reading or writing the disk failed'
+    done
+    run 1 cancel store "$past:01Z" one
+    says 'store: reading or writing the disk failed'
+    run 1 salvage store new
+    says 'store to new: reading or writing the disk failed.* remove new and try again'
+    run 1 take store
+    grep -q '^hwt-delay: store: reading or writing the disk failed' err || fail "says: $(cat err)"
+    : >err
+    prints "$(line 1 two payload)"
+    run 1 take store # there is nothing
+    prints
+}
+
 # More than a batch, and every byte of it; a store that is whole.
 test_salvage_whole()
 {
