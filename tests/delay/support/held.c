@@ -42,7 +42,7 @@ int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
     return r;
 }
 
-static void pass(const char *point)
+void held_pass(const char *point)
 {
     if (!self)
         return;
@@ -133,7 +133,7 @@ void held_fail_sync(struct process *process)
 
 static void enter(const char *point)
 {
-    pass(point);
+    held_pass(point);
     pthread_mutex_lock(&disk_lock);
     inside = true;
 }
@@ -142,7 +142,7 @@ static int64_t leave(const char *point, int64_t r)
 {
     inside = false;
     pthread_mutex_unlock(&disk_lock);
-    pass(point);
+    held_pass(point);
     return r;
 }
 

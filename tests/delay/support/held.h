@@ -42,6 +42,9 @@ void held_kill(struct process *process);
 /* The next sync of a file fails. */
 void held_fail_sync(struct process *process);
 
+/* A point of a test's own, which a player passes. */
+void held_pass(const char *point);
+
 /* Whether this thread is within a call of the system. */
 bool held_is_inside(void);
 
