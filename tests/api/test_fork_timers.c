@@ -95,8 +95,8 @@ int main(void)
 {
     Suite *suite = suite_create("api: forks beside timers");
     TCase *tcase = add_case(suite, "come and go");
-    if (WITH_THREAD_SANITIZER) {
-        puts("ThreadSanitizer is not told of threads that a child does not have");
+    if (WITH_THREAD_SANITIZER || is_emulated()) {
+        puts("ThreadSanitizer and emulators are not told of threads that a child does not have");
         return 77;
     }
     tcase_add_test(tcase, a_fork_beside_timers_that_come_and_go);
