@@ -290,6 +290,114 @@ START_TEST(a_cancel_before_it_is_put_back_leaves_it_to_who_puts_it_there)
 }
 END_TEST
 
+/*
+ *     mover                           runner, driver
+ *     has seen HANDED and tick 30:
+ *     MOVE; or has written tick 20:
+ *     MOVE_SAY
+ *                                     takes it back, says so, reads that
+ *     its exchange fails: once more;
+ *     says so
+ */
+START_TEST(what_is_taken_back_beside_a_mover_runs_once_where_it_was_moved_to)
+{
+    static const struct {
+        const char *point;
+        uint64_t tick;
+    } moves[] = { { "MOVE", 20 }, { "MOVE", 50 }, { "MOVE_SAY", 20 } };
+    struct actor mover;
+    hwt_timeout timeout = add_handed(&counting);
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
+    act_move(&mover, timeout, AT(moves[_i].tick));
+    actor_go_to(&mover, moves[_i].point);
+    run_deferred(&executor);
+    ck_assert_uint_eq(drive(12), 0);
+    ck_assert(actor_end(&mover));
+    expect_handed_over_in(moves[_i].tick);
+    expect_fate(1, 0);
+}
+END_TEST
+
+/*
+ *     runner                          mover
+ *     has seen HANDED and tick 30:
+ *     TAKE_UP
+ *                                     tick 20, says so; or tick 50
+ *     its exchange fails: takes it
+ *     back for that tick
+ */
+START_TEST(a_move_before_it_is_taken_back_is_where_it_runs)
+{
+    const uint64_t tick = _i ? 50 : 20;
+    struct actor runner;
+    hwt_timeout timeout = add_handed(&counting);
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
+    actor_begin(&runner, run_all);
+    actor_go_to(&runner, "TAKE_UP");
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(tick)));
+    ck_assert_uint_eq(drive(12), 0);
+    actor_end(&runner);
+    expect_handed_over_in(tick);
+    expect_fate(1, 0);
+}
+END_TEST
+
+/*
+ *     runner                          mover, driver
+ *     has seen HANDED and tick 30:
+ *     TAKE_UP
+ *                                     tick 20, says so
+ *                                     reads that, sleeps until tick 25
+ *     its exchange fails: says
+ *     tick 20, and wakes the driver
+ */
+START_TEST(who_takes_back_what_was_moved_wakes_for_where_it_was_moved_to)
+{
+    struct actor runner;
+    hwt_timeout timeout = add_handed(&counting);
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
+    add_with(&silent, &beside, AT(25));
+    actor_begin(&runner, run_all);
+    actor_go_to(&runner, "TAKE_UP");
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(20)));
+    ck_assert_uint_eq(drive(12), 0);
+    ck_assert_uint_gt(told_in(), 12 * TICK);
+    actor_end(&runner);
+    ck_assert_uint_lt(told_in(), 10 * TICK);
+    expect_handed_over_in(20);
+}
+END_TEST
+
+/*
+ *     mover                           runner, driver              adder
+ *     has written tick 20: MOVE_SAY
+ *                                     takes it back, says so;
+ *                                     it runs in tick 20
+ *                                                                 gets the entry
+ *     says what it moved
+ */
+START_TEST(what_a_late_mover_says_is_of_no_other_timeout)
+{
+    struct actor mover;
+    hwt_timeout timeout = add_handed(&counting);
+    ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
+    act_move(&mover, timeout, AT(20));
+    actor_go_to(&mover, "MOVE_SAY");
+    run_deferred(&executor);
+    expect_handed_over_in(20);
+    drive(22);
+    hwt_timeout again = add_in_place_of(timeout, AT(40));
+    ck_assert(actor_end(&mover));
+    drive(40);
+    run_deferred(&executor);
+    ck_assert_int_eq(hwt_timeout_state(again), HWT_PENDING);
+    drive(41);
+    run_deferred(&executor);
+    ck_assert_uint_eq(beside.runs, 1);
+    expect_fate(1, 0);
+}
+END_TEST
+
 static uint64_t handed_over(void)
 {
     pthread_mutex_lock(&timer->shared.run_lock);
@@ -367,6 +475,11 @@ int main(void)
     tcase_add_loop_test(handed, what_is_put_off_can_be_cancelled_and_moved_before_that_is_said, 0,
                         2);
     tcase_add_test(handed, a_cancel_before_it_is_put_back_leaves_it_to_who_puts_it_there);
+    tcase_add_loop_test(handed, what_is_taken_back_beside_a_mover_runs_once_where_it_was_moved_to,
+                        0, 3);
+    tcase_add_loop_test(handed, a_move_before_it_is_taken_back_is_where_it_runs, 0, 2);
+    tcase_add_test(handed, who_takes_back_what_was_moved_wakes_for_where_it_was_moved_to);
+    tcase_add_test(handed, what_a_late_mover_says_is_of_no_other_timeout);
     tcase_add_test(handed, stop_knows_what_was_handed_over_at_every_step);
     TCase *stop = stage_case(suite, "stop", open_executor, NULL);
     tcase_add_test(stop, stop_finds_what_rearmed_itself_on_the_executor);

@@ -135,15 +135,21 @@ static void await_actor(struct actor *actor)
     }
 }
 
-void actor_begin(struct actor *actor, void (*call)(struct actor *))
+void actor_begin_with(struct actor *actor, void (*call)(struct actor *),
+                      const pthread_attr_t *attributes)
 {
     actor->call = call;
     actor->answer = 0;
     set_goal(actor, NULL, 0);
     set_passed(actor, "its beginning");
     set_state(actor, GOES);
-    actor->thread = spawn(play_part, actor);
+    ck_assert_int_eq(pthread_create(&actor->thread, attributes, play_part, actor), 0);
     await_actor(actor);
+}
+
+void actor_begin(struct actor *actor, void (*call)(struct actor *))
+{
+    actor_begin_with(actor, call, NULL);
 }
 
 void act_worker(struct actor *actor, hwt_timer *timer)

@@ -41,6 +41,10 @@ struct actor {
 /* Begins any call: it sets actor->answer. */
 void actor_begin(struct actor *actor, void (*call)(struct actor *));
 
+/* The same in a thread that has these attributes, a stack for instance. */
+void actor_begin_with(struct actor *actor, void (*call)(struct actor *),
+                      const pthread_attr_t *attributes);
+
 /* The calls of the library that the tests need; room_close() and the like come after their end. */
 void act_add(struct actor *actor, hwt_timer *timer, const hwt_task *task, void *arg,
              uint64_t deadline);
