@@ -44,20 +44,20 @@ def at(address, type_name):
     return gdb.Value(address).cast(gdb.lookup_type(type_name).pointer()).dereference()
 
 
-def slots_of(pool):
-    return at(number(pool["directory"]["slots"]), "struct hwt_slots")
+def sites_of(pool):
+    return at(number(pool["directory"]["sites"]), "struct hwt_sites")
 
 
 def slabs(pool):
     """The address of each slab that is mapped, and the floor of its generations."""
-    slots = slots_of(pool)
-    for n in range(min(number(pool["slabs"]), number(slots["count"]))):
-        address = number(slots["at"][n])
+    sites = sites_of(pool)
+    for n in range(min(number(pool["slabs"]), number(sites["count"]))):
+        address = number(sites["at"][n])
         if address == 0:
             continue
-        slot = at(address, "struct hwt_slot")
-        if number(slot["base"]) != 0:
-            yield number(slot["base"]), number(slot["floor"])
+        site = at(address, "struct hwt_site")
+        if number(site["base"]) != 0:
+            yield number(site["base"]), number(site["floor"])
 
 
 def entries(pool):
@@ -68,7 +68,7 @@ def entries(pool):
     seats = SLAB_SIZE // (entry_type.sizeof + place_type.sizeof)
     for base, floor in slabs(pool):
         head = base // SLAB_SIZE % SLAB_COLOURS * SLAB_STEP_ENTRIES
-        places = base + number(slots_of(pool)["places"])
+        places = base + number(sites_of(pool)["places"])
         for seat in range(seats):
             if head <= seat < head + head_seats:
                 continue

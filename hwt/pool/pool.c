@@ -62,14 +62,14 @@ static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
 }
 
 /* Enters the n slabs of a region as empty. */
-static void enter_region(struct hwt_pool *pool, uint32_t number, struct hwt_slot *slots,
+static void enter_region(struct hwt_pool *pool, uint32_t number, struct hwt_site *sites,
                          char *memory, uint32_t n)
 {
-    slots->region = (uint8_t)n;
+    sites->region = (uint8_t)n;
     for (uint32_t i = 0; i < n; i++) {
-        slots[i].base = memory + i * HWT_SLAB_SIZE;
-        atomic_store_explicit(&slots[i].empty, true, memory_order_relaxed);
-        hwt_directory_enter(&pool->directory, number + i, &slots[i]);
+        sites[i].base = memory + i * HWT_SLAB_SIZE;
+        atomic_store_explicit(&sites[i].empty, true, memory_order_relaxed);
+        hwt_directory_enter(&pool->directory, number + i, &sites[i]);
         hwt_empty_push(pool, number + i);
     }
 }
@@ -79,10 +79,10 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
 {
     size_t size = n * HWT_SLAB_SIZE;
     char *memory = map_aligned(size, rest);
-    struct hwt_slot *slots = memory ? calloc(n, sizeof(*slots)) : NULL;
-    uint32_t number = slots ? claim_numbers(pool, n) : HWT_ID_NONE;
+    struct hwt_site *sites = memory ? calloc(n, sizeof(*sites)) : NULL;
+    uint32_t number = sites ? claim_numbers(pool, n) : HWT_ID_NONE;
     if (number == HWT_ID_NONE) {
-        free(slots);
+        free(sites);
         if (memory)
             munmap(memory, size + rest);
         return false;
@@ -91,7 +91,7 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
         (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
     if (__lsan_register_root_region)
         __lsan_register_root_region(memory, size + rest);
-    enter_region(pool, number, slots, memory, n);
+    enter_region(pool, number, sites, memory, n);
     return true;
 }
 
@@ -112,7 +112,7 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
         hwt_directory_destroy(&pool->directory);
         return -ENOMEM;
     }
-    pool->rest = hwt_pool_slot(pool, 0)->base + HWT_SLAB_SIZE;
+    pool->rest = hwt_pool_site(pool, 0)->base + HWT_SLAB_SIZE;
     pool->rest_size = rest_size;
     return 0;
 }
@@ -121,11 +121,11 @@ void hwt_pool_destroy(struct hwt_pool *pool, bool keeps_rest)
 {
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (uint32_t number = 0, n; number < slabs; number += n) {
-        struct hwt_slot *slot = hwt_directory_find(&pool->directory, number);
-        n = slot ? slot->region : 1; /* in a child of fork() it may not be there */
-        if (slot && (number > 0 || !keeps_rest))
-            unmap_slabs(slot->base, n * HWT_SLAB_SIZE + (number == 0 ? pool->rest_size : 0));
-        free(slot);
+        struct hwt_site *site = hwt_directory_find(&pool->directory, number);
+        n = site ? site->region : 1; /* in a child of fork() it may not be there */
+        if (site && (number > 0 || !keeps_rest))
+            unmap_slabs(site->base, n * HWT_SLAB_SIZE + (number == 0 ? pool->rest_size : 0));
+        free(site);
     }
     hwt_directory_destroy(&pool->directory);
 }
@@ -143,16 +143,16 @@ static bool map_region(struct hwt_pool *pool)
 /* Makes batches of an empty slab. */
 static void carve(struct hwt_pool *pool, uint32_t number)
 {
-    struct hwt_slot *slot = hwt_pool_slot(pool, number);
-    uintptr_t base = (uintptr_t)slot->base;
+    struct hwt_site *site = hwt_pool_site(pool, number);
+    uintptr_t base = (uintptr_t)site->base;
     struct hwt_slab *slab = (struct hwt_slab *)(base + hwt_slab_head(base));
     /* Relaxed: published with the first of its entries. */
     atomic_store_explicit(&slab->timer, pool->timer, memory_order_relaxed);
     atomic_store_explicit(&slab->to_id,
                           (number << HWT_ID_BITS) - (uint32_t)(base / sizeof(struct hwt_entry)),
                           memory_order_relaxed);
-    atomic_store_explicit(&slab->floor, (uint32_t)slot->floor, memory_order_relaxed);
-    atomic_store_explicit(&slot->empty, false, memory_order_relaxed);
+    atomic_store_explicit(&slab->floor, (uint32_t)site->floor, memory_order_relaxed);
+    atomic_store_explicit(&site->empty, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->used, 1, memory_order_relaxed);
     struct hwt_entry *first = NULL;
     uint32_t count = 0, most = (HWT_SLAB_ENTRIES - 1) % HWT_CACHE_BATCH + 1; /* one is short */
@@ -160,8 +160,8 @@ static void carve(struct hwt_pool *pool, uint32_t number)
         struct hwt_entry *entry = hwt_slab_entry(base, seat);
         if (!hwt_slab_has(base, seat))
             continue;
-        if (slot->floor > 0)
-            hwt_entry_go_on_above(entry, slot->floor);
+        if (site->floor > 0)
+            hwt_entry_go_on_above(entry, site->floor);
         hwt_entry_link(entry, first);
         first = entry;
         if (++count < most)
@@ -226,8 +226,8 @@ struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, u
 {
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (; *number < slabs; *seat = 0, ++*number) {
-        const struct hwt_slot *slot = hwt_directory_find(&pool->directory, *number);
-        uintptr_t base = slot ? (uintptr_t)slot->base : 0;
+        const struct hwt_site *site = hwt_directory_find(&pool->directory, *number);
+        uintptr_t base = site ? (uintptr_t)site->base : 0;
         for (; base && *seat < HWT_SLAB_SEATS; ++*seat) {
             struct hwt_entry *entry = hwt_slab_entry(base, *seat);
             if (!hwt_slab_has(base, *seat) || hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW)

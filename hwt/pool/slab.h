@@ -28,7 +28,7 @@ struct hwt_slab {
     _Atomic(hwt_timer *) timer;
     /* The id of an entry is its address / sizeof(struct hwt_entry) + this, modulo 2^32. */
     _Atomic uint32_t to_id;
-    _Atomic uint32_t floor;  /* the low bits of its slot's */
+    _Atomic uint32_t floor;  /* the low bits of its site's */
     _Atomic uint32_t handed; /* how often the executor has one of its entries; see task.c */
     char pad[64 - sizeof(void *) - 3 * sizeof(uint32_t)];
 };
@@ -131,22 +131,22 @@ static inline uint32_t hwt_entry_filed(const struct hwt_entry *entry, const stru
            atomic_load_explicit(&hwt_slab_of(entry)->floor, memory_order_relaxed);
 }
 
-static inline struct hwt_entry *hwt_slot_entry(const struct hwt_slot *slot, uint32_t id)
+static inline struct hwt_entry *hwt_site_entry(const struct hwt_site *site, uint32_t id)
 {
-    return hwt_slab_entry((uintptr_t)slot->base, id & HWT_ID_SEAT);
+    return hwt_slab_entry((uintptr_t)site->base, id & HWT_ID_SEAT);
 }
 
 /* Of a slab of which the caller has an id, or of an empty one, the number. */
-static inline struct hwt_slot *hwt_pool_slot(const struct hwt_pool *pool, uint32_t number)
+static inline struct hwt_site *hwt_pool_site(const struct hwt_pool *pool, uint32_t number)
 {
-    struct hwt_slot *slot = hwt_slots_at(hwt_directory_slots(&pool->directory), number);
-    HWT_ASSERT(slot);
-    return slot;
+    struct hwt_site *site = hwt_sites_at(hwt_directory_sites(&pool->directory), number);
+    HWT_ASSERT(site);
+    return site;
 }
 
 static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint32_t id)
 {
-    return hwt_slot_entry(hwt_pool_slot(pool, id >> HWT_ID_BITS), id);
+    return hwt_site_entry(hwt_pool_site(pool, id >> HWT_ID_BITS), id);
 }
 
 /* Bytes held. Any thread; about. */
@@ -154,7 +154,7 @@ static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
 {
     /* Relaxed, both: numbers. */
     return atomic_load_explicit(&pool->used, memory_order_relaxed) * (uint64_t)HWT_SLAB_SIZE +
-           atomic_load_explicit(&pool->slabs, memory_order_relaxed) * sizeof(struct hwt_slot) +
+           atomic_load_explicit(&pool->slabs, memory_order_relaxed) * sizeof(struct hwt_site) +
            hwt_directory_bytes(&pool->directory);
 }
 

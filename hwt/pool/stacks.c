@@ -20,26 +20,26 @@ static uint64_t popped(uint64_t head, uint32_t top)
 
 void hwt_empty_push(struct hwt_pool *pool, uint32_t number)
 {
-    struct hwt_slot *slot = hwt_pool_slot(pool, number);
+    struct hwt_site *site = hwt_pool_site(pool, number);
     uint64_t head = atomic_load_explicit(&pool->empty, memory_order_relaxed);
     do {
         HWT_SCHED_POINT(EMPTY_PUSH);
-        /* Relaxed: the release of the head publishes it, and the slot. */
-        atomic_store_explicit(&slot->next, (uint32_t)head, memory_order_relaxed);
+        /* Relaxed: the release of the head publishes it, and the site. */
+        atomic_store_explicit(&site->next, (uint32_t)head, memory_order_relaxed);
     } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, with_top(head, number),
                                                     memory_order_release, memory_order_relaxed));
 }
 
 uint32_t hwt_empty_pop(struct hwt_pool *pool)
 {
-    /* Acquire, also on failure: the slot of that number. */
+    /* Acquire, also on failure: the site of that number. */
     uint64_t head = atomic_load_explicit(&pool->empty, memory_order_acquire);
     uint32_t next;
     do {
         if ((uint32_t)head == HWT_ID_NONE)
             return HWT_ID_NONE;
-        struct hwt_slot *slot = hwt_pool_slot(pool, (uint32_t)head);
-        next = atomic_load_explicit(&slot->next, memory_order_relaxed);
+        struct hwt_site *site = hwt_pool_site(pool, (uint32_t)head);
+        next = atomic_load_explicit(&site->next, memory_order_relaxed);
         HWT_SCHED_POINT(EMPTY_POP);
         /* Release, too: what the next user writes to `next` is not what was read above. */
     } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, popped(head, next),

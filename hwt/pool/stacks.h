@@ -19,7 +19,7 @@
  * exchange fails. (The tag has 32 bits: a thread would have to sleep between the two through a
  * multiple of 2^32 pops.)
  *
- * Empty slabs are on a stack of the same kind, by numbers: their slots are the links. A push reads
+ * Empty slabs are on a stack of the same kind, by numbers: their sites are the links. A push reads
  * none of them, so it acquires nothing.
  */
 

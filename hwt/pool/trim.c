@@ -66,13 +66,13 @@ static void scan(struct hwt_pool *pool, uint64_t now)
     struct hwt_trim *trim = &pool->trim;
     uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     for (uint32_t n = 0; n < SCAN_SLABS && trim->next < slabs; trim->next++) {
-        struct hwt_slot *slot = hwt_directory_find(&pool->directory, trim->next);
+        struct hwt_site *site = hwt_directory_find(&pool->directory, trim->next);
         /* Relaxed: it only spares work. */
-        if (!slot || atomic_load_explicit(&slot->empty, memory_order_relaxed))
+        if (!site || atomic_load_explicit(&site->empty, memory_order_relaxed))
             continue;
         n++;
-        slot->held = all_have_ended((uintptr_t)slot->base) ? 0 : STAYS;
-        trim->candidates += slot->held == 0;
+        site->held = all_have_ended((uintptr_t)site->base) ? 0 : STAYS;
+        trim->candidates += site->held == 0;
     }
     if (trim->next < slabs)
         return;
@@ -89,18 +89,18 @@ static void scan(struct hwt_pool *pool, uint64_t now)
 static void sort_out(struct hwt_pool *pool, struct hwt_cache *back, struct hwt_entry *entry)
 {
     uint32_t id = hwt_entry_id(entry);
-    struct hwt_slot *slot = hwt_pool_slot(pool, id >> HWT_ID_BITS);
-    if (slot->held == STAYS) {
+    struct hwt_site *site = hwt_pool_site(pool, id >> HWT_ID_BITS);
+    if (site->held == STAYS) {
         hwt_pool_give(pool, back, entry);
         return;
     }
-    uint32_t first = atomic_load_explicit(&slot->next, memory_order_relaxed);
-    hwt_entry_link(entry, slot->held > 0 ? hwt_pool_entry(pool, first) : NULL);
+    uint32_t first = atomic_load_explicit(&site->next, memory_order_relaxed);
+    hwt_entry_link(entry, site->held > 0 ? hwt_pool_entry(pool, first) : NULL);
     /* Relaxed: the worker's, as long as the slab is not empty. A thread that has seen it on the
      * stack of empty ones reads it in vain: see stacks.h. */
-    atomic_store_explicit(&slot->next, id, memory_order_relaxed);
-    slot->held++;
-    HWT_ASSERT(slot->held <= HWT_SLAB_ENTRIES);
+    atomic_store_explicit(&site->next, id, memory_order_relaxed);
+    site->held++;
+    HWT_ASSERT(site->held <= HWT_SLAB_ENTRIES);
 }
 
 /* Some batches are walked at a time, a step of each in turn, for the next entry of a chain has to
@@ -153,12 +153,12 @@ static bool is_handed(uintptr_t base)
 /* Whether all entries are held and may go. Generations are counted from the floor of their slab: a
  * record that is unread yet must not come out newer than those to come, so a slab with an entry that
  * was used much less than others stays. The floor is set for the next ones. */
-static bool may_go(struct hwt_slot *slot)
+static bool may_go(struct hwt_site *site)
 {
     uint64_t oldest = UINT64_MAX, newest = 0;
-    if (slot->held != HWT_SLAB_ENTRIES) /* the base of one that is not entered yet is being set */
+    if (site->held != HWT_SLAB_ENTRIES) /* the base of one that is not entered yet is being set */
         return false;
-    uintptr_t base = (uintptr_t)slot->base;
+    uintptr_t base = (uintptr_t)site->base;
     if (is_handed(base))
         return false;
     for (uint32_t seat = 0; seat < HWT_SLAB_SEATS; seat++) {
@@ -170,15 +170,15 @@ static bool may_go(struct hwt_slot *slot)
     }
     if (newest - oldest > SPREAD_MAX)
         return false;
-    slot->floor = newest;
+    site->floor = newest;
     return true;
 }
 
-static void give_back(struct hwt_pool *pool, struct hwt_slot *slot)
+static void give_back(struct hwt_pool *pool, struct hwt_site *site)
 {
     struct hwt_cache back = { 0 };
     struct hwt_entry *next,
-        *entry = hwt_pool_entry(pool, atomic_load_explicit(&slot->next, memory_order_relaxed));
+        *entry = hwt_pool_entry(pool, atomic_load_explicit(&site->next, memory_order_relaxed));
     for (; entry; entry = next) {
         next = hwt_entry_linked(entry);
         hwt_pool_give(pool, &back, entry);
@@ -196,12 +196,12 @@ static void make_zero(char *base, size_t size)
 
 /* n slabs from `number` on, which follow each other, go. The last is pushed first: they are used
  * again in the order of their addresses. */
-static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_slot *slots, uint32_t n)
+static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_site *sites, uint32_t n)
 {
-    char *base = slots->base;
+    char *base = sites->base;
     size_t size = n * HWT_SLAB_SIZE;
     for (uint32_t i = 0; i < n; i++)
-        HWT_ASSERT_ALL(all_have_ended((uintptr_t)slots[i].base));
+        HWT_ASSERT_ALL(all_have_ended((uintptr_t)sites[i].base));
     HWT_ASSERT(atomic_load_explicit(&pool->used, memory_order_relaxed) >= n);
     HWT_SCHED_POINT(EMPTY);
     if (madvise(base, size, MADV_DONTNEED) != 0)
@@ -209,14 +209,14 @@ static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_slot 
     atomic_fetch_sub_explicit(&pool->used, n, memory_order_relaxed);
     pool->trim.left -= n * HWT_SLAB_ENTRIES;
     while (n-- > 0) {
-        atomic_store_explicit(&slots[n].empty, true, memory_order_relaxed);
+        atomic_store_explicit(&sites[n].empty, true, memory_order_relaxed);
         hwt_empty_push(pool, number + n);
     }
 }
 
 /* A region of which a part goes must not have huge pages: the system would make one of what is left
  * and of nothing, and the memory would be back. One that goes as a whole may. */
-static void advise(const struct hwt_slot *first, uint32_t going)
+static void advise(const struct hwt_site *first, uint32_t going)
 {
     bool whole = going == HWT_REGION_SLABS;
     if (going > 0)
@@ -225,25 +225,25 @@ static void advise(const struct hwt_slot *first, uint32_t going)
 }
 
 /* Some of its slabs may not be entered yet, and then nothing of them is held. */
-static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_slot *slots)
+static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_site *sites)
 {
-    const uint32_t n = slots->region;
+    const uint32_t n = sites->region;
     uint32_t going = 0;
     bool goes[HWT_REGION_SLABS];
     for (uint32_t i = 0; i < n; i++) {
-        struct hwt_slot *slot = &slots[i];
-        goes[i] = may_go(slot);
+        struct hwt_site *site = &sites[i];
+        goes[i] = may_go(site);
         going += goes[i];
-        if (!goes[i] && slot->held > 0 && slot->held != STAYS)
-            give_back(pool, slot);
-        slot->held = 0;
+        if (!goes[i] && site->held > 0 && site->held != STAYS)
+            give_back(pool, site);
+        site->held = 0;
     }
-    advise(slots, going);
+    advise(sites, going);
     for (uint32_t i = n, end; i > 0; i = end) {
         for (end = i; end > 0 && goes[end - 1];)
             end--;
         if (end < i)
-            empty_slabs(pool, first + end, &slots[end], i - end);
+            empty_slabs(pool, first + end, &sites[end], i - end);
         else
             end--;
     }
@@ -255,11 +255,11 @@ static void settle(struct hwt_pool *pool, uint64_t now)
     for (uint32_t n = 0; n < SETTLE_SLABS && trim->next > 0;) {
         trim->next--;
         /* A region's first slab is the one that knows it, and the first that is entered. */
-        struct hwt_slot *slot = hwt_directory_find(&pool->directory, trim->next);
-        if (!slot || slot->region == 0)
+        struct hwt_site *site = hwt_directory_find(&pool->directory, trim->next);
+        if (!site || site->region == 0)
             continue;
-        settle_region(pool, trim->next, slot);
-        n += slot->region;
+        settle_region(pool, trim->next, site);
+        n += site->region;
     }
     if (trim->next == 0)
         end(pool, now);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The hints of one slot. See bucket.h. */
+/* The hints of one bucket. See bucket.h. */
 
 #include "hwt/wheel/bucket.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The array of slots, and how it grows. See directory.h. */
+/* The array of sites, and how it grows. See directory.h. */
 
 #include "hwt/wheel/directory.h"
 
@@ -9,114 +9,114 @@
 
 #include "hwt/base/sched_point.h"
 
-#define SLOTS_FIRST 64 /* slabs: 100000 timeouts */
+#define SITES_FIRST 64 /* slabs: 100000 timeouts */
 
-static struct hwt_slot sealed;
+static struct hwt_site sealed;
 #define SEALED (&sealed)
 
-static struct hwt_slots *make_slots(uint32_t count, uint32_t places)
+static struct hwt_sites *make_sites(uint32_t count, uint32_t places)
 {
-    struct hwt_slots *slots = calloc(1, sizeof(*slots) + count * sizeof(slots->at[0]));
-    if (!slots)
+    struct hwt_sites *sites = calloc(1, sizeof(*sites) + count * sizeof(sites->at[0]));
+    if (!sites)
         return NULL;
-    slots->count = count;
-    slots->places = places;
-    return slots;
+    sites->count = count;
+    sites->places = places;
+    return sites;
 }
 
 int hwt_directory_init(struct hwt_directory *directory, size_t places)
 {
-    directory->first = make_slots(SLOTS_FIRST, (uint32_t)places);
-    atomic_init(&directory->slots, directory->first);
+    directory->first = make_sites(SITES_FIRST, (uint32_t)places);
+    atomic_init(&directory->sites, directory->first);
     return directory->first ? 0 : -ENOMEM;
 }
 
 void hwt_directory_destroy(struct hwt_directory *directory)
 {
-    for (struct hwt_slots *next, *slots = directory->first; slots; slots = next) {
-        next = atomic_load_explicit(&slots->next, memory_order_relaxed);
-        free(slots);
+    for (struct hwt_sites *next, *sites = directory->first; sites; sites = next) {
+        next = atomic_load_explicit(&sites->next, memory_order_relaxed);
+        free(sites);
     }
 }
 
 /* The array that comes after this one. NULL: no memory. */
-static struct hwt_slots *make_next(struct hwt_slots *slots)
+static struct hwt_sites *make_next(struct hwt_sites *sites)
 {
-    struct hwt_slots *next = atomic_load_explicit(&slots->next, memory_order_acquire);
+    struct hwt_sites *next = atomic_load_explicit(&sites->next, memory_order_acquire);
     if (next)
         return next;
-    struct hwt_slots *made = make_slots(2 * slots->count, slots->places);
+    struct hwt_sites *made = make_sites(2 * sites->count, sites->places);
     HWT_SCHED_POINT(DIRECTORY_NEXT);
     if (!made || atomic_compare_exchange_strong_explicit(
-                     &slots->next, &next, made, memory_order_acq_rel, memory_order_acquire))
+                     &sites->next, &next, made, memory_order_acq_rel, memory_order_acquire))
         return made;
     free(made); /* another thread was sooner */
     return next;
 }
 
 /* Goes on to the next array. False: no memory, and nothing is sealed. */
-static bool grow(struct hwt_directory *directory, struct hwt_slots *slots)
+static bool grow(struct hwt_directory *directory, struct hwt_sites *sites)
 {
-    struct hwt_slots *next = make_next(slots);
+    struct hwt_sites *next = make_next(sites);
     if (!next)
         return false;
-    for (uint32_t number = 0; number < slots->count; number++) {
-        struct hwt_slot *slot = NULL;
+    for (uint32_t number = 0; number < sites->count; number++) {
+        struct hwt_site *site = NULL;
         HWT_SCHED_POINT(DIRECTORY_SEAL);
-        /* Acquire: the slot, which the exchange below publishes with the array. */
-        if (!atomic_compare_exchange_strong_explicit(&slots->at[number], &slot, SEALED,
+        /* Acquire: the site, which the exchange below publishes with the array. */
+        if (!atomic_compare_exchange_strong_explicit(&sites->at[number], &site, SEALED,
                                                      memory_order_acquire, memory_order_acquire) &&
-            slot != SEALED)
-            atomic_store_explicit(&next->at[number], slot, memory_order_relaxed);
+            site != SEALED)
+            atomic_store_explicit(&next->at[number], site, memory_order_relaxed);
     }
     HWT_SCHED_POINT(DIRECTORY);
-    atomic_compare_exchange_strong_explicit(&directory->slots, &slots, next, memory_order_release,
+    atomic_compare_exchange_strong_explicit(&directory->sites, &sites, next, memory_order_release,
                                             memory_order_relaxed);
     return true;
 }
 
-static struct hwt_slots *slots_of(const struct hwt_directory *directory)
+static struct hwt_sites *sites_of(const struct hwt_directory *directory)
 {
-    return atomic_load_explicit(&directory->slots, memory_order_acquire);
+    return atomic_load_explicit(&directory->sites, memory_order_acquire);
 }
 
 bool hwt_directory_reserve(struct hwt_directory *directory, uint32_t end)
 {
-    struct hwt_slots *slots;
-    while ((slots = slots_of(directory))->count < end) {
-        if (!grow(directory, slots))
+    struct hwt_sites *sites;
+    while ((sites = sites_of(directory))->count < end) {
+        if (!grow(directory, sites))
             return false;
     }
     return true;
 }
 
-void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struct hwt_slot *slot)
+void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struct hwt_site *site)
 {
     for (;;) {
-        struct hwt_slots *slots = slots_of(directory);
-        struct hwt_slot *none = NULL;
-        HWT_ASSERT(number < slots->count && slot->base);
+        struct hwt_sites *sites = sites_of(directory);
+        struct hwt_site *none = NULL;
+        HWT_ASSERT(number < sites->count && site->base);
         HWT_SCHED_POINT(ENTER);
-        /* Release: the slot. */
-        if (atomic_compare_exchange_strong_explicit(&slots->at[number], &none, slot,
+        /* Release: the site. */
+        if (atomic_compare_exchange_strong_explicit(&sites->at[number], &none, site,
                                                     memory_order_release, memory_order_relaxed))
             return;
-        (void)grow(directory, slots); /* what is sealed has a next one */
+        (void)grow(directory, sites); /* what is sealed has a next one */
     }
 }
 
-struct hwt_slot *hwt_directory_find(const struct hwt_directory *directory, uint32_t number)
+struct hwt_site *hwt_directory_find(const struct hwt_directory *directory, uint32_t number)
 {
-    const struct hwt_slots *slots = slots_of(directory);
-    if (number >= slots->count)
+    const struct hwt_sites *sites = sites_of(directory);
+    if (number >= sites->count)
         return NULL;
-    /* Acquire: the slot. */
-    struct hwt_slot *slot = atomic_load_explicit(&slots->at[number], memory_order_acquire);
-    return slot == SEALED ? NULL : slot;
+    /* Acquire: the site. */
+    struct hwt_site *site = atomic_load_explicit(&sites->at[number], memory_order_acquire);
+    return site == SEALED ? NULL : site;
 }
 
 size_t hwt_directory_bytes(const struct hwt_directory *directory)
 {
-    const struct hwt_slots *slots = slots_of(directory);
-    return (2 * (size_t)slots->count - SLOTS_FIRST) * sizeof(slots->at[0]);
+    const struct hwt_sites *sites = sites_of(directory);
+    return (2 * (size_t)sites->count - SITES_FIRST) * sizeof(sites->at[0]);
 }

@@ -9,40 +9,40 @@
 
 #include "hwt/wheel/wheel_inside.h"
 
-#define SLOTS_FAST 4096
+#define LENGTH_FAST 4096
 
-/* The round of the slot's first tick from wheel->tick on. */
-static uint64_t first_round(const struct hwt_wheel *wheel, uint32_t slot)
+/* The round of the bucket's first tick from wheel->tick on. */
+static uint64_t first_round(const struct hwt_wheel *wheel, uint32_t index)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    return (wheel->tick >> inside->shift) + (slot < wheel_slot_of(inside, wheel->tick));
+    return (wheel->tick >> inside->shift) + (index < wheel_index_of(inside, wheel->tick));
 }
 
 /* The bucket's round when it is next visited; what never comes has but one. */
-uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t slot)
+uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t index)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    if (slot < wheel_slots(inside))
-        return (uint32_t)first_round(wheel, slot);
-    return slot == wheel_far_slot(inside) ? (uint32_t)wheel_age_of(wheel->tick) + 1 : 0;
+    if (index < wheel_length(inside))
+        return (uint32_t)first_round(wheel, index);
+    return index == wheel_far_index(inside) ? (uint32_t)wheel_age_of(wheel->tick) + 1 : 0;
 }
 
-/* The first tick from wheel->tick on that has this slot and round. */
-uint64_t hwt_wheel_tick(const struct hwt_wheel *wheel, uint32_t slot, uint32_t round)
+/* The first tick from wheel->tick on that has this index and round. */
+uint64_t hwt_wheel_tick(const struct hwt_wheel *wheel, uint32_t index, uint32_t round)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    if (slot == wheel_far_slot(inside)) {
+    if (index == wheel_far_index(inside)) {
         uint64_t next = wheel_age_of(wheel->tick) + 1;
         return (next + (round - (uint32_t)next) - 1) << WHEEL_AGE_BITS;
     }
-    uint64_t first = first_round(wheel, slot);
-    return (first + (round - (uint32_t)first)) << inside->shift | slot;
+    uint64_t first = first_round(wheel, index);
+    return (first + (round - (uint32_t)first)) << inside->shift | index;
 }
 
-static void set_due(struct hwt_wheel_inside *inside, uint32_t slot, uint64_t tick)
+static void set_due(struct hwt_wheel_inside *inside, uint32_t index, uint64_t tick)
 {
     uint64_t *due = inside->due;
-    size_t node = (size_t)wheel_slots(inside) + slot;
+    size_t node = (size_t)wheel_length(inside) + index;
     /* The root's neighbour, node 0, stays none. */
     for (uint64_t key = ~tick; node > 0 && due[node] != key; node /= 2) {
         due[node] = key;
@@ -51,15 +51,15 @@ static void set_due(struct hwt_wheel_inside *inside, uint32_t slot, uint64_t tic
 }
 
 /* Brings the tournament up to the bucket, after its least round may have changed. */
-void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t slot)
+void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t index)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    const struct hwt_bucket *bucket = &inside->buckets[slot];
+    const struct hwt_bucket *bucket = &inside->buckets[index];
     uint64_t tick =
-        hwt_bucket_count(bucket) > 0 ? hwt_wheel_tick(wheel, slot, bucket->least) : UINT64_MAX;
-    if (slot < wheel_slots(inside))
-        set_due(inside, slot, tick);
-    else if (slot == wheel_far_slot(inside))
+        hwt_bucket_count(bucket) > 0 ? hwt_wheel_tick(wheel, index, bucket->least) : UINT64_MAX;
+    if (index < wheel_length(inside))
+        set_due(inside, index, tick);
+    else if (index == wheel_far_index(inside))
         inside->far_due = tick;
 }
 
@@ -74,7 +74,7 @@ static void set_tick(struct hwt_wheel *wheel, uint64_t tick)
 int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
-    uint32_t n = ticks_per_wheel < WHEEL_SLOTS_MAX ? ticks_per_wheel : WHEEL_SLOTS_MAX;
+    uint32_t n = ticks_per_wheel < WHEEL_LENGTH_MAX ? ticks_per_wheel : WHEEL_LENGTH_MAX;
     struct hwt_wheel_inside *inside = malloc(sizeof(*inside));
     if (!inside)
         return -ENOMEM;
@@ -104,22 +104,22 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    for (size_t i = 0; inside->buckets && i <= wheel_far_slot(inside); i++)
+    for (size_t i = 0; inside->buckets && i <= wheel_far_index(inside); i++)
         hwt_bucket_destroy(&inside->buckets[i]);
     free(inside->buckets);
     free(inside->due);
     free(inside);
 }
 
-static bool prune(struct hwt_wheel *wheel, uint32_t slot, uint32_t *looks)
+static bool prune(struct hwt_wheel *wheel, uint32_t index, uint32_t *looks)
 {
-    struct hwt_bucket *bucket = &wheel->inside->buckets[slot];
-    const struct wheel_judge judge = { wheel, slot, true, false };
+    struct hwt_bucket *bucket = &wheel->inside->buckets[index];
+    const struct wheel_judge judge = { wheel, index, true, false };
     uint32_t before = hwt_bucket_count(bucket);
     bool some = hwt_bucket_prune(bucket, hwt_wheel_keep, &judge, looks, &wheel->bytes);
     wheel->hints -= before - hwt_bucket_count(bucket);
     if (!some)
-        hwt_wheel_update(wheel, slot);
+        hwt_wheel_update(wheel, index);
     return some;
 }
 
@@ -149,27 +149,27 @@ __attribute__((noinline)) static int file_slow(struct hwt_wheel *wheel, struct h
                                                uint32_t id, uint32_t generation, uint64_t tick)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    uint32_t slot = wheel_slot_of(inside, tick);
+    uint32_t index = wheel_index_of(inside, tick);
     uint32_t round = (uint32_t)(tick >> inside->shift);
     if (tick >= wheel->ticks.last) {
-        slot = wheel_never_slot(inside);
+        index = wheel_never_index(inside);
         round = 0;
     } else if (tick >= wheel->near_end) {
-        slot = wheel_far_slot(inside);
+        index = wheel_far_index(inside);
         round = (uint32_t)wheel_age_of(tick);
     }
     struct hwt_hint hint = { round, id, generation };
-    /* Amid a full block a sweep goes on: else one of a slot to which much comes would never get far. */
-    if (inside->sweeps && inside->sweep_slot == slot &&
-        inside->sweep.block == inside->buckets[slot].full_count)
+    /* Amid a full block a sweep goes on: else the sweep of a bucket to which much comes would never get far. */
+    if (inside->sweeps && inside->sweep_index == index &&
+        inside->sweep.block == inside->buckets[index].full_count)
         hwt_wheel_end_sweep(wheel);
-    int r = hwt_bucket_add(&inside->buckets[slot], hint, hwt_wheel_round_now(wheel, slot),
+    int r = hwt_bucket_add(&inside->buckets[index], hint, hwt_wheel_round_now(wheel, index),
                            &wheel->bytes);
     if (r < 0)
         return r;
     wheel->hints++;
-    place->where = wheel_where_of(inside, slot, round);
-    hwt_wheel_update(wheel, slot);
+    place->where = wheel_where_of(inside, index, round);
+    hwt_wheel_update(wheel, index);
     return 0;
 }
 
@@ -182,7 +182,7 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     if (__builtin_expect(tick >= wheel->near_end, 0))
         return file_slow(wheel, place, id, generation, tick);
     uint32_t round = (uint32_t)(tick >> inside->shift);
-    struct hwt_hint *hint = hwt_bucket_room(&inside->buckets[wheel_slot_of(inside, tick)], round);
+    struct hwt_hint *hint = hwt_bucket_room(&inside->buckets[wheel_index_of(inside, tick)], round);
     if (__builtin_expect(!hint, 0))
         return file_slow(wheel, place, id, generation, tick);
     *hint = (struct hwt_hint){ round, id, generation };
@@ -192,41 +192,42 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     return 0;
 }
 
-/* The slot that is due next, and its tick. False: none is. The hint may be gone if it is swept. */
-static bool next_slot(const struct hwt_wheel_inside *inside, uint32_t *ret_slot, uint64_t *ret_tick)
+/* The bucket that is due next, and its tick. False: none is. The hint may be gone if it is swept. */
+static bool next_index(const struct hwt_wheel_inside *inside, uint32_t *ret_index,
+                       uint64_t *ret_tick)
 {
     uint64_t tick = ~inside->due[1];
     bool far = inside->far_due <= tick;
     *ret_tick = far ? inside->far_due : tick;
-    *ret_slot = far ? wheel_far_slot(inside) : wheel_slot_of(inside, tick);
+    *ret_index = far ? wheel_far_index(inside) : wheel_index_of(inside, tick);
     return *ret_tick != UINT64_MAX;
 }
 
-static bool is_swept(const struct hwt_wheel_inside *inside, uint32_t slot)
+static bool is_swept(const struct hwt_wheel_inside *inside, uint32_t index)
 {
-    return __builtin_expect(inside->sweeps && slot == inside->sweep_slot, 0);
+    return __builtin_expect(inside->sweeps && index == inside->sweep_index, 0);
 }
 
 /* The same, and if that is not after `limit` it has a hint for that tick. */
-static bool next_slot_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ret_slot,
-                                uint64_t *ret_tick)
+static bool next_index_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ret_index,
+                                 uint64_t *ret_tick)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    bool some = next_slot(inside, ret_slot, ret_tick);
-    if (some && is_swept(inside, *ret_slot) && *ret_tick <= limit) {
+    bool some = next_index(inside, ret_index, ret_tick);
+    if (some && is_swept(inside, *ret_index) && *ret_tick <= limit) {
         hwt_wheel_end_sweep(wheel);
-        some = next_slot(inside, ret_slot, ret_tick);
+        some = next_index(inside, ret_index, ret_tick);
     }
     return some;
 }
 
 /* Whether the bucket that is swept is seen to have something to take for its tick, by a few looks:
  * then the sweep can go on. */
-static bool is_still_due(const struct hwt_wheel *wheel, uint32_t slot)
+static bool is_still_due(const struct hwt_wheel *wheel, uint32_t index)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    const struct hwt_bucket *bucket = &inside->buckets[slot];
-    const struct wheel_judge judge = { wheel, slot, true, false };
+    const struct hwt_bucket *bucket = &inside->buckets[index];
+    const struct wheel_judge judge = { wheel, index, true, false };
     const struct hwt_hint *hint;
     for (uint32_t n = 0; (hint = hwt_sweep_peek(&inside->sweep, bucket, n)) != NULL; n++) {
         struct hwt_hint looked = *hint;
@@ -238,13 +239,13 @@ static bool is_still_due(const struct hwt_wheel *wheel, uint32_t slot)
 
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
-    uint32_t slot;
-    while (next_slot(wheel->inside, &slot, ret_tick) && *ret_tick < limit) {
-        if (!is_swept(wheel->inside, slot)) {
-            if (prune(wheel, slot, &looks))
+    uint32_t index;
+    while (next_index(wheel->inside, &index, ret_tick) && *ret_tick < limit) {
+        if (!is_swept(wheel->inside, index)) {
+            if (prune(wheel, index, &looks))
                 return looks > 0;
         } else {
-            if (is_still_due(wheel, slot))
+            if (is_still_due(wheel, index))
                 return true;
             hwt_wheel_end_sweep(wheel);
         }
@@ -272,34 +273,34 @@ static void fetch_ahead(const struct hwt_wheel_inside *inside)
 {
     const uint64_t next = inside->due[1];
     uint64_t after = 0;
-    if (inside->mask < SLOTS_FAST || next == 0)
+    if (inside->mask < LENGTH_FAST || next == 0)
         return;
-    for (size_t node = (size_t)wheel_slots(inside) + wheel_slot_of(inside, ~next); node > 1;
+    for (size_t node = (size_t)wheel_length(inside) + wheel_index_of(inside, ~next); node > 1;
          node /= 2)
         after = inside->due[node ^ 1] > after ? inside->due[node ^ 1] : after;
-    hwt_bucket_fetch(&inside->buckets[wheel_slot_of(inside, ~next)]);
-    __builtin_prefetch(&inside->buckets[wheel_slot_of(inside, ~after)], 1);
+    hwt_bucket_fetch(&inside->buckets[wheel_index_of(inside, ~next)]);
+    __builtin_prefetch(&inside->buckets[wheel_index_of(inside, ~after)], 1);
 }
 
 /* Takes ids from a bucket whose tick it is. */
-static size_t take_from(struct hwt_wheel *wheel, uint32_t slot, uint32_t *batch, size_t max)
+static size_t take_from(struct hwt_wheel *wheel, uint32_t index, uint32_t *batch, size_t max)
 {
-    struct hwt_bucket *bucket = &wheel->inside->buckets[slot];
-    const struct hwt_slots *slots = hwt_directory_slots(wheel->directory);
+    struct hwt_bucket *bucket = &wheel->inside->buckets[index];
+    const struct hwt_sites *sites = hwt_directory_sites(wheel->directory);
     struct hwt_hint hints[WHEEL_BATCH_MAX];
-    const uint32_t round = bucket->least, where = wheel_where_of(wheel->inside, slot, round);
+    const uint32_t round = bucket->least, where = wheel_where_of(wheel->inside, index, round);
     size_t taken = hwt_bucket_take(bucket, hints, max < WHEEL_BATCH_MAX ? max : WHEEL_BATCH_MAX,
                                    &wheel->bytes);
     size_t n = 0;
     HWT_ASSERT(taken <= wheel->hints);
     wheel->hints -= taken;
     if (bucket->least != round || hwt_bucket_count(bucket) == 0) {
-        hwt_wheel_update(wheel, slot);
+        hwt_wheel_update(wheel, index);
         fetch_ahead(wheel->inside);
     }
     for (size_t i = 0; i < taken; i++) {
-        struct hwt_place *place = hwt_slots_place(slots, hints[i].id);
-        if (!wheel_counts(slots, place, &hints[i], where))
+        struct hwt_place *place = hwt_sites_place(sites, hints[i].id);
+        if (!wheel_counts(sites, place, &hints[i], where))
             continue;
         place->where = 0;
         batch[n++] = hints[i].id;
@@ -313,16 +314,16 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
                       bool *ret_far)
 {
     uint64_t tick;
-    uint32_t slot;
+    uint32_t index;
     *ret_far = false;
-    while (next_slot_with_hint(wheel, limit, &slot, &tick)) {
-        bool far = slot == wheel_far_slot(wheel->inside);
+    while (next_index_with_hint(wheel, limit, &index, &tick)) {
+        bool far = index == wheel_far_index(wheel->inside);
         /* An age begins with its first tick, not when that is over. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)
             break;
         *ret_far = far;
         set_tick(wheel, tick);
-        size_t n = take_from(wheel, slot, batch, max);
+        size_t n = take_from(wheel, index, batch, max);
         if (n > 0 || wheel->looks == 0)
             return n;
     }
@@ -332,10 +333,10 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
 
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    uint32_t slot;
+    uint32_t index;
     uint64_t tick;
-    if (!next_slot(wheel->inside, &slot, &tick) || tick >= limit)
+    if (!next_index(wheel->inside, &index, &tick) || tick >= limit)
         return HWT_ID_NONE;
-    const struct hwt_hint *hint = hwt_bucket_peek(&wheel->inside->buckets[slot]);
+    const struct hwt_hint *hint = hwt_bucket_peek(&wheel->inside->buckets[index]);
     return hint ? hint->id : HWT_ID_NONE;
 }

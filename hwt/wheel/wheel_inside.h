@@ -5,10 +5,10 @@
 /*
  * The hashed wheel: an array of buckets, a power of two of them. A timeout of tick t is in
  * bucket t & mask, with the round t / wheel length; see bucket.h for rounds. More than
- * WHEEL_SLOTS_MAX ticks a wheel are had as so many, and more rounds: a bucket costs 80 bytes.
+ * WHEEL_LENGTH_MAX ticks a wheel are had as so many, and more rounds: a bucket costs 80 bytes.
  *
- * A tournament over the buckets finds the next tick with something due: leaf slots + s is the
- * complement of the tick at which bucket s is due (0: none), an inner node the greater of its
+ * A tournament over the buckets finds the next tick with something due: leaf length + i is the
+ * complement of the tick at which bucket i is due (0: none), an inner node the greater of its
  * two. So the soonest is at node 1, memory never touched means "none", and a change
  * walks up only as far as it matters: hardly ever beyond the leaf where buckets are full.
  *
@@ -31,7 +31,7 @@
 
 struct hwt_wheel;
 
-#define WHEEL_SLOTS_MAX ((uint32_t)1 << 16)
+#define WHEEL_LENGTH_MAX ((uint32_t)1 << 16)
 #define WHEEL_AGE_BITS 29
 #define WHEEL_BATCH_MAX 64 /* hints that are looked at together */
 
@@ -41,32 +41,33 @@ struct hwt_wheel;
 #define WHEEL_LOW_BITS (WHEEL_NEAR - 1)
 
 struct hwt_wheel_inside {
-    uint32_t mask;              /* slots - 1 */
-    unsigned shift;             /* log2 of the slots */
-    uint64_t *due;              /* the tournament */
-    uint64_t far_due;           /* the tick at which what is in later ages comes nearer */
-    struct hwt_bucket *buckets; /* one a slot, one for later ages, one for what never comes */
-    uint32_t sweep_slot;        /* the bucket that is swept, or is to be next */
+    uint32_t mask;    /* wheel length - 1 */
+    unsigned shift;   /* log2 of the length */
+    uint64_t *due;    /* the tournament */
+    uint64_t far_due; /* the tick at which what is in later ages comes nearer */
+    struct hwt_bucket
+        *buckets;         /* one for each index, one for later ages, one for what never comes */
+    uint32_t sweep_index; /* the bucket that is swept, or is to be next */
     bool sweeps;
     struct hwt_sweep sweep;
 };
 
-static inline uint32_t wheel_slots(const struct hwt_wheel_inside *inside)
+static inline uint32_t wheel_length(const struct hwt_wheel_inside *inside)
 {
     return inside->mask + 1;
 }
 
-static inline uint32_t wheel_never_slot(const struct hwt_wheel_inside *inside)
+static inline uint32_t wheel_never_index(const struct hwt_wheel_inside *inside)
 {
-    return wheel_slots(inside);
+    return wheel_length(inside);
 }
 
-static inline uint32_t wheel_far_slot(const struct hwt_wheel_inside *inside)
+static inline uint32_t wheel_far_index(const struct hwt_wheel_inside *inside)
 {
-    return wheel_slots(inside) + 1;
+    return wheel_length(inside) + 1;
 }
 
-static inline uint32_t wheel_slot_of(const struct hwt_wheel_inside *inside, uint64_t tick)
+static inline uint32_t wheel_index_of(const struct hwt_wheel_inside *inside, uint64_t tick)
 {
     return (uint32_t)tick & inside->mask;
 }
@@ -79,13 +80,13 @@ static inline uint64_t wheel_age_of(uint64_t tick)
 /* ---- wheel.c ---- */
 
 /* The bucket's round when it is next visited; what never comes has but one. */
-uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t slot);
+uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t index);
 
-/* The first tick from wheel->tick on that has this slot and round. */
-uint64_t hwt_wheel_tick(const struct hwt_wheel *wheel, uint32_t slot, uint32_t round);
+/* The first tick from wheel->tick on that has this index and round. */
+uint64_t hwt_wheel_tick(const struct hwt_wheel *wheel, uint32_t index, uint32_t round);
 
 /* Brings the tournament up to the bucket, after its least round may have changed. */
-void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t slot);
+void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t index);
 
 /* ---- what counts ---- */
 
@@ -98,11 +99,11 @@ struct wheel_whereabouts {
 };
 
 static inline struct wheel_whereabouts wheel_whereabouts_of(const struct hwt_wheel_inside *inside,
-                                                            uint32_t slot)
+                                                            uint32_t index)
 {
-    if (__builtin_expect(slot < wheel_slots(inside), 1))
-        return (struct wheel_whereabouts){ WHEEL_NEAR, slot, WHEEL_LOW_BITS, inside->shift };
-    return slot == wheel_far_slot(inside)
+    if (__builtin_expect(index < wheel_length(inside), 1))
+        return (struct wheel_whereabouts){ WHEEL_NEAR, index, WHEEL_LOW_BITS, inside->shift };
+    return index == wheel_far_index(inside)
                ? (struct wheel_whereabouts){ WHEEL_FAR, 0, WHEEL_LOW_BITS, 0 }
                : (struct wheel_whereabouts){ WHEEL_NEVER, 0, 0, 0 };
 }
@@ -112,23 +113,23 @@ static inline uint32_t wheel_where_at(struct wheel_whereabouts about, uint32_t r
     return about.kind | ((round << about.shift | about.low) & about.bits);
 }
 
-static inline uint32_t wheel_where_of(const struct hwt_wheel_inside *inside, uint32_t slot,
+static inline uint32_t wheel_where_of(const struct hwt_wheel_inside *inside, uint32_t index,
                                       uint32_t round)
 {
-    return wheel_where_at(wheel_whereabouts_of(inside, slot), round);
+    return wheel_where_at(wheel_whereabouts_of(inside, index), round);
 }
 
-static inline bool wheel_counts(const struct hwt_slots *slots, const struct hwt_place *place,
+static inline bool wheel_counts(const struct hwt_sites *sites, const struct hwt_place *place,
                                 const struct hwt_hint *hint, uint32_t where)
 {
     return place->where == where &&
-           hwt_slots_generation(slots, place, hint->id) == hint->generation;
+           hwt_sites_generation(sites, place, hint->id) == hint->generation;
 }
 
 /* What the hints of a bucket are looked at for. */
 struct wheel_judge {
     const struct hwt_wheel *wheel;
-    uint32_t slot;
+    uint32_t index;
     bool asks; /* those that are not wanted do not stay either */
     /* Of equal hints the first stays: a timeout that was moved and came back has several. Its place
      * says "nowhere" from then on, until file_again(). */

@@ -9,13 +9,13 @@
 static uint32_t keep_counting(const struct wheel_judge *judge, const struct hwt_hint *from,
                               uint32_t n, struct hwt_hint *to)
 {
-    const struct wheel_whereabouts about = wheel_whereabouts_of(judge->wheel->inside, judge->slot);
-    const struct hwt_slots *slots = hwt_directory_slots(judge->wheel->directory);
+    const struct wheel_whereabouts about = wheel_whereabouts_of(judge->wheel->inside, judge->index);
+    const struct hwt_sites *sites = hwt_directory_sites(judge->wheel->directory);
     const bool once = judge->once;
     struct hwt_hint *kept = to;
     for (const struct hwt_hint *end = from + n; from < end; from++) {
-        struct hwt_place *place = hwt_slots_place(slots, from->id);
-        if (!wheel_counts(slots, place, from, wheel_where_at(about, from->round)))
+        struct hwt_place *place = hwt_sites_place(sites, from->id);
+        if (!wheel_counts(sites, place, from, wheel_where_at(about, from->round)))
             continue;
         if (once)
             place->where = 0;
@@ -47,28 +47,28 @@ void hwt_wheel_end_sweep(struct hwt_wheel *wheel)
     struct hwt_wheel_inside *inside = wheel->inside;
     if (!inside->sweeps)
         return;
-    uint32_t slot = inside->sweep_slot++;
+    uint32_t index = inside->sweep_index++;
     inside->sweeps = false;
-    hwt_sweep_end(&inside->sweep, &inside->buckets[slot], &wheel->bytes);
-    hwt_wheel_update(wheel, slot);
+    hwt_sweep_end(&inside->sweep, &inside->buckets[index], &wheel->bytes);
+    hwt_wheel_update(wheel, index);
 }
 
 /* Sets the places of the hints that have stayed. The others stay nowhere. */
-static void file_again(struct hwt_wheel *wheel, uint32_t slot, const struct hwt_hint *hints,
+static void file_again(struct hwt_wheel *wheel, uint32_t index, const struct hwt_hint *hints,
                        uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         hwt_directory_place(wheel->directory, hints[i].id)->where =
-            wheel_where_of(wheel->inside, slot, hints[i].round);
+            wheel_where_of(wheel->inside, index, hints[i].round);
 }
 
-static void begin_sweep(struct hwt_wheel *wheel, uint32_t slot)
+static void begin_sweep(struct hwt_wheel *wheel, uint32_t index)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     hwt_wheel_end_sweep(wheel);
-    inside->sweep_slot = slot;
+    inside->sweep_index = index;
     inside->sweeps = true;
-    hwt_sweep_begin(&inside->sweep, &inside->buckets[slot]);
+    hwt_sweep_begin(&inside->sweep, &inside->buckets[index]);
 }
 
 /* Of the bucket at hand. Returns how many it has looked at; *ret_stay: those have stayed, just before
@@ -76,8 +76,8 @@ static void begin_sweep(struct hwt_wheel *wheel, uint32_t slot)
 static uint32_t sweep_some(struct hwt_wheel *wheel, uint32_t most, bool asks, uint32_t *ret_stay)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    const struct wheel_judge judge = { wheel, inside->sweep_slot, asks, asks };
-    uint32_t n = hwt_sweep_some(&inside->sweep, &inside->buckets[inside->sweep_slot], most,
+    const struct wheel_judge judge = { wheel, inside->sweep_index, asks, asks };
+    uint32_t n = hwt_sweep_some(&inside->sweep, &inside->buckets[inside->sweep_index], most,
                                 hwt_wheel_keep, &judge, ret_stay, &wheel->bytes);
     wheel->hints -= n - *ret_stay;
     return n;
@@ -90,26 +90,26 @@ static uint32_t sweep_part(struct hwt_wheel *wheel, uint32_t most, bool asks)
     const struct hwt_sweep *sweep = &inside->sweep;
     uint32_t stay, n = sweep_some(wheel, most, asks, &stay);
     if (asks && stay > 0)
-        file_again(wheel, inside->sweep_slot,
-                   hwt_bucket_block(&inside->buckets[inside->sweep_slot], sweep->block)->hints +
+        file_again(wheel, inside->sweep_index,
+                   hwt_bucket_block(&inside->buckets[inside->sweep_index], sweep->block)->hints +
                        sweep->kept - stay,
                    stay);
     return n;
 }
 
 /* All of it. Of equal hints one stays. */
-static void sweep_whole(struct hwt_wheel *wheel, uint32_t slot, bool asks)
+static void sweep_whole(struct hwt_wheel *wheel, uint32_t index, bool asks)
 {
-    const struct hwt_bucket *bucket = &wheel->inside->buckets[slot];
+    const struct hwt_bucket *bucket = &wheel->inside->buckets[index];
     uint32_t stay;
-    begin_sweep(wheel, slot);
+    begin_sweep(wheel, index);
     while (sweep_some(wheel, UINT32_MAX, asks, &stay) > 0)
         ;
     hwt_wheel_end_sweep(wheel);
     for (uint32_t i = 0; asks && i <= bucket->full_count; i++) {
         const struct hwt_block *block = hwt_bucket_block(bucket, i);
         if (hwt_block_count(block) > 0)
-            file_again(wheel, slot, block->hints + block->begin, hwt_block_count(block));
+            file_again(wheel, index, block->hints + block->begin, hwt_block_count(block));
     }
 }
 
@@ -119,10 +119,10 @@ static void sweep_whole(struct hwt_wheel *wheel, uint32_t slot, bool asks)
  * wheel is seen to be empty by the tournament's leaves alone. */
 static uint32_t first_used(const struct hwt_wheel_inside *inside, uint32_t from)
 {
-    const uint64_t *leaves = inside->due + wheel_slots(inside);
-    while (from < wheel_slots(inside)
+    const uint64_t *leaves = inside->due + wheel_length(inside);
+    while (from < wheel_length(inside)
                ? leaves[from] == 0
-               : from <= wheel_far_slot(inside) && hwt_bucket_count(&inside->buckets[from]) == 0)
+               : from <= wheel_far_index(inside) && hwt_bucket_count(&inside->buckets[from]) == 0)
         from++;
     return from;
 }
@@ -132,19 +132,19 @@ uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough
     struct hwt_wheel_inside *inside = wheel->inside;
     uint64_t looked = 0, all = wheel->hints;
     while (looked < most && looked < all && wheel->hints > enough) {
-        uint32_t slot =
-            inside->sweeps ? inside->sweep_slot : first_used(inside, inside->sweep_slot);
-        if (slot > wheel_far_slot(inside)) {
-            inside->sweep_slot = 0;
+        uint32_t index =
+            inside->sweeps ? inside->sweep_index : first_used(inside, inside->sweep_index);
+        if (index > wheel_far_index(inside)) {
+            inside->sweep_index = 0;
             continue;
         }
         const uint64_t left = most - looked;
-        uint32_t n = hwt_bucket_count(&inside->buckets[slot]);
+        uint32_t n = hwt_bucket_count(&inside->buckets[index]);
         if (!inside->sweeps && n <= left) {
-            sweep_whole(wheel, slot, asks);
+            sweep_whole(wheel, index, asks);
         } else {
             if (!inside->sweeps)
-                begin_sweep(wheel, slot);
+                begin_sweep(wheel, index);
             n = sweep_part(wheel, left < HWT_BLOCK_MAX ? (uint32_t)left : HWT_BLOCK_MAX, asks);
             if (n == 0)
                 hwt_wheel_end_sweep(wheel);
@@ -160,10 +160,10 @@ void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     hwt_wheel_end_sweep(wheel);
-    for (uint32_t slot = 0; slot <= wheel_far_slot(inside); slot++) {
-        if (hwt_bucket_count(&inside->buckets[slot]) > 0) {
-            hwt_bucket_clear(&inside->buckets[slot], &wheel->bytes);
-            hwt_wheel_update(wheel, slot);
+    for (uint32_t index = 0; index <= wheel_far_index(inside); index++) {
+        if (hwt_bucket_count(&inside->buckets[index]) > 0) {
+            hwt_bucket_clear(&inside->buckets[index], &wheel->bytes);
+            hwt_wheel_update(wheel, index);
         }
     }
     wheel->hints = 0;
@@ -173,15 +173,15 @@ bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
                                     struct hwt_wheel_view *ret_view)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    for (uint32_t slot; (slot = first_used(inside, from)) <= wheel_far_slot(inside);
-         from = slot + 1) {
-        const struct hwt_bucket *bucket = &inside->buckets[slot];
-        sweep_whole(wheel, slot, true);
+    for (uint32_t index; (index = first_used(inside, from)) <= wheel_far_index(inside);
+         from = index + 1) {
+        const struct hwt_bucket *bucket = &inside->buckets[index];
+        sweep_whole(wheel, index, true);
         if (hwt_bucket_count(bucket) == 0)
             continue;
-        *ret_view = (struct hwt_wheel_view){ slot, hwt_bucket_count(bucket), UINT64_MAX };
-        if (slot != wheel_never_slot(inside))
-            ret_view->next = hwt_wheel_tick(wheel, slot, bucket->least);
+        *ret_view = (struct hwt_wheel_view){ index, hwt_bucket_count(bucket), UINT64_MAX };
+        if (index != wheel_never_index(inside))
+            ret_view->next = hwt_wheel_tick(wheel, index, bucket->least);
         return true;
     }
     return false;
@@ -192,20 +192,21 @@ bool hwt_wheel_check(struct hwt_wheel *wheel)
     hwt_wheel_end_sweep(wheel);
     const struct hwt_wheel_inside *inside = wheel->inside;
     uint64_t hints = 0;
-    for (uint32_t slot = 0; slot <= wheel_far_slot(inside); slot++) {
-        const struct hwt_bucket *bucket = &inside->buckets[slot];
+    for (uint32_t index = 0; index <= wheel_far_index(inside); index++) {
+        const struct hwt_bucket *bucket = &inside->buckets[index];
         hints += hwt_bucket_count(bucket);
-        if (!hwt_bucket_check(bucket, hwt_wheel_round_now(wheel, slot)))
+        if (!hwt_bucket_check(bucket, hwt_wheel_round_now(wheel, index)))
             return false;
-        if (slot == wheel_never_slot(inside))
+        if (index == wheel_never_index(inside))
             continue;
-        uint64_t due = slot < wheel_slots(inside) ? ~inside->due[(size_t)wheel_slots(inside) + slot]
-                                                  : inside->far_due;
+        uint64_t due = index < wheel_length(inside)
+                           ? ~inside->due[(size_t)wheel_length(inside) + index]
+                           : inside->far_due;
         if (hwt_bucket_count(bucket) == 0 ? due != UINT64_MAX
-                                          : due != hwt_wheel_tick(wheel, slot, bucket->least))
+                                          : due != hwt_wheel_tick(wheel, index, bucket->least))
             return false;
     }
-    for (size_t node = 1; node < wheel_slots(inside); node++) {
+    for (size_t node = 1; node < wheel_length(inside); node++) {
         uint64_t left = inside->due[2 * node], right = inside->due[2 * node + 1];
         if (inside->due[node] != (left < right ? right : left))
             return false;

@@ -35,12 +35,12 @@ static void tell_all(struct hwt_worker *worker)
 /* Files what n records say; their places come from memory meanwhile. */
 static void read_pending(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
 {
-    const struct hwt_slots *slots = hwt_directory_slots(worker->wheel.directory);
+    const struct hwt_sites *sites = hwt_directory_sites(worker->wheel.directory);
     struct hwt_place *places[HWT_CHUNK_RECORDS];
     uint32_t counted[HWT_CHUNK_RECORDS];
     for (uint32_t i = 0; i < n; i++) {
         counted[i] = records[i].generation;
-        places[i] = hwt_worker_place(slots, records[i].id, &counted[i]);
+        places[i] = hwt_worker_place(sites, records[i].id, &counted[i]);
         __builtin_prefetch(places[i], 1);
     }
     for (uint32_t i = 0; i < n; i++) {

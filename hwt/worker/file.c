@@ -35,8 +35,8 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
 
 void hwt_worker_outdate(struct hwt_worker *worker, uint32_t id, uint32_t generation)
 {
-    const struct hwt_slots *slots = hwt_directory_slots(worker->wheel.directory);
-    struct hwt_place *place = hwt_worker_place(slots, id, &generation);
+    const struct hwt_sites *sites = hwt_directory_sites(worker->wheel.directory);
+    struct hwt_place *place = hwt_worker_place(sites, id, &generation);
     if ((int32_t)(generation - place->generation) > 0)
         *place = (struct hwt_place){ generation, 0 };
 }

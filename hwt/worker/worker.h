@@ -114,12 +114,12 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
 
 /* Where the worker keeps what it knows of an id; and the generation as places have it, counted from
  * the floor of their slab. */
-static inline struct hwt_place *hwt_worker_place(const struct hwt_slots *slots, uint32_t id,
+static inline struct hwt_place *hwt_worker_place(const struct hwt_sites *sites, uint32_t id,
                                                  uint32_t *generation)
 {
-    const struct hwt_slot *slot = hwt_slots_at(slots, id >> HWT_ID_BITS);
-    *generation -= (uint32_t)slot->floor;
-    return hwt_slot_place(slots, slot, id);
+    const struct hwt_site *site = hwt_sites_at(sites, id >> HWT_ID_BITS);
+    *generation -= (uint32_t)site->floor;
+    return hwt_site_place(sites, site, id);
 }
 
 /* Whether two generations are so near that their difference, this one, says which of them is newer. */

@@ -81,9 +81,9 @@ static inline uint32_t store_where(uint32_t tick)
 static inline bool store_counts(const struct hwt_wheel *wheel, uint32_t id, uint32_t generation,
                                 uint32_t where)
 {
-    const struct hwt_slots *slots = hwt_directory_slots(wheel->directory);
-    const struct hwt_place *place = hwt_slots_place(slots, id);
-    return place->where == where && hwt_slots_generation(slots, place, id) == generation;
+    const struct hwt_sites *sites = hwt_directory_sites(wheel->directory);
+    const struct hwt_place *place = hwt_sites_place(sites, id);
+    return place->where == where && hwt_sites_generation(sites, place, id) == generation;
 }
 
 /* Whether a hint that was met is not to be thrown away. */

@@ -2,7 +2,7 @@
 
 /*
  * What other timers got wrong: cancels that meet the queue or the tick, arithmetic of
- * slots and rounds, re-arming, extremes, leaps. The clock is set. Each test is named by
+ * buckets and rounds, re-arming, extremes, leaps. The clock is set. Each test is named by
  * what must hold, and tells where it did not.
  */
 
@@ -111,7 +111,7 @@ START_TEST(those_cancelled_in_the_tick_that_runs_are_counted_once)
 END_TEST
 
 /*
- * ---- 3. Slot and round arithmetic ----
+ * ---- 3. Bucket and round arithmetic ----
  *
  * akka-core #1016, netty #1959, #12888, #13018: delays of k wheels and a tick more or
  * less, from every tick of the wheel; a far round before a near one in the same bucket.

@@ -19,7 +19,7 @@
 #define FIRST 300 /* seat, behind all heads */
 
 static struct hwt_pool pool;
-static struct hwt_slot slot;
+static struct hwt_site site;
 static _Alignas(65536) char slab[65536];
 static uint32_t written[BATCHES];
 
@@ -71,12 +71,12 @@ static void *worker(void *arg)
 int main(void)
 {
     pthread_t thread;
-    slot.base = slab;
-    struct hwt_slots *slots = malloc(sizeof(*slots) + sizeof(slots->at[0]));
-    atomic_init(&slots->at[0], &slot);
+    site.base = slab;
+    struct hwt_sites *sites = malloc(sizeof(*sites) + sizeof(sites->at[0]));
+    atomic_init(&sites->at[0], &site);
     atomic_init(&hwt_slab_of((struct hwt_entry *)(void *)slab)->to_id,
                 -(uint32_t)((uintptr_t)slab / sizeof(struct hwt_entry)));
-    atomic_init(&pool.directory.slots, slots);
+    atomic_init(&pool.directory.sites, sites);
     atomic_init(&pool.batches[0], HWT_ID_NONE);
     atomic_init(&pool.batches[1], HWT_ID_NONE);
     for (uint32_t i = BATCHES; i-- > 0;) {

@@ -88,13 +88,13 @@ static uint64_t some_deadline(void)
         break;
     case 4:
     case 5:
-        ticks = slots * below(6) + below(3);
+        ticks = wheel_length * below(6) + below(3);
         break;
     case 6:
-        ticks = age_length() * below(4) + slots * below(3) + below(3);
+        ticks = age_length() * below(4) + wheel_length * below(3) + below(3);
         break;
     default:
-        ticks = below(3 * (uint64_t)slots + 10);
+        ticks = below(3 * (uint64_t)wheel_length + 10);
         break;
     }
     uint64_t instant = hwt_ticks_instant(&wheel.ticks, now);
@@ -254,7 +254,7 @@ static size_t take_once(uint64_t limit, bool *ret_far)
 
 static uint64_t some_limit(void)
 {
-    uint64_t limit = now + below(2 * (uint64_t)slots + 2);
+    uint64_t limit = now + below(2 * (uint64_t)wheel_length + 2);
     if (below(20) == 0 && oracle_next() != UINT64_MAX)
         limit = oracle_next() + below(2);
     if (below(200) == 0)
@@ -346,14 +346,14 @@ static void step(void)
 
 static void run(uint64_t start, uint64_t tick_duration, unsigned steps)
 {
-    must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
-         0);
+    must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration),
+                        wheel_length) == 0);
     wheel.wanted = keep_wanted;
     wheel.owner = owned;
     now = 0;
     for (unsigned i = 0; i < steps; i++) {
         step();
-        if (below(16 + slots / 16) == 0)
+        if (below(16 + wheel_length / 16) == 0)
             must(hwt_wheel_check(&wheel));
     }
     check_next();
@@ -385,8 +385,8 @@ START_TEST(a_wheel_of_any_size_answers_as_a_sorted_list_does)
 {
     static const uint64_t starts[] = { 0, 1, 123456789, INT64_MAX };
     static const uint64_t durations[] = { 8, 1000, 999983, HWT_MS(100) };
-    slots = (uint32_t)1 << _i;
-    state += slots;
+    wheel_length = (uint32_t)1 << _i;
+    state += wheel_length;
     for (int i = 0; i < 4; i++)
         run(starts[i], durations[below(4)], test_scaled(30000, 1));
 }
@@ -394,8 +394,8 @@ END_TEST
 
 START_TEST(so_it_does_where_time_ends)
 {
-    slots = (uint32_t)1 << _i;
-    state += slots;
+    wheel_length = (uint32_t)1 << _i;
+    state += wheel_length;
     for (int i = 0; i < 20; i++)
         run(UINT64_MAX - below(100000), 8 + below(100), test_scaled(2000, 1));
 }

@@ -20,7 +20,7 @@ struct filed {
 
 static struct places places;
 static struct hwt_wheel wheel;
-static uint32_t slots;
+static uint32_t wheel_length;
 static uint64_t state; /* of the random numbers */
 
 static struct filed list[LIVE_MAX]; /* sorted */

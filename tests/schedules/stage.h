@@ -270,9 +270,9 @@ static inline void expect_all_free(void)
         count += length + (lane ? mark_chain(marks, slabs, lane->cache.spare) : 0);
     }
     for (uint32_t slab = (uint32_t)atomic_load(&pool->empty); slab != HWT_ID_NONE;
-         slab = atomic_load(&hwt_pool_slot(pool, slab)->next))
+         slab = atomic_load(&hwt_pool_site(pool, slab)->next))
         for (uint32_t i = 0; i < HWT_SLAB_SEATS; i++) {
-            if (hwt_slab_has((uintptr_t)hwt_pool_slot(pool, slab)->base, i))
+            if (hwt_slab_has((uintptr_t)hwt_pool_site(pool, slab)->base, i))
                 mark_free(marks, slabs, slab << HWT_ID_BITS | i, &count);
         }
     free(marks);

@@ -286,7 +286,7 @@ START_TEST(of_two_that_grow_the_directory_each_finds_its_slabs)
     actor_go_to(&first, cases[_i].point);
     fill_here(&b);
     actor_end(&first);
-    ck_assert_uint_eq(pool->directory.slots->count, 128);
+    ck_assert_uint_eq(pool->directory.sites->count, 128);
     for (uint32_t n = 0; n < atomic_load(&pool->slabs); n++)
         ck_assert_ptr_nonnull(hwt_directory_find(&pool->directory, n));
     expect_nothing_common(&a, &b);

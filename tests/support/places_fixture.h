@@ -14,7 +14,7 @@ enum { PLACES_A_SLAB = 1000, PLACES_STEP = 31, PLACES_SLABS = 8 };
 
 struct places {
     struct hwt_directory directory;
-    struct hwt_slot slots[PLACES_SLABS];
+    struct hwt_site sites[PLACES_SLABS];
 };
 
 /* The id of the i-th, and which one it is. */
@@ -36,9 +36,9 @@ static inline void places_open(struct places *places, uint32_t count)
     must(hwt_directory_init(&places->directory, 0) == 0);
     must(hwt_directory_reserve(&places->directory, PLACES_SLABS * PLACES_STEP));
     for (uint32_t slab = 0; slab * PLACES_A_SLAB < count; slab++) {
-        places->slots[slab].base = calloc(PLACES_A_SLAB, sizeof(struct hwt_place));
-        must(places->slots[slab].base);
-        hwt_directory_enter(&places->directory, slab * PLACES_STEP, &places->slots[slab]);
+        places->sites[slab].base = calloc(PLACES_A_SLAB, sizeof(struct hwt_place));
+        must(places->sites[slab].base);
+        hwt_directory_enter(&places->directory, slab * PLACES_STEP, &places->sites[slab]);
     }
 }
 
@@ -46,7 +46,7 @@ static inline void places_close(struct places *places)
 {
     hwt_directory_destroy(&places->directory);
     for (unsigned slab = 0; slab < PLACES_SLABS; slab++)
-        free(places->slots[slab].base);
+        free(places->sites[slab].base);
 }
 
 static inline struct hwt_place *place_of(const struct places *places, uint32_t i)
@@ -57,9 +57,9 @@ static inline struct hwt_place *place_of(const struct places *places, uint32_t i
 /* Files an id for a tick; and as the worker does when an id is not to be filed any more. */
 static inline int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
 {
-    const struct hwt_slots *slots = hwt_directory_slots(wheel->directory);
-    struct hwt_place *place = hwt_slots_place(slots, id);
-    return hwt_wheel_file_at(wheel, place, id, hwt_slots_generation(slots, place, id), tick);
+    const struct hwt_sites *sites = hwt_directory_sites(wheel->directory);
+    struct hwt_place *place = hwt_sites_place(sites, id);
+    return hwt_wheel_file_at(wheel, place, id, hwt_sites_generation(sites, place, id), tick);
 }
 
 static inline void hwt_wheel_drop(const struct hwt_wheel *wheel, uint32_t id)

@@ -42,9 +42,9 @@ static inline uint32_t keep_wanted(const void *owner, struct hwt_hint *hints, ui
     return kept;
 }
 
-static inline void open_wheel(uint64_t start, uint64_t tick_duration, uint32_t slots)
+static inline void open_wheel(uint64_t start, uint64_t tick_duration, uint32_t length)
 {
-    must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), slots) ==
+    must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), length) ==
          0);
     wheel.wanted = keep_wanted;
     wheel.owner = &places;

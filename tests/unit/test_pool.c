@@ -9,16 +9,16 @@ enum { MANY = 12 * SLAB };
 static struct hwt_entry *all[MANY];
 
 /* Of all slabs that were ever mapped. */
-static uint64_t slots_bytes(void)
+static uint64_t sites_bytes(void)
 {
-    return hwt_directory_bytes(&pool.directory) + pool.slabs * sizeof(struct hwt_slot);
+    return hwt_directory_bytes(&pool.directory) + pool.slabs * sizeof(struct hwt_site);
 }
 
 START_TEST(a_new_pool_holds_nothing)
 {
     uint32_t number = 0, place = 0;
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes());
-    ck_assert_uint_eq(slots_bytes(), SLOTS_FIRST * sizeof(void *) + sizeof(struct hwt_slot));
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes());
+    ck_assert_uint_eq(sites_bytes(), SITES_FIRST * sizeof(void *) + sizeof(struct hwt_site));
     ck_assert_uint_eq(count_batches(), 0);
     ck_assert_ptr_null(hwt_pool_walk(&pool, &number, &place));
 }
@@ -72,9 +72,9 @@ START_TEST(each_entry_of_a_slab_is_given_out_once)
     ck_assert_uint_eq(pool.slabs, 1);
     ck_assert_uint_eq(cache.count, 0);
     ck_assert_uint_eq(count_batches(), 0);
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes() + HWT_SLAB_SIZE);
     ck_assert_uint_eq(hwt_entry_id(take_one()) >> HWT_ID_BITS, 1);
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + 2 * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes() + 2 * HWT_SLAB_SIZE);
     ck_assert_uint_eq(count_batches() + cache.count, SLAB - 1);
 }
 END_TEST
@@ -130,23 +130,23 @@ START_TEST(slabs_are_mapped_in_regions_that_grow)
         (void)take_one();
     uint32_t most = 0;
     for (uint32_t number = 0; number < pool.slabs;) {
-        const struct hwt_slot *slot = hwt_pool_slot(&pool, number);
+        const struct hwt_site *site = hwt_pool_site(&pool, number);
         uint32_t n = number / 8 < 1 ? 1 : number / 8 > 32 ? 32 : number / 8;
-        ck_assert_uint_eq(slot->region, n);
+        ck_assert_uint_eq(site->region, n);
         most = n > most ? n : most;
         for (uint32_t i = 0; i < n; i++) {
-            char *base = hwt_pool_slot(&pool, number + i)->base;
-            must(base == slot->base + i * HWT_SLAB_SIZE && (uintptr_t)base % HWT_SLAB_SIZE == 0);
+            char *base = hwt_pool_site(&pool, number + i)->base;
+            must(base == site->base + i * HWT_SLAB_SIZE && (uintptr_t)base % HWT_SLAB_SIZE == 0);
         }
-        must(n < 32 || (uintptr_t)slot->base % (32 * HWT_SLAB_SIZE) == 0);
+        must(n < 32 || (uintptr_t)site->base % (32 * HWT_SLAB_SIZE) == 0);
         number += n;
     }
     ck_assert_uint_eq(most, 32);
     ck_assert_uint_ge(pool.slabs, SLABS);
     /* The array was doubled four times; slabs that nobody has used are no memory yet. */
     ck_assert_uint_eq(hwt_directory_bytes(&pool.directory),
-                      (1 + 2 + 4 + 8 + 16) * SLOTS_FIRST * sizeof(void *));
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + SLABS * HWT_SLAB_SIZE);
+                      (1 + 2 + 4 + 8 + 16) * SITES_FIRST * sizeof(void *));
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes() + SLABS * HWT_SLAB_SIZE);
 }
 END_TEST
 
@@ -202,12 +202,12 @@ START_TEST(all_that_is_free_goes_back)
     uint32_t slabs = pool.slabs;
     ck_assert_uint_eq(count_batches(), MANY);
     ck_assert_uint_eq(trim(), MANY);
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes());
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes());
     ck_assert_uint_eq(count_batches(), 0);
     ck_assert_uint_eq(trim(), 0);
     take_many(all, MANY);
     ck_assert_uint_eq(pool.slabs, slabs); /* no new ones */
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + MANY / SLAB * HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes() + MANY / SLAB * HWT_SLAB_SIZE);
 }
 END_TEST
 
@@ -264,7 +264,7 @@ START_TEST(a_slab_of_which_one_is_taken_stays)
     spill_cache();
     ck_assert_uint_eq(trim(), MANY - SLAB);
     ck_assert_uint_eq(count_batches(), SLAB - 1);
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes() + HWT_SLAB_SIZE);
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes() + HWT_SLAB_SIZE);
     must(hwt_entry_state(kept) == state && hwt_entry_id(kept) == hwt_entry_id(kept));
     give_many(&kept, 1);
     for (uint32_t i = 0; i < SLAB; i++) /* these first, and each once */
@@ -356,7 +356,7 @@ START_TEST(trims_in_vain_are_seldom_and_do_not_put_off_the_last_one_for_ever)
     now = hwt_pool_trim_at(&pool);
     ck_assert_uint_le(now, HWT_SEC(5));
     trim_pool(now);
-    ck_assert_uint_eq(hwt_pool_bytes(&pool), slots_bytes());
+    ck_assert_uint_eq(hwt_pool_bytes(&pool), sites_bytes());
     ck_assert_uint_eq(hwt_pool_trim_at(&pool), HWT_NEVER);
 }
 END_TEST
@@ -490,16 +490,16 @@ END_TEST
 
 START_TEST(without_memory_for_the_next_array_a_slab_is_refused_and_no_number_is_lost)
 {
-    for (uint32_t i = 0; i < SLOTS_FIRST * SLAB; i++)
+    for (uint32_t i = 0; i < SITES_FIRST * SLAB; i++)
         (void)take_one();
-    ck_assert_uint_eq(pool.slabs, SLOTS_FIRST);
+    ck_assert_uint_eq(pool.slabs, SITES_FIRST);
     refuse_calloc = true;
     for (int i = 0; i < 1000; i++)
         must(!hwt_pool_take(&pool, &cache));
-    ck_assert_uint_eq(pool.slabs, SLOTS_FIRST);
+    ck_assert_uint_eq(pool.slabs, SITES_FIRST);
     refuse_calloc = false;
     (void)take_one();
-    ck_assert_uint_gt(pool.slabs, SLOTS_FIRST);
+    ck_assert_uint_gt(pool.slabs, SITES_FIRST);
 }
 END_TEST
 

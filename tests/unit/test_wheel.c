@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The wheel's arithmetic of slots, rounds and ages; it is checked after every step. */
+/* The wheel's arithmetic of buckets, rounds and ages; it is checked after every step. */
 
 #include "wheel_fixture.h"
 
 static const uint64_t starts[] = { 0, 1, INT64_MAX, UINT64_MAX - 1000000 };
 enum { STARTS = sizeof(starts) / sizeof(*starts) };
 
-/* ---- slots and rounds ---- */
+/* ---- buckets and rounds ---- */
 
 START_TEST(whole_wheels_and_a_tick_more_or_less_are_met_from_every_offset)
 {
@@ -78,7 +78,7 @@ START_TEST(whether_one_is_filed_after_a_tick_is_told)
 }
 END_TEST
 
-START_TEST(a_wheel_of_one_slot_counts_rounds_alone)
+START_TEST(a_wheel_of_one_bucket_counts_rounds_alone)
 {
     open_wheel(starts[_i], 8, 1);
     for (uint32_t i = 0; i < 50; i++)
@@ -90,11 +90,11 @@ START_TEST(a_wheel_of_one_slot_counts_rounds_alone)
 }
 END_TEST
 
-/* 2^32 ticks of one slot are all rounds of 32 bits; 2^30 are all ticks that a place can tell. */
+/* 2^32 ticks of one bucket are all rounds of 32 bits; 2^30 are all ticks that a place can tell. */
 START_TEST(the_furthest_tick_is_met_from_where_rounds_and_places_wrap_around)
 {
-    for (uint32_t slots = 1; slots <= WHEEL; slots *= WHEEL) {
-        open_wheel(0, 8, slots);
+    for (uint32_t length = 1; length <= WHEEL; length *= WHEEL) {
+        open_wheel(0, 8, length);
         for (uint64_t k = 1; k < 70; k += 1 + k / 20) {
             uint64_t tick = k * AGE - 1;
             uint64_t furthest = tick + AGE; /* of the next age */
@@ -118,7 +118,7 @@ START_TEST(the_furthest_tick_is_met_from_where_rounds_and_places_wrap_around)
 }
 END_TEST
 
-START_TEST(more_slots_than_65536_are_as_many_ticks_in_more_rounds)
+START_TEST(more_buckets_than_65536_are_as_many_ticks_in_more_rounds)
 {
     open_wheel(0, 1000, UINT32_C(1) << 16);
     size_t bytes = wheel.bytes;
@@ -358,8 +358,8 @@ END_TEST
 
 START_TEST(a_cleared_wheel_is_as_good_as_new)
 {
-    for (uint32_t slots = 1; slots <= 64; slots *= 8) {
-        open_wheel(0, 8, slots);
+    for (uint32_t length = 1; length <= 64; length *= 8) {
+        open_wheel(0, 8, length);
         size_t bytes = wheel.bytes;
         must(take(100, 1) == 0);
         for (uint32_t i = 0; i < 1000; i++)
@@ -367,13 +367,13 @@ START_TEST(a_cleared_wheel_is_as_good_as_new)
         for (uint32_t i = 0; i < 1000; i += 7)
             drop(i);
         must(take(200, 1) == 1);
-        memset(places.slots[0].base, 0xff,
+        memset(places.sites[0].base, 0xff,
                1000 * sizeof(struct hwt_place)); /* they are not looked at */
         hwt_wheel_clear(&wheel);
         must(hwt_wheel_check(&wheel));
         expect_none();
-        must(wheel.bytes <= bytes + (slots + 2) * 2 * 4 * 12);
-        memset(places.slots[0].base, 0, 1000 * sizeof(struct hwt_place));
+        must(wheel.bytes <= bytes + (length + 2) * 2 * 4 * 12);
+        memset(places.sites[0].base, 0, 1000 * sizeof(struct hwt_place));
         file(0, wheel.tick);
         expect_one(0, wheel.tick);
         close_wheel();
@@ -390,9 +390,9 @@ int main(void)
     tcase_add_test(rounds, a_far_round_does_not_hide_a_near_one_in_its_bucket);
     tcase_add_test(rounds, one_for_a_tick_before_the_current_goes_into_that);
     tcase_add_test(rounds, whether_one_is_filed_after_a_tick_is_told);
-    tcase_add_loop_test(rounds, a_wheel_of_one_slot_counts_rounds_alone, 0, STARTS);
+    tcase_add_loop_test(rounds, a_wheel_of_one_bucket_counts_rounds_alone, 0, STARTS);
     tcase_add_test(rounds, the_furthest_tick_is_met_from_where_rounds_and_places_wrap_around);
-    tcase_add_test(rounds, more_slots_than_65536_are_as_many_ticks_in_more_rounds);
+    tcase_add_test(rounds, more_buckets_than_65536_are_as_many_ticks_in_more_rounds);
     TCase *ages = unit_case(suite, "ages", open_places, close_places);
     tcase_add_test(ages, one_of_a_later_age_comes_once_before_it_is_due);
     tcase_add_test(ages, an_age_later_is_near);

@@ -260,8 +260,8 @@ END_TEST
 /* A look at the next goes half-way through a bucket; then one is filed for before that. */
 START_TEST(what_is_filed_before_the_next_after_a_look_comes_first)
 {
-    for (uint32_t slots = 1; slots <= WHEEL; slots *= WHEEL) {
-        open_wheel(0, 8, slots);
+    for (uint32_t length = 1; length <= WHEEL; length *= WHEEL) {
+        open_wheel(0, 8, length);
         for (uint32_t i = 0; i < 60; i++)
             file(i, 24 + 8 * (i % 3));
         for (uint32_t i = 0; i < 30; i += 3)
@@ -288,7 +288,7 @@ END_TEST
 
 /* ---- sweeps ---- */
 
-/* In a wheel of one slot, in one of many, of later ages, and never: each fifth of each. */
+/* In a wheel of one bucket, in one of many, of later ages, and never: each fifth of each. */
 static void file_everywhere(void)
 {
     for (uint32_t i = 0; i < 1000; i++) {
@@ -301,8 +301,8 @@ static void file_everywhere(void)
 
 START_TEST(a_sweep_throws_away_all_that_does_not_count_or_is_not_wanted)
 {
-    for (uint32_t slots = 1; slots <= 64; slots *= 8) {
-        open_wheel(0, 8, slots);
+    for (uint32_t length = 1; length <= 64; length *= 8) {
+        open_wheel(0, 8, length);
         file_everywhere();
         must(sweep(UINT64_MAX) == 0);
         for (uint32_t i = 0; i < 1000; i++) {
@@ -372,7 +372,7 @@ START_TEST(a_sweep_goes_on_though_its_bucket_is_the_next)
 }
 END_TEST
 
-/* To the slot that is swept more comes between two parts than a block has room for: the sweep comes to its
+/* To the bucket that is swept more comes between two parts than a block has room for: the sweep comes to its
  * end all the same. In front are hints that count. */
 START_TEST(a_sweep_goes_on_though_its_bucket_grows)
 {
@@ -398,12 +398,12 @@ END_TEST
 /* Each part looks at as many as it was told; together they go by all, and begin again. */
 START_TEST(sweeps_in_parts_go_by_all)
 {
-    enum { SLOTS = 64, EACH = 10, ALL = (SLOTS + 2) * EACH };
-    open_wheel(0, 8, SLOTS);
+    enum { BUCKETS = 64, EACH = 10, ALL = (BUCKETS + 2) * EACH };
+    open_wheel(0, 8, BUCKETS);
     for (int times = 0; times < 3; times++) {
         for (uint32_t i = 0; i < ALL; i++) {
             uint32_t bucket = i / EACH;
-            file_anew(i, bucket < SLOTS ? bucket : bucket == SLOTS ? UINT64_MAX : 5 * AGE);
+            file_anew(i, bucket < BUCKETS ? bucket : bucket == BUCKETS ? UINT64_MAX : 5 * AGE);
             unwanted[i] = i % 2;
         }
         for (uint64_t looked = 0; looked < ALL; looked += EACH + 2) {
@@ -480,8 +480,8 @@ END_TEST
 
 START_TEST(a_tick_that_is_swept_half_way_through_goes_on)
 {
-    for (uint32_t slots = 1; slots <= WHEEL; slots *= WHEEL) {
-        open_wheel(0, 8, slots);
+    for (uint32_t length = 1; length <= WHEEL; length *= WHEEL) {
+        open_wheel(0, 8, length);
         for (uint32_t i = 0; i < 90; i++)
             file(i, 4 + 8 * (i % 3));
         must(take(5, 7) == 7 && batch[6] == 18);
