@@ -47,7 +47,7 @@ void hwt_gate_barrier(struct hwt_gate *gate)
     if (hwt_gate_is_fenced(gate) || membarrier(MEMBARRIER_PRIVATE) ||
         (membarrier(MEMBARRIER_REGISTER_PRIVATE) && membarrier(MEMBARRIER_PRIVATE)))
         return;
-    atomic_fetch_or_explicit(gate->flags, gate->fences, memory_order_seq_cst);
+    atomic_fetch_or_explicit(gate->slow_path_bits, gate->fence_bits, memory_order_seq_cst);
     int shield = hwt_shield();
     while (nanosleep(&pause, &pause) != 0 && errno == EINTR)
         ;
@@ -58,7 +58,7 @@ void hwt_gate_barrier(struct hwt_gate *gate)
 /* ---- the descriptor ---- */
 
 void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *flags,
-                   uint32_t fences)
+                   uint32_t fence_bits)
 {
     atomic_init(&gate->wake_before, HWT_GATE_OPEN);
     atomic_init(&gate->parking, HWT_GATE_AWAKE);
@@ -66,11 +66,11 @@ void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *
     atomic_init(&gate->lost, 0);
     atomic_init(&gate->quiet, false);
     gate->clock_id = clock_id;
-    gate->flags = flags;
-    gate->fences = fences;
+    gate->slow_path_bits = flags;
+    gate->fence_bits = fence_bits;
     atomic_init(&gate->begun, 0);
     atomic_init(&gate->done, 0);
-    gate->known = 0;
+    gate->done_when_set = 0;
 }
 
 static int fd_of(const struct hwt_gate *gate)
@@ -129,8 +129,8 @@ bool hwt_gate_fd_is_as_set(struct hwt_gate *gate)
 {
     uint32_t done = atomic_load_explicit(&gate->done, memory_order_acquire);
     uint32_t begun = atomic_load_explicit(&gate->begun, memory_order_acquire);
-    bool as_set = begun == done && done == gate->known;
-    gate->known = done;
+    bool as_set = begun == done && done == gate->done_when_set;
+    gate->done_when_set = done;
     return as_set;
 }
 

@@ -73,15 +73,15 @@ enum { HWT_GATE_AWAKE, HWT_GATE_ASLEEP, HWT_GATE_CALLED, HWT_GATE_STATE_MASK };
 struct hwt_gate {
     _Alignas(64) _Atomic uint64_t wake_before; /* the worker's */
     _Atomic uint32_t parking;
-    _Atomic int fd;          /* timer descriptor, -1: none */
-    _Atomic int lost;        /* why a child of fork() has none in place of its parent's; else 0 */
-    _Atomic bool quiet;      /* it is not to become readable again */
-    _Atomic uint32_t *flags; /* the timer's, for all producers to read */
-    uint32_t fences;         /* of them: FENCED, or, where nobody needs barriers, ONE_THREADED */
+    _Atomic int fd;     /* timer descriptor, -1: none */
+    _Atomic int lost;   /* why a child of fork() has none in place of its parent's; else 0 */
+    _Atomic bool quiet; /* it is not to become readable again */
+    _Atomic uint32_t *slow_path_bits; /* the timer's, for all producers to read */
+    uint32_t fence_bits; /* of them: FENCED, or, where nobody needs barriers, ONE_THREADED */
     /* Wakers that are about to set the descriptor; that have set it; and `done` when the loop that
      * watches it set it last: another one may have set it since. */
     _Atomic uint32_t begun, done;
-    uint32_t known;
+    uint32_t done_when_set;
     clockid_t clock_id;
 };
 
@@ -89,7 +89,7 @@ struct hwt_gate {
 bool hwt_gate_needs_fences(void);
 
 void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *flags,
-                   uint32_t fences);
+                   uint32_t fence_bits);
 void hwt_gate_destroy(struct hwt_gate *gate);
 
 /* Opens the timer descriptor, if there is none. 0 or a negative errno. One thread at a time. */
@@ -142,7 +142,7 @@ static inline bool hwt_gate_is_fenced(const struct hwt_gate *gate)
 {
     /* Relaxed: a producer looks after 1, and one that reads it late then has the pause of
      * hwt_gate_barrier() for it. */
-    return atomic_load_explicit(gate->flags, memory_order_relaxed) & gate->fences;
+    return atomic_load_explicit(gate->slow_path_bits, memory_order_relaxed) & gate->fence_bits;
 }
 
 /* Whether it is asleep and nobody has called it: who watches its descriptor need not look. */

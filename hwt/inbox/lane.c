@@ -98,7 +98,7 @@ static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
 
 /* The lane's thread: gives its free entries back, and wakes the worker if it has asked for them and
  * sleeps for long. */
-static void give_back(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane *lane)
+static void give_back_cache(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane *lane)
 {
     /* Relaxed, both: a request says nothing else, and one that comes just now is for a cache that
      * is empty. */
@@ -122,7 +122,7 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
         if (!lane)
             lane = make_own(lanes, number);
         else
-            give_back(lanes, number, lane);
+            give_back_cache(lanes, number, lane);
     }
     if (lane)
         return lane;
@@ -148,7 +148,7 @@ void hwt_lane_thread_ends(struct hwt_lanes *lanes)
     struct hwt_lane *lane = made_at(lanes, number);
     if (!lane)
         return;
-    give_back(lanes, number, lane);
+    give_back_cache(lanes, number, lane);
     hwt_stream_free_spare(&lane->pending);
     hwt_stream_free_spare(&lane->cancelled);
 }
@@ -247,7 +247,7 @@ void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
     hwt_full_barrier(); /* the worker sees only the push: see gate.h */
 }
 
-bool hwt_streams_gather(struct hwt_streams *streams)
+bool hwt_streams_receive(struct hwt_streams *streams)
 {
     hwt_queue_node *node;
     while ((node = hwt_queue_pop(&streams->head, &streams->tail)) != NULL) {

@@ -256,7 +256,7 @@ static inline bool hwt_lane_publish_pending_single(struct hwt_lanes *lanes, stru
 
 /* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a
  * push, and what comes behind it is not listed: look at all lanes. */
-bool hwt_streams_gather(struct hwt_streams *streams);
+bool hwt_streams_receive(struct hwt_streams *streams);
 
 /* Worker: all leave the list; after a barrier they must be looked at once more. They are chained by
  * next_listed. */

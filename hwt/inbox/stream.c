@@ -11,10 +11,10 @@
 
 _Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
 
-static void count_held(struct hwt_stream *stream, uint32_t more)
+static void count_allocated(struct hwt_stream *stream, uint32_t more)
 {
     /* Relaxed: a number. */
-    atomic_fetch_add_explicit(&stream->held, more, memory_order_relaxed);
+    atomic_fetch_add_explicit(&stream->allocated, more, memory_order_relaxed);
 }
 
 static struct hwt_chunk *make_chunk(struct hwt_stream *stream)
@@ -24,7 +24,7 @@ static struct hwt_chunk *make_chunk(struct hwt_stream *stream)
         return NULL;
     atomic_init(&chunk->next, NULL);
     atomic_init(&chunk->used, HWT_CHUNK_FIRST);
-    count_held(stream, 1);
+    count_allocated(stream, 1);
     return chunk;
 }
 
@@ -39,7 +39,7 @@ static void free_chunks(struct hwt_stream *stream, struct hwt_chunk *chunk)
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
         free(chunk);
-        count_held(stream, UINT32_MAX);
+        count_allocated(stream, UINT32_MAX);
         chunk = next;
     }
 }
@@ -77,20 +77,19 @@ void hwt_stream_free_spare(struct hwt_stream *stream)
 
 /* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is
  * freed when the claim ends. */
-static void give_back(struct hwt_stream *stream, struct hwt_chunk *chunk)
+static void give_back_chunk(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
-    /* Relaxed: the exchange publishes them. Only the claimer pushes, and the
-     * producer takes all: what is on top stays where it is, or all of it is gone. */
+    /* Relaxed: the exchange publishes them. Only the claimer pushes, and the producer takes all: so the
+     * chunk on top stays where it is, or all are gone, and `depth` is the claimer's alone. */
     struct hwt_chunk *top = atomic_load_explicit(&stream->spare, memory_order_relaxed);
     do {
-        uint32_t depth = top ? atomic_load_explicit(&top->used, memory_order_relaxed) + 1 : 1;
-        if (depth > SPARE_MAX) {
+        chunk->depth = top ? top->depth + 1 : 1;
+        if (chunk->depth > SPARE_MAX) {
             atomic_store_explicit(&chunk->next, stream->surplus, memory_order_relaxed);
             stream->surplus = chunk;
             return;
         }
         atomic_store_explicit(&chunk->next, top, memory_order_relaxed);
-        atomic_store_explicit(&chunk->used, depth, memory_order_relaxed);
         HWT_SCHED_POINT(SPARE);
     } while (!atomic_compare_exchange_weak_explicit(&stream->spare, &top, chunk,
                                                     memory_order_release, memory_order_relaxed));
@@ -160,7 +159,7 @@ static void cut(struct hwt_stream *stream, const struct cursor *to)
     HWT_SCHED_POINT(CUT);
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
-        give_back(stream, chunk);
+        give_back_chunk(stream, chunk);
         chunk = next;
     }
 }
@@ -235,7 +234,7 @@ static struct cursor beginning_of(const struct hwt_stream *stream)
 }
 
 /* The worker goes on to the next chunk, if there is one. Returns the one that it leaves. */
-static struct hwt_chunk *go_on(struct hwt_stream *stream, bool *ret_some)
+static struct hwt_chunk *next_chunk(struct hwt_stream *stream, bool *ret_some)
 {
     /* Acquire: the chunk. */
     struct hwt_chunk *read = stream->head;
@@ -295,11 +294,11 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
 {
     if (stream->read == HWT_CHUNK_END) {
         bool some;
-        struct hwt_chunk *read = go_on(stream, &some);
+        struct hwt_chunk *read = next_chunk(stream, &some);
         if (!some)
             return 0;
         if (read)
-            give_back(stream, read);
+            give_back_chunk(stream, read);
     }
     *ret_records = hwt_chunk_record(stream->head, stream->read);
     /* Acquire: the records. */
@@ -319,5 +318,6 @@ bool hwt_stream_is_used(const struct hwt_stream *stream)
 
 size_t hwt_stream_bytes(const struct hwt_stream *stream)
 {
-    return atomic_load_explicit(&stream->held, memory_order_relaxed) * sizeof(struct hwt_chunk);
+    return atomic_load_explicit(&stream->allocated, memory_order_relaxed) *
+           sizeof(struct hwt_chunk);
 }

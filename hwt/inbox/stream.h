@@ -26,8 +26,8 @@
  *   claimed                           set by the claimer: exchange, acquire; cleared with release:
  *                                     head and read pass from one to the other
  *   spare                             a stack of empty chunks on their way back: the claimer pushes
- *                                     (release), the producer takes all (acquire); `used` of each
- *                                     says how deep it lies
+ *                                     (release), the producer takes all (acquire)
+ *   depth                             the claimer; of a chunk in that stack
  *   own_spare                         the producer
  *   held                              how many chunks there are, in all: who makes or frees some
  *   listed                            set by the producer, which then pushes the stream on its
@@ -89,12 +89,13 @@ struct hwt_record {
 
 struct hwt_chunk {
     _Atomic(struct hwt_chunk *) next;
-    _Atomic uint32_t used;
+    _Atomic uint32_t used; /* where the records end */
+    uint32_t depth;        /* of a spare chunk: how many there are from this one down */
     struct hwt_record records[HWT_CHUNK_RECORDS];
 };
 
-/* A place in a chunk is as many bytes from where it begins: `used` and `at` are the next record's,
- * `read` that of the next one to be read. (Of a spare chunk `used` is another thing.) */
+/* `used`, `at` and `read` count bytes from where the chunk begins: `used` and `at` to where the next
+ * record is written, `read` to the next one that is read. */
 #define HWT_CHUNK_FIRST ((uint32_t)offsetof(struct hwt_chunk, records))
 #define HWT_CHUNK_END (HWT_CHUNK_FIRST + HWT_CHUNK_RECORDS * (uint32_t)sizeof(struct hwt_record))
 
@@ -113,7 +114,7 @@ struct hwt_stream {
     _Atomic bool listed;
     _Atomic(struct hwt_chunk *) spare;
     _Atomic(struct hwt_chunk *) first; /* that there ever was; in place of `next` of one before */
-    _Atomic uint32_t held;             /* chunks, with those to spare */
+    _Atomic uint32_t allocated;        /* chunks, with those to spare */
     hwt_queue_node node;
     /* the claimer */
     _Alignas(64) _Atomic bool claimed;

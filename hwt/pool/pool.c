@@ -48,7 +48,7 @@ static char *map_aligned(size_t size, size_t rest)
 }
 
 /* Numbers for n slabs, and room for them; HWT_ID_NONE: no memory, or no more. */
-static uint32_t claim_numbers(struct hwt_pool *pool, uint32_t n)
+static uint32_t take_numbers(struct hwt_pool *pool, uint32_t n)
 {
     uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     do {
@@ -80,7 +80,7 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
     size_t size = n * HWT_SLAB_SIZE;
     char *memory = map_aligned(size, rest);
     struct hwt_site *sites = memory ? calloc(n, sizeof(*sites)) : NULL;
-    uint32_t number = sites ? claim_numbers(pool, n) : HWT_ID_NONE;
+    uint32_t number = sites ? take_numbers(pool, n) : HWT_ID_NONE;
     if (number == HWT_ID_NONE) {
         free(sites);
         if (memory)
@@ -102,10 +102,10 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
     atomic_init(&pool->batches[0], HWT_ID_NONE);
     atomic_init(&pool->batches[1], HWT_ID_NONE);
     atomic_init(&pool->given_to, 0);
-    atomic_init(&pool->empty, HWT_ID_NONE);
+    atomic_init(&pool->empty_slabs, HWT_ID_NONE);
     atomic_init(&pool->slabs, 0);
-    atomic_init(&pool->used, 0);
-    pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE, .again = 1 };
+    atomic_init(&pool->slabs_used, 0);
+    pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE, .not_before = 1 };
     if (hwt_directory_init(&pool->directory, HWT_SLAB_SEATS * sizeof(struct hwt_entry)) < 0)
         return -ENOMEM;
     if (!map_slabs(pool, 1, rest_size)) {
@@ -153,7 +153,7 @@ static void carve(struct hwt_pool *pool, uint32_t number)
                           memory_order_relaxed);
     atomic_store_explicit(&slab->floor, (uint32_t)site->floor, memory_order_relaxed);
     atomic_store_explicit(&site->empty, false, memory_order_relaxed);
-    atomic_fetch_add_explicit(&pool->used, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&pool->slabs_used, 1, memory_order_relaxed);
     struct hwt_entry *first = NULL;
     uint32_t count = 0, most = (HWT_SLAB_ENTRIES - 1) % HWT_CACHE_BATCH + 1; /* one is short */
     for (uint32_t seat = HWT_SLAB_SEATS; seat-- > 0;) {

@@ -46,15 +46,15 @@ struct hwt_trim {
     enum {
         HWT_TRIM_IDLE,
         HWT_TRIM_SCANS,
-        HWT_TRIM_GATHERS,
-        HWT_TRIM_GATHERS_REST,
+        HWT_TRIM_COLLECTS,
+        HWT_TRIM_COLLECTS_REST,
         HWT_TRIM_SETTLES
     } step;
-    uint32_t next;       /* slab to be scanned, or one above the next to be settled */
+    uint32_t next;       /* slabs below this number are to be scanned, or settled */
     uint32_t candidates; /* slabs that may go */
     uint64_t looked;     /* at so many entries, about */
-    uint64_t left;       /* entries that are free, if none was taken or given since it began */
-    uint64_t again;      /* the instant at which the next may begin; not 0 */
+    uint64_t still_free; /* entries that are free, if none was taken or given since it began */
+    uint64_t not_before; /* the instant at which the next may begin; not 0 */
 };
 
 struct hwt_pool {
@@ -62,11 +62,11 @@ struct hwt_pool {
     struct hwt_directory directory;
     _Alignas(64) _Atomic uint64_t batches[2]; /* two stacks: tag << 32 | the first entry's id */
     _Atomic uint32_t given_to;                /* one of the two; the worker's */
-    _Atomic uint64_t empty;                   /* a stack: tag << 32 | a slab's number */
+    _Atomic uint64_t empty_slabs;             /* a stack: tag << 32 | a slab's number */
     void *rest;                               /* behind the first slab; see pool.h */
     size_t rest_size;
-    _Atomic uint32_t slabs; /* numbers given out */
-    _Atomic uint32_t used;  /* slabs that are not empty */
+    _Atomic uint32_t slabs;      /* numbers given out */
+    _Atomic uint32_t slabs_used; /* slabs that are not empty */
     struct hwt_trim trim;
 };
 
@@ -153,7 +153,7 @@ static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint
 static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
 {
     /* Relaxed, both: numbers. */
-    return atomic_load_explicit(&pool->used, memory_order_relaxed) * (uint64_t)HWT_SLAB_SIZE +
+    return atomic_load_explicit(&pool->slabs_used, memory_order_relaxed) * (uint64_t)HWT_SLAB_SIZE +
            atomic_load_explicit(&pool->slabs, memory_order_relaxed) * sizeof(struct hwt_site) +
            hwt_directory_bytes(&pool->directory);
 }

@@ -21,28 +21,29 @@ static uint64_t popped(uint64_t head, uint32_t top)
 void hwt_empty_push(struct hwt_pool *pool, uint32_t number)
 {
     struct hwt_site *site = hwt_pool_site(pool, number);
-    uint64_t head = atomic_load_explicit(&pool->empty, memory_order_relaxed);
+    uint64_t head = atomic_load_explicit(&pool->empty_slabs, memory_order_relaxed);
     do {
         HWT_SCHED_POINT(EMPTY_PUSH);
         /* Relaxed: the release of the head publishes it, and the site. */
-        atomic_store_explicit(&site->next, (uint32_t)head, memory_order_relaxed);
-    } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, with_top(head, number),
-                                                    memory_order_release, memory_order_relaxed));
+        atomic_store_explicit(&site->next_empty, (uint32_t)head, memory_order_relaxed);
+    } while (!atomic_compare_exchange_weak_explicit(&pool->empty_slabs, &head,
+                                                    with_top(head, number), memory_order_release,
+                                                    memory_order_relaxed));
 }
 
 uint32_t hwt_empty_pop(struct hwt_pool *pool)
 {
     /* Acquire, also on failure: the site of that number. */
-    uint64_t head = atomic_load_explicit(&pool->empty, memory_order_acquire);
+    uint64_t head = atomic_load_explicit(&pool->empty_slabs, memory_order_acquire);
     uint32_t next;
     do {
         if ((uint32_t)head == HWT_ID_NONE)
             return HWT_ID_NONE;
         struct hwt_site *site = hwt_pool_site(pool, (uint32_t)head);
-        next = atomic_load_explicit(&site->next, memory_order_relaxed);
+        next = atomic_load_explicit(&site->next_empty, memory_order_relaxed);
         HWT_SCHED_POINT(EMPTY_POP);
-        /* Release, too: what the next user writes to `next` is not what was read above. */
-    } while (!atomic_compare_exchange_weak_explicit(&pool->empty, &head, popped(head, next),
+        /* Release, too: what the next user writes to `next_empty` is not what was read above. */
+    } while (!atomic_compare_exchange_weak_explicit(&pool->empty_slabs, &head, popped(head, next),
                                                     memory_order_acq_rel, memory_order_acquire));
     return (uint32_t)head;
 }
@@ -56,12 +57,12 @@ static void set_batch(struct hwt_entry *first, uint32_t total, uint32_t count, u
 }
 
 /* How many entries there are, if `head`, which is not older than the batch, is still the head after
- * this. Acquire: if the deadline is of a newer use, another head is seen then. */
+ * this. */
 static uint32_t total_at(const struct hwt_pool *pool, uint64_t head)
 {
     if ((uint32_t)head == HWT_ID_NONE)
         return 0;
-    return hwt_batch_total(hwt_entry_deadline(hwt_pool_entry(pool, (uint32_t)head)));
+    return hwt_batch_total(hwt_entry_batch(hwt_pool_entry(pool, (uint32_t)head)));
 }
 
 static uint64_t count_stack(const struct hwt_pool *pool, const _Atomic uint64_t *stack)

@@ -5,17 +5,17 @@
 /*
  * What the pool has, for all threads: two stacks of batches, and one of empty slabs.
  *
- * A batch is a chain of up to HWT_CACHE_BATCH free entries. Its first one's deadline has three
- * numbers: the entries of this batch and of those below it (HWT_FREE_MAX at most), the entries of
- * this one, and the id of the batch below.
+ * A batch is a chain of up to HWT_CACHE_BATCH free entries. A free entry needs no deadline, so the
+ * first one of a batch has three numbers there: the entries of this batch and of those below it
+ * (HWT_FREE_MAX at most), the entries of this one, and the id of the batch below.
  *
  * Batches are given to one of the two stacks, and come from it, or, if it is empty, from the other
  * one. The worker swaps them as it takes all that is free. It does not matter if another thread sees
  * that late.
  *
- * A stack has a tag. A push and a pop read the head (acquire) and the first entry's deadline, and
+ * A stack has a tag. A push and a pop read the head (acquire) and the first entry's numbers, and
  * replace the head by compare-exchange (release: what was done to the entries, and what was read).
- * If that deadline was of a newer use, the batch was popped since, the tag is another, and the
+ * If the numbers were of a newer use, the batch was popped since, the tag is another, and the
  * exchange fails. (The tag has 32 bits: a thread would have to sleep between the two through a
  * multiple of 2^32 pops.)
  *
@@ -27,7 +27,7 @@
 
 #define HWT_CACHE_BATCH 32
 
-/* What a batch's first entry has for its deadline. */
+/* The numbers of a batch, in the word of its first entry that is else the deadline. */
 #define HWT_BATCH_BITS 5                            /* of a length less 1 */
 #define HWT_FREE_MAX (UINT32_MAX >> HWT_BATCH_BITS) /* more are not told apart */
 _Static_assert(HWT_CACHE_BATCH == 1 << HWT_BATCH_BITS, "the longest one");
@@ -40,6 +40,12 @@ static inline uint32_t hwt_batch_total(uint64_t word)
 static inline uint32_t hwt_batch_count(uint64_t word)
 {
     return (uint32_t)(word >> 32) % HWT_CACHE_BATCH + 1;
+}
+
+/* Acquire: if these are of a newer use, another head of the stack is seen after this. */
+static inline uint64_t hwt_entry_batch(const struct hwt_entry *first)
+{
+    return atomic_load_explicit(&first->word.second, memory_order_acquire);
 }
 
 /* A chain of `count` goes to the pool, and is taken soon, or last. Lock-free, as all of these. */

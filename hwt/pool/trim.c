@@ -11,7 +11,7 @@
 
 #define FREE_MIN ((uint64_t)8 * HWT_SLAB_ENTRIES)
 #define SCAN_SLABS 64 /* a slice; each takes about half a millisecond */
-#define GATHER_ENTRIES 16384
+#define COLLECT_ENTRIES 16384
 #define SETTLE_SLABS 32
 /* From the end of a trim to the next, and more of it for each free entry: a hundred times as long as
  * that takes. */
@@ -19,9 +19,8 @@
 #define PAUSE_NS_EACH 2048
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */
 #define CHAINS 16
-#define STAYS UINT16_MAX /* `held` of a slab whose entries are not held */
 
-_Static_assert(HWT_SLAB_ENTRIES < STAYS, "`held` counts them");
+_Static_assert(HWT_SLAB_ENTRIES <= UINT16_MAX, "`held` counts them");
 
 /* ---- when ---- */
 
@@ -32,13 +31,14 @@ uint64_t hwt_pool_trim_at(const struct hwt_pool *pool)
     const struct hwt_trim *trim = &pool->trim;
     if (trim->step != HWT_TRIM_IDLE)
         return 0;
-    uint64_t used = atomic_load_explicit(&pool->used, memory_order_relaxed) * HWT_SLAB_ENTRIES;
+    uint64_t used =
+        atomic_load_explicit(&pool->slabs_used, memory_order_relaxed) * HWT_SLAB_ENTRIES;
     if (used < FREE_MIN)
         return HWT_NEVER;
     uint64_t free = hwt_pool_free(pool);
-    if (free < FREE_MIN || free < used / 4 || (free == trim->left && free < HWT_FREE_MAX))
+    if (free < FREE_MIN || free < used / 4 || (free == trim->still_free && free < HWT_FREE_MAX))
         return HWT_NEVER;
-    return trim->again;
+    return trim->not_before;
 }
 
 /* ---- scan ---- */
@@ -57,61 +57,57 @@ static bool all_have_ended(uintptr_t base)
 static void end(struct hwt_pool *pool, uint64_t now)
 {
     struct hwt_trim *trim = &pool->trim;
-    trim->again = hwt_saturating_add(now, PAUSE_NS + trim->looked * PAUSE_NS_EACH);
+    trim->not_before = hwt_saturating_add(now, PAUSE_NS + trim->looked * PAUSE_NS_EACH);
     trim->step = HWT_TRIM_IDLE;
 }
 
 static void scan(struct hwt_pool *pool, uint64_t now)
 {
     struct hwt_trim *trim = &pool->trim;
-    uint32_t slabs = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
-    for (uint32_t n = 0; n < SCAN_SLABS && trim->next < slabs; trim->next++) {
-        struct hwt_site *site = hwt_directory_find(&pool->directory, trim->next);
+    for (uint32_t n = 0; n < SCAN_SLABS && trim->next > 0;) {
+        struct hwt_site *site = hwt_directory_find(&pool->directory, --trim->next);
         /* Relaxed: it only spares work. */
         if (!site || atomic_load_explicit(&site->empty, memory_order_relaxed))
             continue;
         n++;
-        site->held = all_have_ended((uintptr_t)site->base) ? 0 : STAYS;
-        trim->candidates += site->held == 0;
+        site->stays = !all_have_ended((uintptr_t)site->base);
+        trim->candidates += !site->stays;
     }
-    if (trim->next < slabs)
+    if (trim->next > 0)
         return;
     if (trim->candidates == 0) {
         end(pool, now);
         return;
     }
-    trim->step = HWT_TRIM_GATHERS;
+    trim->step = HWT_TRIM_COLLECTS;
 }
 
-/* ---- gather ---- */
+/* ---- collect ---- */
 
 /* An entry that was taken out of the pool: to the chain of its slab, or back. */
 static void sort_out(struct hwt_pool *pool, struct hwt_cache *back, struct hwt_entry *entry)
 {
     uint32_t id = hwt_entry_id(entry);
     struct hwt_site *site = hwt_pool_site(pool, id >> HWT_ID_BITS);
-    if (site->held == STAYS) {
+    if (site->stays) {
         hwt_pool_give(pool, back, entry);
         return;
     }
-    uint32_t first = atomic_load_explicit(&site->next, memory_order_relaxed);
-    hwt_entry_link(entry, site->held > 0 ? hwt_pool_entry(pool, first) : NULL);
-    /* Relaxed: the worker's, as long as the slab is not empty. A thread that has seen it on the
-     * stack of empty ones reads it in vain: see stacks.h. */
-    atomic_store_explicit(&site->next, id, memory_order_relaxed);
+    hwt_entry_link(entry, site->held > 0 ? hwt_pool_entry(pool, site->first_held) : NULL);
+    site->first_held = id;
     site->held++;
     HWT_ASSERT(site->held <= HWT_SLAB_ENTRIES);
 }
 
 /* Some batches are walked at a time, a step of each in turn, for the next entry of a chain has to
  * come from memory. */
-static void gather(struct hwt_pool *pool)
+static void collect(struct hwt_pool *pool)
 {
     struct hwt_entry *chains[CHAINS];
     struct hwt_cache back = { 0 };
     uint32_t n = 0, length, looked = 0;
     for (;;) {
-        while (n < CHAINS && looked < GATHER_ENTRIES &&
+        while (n < CHAINS && looked < COLLECT_ENTRIES &&
                (chains[n] = hwt_batch_pop_old(pool, &length)) != NULL) {
             looked += length;
             n++;
@@ -129,11 +125,11 @@ static void gather(struct hwt_pool *pool)
         }
     }
     hwt_pool_flush(pool, &back);
-    if (looked >= GATHER_ENTRIES)
+    if (looked >= COLLECT_ENTRIES)
         return;
-    if (pool->trim.step == HWT_TRIM_GATHERS) {
+    if (pool->trim.step == HWT_TRIM_COLLECTS) {
         hwt_batches_swap(pool);
-        pool->trim.step = HWT_TRIM_GATHERS_REST;
+        pool->trim.step = HWT_TRIM_COLLECTS_REST;
         return;
     }
     pool->trim.step = HWT_TRIM_SETTLES;
@@ -174,11 +170,10 @@ static bool may_go(struct hwt_site *site)
     return true;
 }
 
-static void give_back(struct hwt_pool *pool, struct hwt_site *site)
+static void give_back_held(struct hwt_pool *pool, struct hwt_site *site)
 {
     struct hwt_cache back = { 0 };
-    struct hwt_entry *next,
-        *entry = hwt_pool_entry(pool, atomic_load_explicit(&site->next, memory_order_relaxed));
+    struct hwt_entry *next, *entry = hwt_pool_entry(pool, site->first_held);
     for (; entry; entry = next) {
         next = hwt_entry_linked(entry);
         hwt_pool_give(pool, &back, entry);
@@ -202,12 +197,12 @@ static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_site 
     size_t size = n * HWT_SLAB_SIZE;
     for (uint32_t i = 0; i < n; i++)
         HWT_ASSERT_ALL(all_have_ended((uintptr_t)sites[i].base));
-    HWT_ASSERT(atomic_load_explicit(&pool->used, memory_order_relaxed) >= n);
+    HWT_ASSERT(atomic_load_explicit(&pool->slabs_used, memory_order_relaxed) >= n);
     HWT_SCHED_POINT(EMPTY);
     if (madvise(base, size, MADV_DONTNEED) != 0)
         make_zero(base, size);
-    atomic_fetch_sub_explicit(&pool->used, n, memory_order_relaxed);
-    pool->trim.left -= n * HWT_SLAB_ENTRIES;
+    atomic_fetch_sub_explicit(&pool->slabs_used, n, memory_order_relaxed);
+    pool->trim.still_free -= n * HWT_SLAB_ENTRIES;
     while (n-- > 0) {
         atomic_store_explicit(&sites[n].empty, true, memory_order_relaxed);
         hwt_empty_push(pool, number + n);
@@ -234,9 +229,10 @@ static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_site
         struct hwt_site *site = &sites[i];
         goes[i] = may_go(site);
         going += goes[i];
-        if (!goes[i] && site->held > 0 && site->held != STAYS)
-            give_back(pool, site);
+        if (!goes[i] && site->held > 0)
+            give_back_held(pool, site);
         site->held = 0;
+        site->stays = false;
     }
     advise(sites, going);
     for (uint32_t i = n, end; i > 0; i = end) {
@@ -253,9 +249,8 @@ static void settle(struct hwt_pool *pool, uint64_t now)
 {
     struct hwt_trim *trim = &pool->trim;
     for (uint32_t n = 0; n < SETTLE_SLABS && trim->next > 0;) {
-        trim->next--;
         /* A region's first slab is the one that knows it, and the first that is entered. */
-        struct hwt_site *site = hwt_directory_find(&pool->directory, trim->next);
+        struct hwt_site *site = hwt_directory_find(&pool->directory, --trim->next);
         if (!site || site->region == 0)
             continue;
         settle_region(pool, trim->next, site);
@@ -271,16 +266,17 @@ bool hwt_pool_trim(struct hwt_pool *pool, uint64_t now)
     HWT_SCHED_POINT(TRIM);
     switch (trim->step) {
     case HWT_TRIM_IDLE:
-        trim->next = trim->candidates = 0;
-        trim->looked = trim->left = hwt_pool_free(pool);
+        trim->next = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
+        trim->candidates = 0;
+        trim->looked = trim->still_free = hwt_pool_free(pool);
         trim->step = HWT_TRIM_SCANS;
         break;
     case HWT_TRIM_SCANS:
         scan(pool, now);
         break;
-    case HWT_TRIM_GATHERS:
-    case HWT_TRIM_GATHERS_REST:
-        gather(pool);
+    case HWT_TRIM_COLLECTS:
+    case HWT_TRIM_COLLECTS_REST:
+        collect(pool);
         break;
     case HWT_TRIM_SETTLES:
         settle(pool, now);

@@ -78,7 +78,7 @@ int hwt_timer_stats(const hwt_timer *timer, hwt_stats *ret_stats)
                    read_counter(&runs->wheel_bytes) + hwt_lanes_bytes(&timer->shared.lanes);
     stats.lateness_max = read_counter(&runs->lateness_max);
     stats.lateness_sum = read_counter(&runs->lateness_sum);
-    stats.fast_clock = timer->shared.time.counts && hwt_counter_is_used();
+    stats.fast_clock = timer->shared.time.uses_counter && hwt_counter_is_used();
 
     size_t size = ret_stats->size;
     stats.size = size;

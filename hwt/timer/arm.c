@@ -60,7 +60,7 @@ static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *e
                     uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
-    HWT_SCHED_POINT(SAID);
+    HWT_SCHED_POINT(PUBLISHED);
     if (hwt_gate_asks(&shared->gate, deadline))
         hwt_gate_wake(&shared->gate);
     HWT_SCHED_POINT(ADD_CHECK);
@@ -97,7 +97,7 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
     uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
-    HWT_SCHED_POINT(ADD_SAY);
+    HWT_SCHED_POINT(ADD_PUBLISH);
     hwt_shared_append_pending(shared, lane, deadline, id, hwt_generation(state));
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
@@ -185,7 +185,7 @@ __attribute__((noinline)) static int new_timeout_fast(hwt_timer *timer, const hw
     uint32_t id = hwt_entry_id(entry); /* before anybody can end it */
     hwt_entry_publish(entry, state);
     HWT_PROBE4(add, timer, entry, generation, deadline);
-    HWT_SCHED_POINT(ADD_SAY);
+    HWT_SCHED_POINT(ADD_PUBLISH);
     hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
     /* All after the append: see gate.h. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||

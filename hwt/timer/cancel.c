@@ -34,8 +34,8 @@ static void let_worker_on(const struct hwt_shared *shared)
 }
 
 /* After it was cancelled from `state`. The entry is the canceller's, or, UNTOLD, the teller's. */
-static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id, uint64_t state,
-                    bool untold)
+static void finish_cancel(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id,
+                          uint64_t state, bool untold)
 {
     uint64_t generation = hwt_generation(state);
     struct hwt_lane *lane = hwt_shared_enter(shared);
@@ -45,7 +45,7 @@ static void dismiss(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t
     /* What is to be told keeps its place until then: so there is not more of it than places. */
     if (!untold)
         hwt_unreserve(shared);
-    HWT_SCHED_POINT(CANCEL_SAY);
+    HWT_SCHED_POINT(CANCEL_PUBLISH);
     /* What the executor has is told and freed there. */
     if (untold && !(state & HWT_HANDED)) {
         hwt_shared_publish_cancelled(shared, lane, id, generation);
@@ -71,7 +71,7 @@ __attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hw
             if (!(untold ? hwt_entry_try_cancel_untold(entry, state)
                          : hwt_entry_try_cancel(entry, state, false)))
                 continue;
-            dismiss(shared, entry, id, state, untold);
+            finish_cancel(shared, entry, id, state, untold);
             return true;
         }
         if (hwt_generation(state) != timeout.generation || hwt_phase(state) != HWT_PHASE_RUNNING ||
@@ -82,7 +82,7 @@ __attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hw
             continue;
         if (!(state & HWT_REARMED))
             return false;
-        dismiss(shared, entry, id, state | HWT_HANDED, true); /* to the one that runs it */
+        finish_cancel(shared, entry, id, state | HWT_HANDED, true); /* to the one that runs it */
         return true;
     }
 }

@@ -11,15 +11,15 @@
 #include "hwt/timer/timer.h"
 #include "hwt/worker/task.h"
 
-#define TICK_MIN_TO_COUNT (64 * HWT_COUNTER_LATE)
+#define COUNTER_TICK_MIN (64 * HWT_COUNTER_LATE)
 
 /* ---- create ---- */
 
 /* Where to be late by so little cannot be seen beside a tick. */
-static bool may_count(const hwt_options *options)
+static bool may_use_counter(const hwt_options *options)
 {
     return !options->clock && options->clock_id == CLOCK_MONOTONIC &&
-           !(options->flags & HWT_EXACT_CLOCK) && options->tick_duration >= TICK_MIN_TO_COUNT &&
+           !(options->flags & HWT_EXACT_CLOCK) && options->tick_duration >= COUNTER_TICK_MIN &&
            hwt_counter_is_trusted();
 }
 
@@ -29,7 +29,7 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->time.clock = options->clock;
     shared->time.clock_data = options->clock_data;
     shared->time.clock_id = options->clock_id;
-    shared->time.counts = may_count(options);
+    shared->time.uses_counter = may_use_counter(options);
     uint64_t start = hwt_time_now(&shared->time);
     atomic_init(&shared->time.last_pass, start);
     shared->ticks = hwt_ticks_init(start, options->tick_duration);

@@ -96,7 +96,7 @@ static bool is_over(const hwt_timer *timer)
 }
 
 /* To the next tick with work. Not done: that is not over at `until`. */
-static void go_on(hwt_timer *timer, void *data)
+static void step_on(hwt_timer *timer, void *data)
 {
     struct step *step = data;
     struct hwt_worker *worker = &timer->worker;
@@ -127,7 +127,7 @@ static bool advance_all(struct ending *ending)
         struct step step = { .until = ending->until };
         /* Before the streams are read: what the executor has returned has been said. */
         bool submitted = hwt_task_submitted(shared) > 0;
-        hwt_request(ending->timer, go_on, &step);
+        hwt_request(ending->timer, step_on, &step);
         if (hwt_is_forked(shared))
             return false;
         if (!step.done && !step.again && !submitted)

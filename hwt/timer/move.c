@@ -48,7 +48,7 @@ static void publish_earlier_single(struct hwt_shared *shared, struct hwt_lane *l
 static void publish_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
                             hwt_timeout timeout, uint64_t deadline)
 {
-    HWT_SCHED_POINT(MOVE_SAY);
+    HWT_SCHED_POINT(MOVE_PUBLISH);
     if (shared->one_thread)
         publish_earlier_single(shared, lane, id, timeout, deadline);
     else

@@ -32,9 +32,9 @@ static struct {
     int nice;
 } at_load;
 
-static pthread_once_t noted = PTHREAD_ONCE_INIT;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-static void note(void)
+static void read_process(void)
 {
     const pid_t first = getpid();
     at_load.has_processors =
@@ -46,9 +46,9 @@ static void note(void)
 }
 
 /* A program that has the library in itself may start a worker before, from a constructor. */
-__attribute__((constructor)) static void note_what_the_process_has(void)
+__attribute__((constructor)) static void read_process_once(void)
 {
-    pthread_once(&noted, note);
+    pthread_once(&once, read_process);
 }
 
 static bool set_nice(int value)
@@ -157,7 +157,7 @@ int hwt_worker_thread_create(hwt_timer *timer)
 {
     struct hwt_shared *shared = &timer->shared;
     struct beginning beginning = { timer, 1 };
-    note_what_the_process_has();
+    read_process_once();
     int r = create_thread(timer, &beginning);
     if (r < 0)
         return r;

@@ -83,13 +83,13 @@ static void tidy(struct hwt_bucket *bucket, size_t *bytes)
         full[kept++] = full[i];
     }
     bucket->full_count = kept;
-    bucket->at = kept;
+    bucket->due_block = kept;
     if (hwt_block_count(&bucket->last) > 0)
         least = bucket->last.least - base;
     for (uint32_t i = kept; i > 0; i--) {
         if (full[i - 1].least - base <= least) {
             least = full[i - 1].least - base;
-            bucket->at = i - 1;
+            bucket->due_block = i - 1;
         }
     }
     bucket->least = base + least;
@@ -118,7 +118,7 @@ int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now
         last->least = hint.round;
     if (none || hint.round - now < bucket->least - now) {
         bucket->least = hint.round;
-        bucket->at = bucket->full_count;
+        bucket->due_block = bucket->full_count;
     }
     last->hints[last->used++] = hint;
     HWT_ASSERT(hwt_block_is_whole(last) && hint.round - now != UINT32_MAX);
@@ -133,11 +133,11 @@ static bool has_least(const struct hwt_bucket *bucket, const struct hwt_block *b
 }
 
 /* Goes on to the next block with the least round. False: that is over. */
-static bool go_on(struct hwt_bucket *bucket, size_t *bytes)
+static bool next_due_block(struct hwt_bucket *bucket, size_t *bytes)
 {
-    hwt_block_leave(block_at(bucket, bucket->at), bytes);
-    while (bucket->at < bucket->full_count) {
-        if (has_least(bucket, block_at(bucket, ++bucket->at)))
+    hwt_block_leave(block_at(bucket, bucket->due_block), bytes);
+    while (bucket->due_block < bucket->full_count) {
+        if (has_least(bucket, block_at(bucket, ++bucket->due_block)))
             return true;
     }
     tidy(bucket, bytes);
@@ -145,39 +145,39 @@ static bool go_on(struct hwt_bucket *bucket, size_t *bytes)
 }
 
 /* Takes them from a sorted block. */
-static size_t take_from(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max)
+static size_t take_sorted(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max)
 {
-    struct hwt_block *block = block_at(bucket, bucket->at);
+    struct hwt_block *block = block_at(bucket, bucket->due_block);
     const struct hwt_hint *hints = block->hints + block->begin;
     const uint32_t least = bucket->least;
     size_t n = 0, all = hwt_block_count(block);
     for (max = max < all ? max : all; n < max && hints[n].round == least; n++)
-        batch[n] = hints[n];
+        taken[n] = hints[n];
     block->begin += (uint32_t)n;
     HWT_ASSERT(hwt_block_is_whole(block));
-    count_gone(bucket, bucket->at, (uint32_t)n);
+    count_gone(bucket, bucket->due_block, (uint32_t)n);
     return n;
 }
 
 /* Whether the block at which the visit is has more of the least round. */
 static bool has_more(const struct hwt_bucket *bucket)
 {
-    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->due_block);
     return block->begin < block->used && block->hints[block->begin].round == bucket->least;
 }
 
-size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max, size_t *bytes)
+size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max, size_t *bytes)
 {
     size_t n = 0;
     do {
-        struct hwt_block *block = block_at(bucket, bucket->at);
+        struct hwt_block *block = block_at(bucket, bucket->due_block);
         if (block->sorted < block->used) {
             if (n > 0)
                 break;
             hwt_block_order(block, bucket->least);
         }
-        n += take_from(bucket, batch + n, max - n);
-    } while (!has_more(bucket) && go_on(bucket, bytes) && n < max);
+        n += take_sorted(bucket, taken + n, max - n);
+    } while (!has_more(bucket) && next_due_block(bucket, bytes) && n < max);
     return n;
 }
 
@@ -195,7 +195,7 @@ static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hin
 /* False: that would be more than so many looks. */
 static bool order(struct hwt_bucket *bucket, uint32_t *looks)
 {
-    struct hwt_block *block = block_at(bucket, bucket->at);
+    struct hwt_block *block = block_at(bucket, bucket->due_block);
     const uint32_t cost = (block->used - block->sorted) / SORT_PER_LOOK;
     if (cost > 0 && *looks == 0)
         return false;
@@ -216,14 +216,14 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
     do {
         if (!order(bucket, looks))
             return true;
-        struct hwt_block *block = block_at(bucket, bucket->at);
+        struct hwt_block *block = block_at(bucket, bucket->due_block);
         for (; has_more(bucket); block->begin++) {
             if (stays(filter, data, block->hints[block->begin], looks))
                 return true;
-            count_gone(bucket, bucket->at, 1);
+            count_gone(bucket, bucket->due_block, 1);
         }
         heads = bucket->full_count / SORT_PER_LOOK;
-    } while (go_on(bucket, bytes));
+    } while (next_due_block(bucket, bytes));
     *looks -= heads < *looks ? heads : *looks; /* all of them were looked at for another round */
     return false;
 }
@@ -285,9 +285,9 @@ uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint
 const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
                                       const struct hwt_bucket *bucket, uint32_t n)
 {
-    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->due_block);
     uint32_t at = block->begin + n;
-    if (bucket->at == sweep->block && at >= sweep->kept)
+    if (bucket->due_block == sweep->block && at >= sweep->kept)
         at += sweep->cursor - sweep->kept;
     return n < SAMPLES && at < block->used ? &block->hints[at] : NULL;
 }
@@ -300,7 +300,7 @@ void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *b
 
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
 {
-    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->due_block);
     return has_more(bucket) ? &block->hints[block->begin] : NULL;
 }
 
@@ -309,7 +309,7 @@ void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes)
     for (uint32_t i = 0; i < bucket->full_count; i++)
         hwt_block_release(&bucket->full[i], bytes);
     hwt_block_empty(&bucket->last, bytes);
-    bucket->full_count = bucket->in_full = bucket->at = 0;
+    bucket->full_count = bucket->in_full = bucket->due_block = 0;
     if (bucket->full)
         free_full(bucket, bytes);
 }

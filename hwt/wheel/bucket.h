@@ -38,7 +38,7 @@ struct hwt_bucket {
     uint32_t full_capacity;
     uint32_t in_full; /* hints */
     uint32_t
-        at; /* the first block with hints of the least round; the last one is number full_count */
+        due_block; /* the first block with hints of the least round; the last one is number full_count */
     uint32_t least; /* if there are hints */
 };
 
@@ -77,7 +77,7 @@ static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32
  * Takes up to `max` hints of the least round, in order, and returns how many: fewer, too, where a
  * block has to be sorted before there are more. When that round is over, another one is the least.
  */
-size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *batch, size_t max,
+size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max,
                        size_t *bytes);
 
 /* Drops hints of the least round that are not to stay until one comes that is, or so many have been
@@ -135,7 +135,7 @@ const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket);
 /* The hint that is looked at first comes from memory. */
 static inline void hwt_bucket_fetch(const struct hwt_bucket *bucket)
 {
-    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->at);
+    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->due_block);
     __builtin_prefetch(block->hints + block->begin, 1);
 }
 

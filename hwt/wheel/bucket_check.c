@@ -23,7 +23,7 @@ static bool check_block(const struct hwt_block *block, uint32_t now)
 bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now)
 {
     uint32_t least = UINT32_MAX, first = 0, in_full = 0;
-    if (bucket->full_count > bucket->full_capacity || bucket->at > bucket->full_count)
+    if (bucket->full_count > bucket->full_capacity || bucket->due_block > bucket->full_count)
         return false;
     for (uint32_t i = 0; i <= bucket->full_count; i++) {
         const struct hwt_block *block = hwt_bucket_block(bucket, i);
@@ -37,5 +37,6 @@ bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now)
     }
     if (in_full != bucket->in_full)
         return false;
-    return hwt_bucket_count(bucket) == 0 || (least == bucket->least - now && first == bucket->at);
+    return hwt_bucket_count(bucket) == 0 ||
+           (least == bucket->least - now && first == bucket->due_block);
 }

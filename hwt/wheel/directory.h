@@ -50,11 +50,12 @@
 struct hwt_site {
     char *base;     /* the slab; set before it is entered */
     uint64_t floor; /* generations of its ids are above it, and counted from it */
-    /* These are its owner's: see pool/slab.h and pool/trim.h. */
-    _Atomic uint32_t
-        next;       /* empty: a slab; else, of the entries that the worker holds, the first */
-    uint16_t held;  /* how many those are */
-    uint8_t region; /* of so many slabs it is the first */
+    /* These are the pool's: see pool/stacks.h and pool/trim.h. */
+    _Atomic uint32_t next_empty; /* of an empty slab: the number of the one below it */
+    uint32_t first_held;         /* of the entries that a trim holds: the first one's id */
+    uint16_t held;               /* how many those are */
+    uint8_t region;              /* of so many slabs it is the first */
+    bool stays;                  /* a trim has found a timeout that has not ended */
     _Atomic bool empty;
 };
 

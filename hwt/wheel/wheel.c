@@ -283,14 +283,14 @@ static void fetch_ahead(const struct hwt_wheel_inside *inside)
 }
 
 /* Takes ids from a bucket whose tick it is. */
-static size_t take_from(struct hwt_wheel *wheel, uint32_t index, uint32_t *batch, size_t max)
+static size_t take_from(struct hwt_wheel *wheel, uint32_t index, uint32_t *ids, size_t max)
 {
     struct hwt_bucket *bucket = &wheel->inside->buckets[index];
     const struct hwt_sites *sites = hwt_directory_sites(wheel->directory);
-    struct hwt_hint hints[WHEEL_BATCH_MAX];
+    struct hwt_hint hints[WHEEL_LOOK_MAX];
     const uint32_t round = bucket->least, where = wheel_where_of(wheel->inside, index, round);
-    size_t taken = hwt_bucket_take(bucket, hints, max < WHEEL_BATCH_MAX ? max : WHEEL_BATCH_MAX,
-                                   &wheel->bytes);
+    size_t taken =
+        hwt_bucket_take(bucket, hints, max < WHEEL_LOOK_MAX ? max : WHEEL_LOOK_MAX, &wheel->bytes);
     size_t n = 0;
     HWT_ASSERT(taken <= wheel->hints);
     wheel->hints -= taken;
@@ -303,14 +303,14 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t index, uint32_t *batch
         if (!wheel_counts(sites, place, &hints[i], where))
             continue;
         place->where = 0;
-        batch[n++] = hints[i].id;
+        ids[n++] = hints[i].id;
     }
     if (__builtin_expect(n < taken, 0))
         wheel->looks -= taken - n < wheel->looks ? taken - n : wheel->looks;
     return n;
 }
 
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, size_t max,
                       bool *ret_far)
 {
     uint64_t tick;
@@ -323,7 +323,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, 
             break;
         *ret_far = far;
         set_tick(wheel, tick);
-        size_t n = take_from(wheel, index, batch, max);
+        size_t n = take_from(wheel, index, ids, max);
         if (n > 0 || wheel->looks == 0)
             return n;
     }

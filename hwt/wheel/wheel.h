@@ -127,7 +127,7 @@ static inline uint64_t hwt_wheel_prune_and_peek(struct hwt_wheel *wheel)
  * more. wheel->looks is what is left of that; 0, and none was taken: there may be more, and the next
  * call goes on there.
  */
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, size_t max,
                       bool *ret_far);
 
 /* Looks at about `most` hints, from where it left off, and throws away those that do not count or,

@@ -33,7 +33,7 @@ struct hwt_wheel;
 
 #define WHEEL_LENGTH_MAX ((uint32_t)1 << 16)
 #define WHEEL_AGE_BITS 29
-#define WHEEL_BATCH_MAX 64 /* hints that are looked at together */
+#define WHEEL_LOOK_MAX 64 /* hints that are looked at together */
 
 #define WHEEL_NEAR ((uint32_t)1 << 30)
 #define WHEEL_FAR ((uint32_t)2 << 30)

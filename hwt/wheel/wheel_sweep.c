@@ -24,14 +24,14 @@ static uint32_t keep_counting(const struct wheel_judge *judge, const struct hwt_
     return (uint32_t)(kept - to);
 }
 
-/* WHEEL_BATCH_MAX at a time, so that `wanted` finds them in the processor's own cache. */
+/* WHEEL_LOOK_MAX at a time, so that `wanted` finds them in the processor's own cache. */
 uint32_t hwt_wheel_keep(const void *data, struct hwt_hint *hints, uint32_t n)
 {
     const struct wheel_judge *judge = data;
     const struct hwt_wheel *wheel = judge->wheel;
     uint32_t kept = 0;
     for (uint32_t from = 0, some; from < n; from += some) {
-        some = n - from < WHEEL_BATCH_MAX ? n - from : WHEEL_BATCH_MAX;
+        some = n - from < WHEEL_LOOK_MAX ? n - from : WHEEL_LOOK_MAX;
         uint32_t counting = keep_counting(judge, hints + from, some, hints + kept);
         if (judge->asks && wheel->wanted)
             counting = wheel->wanted(wheel->owner, hints + kept, counting);

@@ -15,7 +15,7 @@ struct hwt_time {
     hwt_clock clock; /* NULL: clock_id */
     void *clock_data;
     clockid_t clock_id;
-    bool counts;                /* the processor's counter may stand for the clock */
+    bool uses_counter;          /* the processor's counter may stand for the clock */
     _Atomic uint64_t last_pass; /* the worker's: what the last pass took for now */
 };
 
@@ -31,7 +31,7 @@ static inline uint64_t hwt_time_now(const struct hwt_time *time)
 /* From when a delay counts: now, or up to HWT_COUNTER_LATE later. */
 static inline uint64_t hwt_time_from(const struct hwt_time *time)
 {
-    return time->counts ? hwt_counter_now() : hwt_time_now(time);
+    return time->uses_counter ? hwt_counter_now() : hwt_time_now(time);
 }
 
 /* The clock, or the instant that hwt_timer_advance() was given, whichever is later. */
@@ -46,7 +46,7 @@ static inline uint64_t hwt_time_reached(const struct hwt_time *time)
 /* The same for figures: up to HWT_COUNTER_LATE earlier. */
 static inline uint64_t hwt_time_reached_about(const struct hwt_time *time)
 {
-    if (!time->counts)
+    if (!time->uses_counter)
         return hwt_time_reached(time);
     uint64_t now = hwt_saturating_sub(hwt_counter_now(), HWT_COUNTER_LATE);
     uint64_t last_pass = atomic_load_explicit(&time->last_pass, memory_order_relaxed);

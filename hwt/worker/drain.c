@@ -16,7 +16,7 @@
 #define KEEP_UP_EVERY 256 /* runs */
 #define KEEP_UP_MAX ((size_t)KEEP_UP_EVERY * 512)
 #define CLAIM_TRIES 256
-#define ROUNDS_MAX 8
+#define OWN_READINGS_MAX 8
 
 static void tell_all(struct hwt_worker *worker)
 {
@@ -204,13 +204,13 @@ static bool read_others(struct hwt_worker *worker)
     return all;
 }
 
-/* All that is published now, in batches, the cancelled between. */
+/* All that is published now, in parts, and between them the cancelled. */
 static void read_once(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
     /* While a thread is half-way through a push, not all streams are on the lists; nor is one that
      * the last reading could not claim, if it was dismissed since. */
-    bool listed = hwt_streams_gather(&lanes->pending) && hwt_streams_gather(&lanes->cancelled) &&
+    bool listed = hwt_streams_receive(&lanes->pending) && hwt_streams_receive(&lanes->cancelled) &&
                   !worker->again;
     size_t filed;
     worker->again = false;
@@ -247,7 +247,7 @@ static void read_all_streams(struct hwt_worker *worker)
     read_once(worker);
     worker->file_from = file_from < next ? next : file_from;
     bool reads = own && worker->file_from < worker->wheel.near_end;
-    for (int rounds = 0; worker->told && reads && rounds < ROUNDS_MAX; rounds++) {
+    for (int readings = 0; worker->told && reads && readings < OWN_READINGS_MAX; readings++) {
         told = true;
         worker->told = false;
         read_lane(worker, own);
@@ -338,7 +338,7 @@ void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dis
 }
 
 /*
- * Between two batches: cancelled timeouts that are to be told do not wait until all that is due has
+ * Between two parts of what is due: cancelled timeouts that are to be told do not wait until all that is due has
  * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
  */
 void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
@@ -354,7 +354,7 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
             read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
         return;
     }
-    if (!hwt_streams_gather(&lanes->cancelled))
+    if (!hwt_streams_receive(&lanes->cancelled))
         return;
     uint32_t chunks = 0;
     for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)

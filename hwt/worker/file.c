@@ -60,11 +60,11 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
  * meanwhile. */
 static uint64_t count_filed(const struct hwt_shared *shared)
 {
-    const struct hwt_run_stats *runs = &shared->stats;
-    uint64_t begun = atomic_load_explicit(&runs->rearmed, memory_order_relaxed), ended = 0;
+    const struct hwt_run_stats *stats = &shared->stats;
+    uint64_t begun = atomic_load_explicit(&stats->rearmed, memory_order_relaxed), ended = 0;
     uint32_t lanes = hwt_lanes_count(&shared->lanes);
     for (unsigned i = 0; i < 64; i++)
-        ended += atomic_load_explicit(&runs->lateness[i], memory_order_relaxed);
+        ended += atomic_load_explicit(&stats->lateness[i], memory_order_relaxed);
     for (uint32_t i = 0; i < lanes; i++) {
         const struct hwt_lane *lane = hwt_lane_at(&shared->lanes, i);
         if (!lane)

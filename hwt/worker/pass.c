@@ -90,22 +90,22 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
     }
 }
 
-struct batch {
-    struct hwt_entry *entries[HWT_BATCH];
+struct taken {
+    struct hwt_entry *entries[HWT_TAKE_MAX];
     bool far; /* not due, but nearer now */
 };
 
 /* Takes what is next, and its entries come from memory; the first of what comes after too. */
-static size_t take(struct hwt_worker *worker, struct batch *batch)
+static size_t take(struct hwt_worker *worker, struct taken *taken)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
     uint64_t left = worker->most - worker->runs;
-    uint32_t ids[HWT_BATCH];
+    uint32_t ids[HWT_TAKE_MAX];
     size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
-                              left < HWT_BATCH ? (size_t)left : HWT_BATCH, &batch->far);
+                              left < HWT_TAKE_MAX ? (size_t)left : HWT_TAKE_MAX, &taken->far);
     for (size_t i = 0; i < n; i++) {
-        batch->entries[i] = hwt_pool_entry(pool, ids[i]);
-        __builtin_prefetch(batch->entries[i], 1);
+        taken->entries[i] = hwt_pool_entry(pool, ids[i]);
+        __builtin_prefetch(taken->entries[i], 1);
     }
     uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
     if (next != HWT_ID_NONE) {
@@ -122,19 +122,19 @@ static bool is_cut_short(const struct hwt_worker *worker)
 }
 
 /* False: nothing is due, or the pass is cut short, or the worker is to stop. */
-static bool expire_batch(struct hwt_worker *worker)
+static bool expire_some(struct hwt_worker *worker)
 {
-    struct batch batch;
+    struct taken taken;
     size_t n;
-    if (hwt_worker_is_stopping(worker) || is_cut_short(worker) || (n = take(worker, &batch)) == 0)
+    if (hwt_worker_is_stopping(worker) || is_cut_short(worker) || (n = take(worker, &taken)) == 0)
         return false;
     /* Due is what ends with this tick: what was pushed back to a later one takes its turn there,
      * though that may be over, too. What has only come nearer is filed again. */
-    uint64_t horizon = batch.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
+    uint64_t horizon = taken.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
     for (size_t i = 0; i < n && !hwt_worker_is_stopping(worker); i++) {
         if (i + ARGS_AHEAD < n)
-            __builtin_prefetch(hwt_entry_arg(batch.entries[i + ARGS_AHEAD]));
-        look(worker, batch.entries[i], horizon);
+            __builtin_prefetch(hwt_entry_arg(taken.entries[i + ARGS_AHEAD]));
+        look(worker, taken.entries[i], horizon);
     }
     hwt_worker_keep_up(worker, n);
     return true;
@@ -152,7 +152,7 @@ static void expire_first(struct hwt_worker *worker)
     worker->limit = parked_for < limit ? parked_for + 1 : limit;
     /* As long as there is something to take: a take that finds nothing ends the tick. */
     while (hwt_wheel_find(&worker->wheel, worker->limit, HWT_LOOKS, &next) &&
-           next < worker->limit && expire_batch(worker))
+           next < worker->limit && expire_some(worker))
         ;
     worker->limit = limit;
 }
@@ -163,21 +163,21 @@ static bool goes_on_in_vain(struct hwt_worker *worker)
     if (worker->wheel.looks > 0 || worker->most < UINT64_MAX || hwt_worker_is_stopping(worker))
         return false;
     worker->wheel.looks = IN_VAIN_MAX;
-    hwt_worker_keep_up(worker, HWT_BATCH);
+    hwt_worker_keep_up(worker, HWT_TAKE_MAX);
     return true;
 }
 
 /* Of the tick that has only begun. What is not due stays where it was taken from: nowhere. */
 static void expire_begun(struct hwt_worker *worker, uint64_t until)
 {
-    struct batch batch;
+    struct taken taken;
     size_t n;
     worker->limit++;
     worker->wheel.looks = UINT64_MAX;
-    while (!hwt_worker_is_stopping(worker) && (n = take(worker, &batch)) > 0) {
+    while (!hwt_worker_is_stopping(worker) && (n = take(worker, &taken)) > 0) {
         for (size_t i = 0; i < n && !hwt_worker_is_stopping(worker); i++) {
-            if (batch.far || hwt_entry_deadline(batch.entries[i]) < until)
-                look(worker, batch.entries[i], batch.far ? 0 : until);
+            if (taken.far || hwt_entry_deadline(taken.entries[i]) < until)
+                look(worker, taken.entries[i], taken.far ? 0 : until);
         }
     }
     worker->limit--;
@@ -234,9 +234,9 @@ static void keep_house(struct hwt_worker *worker)
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 {
     struct hwt_time *time = &worker->shared->time;
-    uint64_t told = atomic_load_explicit(&time->last_pass, memory_order_relaxed);
-    if (now < told)
-        now = told;
+    uint64_t last = atomic_load_explicit(&time->last_pass, memory_order_relaxed);
+    if (now < last)
+        now = last;
     atomic_store_explicit(&time->last_pass, now, memory_order_relaxed);
     worker->limit = hwt_ticks_at(&worker->wheel.ticks, now);
     worker->runs = 0;
@@ -250,7 +250,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->wheel.lags = worker->again && worker->wheel.tick < worker->limit;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     expire_unfiled(worker, horizon);
-    while (expire_batch(worker) || goes_on_in_vain(worker))
+    while (expire_some(worker) || goes_on_in_vain(worker))
         ;
     expire_unfiled(worker, horizon); /* what was pushed back within the ticks that are over */
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick

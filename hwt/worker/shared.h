@@ -127,11 +127,11 @@ static inline void hwt_shared_need_rescan(struct hwt_shared *shared)
 static inline void hwt_shared_append_pending(struct hwt_shared *shared, struct hwt_lane *lane,
                                              uint64_t deadline, uint32_t id, uint64_t generation)
 {
-    bool said =
+    bool published =
         shared->one_thread
             ? hwt_lane_publish_pending_single(&shared->lanes, lane, deadline, id, generation)
             : hwt_lane_publish_pending(&shared->lanes, lane, deadline, id, generation);
-    if (!said)
+    if (!published)
         hwt_shared_need_rescan(shared);
 }
 
@@ -140,7 +140,7 @@ static inline void hwt_shared_publish_pending(struct hwt_shared *shared, struct 
                                               uint64_t deadline, uint32_t id, uint64_t generation)
 {
     hwt_shared_append_pending(shared, lane, deadline, id, generation);
-    HWT_SCHED_POINT(SAID);
+    HWT_SCHED_POINT(PUBLISHED);
     if (__builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0))
         hwt_gate_wake(&shared->gate);
 }
@@ -150,11 +150,12 @@ static inline void hwt_shared_publish_cancelled(struct hwt_shared *shared, struc
                                                 uint32_t id, uint64_t generation)
 {
     struct hwt_record record = { 0, id, (uint32_t)generation };
-    bool said = shared->one_thread ? hwt_lane_publish_cancelled_single(&shared->lanes, lane, record)
-                                   : hwt_lane_publish_cancelled(&shared->lanes, lane, record);
-    if (!said)
+    bool published = shared->one_thread
+                         ? hwt_lane_publish_cancelled_single(&shared->lanes, lane, record)
+                         : hwt_lane_publish_cancelled(&shared->lanes, lane, record);
+    if (!published)
         hwt_shared_need_rescan(shared);
-    HWT_SCHED_POINT(SAID);
+    HWT_SCHED_POINT(PUBLISHED);
     if (hwt_gate_is_long(&shared->gate))
         hwt_gate_wake(&shared->gate);
 }

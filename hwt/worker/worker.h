@@ -35,7 +35,7 @@
 
 #include "hwt/worker/shared.h"
 
-#define HWT_BATCH 64         /* taken from the wheel at a time */
+#define HWT_TAKE_MAX 64      /* taken from the wheel at a time */
 #define HWT_HEAP_MAX 8192    /* hints, besides one and a half for each timeout that is pending, */
 #define HWT_VAIN_MAX 65536   /* but no more in vain than these, or a quarter of what is pending */
 #define HWT_SWEEP_EVERY 256  /* hints, while there are too many */
@@ -107,7 +107,7 @@ bool hwt_worker_read_single(struct hwt_worker *worker, uint64_t until);
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
                                bool cancelled);
 
-/* Between two batches of `n`: tells what heaps up, if it does. */
+/* After `n` more timeouts of a pass: tells what was cancelled, if that heaps up. */
 void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
 
 /* ---- file.c ---- */

@@ -111,7 +111,7 @@ reuse | stacks.c | /first->word.second, (uint64/s/release/relaxed/
 reuse | slab.h | /entry->arg, next/s/release/relaxed/
 pool | stacks.c | /with_top(head, id)/{n;s/acq_rel/relaxed/}
 pool -DCOUNTS | stacks.c | s/if (head == before)/if (true)/
-pool -DCOUNTS | entry.h | /hwt_entry_deadline/,/^}/s/acquire/relaxed/
+pool -DCOUNTS | stacks.h | /hwt_entry_batch/,/^}/s/acquire/relaxed/
 pool | stacks.c | /^static struct hwt_entry .pop/,/^}/s/order_acq[a-z_]*/order_relaxed/g
 pool | stacks.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
 exchange | word.c | /test_and_set/s/acquire/relaxed/

@@ -233,7 +233,7 @@ static inline size_t mark_stack(bool *marks, uint32_t slabs, const _Atomic uint6
         const struct hwt_entry *entry = hwt_pool_entry(pool, batch);
         ck_assert_ptr_nonnull(entry);
         size_t length = mark_chain(marks, slabs, entry);
-        uint64_t word = hwt_entry_deadline(entry);
+        uint64_t word = hwt_entry_batch(entry);
         total = count == 0 ? hwt_batch_total(word) : total;
         ck_assert_uint_eq(hwt_batch_count(word), length);
         ck_assert_uint_eq(hwt_batch_total(word), total - count);
@@ -269,8 +269,8 @@ static inline void expect_all_free(void)
         ck_assert_uint_eq(length, lane ? lane->cache.count : 0);
         count += length + (lane ? mark_chain(marks, slabs, lane->cache.spare) : 0);
     }
-    for (uint32_t slab = (uint32_t)atomic_load(&pool->empty); slab != HWT_ID_NONE;
-         slab = atomic_load(&hwt_pool_site(pool, slab)->next))
+    for (uint32_t slab = (uint32_t)atomic_load(&pool->empty_slabs); slab != HWT_ID_NONE;
+         slab = atomic_load(&hwt_pool_site(pool, slab)->next_empty))
         for (uint32_t i = 0; i < HWT_SLAB_SEATS; i++) {
             if (hwt_slab_has((uintptr_t)hwt_pool_site(pool, slab)->base, i))
                 mark_free(marks, slabs, slab << HWT_ID_BITS | i, &count);

@@ -33,7 +33,7 @@ END_TEST
 /*
  *     canceller                       driver
  *     PENDING -> UNTOLD;
- *     CANCEL_SAY, APPEND
+ *     CANCEL_PUBLISH, APPEND
  *                                     reads what was added: it is not pending; or
  *                                     its tick comes
  *     says so
@@ -44,7 +44,7 @@ START_TEST(what_is_cancelled_and_not_said_yet_is_left_alone)
     struct actor canceller;
     hwt_timeout timeout = add_either(_i % 2, AT(10));
     act_cancel(&canceller, timeout);
-    actor_go_to(&canceller, _i / 2 ? "APPEND" : "CANCEL_SAY");
+    actor_go_to(&canceller, _i / 2 ? "APPEND" : "CANCEL_PUBLISH");
     drive(11);
     expect_fate(0, 0);
     ck_assert(actor_end(&canceller));
@@ -56,7 +56,7 @@ END_TEST
 /*
  *     canceller                       driver                      adder
  *     PENDING -> CANCELLED;
- *     is to free it, CANCEL_SAY
+ *     is to free it, CANCEL_PUBLISH
  *                                     files it, or passes its tick
  *     ends
  *                                                                 gets the entry
@@ -70,7 +70,7 @@ START_TEST(what_was_filed_of_a_cancelled_use_does_not_count_for_the_next)
     if (_i % 2)
         drive(0);
     act_cancel(&canceller, timeout);
-    actor_go_to(&canceller, "CANCEL_SAY");
+    actor_go_to(&canceller, "CANCEL_PUBLISH");
     drive(_i / 2 ? 11 : 0);
     ck_assert(actor_end(&canceller));
     hwt_timeout again = add_in_place_of(timeout, AT(20));
@@ -107,7 +107,7 @@ END_TEST
 /*
  *     canceller                       driver                      adder
  *     PENDING -> UNTOLD; is to say
- *     so, CANCEL_SAY, APPEND
+ *     so, CANCEL_PUBLISH, APPEND
  *                                     looks at all: tells it,
  *                                     frees it
  *                                                                 gets the entry
@@ -120,7 +120,7 @@ START_TEST(a_record_of_a_cancel_does_not_end_the_next_use)
     struct actor canceller;
     hwt_timeout timeout = add_either(_i % 2, AT(10));
     act_cancel(&canceller, timeout);
-    actor_go_to(&canceller, _i / 2 ? "APPEND" : "CANCEL_SAY");
+    actor_go_to(&canceller, _i / 2 ? "APPEND" : "CANCEL_PUBLISH");
     atomic_store(&timer->shared.rescan_needed, true);
     drive(1);
     expect_fate(0, 1);

@@ -131,7 +131,7 @@ END_TEST
 /*
  *     canceller                   runner                      adder
  *     HANDED -> UNTOLD,
- *     CANCEL_SAY
+ *     CANCEL_PUBLISH
  *                                 tells it, frees it
  *                                                             gets the entry
  *     goes on: says nothing
@@ -141,7 +141,7 @@ START_TEST(a_cancel_of_what_was_handed_over_leaves_the_entry_to_who_was_handed_i
     struct actor canceller;
     hwt_timeout timeout = add_handed(&counting);
     act_cancel(&canceller, timeout);
-    actor_go_to(&canceller, "CANCEL_SAY");
+    actor_go_to(&canceller, "CANCEL_PUBLISH");
     run_deferred(&executor);
     expect_fate(0, 1);
     hwt_timeout again = add_in_place_of(timeout, AT(20));

@@ -323,7 +323,7 @@ END_TEST
 
 /*
  *     mover                       adder                       driver
- *     earlier: MOVE_SAY
+ *     earlier: MOVE_PUBLISH
  *                                 what is in the same tick
  *                                                             files that
  *     says so

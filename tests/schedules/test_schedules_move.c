@@ -38,7 +38,7 @@ END_TEST
 
 /*
  *     mover                           driver
- *     PENDING: tick 10; MOVE_SAY, or
+ *     PENDING: tick 10; MOVE_PUBLISH, or
  *     has said so: APPENDED
  *                                     parks for tick 20
  *     ends
@@ -46,8 +46,8 @@ END_TEST
  */
 START_TEST(a_move_that_was_not_said_yet_is_said_in_time)
 {
-    static const char *const saying[] = { "MOVE_SAY", "APPEND", "APPENDED", "LIST",
-                                          "PUSH",     "PUSHED", "SAID" };
+    static const char *const saying[] = { "MOVE_PUBLISH", "APPEND", "APPENDED", "LIST",
+                                          "PUSH",         "PUSHED", "PUBLISHED" };
     struct actor mover;
     hwt_timeout timeout = add_filed(AT(20));
     act_move_to(&mover, timeout, AT(10), saying[_i]);
@@ -60,7 +60,7 @@ END_TEST
 
 /*
  *     first mover                     second mover
- *     PENDING: tick 10, MOVE_SAY
+ *     PENDING: tick 10, MOVE_PUBLISH
  *                                     tick 15, says nothing
  *     says tick 10
  *                                     driver: finds it not due in tick 10
@@ -70,7 +70,7 @@ START_TEST(what_is_moved_away_before_it_is_said_runs_when_it_was_moved_to)
     struct actor mover;
     uint64_t to = _i ? 15 : 5;
     hwt_timeout timeout = add_filed(AT(20));
-    act_move_to(&mover, timeout, AT(10), "MOVE_SAY");
+    act_move_to(&mover, timeout, AT(10), "MOVE_PUBLISH");
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(to)));
     drive(1);
     ck_assert(actor_end(&mover));
@@ -80,7 +80,7 @@ END_TEST
 
 /*
  *     first mover                     second mover
- *     ages away, MOVE_SAY
+ *     ages away, MOVE_PUBLISH
  *                                     not so far, or a little less: says so
  *                                     driver: files it
  *     says what it moved it to
@@ -92,7 +92,7 @@ START_TEST(of_two_far_moves_said_in_the_wrong_order_the_earlier_one_holds)
     struct actor mover;
     uint64_t to = UINT64_C(6) * AGE + 5, before = _i ? to + 1 : to + UINT64_C(2) * AGE;
     hwt_timeout timeout = add_filed(HWT_NEVER);
-    act_move_to(&mover, timeout, AT(before), "MOVE_SAY");
+    act_move_to(&mover, timeout, AT(before), "MOVE_PUBLISH");
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(to)));
     drive(1);
     ck_assert(actor_end(&mover));
@@ -175,7 +175,7 @@ END_TEST
 
 /*
  *     mover                           driver
- *     PENDING: tick 10, MOVE_SAY
+ *     PENDING: tick 10, MOVE_PUBLISH
  *                                     its old tick 20 has come: runs it, for it is
  *                                     due
  *     says so: nobody minds
@@ -184,7 +184,7 @@ START_TEST(what_is_moved_earlier_and_not_said_yet_runs_when_its_old_tick_comes)
 {
     struct actor mover;
     hwt_timeout timeout = add_filed(AT(20));
-    act_move_to(&mover, timeout, AT(10), "MOVE_SAY");
+    act_move_to(&mover, timeout, AT(10), "MOVE_PUBLISH");
     drive(21);
     expect_fate(1, 0);
     ck_assert(actor_end(&mover));
@@ -195,8 +195,8 @@ END_TEST
 
 /*
  *     mover                       canceller                   driver
- *     PENDING: tick 10, MOVE_SAY;
- *     or SAID
+ *     PENDING: tick 10, MOVE_PUBLISH;
+ *     or PUBLISHED
  *                                 PENDING -> UNTOLD, says so
  *                                                             tells it
  *     says that it is due
@@ -206,7 +206,7 @@ START_TEST(what_is_cancelled_between_a_move_and_its_record_is_told_once)
 {
     struct actor mover;
     hwt_timeout timeout = add_filed(AT(20));
-    act_move_to(&mover, timeout, AT(10), _i % 2 ? "MOVE_SAY" : "SAID");
+    act_move_to(&mover, timeout, AT(10), _i % 2 ? "MOVE_PUBLISH" : "PUBLISHED");
     ck_assert(hwt_timeout_cancel(timeout));
     if (_i / 2)
         drive(1);
@@ -222,7 +222,7 @@ START_TEST(a_record_of_a_move_does_not_pull_the_next_use_nearer)
     struct actor mover;
     hwt_timeout timeout = add_with(&silent, &fate, AT(20));
     drive(0);
-    act_move_to(&mover, timeout, AT(10), "MOVE_SAY");
+    act_move_to(&mover, timeout, AT(10), "MOVE_PUBLISH");
     ck_assert(hwt_timeout_cancel(timeout));
     hwt_timeout again = add_in_place_of(timeout, AT(40));
     if (_i)

@@ -100,7 +100,7 @@ START_TEST(what_was_missed_and_is_on_no_list_is_read_in_a_tick)
     adder.instant = AT(2);
     drive(1);
     actor_begin(&adder, add_full);
-    actor_go_to(&adder, "SAID"); /* it has listed its stream */
+    actor_go_to(&adder, "PUBLISHED"); /* it has listed its stream */
     add_with(&silent, &beside, MINUTE(50));
     act_drive(&driver, 1);
     actor_go_to(&driver, "PARK_A");
@@ -171,7 +171,7 @@ START_TEST(what_a_thread_gives_back_while_the_driver_parks_goes_in_time)
         must(hwt_timeout_cancel(peak[i]) == (i % HWT_SLAB_ENTRIES != 0));
     drive_to_the_end_of_a_trim();
     ck_assert_uint_gt(told_in(), HWT_MIN(50));
-    ck_assert_uint_gt(timer->shared.pool.used, SLABS / 2);
+    ck_assert_uint_gt(timer->shared.pool.slabs_used, SLABS / 2);
     act_drive(&driver, 1);
     actor_go_to(&driver, _i ? "PARK_B" : "PARK_A");
     g.open = 1;
@@ -181,7 +181,7 @@ START_TEST(what_a_thread_gives_back_while_the_driver_parks_goes_in_time)
     drive(HWT_MIN(1) / TICK);
     while (told_in() == 0)
         drive(HWT_MIN(1) / TICK);
-    ck_assert_uint_le(timer->shared.pool.used, 2);
+    ck_assert_uint_le(timer->shared.pool.slabs_used, 2);
     memset(peak, 0, sizeof(peak));
 }
 END_TEST

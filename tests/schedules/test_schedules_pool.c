@@ -223,7 +223,7 @@ static void use_up(uint32_t slabs)
     used = calloc(HWT_SLAB_ENTRIES * (slabs + HWT_REGION_SLABS), sizeof(*used));
     for (used_count = 0; atomic_load(&pool->slabs) < slabs ||
                          (uint32_t)atomic_load(&pool->batches[0]) != HWT_ID_NONE ||
-                         (uint32_t)atomic_load(&pool->empty) != HWT_ID_NONE;
+                         (uint32_t)atomic_load(&pool->empty_slabs) != HWT_ID_NONE;
          used_count++)
         fill_here(&used[used_count]);
 }
@@ -365,7 +365,7 @@ static void use_many(void)
 
 static uint64_t slabs_held(void)
 {
-    return pool->used;
+    return pool->slabs_used;
 }
 
 /* At tick 1, until there is nothing more to give back. */
@@ -542,7 +542,7 @@ static void spill_all_lanes(void)
 
 /*
  *     adder                           canceller, driver
- *     has published it: ADD_SAY
+ *     has published it: ADD_PUBLISH
  *                                     finds it by a visit, and cancels it; gives its
  *                                     slab back: the head is zero
  *     says its id, which it had
@@ -554,7 +554,7 @@ START_TEST(what_has_ended_before_it_was_said_is_said_by_its_own_id)
     use_many();
     spill_all_lanes();
     actor_begin(&adder, add_one);
-    actor_go_to(&adder, "ADD_SAY");
+    actor_go_to(&adder, "ADD_PUBLISH");
     ck_assert_int_eq(hwt_timer_visit(timer, cancel_that, NULL), 1);
     spill_all_lanes();
     drive_and_trim(NULL);

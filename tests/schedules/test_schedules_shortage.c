@@ -152,7 +152,7 @@ END_TEST
 
 /*
  *     canceller                       driver
- *     PENDING -> UNTOLD: CANCEL_SAY
+ *     PENDING -> UNTOLD: CANCEL_PUBLISH
  *                                     looks at all: tells it
  *     says so
  *                                     it is told
@@ -161,7 +161,7 @@ START_TEST(what_is_told_because_all_were_looked_at_is_told_once)
 {
     struct actor canceller;
     act_cancel(&canceller, add_filed(AT(30)));
-    actor_go_to(&canceller, "CANCEL_SAY");
+    actor_go_to(&canceller, "CANCEL_PUBLISH");
     atomic_store(&timer->shared.rescan_needed, true);
     drive(1);
     expect_fate(0, 1);

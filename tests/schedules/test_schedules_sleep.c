@@ -110,8 +110,8 @@ END_TEST
  */
 START_TEST(an_adder_that_is_late_at_any_step_ends_the_sleep)
 {
-    static const char *const adding[] = { "ADD_SAY", "APPEND", "APPENDED", "LIST",     "PUSH",
-                                          "SAID",    "WAKE_3", "WAKE_4",   "WAKE_DONE" };
+    static const char *const adding[] = { "ADD_PUBLISH", "APPEND", "APPENDED", "LIST",     "PUSH",
+                                          "PUBLISHED",   "WAKE_3", "WAKE_4",   "WAKE_DONE" };
     for (int i = 0; i < 9; i++) {
         struct actor adder, driver;
         memset(&fate, 0, sizeof(fate));
@@ -172,8 +172,8 @@ END_TEST
  */
 START_TEST(a_canceller_that_is_late_at_any_step_ends_the_sleep)
 {
-    static const char *const cancelling[] = { "CANCEL", "CANCEL_SAY", "APPEND", "LIST",
-                                              "SAID",   "WAKE_3",     "WAKE_4" };
+    static const char *const cancelling[] = { "CANCEL",    "CANCEL_PUBLISH", "APPEND", "LIST",
+                                              "PUBLISHED", "WAKE_3",         "WAKE_4" };
     struct actor canceller;
     hwt_timeout timeout = add_unread(MINUTE(60));
     add_beside();
@@ -190,7 +190,7 @@ END_TEST
  * being closed. */
 START_TEST(a_driver_that_is_late_at_any_step_does_not_sleep_on)
 {
-    static const char *const adding[] = { "ADD_SAY", "APPEND", "APPENDED" };
+    static const char *const adding[] = { "ADD_PUBLISH", "APPEND", "APPENDED" };
     for (int i = 0; i < 3; i++) {
         struct actor adder, driver;
         memset(&fate, 0, sizeof(fate));
@@ -430,7 +430,7 @@ END_TEST
 
 START_TEST(a_worker_that_is_woken_late_runs_what_was_added)
 {
-    static const char *const adding[] = { "SAID", "WAKE_3", "WAKE_4", "WAKE_DONE" };
+    static const char *const adding[] = { "PUBLISHED", "WAKE_3", "WAKE_4", "WAKE_DONE" };
     struct actor worker, adder;
     act_worker_at(&worker, "SLEEP");
     act_add(&adder, timer, &counting, &fate, hwt_timer_now(timer));

@@ -28,15 +28,15 @@ static void expect_visited(uint64_t visited, uint64_t cancelled)
 
 /*
  *     adder                           stop
- *     it is PENDING; ADD_SAY, ..., or
+ *     it is PENDING; ADD_PUBLISH, ..., or
  *     has said so: ADD_CHECK
  *                                     finds it, ends it
  *     cannot withdraw it: accepted
  */
 START_TEST(what_was_pending_before_stop_is_accepted_and_visited)
 {
-    static const char *const adding[] = { "ADD_SAY", "APPEND", "APPENDED", "LIST",
-                                          "PUSH",    "SAID",   "ADD_CHECK" };
+    static const char *const adding[] = { "ADD_PUBLISH", "APPEND",    "APPENDED", "LIST",
+                                          "PUSH",        "PUBLISHED", "ADD_CHECK" };
     struct actor adder;
     act_add_to(&adder, adding[_i]);
     ck_assert_int_eq(hwt_timer_stop(timer, count_visit, NULL), 1);
@@ -67,7 +67,7 @@ END_TEST
 
 /*
  *     stop                            adder
- *                                     it is PENDING: ADD_SAY, ADD_CHECK
+ *                                     it is PENDING: ADD_PUBLISH, ADD_CHECK
  *     sets the flag, STOP_WAKE, ...
  *                                     sees that: WITHDRAW
  *     finds it: END
@@ -77,7 +77,7 @@ START_TEST(of_stop_and_its_adder_one_ends_it)
 {
     struct actor adder, stopper;
     bool adder_first = _i % 2;
-    act_add_to(&adder, _i / 2 ? "ADD_SAY" : "ADD_CHECK");
+    act_add_to(&adder, _i / 2 ? "ADD_PUBLISH" : "ADD_CHECK");
     act_stop_to(&stopper, "STOP_WAKE");
     actor_go_to(&adder, "WITHDRAW");
     actor_go_to(&stopper, "END");
@@ -301,7 +301,7 @@ END_TEST
 
 /*
  *     canceller                       stop
- *     PENDING -> UNTOLD, CANCEL_SAY
+ *     PENDING -> UNTOLD, CANCEL_PUBLISH
  *                                     tells it
  *     says so: nobody looks
  */
@@ -309,7 +309,7 @@ START_TEST(what_is_cancelled_and_not_said_yet_is_told_by_stop)
 {
     struct actor canceller;
     act_cancel(&canceller, add_either(_i, AT(10)));
-    actor_go_to(&canceller, "CANCEL_SAY");
+    actor_go_to(&canceller, "CANCEL_PUBLISH");
     ck_assert_int_eq(hwt_timer_stop(timer, count_visit, NULL), 0);
     expect_visited(0, 1);
     ck_assert(actor_end(&canceller));
@@ -358,7 +358,7 @@ END_TEST
 /*
  *     mover                           stop
  *     has seen it pending: MOVE; or
- *     has moved it: MOVE_SAY
+ *     has moved it: MOVE_PUBLISH
  *                                     ends it
  *     goes on
  */
@@ -367,7 +367,7 @@ START_TEST(what_is_being_moved_is_visited_once)
     struct actor mover;
     hwt_timeout timeout = add_either(_i % 2, AT(10));
     act_move(&mover, timeout, AT(5));
-    actor_go_to(&mover, _i / 2 ? "MOVE_SAY" : "MOVE");
+    actor_go_to(&mover, _i / 2 ? "MOVE_PUBLISH" : "MOVE");
     ck_assert_int_eq(hwt_timer_stop(timer, count_visit, NULL), 1);
     expect_visited(1, 0);
     ck_assert_int_eq(actor_end(&mover), _i / 2);

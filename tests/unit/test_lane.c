@@ -121,7 +121,7 @@ static uint32_t read_listed(struct hwt_streams *streams)
 {
     const struct hwt_record *records;
     uint32_t sum = 0, n;
-    must(hwt_streams_gather(streams));
+    must(hwt_streams_receive(streams));
     for (struct hwt_stream *s = streams->listed; s; s = s->next_listed) {
         must(hwt_stream_claim(s));
         while ((n = hwt_stream_peek(s, &records)) > 0) {
@@ -197,10 +197,10 @@ START_TEST(behind_a_push_that_stands_still_nothing_is_listed)
     struct cds_wfcq_node *before =
         __atomic_exchange_n(&lanes.pending.tail.p, node, __ATOMIC_SEQ_CST);
     must(hwt_lane_publish_pending(&lanes, lanes.shared, 1, hwt_entry_id(one), 1));
-    ck_assert(!hwt_streams_gather(&lanes.pending));
+    ck_assert(!hwt_streams_receive(&lanes.pending));
     ck_assert_ptr_null(lanes.pending.listed);
     __atomic_store_n(&before->next, node, __ATOMIC_RELEASE);
-    ck_assert(hwt_streams_gather(&lanes.pending));
+    ck_assert(hwt_streams_receive(&lanes.pending));
     ck_assert_uint_eq(read_listed(&lanes.pending), 1);
     /* In the order of their pushes. */
     ck_assert_ptr_eq(lanes.pending.listed, &lane->pending);
@@ -246,7 +246,7 @@ START_TEST(what_is_said_beside_a_dismissal_is_seen_by_the_look_after_it_or_liste
         threads[i] = spawn(say_many, NULL);
     for (bool last = false; !last;) {
         last = busy == 0;
-        while (!hwt_streams_gather(&lanes.pending))
+        while (!hwt_streams_receive(&lanes.pending))
             ; /* a thread is half-way through a push */
         struct hwt_stream *next;
         for (struct hwt_stream *s = hwt_streams_dismiss(&lanes.pending); s; s = next) {

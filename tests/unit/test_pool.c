@@ -372,18 +372,18 @@ START_TEST(a_trim_is_cut_into_slices)
         use(most[i]);
     give_many(most, SLABS * SLAB);
     spill_cache();
-    uint64_t free = hwt_pool_free(&pool), used = pool.used;
+    uint64_t free = hwt_pool_free(&pool), used = pool.slabs_used;
     while (!hwt_pool_trim(&pool, 0)) {
-        uint64_t now_free = hwt_pool_free(&pool), now_used = pool.used;
-        ck_assert_uint_le(free - now_free, GATHER_ENTRIES + HWT_CACHE_BATCH);
+        uint64_t now_free = hwt_pool_free(&pool), now_used = pool.slabs_used;
+        ck_assert_uint_le(free - now_free, COLLECT_ENTRIES + HWT_CACHE_BATCH);
         ck_assert_uint_le(used - now_used, SETTLE_SLABS + HWT_REGION_SLABS);
         ck_assert_uint_eq(hwt_pool_trim_at(&pool), 0);
         free = now_free;
         used = now_used;
         slices++;
     }
-    ck_assert_uint_ge(slices, SLABS / SCAN_SLABS + SLABS * SLAB / GATHER_ENTRIES);
-    ck_assert_uint_eq(pool.used, 0);
+    ck_assert_uint_ge(slices, SLABS / SCAN_SLABS + SLABS * SLAB / COLLECT_ENTRIES);
+    ck_assert_uint_eq(pool.slabs_used, 0);
 }
 END_TEST
 
@@ -403,9 +403,9 @@ START_TEST(beside_a_trim_entries_are_taken_and_given)
             hwt_pool_give(&pool, &own, some[i]);
     }
     hwt_pool_flush(&pool, &own);
-    ck_assert_uint_eq(count_batches(), pool.used * SLAB);
+    ck_assert_uint_eq(count_batches(), pool.slabs_used * SLAB);
     trim_pool(0);
-    ck_assert_uint_eq(pool.used, 0);
+    ck_assert_uint_eq(pool.slabs_used, 0);
     ck_assert_uint_eq(count_batches(), 0);
 }
 END_TEST
@@ -420,7 +420,7 @@ START_TEST(a_slab_of_which_something_is_handed_over_stays)
     ck_assert_ptr_eq(hwt_timer_of(all[MANY / 2]), (hwt_timer *)(void *)&owner);
     slab->handed = 0;
     trim_pool(0);
-    ck_assert_uint_eq(pool.used, 0);
+    ck_assert_uint_eq(pool.slabs_used, 0);
 }
 END_TEST
 
@@ -432,13 +432,13 @@ START_TEST(more_free_ones_than_can_be_counted_are_looked_at_again)
     const uint32_t counts[] = { first.count, second.count };
     hwt_pool_flush(&pool, &first);
     struct hwt_entry *top = hwt_pool_entry(&pool, (uint32_t)pool.batches[pool.given_to]);
-    uint64_t word = hwt_entry_deadline(top);
+    uint64_t word = hwt_entry_batch(top);
     set_batch(top, HWT_FREE_MAX - 10, hwt_batch_count(word), (uint32_t)word);
     hwt_pool_flush(&pool, &second);
     ck_assert_uint_eq(hwt_pool_free(&pool), HWT_FREE_MAX);
-    pool.trim.left = HWT_FREE_MAX;
-    pool.trim.again = 5;
-    pool.used = 100;
+    pool.trim.still_free = HWT_FREE_MAX;
+    pool.trim.not_before = 5;
+    pool.slabs_used = 100;
     ck_assert_uint_eq(hwt_pool_trim_at(&pool), 5);
     must(hwt_pool_fill(&pool, &second) && hwt_pool_fill(&pool, &first));
     ck_assert(first.count == counts[0] && second.count == counts[1]);
