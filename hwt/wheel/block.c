@@ -57,7 +57,7 @@ int hwt_block_grow(struct hwt_block *block, size_t *bytes)
     uint32_t begin = block->begin;
     if (begin == 0 || begin < block->capacity / 4)
         return hwt_block_resize(block, grown(hwt_block_count(block)), bytes);
-    hwt_block_close(block, 0, begin); /* what was taken leaves room */
+    hwt_block_close(block, 0, begin); /* the hints that were taken leave room */
     return 0;
 }
 
@@ -85,7 +85,7 @@ void hwt_block_leave(struct hwt_block *block, size_t *bytes)
     }
     block->least = block->hints[block->begin].round;
     if (block->capacity > HWT_BLOCK_MIN && count < block->capacity / 4)
-        (void)hwt_block_resize(block, grown(count), bytes); /* another time, then */
+        (void)hwt_block_resize(block, grown(count), bytes); /* without memory: another time */
 }
 
 static void find_least(struct hwt_block *block, uint32_t base)
@@ -145,7 +145,7 @@ bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t ba
 
 /* ---- order ---- */
 
-/* Of what is sorted, before `end`: where those begin that are later than this round. */
+/* The first sorted hint before `end` that is later than this round, or `end`. */
 static uint32_t find_later(const struct hwt_block *block, uint32_t end, uint32_t round,
                            uint32_t base)
 {
@@ -160,8 +160,8 @@ static uint32_t find_later(const struct hwt_block *block, uint32_t end, uint32_t
     return from;
 }
 
-/* Puts n sorted hints, which are in no array's use, into what is sorted. They take the place of the
- * first n of the others. */
+/* Puts n sorted hints, of which the caller has a copy, into the sorted part. It grows by n, over the first
+ * n hints of the other part. */
 static void merge(struct hwt_block *block, const struct hwt_hint *more, uint32_t n, uint32_t base)
 {
     struct hwt_hint *hints = block->hints;
@@ -184,7 +184,7 @@ static void sort_one_by_one(struct hwt_block *block, uint32_t base)
     }
 }
 
-/* Goes on with what is sorted as far as the others are in order. */
+/* Hints that happen to be in order belong to the sorted part without more work. */
 static void skip_sorted(struct hwt_block *block, uint32_t base)
 {
     const struct hwt_hint *hints = block->hints;
@@ -199,7 +199,7 @@ void hwt_block_order(struct hwt_block *block, uint32_t base)
 {
     struct hwt_hint *other;
     skip_sorted(block, base);
-    /* What is sorted is sorted again with many more, or they are put into it. */
+    /* Many new hints are sorted together with the sorted ones, few are merged into them. */
     const bool again = block->used - block->sorted > (block->sorted - block->begin) / 2;
     const uint32_t from = again ? block->begin : block->sorted, n = block->used - from;
     if (block->used - block->sorted <= FEW || !(other = malloc(bytes_of(n)))) {

@@ -3,17 +3,16 @@
 #define HWT_BLOCK_H
 
 /*
- * A block of a bucket's hints: an array in two parts. One is in the order of the hints' rounds, the
- * other has come since, and is in the order of filing:
+ * A block of a bucket's hints: an array in two parts.
  *
- *     begin .. sorted   in the order of rounds; of one round, in that of filing
- *     sorted .. used    came after these
+ *     begin .. sorted   in the order of rounds; hints of one round in the order of filing
+ *     sorted .. used    came after these, in the order of filing
  *
- * A visit sorts the second part into the first one, and takes hints from `begin` on. A block never
- * has more than HWT_BLOCK_MAX hints, so nothing that is done to a block takes long, but to sort it
- * without memory for that, which takes milliseconds.
+ * A take sorts the second part into the first one, and takes hints from `begin` on. A block never has
+ * more than HWT_BLOCK_MAX hints, so nothing that is done to a block takes long. The exception is to sort
+ * it without memory for that, which takes milliseconds.
  *
- * Rounds are compared as they are counted from a base that no hint of the block is before.
+ * Rounds are compared as they are counted from a base. No hint of the block is before the base.
  *
  * Worker only. *bytes follows the memory held.
  */
@@ -27,7 +26,7 @@
 #ifndef HWT_BLOCK_MAX
 #define HWT_BLOCK_MAX 4096 /* hints: some 20 microseconds to sort */
 #endif
-#define HWT_BLOCK_MIN 4 /* an empty one keeps this much, to spare the allocator */
+#define HWT_BLOCK_MIN 4 /* hints: an empty block keeps room for them, to spare the allocator */
 
 struct hwt_block {
     struct hwt_hint *hints;
@@ -35,7 +34,7 @@ struct hwt_block {
     uint32_t sorted;
     uint32_t used;
     uint32_t capacity;
-    uint32_t least; /* of its rounds, if it has hints */
+    uint32_t least; /* the least of its rounds, if it has hints */
 };
 
 static inline uint32_t hwt_block_count(const struct hwt_block *block)
@@ -43,37 +42,37 @@ static inline uint32_t hwt_block_count(const struct hwt_block *block)
     return block->used - block->begin;
 }
 
-/* What holds whenever no function here is at work on it. */
+/* This holds whenever no function here is at work on the block. */
 static inline bool hwt_block_is_whole(const struct hwt_block *block)
 {
     return block->begin <= block->sorted && block->sorted <= block->used &&
            block->used <= block->capacity && block->capacity <= HWT_BLOCK_MAX;
 }
 
-/* Another array, for so many hints. -ENOMEM: nothing has changed. */
+/* Moves the hints to an array of this capacity. -ENOMEM: nothing has changed. */
 int hwt_block_resize(struct hwt_block *block, uint32_t capacity, size_t *bytes);
 
-/* Room for one more, of fewer than HWT_BLOCK_MAX. -ENOMEM: nothing has changed. */
+/* Makes room for one more hint, in a block of fewer than HWT_BLOCK_MAX. -ENOMEM: nothing has changed. */
 int hwt_block_grow(struct hwt_block *block, size_t *bytes);
 
-/* All of it is sorted. */
+/* Sorts all of it. */
 void hwt_block_order(struct hwt_block *block, uint32_t base);
 
-/* After hints of the least round were taken from a sorted block: the next round is the least, and
- * what is much more memory than it needs goes back. */
+/* After hints of the least round were taken from a sorted block: finds the next least round, and frees
+ * memory that is much more than the block needs. */
 void hwt_block_leave(struct hwt_block *block, size_t *bytes);
 
-/* After some were thrown away: the same, of a block that may not be sorted. A copy costs little
- * more than the looks at them, so memory goes back sooner. */
+/* After hints were thrown away: the same, for a block that may not be sorted. A copy costs little more
+ * than the looks at the hints, so memory is freed sooner. */
 void hwt_block_fit(struct hwt_block *block, uint32_t base, size_t *bytes);
 
-/* What is between `to` and `from` is gone. */
+/* Removes the hints from `to` to before `from`. */
 void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from);
 
-/* Moves all hints of the next block to the end of this one, if they are few enough. */
+/* Moves all hints of the next block to the end of this one. False: they are too many, or no memory. */
 bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base, size_t *bytes);
 
-/* Forgets all, and keeps little memory, or none. */
+/* Removes all hints. The first keeps little memory, the second none. */
 void hwt_block_empty(struct hwt_block *block, size_t *bytes);
 void hwt_block_release(struct hwt_block *block, size_t *bytes);
 

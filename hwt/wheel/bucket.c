@@ -42,7 +42,7 @@ static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
     return 0;
 }
 
-/* There are none in it any more. */
+/* No block is in the array any more. */
 static void free_full(struct hwt_bucket *bucket, size_t *bytes)
 {
     free(bucket->full);
@@ -51,7 +51,7 @@ static void free_full(struct hwt_bucket *bucket, size_t *bytes)
     bucket->full_capacity = 0;
 }
 
-/* The last block is one of the full ones from now on, and an empty one is the last. */
+/* The last block becomes one of the full ones, and an empty one becomes the last. */
 static int close_last(struct hwt_bucket *bucket, size_t *bytes)
 {
     struct hwt_block fresh = { 0 };
@@ -64,8 +64,8 @@ static int close_last(struct hwt_bucket *bucket, size_t *bytes)
     return 0;
 }
 
-/* After the least round was taken, or some were thrown away: blocks that are empty go, one of those
- * that have become small is joined to the one before, and the least round is found. */
+/* After the least round was taken, or hints were thrown away: frees blocks that are empty, joins one block
+ * that has become small to the one before, and finds the least round. */
 static void tidy(struct hwt_bucket *bucket, size_t *bytes)
 {
     const uint32_t base = bucket->least, count = bucket->full_count;
@@ -125,14 +125,14 @@ int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now
     return 0;
 }
 
-/* ---- visits ---- */
+/* ---- taking ---- */
 
 static bool has_least(const struct hwt_bucket *bucket, const struct hwt_block *block)
 {
     return hwt_block_count(block) > 0 && block->least == bucket->least;
 }
 
-/* Goes on to the next block with the least round. False: that is over. */
+/* Goes on to the next block with the least round. False: no other block has it. */
 static bool next_due_block(struct hwt_bucket *bucket, size_t *bytes)
 {
     hwt_block_leave(block_at(bucket, bucket->due_block), bytes);
@@ -144,7 +144,7 @@ static bool next_due_block(struct hwt_bucket *bucket, size_t *bytes)
     return false;
 }
 
-/* Takes them from a sorted block. */
+/* Takes hints of the least round from a sorted block. */
 static size_t take_sorted(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max)
 {
     struct hwt_block *block = block_at(bucket, bucket->due_block);
@@ -159,7 +159,7 @@ static size_t take_sorted(struct hwt_bucket *bucket, struct hwt_hint *taken, siz
     return n;
 }
 
-/* Whether the block at which the visit is has more of the least round. */
+/* Whether the due block, which is sorted, has more of the least round. */
 static bool has_more(const struct hwt_bucket *bucket)
 {
     const struct hwt_block *block = hwt_bucket_block(bucket, bucket->due_block);
@@ -183,7 +183,7 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t
 
 /* ---- throwing away ---- */
 
-/* Whether the hint is to stay, or is not looked at any more. */
+/* Whether the hint stays. It does if no look is left. */
 static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hint, uint32_t *looks)
 {
     if (*looks == 0)
@@ -192,7 +192,7 @@ static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hin
     return filter(data, &hint, 1) > 0;
 }
 
-/* False: that would be more than so many looks. */
+/* Sorts the due block. False: no look is left for that. */
 static bool order(struct hwt_bucket *bucket, uint32_t *looks)
 {
     struct hwt_block *block = block_at(bucket, bucket->due_block);
@@ -224,7 +224,7 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
         }
         heads = bucket->full_count / SORT_PER_LOOK;
     } while (next_due_block(bucket, bytes));
-    *looks -= heads < *looks ? heads : *looks; /* all of them were looked at for another round */
+    *looks -= heads < *looks ? heads : *looks; /* all blocks were looked at for the next round */
     return false;
 }
 
@@ -234,7 +234,7 @@ void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket)
     *sweep = (struct hwt_sweep){ .kept = begin, .cursor = begin };
 }
 
-/* The block that is swept has what has stayed, and what has not been looked at. */
+/* Removes the hints that are gone from the block that is swept. */
 static void close_gap(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
 {
     count_gone(bucket, sweep->block, sweep->cursor - sweep->kept);
@@ -267,7 +267,7 @@ uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint
         sweep->block++;
         sweep->kept = sweep->cursor = block_at(bucket, sweep->block)->begin;
     }
-    /* One filter is for one part, so that this is known after it. */
+    /* Each call of the filter is for hints of one part of the block, so the sorted part stays known. */
     const uint32_t end = sweep->cursor < block->sorted ? block->sorted : block->used;
     const uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
     const uint32_t stay = filter(data, block->hints + sweep->cursor, n);

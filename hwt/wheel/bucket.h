@@ -4,23 +4,23 @@
 
 /*
  * One bucket of the wheel: hints, in the order in which they were filed. A hint says that a timeout
- * was filed for a round; whether that still counts, the bucket does not know. What was cancelled or
- * moved stays until its round comes or the bucket is swept, and costs nothing before that.
+ * was filed for a round. The bucket does not know whether that still counts. So the hint of a timeout that
+ * was cancelled or moved stays until its round comes or the bucket is swept. It costs nothing before.
  *
- * Where Netty decrements every timeout's remaining rounds at each visit, a round here is a
- * number of the bucket's own, the low 32 bits of tick / wheel length, and
+ * Netty decrements the remaining rounds of every timeout whenever the worker comes to its bucket. Here
+ * a round is a number, the low 32 bits of tick / wheel length, and
  *
  *     remaining rounds = round - the bucket's round now        (modulo 2^32)
  *
- * so that a visit counts all of them down at once. `least` is the round of the soonest: until it
- * comes, the bucket is not visited at all.
+ * so time counts all of them down at once. `least` is the round of the soonest hint. The worker does not
+ * come to the bucket before that.
  *
- * The hints are in blocks (see block.h), in the order of filing: `full` ones, and one that is being
- * filled. Each knows its least round. A visit goes by the blocks that have the bucket's least round,
- * from `at` on, and sorts each when it comes to it. So all hints of one round keep the order in
- * which they were filed; no hint is sorted before its block is due, and few more than once, however
- * many rounds there are. However many hints there are, no call does more than a few blocks take, but
- * that it goes by the heads of all blocks, one for some thousand hints.
+ * The hints are in blocks (see block.h), in the order of filing: `full` ones, and `last`, which is being
+ * filled. Each block knows its least round. A take goes through the blocks that have the bucket's least
+ * round, from `due_block` on, and sorts each when it comes to it. So all hints of one round keep the
+ * order in which they were filed. No hint is sorted before its block is due, and few are sorted more than
+ * once, however many rounds there are. However many hints there are, no call does more than a few blocks
+ * take, but that it looks at the struct of each block, one for some thousand hints.
  *
  * Worker only: no atomics, no clock, no lock.
  */
@@ -32,14 +32,14 @@
 
 /* A cache line, on a 64-bit machine. */
 struct hwt_bucket {
-    struct hwt_block last; /* the one that is being filled */
+    struct hwt_block last; /* is being filled */
     struct hwt_block *full;
     uint32_t full_count;
     uint32_t full_capacity;
     uint32_t in_full; /* hints */
     uint32_t
-        due_block; /* the first block with hints of the least round; the last one is number full_count */
-    uint32_t least; /* if there are hints */
+        due_block; /* number of the first block with the least round; `last` is number full_count */
+    uint32_t least; /* round, if there are hints */
 };
 
 /* How many hints it has. */
@@ -55,14 +55,14 @@ static inline const struct hwt_block *hwt_bucket_block(const struct hwt_bucket *
 }
 
 /*
- * Puts a hint at the end; `now` is a round that no hint of the bucket is before, this one is at
- * most 2^32 - 2 later. -ENOMEM: nothing has changed. *bytes follows the memory held.
+ * Puts a hint at the end. No hint of the bucket is before the round `now`, and this one is at most
+ * 2^32 - 2 rounds later. -ENOMEM: nothing has changed. *bytes follows the memory held.
  */
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
 
-/* For a bucket whose rounds are less than 2^31 apart: room for a hint of this round, which the
- * caller puts there. NULL, and nothing has changed: there is none, or the round would be a new
- * least one; use hwt_bucket_add(). */
+/* Room for a hint of this round, which the caller writes there. The rounds of the bucket must be less than
+ * 2^31 apart. NULL: there is no room, or the round would be a new least one, and nothing has changed; then
+ * the caller uses hwt_bucket_add(). */
 static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32_t round)
 {
     struct hwt_block *block = &bucket->last;
@@ -74,26 +74,26 @@ static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32
 }
 
 /*
- * Takes up to `max` hints of the least round, in order, and returns how many: fewer, too, where a
- * block has to be sorted before there are more. When that round is over, another one is the least.
+ * Takes up to `max` hints of the least round, in order, and returns how many. It returns fewer if another
+ * block must be sorted before there are more. After the last hint of that round `least` is the next one.
  */
 size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max,
                        size_t *bytes);
 
-/* Drops hints of the least round that are not to stay until one comes that is, or so many have been
- * looked at: *looks is what is left of that, and sorting counts. False: none came, and another
- * round is the least, or the bucket is empty. */
+/* Throws away hints of the least round until it meets one that stays. It looks at no more than *looks
+ * hints, sorting counts as looks, and *looks becomes the number that is left. False: no hint of that round
+ * stays. Then `least` is the next round, or the bucket is empty. */
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       uint32_t *looks, size_t *bytes);
 
 /*
- * A sweep drops all that is not to stay, a part at a time. Between two parts hints may be put where
- * hwt_bucket_room() says, and while it is in a full block with hwt_bucket_add(), too; before anything else the
- * sweep is ended.
+ * A sweep throws away all hints that do not stay, a part at a time. Between two parts hints may be put
+ * where hwt_bucket_room() says. While the sweep is in a full block, hwt_bucket_add() may be used too. Before
+ * anything else is done to the bucket the sweep is ended.
  *
- *     begin .. kept   of the block that is swept, have stayed
- *     kept .. cursor  gone
- *     cursor .. used  not looked at
+ *     begin .. kept   of the block that is swept: these stay
+ *     kept .. cursor  are gone
+ *     cursor .. used  were not looked at
  */
 struct hwt_sweep {
     uint32_t block;
@@ -104,20 +104,21 @@ struct hwt_sweep {
 
 void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket);
 
-/* Looks at up to `most` more hints of one block. Returns at how many, and *ret_stay is how many of
- * those have stayed, just before `kept`; 0: there are no more. */
+/* Looks at up to `most` more hints of one block, and returns at how many. 0: there are no more. *ret_stay
+ * of them stay; they are those just before `kept`. */
 uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
                         hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
                         size_t *bytes);
 
-/* A few of the hints that are not gone: the n-th of those, from 0 on; NULL: there are no more. */
+/* The n-th hint of the block that is due, from 0 on, without those that are gone. NULL: there are no more,
+ * or n is not one of a few. */
 const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
                                       const struct hwt_bucket *bucket, uint32_t n);
 
-/* Ends it, wherever it is. */
+/* Ends a sweep, wherever it is. */
 void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes);
 
-/* All of a sweep. */
+/* A whole sweep. */
 static inline void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter,
                                     const void *data, size_t *bytes)
 {
@@ -129,23 +130,23 @@ static inline void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter 
     hwt_sweep_end(&sweep, bucket, bytes);
 }
 
-/* The hint that is taken first, NULL: that is not known before its block is sorted. */
+/* The hint that is taken first. NULL: that is not known before its block is sorted. */
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket);
 
-/* The hint that is looked at first comes from memory. */
+/* Has the hint that is looked at first come from memory. */
 static inline void hwt_bucket_fetch(const struct hwt_bucket *bucket)
 {
     const struct hwt_block *block = hwt_bucket_block(bucket, bucket->due_block);
     __builtin_prefetch(block->hints + block->begin, 1);
 }
 
-/* Forgets all. */
+/* Removes all hints. */
 void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);
 
-/* Gives all memory back. */
+/* Frees all memory. */
 void hwt_bucket_destroy(struct hwt_bucket *bucket);
 
-/* Whether all of the above holds. For tests and assertions. */
+/* Whether the bucket is in order. For tests and assertions. */
 bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What always holds of a bucket. See bucket.h. */
+/* The invariants of a bucket. See bucket.h. */
 
 #include "hwt/wheel/bucket.h"
 
-/* Of one block, its rounds counted from `now`. */
+/* Whether one block is in order. Its rounds are counted from `now`. */
 static bool check_block(const struct hwt_block *block, uint32_t now)
 {
     uint32_t least = UINT32_MAX, last = 0;

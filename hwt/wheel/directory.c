@@ -101,7 +101,7 @@ void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struc
         if (atomic_compare_exchange_strong_explicit(&sites->at[number], &none, site,
                                                     memory_order_release, memory_order_relaxed))
             return;
-        (void)grow(directory, sites); /* what is sealed has a next one */
+        (void)grow(directory, sites); /* an array with a sealed pointer has a next one */
     }
 }
 
