@@ -112,23 +112,19 @@ static inline struct hwt_place *hwt_site_place(const struct hwt_sites *sites,
     return (struct hwt_place *)(void *)(site->base + sites->places) + (id & HWT_ID_SEAT);
 }
 
-static inline struct hwt_place *hwt_sites_place(const struct hwt_sites *sites, uint32_t id)
-{
-    return hwt_site_place(sites, hwt_sites_at(sites, id >> HWT_ID_BITS), id);
-}
-
 static inline struct hwt_place *hwt_directory_place(const struct hwt_directory *directory,
                                                     uint32_t id)
 {
-    return hwt_sites_place(hwt_directory_sites(directory), id);
+    const struct hwt_sites *sites = hwt_directory_sites(directory);
+    return hwt_site_place(sites, hwt_sites_at(sites, id >> HWT_ID_BITS), id);
 }
 
 /* The low bits of the generation of a place, as hints have it. It is not counted from the floor, so a hint
  * does not count any more when the slab was emptied and is used again. */
-static inline uint32_t hwt_sites_generation(const struct hwt_sites *sites,
-                                            const struct hwt_place *place, uint32_t id)
+static inline uint32_t hwt_site_generation(const struct hwt_site *site,
+                                           const struct hwt_place *place)
 {
-    return place->generation + (uint32_t)hwt_sites_at(sites, id >> HWT_ID_BITS)->floor;
+    return place->generation + (uint32_t)site->floor;
 }
 
 #endif

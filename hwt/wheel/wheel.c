@@ -299,8 +299,8 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t index, uint32_t *ids, 
         fetch_ahead(wheel->inside);
     }
     for (size_t i = 0; i < taken; i++) {
-        struct hwt_place *place = hwt_sites_place(sites, hints[i].id);
-        if (!wheel_counts(sites, place, &hints[i], where))
+        struct hwt_place *place;
+        if (!wheel_counts(sites, &hints[i], where, &place))
             continue;
         place->where = 0;
         ids[n++] = hints[i].id;

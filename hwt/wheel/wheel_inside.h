@@ -119,11 +119,14 @@ static inline uint32_t wheel_where_of(const struct hwt_wheel_inside *inside, uin
     return wheel_where_at(wheel_whereabouts_of(inside, index), round);
 }
 
-static inline bool wheel_counts(const struct hwt_sites *sites, const struct hwt_place *place,
-                                const struct hwt_hint *hint, uint32_t where)
+/* Whether a hint of a bucket counts, and the place of its id. `where` is that of its round there. */
+static inline bool wheel_counts(const struct hwt_sites *sites, const struct hwt_hint *hint,
+                                uint32_t where, struct hwt_place **ret_place)
 {
-    return place->where == where &&
-           hwt_sites_generation(sites, place, hint->id) == hint->generation;
+    const struct hwt_site *site = hwt_sites_at(sites, hint->id >> HWT_ID_BITS);
+    *ret_place = hwt_site_place(sites, site, hint->id);
+    return (*ret_place)->where == where &&
+           hwt_site_generation(site, *ret_place) == hint->generation;
 }
 
 /* What the hints of a bucket are looked at for. */

@@ -14,8 +14,8 @@ static uint32_t keep_counting(const struct wheel_judge *judge, const struct hwt_
     const bool once = judge->once;
     struct hwt_hint *kept = to;
     for (const struct hwt_hint *end = from + n; from < end; from++) {
-        struct hwt_place *place = hwt_sites_place(sites, from->id);
-        if (!wheel_counts(sites, place, from, wheel_where_at(about, from->round)))
+        struct hwt_place *place;
+        if (!wheel_counts(sites, from, wheel_where_at(about, from->round), &place))
             continue;
         if (once)
             place->where = 0;

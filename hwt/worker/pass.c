@@ -99,12 +99,13 @@ struct taken {
 static size_t take(struct hwt_worker *worker, struct taken *taken)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
+    const struct hwt_sites *sites = hwt_directory_sites(&pool->directory);
     uint64_t left = worker->most - worker->runs;
     uint32_t ids[HWT_TAKE_MAX];
     size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
                               left < HWT_TAKE_MAX ? (size_t)left : HWT_TAKE_MAX, &taken->far);
     for (size_t i = 0; i < n; i++) {
-        taken->entries[i] = hwt_pool_entry(pool, ids[i]);
+        taken->entries[i] = hwt_site_entry(hwt_sites_at(sites, ids[i] >> HWT_ID_BITS), ids[i]);
         __builtin_prefetch(taken->entries[i], 1);
     }
     uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);

@@ -82,8 +82,9 @@ static inline bool store_counts(const struct hwt_wheel *wheel, uint32_t id, uint
                                 uint32_t where)
 {
     const struct hwt_sites *sites = hwt_directory_sites(wheel->directory);
-    const struct hwt_place *place = hwt_sites_place(sites, id);
-    return place->where == where && hwt_sites_generation(sites, place, id) == generation;
+    const struct hwt_site *site = hwt_sites_at(sites, id >> HWT_ID_BITS);
+    const struct hwt_place *place = hwt_site_place(sites, site, id);
+    return place->where == where && hwt_site_generation(site, place) == generation;
 }
 
 /* Whether a hint that was met is not to be thrown away. */

@@ -58,8 +58,9 @@ static inline struct hwt_place *place_of(const struct places *places, uint32_t i
 static inline int hwt_wheel_file(struct hwt_wheel *wheel, uint32_t id, uint64_t tick)
 {
     const struct hwt_sites *sites = hwt_directory_sites(wheel->directory);
-    struct hwt_place *place = hwt_sites_place(sites, id);
-    return hwt_wheel_file_at(wheel, place, id, hwt_sites_generation(sites, place, id), tick);
+    const struct hwt_site *site = hwt_sites_at(sites, id >> HWT_ID_BITS);
+    struct hwt_place *place = hwt_site_place(sites, site, id);
+    return hwt_wheel_file_at(wheel, place, id, hwt_site_generation(site, place), tick);
 }
 
 static inline void hwt_wheel_drop(const struct hwt_wheel *wheel, uint32_t id)
