@@ -294,7 +294,7 @@ END_TEST
  *     mover                           runner, driver
  *     has seen HANDED and tick 30:
  *     MOVE; or has written tick 20:
- *     MOVE_SAY
+ *     MOVE_PUBLISH
  *                                     takes it back, says so, reads that
  *     its exchange fails: once more;
  *     says so
@@ -304,7 +304,7 @@ START_TEST(what_is_taken_back_beside_a_mover_runs_once_where_it_was_moved_to)
     static const struct {
         const char *point;
         uint64_t tick;
-    } moves[] = { { "MOVE", 20 }, { "MOVE", 50 }, { "MOVE_SAY", 20 } };
+    } moves[] = { { "MOVE", 20 }, { "MOVE", 50 }, { "MOVE_PUBLISH", 20 } };
     struct actor mover;
     hwt_timeout timeout = add_handed(&counting);
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
@@ -370,7 +370,7 @@ END_TEST
 
 /*
  *     mover                           runner, driver              adder
- *     has written tick 20: MOVE_SAY
+ *     has written tick 20: MOVE_PUBLISH
  *                                     takes it back, says so;
  *                                     it runs in tick 20
  *                                                                 gets the entry
@@ -382,7 +382,7 @@ START_TEST(what_a_late_mover_says_is_of_no_other_timeout)
     hwt_timeout timeout = add_handed(&counting);
     ck_assert(hwt_timeout_reschedule_at(timeout, AT(30)));
     act_move(&mover, timeout, AT(20));
-    actor_go_to(&mover, "MOVE_SAY");
+    actor_go_to(&mover, "MOVE_PUBLISH");
     run_deferred(&executor);
     expect_handed_over_in(20);
     drive(22);
