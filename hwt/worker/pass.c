@@ -184,19 +184,27 @@ static void expire_begun(struct hwt_worker *worker, uint64_t until)
     worker->limit--;
 }
 
-/* What is due and could not be filed runs without regard to its turn. */
-static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon)
+/* What is due and could not be filed runs without regard to its tick, until the pass has so many runs. All
+ * entries are gone by, from where the last walk was cut short: so none waits for ever. */
+static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon, uint64_t most)
 {
     struct hwt_shared *shared = worker->shared;
-    struct hwt_entry *entry;
-    uint32_t number = 0, seat = 0;
     if (!atomic_load_explicit(&shared->rescan_needed, memory_order_relaxed))
         return;
-    while (!hwt_worker_is_stopping(worker) && worker->runs < worker->most &&
-           (entry = hwt_pool_walk(&shared->pool, &number, &seat)) != NULL) {
-        if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
-            hwt_entry_deadline(entry) < horizon)
-            look(worker, entry, horizon);
+    bool all = worker->walk_number == 0 && worker->walk_seat == 0;
+    while (!hwt_worker_is_stopping(worker) && worker->runs < most) {
+        struct hwt_entry *entry =
+            hwt_pool_walk(&shared->pool, &worker->walk_number, &worker->walk_seat);
+        if (entry) {
+            if (hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_PENDING &&
+                hwt_entry_deadline(entry) < horizon)
+                look(worker, entry, horizon);
+            continue;
+        }
+        worker->walk_number = worker->walk_seat = 0;
+        if (all)
+            return;
+        all = true;
     }
 }
 
@@ -250,10 +258,10 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
      * stays open, unless it has been handled. */
     worker->wheel.lags = worker->again && worker->wheel.tick < worker->limit;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
-    expire_unfiled(worker, horizon);
+    expire_unfiled(worker, horizon, most - most / 2); /* the rest is for what is filed */
     while (expire_some(worker) || goes_on_in_vain(worker))
         ;
-    expire_unfiled(worker, horizon); /* what was pushed back within the ticks that are over */
+    expire_unfiled(worker, horizon, most); /* and what was pushed back within ticks that are over */
     /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
      * that is over comes behind what its tasks have filed. */
     worker->file_from = is_cut_short(worker) ? hwt_worker_tick_after_pass(worker) : 0;
@@ -273,7 +281,7 @@ bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
     if (hwt_ticks_instant(&worker->wheel.ticks, worker->limit) < until) {
         (void)hwt_worker_read_single(worker, until);
         expire_begun(worker, until);
-        expire_unfiled(worker, until);
+        expire_unfiled(worker, until, UINT64_MAX);
     }
     return true;
 }

@@ -58,9 +58,11 @@ struct hwt_worker {
     uint64_t drain_epochs; /* how many there were */
     bool again; /* a stream could not be claimed: the next reading goes by all lanes, in a tick */
     size_t since_kept_up;
-    uint64_t upkeep_at; /* the instant at which there is more to give back; 0: at once */
-    uint64_t sweep_at;  /* hints in the wheel */
-    bool sweep_asks;    /* what does not count was not enough */
+    uint64_t upkeep_at;   /* the instant at which there is more to give back; 0: at once */
+    uint64_t sweep_at;    /* hints in the wheel */
+    bool sweep_asks;      /* what does not count was not enough */
+    uint32_t walk_number; /* the entry where the next walk for what could not be filed begins */
+    uint32_t walk_seat;
     uint32_t untold_count;
     hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
 };

@@ -84,11 +84,51 @@ START_TEST(what_cannot_be_filed_runs_in_time)
 }
 END_TEST
 
+/* ---- more than are wanted ---- */
+
+enum { CROWD = 2000, WANTED = 100, CALLS = 3 * CROWD / WANTED };
+
+static unsigned ran[CROWD];
+
+static void run_again_next_tick(hwt_timeout timeout, void *arg)
+{
+    ++*(unsigned *)arg;
+    hwt_timeout_repeat(timeout, TICK);
+}
+
+static const hwt_task repeating = { run_again_next_tick, NULL };
+
+/* All are due in each tick, and a call starts a twentieth of them. None waits for ever. */
+START_TEST(what_cannot_be_filed_takes_its_turn)
+{
+    unsigned least = UINT32_MAX;
+    hwt_options options = HWT_OPTIONS_INIT;
+    if (memory_cannot_be_limited())
+        return;
+    options.tick_duration = TICK;
+    memset(ran, 0, sizeof(ran));
+    manual_open_with(&m, HWT_SEC(5), options);
+    for (int i = 0; i < CROWD; i++)
+        (void)arm(m.timer, &repeating, &ran[i], 0);
+    refuse = true;
+    for (uint64_t tick = 1; tick <= CALLS; tick++) {
+        m.now = m.start + tick * TICK;
+        hwt_timer_advance_some(m.timer, m.now, WANTED);
+    }
+    refuse = false;
+    for (int i = 0; i < CROWD; i++)
+        least = ran[i] < least ? ran[i] : least;
+    ck_assert_uint_ge(least, 1);
+    manual_close(&m);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("api: shortage");
     TCase *tcase = add_case(suite, "shortage");
     tcase_add_test(tcase, what_could_not_be_filed_is_looked_at_again_in_a_tick);
     tcase_add_test(tcase, what_cannot_be_filed_runs_in_time);
+    tcase_add_test(tcase, what_cannot_be_filed_takes_its_turn);
     return run_suite(suite);
 }
