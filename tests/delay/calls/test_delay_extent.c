@@ -6,30 +6,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "hwt/delay/whole.h"
-#include "tests/delay/support/simulated.h"
-
-#define MOST ((uint64_t)2 << 20) /* each segment, and the reserve */
-
-static struct simulated s;
-
-static void setup(void)
-{
-    simulated_new(&s);
-    s.options.segment_size = 3 << 20;
-    s.options.memory = 16 << 20;
-    simulated_open(&s);
-}
-
-static void teardown(void)
-{
-    simulated_free(&s);
-}
-
-static uint64_t length_of(const char *name)
-{
-    return disk_find(s.disk, name)->seen_size;
-}
+#include "tests/delay/support/extent_fixture.h"
 
 static void assert_extent(uint64_t extent)
 {
@@ -37,22 +14,6 @@ static void assert_extent(uint64_t extent)
     ck_assert_uint_eq(length_of("log.1"), extent);
     ck_assert_uint_eq(length_of("reserve"), extent);
     ck_assert_uint_le(simulated_stats(&s).disk - simulated_stats(&s).slot_bytes, 3 * extent + 64);
-}
-
-static void put_some(uint32_t from, uint32_t to, uint64_t due)
-{
-    for (uint32_t i = from; i < to; i++)
-        ck_assert_int_eq(simulated_put(&s, due, i, 4000), 0);
-}
-
-/* Until the log has a length. How many were put. */
-static uint32_t put_until(uint64_t extent)
-{
-    uint32_t count = 0;
-    while (length_of("log.0") < extent)
-        put_some(count, count + 1, s.realtime), count++;
-    ck_assert_uint_eq(simulated_stats(&s).checkpoints, 0);
-    return count;
 }
 
 static void expect(uint32_t count)
@@ -93,131 +54,6 @@ START_TEST(a_log_doubles_before_a_checkpoint_is_made)
     reopen(true);
     assert_extent(MOST);
     expect(count);
-}
-END_TEST
-
-/* ---- zeros, ahead of small frames ---- */
-
-/* The rest of the log's segment has bytes that are not zero, so it is seen how far zeros go. */
-static struct disk_file *mark_ground(void)
-{
-    struct disk_file *file = disk_find(s.disk, hwt_delay_segment_name(s.store->log.segment));
-    for (size_t at = (size_t)s.store->log.offset; at < file->seen_size; at++)
-        disk_flip(file, at, file->seen[at] ^ 0xff);
-    return file;
-}
-
-static size_t zeros_at(const struct disk_file *file, size_t from)
-{
-    size_t at = from;
-    while (at < file->seen_size && file->seen[at] == 0)
-        at++;
-    return at - from;
-}
-
-/* How many writes that takes. */
-static uint64_t writes_of_puts(uint32_t count, size_t size)
-{
-    static const char payload[128 << 10];
-    uint64_t before = s.process.by_kind[DISK_WRITE];
-    for (uint32_t i = 0; i < count; i++) {
-        const hwt_delay_message message = { .due = s.realtime + HWT_SEC(1000),
-                                            .id = &i,
-                                            .id_size = sizeof(i),
-                                            .payload = payload,
-                                            .payload_size = size };
-        ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
-    }
-    return s.process.by_kind[DISK_WRITE] - before;
-}
-
-static void long_log(void)
-{
-    put_until(MOST);
-    simulated_close(&s);
-    s.options.payload_max = 128 << 10;
-    simulated_open(&s);
-}
-
-START_TEST(a_small_frame_makes_ground_for_those_that_follow)
-{
-    long_log();
-    const struct disk_file *file = mark_ground();
-    size_t from = s.store->log.offset;
-    ck_assert_uint_eq(writes_of_puts(1, 1000), 2);
-    size_t frame = s.store->log.offset - from, zeros = zeros_at(file, s.store->log.offset);
-    ck_assert_uint_ge(zeros, 32 * frame);
-    ck_assert_uint_lt(zeros, 32 * frame + 4096);
-    ck_assert_uint_eq(file->seen[s.store->log.offset + zeros], 0xff);
-    ck_assert_uint_eq(writes_of_puts(31, 1000), 31);
-    ck_assert_uint_ge(zeros_at(file, s.store->log.offset), frame);
-    uint64_t writes = writes_of_puts(200, 1000);
-    ck_assert_uint_ge(writes, 200 + 200 / 37);
-    ck_assert_uint_le(writes, 200 + 200 / 32 + 1);
-}
-END_TEST
-
-START_TEST(a_large_frame_is_written_as_it_is)
-{
-    long_log();
-    const struct disk_file *file = mark_ground();
-    ck_assert_uint_eq(writes_of_puts(3, 64 << 10), 3);
-    ck_assert_uint_eq(zeros_at(file, s.store->log.offset), 0);
-    ck_assert_uint_eq(writes_of_puts(1, 1000), 2);
-}
-END_TEST
-
-/* A full disk has no zeros to spare, and nothing relies on them. */
-START_TEST(zeros_are_written_if_that_can_be)
-{
-    static const int errors[] = { -ENOSPC, -EIO };
-    long_log();
-    s.store->full = true;
-    uint32_t none = 0;
-    uint64_t before = s.process.by_kind[DISK_WRITE];
-    ck_assert_int_eq(hwt_delay_cancel(s.store, s.realtime, &none, sizeof(none)), 0);
-    ck_assert_uint_eq(s.process.by_kind[DISK_WRITE] - before, 1);
-    s.store->full = false;
-    s.process.fail_with = errors[_i];
-    s.process.fail_only = 1u << DISK_WRITE;
-    s.process.calls = 0;
-    s.process.fail_at = 2;
-    s.process.fail_count = 1;
-    ck_assert_uint_eq(writes_of_puts(1, 1000), 2);
-    s.process.fail_with = 0;
-    ck_assert_uint_eq(simulated_stats(&s).poisoned, 0);
-    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, MOST);
-}
-END_TEST
-
-static void note_change(void *writes, enum disk_call call, const char *name)
-{
-    *(unsigned *)writes += call == DISK_WRITE && strncmp(name, "log.", 4) == 0;
-}
-
-/* Zeros end with the segment, and nothing has them twice. */
-START_TEST(ground_ends_where_the_log_does)
-{
-    enum { PUTS = 1500 };
-    const uint64_t due = s.realtime + HWT_SEC(1000);
-    unsigned writes = 0;
-    uint32_t i = 0;
-    for (; s.store->log.segment == 0; i++)
-        ck_assert_int_eq(simulated_put(&s, due, i, 8000), 0);
-    ck_assert_uint_gt(s.store->log.ground[1], s.store->log.offset);
-    for (; s.store->log.extent < MOST || i < PUTS; i++) {
-        ck_assert_int_eq(simulated_put(&s, due, i, 8000), 0);
-        ck_assert_uint_eq(length_of("log.0"), s.store->log.extent);
-        ck_assert_uint_eq(length_of("log.1"), s.store->log.extent);
-    }
-    ck_assert_uint_ge(simulated_stats(&s).checkpoints, 2);
-    s.process.changed = note_change;
-    s.process.changed_arg = &writes;
-    for (; i < 2 * PUTS; i++)
-        ck_assert_int_eq(simulated_put(&s, due, i, 8000), 0);
-    s.process.changed = NULL;
-    ck_assert_uint_eq(s.store->log.extent, MOST);
-    ck_assert_uint_eq(writes, PUTS);
 }
 END_TEST
 
@@ -609,10 +445,6 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, a_log_doubles_before_a_checkpoint_is_made, 0, 2);
-    tcase_add_test(tcase, a_small_frame_makes_ground_for_those_that_follow);
-    tcase_add_test(tcase, a_large_frame_is_written_as_it_is);
-    tcase_add_loop_test(tcase, zeros_are_written_if_that_can_be, 0, 2);
-    tcase_add_test(tcase, ground_ends_where_the_log_does);
     tcase_add_test(tcase, a_long_record_finds_room_in_a_new_store);
     tcase_add_loop_test(tcase, what_is_empty_gives_its_disk_back_when_it_has_been_quiet, 0, 2);
     tcase_add_test(tcase, what_is_put_while_it_becomes_shorter_stays);
