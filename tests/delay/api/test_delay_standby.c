@@ -81,6 +81,20 @@ START_TEST(a_store_that_stands_by_hands_nothing_over)
 }
 END_TEST
 
+/* No slot has anything, so nothing is to be loaded that would wake the loop later. */
+START_TEST(who_leads_is_told_of_what_memory_has)
+{
+    const hwt_delay_message *taken;
+    reopen(HWT_DELAY_STANDBY);
+    put(1, "a");
+    ck_assert(!is_readable());
+    ck_assert_int_eq(hwt_delay_lead(store), 0);
+    ck_assert(is_readable());
+    ck_assert_int_eq(hwt_delay_take(store, 9, 0, &taken), 1);
+    hwt_delay_free(taken);
+}
+END_TEST
+
 START_TEST(the_frontier_is_before_what_is_left)
 {
     const hwt_delay_message *taken;
@@ -116,6 +130,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("standby");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, a_store_that_stands_by_hands_nothing_over);
+    tcase_add_test(tcase, who_leads_is_told_of_what_memory_has);
     tcase_add_test(tcase, the_frontier_is_before_what_is_left);
     suite_add_tcase(suite, tcase);
     return suite;

@@ -279,6 +279,44 @@ START_TEST(test_what_is_shown_of_a_superseded_lease)
 }
 END_TEST
 
+/* Two messages, of which the second one has so much payload, and a note. */
+static int put_longest(uint64_t due, uint32_t last, uint32_t note_size)
+{
+    static const unsigned char payload[8192];
+    hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+    hwt_delay_message messages[2];
+    hwt_delay_change changes[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        messages[i] = (hwt_delay_message){ .due = due + i,
+                                           .id = "id",
+                                           .id_size = 2,
+                                           .payload = payload,
+                                           .payload_size = i < 1 ? 8192 : last };
+        changes[i] = (hwt_delay_change){ .op = HWT_DELAY_OP_PUT, .message = &messages[i] };
+    }
+    batch.note = note_size > 0 ? payload : NULL;
+    batch.note_size = note_size;
+    return hwt_delay_apply(s.store, changes, 2, &batch);
+}
+
+/* Beside the largest batch that a frame has room for it has none. */
+START_TEST(test_a_note_counts_in_the_longest_frame)
+{
+    uint32_t most = 8192;
+    while (most > 0 && put_longest(s.realtime, most, 0) == -EMSGSIZE)
+        most--;
+    ck_assert_uint_lt(most, 8192);
+    ck_assert_uint_gt(most, HWT_DELAY_NOTE_MAX);
+    ck_assert_int_eq(put_longest(s.realtime, most, 0), 0);
+    ck_assert_int_eq(put_longest(s.realtime, most, HWT_DELAY_NOTE_MAX), -EMSGSIZE);
+    ck_assert_int_eq(put_longest(s.realtime, most - HWT_DELAY_NOTE_MAX / 2, HWT_DELAY_NOTE_MAX),
+                     -EMSGSIZE);
+    ck_assert_int_eq(put_longest(s.realtime, 100, HWT_DELAY_NOTE_MAX), 0);
+    kill_and_open();
+    ck_assert_int_eq(hwt_delay_note(s.store, NULL, 0, NULL), HWT_DELAY_NOTE_MAX);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_bounds");
@@ -298,6 +336,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_what_was_leased_is_cancelled);
     tcase_add_loop_test(tcase, test_the_ends_of_a_visit, 0, 3);
     tcase_add_loop_test(tcase, test_what_is_shown_of_a_superseded_lease, 0, 2);
+    tcase_add_test(tcase, test_a_note_counts_in_the_longest_frame);
     suite_add_tcase(suite, tcase);
     return suite;
 }
