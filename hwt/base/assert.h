@@ -6,10 +6,10 @@
  * Assertions, in tiers. Meson sets HWT_ASSERTIONS:
  *
  *     0   none, as in a release
- *     1   HWT_ASSERT(): a comparison or two, where something is changed. All tests
- *     2   HWT_ASSERT_ALL(), too: goes by all of a bucket or a trim. Sanitizers
+ *     1   HWT_ASSERT(): a comparison or two, beside a change. All tests have it
+ *     2   HWT_ASSERT_ALL(), too: looks at a whole bucket or a whole trim. Sanitizer builds have it
  *
- * A condition must have no effect. It is compiled in any case, so that it does not go stale.
+ * A condition must have no side effect. It is compiled in any case, so that it does not go stale.
  */
 
 #include <stdio.h>

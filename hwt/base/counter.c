@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* When the processor's counter is trusted, how fast it runs, and anchors. See counter.h. */
+/* Whether the processor's counter is trusted, its rate, and anchors. See counter.h. */
 
 #include "hwt/base/counter.h"
 
@@ -21,7 +21,7 @@
 
 #define BRACKET 256                   /* counts between two readings with the clock between them */
 #define MEASURE_NS UINT64_C(10000000) /* at least */
-#define SPAN ((uint64_t)1 << 30) /* counts, at most: for measuring, and for looking at the rate */
+#define SPAN ((uint64_t)1 << 30)      /* counts: anchors that are older say nothing of the rate */
 #define SLOWEST                                                                                    \
     ((uint64_t)1 << 32)     /* a rate: one nanosecond a count, for which the reach is made */
 #define SLOWER 9            /* the rate is lowered by 1 / 2^9: NTP slews by 1 / 2^10 */
@@ -31,7 +31,7 @@
 HWT_THREAD_LOCAL struct hwt_counter_anchor hwt_counter_anchor;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool trusted;           /* frozen after that */
+static bool trusted;           /* frozen after `once` */
 static _Atomic uint64_t known; /* the rate; 0: none */
 
 /* ---- the system ---- */
@@ -57,7 +57,8 @@ static uint64_t read_clock(clockid_t id)
 
 #ifdef __x86_64__
 
-/* The kernel's clock is the counter. It watches that all processors' counters agree. */
+/* Whether the kernel's clock is the counter. Then the kernel watches that all processors' counters
+ * agree. */
 static bool is_clock_source(void)
 {
     static const char name[] = "tsc\n";
@@ -117,9 +118,10 @@ bool hwt_counter_is_used(void)
 /* ---- the rate ---- */
 
 /*
- * From this thread's first reading to one that is MEASURE_NS later. The first count is read before
- * its clock and the second one after, so the rate comes out too low rather than too high. The clock
- * is the one that goes on while the machine is suspended, as the counter may.
+ * Measures the rate from this thread's first reading to one that is MEASURE_NS later. The first
+ * count is read before its clock and the second one after its clock, so the rate is too low rather
+ * than too high. It reads the clock that goes on while the machine is suspended, because the
+ * counter may, too.
  */
 static void measure(struct hwt_counter_anchor *begin)
 {
@@ -140,7 +142,7 @@ static void measure(struct hwt_counter_anchor *begin)
     }
 }
 
-/* Whether the counter and the clock went on by different times since the anchor. */
+/* Whether the counter and the clock have gone on by different times since the anchor. */
 static bool is_wrong(const struct hwt_counter_anchor *anchor, uint64_t count, uint64_t instant)
 {
     uint64_t counts = count - anchor->count;

@@ -3,16 +3,17 @@
 #define HWT_COUNTER_H
 
 /*
- * The processor's counter in the place of CLOCK_MONOTONIC, for an instant that may be a little late.
+ * The processor's counter instead of CLOCK_MONOTONIC, for an instant that may be a little late.
  *
- * Reading the clock costs a producer more than all else that it does. The kernel's clock is this
- * counter, scaled, where the clock source is "tsc". So a thread that has read the clock keeps an
- * anchor, which is a count and the instant that belongs to it. While the counter is within
+ * Reading the clock costs a producer more than all else that it does. If the clock source is "tsc",
+ * the kernel's clock is this counter, scaled. So a thread that has read the clock keeps an anchor,
+ * which is a count and the instant that belongs to it. While the counter is within
  * HWT_COUNTER_REACH of the anchor, the thread adds the scaled difference. Else it reads the clock
  * again.
  *
- * hwt_counter_now() is never earlier than the clock, and at most HWT_COUNTER_LATE later. An anchor's
- * instant is HWT_COUNTER_LATE after the clock. That makes up for all that makes an instant too low:
+ * hwt_counter_now() is never earlier than the clock, and at most HWT_COUNTER_LATE later. An
+ * anchor's instant is HWT_COUNTER_LATE after the clock. That makes up for each cause of an instant
+ * that is too low:
  *
  *     the count of an anchor is read after the clock        less than BRACKET counts
  *     the rate is too low, which it is on purpose           1 / 2^8 of the reach
@@ -25,8 +26,8 @@
  * A processor may read the counter before older loads have come from memory. Such a load may tell
  * the thread of a clock reading by another thread, and that reading may be later than the count.
  * Most of HWT_COUNTER_LATE is for that: four loads, each of which depends on the one before and
- * misses all caches, take 2 us, and 5 us were the most that was seen. A fence before each count would
- * need no such allowance, but it waits for all those loads, and so costs more than is gained.
+ * misses all caches, take 2 us, and 5 us were the most that was seen. A fence before each count
+ * would need no such allowance, but it waits for all those loads, and so costs more than is gained.
  *
  * Each of these makes the thread read the clock, so an error lasts no longer than the reach:
  *
@@ -54,19 +55,19 @@ struct hwt_counter_anchor {
     uint64_t count;
     uint64_t instant;
     uint64_t last;  /* the highest count since */
-    uint64_t reach; /* HWT_COUNTER_REACH; or 0, and then the rate is being measured from here on */
+    uint64_t reach; /* HWT_COUNTER_REACH; 0: the rate is being measured from this anchor on */
     uint64_t rate;  /* nanoseconds a count, times 2^32 */
 };
 
 extern HWT_THREAD_LOCAL struct hwt_counter_anchor hwt_counter_anchor;
 
-/* Whether the kernel trusts the counter. The first call looks at the system; not in a child. */
+/* Whether the kernel trusts the counter. The first call asks the system. */
 bool hwt_counter_is_trusted(void);
 
 /* Whether the rate is known, so that the counter is used. Wait-free. */
 bool hwt_counter_is_used(void);
 
-/* Reads the clock, and sets an anchor if it can. `count` was read just before. */
+/* Reads the clock, and sets an anchor if it can. The caller has read `count` just before. */
 uint64_t hwt_counter_read_clock(uint64_t count);
 
 #if defined(HWT_COUNTER_READ) /* a test's */

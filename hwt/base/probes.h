@@ -4,11 +4,11 @@
 
 /*
  * Static probes (USDT) for bpftrace, SystemTap, perf and gdb, of the provider `hwt`. Each is one
- * no-op instruction until somebody traces it; without <sys/sdt.h>, or with -Dprobes=disabled,
- * there is none. perf/lateness.bt shows their use.
+ * no-op instruction until somebody traces it. Without <sys/sdt.h>, or with -Dprobes=disabled, there
+ * are none. perf/lateness.bt shows their use.
  *
- *   hwt:add         timer, entry, generation, deadline   a new timeout is queued (and refused after
- *                                                        all, where that meets stop)
+ *   hwt:add         timer, entry, generation, deadline   a new timeout is queued (or refused after
+ *                                                        all, because stop has begun)
  *   hwt:cancel      timer, entry, generation             a cancel returns true
  *   hwt:reschedule  timer, entry, generation, deadline   the deadline is moved; or a task re-arms
  *                                                        its timeout, unless a cancel meets that
@@ -18,9 +18,9 @@
  *                                                        HWT_NEVER: until somebody wakes it
  *   hwt:wake        timer                                it came out of its sleep
  *
- * All arguments have 64 bits, on a 32-bit machine but for pointers. Deadlines and instants are
+ * All arguments have 64 bits, except pointers on a 32-bit machine. Deadlines and instants are
  * readings of the timer's clock, lateness is in nanoseconds, and entry and generation are those of
- * the hwt_timeout. Without a worker, hwt:park is about the descriptor of hwt_timer_fd().
+ * the hwt_timeout. With HWT_NO_WORKER, hwt:park is about the descriptor of hwt_timer_fd().
  */
 
 #if HWT_PROBES

@@ -3,16 +3,16 @@
 #define HWT_QUEUE_H
 
 /*
- * The multi-producer single-consumer queue: liburcu's wfcqueue, its nonblocking half.
+ * The queue of many producers and one consumer: liburcu's wfcqueue, its nonblocking half.
  *
- * Pushing is wait-free: an xchg of the tail, then a store that links the node to its
- * predecessor. Between the two the queue has a gap; a consumer that meets one gets
- * HWT_QUEUE_STALLED and comes back later, where liburcu's blocking calls would sleep.
+ * Pushing is wait-free: an xchg of the tail, then a store that links the node to the one before.
+ * Between the two the queue has a gap. A consumer that comes to it gets HWT_QUEUE_STALLED and comes
+ * back later, while liburcu's blocking calls would sleep.
  *
- * Up to 0.14 liburcu's atomics are inline assembly and volatile accesses, which no
- * sanitizer sees and which say nothing of order to the compiler; they are mapped to the
- * compiler's builtins. xchg and cmpxchg are seq_cst; a caller that needs a barrier behind one makes
- * it. The linking store releases the node's content to the consumer's load.
+ * Up to 0.14 liburcu's atomics are inline assembly and volatile accesses. No sanitizer sees these,
+ * and they say nothing of order to the compiler. So they are mapped to the compiler's builtins.
+ * xchg and cmpxchg are seq_cst; a caller that needs a barrier behind one makes it. The store that
+ * links releases the node's content to the consumer's load.
  */
 
 #include "hwt/base/sched_point.h"
@@ -65,7 +65,8 @@ static inline void hwt_queue_push(hwt_queue_head *head, hwt_queue_tail *tail, hw
     HWT_SCHED_POINT(PUSHED);
 }
 
-/* Consumer: the oldest node; NULL: empty; HWT_QUEUE_STALLED: its successor is not linked yet. */
+/* Consumer: takes the oldest node. NULL: there is none. HWT_QUEUE_STALLED: its successor is not
+ * linked yet. */
 static inline hwt_queue_node *hwt_queue_pop(hwt_queue_head *head, hwt_queue_tail *tail)
 {
     return __cds_wfcq_dequeue_nonblocking(head, tail);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A sequence of numbers at random for each thread. See random.h.
+ * A sequence of random numbers for each thread. See random.h.
  *
  * GROUND RULES
  *
- * own        Its thread's alone. A child of fork() has that of the thread that forked, its only one
- *            then: the handler that runs in the child before fork() returns has it seeded anew.
+ * own        Its thread's alone. A child of fork() has one thread, and the `own` of the thread that
+ *            forked. The handler that runs in the child before fork() returns has it seeded anew.
  *
- * watched    Written once, inside of pthread_once(), whose return publishes it; every reader has
+ * watched    Written once, inside pthread_once(), whose return publishes it. Every reader has
  *            returned from that.
  */
 
@@ -47,8 +47,8 @@ static uint64_t nanoseconds(clockid_t clock)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Used if the system has no random numbers yet, or forbids to ask. It is made of numbers that differ
- * between the processes and threads of a machine, and between machines. */
+/* For a system that has no random numbers yet, or refuses to give them. It is made of numbers that
+ * differ between the processes and threads of a machine, and between machines. */
 static uint64_t makeshift_seed(void)
 {
     uint64_t seed = nanoseconds(CLOCK_REALTIME);

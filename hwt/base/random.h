@@ -3,8 +3,8 @@
 #define HWT_BASE_RANDOM_H
 
 /*
- * Numbers at random, to spread what would else come together: not for secrets. A sequence is one
- * word, its state; each thread has one of its own, which a child of fork() begins anew.
+ * Random numbers, to spread timeouts that would come together; not for secrets. The state of a
+ * sequence is one word. Each thread has a sequence of its own, which a child of fork() begins anew.
  */
 
 #include <stdint.h>
@@ -32,9 +32,9 @@ static inline uint64_t hwt_random_up_to(uint64_t *sequence, uint64_t most)
 }
 
 /*
- * The calling thread's own sequence, to be used at once and not kept. Its first use in a thread,
- * and in a child of fork(), asks the system for a seed. A child that was made without fork(), by
- * a bare clone(), goes on with its parent's.
+ * The calling thread's own sequence, to be used at once and not kept. The first call in a thread,
+ * or in a child of fork(), asks the system for a seed. A child that was made by a bare clone() goes
+ * on with its parent's sequence.
  */
 uint64_t *hwt_random_own(void);
 

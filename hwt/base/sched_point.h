@@ -3,9 +3,9 @@
 #define HWT_SCHED_POINT_H
 
 /*
- * Points where threads may meet: between two steps of one, where another's may come. In the build
- * with HWT_SCHED_POINTS, which the tests of schedules have, hwt_sched_point() holds a thread there or makes it
- * late; else there is nothing. A point has the name of the step that comes next.
+ * Points between two steps of a thread, at which another thread's step may come. With
+ * HWT_SCHED_POINTS, which the tests of schedules have, hwt_sched_point() holds a thread there or
+ * makes it late. Without it there is nothing. A point has the name of the step that comes next.
  */
 
 #ifdef HWT_SCHED_POINTS

@@ -3,9 +3,10 @@
 #define HWT_SHIELD_H
 
 /*
- * A thread that holds a lock of the library, or whose stack another thread uses, must not be ended
- * there by pthread_cancel(). A call that comes to a cancellation point (it waits, sleeps, or closes
- * a descriptor) is shielded meanwhile: the thread ends after the call has returned.
+ * pthread_cancel() must not end a thread while it holds a lock of the library, or while another
+ * thread uses its stack. So a call is shielded while it may come to a cancellation point (it waits,
+ * sleeps, or closes a descriptor). A thread that is cancelled meanwhile ends after the call has
+ * returned.
  */
 
 #include <pthread.h>
@@ -25,8 +26,8 @@ static inline void hwt_unshield(int before)
 }
 
 /*
- * For a thread of the library, which inherits it: blocks all signals but those that a fault of a
- * callback raises. The caller restores what *before has by pthread_sigmask().
+ * Blocks all signals but those that a fault of a callback raises, so that a thread of the library
+ * which is created next inherits that. The caller then restores *before by pthread_sigmask().
  */
 static inline void hwt_block_signals(sigset_t *before)
 {

@@ -21,7 +21,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static bool has_thread_end;
 
-/* A later destructor of the same thread that calls hwt again has no number. */
+/* Runs when a thread ends. If another destructor of the thread calls hwt after this, it has no
+ * number. */
 static void give_number_back(void *number)
 {
     uint32_t bit = (uint32_t)(uintptr_t)number - 1;
@@ -30,12 +31,12 @@ static void give_number_back(void *number)
         ends();
     hwt_thread_number = HWT_THREAD_NONE;
     HWT_SCHED_POINT(NUMBER_GIVE);
-    /* Release: what the thread did under its number. */
+    /* Release: what the thread did with its number. */
     atomic_fetch_and_explicit(&taken[bit / BITS], ~((uint64_t)1 << bit % BITS),
                               memory_order_release);
 }
 
-/* In the child, which has one thread. */
+/* Runs in the child of a fork(), which has one thread. */
 static void forget_the_others(void)
 {
     uint32_t own = hwt_thread_number;
@@ -52,14 +53,14 @@ static void begin(void)
                      pthread_atfork(NULL, NULL, forget_the_others) == 0;
 }
 
-/* Runs as the library is loaded, so that no thread must wait for another's first call. A program
- * that has the library in itself may call it earlier, from a constructor of its own. */
+/* Runs when the library is loaded, so that no thread must wait for another's first call. A program
+ * that is linked statically may call it earlier, from a constructor of its own. */
 __attribute__((constructor)) static void begin_once(void)
 {
     pthread_once(&once, begin);
 }
 
-/* Runs as it is unloaded: threads that end later do not call into what is gone. */
+/* Runs when the library is unloaded, so that threads that end later do not call it. */
 __attribute__((destructor)) static void end(void)
 {
     if (has_thread_end)
@@ -72,7 +73,7 @@ static uint32_t take_in_word(uint32_t w)
     while (seen != UINT64_MAX) {
         uint32_t bit = (uint32_t)__builtin_ctzll(~seen);
         HWT_SCHED_POINT(NUMBER_TAKE);
-        /* Acquire: what the number's last thread did. */
+        /* Acquire: what the last thread did with the number. */
         if (atomic_compare_exchange_weak_explicit(&taken[w], &seen, seen | (uint64_t)1 << bit,
                                                   memory_order_acquire, memory_order_relaxed))
             return w * BITS + bit + 1;

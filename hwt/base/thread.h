@@ -3,23 +3,23 @@
 #define HWT_THREAD_H
 
 /*
- * Numbers for threads: the least that is free, from a thread's first call until it ends, so that
- * each can have something of its own in an array.
+ * Numbers for threads, so that each can have an element of its own in an array. A thread has the
+ * least number that is free, from its first call until it ends.
  *
- * A number passes from one thread to the next by release and acquire: the next one sees what the
- * last one did under it. The child of a fork() has the one thread that forked, and all other
- * numbers are free again.
+ * A number passes from one thread to the next by release and acquire: the next thread sees what the
+ * last one did with that number. The child of a fork() has the one thread that forked, and all
+ * other numbers are free.
  */
 
 #include <stdatomic.h>
 #include <stdint.h>
 
 #define HWT_THREADS_MAX 8192
-/* All are taken, or the thread is about to end. */
+/* The number of a thread that has none: all are taken, or it is about to end. */
 #define HWT_THREAD_NONE (HWT_THREADS_MAX + 1)
 
-/* Initial-exec is one instruction to reach it from a shared library; a libc that has no room for
- * it in a library that is loaded late must do without. */
+/* With initial-exec a shared library needs one instruction to reach such a variable. A libc that
+ * has no room for it in a library that is loaded late must do without. */
 #ifdef __GLIBC__
 #define HWT_THREAD_LOCAL _Thread_local __attribute__((tls_model("initial-exec")))
 #else
@@ -28,7 +28,7 @@
 
 extern HWT_THREAD_LOCAL uint32_t hwt_thread_number; /* from 1; 0: none yet */
 
-/* Called by a thread that ends, while it has its number; NULL: nobody wants to know. */
+/* A thread that ends calls this while it has its number, unless it is NULL. */
 extern void (*_Atomic hwt_thread_ends)(void);
 
 /* Gives the calling thread its number. Lock-free, once the library is loaded. */

@@ -19,8 +19,8 @@ static inline uint64_t hwt_saturating_sub(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
-/* An instant that a time_t of 32 bits cannot hold becomes the last second that it can hold, because
- * a thread that sleeps until then looks again. */
+/* An instant that is too late for a time_t of 32 bits becomes the last second that it can hold. A
+ * thread that sleeps until then looks again. */
 static inline struct timespec hwt_timespec(uint64_t nanoseconds)
 {
     uint64_t most = sizeof(time_t) < sizeof(int64_t) ? (uint64_t)INT32_MAX : (uint64_t)INT64_MAX;

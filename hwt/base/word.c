@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Exchanges of two words for machines that have none. See word.h. */
+/* Exchanges of two words for machines that have no instruction for that. See word.h. */
 
 #include "hwt/base/word.h"
 
@@ -33,7 +33,8 @@ bool hwt_word_exchange(struct hwt_word *word, uint64_t first, uint64_t second, u
     bool same = atomic_load_explicit(&word->first, memory_order_seq_cst) == first &&
                 atomic_load_explicit(&word->second, memory_order_seq_cst) == second;
     if (same) {
-        /* The second first: a reader of the new first sees the second that belongs to it. */
+        /* `second` is stored before `first`: a reader of the new `first` sees the `second` that
+         * belongs to it. */
         atomic_store_explicit(&word->second, new_second, memory_order_seq_cst);
         atomic_store_explicit(&word->first, new_first, memory_order_seq_cst);
     }

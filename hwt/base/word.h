@@ -5,14 +5,15 @@
 /*
  * Two words of 64 bits that are exchanged together, or the first of them alone.
  *
- * x86-64 and 64-bit ARM have an instruction for it. Elsewhere, and under ThreadSanitizer, which
- * does not know it, an exchange takes one of a few spin locks, and then nothing is lock-free: once
- * other threads can see a word, only the functions here change it.
+ * x86-64 and 64-bit ARM have an instruction for that. On other machines, and under ThreadSanitizer,
+ * which does not know it, an exchange takes one of a few spin locks. Then nothing is lock-free, and
+ * once other threads can see a word, only the functions here may change it.
  *
- * Either half may be read on its own with atomic_load_explicit(). Two reads may come from before
- * and after an exchange: an exchange of both fails then.
+ * Either half may be read on its own with atomic_load_explicit(). If an exchange comes between two
+ * such reads, the halves do not belong together, and an exchange of both fails.
  *
- * An exchange that succeeds is seq_cst; one that fails has read nothing that counts.
+ * An exchange that succeeds is seq_cst. After one that has failed, the caller reads both halves
+ * again.
  */
 
 #include <stdatomic.h>
@@ -41,7 +42,7 @@ bool hwt_word_exchange(struct hwt_word *word, uint64_t first, uint64_t second, u
                        uint64_t new_second);
 bool hwt_word_exchange_first(struct hwt_word *word, uint64_t first, uint64_t new_first);
 
-/* In a child of fork(): no thread has a lock. */
+/* For a child of fork(), in which no thread holds a lock: unlocks all. */
 void hwt_word_renew_locks(void);
 
 #else

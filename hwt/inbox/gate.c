@@ -16,7 +16,7 @@
 #include "hwt/base/shield.h"
 #include "hwt/base/time.h"
 
-/* Of <linux/futex.h> and <linux/membarrier.h>, which not every libc finds. */
+/* From <linux/futex.h> and <linux/membarrier.h>, which not every libc finds. */
 #define FUTEX_WAKE_PRIVATE (1 | 128)
 #define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
 #define FUTEX_BITSET_MATCH_ANY UINT32_MAX
@@ -138,7 +138,8 @@ bool hwt_gate_fd_is_as_set(struct hwt_gate *gate)
 
 #if defined(SYS_futex_time64) && defined(SYS_futex)
 
-/* With 64 bits for a time that the system has 32 for: it may know the one call, or only the other. */
+/* time_t has 64 bits and the system's `long` 32. The system may know the new call, or only the old
+ * one. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *at)
 {
     if (sizeof(time_t) > sizeof(long)) {
@@ -208,11 +209,11 @@ static void sleep_on_fd(struct hwt_gate *gate, uint64_t until)
     uint64_t expirations;
     hwt_gate_set_fd(gate, until, false);
     HWT_SCHED_POINT(PARK_D);
-    /* Of this and step 5, which the kernel orders, the later one holds: if that was this one, the
-     * waker has marked it CALLED before. */
+    /* The kernel orders this and step 5, and the later one holds. If this is later, the waker has
+     * marked it CALLED before. */
     if (hwt_gate_is_asleep(gate)) {
         ssize_t n = read(fd_of(gate), &expirations, sizeof(expirations));
-        (void)n; /* whatever ended it, the worker looks at the clock and the streams */
+        (void)n; /* whatever has ended it, the worker looks at the clock and the streams */
     }
 }
 
@@ -230,21 +231,21 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
 
 bool hwt_gate_open(struct hwt_gate *gate)
 {
-    /* Relaxed, both: they only spare others a system call. An exchange: the newest state. */
+    /* Relaxed, both: they only spare others a system call. An exchange reads the newest state. */
     atomic_store_explicit(&gate->wake_before, HWT_GATE_OPEN, memory_order_relaxed);
     const uint32_t awake = with_state(number_of(gate), HWT_GATE_AWAKE);
     return state_of(atomic_exchange_explicit(&gate->parking, awake, memory_order_relaxed)) !=
            HWT_GATE_ASLEEP;
 }
 
-/* 5. */
+/* Step 5. */
 static void call(struct hwt_gate *gate)
 {
     if (fd_of(gate) < 0) {
         syscall(SYS_futex, &gate->parking, FUTEX_WAKE_PRIVATE, 1);
         return;
     }
-    /* Acq_rel: a driver that sees that it has begun or is done sets the descriptor after that. */
+    /* Acq_rel: a driver that sees one of these sets the descriptor after this step. */
     atomic_fetch_add_explicit(&gate->begun, 1, memory_order_acq_rel);
     hwt_gate_set_fd(gate, 1, true);
     HWT_SCHED_POINT(WAKE_QUIET);
@@ -270,7 +271,7 @@ void hwt_gate_wake(struct hwt_gate *gate)
     HWT_SCHED_POINT(WAKE_4);
     call(gate);
     HWT_SCHED_POINT(WAKE_DONE);
-    /* Release: who relies on it does after the call. */
+    /* Release: a waker that relies on it comes after the call. */
     parking = with_state(parking, HWT_GATE_CALLED);
     atomic_compare_exchange_strong_explicit(&gate->parking, &parking,
                                             with_state(parking, HWT_GATE_AWAKE),

@@ -8,9 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Chunks that come before a compaction in any case: SLACK of all lanes, SLACK_MAX of one. They fit
- * the processor's first cache. If much has to stay, ROOM and ROOM_MAX: they fit its second. If very
- * much has to, half as many in vain; of all lanes no more than WIDE, or a third as many. */
+/* How many chunks come between two compactions, whatever stays; see struct hwt_stream_filter. SLACK
+ * is for all lanes together, SLACK_MAX for one: these fit the processor's first cache. ROOM and
+ * ROOM_MAX, for when much stays, fit its second. WIDE is for all lanes together, when very much
+ * stays. */
 #define SLACK 256
 #define SLACK_MAX 64
 #define ROOM 1024
@@ -79,7 +80,7 @@ static struct hwt_lane *made_at(const struct hwt_lanes *lanes, uint32_t number)
     return atomic_load_explicit(&lanes->made[number], memory_order_acquire);
 }
 
-/* A lane that the calling thread did not have. NULL: no memory. */
+/* Makes the lane of the calling thread. NULL: no memory. */
 static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
 {
     struct hwt_lane *lane = make_lane(false);
@@ -100,8 +101,8 @@ static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
  * sleeps for long. */
 static void give_back_cache(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane *lane)
 {
-    /* Relaxed, both: a request says nothing else, and one that comes just now is for a cache that
-     * is empty. */
+    /* Relaxed, both: the worker's NULL publishes nothing, and one that comes just now is for a
+     * cache that is empty. */
     bool asked = !atomic_load_explicit(&lanes->own[number], memory_order_relaxed);
     hwt_pool_flush_last(lanes->pool, &lane->cache);
     atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
@@ -135,7 +136,7 @@ void hwt_lanes_ask_back(struct hwt_lanes *lanes)
     uint32_t count = hwt_lanes_count(lanes);
     for (uint32_t i = 1; i < count; i++)
         atomic_store_explicit(&lanes->own[i], NULL, memory_order_relaxed);
-    /* Nobody is there to ask for the shared one. */
+    /* The shared lane has no thread that could be asked. */
     if (pthread_mutex_trylock(&lanes->shared_lock) != 0)
         return;
     hwt_pool_flush_last(lanes->pool, &lanes->shared->cache);
@@ -181,7 +182,7 @@ uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
 bool hwt_pending_stays(const void *data, const struct hwt_record *record)
 {
     const struct hwt_entry *entry = hwt_pool_entry(data, record->id);
-    /* The deadline first: one that was earlier has a record of its own. */
+    /* The deadline is read first: an earlier one that comes later has a record of its own. */
     uint64_t deadline = hwt_entry_deadline(entry);
     return hwt_hint_is_true(hwt_entry_state(entry), record->generation) &&
            record->deadline <= deadline;
@@ -244,7 +245,7 @@ void hwt_streams_push(struct hwt_streams *streams, struct hwt_stream *stream)
     atomic_store_explicit(&stream->listed, true, memory_order_relaxed);
     HWT_SCHED_POINT(LIST);
     hwt_queue_push(&streams->head, &streams->tail, &stream->node);
-    hwt_full_barrier(); /* the worker sees only the push: see gate.h */
+    hwt_full_barrier(); /* the worker sees nothing but the push: see gate.h */
 }
 
 bool hwt_streams_receive(struct hwt_streams *streams)

@@ -3,49 +3,50 @@
 #define HWT_LANE_H
 
 /*
- * Lanes: what a producer thread has of a timer. A thread has a number for its life (see
- * base/thread.h), and by it a lane of its own in every timer, made at its first call: what it
- * writes there takes no locked operation. A lane stays for the next thread of that number. A lane
- * has
+ * Lanes. A lane is one producer thread's part of a timer. A thread has a number for its life (see
+ * base/thread.h), and by the number it has a lane in every timer, made at its first call. Writing
+ * there takes no locked operation. A lane stays for the next thread of that number. It has
  *
- *   pending    stream of what was added, moved earlier or re-armed; the worker files it
- *   cancelled  stream of what was cancelled and is to be told; the worker calls `cancelled`
+ *   pending    stream of timeouts that were added, moved earlier or re-armed; the worker files them
+ *   cancelled  stream of timeouts that were cancelled and are to be told; the worker calls
+ *              `cancelled`
  *   cache      free entries
- *   counters   of what its threads did; read by any
+ *   counters   of what its threads did; read by any thread
  *
- * A thread without a number (more than HWT_THREADS_MAX at once, or at its very end), or for whose
- * lane there is no memory, shares one lane with its like, under a lock for the time of a call. With
- * HWT_ONE_THREAD that lane is the only one, and is not locked.
+ * Some threads share one lane, under a lock for the time of a call: those without a number (because
+ * there are more than HWT_THREADS_MAX, or because they are at their very end), and those for whose
+ * lane there is no memory. With HWT_ONE_THREAD that lane is the only one, and is not locked.
  *
- * A thread that ends may use its own lane, give its number back, and then use the shared one. So that
- * its timeouts keep their order within a tick, the worker looks into the shared lane, then files all
- * that it finds in the others, and then what it has seen in the shared one. If another one is claimed,
- * because the next thread of the number compacts it, the worker comes again in a tick for both.
+ * A thread that ends may use its own lane, give its number back, and then use the shared one. Its
+ * timeouts must keep their order within a tick. So the worker looks into the shared lane, then
+ * files all that it finds in the others, and then what it has seen in the shared one. If one of the
+ * others is claimed, because the next thread of the number compacts it, the worker comes again in a
+ * tick for both.
  *
  * WHICH CALLS MAY OVERLAP, on the lanes of one timer
  *
- *                         make  say  thread_ends  push  ask_back  gather  lane_at
- *     enter, make          N     N        N         N       A        -        M
- *     say, note                  N        N         N       -        S        M
- *     thread_ends                         N         N       A        S        M
- *     streams_push                                  Q       -        Q        -
- *     lanes_ask_back                                        W        W        -
- *     streams_gather, dismiss                                        W        -
- *     lane_at, count, bytes                                                   -
+ *                         make  publish  thread_ends  push  ask_back  receive  lane_at
+ *     enter, make          N       N          N        N       A         -        M
+ *     publish                      N          N        N       -         S        M
+ *     thread_ends                             N        N       A         S        M
+ *     streams_push                                     Q       -         Q        -
+ *     lanes_ask_back                                           W         W        -
+ *     streams_receive, dismiss                                           W        -
+ *     lane_at, count, bytes                                                       -
  *
- *     N  at once for two threads, for each has a number, and so a lane, of its own; those without a
- *        number have shared_lock in turn. The next thread of a number sees what the last one did (see
- *        base/thread.h)
+ *     N  at once for two threads, because each has a number, and so a lane of its own; those
+ *        without a number take shared_lock in turn. The next thread of a number sees what the last
+ *        one did (see base/thread.h)
  *     M  `made` is released and acquired: a lane is whole when it is found, and stays
  *     A  `own` has a lane or NULL, relaxed: a thread that overlooks NULL gives back at a later call
- *     S  as in stream.h: say() is append() and grow(), and the worker reads
+ *     S  as in stream.h: publish() is append() and grow(), and the worker reads
  *     Q  liburcu's queue: any number of threads push, one pops
  *     W  not at once: they are the worker's
  *     -  they touch nothing in common, or numbers only
  *
  * The worker finds the lanes that have something by two queues of streams, liburcu's: pending and
- * cancelled. A stream stays on the worker's list until the worker is about to sleep for long. Where
- * a thread is half-way through a push, or compacts, the worker looks at all lanes instead.
+ * cancelled. A stream stays on the worker's list until the worker is about to sleep for long. If a
+ * thread is half-way through a push, or compacts, the worker looks at all lanes instead.
  */
 
 #include <pthread.h>
@@ -64,8 +65,8 @@ struct hwt_lane {
     _Atomic uint64_t rejected;
     bool shared;
     /* With one thread. */
-    uint64_t soonest;             /* nothing with an unread pending record is due earlier */
-    const struct hwt_entry *last; /* of the last one, if it is unread; else NULL */
+    uint64_t soonest;             /* no timeout with an unread pending record is due earlier */
+    const struct hwt_entry *last; /* the last pending record's, if it is unread; else NULL */
     struct hwt_stream pending;
     struct hwt_stream cancelled;
 };
@@ -81,14 +82,14 @@ struct hwt_streams {
 struct hwt_lanes {
     struct hwt_pool *pool;
     struct hwt_gate *gate;
-    /* In the pool's mapping. By the threads' numbers, empty for those that are none: the lane of its
-     * thread; NULL: none yet, or it is asked to give back. And behind these the same, from when it is
-     * made, for any thread. */
+    /* Two arrays by the threads' numbers, in the pool's mapping. `own` is for the lane's thread;
+     * NULL: it has none yet, or it is asked to give back. `made` is for any thread: each lane, once
+     * it is made. */
     _Atomic(struct hwt_lane *) *own, *made;
     struct hwt_lane *shared;
     pthread_mutex_t shared_lock;
     uint32_t backlog;     /* frozen: chunks that the worker reads within a tick */
-    _Atomic uint32_t end; /* no lane is past this */
+    _Atomic uint32_t end; /* the highest number that has a lane */
     struct hwt_streams pending;
     struct hwt_streams cancelled;
 };
@@ -104,14 +105,15 @@ void hwt_lanes_destroy(struct hwt_lanes *lanes);
 /* Makes the calling thread's lane, or gives back what it is asked for, or locks the shared one. */
 struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes);
 
-/* Worker: asks all threads to give back the free entries that they keep: each does so at its next
+/* Worker: asks all threads to give back the free entries that they keep. Each does so at its next
  * call, or when it ends, and then wakes the worker. */
 void hwt_lanes_ask_back(struct hwt_lanes *lanes);
 
-/* The calling thread ends: it gives back all that it can. */
+/* A thread that ends calls this: it gives back its free entries and its spare chunks. */
 void hwt_lane_thread_ends(struct hwt_lanes *lanes);
 
-/* The calling thread's own lane, NULL: hwt_lane_make() has something to do, or it cannot have one. */
+/* The calling thread's own lane. NULL: hwt_lane_make() has something to do, or the thread cannot
+ * have one. */
 static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
 {
     /* Relaxed: this thread has made it, or the last one of its number. */
@@ -131,12 +133,12 @@ static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane
         pthread_mutex_unlock(&lanes->shared_lock);
 }
 
-/* For a look at all lanes: the n-th, NULL: it was never made; and how many there can be. */
+/* For a look at all lanes: the n-th (NULL: it was never made), and how many there can be. */
 struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n);
 uint32_t hwt_lanes_count(const struct hwt_lanes *lanes);
 
-/* Whether an unread record must stay; `data` is the pool. See stream.h. With one thread a pending
- * record says nothing of when. */
+/* Whether an unread record must stay; `data` is the pool. See stream.h. With one thread the
+ * deadline of a pending record does not matter. */
 bool hwt_pending_stays(const void *data, const struct hwt_record *record);
 bool hwt_single_stays(const void *data, const struct hwt_record *record);
 bool hwt_cancelled_stays(const void *data, const struct hwt_record *record);
@@ -153,17 +155,17 @@ static inline void hwt_streams_list(struct hwt_streams *streams, struct hwt_stre
         hwt_streams_push(streams, stream);
 }
 
-/* A producer that has begun a chunk wakes the worker when so many are not read. Of a pending stream
- * it is the lane's part of `backlog`: while the worker sleeps, the producer leaves out what was
- * cancelled. */
+/* A producer that has begun a chunk wakes the worker when this many chunks are not read. A pending
+ * stream may have the lane's part of `backlog`, because the producer compacts it while the worker
+ * sleeps. */
 #define HWT_BACKLOG 64 /* chunks: 4000 records */
 #define HWT_BACKLOG_MAX 4096
 uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes);
 void hwt_lane_check_backlog(struct hwt_lanes *lanes, const struct hwt_streams *streams,
                             const struct hwt_stream *stream);
 
-/* Producer, after it has appended what is to be told: whether it is far ahead of the worker. Only now
- * and then: with the first record of every HWT_BACKLOG-th chunk. */
+/* Producer, after it has appended a cancelled record: whether it is far ahead of the worker. It is
+ * told so only with the first record of every HWT_BACKLOG-th chunk. */
 #define HWT_FAR_AHEAD (8 * HWT_BACKLOG) /* chunks */
 static inline bool hwt_lane_is_far_ahead(const struct hwt_lane *lane)
 {
@@ -173,8 +175,8 @@ static inline bool hwt_lane_is_far_ahead(const struct hwt_lane *lane)
     return chunks >= HWT_FAR_AHEAD && chunks % HWT_BACKLOG == 0;
 }
 
-/* The producers say something of a timeout in their lane. False: there is no memory for it, and the
- * worker is to look at the entries. */
+/* Producer: appends a record to a stream of its lane. False: there is no memory, and the worker
+ * must look at the entries. */
 static inline bool hwt_lane_publish(struct hwt_lanes *lanes, struct hwt_streams *streams,
                                     struct hwt_stream *stream, struct hwt_record record,
                                     hwt_stream_stays stays)
@@ -183,7 +185,7 @@ static inline bool hwt_lane_publish(struct hwt_lanes *lanes, struct hwt_streams 
     if (__builtin_expect(full, 0) && !hwt_lane_grow(lanes, stream, stays))
         return false;
     hwt_stream_append(stream, record);
-    /* Where the worker cannot make this thread pass a barrier: see gate.h. */
+    /* The worker cannot make this thread pass a barrier: see gate.h. */
     if (hwt_gate_is_fenced(lanes->gate))
         hwt_full_barrier();
     HWT_SCHED_POINT(APPENDED);
@@ -208,7 +210,7 @@ static inline bool hwt_lane_publish_cancelled(struct hwt_lanes *lanes, struct hw
                             hwt_cancelled_stays);
 }
 
-/* The same two with one thread, for its next reading: nothing is listed, nor fenced. */
+/* The same two with one thread, which reads them later: nothing is listed or fenced. */
 static inline bool hwt_lane_publish_cancelled_single(struct hwt_lanes *lanes, struct hwt_lane *lane,
                                                      struct hwt_record record)
 {
@@ -219,15 +221,15 @@ static inline bool hwt_lane_publish_cancelled_single(struct hwt_lanes *lanes, st
     return true;
 }
 
-/* With one thread: something that has an unread pending record is due at this instant. */
+/* With one thread: a timeout with an unread pending record is due at this instant. */
 static inline void hwt_lane_hasten(struct hwt_lane *lane, uint64_t deadline)
 {
     if (deadline < lane->soonest)
         lane->soonest = deadline;
 }
 
-/* Appends a pending record, for which there is room. Two in a row for one entry become one, as
- * where a request arms and cancels one timeout after the other. */
+/* Appends a pending record, for which there is room. Two in a row for one entry become one: a
+ * request that arms and cancels one timeout after the other makes them. */
 static inline void hwt_lane_append_pending(struct hwt_lane *lane, uint64_t deadline,
                                            const struct hwt_entry *entry, uint64_t generation)
 {
@@ -254,15 +256,15 @@ static inline bool hwt_lane_publish_pending_single(struct hwt_lanes *lanes, stru
     return true;
 }
 
-/* Worker: takes what was pushed on the queue to its list. False: a thread is half-way through a
- * push, and what comes behind it is not listed: look at all lanes. */
+/* Worker: moves the streams that were pushed from the queue to its list. False: a thread is
+ * half-way through a push, so some are not on the list, and the worker must look at all lanes. */
 bool hwt_streams_receive(struct hwt_streams *streams);
 
-/* Worker: all leave the list; after a barrier they must be looked at once more. They are chained by
- * next_listed. */
+/* Worker: takes all streams off the list, and returns them, chained by next_listed. After a barrier
+ * the worker must read them once more. */
 struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
 
-/* Bytes held. Any thread; about. */
+/* About how many bytes the lanes take. Any thread. */
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes);
 
 #endif

@@ -44,7 +44,7 @@ static void free_chunks(struct hwt_stream *stream, struct hwt_chunk *chunk)
     }
 }
 
-/* Where the chunk after this one is, or the first of all. */
+/* The pointer to the chunk after this one; after none, to the first. */
 static _Atomic(struct hwt_chunk *) *next_of(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
     return chunk ? &chunk->next : &stream->first;
@@ -60,8 +60,9 @@ void hwt_stream_destroy(struct hwt_stream *stream)
     free_chunks(stream, atomic_load_explicit(&stream->spare, memory_order_relaxed));
 }
 
-/* A claimer looks into the chunk on top of the stack, which may be taken from under it meanwhile. So
- * they are freed only if there is no other claimer; else they serve the next thread of the lane. */
+/* A claimer looks into the chunk on top of the stack, and the producer may take that chunk
+ * meanwhile. So the producer frees them only as the claimer; else they serve the next thread of the
+ * lane. */
 void hwt_stream_free_spare(struct hwt_stream *stream)
 {
     if (!hwt_stream_claim(stream))
@@ -75,12 +76,12 @@ void hwt_stream_free_spare(struct hwt_stream *stream)
     free_chunks(stream, given);
 }
 
-/* The claimer: a chunk that is read goes back to the producer, if not too many have; else it is
+/* The claimer: gives a chunk that was read back to the producer. If that has enough, the chunk is
  * freed when the claim ends. */
 static void give_back_chunk(struct hwt_stream *stream, struct hwt_chunk *chunk)
 {
-    /* Relaxed: the exchange publishes them. Only the claimer pushes, and the producer takes all: so the
-     * chunk on top stays where it is, or all are gone, and `depth` is the claimer's alone. */
+    /* Relaxed: the exchange publishes them. Only the claimer pushes, and the producer takes all: so
+     * the chunk on top stays where it is, or all are gone, and `depth` is the claimer's alone. */
     struct hwt_chunk *top = atomic_load_explicit(&stream->spare, memory_order_relaxed);
     do {
         chunk->depth = top ? top->depth + 1 : 1;
@@ -121,7 +122,7 @@ static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
 
 /* ---- the producer ---- */
 
-/* Where the next record that stays goes. It never overtakes the one that is read. */
+/* The next record that stays is written here. It never overtakes the record that it reads. */
 struct cursor {
     struct hwt_chunk *chunk;
     uint32_t at;
@@ -141,11 +142,11 @@ static void put(struct cursor *to, const struct hwt_record *record)
 
 static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
 {
-    /* Relaxed: it publishes nothing; a reading is for so many. */
+    /* Relaxed: it publishes nothing. */
     atomic_store_explicit(&stream->chunks, chunks, memory_order_relaxed);
 }
 
-/* Everything behind `to` is empty. */
+/* Ends the stream at `to`. */
 static void cut(struct hwt_stream *stream, const struct cursor *to)
 {
     struct hwt_chunk *chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
@@ -194,8 +195,8 @@ static uint32_t most_of(uint32_t one, uint32_t other)
     return one > other ? one : other;
 }
 
-/* Chunks between a compaction that has left so many and the next. Each looks at all, so the more
- * come between the better, but for the memory. */
+/* How many chunks come between a compaction that has left `left` chunks and the next one. Each
+ * looks at all records, so few compactions save time, and many save memory. */
 static uint32_t space_until_next(uint32_t left, struct hwt_stream_filter filter)
 {
     uint32_t twice = smaller(2 * left, filter.room), half = smaller((left + 1) / 2, filter.wide);
@@ -211,8 +212,8 @@ static bool is_first_of_its_id(const void *data, const struct hwt_record *record
     return first;
 }
 
-/* More stay than there are entries, for a timeout that is moved to and fro has many. Any one of
- * them is enough; the first is where the timeout was added. False: there was no memory for it. */
+/* There are more records than entries, because a timeout that is moved to and fro has many. Any one
+ * of them is enough. The first one stays, because its timeout was added there. False: no memory. */
 static bool pack_once(struct cursor *to, struct hwt_stream_filter filter)
 {
     unsigned char *seen = calloc(filter.ids / 8 + 1, 1);
@@ -223,8 +224,8 @@ static bool pack_once(struct cursor *to, struct hwt_stream_filter filter)
     return true;
 }
 
-/* Where the worker reads next: only it moves on, so that it may look without a claim whether there
- * is something. */
+/* The worker's next record. A compaction leaves head and read as they are, so the worker may look
+ * without a claim whether there is something. */
 static struct cursor beginning_of(const struct hwt_stream *stream)
 {
     if (!stream->head)
@@ -233,7 +234,7 @@ static struct cursor beginning_of(const struct hwt_stream *stream)
     return (struct cursor){ stream->head, stream->read, 1 };
 }
 
-/* The worker goes on to the next chunk, if there is one. Returns the one that it leaves. */
+/* Worker: goes on to the next chunk, if there is one. Returns the chunk that it leaves. */
 static struct hwt_chunk *next_chunk(struct hwt_stream *stream, bool *ret_some)
 {
     /* Acquire: the chunk. */
@@ -249,7 +250,7 @@ static struct hwt_chunk *next_chunk(struct hwt_stream *stream, bool *ret_some)
     return read;
 }
 
-/* False: nothing was kept though it should have been. */
+/* False: no memory, and records that should have stayed did not. */
 static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
 {
     bool all = true;

@@ -5,11 +5,11 @@
 /*
  * A stream of records from one producer thread to the worker: in chunks, read in order.
  *
- * A record is a hint: "look at this timeout". What is true stands in the entry alone. So a record
- * that is out of date does no harm, one may be left out if its timeout is not what it says any
- * more, and the same one may come twice.
+ * A record only says "look at this timeout". The entry alone says what is true. So a record that is
+ * out of date does no harm, it may be left out if its timeout has changed, and the same one may
+ * come twice.
  *
- *     deadline    pending: file it for that instant; cancelled: nothing
+ *     deadline    of a pending record: file the timeout for that instant; else nothing
  *     id          of the entry
  *     generation  the low 32 bits; see HWT_RENEWAL
  *
@@ -17,8 +17,8 @@
  *
  *   tail, at, compact_at              the producer
  *   head, read, surplus               the claimer: the worker reads, the producer compacts
- *   a record                          the producer, before `used` of its chunk counts it; with one
- *                                     thread the last one is replaced, too
+ *   a record                          the producer, before `used` is past it; with one thread the
+ *                                     last one may be replaced
  *   used, next, first                 the producer; release: the records before it, the chunk. A
  *                                     compaction's are relaxed, for `claimed` publishes them
  *   chunks, chunks_read               the producer; the claimer: relaxed, their difference
@@ -29,7 +29,7 @@
  *                                     (release), the producer takes all (acquire)
  *   depth                             the claimer; of a chunk in that stack
  *   own_spare                         the producer
- *   held                              how many chunks there are, in all: who makes or frees some
+ *   allocated                         how many chunks there are, in all: who makes or frees some
  *   listed                            set by the producer, which then pushes the stream on its
  *                                     queue; cleared by the worker, release, when it has left its
  *                                     list
@@ -44,8 +44,8 @@
  *     claim, release                                     W        W       1
  *     is_used                                                     W       1
  *
- *     P  not at once: they are the producer's, and there is one at a time. A lane passes from thread to
- *        thread by a number or by a lock, see lane.h
+ *     P  not at once: they are the producer's, and there is one at a time. A lane passes from
+ *        thread to thread by a number or by a lock, see lane.h
  *     W  not at once: they are the worker's
  *     1  `used`, `next` and `first` are released by the one and acquired by the other; is_used(),
  *        backlog(), is_listed() and bytes() read numbers and follow nothing
@@ -53,22 +53,22 @@
  *     C  by the claim: which of the two has it touches head, read and what is not read. The other
  *        does without: grow() does not compact, free_spare() frees nothing, the worker comes again
  *
- * is_used() is also for a thread that keeps the worker from working, in the place of the worker.
+ * A thread that keeps the worker from working may call is_used() instead of the worker.
  *
  * Nobody waits for `claimed`. A worker that finds it taken comes back in a tick. A producer that
  * finds it taken does without compaction.
  *
- * COMPACTION. A producer that outruns the worker, or whose worker sleeps or has none, looks through
- * what has not been read, leaves out what is out of date and moves the rest together. So the
- * records that wait are bounded by what is pending. It is done when the backlog is one and a half
- * times what the last one left, where that is very much one and a third; or so many chunks more
- * as the filter allows. A timeout that is
- * moved to and fro has several records that stay; where there are more than entries, the first of
- * each does.
+ * COMPACTION. A producer may outrun the worker, or have a worker that sleeps, or none. It looks
+ * through the records that were not read, leaves out those that are out of date and moves the rest
+ * together. So the records that wait are bounded by the timeouts that are pending. The next
+ * compaction comes when the backlog is one and a half times what the last one left, or one and a
+ * third, if that was very much; or later, by as many chunks as the filter allows. A timeout that is
+ * moved to and fro has several records that stay. If there are more of them than entries, only the
+ * first record of each id stays.
  *
- * THE LOOK AT `listed` and at the gate comes after the record is published, and the worker looks at
- * the records after it has changed those: one of the two sees the other. That wants a full barrier
- * on both sides; see gate.h for how the producer does without.
+ * THE LOOK AT `listed` and at the gate comes after the record is published. The worker looks at the
+ * records after it has changed `listed` and the gate. So one of the two sees the other. That wants
+ * a full barrier on both sides; see gate.h for how the producer does without.
  */
 
 #include <stdatomic.h>
@@ -94,8 +94,8 @@ struct hwt_chunk {
     struct hwt_record records[HWT_CHUNK_RECORDS];
 };
 
-/* `used`, `at` and `read` count bytes from where the chunk begins: `used` and `at` to where the next
- * record is written, `read` to the next one that is read. */
+/* `used`, `at` and `read` count bytes from where the chunk begins: `used` and `at` to where the
+ * next record is written, `read` to the next one that is read. */
 #define HWT_CHUNK_FIRST ((uint32_t)offsetof(struct hwt_chunk, records))
 #define HWT_CHUNK_END (HWT_CHUNK_FIRST + HWT_CHUNK_RECORDS * (uint32_t)sizeof(struct hwt_record))
 
@@ -106,27 +106,27 @@ static inline struct hwt_record *hwt_chunk_record(struct hwt_chunk *chunk, uint3
 
 struct hwt_stream {
     /* the producer */
-    struct hwt_chunk *tail; /* NULL: there was none yet */
+    struct hwt_chunk *tail; /* NULL: there was no record yet */
     uint32_t at;
     _Atomic uint32_t chunks;
     uint32_t compact_at; /* chunks */
     struct hwt_chunk *own_spare;
     _Atomic bool listed;
     _Atomic(struct hwt_chunk *) spare;
-    _Atomic(struct hwt_chunk *) first; /* that there ever was; in place of `next` of one before */
-    _Atomic uint32_t allocated;        /* chunks, with those to spare */
+    _Atomic(struct hwt_chunk *) first; /* the first of all chunks; it is `next` of none */
+    _Atomic uint32_t allocated;        /* chunks, with spare ones */
     hwt_queue_node node;
     /* the claimer */
     _Alignas(64) _Atomic bool claimed;
     uint32_t read;             /* in head */
-    struct hwt_chunk *head;    /* NULL: `first` was not met yet */
+    struct hwt_chunk *head;    /* NULL: the worker has not come to `first` yet */
     struct hwt_chunk *surplus; /* to be freed */
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
-    uint64_t drain_epoch, left;     /* the worker's: records that this reading is to read yet */
+    uint64_t drain_epoch, left;     /* the worker's: this drain still reads so many records */
 };
 
-/* Of a stream that is all zero. It has no chunk until there is a record. */
+/* The stream is all zero before. It has no chunk until there is a record. */
 void hwt_stream_init(struct hwt_stream *stream);
 void hwt_stream_destroy(struct hwt_stream *stream);
 
@@ -136,19 +136,18 @@ typedef bool (*hwt_stream_stays)(const void *data, const struct hwt_record *reco
 struct hwt_stream_filter {
     hwt_stream_stays stays;
     const void *data;
-    uint64_t most;  /* records that can be worth staying, for there are no more entries */
-    uint64_t ids;   /* of an entry is less than that */
-    uint32_t slack; /* chunks that may come between two compactions in any case */
-    uint32_t room;  /* the same where the last one has left half as many */
-    uint32_t wide;  /* where it has left twice as many; or a third of what it has left */
+    uint64_t most;  /* entries: no more records are worth staying */
+    uint64_t ids;   /* all ids are less than that */
+    uint32_t slack; /* so many chunks may come between two compactions in any case, */
+    uint32_t room;  /* so many if the last one has left half as many, */
+    uint32_t wide;  /* so many if it has left twice as many; and a third of what it has left */
 };
 
-/* Producer: begins the next chunk when `at` has reached the end of one. False: no memory, and
- * records may have been left out. The worker must look at the entries. */
+/* Producer: begins the next chunk when one is full. False: no memory, and records may have been
+ * left out, so the worker must look at the entries. */
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
-/* Producer, which ends: frees the chunks that it has to spare, unless the worker has claimed the
- * stream. */
+/* Producer, when it ends: frees its spare chunks, unless the worker has claimed the stream. */
 void hwt_stream_free_spare(struct hwt_stream *stream);
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
@@ -169,13 +168,12 @@ static inline void hwt_stream_append(struct hwt_stream *stream, struct hwt_recor
     *hwt_chunk_record(stream->tail, stream->at) = record;
     stream->at += (uint32_t)sizeof(record);
     HWT_SCHED_POINT(APPEND);
-    /* Release: the record. What is loaded next stays behind it in the program's order, see
-     * gate.h. */
+    /* Release: the record. The compiler must not move later loads before it: see gate.h. */
     atomic_store_explicit(&stream->tail->used, stream->at, memory_order_release);
     atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* With one thread: in the last record, which has not been read. */
+/* With one thread: changes the last record, which has not been read. */
 static inline void hwt_stream_replace(const struct hwt_stream *stream, uint64_t deadline,
                                       uint32_t generation)
 {
@@ -184,8 +182,8 @@ static inline void hwt_stream_replace(const struct hwt_stream *stream, uint64_t 
     last->generation = generation;
 }
 
-/* After a barrier: whether it is on the worker's list, or on its way there. Acquire: if it is not,
- * the worker is done with its node. */
+/* After a barrier: whether the stream is on the worker's list, or on its way there. Acquire: if it
+ * is not, the worker is done with its node. */
 static inline bool hwt_stream_is_listed(const struct hwt_stream *stream)
 {
     return atomic_load_explicit(&stream->listed, memory_order_acquire);
@@ -194,7 +192,7 @@ static inline bool hwt_stream_is_listed(const struct hwt_stream *stream)
 /* How many chunks are not read, about. */
 static inline uint32_t hwt_stream_backlog(const struct hwt_stream *stream)
 {
-    /* Relaxed, both: whichever is older, what is less than nothing is nothing. */
+    /* Relaxed, both: numbers. One may be older than the other, so the difference may be below 0. */
     uint32_t read = atomic_load_explicit(&stream->chunks_read, memory_order_relaxed);
     uint32_t chunks = atomic_load_explicit(&stream->chunks, memory_order_relaxed);
     return (int32_t)(chunks - read) > 0 ? chunks - read : 0;
@@ -207,11 +205,11 @@ static inline bool hwt_stream_claim(struct hwt_stream *stream)
     return !atomic_exchange_explicit(&stream->claimed, true, memory_order_acquire);
 }
 
-/* The claimer. Frees what it has left over, when it is the claimer no more: that may take long. */
+/* The claimer: ends the claim, and then frees the surplus chunks, because that may take long. */
 void hwt_stream_release(struct hwt_stream *stream);
 
-/* Worker, which has claimed it: how many records it can read now where they are, from *ret_records
- * on; 0: none. After it has read them, it says so. */
+/* Worker, which has claimed the stream: how many records it can read at *ret_records. When it has
+ * read them, it calls hwt_stream_advance(). */
 uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **ret_records);
 
 static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
@@ -220,7 +218,7 @@ static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
     HWT_ASSERT(stream->read <= HWT_CHUNK_END);
 }
 
-/* Worker, or a thread that keeps it from working: whether anything is unread, or was just now. */
+/* Worker, or a thread that keeps it from working: whether anything is unread. */
 bool hwt_stream_is_used(const struct hwt_stream *stream);
 
 /* How many bytes its chunks take. Any thread. */

@@ -24,8 +24,8 @@
  *                                             HANDED
  *     PENDING    CANCELLED   a canceller      try_cancel: the task has no `cancelled`: the entry is
  *                                             free
- *     PENDING    UNTOLD      a canceller      try_cancel_untold: it has one, or the executor has the
- *                                             entry
+ *     PENDING    UNTOLD      a canceller      try_cancel_untold: it has one, or the executor has
+ *                                             the entry
  *     PENDING    CANCELLED   its adder        withdraw: stop came first, and it has never run:
  *                                             refused
  *     PENDING    VISITED     stop             begin_visit: the visitor is about to be called
@@ -46,26 +46,29 @@
  *     free       RENEWED     the adder        renew: it is the worker's. The generation goes up
  *     RENEWED    CANCELLED   the worker       end_renewal: it is free
  *
- * An entry that has served its time passes the worker once more, RENEWED (renew() in arm.c; with
- * one thread it need not). Its generation also goes up when its slab is used again.
+ * An entry that was used 2^28 times goes through the worker once, RENEWED, before it is used again:
+ * see renew() in arm.c. With one thread it need not. A generation also goes up when the slab is
+ * used again.
  *
- * All but publish, renew and end_renewal, where the entry is one thread's, are exchanges of the
- * state alone or with the deadline; with one thread some are stores. So each has one winner, and what a thread
- * wrote before its exchange is seen by the thread that acts on the result. A deadline that is read
- * beside a state belongs to it if an exchange of both succeeds.
+ * In the rows publish, renew and end_renewal the entry is one thread's. All others are exchanges of
+ * the state, alone or with the deadline; with one thread some are stores. So each row has one
+ * winner. The thread that acts on the result sees what another thread wrote before its exchange. A
+ * deadline that is read beside a state belongs to it if an exchange of both succeeds.
  *
- * HAS_CANCELLED says that the task has `cancelled`, from the first to the last; a canceller need not look
- * at the task, which the caller may have freed by then. RAN stays: the state of a timeout that has
- * run is never again the one its adder stored, by which alone the adder may take it back.
+ * HAS_CANCELLED says that the task has `cancelled`, as long as the timeout lives. So a canceller
+ * need not look at the task, which the caller may have freed. RAN stays once it is set. So the
+ * state that the adder has stored does not come back after a run, and the adder takes back that
+ * state alone.
  *
- * A free entry belongs to the thread that made it so, and then to whom that hands it; see pool.h.
- * Its state stays as it ended, so that an old handle can still be asked.
+ * A free entry belongs to the thread that has freed it, and then to whom that thread gives it; see
+ * pool.h. Its state stays as it ended, so that an old handle can still be asked.
  *
  * THE OTHER FIELDS
  *
- * deadline, task and arg are written by the adder, and deadline and arg by the pool for an entry
- * that is free, with release: a reader of one of this use of the entry, acquire, sees by a second
- * look at the state that the first one is over.
+ * The adder writes deadline, task and arg. The pool writes deadline and arg of a free entry: see
+ * hwt_entry_batch() and hwt_entry_link(). All these are releases. A reader by a handle acquires,
+ * and then looks at the state again: if it has read a field of a newer use, it sees that its own
+ * timeout is over.
  */
 
 #include "hwt/base/assert.h"
@@ -117,29 +120,28 @@ static inline uint64_t hwt_generation(uint64_t state)
     return state >> HWT_GENERATION_SHIFT;
 }
 
-/* Of that generation and PENDING, whatever its bits. */
+/* Whether the state is of that generation and PENDING, whatever its bits. */
 static inline bool hwt_state_queued(uint64_t state, uint64_t generation)
 {
     return (state & ~(uint64_t)(HWT_RAN | HWT_HANDED | HWT_HAS_CANCELLED)) ==
            (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
 }
 
-/* The same, and its canceller has nobody to tell. */
+/* The same, and a canceller has nobody to tell. */
 static inline bool hwt_state_quiet(uint64_t state, uint64_t generation)
 {
     return (state & ~(uint64_t)HWT_RAN) == (generation << HWT_GENERATION_SHIFT | HWT_PHASE_PENDING);
 }
 
 /* Whether a record or a hint of this generation, by its low 32 bits, is still true: its timeout is
- * pending, and neither the executor nor another use of the entry has taken it. Everything that reads
- * records or hints asks this. */
+ * PENDING, and the executor does not have it. Everything that reads records or hints asks this. */
 static inline bool hwt_hint_is_true(uint64_t state, uint32_t generation)
 {
     return (state & (HWT_PHASE_MASK | HWT_HANDED)) == HWT_PHASE_PENDING &&
            (uint32_t)hwt_generation(state) == generation;
 }
 
-/* Of that generation, and not ended: the entry is in use. */
+/* Whether the timeout of that generation has not ended, so that the entry is in use. */
 static inline bool hwt_state_live(uint64_t state, uint64_t generation)
 {
     unsigned phase = hwt_phase(state);
@@ -147,15 +149,15 @@ static inline bool hwt_state_live(uint64_t state, uint64_t generation)
            (phase == HWT_PHASE_PENDING || phase == HWT_PHASE_RUNNING || phase == HWT_PHASE_VISITED);
 }
 
-/* Of no timeout, or of one that has ended: the entry is in a cache or in the pool, or the thread that
- * has ended it has it. */
+/* Whether no timeout has the entry: it is in a cache or in the pool, or the thread that has ended
+ * its last timeout has it. */
 static inline bool hwt_state_free(uint64_t state)
 {
     unsigned phase = hwt_phase(state);
     return phase == HWT_PHASE_NEW || phase == HWT_PHASE_EXPIRED || phase == HWT_PHASE_CANCELLED;
 }
 
-/* A task or a visitor has the timeout. */
+/* Whether a task or a visitor has the timeout. */
 static inline bool hwt_state_in_callback(uint64_t state)
 {
     return hwt_phase(state) == HWT_PHASE_RUNNING || hwt_phase(state) == HWT_PHASE_VISITED;
@@ -175,8 +177,8 @@ static inline uint64_t hwt_entry_state(const struct hwt_entry *entry)
     return atomic_load_explicit(&entry->word.first, memory_order_acquire);
 }
 
-/* Acquire: a state that is read after this is not older than the deadline; but where words are
- * exchanged under locks it may be the RUNNING of the run that was armed again for it. */
+/* Acquire: a state that is read after this is not older than the deadline. But if words are
+ * exchanged under locks, the state may be RUNNING of the very run that has set the deadline. */
 static inline uint64_t hwt_entry_deadline(const struct hwt_entry *entry)
 {
     return atomic_load_explicit(&entry->word.second, memory_order_acquire);
@@ -192,7 +194,7 @@ static inline void *hwt_entry_arg(const struct hwt_entry *entry)
     return atomic_load_explicit(&entry->arg, memory_order_acquire);
 }
 
-/* Adder, of a free entry, whose state is the adder's: of the next timeout in it. */
+/* Adder, which owns the free entry: the state of the next timeout in it. */
 static inline uint64_t hwt_entry_next_state(const struct hwt_entry *entry, const hwt_task *task)
 {
     uint64_t last = atomic_load_explicit(&entry->word.first, memory_order_relaxed);
@@ -200,7 +202,7 @@ static inline uint64_t hwt_entry_next_state(const struct hwt_entry *entry, const
     return next + HWT_PHASE_PENDING + (task->cancelled ? HWT_HAS_CANCELLED : 0);
 }
 
-/* What goes before it is published. */
+/* Adder: writes what publishing the state releases. */
 static inline void hwt_entry_set(struct hwt_entry *entry, const hwt_task *task, void *arg,
                                  uint64_t deadline)
 {
@@ -218,7 +220,7 @@ static inline void hwt_entry_publish(struct hwt_entry *entry, uint64_t state)
     atomic_store_explicit(&entry->word.first, state, memory_order_release);
 }
 
-/* Returns its state, PENDING. */
+/* Sets and publishes. Returns the state, PENDING. */
 static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *task, void *arg,
                                        uint64_t deadline)
 {
@@ -228,7 +230,7 @@ static inline uint64_t hwt_entry_begin(struct hwt_entry *entry, const hwt_task *
     return state;
 }
 
-/* Release: what its users have done with it, for the worker, which reads the state by acquire. */
+/* Release: the worker, which acquires the state, sees what the entry's users have done. */
 static inline void hwt_entry_renew(struct hwt_entry *entry, uint64_t generation)
 {
     HWT_ASSERT(hwt_generation(hwt_entry_state(entry)) < generation);
@@ -245,8 +247,8 @@ static inline void hwt_entry_end_renewal(struct hwt_entry *entry, uint64_t state
                           memory_order_release);
 }
 
-/* In a slab that is used again: the entry goes on above this generation. Relaxed: it is published
- * with the batch that the entry is in. */
+/* In a slab that is used again: the generations of the entry go on above this one. Relaxed: the
+ * batch that the entry is in publishes it. */
 static inline void hwt_entry_go_on_above(struct hwt_entry *entry, uint64_t generation)
 {
     HWT_ASSERT(hwt_phase(hwt_entry_state(entry)) == HWT_PHASE_NEW);
@@ -257,13 +259,13 @@ static inline void hwt_entry_go_on_above(struct hwt_entry *entry, uint64_t gener
 /* ---- the rows of the table: where threads compete ---- */
 
 /*
- * From a state that the caller has read, and if the deadline changes or must not, from a deadline.
- * False: another thread was first, and nothing has changed.
+ * Each takes the state that the caller has read. If the deadline changes, or must not change, it
+ * takes the deadline, too. False: another thread was first, and nothing has changed.
  *
  * An exchange acquires what was written before the state that it replaces, and releases what the
- * caller has written before. These two are relied on. It is seq_cst because the exchange of two words
+ * caller has written. Callers rely on these two. It is seq_cst because the exchange of two words
  * knows no weaker order. With one thread there is nobody to publish to, so the rows that it often
- * takes are relaxed stores there.
+ * takes are relaxed stores.
  */
 static inline bool hwt_entry_exchange(struct hwt_entry *entry, uint64_t state, uint64_t next,
                                       bool one_thread)
@@ -296,14 +298,14 @@ static inline bool hwt_entry_move(struct hwt_entry *entry, uint64_t state, uint6
     return hwt_entry_exchange_both(entry, state, deadline, state, next_deadline, one_thread);
 }
 
-/* With the deadline: the executor has it for this tick. */
+/* With the deadline: the executor has the entry for the tick of this one. */
 static inline bool hwt_entry_hand_over(struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && !(state & HWT_HANDED));
     return hwt_entry_exchange_both(entry, state, deadline, state | HWT_HANDED, deadline, false);
 }
 
-/* With the deadline: one that it is moved to from here on has a record of its own. */
+/* With the deadline: who moves the timeout from here on appends a record. */
 static inline bool hwt_entry_take_back(struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && state & HWT_HANDED);
@@ -311,7 +313,7 @@ static inline bool hwt_entry_take_back(struct hwt_entry *entry, uint64_t state, 
                                    false);
 }
 
-/* With the deadline: it was not moved to later since that was found to have passed. */
+/* With the deadline: the timeout was not moved since this deadline was found to have passed. */
 static inline bool hwt_entry_begin_run(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
                                        uint64_t *ret_running, bool one_thread)
 {
@@ -334,7 +336,7 @@ static inline bool hwt_entry_try_cancel_untold(struct hwt_entry *entry, uint64_t
     return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_UNTOLD), false);
 }
 
-/* Of the state that the adder has published: of no later one. */
+/* From the very state that the adder has published. */
 static inline bool hwt_entry_withdraw(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_PENDING && !(state & (HWT_RAN | HWT_HANDED)));
@@ -359,7 +361,7 @@ static inline bool hwt_entry_begin_telling(struct hwt_entry *entry, uint64_t sta
     return hwt_entry_exchange(entry, state, hwt_with_phase(state, HWT_PHASE_CANCELLED), false);
 }
 
-/* Both: who sees that it is pending again sees for when. */
+/* With the deadline: who sees that it is pending again sees for when. */
 static inline bool hwt_entry_rearm(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
                                    uint64_t next_deadline, bool one_thread)
 {
@@ -374,17 +376,17 @@ static inline bool hwt_entry_bar(struct hwt_entry *entry, uint64_t state)
     return hwt_entry_exchange(entry, state, state | HWT_BARRED, false);
 }
 
-/* Who ends the callback sees WAITED, or the waiter sees that it has ended. */
+/* The thread that ends the callback sees WAITED, or the waiter sees that it has ended. */
 static inline bool hwt_entry_await(struct hwt_entry *entry, uint64_t state)
 {
     HWT_ASSERT(hwt_state_in_callback(state));
     return hwt_entry_exchange(entry, state, state | HWT_WAITED, false);
 }
 
-/* A run that has ended leaves none of these behind. */
+/* The end of a run clears these. */
 #define HWT_RUN_BITS ((uint64_t)(HWT_REARMED | HWT_BARRED | HWT_WAITED))
 
-/* With the deadline: the runner has it filed for this one. */
+/* With the deadline: the runner has the timeout filed for this one. */
 static inline bool hwt_entry_run_again(struct hwt_entry *entry, uint64_t state, uint64_t deadline,
                                        bool one_thread)
 {
@@ -401,7 +403,7 @@ static inline bool hwt_entry_end_barred(struct hwt_entry *entry, uint64_t state)
                               hwt_with_phase(state & ~HWT_RUN_BITS, HWT_PHASE_CANCELLED), false);
 }
 
-/* Of a run that no canceller has marked; and of any. */
+/* The first ends a run that nobody has marked, the second any run that is not re-armed. */
 static inline bool hwt_entry_expire(struct hwt_entry *entry, uint64_t state, bool one_thread)
 {
     HWT_ASSERT(hwt_phase(state) == HWT_PHASE_RUNNING && !(state & HWT_RUN_BITS));

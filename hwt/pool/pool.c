@@ -20,8 +20,8 @@ _Static_assert(HWT_SLAB_SEATS <= HWT_ID_SEAT + 1, "a seat fits the id");
 
 /* ---- memory ---- */
 
-/* LeakSanitizer of the program, if it has that: what only a pending timeout's arg reaches is no
- * leak. */
+/* The program's LeakSanitizer, if it has one, looks for pointers in slabs: memory that only the arg
+ * of a pending timeout reaches is no leak. */
 extern void __lsan_register_root_region(const void *begin, size_t size) __attribute__((weak));
 extern void __lsan_unregister_root_region(const void *begin, size_t size) __attribute__((weak));
 
@@ -32,7 +32,8 @@ static void unmap_slabs(char *base, size_t size)
     munmap(base, size);
 }
 
-/* size bytes, aligned to their size up to 2 MiB and to a slab at least; and so many behind them. */
+/* Maps `size` bytes, aligned to their size if that is 2 MiB, else to a slab; and `rest` bytes
+ * behind them. */
 static char *map_aligned(size_t size, size_t rest)
 {
     size_t alignment = size < HWT_SLAB_SIZE * HWT_REGION_SLABS ? HWT_SLAB_SIZE : size;
@@ -47,7 +48,8 @@ static char *map_aligned(size_t size, size_t rest)
     return memory + before;
 }
 
-/* Numbers for n slabs, and room for them; HWT_ID_NONE: no memory, or no more. */
+/* Takes n numbers for slabs, and makes room for them. HWT_ID_NONE: no memory, or no more
+ * numbers. */
 static uint32_t take_numbers(struct hwt_pool *pool, uint32_t n)
 {
     uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
@@ -74,7 +76,7 @@ static void enter_region(struct hwt_pool *pool, uint32_t number, struct hwt_site
     }
 }
 
-/* Maps n slabs, and so many bytes behind them. False: no memory. */
+/* Maps n slabs, and `rest` bytes behind them. False: no memory. */
 static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
 {
     size_t size = n * HWT_SLAB_SIZE;
@@ -132,7 +134,7 @@ void hwt_pool_destroy(struct hwt_pool *pool, bool keeps_rest)
 
 /* ---- new slabs ---- */
 
-/* An eighth more, or what there is room for. */
+/* Maps an eighth more slabs, or one, if there is no memory for more. */
 static bool map_region(struct hwt_pool *pool)
 {
     uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
@@ -194,7 +196,7 @@ bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
 
 void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache)
 {
-    /* The older ones, which have left the processor's own cache. */
+    /* Older entries go first: they have left the processor's own cache. */
     if (cache->spare)
         hwt_batch_push(pool, cache->spare, HWT_CACHE_BATCH);
     cache->spare = cache->first;

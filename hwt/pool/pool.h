@@ -3,10 +3,11 @@
 #define HWT_POOL_H
 
 /*
- * Where entries come from. A free entry belongs to one thread's cache, or is in the pool:
+ * The pool gives out free entries and takes them back. A free entry is in one thread's cache, or in
+ * the pool.
  *
- *   cache   a lane's: a chain of up to HWT_CACHE_BATCH, arg is the next entry, and a whole one to
- *           spare. Its thread takes and gives without a locked operation
+ *   cache   of a lane: a chain of up to HWT_CACHE_BATCH entries, and a whole chain to spare. The
+ *           lane's thread takes and gives without a locked operation
  *   pool    a stack of such chains, see stacks.h
  */
 
@@ -15,32 +16,32 @@
 struct hwt_cache {
     struct hwt_entry *first;
     struct hwt_entry *spare; /* NULL, or the first of HWT_CACHE_BATCH */
-    uint32_t count;          /* from `first` on */
+    uint32_t count;          /* of the chain at `first` */
 };
 
-/* 0 or -ENOMEM. The first slab is mapped, and in the same mapping, for a process cannot have very many
- * of them, what the owner wants besides: pool->rest, so many bytes, zero. */
+/* 0 or -ENOMEM. Maps the first slab, and behind it pool->rest: that many bytes, zero, for the
+ * owner. They share one mapping because a process cannot have very many. */
 int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size);
 
-/* Unmaps everything, or all but the region that has the rest. No other call may be under way. */
+/* Unmaps all regions, or all but the one that has the rest. No other call may be under way. */
 void hwt_pool_destroy(struct hwt_pool *pool, bool keeps_rest);
 
-/* Fills a cache whose chain is empty, from the pool or with a new slab. False: no memory.
+/* Fills the empty chain of a cache, from the pool or with a new slab. False: no memory.
  * Lock-free. */
 bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache);
 
-/* Empties the chain of a cache: it becomes the one to spare, and what that was goes to the pool.
- * Lock-free. */
+/* Empties the chain of a cache: it becomes the spare one, and the former spare one goes to the
+ * pool. Lock-free. */
 void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache);
 
-/* Takes all of a cache into the pool. Lock-free. */
+/* Gives all entries of a cache to the pool. Lock-free. */
 void hwt_pool_flush(struct hwt_pool *pool, struct hwt_cache *cache);
 
-/* The same of what was kept for long, and is of many slabs: a thread that takes a batch of it would
- * keep them all in use. After a trim most batches are of one slab. */
+/* The same; they are to be taken last. A cache that was kept for long has entries of many slabs, so
+ * a thread that takes them keeps many slabs in use. After a trim most batches are of one slab. */
 void hwt_pool_flush_last(struct hwt_pool *pool, struct hwt_cache *cache);
 
-/* Takes the first entry of a cache that has one, and the next one comes from memory. */
+/* Takes the first entry out of a cache, and has the next one come from memory. */
 static inline void hwt_cache_drop(struct hwt_cache *cache, struct hwt_entry *first)
 {
     struct hwt_entry *next = hwt_entry_linked(first);
@@ -50,7 +51,7 @@ static inline void hwt_cache_drop(struct hwt_cache *cache, struct hwt_entry *fir
     cache->count--;
 }
 
-/* To a cache that is not full. */
+/* Adds an entry to a cache whose chain is not full. */
 static inline void hwt_cache_add(struct hwt_cache *cache, struct hwt_entry *entry)
 {
     HWT_ASSERT(cache->count < HWT_CACHE_BATCH && hwt_state_free(hwt_entry_state(entry)));
@@ -59,7 +60,7 @@ static inline void hwt_cache_add(struct hwt_cache *cache, struct hwt_entry *entr
     cache->count++;
 }
 
-/* A free entry, the caller's from now on; NULL: no memory. */
+/* Takes a free entry, which is the caller's from now on. NULL: no memory. */
 static inline struct hwt_entry *hwt_pool_take(struct hwt_pool *pool, struct hwt_cache *cache)
 {
     if (!cache->first && !hwt_pool_fill(pool, cache))
@@ -77,8 +78,8 @@ static inline void hwt_pool_give(struct hwt_pool *pool, struct hwt_cache *cache,
     hwt_cache_add(cache, entry);
 }
 
-/* From (0, 0) on: the next entry that has ever been used, or NULL. Then *number and *seat say where
- * to go on. */
+/* A walk through all entries that were ever used: begins with *number = *seat = 0, returns the next
+ * entry, and NULL at its end. */
 struct hwt_entry *hwt_pool_walk(const struct hwt_pool *pool, uint32_t *number, uint32_t *seat);
 
 #endif

@@ -3,20 +3,20 @@
 #define HWT_SLAB_H
 
 /*
- * Entries come from slabs whose addresses stay theirs until the timer is destroyed, so that a
- * stale handle reads another generation and never freed memory.
+ * Slabs of entries. The addresses of a slab stay its own until the timer is destroyed, so an old
+ * handle leads to another generation and never to freed memory.
  *
- * A slab is 64 KiB, aligned to its size: an entry finds its slab's head, and by it the timer and
- * its own id, from its address. It is an array of seats, for an entry each, but for two that the
- * head takes. Those are not the first ones of each slab, for then all heads would fall into the
- * same few sets of a cache: which they are depends on the slab's address. Behind the seats are
- * their places in the wheel.
+ * A slab is 64 KiB, aligned to its size. So the address of an entry leads to the head of its slab,
+ * and the head to the timer and to the entry's id. A slab is an array of seats, each with room for
+ * an entry. The head takes two of them. If it took the first ones, the heads of all slabs would
+ * fall into the same few sets of a cache. So the slab's address decides which it takes. Behind the
+ * seats are their places, which are the wheel's.
  *
- * A slab all of whose entries are free is given back to the system by the worker, see trim.h, and
- * becomes empty: its memory reads as zero, which is no state of any handle. When it is used again
- * its generations begin at the floor that was noted for it, above all that were.
+ * The worker gives the memory of a slab back to the system when all its entries are free: see
+ * trim.h. Then the slab is empty, and its memory reads as zero, which is no state of any handle.
+ * When it is used again, its generations go on above the floor that its site has.
  *
- * The pool itself is here, too: whatever has to do with a slab needs it.
+ * The struct of the pool is here because each function of a slab needs it.
  */
 
 #include "hwt/pool/entry.h"
@@ -26,10 +26,10 @@
 
 struct hwt_slab {
     _Atomic(hwt_timer *) timer;
-    /* The id of an entry is its address / sizeof(struct hwt_entry) + this, modulo 2^32. */
+    /* The id of an entry is this + its address / sizeof(struct hwt_entry), modulo 2^32. */
     _Atomic uint32_t to_id;
     _Atomic uint32_t floor;  /* the low bits of its site's */
-    _Atomic uint32_t handed; /* how often the executor has one of its entries; see task.c */
+    _Atomic uint32_t handed; /* so many of its entries the executor has; see task.c */
     char pad[64 - sizeof(void *) - 3 * sizeof(uint32_t)];
 };
 
@@ -39,9 +39,9 @@ struct hwt_slab {
 #define HWT_SLAB_COLOURS 64
 #define HWT_SLAB_STEP (4 * sizeof(struct hwt_entry)) /* whole cache lines, on a 64-bit machine */
 
-#define HWT_REGION_SLABS 32 /* that are mapped at a time, at most: 2 MiB */
+#define HWT_REGION_SLABS 32 /* slabs that are mapped together, at most: 2 MiB */
 
-/* Of a trim: see trim.h. The worker's. */
+/* The worker's: how far a trim has come. See trim.h. */
 struct hwt_trim {
     enum {
         HWT_TRIM_IDLE,
@@ -75,18 +75,19 @@ static inline uintptr_t hwt_slab_base(const void *within)
     return (uintptr_t)within & ~(uintptr_t)(HWT_SLAB_SIZE - 1);
 }
 
-/* Where in the slab its head is; the entries are before and behind. */
+/* The offset of the head in its slab. Entries are before and behind it. */
 static inline size_t hwt_slab_head(uintptr_t base)
 {
     return base / HWT_SLAB_SIZE % HWT_SLAB_COLOURS * HWT_SLAB_STEP;
 }
 
 /*
- * The head of an empty slab is zero, and a slab becomes empty page by page. So a thread with a
- * handle reads the head first and the state then: if that has the handle's generation and says that
- * the timeout has not ended, the slab was in use when its head was read. And the thread that
- * publishes an entry, or gives it away, reads the head before; or it is the worker, which alone
- * empties slabs, or the executor's: a slab of which that has an entry is not emptied.
+ * The head of an empty slab is zero, and a slab becomes empty page by page. So it matters when a
+ * thread reads the head. A thread with a handle reads the head first and the state then: if the
+ * state has the handle's generation and the timeout has not ended, the slab was in use when the
+ * head was read. A thread that publishes an entry, or gives it away, reads the head before. The
+ * worker may read it at any time, because it alone empties slabs. So may the executor's thread,
+ * because a slab is not emptied while the executor has one of its entries.
  */
 static inline struct hwt_slab *hwt_slab_of(const struct hwt_entry *entry)
 {
@@ -99,7 +100,7 @@ static inline struct hwt_entry *hwt_slab_entry(uintptr_t base, uint32_t seat)
     return (struct hwt_entry *)base + seat;
 }
 
-/* Whether that is an entry, and not the head. */
+/* Whether the seat has an entry, and not the head. */
 static inline bool hwt_slab_has(uintptr_t base, uint32_t seat)
 {
     return seat - hwt_slab_head(base) / sizeof(struct hwt_entry) >= HWT_HEAD_SEATS;
@@ -117,7 +118,7 @@ static inline uint32_t hwt_entry_id(const struct hwt_entry *entry)
            (uint32_t)((uintptr_t)entry / sizeof(struct hwt_entry));
 }
 
-/* Of an entry that is in use: its place, and the generation that this has, by its low 32 bits. */
+/* The place of an entry that is in use; and the generation of that, by its low 32 bits. */
 static inline struct hwt_place *hwt_entry_place(const struct hwt_entry *entry)
 {
     return (struct hwt_place *)(hwt_slab_base(entry) + HWT_SLAB_SEATS * sizeof(struct hwt_entry)) +
@@ -136,7 +137,7 @@ static inline struct hwt_entry *hwt_site_entry(const struct hwt_site *site, uint
     return hwt_slab_entry((uintptr_t)site->base, id & HWT_ID_SEAT);
 }
 
-/* Of a slab of which the caller has an id, or of an empty one, the number. */
+/* The site of a slab. The caller has an id of it, or the number of an empty one. */
 static inline struct hwt_site *hwt_pool_site(const struct hwt_pool *pool, uint32_t number)
 {
     struct hwt_site *site = hwt_sites_at(hwt_directory_sites(&pool->directory), number);
@@ -149,7 +150,7 @@ static inline struct hwt_entry *hwt_pool_entry(const struct hwt_pool *pool, uint
     return hwt_site_entry(hwt_pool_site(pool, id >> HWT_ID_BITS), id);
 }
 
-/* Bytes held. Any thread; about. */
+/* About how many bytes the pool holds. Any thread. */
 static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
 {
     /* Relaxed, both: numbers. */
@@ -158,7 +159,8 @@ static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
            hwt_directory_bytes(&pool->directory);
 }
 
-/* A stack's head publishes this. Release, for readers of the field by old handles: see entry.h. */
+/* Chains free entries: `arg` of one leads to the next. The head of a stack publishes that. Release,
+ * for readers of `arg` by old handles: see entry.h. */
 static inline void hwt_entry_link(struct hwt_entry *entry, struct hwt_entry *next)
 {
     atomic_store_explicit(&entry->arg, next, memory_order_release);

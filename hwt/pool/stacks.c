@@ -56,8 +56,7 @@ static void set_batch(struct hwt_entry *first, uint32_t total, uint32_t count, u
     atomic_store_explicit(&first->word.second, (uint64_t)both << 32 | next, memory_order_release);
 }
 
-/* How many entries there are, if `head`, which is not older than the batch, is still the head after
- * this. */
+/* How many entries a stack has, if `head` is still its head after this. */
 static uint32_t total_at(const struct hwt_pool *pool, uint64_t head)
 {
     if ((uint32_t)head == HWT_ID_NONE)
@@ -77,7 +76,7 @@ static uint64_t count_stack(const struct hwt_pool *pool, const _Atomic uint64_t 
         if (head == before)
             return total;
     }
-    return 0; /* producers are busy: it is no time for a trim */
+    return 0; /* producers are busy, so it is no time for a trim */
 }
 
 uint64_t hwt_pool_free(const struct hwt_pool *pool)

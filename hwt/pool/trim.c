@@ -10,10 +10,11 @@
 #include "hwt/base/time.h"
 
 #define FREE_MIN ((uint64_t)8 * HWT_SLAB_ENTRIES)
-#define SCAN_SLABS 64 /* a slice; each takes about half a millisecond */
+/* A slice. Each takes about half a millisecond. */
+#define SCAN_SLABS 64
 #define COLLECT_ENTRIES 16384
 #define SETTLE_SLABS 32
-/* From the end of a trim to the next, and more of it for each free entry: a hundred times as long as
+/* From the end of a trim to the next one, and more for each free entry: a hundred times as long as
  * that takes. */
 #define PAUSE_NS HWT_SEC(1)
 #define PAUSE_NS_EACH 2048
@@ -24,8 +25,8 @@ _Static_assert(HWT_SLAB_ENTRIES <= UINT16_MAX, "`held` counts them");
 
 /* ---- when ---- */
 
-/* A quarter of what is in use is kept in stock. What was looked at in vain is looked at again when
- * something has changed. */
+/* Free entries up to a quarter of those in use are kept in stock. After a trim in vain, the same
+ * number of free entries is no reason for another one. */
 uint64_t hwt_pool_trim_at(const struct hwt_pool *pool)
 {
     const struct hwt_trim *trim = &pool->trim;
@@ -84,7 +85,7 @@ static void scan(struct hwt_pool *pool, uint64_t now)
 
 /* ---- collect ---- */
 
-/* An entry that was taken out of the pool: to the chain of its slab, or back. */
+/* Puts an entry that was taken out of the pool to the chain of its slab, or back. */
 static void sort_out(struct hwt_pool *pool, struct hwt_cache *back, struct hwt_entry *entry)
 {
     uint32_t id = hwt_entry_id(entry);
@@ -99,7 +100,7 @@ static void sort_out(struct hwt_pool *pool, struct hwt_cache *back, struct hwt_e
     HWT_ASSERT(site->held <= HWT_SLAB_ENTRIES);
 }
 
-/* Some batches are walked at a time, a step of each in turn, for the next entry of a chain has to
+/* Walks some batches at a time, a step of each in turn, because the next entry of a chain has to
  * come from memory. */
 static void collect(struct hwt_pool *pool)
 {
@@ -138,21 +139,22 @@ static void collect(struct hwt_pool *pool)
 
 /* ---- settle ---- */
 
-/* The executor's threads read the head of what they have after it has ended. Acquire: that was the
- * last they did. What the worker has found to be free it does not hand over. */
+/* An executor's thread reads the head of a slab after its timeout has ended. Acquire: if the count
+ * is 0, it has read it. The worker hands no more entries over meanwhile, for all are free. */
 static bool is_handed(uintptr_t base)
 {
     const struct hwt_slab *slab = (const struct hwt_slab *)(base + hwt_slab_head(base));
     return atomic_load_explicit(&slab->handed, memory_order_acquire) > 0;
 }
 
-/* Whether all entries are held and may go. Generations are counted from the floor of their slab: a
- * record that is unread yet must not come out newer than those to come, so a slab with an entry that
- * was used much less than others stays. The floor is set for the next ones. */
+/* Whether all entries are held and the slab may go. If so, sets the floor for the next generations.
+ * Generations of places and records are counted from the floor, in 32 bits. An unread record of an
+ * entry that was used much less often than others would look newer than records to come. So a slab
+ * with such an entry stays. */
 static bool may_go(struct hwt_site *site)
 {
     uint64_t oldest = UINT64_MAX, newest = 0;
-    if (site->held != HWT_SLAB_ENTRIES) /* the base of one that is not entered yet is being set */
+    if (site->held != HWT_SLAB_ENTRIES) /* also if `base` is being set: it is not entered yet */
         return false;
     uintptr_t base = (uintptr_t)site->base;
     if (is_handed(base))
@@ -181,7 +183,7 @@ static void give_back_held(struct hwt_pool *pool, struct hwt_site *site)
     hwt_pool_flush(pool, &back);
 }
 
-/* Where memory is locked. Old handles are asked meanwhile. */
+/* For memory that is locked. By atomic stores, because others read states by old handles. */
 static void make_zero(char *base, size_t size)
 {
     _Atomic uint64_t *words = (_Atomic uint64_t *)(void *)base;
@@ -189,8 +191,8 @@ static void make_zero(char *base, size_t size)
         atomic_store_explicit(&words[i], 0, memory_order_relaxed);
 }
 
-/* n slabs from `number` on, which follow each other, go. The last is pushed first: they are used
- * again in the order of their addresses. */
+/* Empties n slabs that follow each other, from `number` on. It pushes the last one first, so that
+ * they are used again in the order of their addresses. */
 static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_site *sites, uint32_t n)
 {
     char *base = sites->base;
@@ -209,8 +211,9 @@ static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_site 
     }
 }
 
-/* A region of which a part goes must not have huge pages: the system would make one of what is left
- * and of nothing, and the memory would be back. One that goes as a whole may. */
+/* A region of which only a part goes must not have huge pages: the system would make a huge page of
+ * what is left and of what was given back, and all of the memory would be back. A region that goes
+ * as a whole may. */
 static void advise(const struct hwt_site *first, uint32_t going)
 {
     bool whole = going == HWT_REGION_SLABS;
@@ -219,7 +222,7 @@ static void advise(const struct hwt_site *first, uint32_t going)
                       whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
 }
 
-/* Some of its slabs may not be entered yet, and then nothing of them is held. */
+/* Some slabs of the region may not be entered yet. No entry of those is held. */
 static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_site *sites)
 {
     const uint32_t n = sites->region;
@@ -249,7 +252,7 @@ static void settle(struct hwt_pool *pool, uint64_t now)
 {
     struct hwt_trim *trim = &pool->trim;
     for (uint32_t n = 0; n < SETTLE_SLABS && trim->next > 0;) {
-        /* A region's first slab is the one that knows it, and the first that is entered. */
+        /* The site of a region's first slab has its size, and is entered first. */
         struct hwt_site *site = hwt_directory_find(&pool->directory, --trim->next);
         if (!site || site->region == 0)
             continue;

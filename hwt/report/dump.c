@@ -38,7 +38,7 @@ static void add_totals(struct hwt_text *text, hwt_timer *timer)
     struct hwt_wheel_view view;
     uint64_t filed = 0, buckets = 0;
     for (uint32_t from = 0; hwt_wheel_sweep_to_next_bucket(wheel, from, &view);
-         from = view.bucket + 1) {
+         from = view.index + 1) {
         filed += view.count;
         buckets++;
     }
@@ -95,8 +95,8 @@ static void write_dump(hwt_timer *timer, void *data)
     add_tick(text, wheel, hwt_wheel_prune_and_peek(wheel), now);
     struct hwt_wheel_view view;
     for (uint32_t from = 0; hwt_wheel_sweep_to_next_bucket(wheel, from, &view);
-         from = view.bucket + 1) {
-        hwt_text_add(text, "bucket %" PRIu32 ": %" PRIu64 ", next: ", view.bucket, view.count);
+         from = view.index + 1) {
+        hwt_text_add(text, "bucket %" PRIu32 ": %" PRIu64 ", next: ", view.index, view.count);
         add_tick(text, wheel, view.next, now);
     }
 }

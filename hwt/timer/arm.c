@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* New timeouts: the fast way, the slow one, and that of one thread. */
+/* New timeouts: the fast way, the slow way, and the way of one thread. */
 
 #include <errno.h>
 
@@ -8,25 +8,25 @@
 #include "hwt/timer/timer.h"
 #include "hwt/worker/task.h"
 
-#define UNTOLD 1 /* accepted, and maybe cancelled with nobody to tell it */
+#define UNTOLD 1 /* accepted, but perhaps cancelled, and then this thread must tell it */
 
 static bool is_renewal(uint64_t generation)
 {
     return generation % HWT_RENEWAL == 0;
 }
 
-/* An entry that has served its time goes by the worker before it is used again. */
+/* Sends an entry that was used 2^28 times through the worker. False: the entry can be used now. */
 static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry)
 {
     uint64_t generation = hwt_generation(hwt_entry_state(entry)) + 1;
     if (!is_renewal(generation))
         return false;
     if (timer->shared.one_thread) {
-        /* Of the one before: what is in the worker's hands is not the next one. */
+        /* The generation before this one: the worker may still have that in its hands. */
         hwt_worker_outdate(&timer->worker, hwt_entry_id(entry), (uint32_t)generation - 1);
         return false;
     }
-    uint32_t id = hwt_entry_id(entry); /* before it is the worker's */
+    uint32_t id = hwt_entry_id(entry); /* it is read before the entry is the worker's */
     hwt_entry_renew(entry, generation);
     if (!hwt_lane_publish_cancelled(&timer->shared.lanes, lane,
                                     (struct hwt_record){ 0, id, (uint32_t)generation }))
@@ -35,10 +35,11 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
 }
 
 /*
- * After the timeout was published: whether stop has begun. Stop sets `slow_path_bits`, makes all threads
- * pass a barrier, and only then looks at the entries: it has seen this one, or this sees the flag.
- * Then the exchange says which thread ends it. -ESHUTDOWN: the adder, which refuses it. UNTOLD: if
- * another thread has cancelled it, the adder tells that, for stop may be past it already.
+ * After the timeout was published: takes it back if stop has begun. Stop sets STOPPING, makes all
+ * threads pass a barrier, and only then looks at the entries. So stop sees this entry, or this
+ * thread sees the bit. Then the exchange decides which thread ends the timeout. -ESHUTDOWN: the
+ * adder has, and refuses it. UNTOLD: another thread has. If that was a canceller, the adder must
+ * tell it, because stop may be past the entry already.
  */
 static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
                     uint64_t state)
@@ -49,13 +50,16 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
         return 0;
     HWT_SCHED_POINT(WITHDRAW);
     if (!hwt_entry_withdraw(entry, state))
-        return hwt_in_callback(shared) ? 0 : UNTOLD; /* stop waits for a callback, and walks then */
+        return hwt_in_callback(shared)
+                   ? 0
+                   : UNTOLD; /* stop waits for callbacks before it looks at entries */
     hwt_count(&lane->added, UINT64_MAX, false);
     hwt_pool_give(&shared->pool, &lane->cache, entry);
     return -ESHUTDOWN;
 }
 
-/* The timeout is published: the worker is told where it must be, if stop has not begun. */
+/* After the timeout was published: wakes the worker if that must be, and takes the timeout back if
+ * stop has begun. */
 static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry,
                     uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
 {
@@ -75,7 +79,7 @@ __attribute__((noinline)) static int list_and_announce(hwt_timer *timer, struct 
                                                        struct hwt_entry *entry, uint64_t state,
                                                        uint64_t deadline, hwt_timeout *ret_timeout)
 {
-    hwt_full_barrier(); /* it may be this thread's from now on: see gate.h */
+    hwt_full_barrier(); /* with FENCED this thread makes the barrier itself: see gate.h */
     hwt_streams_list(&timer->shared.lanes.pending, &lane->pending);
     int r = announce(timer, lane, entry, state, deadline, ret_timeout);
     if (r == UNTOLD)
@@ -94,7 +98,8 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
             return -ENOMEM;
     } while (renew(timer, lane, entry));
     hwt_count(&lane->added, 1, false);
-    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
+    uint32_t id =
+        hwt_entry_id(entry); /* it is read before others can end the timeout: see slab.h */
     uint64_t state = hwt_entry_begin(entry, task, arg, deadline);
     HWT_PROBE4(add, timer, entry, hwt_generation(state), deadline);
     HWT_SCHED_POINT(ADD_PUBLISH);
@@ -102,7 +107,7 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
 
-/* Whatever there is to mind. */
+/* The slow way, for every case. */
 __attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hwt_task *task,
                                                       void *arg, uint64_t deadline,
                                                       hwt_timeout *ret_timeout)
@@ -130,8 +135,9 @@ __attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hw
     return r < 0 ? r : 0;
 }
 
-/* The fast way, where the lane has an entry, and room for a record: the entry, to be published in
- * the state, and counted. NULL: there is something to mind, and nothing has been done. */
+/* Takes an entry from the cache of the lane, counts it, and fills it in. The caller publishes it in
+ * *ret_state. NULL: there is no entry, no room for a record, or the entry must be renewed, and
+ * nothing was done. */
 static inline struct hwt_entry *take_fast(struct hwt_lane *lane, const hwt_task *task, void *arg,
                                           uint64_t deadline, uint64_t *ret_state)
 {
@@ -143,12 +149,12 @@ static inline struct hwt_entry *take_fast(struct hwt_lane *lane, const hwt_task 
         return NULL;
     hwt_cache_drop(&lane->cache, entry);
     hwt_entry_set(entry, task, arg, deadline);
-    hwt_count(&lane->added, 1, false); /* before anybody can end it */
+    hwt_count(&lane->added, 1, false); /* it is counted before others can end it */
     *ret_state = state;
     return entry;
 }
 
-/* With one thread, where there is nothing else to mind. */
+/* The fast way with one thread. */
 __attribute__((noinline)) static int new_timeout_single(hwt_timer *timer, const hwt_task *task,
                                                         void *arg, uint64_t deadline,
                                                         hwt_timeout *ret_timeout)
@@ -169,7 +175,7 @@ __attribute__((noinline)) static int new_timeout_single(hwt_timer *timer, const 
     return 0;
 }
 
-/* With threads, where there is nothing to mind. */
+/* The fast way with threads. */
 __attribute__((noinline)) static int new_timeout_fast(hwt_timer *timer, const hwt_task *task,
                                                       void *arg, uint64_t deadline,
                                                       hwt_timeout *ret_timeout)
@@ -182,12 +188,12 @@ __attribute__((noinline)) static int new_timeout_fast(hwt_timer *timer, const hw
         (entry = take_fast(lane, task, arg, deadline, &state)) == NULL)
         return new_timeout_slow(timer, task, arg, deadline, ret_timeout);
     uint64_t generation = hwt_generation(state);
-    uint32_t id = hwt_entry_id(entry); /* before anybody can end it */
+    uint32_t id = hwt_entry_id(entry); /* it is read before others can end the timeout */
     hwt_entry_publish(entry, state);
     HWT_PROBE4(add, timer, entry, generation, deadline);
     HWT_SCHED_POINT(ADD_PUBLISH);
     hwt_stream_append(&lane->pending, (struct hwt_record){ deadline, id, (uint32_t)generation });
-    /* All after the append: see gate.h. */
+    /* All these looks come after the append: see gate.h. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
         __builtin_expect(atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed) != 0,
@@ -203,7 +209,7 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
 {
     if (!timer || !task || !task->run)
         return -EINVAL;
-    /* Acquire: what starting has made. */
+    /* Acquire: the worker that was started. */
     uint32_t slow_path_bits =
         atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_acquire);
     if (slow_path_bits == 0)

@@ -3,20 +3,20 @@
 /*
  * Cancelling. The states are in entry.h.
  *
- * What each costs, where the system has membarrier and the processor a 16-byte exchange:
+ * The cost of each step, if the system has membarrier and the processor a 16-byte exchange:
  *
  *                      locked operations    lines that another core writes or reads too
- *     new timeout      none                 the record, of those that are read in order
+ *     new timeout      none                 the record, one of those that are read in order
  *     cancel           1                    none
  *     reschedule       1, of 16 bytes       none; to an earlier instant the record
  *     file             none                 the records; not the entry
  *     discard          none                 none, if the entry was used again since; else the entry
  *     fire             1 of 16 bytes, 1     the entry, once
  *
- * (and a few for every 62 records or 32 entries: a chunk, a batch.) The canceller has the
- * entry from then on, and uses it for its next timeout while it is in its processor's cache. The
- * worker is not told: what it has filed is a hint, which it throws away when it meets it. Only a
- * timeout whose task has `cancelled` goes through the stream of cancelled ones, to be told there.
+ * (There are a few more for every 62 records or 32 entries: a chunk, a batch.) The canceller owns
+ * the entry from then on, and uses it for its next timeout while it is in its processor's cache.
+ * The worker is not told: it throws the hint away when it meets it. Only a timeout whose task has
+ * `cancelled` goes through the stream of cancelled ones, so that the worker calls that.
  */
 
 #include <sched.h>
@@ -25,15 +25,17 @@
 #include "hwt/timer/timer.h"
 #include "hwt/worker/task.h"
 
-/* Each of those that are to be told holds an entry until then, and the worker may be one of very many
- * threads that wait for a processor. In a callback this may be the worker itself. */
+/* A cancelled timeout that is to be told holds its entry until then, and the worker may be one of
+ * very many threads that wait for a processor. In a callback this thread may be the worker
+ * itself. */
 static void let_worker_on(const struct hwt_shared *shared)
 {
     if (!shared->one_thread && !hwt_in_callback(shared))
         sched_yield();
 }
 
-/* After it was cancelled from `state`. The entry is the canceller's, or, UNTOLD, the teller's. */
+/* After the timeout was cancelled from `state`. The entry is the canceller's; or the teller's, if
+ * UNTOLD. */
 static void finish_cancel(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id,
                           uint64_t state, bool untold)
 {
@@ -42,11 +44,11 @@ static void finish_cancel(struct hwt_shared *shared, struct hwt_entry *entry, ui
     bool far_ahead = false;
     HWT_PROBE3(cancel, shared, entry, generation);
     hwt_count(&lane->cancelled_count, 1, false);
-    /* What is to be told keeps its place until then: so there is not more of it than places. */
+    /* A timeout that is to be told counts against max_pending until then. */
     if (!untold)
         hwt_unreserve(shared);
     HWT_SCHED_POINT(CANCEL_PUBLISH);
-    /* What the executor has is told and freed there. */
+    /* The executor's thread tells and frees what it has. */
     if (untold && !(state & HWT_HANDED)) {
         hwt_shared_publish_cancelled(shared, lane, id, generation);
         far_ahead = hwt_lane_is_far_ahead(lane);
@@ -58,11 +60,11 @@ static void finish_cancel(struct hwt_shared *shared, struct hwt_entry *entry, ui
         let_worker_on(shared);
 }
 
-/* Whatever there is to mind. */
+/* The slow way, for every case. */
 __attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hwt_shared *shared)
 {
     struct hwt_entry *entry = timeout.entry;
-    uint32_t id = hwt_entry_id(entry); /* before it may be another's: see slab.h */
+    uint32_t id = hwt_entry_id(entry); /* it is read before others can use the entry: see slab.h */
     for (;;) {
         uint64_t state = hwt_entry_state(entry);
         if (__builtin_expect(hwt_state_queued(state, timeout.generation), 1)) {
@@ -82,12 +84,12 @@ __attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hw
             continue;
         if (!(state & HWT_REARMED))
             return false;
-        finish_cancel(shared, entry, id, state | HWT_HANDED, true); /* to the one that runs it */
+        finish_cancel(shared, entry, id, state | HWT_HANDED, true); /* the runner tells it */
         return true;
     }
 }
 
-/* With one thread: of a task that has no `cancelled`. */
+/* The fast way with one thread. */
 __attribute__((noinline)) static bool cancel_single(hwt_timeout timeout, struct hwt_shared *shared,
                                                     uint64_t state)
 {
@@ -115,7 +117,7 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     if (slow_path_bits != 0)
         return slow_path_bits == HWT_ONE_THREADED ? cancel_single(timeout, shared, state)
                                                   : cancel_slow(timeout, shared);
-    /* The fast way, where there is nothing to mind. */
+    /* The fast way with threads. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0) ||
         __builtin_expect(!hwt_entry_try_cancel(entry, state, false), 0))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Life of a timer: create, start, destroy. */
+/* Create, start and destroy a timer. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 
 /* ---- create ---- */
 
-/* Where to be late by so little cannot be seen beside a tick. */
+/* Whether the processor's counter may be read instead of the clock: a tick is so long that the
+ * counter's lateness does not matter. */
 static bool may_use_counter(const hwt_options *options)
 {
     return !options->clock && options->clock_id == CLOCK_MONOTONIC &&
@@ -46,8 +47,7 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
         strncpy(timer->worker_name, options->worker_name, sizeof(timer->worker_name) - 1);
 }
 
-/* How many chunks may wait for a worker that sleeps: it reads them in half a tick. A thread that drives
- * the timer does so before it runs what is due. */
+/* How many chunks may wait for a worker that sleeps: as many as it reads in half a tick. */
 static uint32_t backlog_of(const hwt_timer *timer)
 {
     uint64_t chunks =
@@ -55,14 +55,15 @@ static uint32_t backlog_of(const hwt_timer *timer)
     return chunks < UINT32_MAX ? (uint32_t)chunks : UINT32_MAX;
 }
 
-/* Everything that can fail, in order; what was done is undone. */
+/* Does everything that can fail, in order. If a step fails, it undoes those before. */
 static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
 {
     struct hwt_shared *shared = &timer->shared;
     bool fences = !shared->one_thread && hwt_gate_needs_fences();
     if (fences)
         atomic_fetch_or_explicit(&shared->slow_path_bits, HWT_FENCED, memory_order_relaxed);
-    /* With one thread there is nobody to be made to pass a barrier. */
+    /* With one thread nobody needs a barrier, so ONE_THREADED says that there is no membarrier to
+     * be made. */
     hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->slow_path_bits,
                   shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
     int r = hwt_pool_init(&shared->pool, timer, HWT_LANE_SEATS_SIZE);
@@ -74,7 +75,7 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
     if (r < 0)
         goto destroy_lanes;
-    /* A futex knows the monotonic clock only. */
+    /* A futex knows the monotonic clock alone. */
     if (!(timer->flags & HWT_NO_WORKER) && shared->time.clock_id != CLOCK_MONOTONIC) {
         r = hwt_gate_open_fd(&shared->gate, false);
         if (r < 0)
@@ -117,8 +118,8 @@ int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
 
 /* ---- start ---- */
 
-/* In a child of fork() the descriptor that it needs may be lost. A worker gets another one; the loop
- * that watches it must ask for it, for it has noted a number. */
+/* In a child of fork() the descriptor may be lost. A worker opens another one. A loop that watches
+ * the descriptor must ask for it again, because it knows a number. */
 static int begin(hwt_timer *timer)
 {
     struct hwt_gate *gate = &timer->shared.gate;
@@ -161,10 +162,11 @@ void hwt_timer_destroy(hwt_timer *timer)
     int shield = hwt_shield();
     /* In the child of a fork() there is no worker to stop. */
     hwt_timer_stop(timer, NULL, NULL);
-    hwt_fork_remove(timer); /* a task that forked until then has made that known in the child */
+    hwt_fork_remove(
+        timer); /* until here, a child of a task that forks finds the timer in the list */
     bool forked = hwt_halted_by(timer, HWT_HALTED_FORKED);
-    /* There any mutex may be held, and a bucket or a stream be half-way through a step: the child keeps
-     * the memory of these, in reach of what looks for leaks. */
+    /* In a forked child any mutex may be held, and a bucket or a stream may be half-way through a
+     * step. So the child keeps their memory, in reach of leak checkers. */
     if (!forked) {
         pthread_cond_destroy(&timer->shared.returned);
         pthread_mutex_destroy(&timer->shared.run_lock);

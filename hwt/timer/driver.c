@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Without a worker: the calls by which a thread, an event loop's mostly, is the worker. */
+/* HWT_NO_WORKER: the calls by which a thread, mostly an event loop's, acts as the worker. */
 
 #include <errno.h>
 
@@ -8,10 +8,10 @@
 #include "hwt/worker/task.h"
 
 /*
- * A callback that was left by longjmp() leaves the timer as if it were being driven for ever. Two
- * calls that have not returned are not at one place of a stack: so the next one that is made from
- * where the lost one was made finds it. Relaxed: of the addresses of its own stack a thread sees
- * the last that was stored, whoever had that stack before.
+ * If a callback is left by longjmp(), the timer stays driven for ever. Two calls that have not
+ * returned have different stack frames. So the next call that is made from the same depth finds the
+ * address of its own frame here, and knows that the other call is lost. Relaxed: of the addresses
+ * of its own stack a thread sees the last that was stored, whoever had that stack before.
  */
 static void check_last(const hwt_timer *timer, uintptr_t here)
 {
@@ -40,7 +40,7 @@ bool hwt_timer_enter(hwt_timer *timer)
     return false;
 }
 
-/* The instant from which on the descriptor is to be readable, 0: at once. */
+/* Sets the instant from which on the descriptor is readable. 0: at once. */
 static void set_fd(hwt_timer *timer, uint64_t until)
 {
     struct hwt_shared *shared = &timer->shared;
@@ -55,8 +55,8 @@ static void set_fd(hwt_timer *timer, uint64_t until)
         hwt_gate_set_fd(&shared->gate, until, false);
 }
 
-/* The loop that watches the descriptor sleeps from here on. A gate that is closed for the right
- * instant, and that nobody has opened since, stays as it is. */
+/* The loop that watches the descriptor may sleep after this. If the gate is closed for the right
+ * instant already, and nobody has called, it stays as it is. */
 void hwt_timer_leave(hwt_timer *timer)
 {
     struct hwt_shared *shared = &timer->shared;
@@ -67,9 +67,11 @@ void hwt_timer_leave(hwt_timer *timer)
         if (!closed || timer->shared.time.clock ||
             hwt_worker_next(&timer->worker) != timer->parked_until)
             set_fd(timer, hwt_worker_park(&timer->worker));
-        timer->worker.parked_for = 0; /* it may be called as long as it does not drive */
+        timer->worker.parked_for =
+            0; /* until the next pass, records for an earlier tick may come */
         HWT_SCHED_POINT(LEAVE);
-        /* A waker that came between the two has set it to now, and is overtaken. */
+        /* A waker that came meanwhile has set the descriptor to now, and this thread has set it
+         * anew since. */
         if (!hwt_gate_is_asleep(gate))
             set_fd(timer, 0);
     }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A graceful end: what is due before `until` runs first, and what is in its run counts as due.
+ * A graceful end: timeouts that are due before `until` run first. A timeout in its run counts as
+ * due.
  *
- * ENDING refuses new timeouts. So one walk by all entries finds what there is to wait for. It
- * stands at each entry that is due until that is so no more, and looks at nothing else meanwhile.
+ * ENDING refuses new timeouts. So one walk through all entries finds what there is to wait for. It
+ * stands at each entry that is due until that is so no more, and looks at no other entry meanwhile.
  * Behind the walk, a timeout can become due only by a move to an earlier instant, and `hastened`
  * counts those. If none was hastened during a walk, nothing is due at its end.
  *
@@ -17,8 +18,9 @@
  *
  * Either c sees 1, or 4 sees a. If 4 sees anything of d, 5 sees c.
  *
- * At `until` its tick may have only begun. The worker then makes a last pass, which also runs what
- * is due before `until` in that tick. What it has re-armed is left over, as all else.
+ * At `until` its tick may have only begun. So the worker makes a last pass, which also runs what is
+ * due before `until` in that tick. Timeouts that this pass has re-armed are left over, as all
+ * others.
  */
 
 #include <errno.h>
@@ -32,12 +34,12 @@
 struct ending {
     hwt_timer *timer;
     uint64_t until;
-    struct hwt_entry *entry; /* where the walk stands; NULL: at its beginning */
+    struct hwt_entry *entry; /* the walk stands here; NULL: at its beginning */
     uint32_t number, seat;   /* of the next one */
     uint64_t hastened;       /* when it began */
 };
 
-/* The deadline first: one that is earlier by the time at which the state is read was hastened. */
+/* The deadline is read first: one that was made earlier after that is counted in `hastened`. */
 static bool is_due(const struct hwt_entry *entry, uint64_t until)
 {
     uint64_t deadline = hwt_entry_deadline(entry);
@@ -52,7 +54,8 @@ static void begin_walk(struct ending *ending)
     ending->number = ending->seat = 0;
 }
 
-/* Whether anything is due, or may be: at the end of a walk in vain, another one begins. */
+/* Whether anything is due, or may be. At the end of a walk that has found nothing, another one
+ * begins. */
 static bool any_due(struct ending *ending)
 {
     uint64_t before = ending->hastened;
@@ -71,7 +74,7 @@ static uint64_t least_of(uint64_t one, uint64_t other)
     return one < other ? one : other;
 }
 
-/* No longer than until `until`, by a clock that goes. */
+/* Sleeps for a short while; no longer than until `until`, if the clock goes on by itself. */
 static void nap(const struct ending *ending)
 {
     const struct hwt_shared *shared = &ending->timer->shared;
@@ -82,12 +85,12 @@ static void nap(const struct ending *ending)
     nanosleep(&pause, NULL);
 }
 
-/* ---- asked of the worker, or done by the caller, who drives the timer meanwhile ---- */
+/* ---- steps that the worker is asked to do, or that the caller does for it ---- */
 
 struct step {
     uint64_t until;
     bool done;
-    bool again; /* a stream could not be read, or callbacks may have changed what is due */
+    bool again; /* it must be done again: a stream was not read, or callbacks have run */
 };
 
 static bool is_over(const hwt_timer *timer)
@@ -95,7 +98,7 @@ static bool is_over(const hwt_timer *timer)
     return hwt_halted_by(timer, HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 
-/* To the next tick with work. Not done: that is not over at `until`. */
+/* Makes a pass at the next tick with work. Not done: that tick is not over at `until`. */
 static void step_on(hwt_timer *timer, void *data)
 {
     struct step *step = data;
@@ -119,13 +122,14 @@ static void finish(hwt_timer *timer, void *data)
 
 /* ---- the end ---- */
 
-/* The clock stands still while the timer goes on. False: nothing is left to run. */
+/* For a clock of the caller's, which stands still meanwhile: the timer goes on from tick to tick.
+ * False: nothing is left to run. */
 static bool advance_all(struct ending *ending)
 {
     struct hwt_shared *shared = &ending->timer->shared;
     while (any_due(ending)) {
         struct step step = { .until = ending->until };
-        /* Before the streams are read: what the executor has returned has been said. */
+        /* This is read before the streams: records of what the executor has returned are there. */
         bool submitted = hwt_task_submitted(shared) > 0;
         hwt_request(ending->timer, step_on, &step);
         if (hwt_is_forked(shared))

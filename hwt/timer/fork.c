@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What fork() leaves the child of a timer.
+ * Timers in the child of a fork().
  *
  * A timer that was not started yet, by its first timeout or by hwt_timer_start(), goes along: it is
- * as good as new there, with a descriptor of its own. Any other is the parent's: its worker is not
- * in the child, its wheel may be half-way through a step, and its descriptor is the parent's too.
- * Such a timer is FORKED: what arms or drives it is refused, a handle may be asked and cancelled,
- * and it may be destroyed.
+ * as good as new in the child, with a descriptor of its own. Any other timer is the parent's: its
+ * worker is not in the child, its wheel may be half-way through a step, and its descriptor is the
+ * parent's, too. Such a timer is FORKED in the child: calls that arm or drive it are refused, a
+ * handle may be asked and cancelled, and the timer may be destroyed.
  *
- * All timers are in a list, under a lock that fork() takes and gives back on both sides. A thread
- * that ends goes through it, too.
+ * All timers are in a list. fork() takes its lock, and gives it back on both sides. A thread that
+ * ends goes through the list, too.
  */
 
 #include <pthread.h>
@@ -20,9 +20,9 @@
 
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
 static hwt_timer *all;
-static hwt_timer *kept; /* under all_lock too */
+static hwt_timer *kept; /* also under all_lock */
 
-/* What an ending thread keeps of each timer goes back. */
+/* A thread that ends gives back what it keeps of each timer. */
 static void thread_ends(void)
 {
     pthread_mutex_lock(&all_lock);
@@ -41,7 +41,7 @@ static void in_parent(void)
     pthread_mutex_unlock(&all_lock);
 }
 
-/* Another thread of the parent may have held any of them. */
+/* A thread of the parent may have held any of them. */
 static void renew_locks(hwt_timer *timer)
 {
     pthread_mutex_init(&timer->control, NULL);
@@ -80,7 +80,7 @@ static void begin(void)
     atomic_store_explicit(&hwt_thread_ends, thread_ends, memory_order_relaxed);
 }
 
-/* Runs as the library is loaded. A program that has the library in itself may make a timer earlier,
+/* Runs when the library is loaded. A program that is linked statically may make a timer earlier,
  * from a constructor of its own. */
 __attribute__((constructor)) static void begin_once(void)
 {

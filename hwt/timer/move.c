@@ -6,12 +6,12 @@
 #include "hwt/timer/timer.h"
 #include "hwt/worker/task.h"
 
-/* In its own task, not re-armed yet. */
+/* In the timeout's own task, which has not re-armed it yet. */
 static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
                   uint64_t deadline)
 {
     HWT_PROBE4(reschedule, shared, entry, hwt_generation(state), deadline);
-    /* Counted before it can be cancelled. */
+    /* It is counted before others can cancel it. */
     hwt_reserve_beyond(shared);
     hwt_count(&shared->stats.rearmed, 1, shared->executor != NULL);
     while (!(state & HWT_BARRED)) {
@@ -25,8 +25,9 @@ static bool rearm(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t s
     return false;
 }
 
-/* With one thread. It is unread, or in the worker's hands; or it is filed, and then it leaves a place
- * that is too late, unless it has a turn there in the pass that goes on or was cut short. */
+/* With one thread. A timeout that is not filed has an unread record, or is in the worker's hands.
+ * One that is filed too late is filed again. Then the later hint does not count any more, unless
+ * its turn is in the pass that goes on or was cut short. */
 static void publish_earlier_single(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
                                    hwt_timeout timeout, uint64_t deadline)
 {
@@ -44,7 +45,8 @@ static void publish_earlier_single(struct hwt_shared *shared, struct hwt_lane *l
     }
 }
 
-/* The place or the record that it has may be too late now. */
+/* After a move to an earlier instant: the hint or the record that the timeout has may be too late
+ * now. */
 static void publish_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
                             hwt_timeout timeout, uint64_t deadline)
 {
@@ -58,7 +60,7 @@ static void publish_earlier(struct hwt_shared *shared, struct hwt_lane *lane, ui
         atomic_fetch_add_explicit(&shared->hastened, 1, memory_order_relaxed);
 }
 
-/* Whatever there is to mind. */
+/* The slow way, for every case. */
 __attribute__((noinline)) static bool move_slow(hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_entry *entry = timeout.entry;
@@ -92,7 +94,7 @@ __attribute__((noinline)) static bool move_slow(hwt_timeout timeout, uint64_t de
     return true;
 }
 
-/* With one thread: to an earlier instant. */
+/* With one thread: a move to an earlier instant, which more must be done for. */
 __attribute__((noinline)) static bool move_earlier_single(struct hwt_shared *shared,
                                                           hwt_timeout timeout, uint64_t deadline)
 {
@@ -118,7 +120,7 @@ static inline bool move_single(struct hwt_shared *shared, hwt_timeout timeout, u
     return true;
 }
 
-/* To a later instant, where there is nothing to mind: nobody need be told. */
+/* The fast way is a move to a later instant: it tells nobody. */
 bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_entry *entry = timeout.entry;
@@ -157,9 +159,9 @@ bool hwt_timeout_reschedule(hwt_timeout timeout, uint64_t delay)
 }
 
 /*
- * The last deadline + period, or where that has passed, the first of the series to come. Only
- * a run in time, in the very tick after its deadline, keeps a next one that belongs to the
- * tick that has just begun: else a period of one tick would be every second tick.
+ * The next instant of a series: the last deadline + period; or if that has passed, the first one
+ * that is still to come. But a run in time, in the very tick after its deadline, may have a next
+ * instant in the tick that has just begun. Without that, a period of one tick would become two.
  */
 static uint64_t next_of(struct hwt_frame *frame, uint64_t period)
 {

@@ -33,7 +33,7 @@ int hwt_options_init(hwt_options *options, size_t size)
     return 0;
 }
 
-/* The caller has zeroed the struct, and set what is to be different. */
+/* The caller has zeroed the struct, and set only what differs from the defaults. */
 static void fill_in(hwt_options *options)
 {
     if (options->tick_duration == 0)

@@ -10,12 +10,8 @@
 #define HWT_OPTIONS_SIZE_MIN                                                                       \
     (offsetof(hwt_options, worker_name) + sizeof(((hwt_options *)NULL)->worker_name))
 
-/*
- * What the caller's options say, complete and in range; ticks_per_wheel is a power of two. NULL
- * stands for the defaults.
- *
- * -EINVAL: as hwt_timer_create()
- */
+/* Completes the caller's options; NULL stands for the defaults. ticks_per_wheel becomes a power of
+ * two. -EINVAL: they are not in range, as hwt_timer_create() says. */
 int hwt_options_read(const hwt_options *given, hwt_options *ret_options);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a handle can be asked. */
+/* The state, deadline, task and arg of a timeout, by its handle. */
 
 #include <errno.h>
 
@@ -31,7 +31,7 @@ int hwt_timeout_get(hwt_timeout timeout, uint64_t *ret_deadline, const hwt_task 
     const hwt_task *task = hwt_entry_task(entry);
     void *arg = hwt_entry_arg(entry);
     HWT_SCHED_POINT(ASK_AGAIN);
-    /* The state that is read last is not older than what was read between. */
+    /* This state is not older than the fields that were read before it. */
     if (hwt_timeout_state(timeout) != HWT_PENDING)
         return -ENOENT;
     if (ret_deadline)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the worker is asked to do between two passes. See request.h. */
+/* Requests to the worker. See request.h. */
 
 #include "hwt/timer/request.h"
 
@@ -8,7 +8,7 @@
 
 bool hwt_request_is_there(const hwt_timer *timer)
 {
-    /* Relaxed: after B; the worker that does it reads it with acquire. */
+    /* Relaxed: after B. hwt_request_do() acquires. */
     return atomic_load_explicit(&timer->request, memory_order_relaxed) != NULL;
 }
 
@@ -26,7 +26,7 @@ void hwt_request_do(hwt_timer *timer)
     pthread_mutex_unlock(&timer->shared.run_lock);
 }
 
-/* Under `control`: the worker is there, and stays. */
+/* Under `control`, so the worker runs until it is done. */
 static void ask(hwt_timer *timer, struct hwt_request *request)
 {
     struct hwt_shared *shared = &timer->shared;

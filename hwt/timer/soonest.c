@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The soonest of what is pending, in order.
+ * The soonest pending timeouts, in order.
  *
- * No structure of the timer has all that is pending in order, and none is kept for this: all entries
- * are looked at, and the caller's array is a heap of the soonest ones seen so far, the latest of them
- * first, which is sorted in the end.
+ * No structure of the timer has all pending timeouts in order, and none is kept for this. It looks
+ * at all entries. The caller's array is a heap of the soonest ones so far, with the latest of them
+ * first, and is sorted in the end.
  */
 
 #include <errno.h>
@@ -17,7 +17,7 @@ struct soonest {
     size_t room, count;
 };
 
-/* Puts `pending` where `hole` is or below it, so that the part from there on is a heap. */
+/* Puts `pending` at `hole` or below it, so that the part from there on is a heap. */
 static void sift_down(hwt_pending *heap, size_t count, size_t hole, hwt_pending pending)
 {
     for (;;) {

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The end of a timer.
+ * Stopping a timer.
  *
- * Stop sets STOPPING, waits for the worker, or the driving thread, and the executor, makes all
- * threads pass a barrier (see gate.h), and then walks the slabs: whatever is PENDING there is
- * ended, what is UNTOLD is told.
- * It looks at no stream and no bucket, for they hold only hints.
+ * Stop sets STOPPING, waits for the worker, or the thread that drives, and for the executor, makes
+ * all threads pass a barrier (see gate.h), and then walks through the slabs. It ends what is
+ * PENDING there, and tells what is UNTOLD. It looks at no stream and no bucket, because the entries
+ * alone say what is true.
  *
  *     stop                                    adder
- *     1  slow_path_bits has STOPPING                 a  the entry is PENDING
+ *     1  sets STOPPING                        a  the entry is PENDING
  *     2  barrier                              b  (barrier)
- *     3  walks the slabs                      c  loads `slow_path_bits`: STOPPING? takes its timeout back,
- *                                                by an exchange, unless stop has ended it
+ *     3  walks through the slabs              c  loads `slow_path_bits`: STOPPING? takes its
+ *                                                timeout back, by an exchange, unless stop has
+ *                                                ended it
  *
- * Either c sees 1, or 3 sees a. A canceller needs none of it: its exchange comes before the walk
- * gets to the entry, which then finds it UNTOLD, or after it and fails. If it cancels what was
- * published behind the walk, the adder tells that at c.
+ * So c sees 1, or 3 sees a. A canceller needs none of this. Its exchange may come before the walk
+ * gets to the entry, which then finds it UNTOLD; or after it, and then it fails. If it cancels what
+ * was published behind the walk, the adder tells that at c.
  */
 
 #include <errno.h>
@@ -35,7 +36,8 @@ struct visitor {
     uint64_t left;
 };
 
-/* The visitor has the timeout's arg: until it has returned, that counts as a run. */
+/* The visitor has the timeout's arg, so a canceller that waits for a run waits until it has
+ * returned. */
 static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation,
                   struct visitor *visitor)
 {
@@ -54,7 +56,7 @@ static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t g
     hwt_task_free(shared, entry);
 }
 
-/* Ends one timeout, if it is pending or not told yet. */
+/* Ends one timeout, if it is PENDING, and tells it, if it is UNTOLD. */
 static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct visitor *visitor)
 {
     uint64_t state;
@@ -62,7 +64,7 @@ static void end_one(struct hwt_shared *shared, struct hwt_entry *entry, struct v
         state = hwt_entry_state(entry);
         if (hwt_phase(state) != HWT_PHASE_PENDING)
             break;
-        /* The library's own are told: their owner is not the visitor's. */
+        /* The library's own timeouts are told instead: the visitor does not know them. */
         bool visits = visitor->unprocessed && !hwt_task_is_own(hwt_entry_task(entry));
         HWT_SCHED_POINT(END);
         if (!(visits ? hwt_entry_begin_visit(entry, state) : hwt_entry_leave_over(entry, state)))

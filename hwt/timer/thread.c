@@ -3,14 +3,14 @@
 /*
  * The worker's own thread: a pass, then a sleep to the tick boundary at which there is work.
  *
- * What it inherits from the thread that happened to start it would be chance, so it has of its own
+ * It must not depend on the thread that happens to start it. So it sets these itself:
  *
- *   signals    all are blocked, but those that its own faults raise: a crash in a task reaches the
- *              program's handler
- *   processors the one of worker_cpu; or all those that the process's first thread had when the
- *              library was loaded, whatever the adder's thread is bound to, or the one that loads it
- *   scheduling policy, priority and nice value that the first thread had then, or the nearest to
- *              them that the system allows; a program that wants others sets them in a task
+ *   signals     all are blocked, but those that its own faults raise: a crash in a task reaches the
+ *               program's handler
+ *   processors  the one of worker_cpu; or all those that the process's first thread had when the
+ *               library was loaded, whatever the thread that adds or loads is bound to
+ *   scheduling  policy, priority and nice value that the first thread had then, or the nearest to
+ *               them that the system allows; a program that wants others sets them in a task
  */
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static void read_process(void)
     at_load.nice = getpriority(PRIO_PROCESS, (id_t)first);
 }
 
-/* A program that has the library in itself may start a worker before, from a constructor. */
+/* A program that is linked statically may start a worker earlier, from a constructor of its own. */
 __attribute__((constructor)) static void read_process_once(void)
 {
     pthread_once(&once, read_process);
@@ -61,8 +61,9 @@ static bool set_policy(void)
     return at_load.policy < 0 || sched_setscheduler(0, at_load.policy, &at_load.param) == 0;
 }
 
-/* Without a privilege a thread comes back to no nice value below what RLIMIT_NICE allows, and leaves
- * SCHED_IDLE only with one that it allows. By default that is none; then the starter's stay. */
+/* Without a privilege a thread cannot set a nice value below what RLIMIT_NICE allows, and can leave
+ * SCHED_IDLE only with one that is allowed. By default none is allowed. Then the thread keeps what
+ * the starter has. */
 static void choose_scheduling(void)
 {
     struct rlimit limit;
@@ -92,7 +93,7 @@ static int choose_processors(int worker_cpu)
     return sched_setaffinity(0, sizeof(processors), &processors) == 0 ? 0 : -errno;
 }
 
-/* Between the starter, which waits, and the thread. */
+/* Shared by the starter, which waits, and the thread. */
 struct beginning {
     hwt_timer *timer;
     int r; /* 1: not known yet */
@@ -117,9 +118,9 @@ static void *run_worker(void *arg)
     struct beginning *beginning = arg;
     hwt_timer *timer = beginning->timer;
     struct hwt_gate *gate = &timer->shared.gate;
-    (void)hwt_shield(); /* for good: nobody else would do its work */
+    (void)hwt_shield(); /* for good: nobody could do its work if it ended */
     int r = choose_processors(timer->worker_cpu);
-    tell_beginning(beginning, r); /* which is the starter's from here on */
+    tell_beginning(beginning, r); /* `beginning` is gone from here on */
     if (r < 0)
         return NULL;
     choose_scheduling();
@@ -137,7 +138,7 @@ static void *run_worker(void *arg)
             HWT_PROBE1(wake, timer);
         }
         HWT_SCHED_POINT(AWAKE);
-        /* Once a waker has called, others need not for what is earlier. */
+        /* When one waker has called, others with earlier deadlines do not. */
         if (hwt_gate_open(gate))
             timer->worker.parked_for = 0;
     }

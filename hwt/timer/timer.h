@@ -2,7 +2,7 @@
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H
 
-/* The timer's whole. */
+/* The whole timer. */
 
 #include "hwt/worker/shared.h"
 #include "hwt/worker/worker.h"
@@ -12,12 +12,13 @@ struct hwt_request;
 struct hwt_timer {
     struct hwt_shared shared; /* first: see there */
 
-    /* The worker: its thread, or the one that calls hwt_timer_advance() and its like. */
+    /* The worker's: its own thread's, or the thread's that calls hwt_timer_advance() and its
+     * like. */
     _Alignas(64) struct hwt_worker worker;
-    /* What the descriptor that a loop watches is set to; 0: nothing. */
+    /* The instant to which the descriptor that a loop watches is set; 0: it is not set to any. */
     uint64_t parked_until;
-    /* HWT_NO_WORKER: where on its stack a thread is in a call that drives; 0: none is. Read by those
-     * that are about to be. */
+    /* HWT_NO_WORKER: the address of the stack frame of the call that drives; 0: none does. Threads
+     * that are about to drive read it. */
     _Atomic uintptr_t driven_from;
 
     /* Frozen after create. */
@@ -38,7 +39,7 @@ struct hwt_timer {
     struct hwt_timer *next, **previous;
 };
 
-/* The timer, of which `shared` is the first member. */
+/* The timer whose first member is `shared`. */
 static inline hwt_timer *hwt_timer_whole(struct hwt_shared *shared)
 {
     return (hwt_timer *)(void *)shared;
@@ -46,11 +47,12 @@ static inline hwt_timer *hwt_timer_whole(struct hwt_shared *shared)
 
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
-    /* Relaxed: it may be old. A caller that must be sure looks after a barrier: see stop.c. */
+    /* Relaxed: the bits may be old. A caller that must be sure looks after a barrier: see
+     * stop.c. */
     return atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_relaxed) & reasons;
 }
 
-/* Begins or ends reasons for not accepting timeouts. */
+/* Sets bits of slow_path_bits, and clears them. */
 static inline void hwt_halt(hwt_timer *timer, uint32_t reasons)
 {
     /* Seq_cst: before the barrier of stop, and before the look at `parking`: see gate.h. */
@@ -59,29 +61,31 @@ static inline void hwt_halt(hwt_timer *timer, uint32_t reasons)
 
 static inline void hwt_unhalt(hwt_timer *timer, uint32_t reasons)
 {
-    /* Release: what starting has made. */
+    /* Release: the worker that was started. */
     atomic_fetch_and_explicit(&timer->shared.slow_path_bits, ~reasons, memory_order_release);
 }
 
-/* `control` or `driving`. In the child of a fork() by a callback they are new, and not held. */
+/* Unlocks `control` or `driving`. After a fork() by a callback, the child has new ones, which it
+ * does not hold. */
 static inline void hwt_unlock(const hwt_timer *timer, pthread_mutex_t *lock)
 {
     if (!hwt_halted_by(timer, HWT_HALTED_FORKED))
         pthread_mutex_unlock(lock);
 }
 
-/* HWT_NO_WORKER. False: not to be driven now. Else, hwt_timer_leave() must follow. */
+/* HWT_NO_WORKER: begins a call that drives, which hwt_timer_leave() ends. False: the timer cannot
+ * be driven now. */
 bool hwt_timer_enter(hwt_timer *timer);
 void hwt_timer_leave(hwt_timer *timer);
 
-/* The worker's thread. */
+/* Starts the worker's thread. 0 or a negative errno. */
 int hwt_worker_thread_create(hwt_timer *timer);
 
-/* A timer is known to fork(), or is not any more. */
+/* Enters a timer into the list that fork() goes through, and takes it out. */
 void hwt_fork_add(hwt_timer *timer);
 void hwt_fork_remove(hwt_timer *timer);
 
-/* Nobody's any more, and not freed. */
+/* Keeps a timer that is destroyed in a forked child, in reach of leak checkers. */
 void hwt_fork_keep(hwt_timer *timer);
 
 #endif

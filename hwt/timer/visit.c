@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A look at all that is pending, without stopping; and arming, whatever the state. */
+/* A look at all pending timeouts, without a stop; and arming or moving in one call. */
 
 #include <errno.h>
 
@@ -30,7 +30,7 @@ int64_t hwt_timer_visit(hwt_timer *timer,
     return visited;
 }
 
-/* ---- arming, whatever the state ---- */
+/* ---- arming or moving ---- */
 
 int hwt_timer_set_at(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t deadline,
                      hwt_timeout *timeout)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Timeouts that may fire anywhere in a window: gathered, to wake the worker less often, or
- * spread, so that no herd thunders.
+ * Timeouts that may fire at any instant of a window. They are gathered, to wake the worker less
+ * often; or spread, so that they do not all come at once.
  */
 
 #include <errno.h>
@@ -25,8 +25,8 @@ static int open_window(const struct hwt_shared *shared, uint64_t earliest, uint6
     return 0;
 }
 
-/* The number from `first` to `last` that is divisible by the greatest power of two: windows that
- * overlap come to the same one, though they know nothing of each other. */
+/* The number from `first` to `last` that is divisible by the greatest power of two. Windows that
+ * overlap come to the same number, though they know nothing of each other. */
 static uint64_t roundest(uint64_t first, uint64_t last)
 {
     if (first == 0)
@@ -35,8 +35,8 @@ static uint64_t roundest(uint64_t first, uint64_t last)
     return last >> highest << highest;
 }
 
-/* Where a parked worker wakes next, if that is in the window, for the tick that begins there; else
- * in the roundest tick of it. */
+/* The instant at which a parked worker wakes next, if that is in the window; else the roundest tick
+ * of the window. */
 static uint64_t gathered(const struct hwt_shared *shared, const struct window *window)
 {
     const struct hwt_ticks *ticks = &shared->ticks;

@@ -160,8 +160,8 @@ static uint32_t find_later(const struct hwt_block *block, uint32_t end, uint32_t
     return from;
 }
 
-/* Puts n sorted hints, of which the caller has a copy, into the sorted part. It grows by n, over the first
- * n hints of the other part. */
+/* Puts n sorted hints, of which the caller has a copy, into the sorted part. It grows by n, over
+ * the first n hints of the other part. */
 static void merge(struct hwt_block *block, const struct hwt_hint *more, uint32_t n, uint32_t base)
 {
     struct hwt_hint *hints = block->hints;

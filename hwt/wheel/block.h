@@ -8,9 +8,9 @@
  *     begin .. sorted   in the order of rounds; hints of one round in the order of filing
  *     sorted .. used    came after these, in the order of filing
  *
- * A take sorts the second part into the first one, and takes hints from `begin` on. A block never has
- * more than HWT_BLOCK_MAX hints, so nothing that is done to a block takes long. The exception is to sort
- * it without memory for that, which takes milliseconds.
+ * A take sorts the second part into the first one, and takes hints from `begin` on. A block never
+ * has more than HWT_BLOCK_MAX hints, so nothing that is done to a block takes long. The exception
+ * is to sort it without memory for that, which takes milliseconds.
  *
  * Rounds are compared as they are counted from a base. No hint of the block is before the base.
  *
@@ -52,24 +52,26 @@ static inline bool hwt_block_is_whole(const struct hwt_block *block)
 /* Moves the hints to an array of this capacity. -ENOMEM: nothing has changed. */
 int hwt_block_resize(struct hwt_block *block, uint32_t capacity, size_t *bytes);
 
-/* Makes room for one more hint, in a block of fewer than HWT_BLOCK_MAX. -ENOMEM: nothing has changed. */
+/* Makes room for one more hint, in a block of fewer than HWT_BLOCK_MAX. -ENOMEM: nothing has
+ * changed. */
 int hwt_block_grow(struct hwt_block *block, size_t *bytes);
 
 /* Sorts all of it. */
 void hwt_block_order(struct hwt_block *block, uint32_t base);
 
-/* After hints of the least round were taken from a sorted block: finds the next least round, and frees
- * memory that is much more than the block needs. */
+/* After hints of the least round were taken from a sorted block: finds the next least round, and
+ * frees memory that is much more than the block needs. */
 void hwt_block_leave(struct hwt_block *block, size_t *bytes);
 
-/* After hints were thrown away: the same, for a block that may not be sorted. A copy costs little more
- * than the looks at the hints, so memory is freed sooner. */
+/* After hints were thrown away: the same, for a block that may not be sorted. A copy costs little
+ * more than the looks at the hints, so memory is freed sooner. */
 void hwt_block_fit(struct hwt_block *block, uint32_t base, size_t *bytes);
 
 /* Removes the hints from `to` to before `from`. */
 void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from);
 
-/* Moves all hints of the next block to the end of this one. False: they are too many, or no memory. */
+/* Moves all hints of the next block to the end of this one. False: they are too many, or no
+ * memory. */
 bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base, size_t *bytes);
 
 /* Removes all hints. The first keeps little memory, the second none. */

@@ -64,8 +64,8 @@ static int close_last(struct hwt_bucket *bucket, size_t *bytes)
     return 0;
 }
 
-/* After the least round was taken, or hints were thrown away: frees blocks that are empty, joins one block
- * that has become small to the one before, and finds the least round. */
+/* After the least round was taken, or hints were thrown away: frees blocks that are empty, joins
+ * one block that has become small to the one before, and finds the least round. */
 static void tidy(struct hwt_bucket *bucket, size_t *bytes)
 {
     const uint32_t base = bucket->least, count = bucket->full_count;
@@ -267,7 +267,8 @@ uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint
         sweep->block++;
         sweep->kept = sweep->cursor = block_at(bucket, sweep->block)->begin;
     }
-    /* Each call of the filter is for hints of one part of the block, so the sorted part stays known. */
+    /* Each call of the filter is for hints of one part of the block, so the sorted part stays
+     * known. */
     const uint32_t end = sweep->cursor < block->sorted ? block->sorted : block->used;
     const uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
     const uint32_t stay = filter(data, block->hints + sweep->cursor, n);

@@ -4,23 +4,25 @@
 
 /*
  * One bucket of the wheel: hints, in the order in which they were filed. A hint says that a timeout
- * was filed for a round. The bucket does not know whether that still counts. So the hint of a timeout that
- * was cancelled or moved stays until its round comes or the bucket is swept. It costs nothing before.
+ * was filed for a round. The bucket does not know whether that still counts. So the hint of a
+ * timeout that was cancelled or moved stays until its round comes or the bucket is swept. It costs
+ * nothing before.
  *
- * Netty decrements the remaining rounds of every timeout whenever the worker comes to its bucket. Here
- * a round is a number, the low 32 bits of tick / wheel length, and
+ * Netty decrements the remaining rounds of every timeout whenever the worker comes to its bucket.
+ * Here a round is a number, the low 32 bits of tick / wheel length, and
  *
  *     remaining rounds = round - the bucket's round now        (modulo 2^32)
  *
- * so time counts all of them down at once. `least` is the round of the soonest hint. The worker does not
- * come to the bucket before that.
+ * so time counts all of them down at once. `least` is the round of the soonest hint. The worker
+ * does not come to the bucket before that.
  *
- * The hints are in blocks (see block.h), in the order of filing: `full` ones, and `last`, which is being
- * filled. Each block knows its least round. A take goes through the blocks that have the bucket's least
- * round, from `due_block` on, and sorts each when it comes to it. So all hints of one round keep the
- * order in which they were filed. No hint is sorted before its block is due, and few are sorted more than
- * once, however many rounds there are. However many hints there are, no call does more than a few blocks
- * take, but that it looks at the struct of each block, one for some thousand hints.
+ * The hints are in blocks (see block.h), in the order of filing: `full` ones, and `last`, which is
+ * being filled. Each block knows its least round. A take goes through the blocks that have the
+ * bucket's least round, from `due_block` on, and sorts each when it comes to it. So all hints of
+ * one round keep the order in which they were filed. No hint is sorted before its block is due, and
+ * few are sorted more than once, however many rounds there are. However many hints there are, no
+ * call does more than a few blocks take, but that it looks at the struct of each block, one for
+ * some thousand hints.
  *
  * Worker only: no atomics, no clock, no lock.
  */
@@ -60,9 +62,9 @@ static inline const struct hwt_block *hwt_bucket_block(const struct hwt_bucket *
  */
 int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
 
-/* Room for a hint of this round, which the caller writes there. The rounds of the bucket must be less than
- * 2^31 apart. NULL: there is no room, or the round would be a new least one, and nothing has changed; then
- * the caller uses hwt_bucket_add(). */
+/* Room for a hint of this round, which the caller writes there. The rounds of the bucket must be
+ * less than 2^31 apart. NULL: there is no room, or the round would be a new least one, and nothing
+ * has changed; then the caller uses hwt_bucket_add(). */
 static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32_t round)
 {
     struct hwt_block *block = &bucket->last;
@@ -74,22 +76,23 @@ static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32
 }
 
 /*
- * Takes up to `max` hints of the least round, in order, and returns how many. It returns fewer if another
- * block must be sorted before there are more. After the last hint of that round `least` is the next one.
+ * Takes up to `max` hints of the least round, in order, and returns how many. It returns fewer if
+ * another block must be sorted before there are more. After the last hint of that round `least` is
+ * the next one.
  */
 size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max,
                        size_t *bytes);
 
-/* Throws away hints of the least round until it meets one that stays. It looks at no more than *looks
- * hints, sorting counts as looks, and *looks becomes the number that is left. False: no hint of that round
- * stays. Then `least` is the next round, or the bucket is empty. */
+/* Throws away hints of the least round until it meets one that stays. It looks at no more than
+ * *looks hints, sorting counts as looks, and *looks becomes the number that is left. False: no hint
+ * of that round stays. Then `least` is the next round, or the bucket is empty. */
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       uint32_t *looks, size_t *bytes);
 
 /*
- * A sweep throws away all hints that do not stay, a part at a time. Between two parts hints may be put
- * where hwt_bucket_room() says. While the sweep is in a full block, hwt_bucket_add() may be used too. Before
- * anything else is done to the bucket the sweep is ended.
+ * A sweep throws away all hints that do not stay, a part at a time. Between two parts hints may be
+ * put where hwt_bucket_room() says. While the sweep is in a full block, hwt_bucket_add() may be
+ * used too. Before anything else is done to the bucket the sweep is ended.
  *
  *     begin .. kept   of the block that is swept: these stay
  *     kept .. cursor  are gone
@@ -104,14 +107,14 @@ struct hwt_sweep {
 
 void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket);
 
-/* Looks at up to `most` more hints of one block, and returns at how many. 0: there are no more. *ret_stay
- * of them stay; they are those just before `kept`. */
+/* Looks at up to `most` more hints of one block, and returns at how many. 0: there are no more.
+ * *ret_stay of them stay; they are those just before `kept`. */
 uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
                         hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
                         size_t *bytes);
 
-/* The n-th hint of the block that is due, from 0 on, without those that are gone. NULL: there are no more,
- * or n is not one of a few. */
+/* The n-th hint of the block that is due, from 0 on, without those that are gone. NULL: there are
+ * no more, or n is not one of a few. */
 const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
                                       const struct hwt_bucket *bucket, uint32_t n);
 

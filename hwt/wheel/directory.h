@@ -5,13 +5,13 @@
 /*
  * Ids, and for each of them where it is filed.
  *
- * The wheel knows a timeout by an id of 32 bits: the number of a slab, and a seat in it. The directory finds
- * the site of a slab by its number, in an array of pointers, one for each site. A site stays where it is.
- * Each slab has an array of places besides its seats: they hold what the wheel knows of its ids. A place
- * that was never used is zero.
+ * The wheel knows a timeout by an id of 32 bits: the number of a slab, and a seat in it. The
+ * directory finds the site of a slab by its number, in an array of pointers, one for each site. A
+ * site stays where it is. Each slab has an array of places besides its seats: they hold what the
+ * wheel knows of its ids. A place that was never used is zero.
  *
- * A site is entered before any id of its slab is given to the wheel, and stays. Places are the worker's
- * alone.
+ * A site is entered before any id of its slab is given to the wheel, and stays. Places are the
+ * worker's alone.
  *
  * THE ARRAY GROWS BY COPYING, without a lock.
  *
@@ -22,15 +22,15 @@
  *     at[n]              NULL to a site: the thread that enters this (release). NULL to SEALED: a
  *                        thread that copies. It does not change after that
  *
- * A thread that copies seals each pointer that is NULL. So after its walk nothing in the old array changes
- * any more, and it does not matter which thread has copied it, nor that two do. A thread that enters a
- * site, and finds its pointer sealed, copies too, and goes on in the next array. It needs no memory
- * for that, and waits for nobody.
+ * A thread that copies seals each pointer that is NULL. So after its walk nothing in the old array
+ * changes any more, and it does not matter which thread has copied it, nor that two do. A thread
+ * that enters a site, and finds its pointer sealed, copies too, and goes on in the next array. It
+ * needs no memory for that, and waits for nobody.
  *
- * A reader loads the array by acquire, so it sees all that was copied. A thread that has an id got it from
- * a thread that had seen the site entered. So the array that it loads is that one or a later one, the
- * pointer is there, and relaxed is enough to read it. Old arrays serve readers that have loaded them, until
- * the directory is destroyed. Together they are smaller than the last one.
+ * A reader loads the array by acquire, so it sees all that was copied. A thread that has an id got
+ * it from a thread that had seen the site entered. So the array that it loads is that one or a
+ * later one, the pointer is there, and relaxed is enough to read it. Old arrays serve readers that
+ * have loaded them, until the directory is destroyed. Together they are smaller than the last one.
  */
 
 #include <stdatomic.h>
@@ -43,8 +43,8 @@
 #define HWT_ID_NONE UINT32_MAX
 #define HWT_ID_BITS 11 /* of an id: the seat */
 #define HWT_ID_SEAT (((uint32_t)1 << HWT_ID_BITS) - 1)
-/* Numbers are less than that, so HWT_ID_NONE is none of their ids. Addresses of 32 bits have no room for
- * more. */
+/* Numbers are less than that, so HWT_ID_NONE is none of their ids. Addresses of 32 bits have no
+ * room for more. */
 #define HWT_SLABS_MAX (((uint32_t)1 << (sizeof(void *) == 4 ? 16 : 32 - HWT_ID_BITS)) - 64)
 
 struct hwt_site {
@@ -88,7 +88,8 @@ bool hwt_directory_reserve(struct hwt_directory *directory, uint32_t end);
 /* Enters the site of a number for which there is room, once. */
 void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struct hwt_site *site);
 
-/* For a walk by numbers, which may be ahead of the thread that enters the site. NULL: it is not entered. */
+/* For a walk by numbers, which may be ahead of the thread that enters the site. NULL: it is not
+ * entered. */
 struct hwt_site *hwt_directory_find(const struct hwt_directory *directory, uint32_t number);
 
 /* How many bytes the arrays take. Any thread. */
@@ -119,8 +120,8 @@ static inline struct hwt_place *hwt_directory_place(const struct hwt_directory *
     return hwt_site_place(sites, hwt_sites_at(sites, id >> HWT_ID_BITS), id);
 }
 
-/* The low bits of the generation of a place, as hints have it. It is not counted from the floor, so a hint
- * does not count any more when the slab was emptied and is used again. */
+/* The low bits of the generation of a place, as hints have it. It is not counted from the floor, so
+ * a hint does not count any more when the slab was emptied and is used again. */
 static inline uint32_t hwt_site_generation(const struct hwt_site *site,
                                            const struct hwt_place *place)
 {

@@ -13,7 +13,7 @@
 struct digit {
     uint32_t least;
     unsigned shift;
-    uint32_t most; /* the greatest that there is */
+    uint32_t most; /* the greatest value of this digit */
 };
 
 static inline uint32_t digit_of(const struct digit *digit, const struct hwt_hint *hint)

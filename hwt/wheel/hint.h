@@ -12,11 +12,11 @@ struct hwt_hint {
     uint32_t generation;
 };
 
-/* Moves those that are to stay to the front, in order, and returns how many they are. */
+/* Moves the hints that stay to the front, in order, and returns how many they are. */
 typedef uint32_t (*hwt_hints_filter)(const void *data, struct hwt_hint *hints, uint32_t n);
 
-/* Puts them in the order of their rounds, counted from `base`. Hints of one round stay in the order
- * in which they are. `other` has room for as many. */
+/* Sorts hints by their rounds, counted from `base`. Hints of one round stay in the order in which
+ * they are. `other` has room for n hints. */
 void hwt_hints_sort(struct hwt_hint *hints, uint32_t n, uint32_t base, struct hwt_hint *other);
 
 #endif

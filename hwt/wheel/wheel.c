@@ -11,14 +11,13 @@
 
 #define LENGTH_FAST 4096
 
-/* The round of the bucket's first tick from wheel->tick on. */
+/* The round of the first tick from wheel->tick on that has this index. */
 static uint64_t first_round(const struct hwt_wheel *wheel, uint32_t index)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
     return (wheel->tick >> inside->shift) + (index < wheel_index_of(inside, wheel->tick));
 }
 
-/* The bucket's round when it is next visited; what never comes has but one. */
 uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t index)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
@@ -27,7 +26,6 @@ uint32_t hwt_wheel_round_now(const struct hwt_wheel *wheel, uint32_t index)
     return index == wheel_far_index(inside) ? (uint32_t)wheel_age_of(wheel->tick) + 1 : 0;
 }
 
-/* The first tick from wheel->tick on that has this index and round. */
 uint64_t hwt_wheel_tick(const struct hwt_wheel *wheel, uint32_t index, uint32_t round)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
@@ -43,14 +41,13 @@ static void set_due(struct hwt_wheel_inside *inside, uint32_t index, uint64_t ti
 {
     uint64_t *due = inside->due;
     size_t node = (size_t)wheel_length(inside) + index;
-    /* The root's neighbour, node 0, stays none. */
+    /* Node 0, which is beside the root, stays "never". */
     for (uint64_t key = ~tick; node > 0 && due[node] != key; node /= 2) {
         due[node] = key;
         key = key < due[node ^ 1] ? due[node ^ 1] : key;
     }
 }
 
-/* Brings the tournament up to the bucket, after its least round may have changed. */
 void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t index)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
@@ -66,7 +63,7 @@ void hwt_wheel_update(struct hwt_wheel *wheel, uint32_t index)
 static void set_tick(struct hwt_wheel *wheel, uint64_t tick)
 {
     uint64_t end = (wheel_age_of(tick) + 2) << WHEEL_AGE_BITS;
-    HWT_ASSERT(tick >= wheel->tick); /* what was handled is handled for good */
+    HWT_ASSERT(tick >= wheel->tick); /* a tick that was handled stays handled */
     wheel->tick = tick;
     wheel->near_end = end < wheel->ticks.last ? end : wheel->ticks.last;
 }
@@ -137,14 +134,14 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
         return number_of(place->where, wheel->tick) > tick;
     if (kind == WHEEL_NEVER)
         return tick < wheel->ticks.last;
-    /* Where a tick is so short that there are more than 2^30 ages, the place cannot tell them. */
+    /* With very short ticks there are more than 2^30 ages, which the place cannot tell apart. */
     return wheel_age_of(wheel->ticks.last) - age > WHEEL_LOW_BITS ||
            number_of(place->where, age) > wheel_age_of(tick);
 }
 
 /* ---- filing and taking ---- */
 
-/* Whatever there is to mind. */
+/* Every case that hwt_wheel_file_at() does not handle itself. */
 __attribute__((noinline)) static int file_slow(struct hwt_wheel *wheel, struct hwt_place *place,
                                                uint32_t id, uint32_t generation, uint64_t tick)
 {
@@ -159,7 +156,8 @@ __attribute__((noinline)) static int file_slow(struct hwt_wheel *wheel, struct h
         round = (uint32_t)wheel_age_of(tick);
     }
     struct hwt_hint hint = { round, id, generation };
-    /* Amid a full block a sweep goes on: else the sweep of a bucket to which much comes would never get far. */
+    /* A sweep of a full block goes on. If it ended here, the sweep of a bucket to which much comes
+     * would never get far. */
     if (inside->sweeps && inside->sweep_index == index &&
         inside->sweep.block == inside->buckets[index].full_count)
         hwt_wheel_end_sweep(wheel);
@@ -192,7 +190,8 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     return 0;
 }
 
-/* The bucket that is due next, and its tick. False: none is. The hint may be gone if it is swept. */
+/* The index of the bucket that is due next, and its tick. False: none is due. If the bucket is
+ * swept, the hint for which it is due may be gone. */
 static bool next_index(const struct hwt_wheel_inside *inside, uint32_t *ret_index,
                        uint64_t *ret_tick)
 {
@@ -208,7 +207,7 @@ static bool is_swept(const struct hwt_wheel_inside *inside, uint32_t index)
     return __builtin_expect(inside->sweeps && index == inside->sweep_index, 0);
 }
 
-/* The same, and if that is not after `limit` it has a hint for that tick. */
+/* The same. If the tick is not after `limit`, the bucket has a hint for it. */
 static bool next_index_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ret_index,
                                  uint64_t *ret_tick)
 {
@@ -221,8 +220,8 @@ static bool next_index_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32
     return some;
 }
 
-/* Whether the bucket that is swept is seen to have something to take for its tick, by a few looks:
- * then the sweep can go on. */
+/* Whether a few looks show that the bucket that is swept has something to take for its tick. Then
+ * the sweep can go on. */
 static bool is_still_due(const struct hwt_wheel *wheel, uint32_t index)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
@@ -253,7 +252,7 @@ bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uin
     return true;
 }
 
-/* How far the wheel may go: all ticks before that are handled for good. */
+/* The tick to which the wheel may go: all ticks before it are handled for good. */
 static uint64_t end_of_handled(const struct hwt_wheel *wheel, uint64_t limit)
 {
     return hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
@@ -267,8 +266,9 @@ static void move_to(struct hwt_wheel *wheel, uint64_t limit)
         set_tick(wheel, tick);
 }
 
-/* A small wheel is in the processor's cache. If it is great, the bucket after the next comes from
- * memory meanwhile, with the way up from the next one, and the first hint of that. */
+/* A small wheel is in the processor's cache. In a great one, these come from memory meanwhile: the
+ * bucket after the next, the tournament's nodes above the next one, and the first hint of the next
+ * one. */
 static void fetch_ahead(const struct hwt_wheel_inside *inside)
 {
     const uint64_t next = inside->due[1];
@@ -318,7 +318,8 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, si
     *ret_far = false;
     while (next_index_with_hint(wheel, limit, &index, &tick)) {
         bool far = index == wheel_far_index(wheel->inside);
-        /* An age begins with its first tick, not when that is over. */
+        /* Hints of a later age come nearer when their tick begins, and need not wait for its
+         * end. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)
             break;
         *ret_far = far;

@@ -3,10 +3,10 @@
 #define HWT_WHEEL_H
 
 /*
- * The seam between the worker and a store of timeouts: file one, drop one, what is due next, take
- * what is due. wheel.c is the hashed wheel; another store of the same functions can be linked in
- * its place. It knows timeouts by their ids, and keeps their places; see directory.h. Worker only:
- * no atomics, no clock, no lock; time comes in as an argument.
+ * The seam between the worker and the data structure that has the timeouts: file one, find the next
+ * tick with work, take what is due. wheel.c is the hashed wheel. Another structure with the same
+ * functions can be linked instead of it. It knows a timeout by its id, and keeps the place of each
+ * id; see directory.h. Worker only: no atomics, no clock, no lock. The caller says what time it is.
  */
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@
 #include "hwt/wheel/directory.h"
 #include "hwt/wheel/hint.h"
 
-struct hwt_wheel_inside; /* the data structure itself */
+struct hwt_wheel_inside;
 
 /* How instants and ticks belong together. Frozen: any thread may read it. */
 struct hwt_ticks {
@@ -28,15 +28,15 @@ struct hwt_ticks {
 struct hwt_wheel {
     struct hwt_ticks ticks;
     const struct hwt_directory *directory;
-    uint64_t tick;     /* the next tick to handle: all before it have been */
-    uint64_t near_end; /* the store's: ticks before it are not far */
+    uint64_t tick;     /* the next tick to handle; all before it were handled */
+    uint64_t near_end; /* hints of ticks before it go to the bucket of their tick */
     size_t bytes;      /* memory held */
-    uint64_t hints;    /* held: for what is filed, and for what was dropped or cancelled since */
-    bool lags;         /* the caller's: something may yet be filed for the tick before `limit` */
-    uint64_t looks; /* the caller's: how many hints that do not count hwt_wheel_take() may go by */
+    uint64_t hints;    /* held, with those that do not count any more */
+    bool lags;         /* the caller's: it may yet file something for the tick before `limit` */
+    uint64_t looks;    /* the caller's: so many hints that do not count may hwt_wheel_take() meet */
     /* Moves the hints of timeouts that are still wanted to the front, in order, and returns how
-     * many they are; NULL: all are. The store asks before it says when it is due next, and before
-     * it throws away. */
+     * many they are. NULL: all are wanted. The wheel asks before it says which tick is next, and
+     * before it throws hints away. */
     hwt_hints_filter wanted;
     const void *owner;
     struct hwt_wheel_inside *inside;
@@ -51,7 +51,7 @@ static inline struct hwt_ticks hwt_ticks_init(uint64_t start, uint64_t duration)
 static inline uint64_t hwt_ticks_divide(const struct hwt_ticks *ticks, uint64_t nanoseconds)
 {
 #ifdef __SIZEOF_INT128__
-    /* Multiplied instead: the product is at most one too small. */
+    /* A multiplication instead of a division: its result is at most one too small. */
     __extension__ typedef unsigned __int128 wide;
     uint64_t quotient = (uint64_t)((wide)nanoseconds * ticks->reciprocal >> 64);
     return quotient + (nanoseconds - quotient * ticks->duration >= ticks->duration);
@@ -60,13 +60,13 @@ static inline uint64_t hwt_ticks_divide(const struct hwt_ticks *ticks, uint64_t 
 #endif
 }
 
-/* How many ticks are over at `now`: those before the result can be handled. */
+/* How many ticks are over at `now`. The ticks before that number can be handled. */
 static inline uint64_t hwt_ticks_at(const struct hwt_ticks *ticks, uint64_t now)
 {
     return now < ticks->start ? 0 : hwt_ticks_divide(ticks, now - ticks->start);
 }
 
-/* The instant at which the tick begins, at most UINT64_MAX. */
+/* The instant at which the tick begins, UINT64_MAX at most. */
 static inline uint64_t hwt_ticks_instant(const struct hwt_ticks *ticks, uint64_t tick)
 {
     if (tick > ticks->last)
@@ -74,7 +74,7 @@ static inline uint64_t hwt_ticks_instant(const struct hwt_ticks *ticks, uint64_t
     return ticks->start + tick * ticks->duration;
 }
 
-/* This tick, or the last one that ends: there is always one to file for. */
+/* This tick, or the last tick that ends, if that is earlier. */
 static inline uint64_t hwt_ticks_ending(const struct hwt_ticks *ticks, uint64_t tick)
 {
     return tick < ticks->last ? tick : ticks->last - (ticks->last > 0);
@@ -91,26 +91,26 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel);
 void hwt_wheel_destroy(struct hwt_wheel *wheel);
 
-/* Forgets all that is filed, whatever the places say: nothing is filed after that. */
+/* Removes all hints, and does not look at the places: the caller files nothing after that. */
 void hwt_wheel_clear(struct hwt_wheel *wheel);
 
-/* Files an id for a tick; one that has passed counts as the current one. This is its place, and the
- * generation of that as hints have it. What it was filed for before does not count any more.
- * -ENOMEM: nothing has changed. */
+/* Files an id for a tick, or for wheel->tick, if that is later. `place` is the id's, and
+ * `generation` is that of the place, as hints have it. Earlier hints of the id do not count any
+ * more. -ENOMEM: nothing has changed. */
 int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
                       uint32_t generation, uint64_t tick);
 
-/* Of what is filed: whether it would come too late for this tick, or may. */
+/* Whether the place, which is filed, is or may be later than this tick. */
 bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place,
                         uint64_t tick);
 
-/* Looks for the next tick with something to take, as far as it is before `limit`, at no more than
- * `looks` hints, of which it throws away those that are not wanted. *ret_tick is that tick, or
- * UINT64_MAX, none is filed. False: it is not known whether that tick has any, and there is none
- * before it. */
+/* Finds the next tick before `limit` with something to take. It throws away hints that are not
+ * wanted, and looks at no more than `looks` hints. *ret_tick is that tick; or UINT64_MAX: nothing
+ * is filed. False: it is not known whether that tick has anything, and no tick before it has. */
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick);
 
-/* The next tick with something to take, UINT64_MAX: none; however many hints come before that. */
+/* The next tick with something to take, however many hints come before that. UINT64_MAX: there is
+ * none. */
 static inline uint64_t hwt_wheel_prune_and_peek(struct hwt_wheel *wheel)
 {
     uint64_t tick;
@@ -121,35 +121,39 @@ static inline uint64_t hwt_wheel_prune_and_peek(struct hwt_wheel *wheel)
 
 /*
  * Takes up to `max` ids of the soonest tick before `limit` that has any, in the order in which they
- * were filed, and returns how many; 0: all ticks before `limit` are handled, but if the caller
- * lags, the last of them may be once more. Costs nothing for ticks without timeouts. *ret_far:
- * these are not due, but come nearer: the caller files each again for its tick before it takes
- * more. wheel->looks is what is left of that; 0, and none was taken: there may be more, and the next
- * call goes on there.
+ * were filed, and returns how many. Ticks without timeouts cost nothing.
+ *
+ * 0, and wheel->looks > 0: all ticks before `limit` are handled; if the wheel lags, the last of
+ * them may be handled once more. 0, and wheel->looks == 0: there may be more, and the next call
+ * goes on there.
+ *
+ * *ret_far: the ids are not due, but their ticks are near now. The caller files each again for its
+ * tick before it takes more.
  */
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, size_t max,
                       bool *ret_far);
 
-/* Looks at about `most` hints, from where it left off, and throws away those that do not count or,
- * if it is to ask, are not wanted, until `enough` are left. Returns how many it threw away. */
+/* Looks at about `most` hints, from where the last sweep left off, and throws away those that do
+ * not count or, if it `asks`, are not wanted. It stops when `enough` are left. Returns how many it
+ * threw away. */
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks);
 
-/* The id that is likely to be taken next, HWT_ID_NONE: none before `limit`, or not
- * known in the midst of a visit. */
+/* The id that is likely to be taken next. HWT_ID_NONE: there is none before `limit`, or it is not
+ * known. */
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit);
 
-/* A part of the store that holds timeouts which are wanted, for hwt_timer_dump(). */
+/* A bucket with timeouts that are wanted, for hwt_timer_dump(). */
 struct hwt_wheel_view {
-    uint32_t bucket;
+    uint32_t index;
     uint64_t count;
-    uint64_t next; /* the tick at which it has something to take; UINT64_MAX: never */
+    uint64_t next; /* tick with something to take; UINT64_MAX: never */
 };
 
-/* The first such part from number `from` on. False: there is none. */
+/* Sweeps buckets from this index on until one has something. False: none has. */
 bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
                                     struct hwt_wheel_view *ret_view);
 
-/* Whether the store is in order, when a sweep has ended that is half done. For tests. */
+/* Ends a sweep that is half done, and says whether the wheel is in order. For tests. */
 bool hwt_wheel_check(struct hwt_wheel *wheel);
 
 #endif

@@ -5,7 +5,7 @@
 #include "hwt/wheel/wheel.h"
 #include "hwt/wheel/wheel_inside.h"
 
-/* Moves what counts of `from` to `to`. */
+/* Copies the hints that count from `from` to `to`, and returns how many. */
 static uint32_t keep_counting(const struct wheel_judge *judge, const struct hwt_hint *from,
                               uint32_t n, struct hwt_hint *to)
 {
@@ -24,7 +24,7 @@ static uint32_t keep_counting(const struct wheel_judge *judge, const struct hwt_
     return (uint32_t)(kept - to);
 }
 
-/* WHEEL_LOOK_MAX at a time, so that `wanted` finds them in the processor's own cache. */
+/* Looks at WHEEL_LOOK_MAX at a time, so that `wanted` finds them in the processor's own cache. */
 uint32_t hwt_wheel_keep(const void *data, struct hwt_hint *hints, uint32_t n)
 {
     const struct wheel_judge *judge = data;
@@ -53,7 +53,7 @@ void hwt_wheel_end_sweep(struct hwt_wheel *wheel)
     hwt_wheel_update(wheel, index);
 }
 
-/* Sets the places of the hints that have stayed. The others stay nowhere. */
+/* Sets the places of hints that have stayed. The places of the others stay "nowhere". */
 static void file_again(struct hwt_wheel *wheel, uint32_t index, const struct hwt_hint *hints,
                        uint32_t n)
 {
@@ -71,8 +71,8 @@ static void begin_sweep(struct hwt_wheel *wheel, uint32_t index)
     hwt_sweep_begin(&inside->sweep, &inside->buckets[index]);
 }
 
-/* Of the bucket at hand. Returns how many it has looked at; *ret_stay: those have stayed, just before
- * where the sweep is. */
+/* Looks at some hints of the bucket that is swept, and returns at how many. *ret_stay of them have
+ * stayed, and are just before `kept` of the sweep. */
 static uint32_t sweep_some(struct hwt_wheel *wheel, uint32_t most, bool asks, uint32_t *ret_stay)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
@@ -83,7 +83,7 @@ static uint32_t sweep_some(struct hwt_wheel *wheel, uint32_t most, bool asks, ui
     return n;
 }
 
-/* A part of it. Of equal hints one stays of each part. */
+/* Sweeps a part of the bucket. One of equal hints stays in each part. */
 static uint32_t sweep_part(struct hwt_wheel *wheel, uint32_t most, bool asks)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
@@ -97,7 +97,7 @@ static uint32_t sweep_part(struct hwt_wheel *wheel, uint32_t most, bool asks)
     return n;
 }
 
-/* All of it. Of equal hints one stays. */
+/* Sweeps a whole bucket. One of equal hints stays. */
 static void sweep_whole(struct hwt_wheel *wheel, uint32_t index, bool asks)
 {
     const struct hwt_bucket *bucket = &wheel->inside->buckets[index];
@@ -113,10 +113,10 @@ static void sweep_whole(struct hwt_wheel *wheel, uint32_t index, bool asks)
     }
 }
 
-/* ---- going by all ---- */
+/* ---- all buckets ---- */
 
-/* The first bucket from number `from` on that has hints, or one past the last. Most of a great
- * wheel is seen to be empty by the tournament's leaves alone. */
+/* The index of the first bucket from `from` on that has hints, or one past the last. The
+ * tournament's leaves alone show that most of a great wheel is empty. */
 static uint32_t first_used(const struct hwt_wheel_inside *inside, uint32_t from)
 {
     const uint64_t *leaves = inside->due + wheel_length(inside);

@@ -2,7 +2,7 @@
 #ifndef HWT_CLOCK_H
 #define HWT_CLOCK_H
 
-/* What time it is for a timer. */
+/* The present instant, for a timer. */
 
 #include <stdatomic.h>
 
@@ -15,8 +15,8 @@ struct hwt_time {
     hwt_clock clock; /* NULL: clock_id */
     void *clock_data;
     clockid_t clock_id;
-    bool uses_counter;          /* the processor's counter may stand for the clock */
-    _Atomic uint64_t last_pass; /* the worker's: what the last pass took for now */
+    bool uses_counter;          /* the processor's counter may be read instead of the clock */
+    _Atomic uint64_t last_pass; /* the worker's: the instant of the last pass */
 };
 
 static inline uint64_t hwt_time_now(const struct hwt_time *time)
@@ -28,7 +28,7 @@ static inline uint64_t hwt_time_now(const struct hwt_time *time)
     return hwt_from_timespec(now);
 }
 
-/* From when a delay counts: now, or up to HWT_COUNTER_LATE later. */
+/* The instant at which a delay begins: now, or up to HWT_COUNTER_LATE later. */
 static inline uint64_t hwt_time_from(const struct hwt_time *time)
 {
     return time->uses_counter ? hwt_counter_now() : hwt_time_now(time);
@@ -53,7 +53,7 @@ static inline uint64_t hwt_time_reached_about(const struct hwt_time *time)
     return now > last_pass ? now : last_pass;
 }
 
-/* How much of a delay is left, at least 0; HWT_NEVER stays that. */
+/* How long it is until the deadline, at least 0; HWT_NEVER for HWT_NEVER. */
 static inline uint64_t hwt_time_until(const struct hwt_time *time, uint64_t deadline)
 {
     return deadline == HWT_NEVER ? HWT_NEVER : hwt_saturating_sub(deadline, hwt_time_from(time));

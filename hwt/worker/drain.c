@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The worker reads the streams: files what is pending, and tells what was cancelled.
+ * The worker reads the streams, which is a drain: it files the pending records, and tells the
+ * cancelled ones.
  *
- * At most 100000 records are filed at a time, and the cancelled ones looked at between.
+ * It files at most 100000 records at a time, and reads the cancelled streams between.
  */
 
 #include <string.h>
@@ -32,7 +33,7 @@ static void tell_all(struct hwt_worker *worker)
     worker->untold_count = 0;
 }
 
-/* Files what n records say; their places come from memory meanwhile. */
+/* Files n records. Their places come from memory meanwhile. */
 static void read_pending(struct hwt_worker *worker, const struct hwt_record *records, uint32_t n)
 {
     const struct hwt_sites *sites = hwt_directory_sites(worker->wheel.directory);
@@ -50,8 +51,8 @@ static void read_pending(struct hwt_worker *worker, const struct hwt_record *rec
     }
 }
 
-/* The same with one thread, whose processor has the entries: what is out of date is left out, and the
- * entry says when the rest is due. */
+/* The same with one thread, whose processor has the entries in its cache. It leaves out records
+ * that are out of date, and files the others for the deadlines that the entries have. */
 static void read_pending_single(struct hwt_worker *worker, const struct hwt_record *records,
                                 uint32_t n)
 {
@@ -67,7 +68,7 @@ static void read_pending_single(struct hwt_worker *worker, const struct hwt_reco
     read_pending(worker, wanted, count);
 }
 
-/* An entry that is to be used again is the worker's until its place has the generation. */
+/* A RENEWED entry is the worker's until its place has the generation. */
 static void take_renewed(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state)
 {
     hwt_worker_outdate(worker, hwt_entry_id(entry), (uint32_t)hwt_generation(state));
@@ -97,7 +98,7 @@ static void read_cancelled(struct hwt_worker *worker, const struct hwt_record *r
 typedef void (*read_records)(struct hwt_worker *worker, const struct hwt_record *records,
                              uint32_t n);
 
-/* A producer that compacts is soon done, if it runs. */
+/* Tries for a short while: a producer that compacts is soon done, if it has a processor. */
 static bool claim(struct hwt_stream *stream)
 {
     for (int tries = 0; tries < CLAIM_TRIES; tries++) {
@@ -115,9 +116,10 @@ static struct hwt_stream *shared_pending(const struct hwt_worker *worker)
 
 static bool read_others(struct hwt_worker *worker);
 
-/* Takes what the next chunk has, and returns how many records. A stream is claimed for no longer
- * than that: its producer cannot compact it meanwhile, and the worker may have to wait for its
- * processor, or for memory, while it files. The shared one is claimed while all others are read. */
+/* Copies the records of the next chunk, and returns how many. The stream is claimed for no longer
+ * than that, because its producer cannot compact it meanwhile, and the worker may wait for its
+ * processor, or for memory, while it files. But the shared stream is claimed while all others are
+ * read. */
 static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *stream,
                              struct hwt_record taken[HWT_CHUNK_RECORDS])
 {
@@ -141,15 +143,16 @@ static void begin_drain(struct hwt_worker *worker)
     worker->drain_epoch = ++worker->drain_epochs;
 }
 
-/* Reads up to about `budget` records, and returns how many. A reading ends, however fast producers
- * are: of each stream it is for what was published when it first came to it, and a little more. */
+/* Reads up to about `budget` records, and returns how many. A drain ends, however fast producers
+ * are: of each stream it reads the records that were published when it first came to it, and a few
+ * more. */
 static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, read_records read,
                           size_t budget)
 {
     struct hwt_record records[HWT_CHUNK_RECORDS];
     size_t done = 0;
     uint32_t n;
-    /* Only the worker moves on in it, and a compaction leaves it where it is. */
+    /* No claim: only the worker moves `read`, and a compaction leaves it as it is. */
     if (!hwt_stream_is_used(stream))
         return 0;
     if (stream->drain_epoch != worker->drain_epoch) {
@@ -166,7 +169,8 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     return done;
 }
 
-/* Reads each stream of one kind that may have something, but not the shared pending one. */
+/* Reads the streams of one kind, those on the list or all, but not the shared lane's pending
+ * one. */
 static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool listed, size_t budget)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
@@ -188,9 +192,10 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
     return done;
 }
 
-/* Before something is taken from the shared lane. A thread that ends has used its own lane before that
- * one, see lane.h, so all that the other lanes have by now is filed first. False: one of them could
- * not be claimed, for its next thread compacts it, and so what the shared one has waits, too. */
+/* Before records of the shared lane are taken, files all that the other lanes have by now, because
+ * a thread that ends has used its own lane before the shared one: see lane.h. False: one of them
+ * could not be claimed, because its next thread compacts it. Then the records of the shared lane
+ * wait, too. */
 static bool read_others(struct hwt_worker *worker)
 {
     const uint64_t drain_epoch = worker->drain_epoch;
@@ -204,12 +209,12 @@ static bool read_others(struct hwt_worker *worker)
     return all;
 }
 
-/* All that is published now, in parts, and between them the cancelled. */
+/* Reads all that is published now, in parts, and the cancelled streams between. */
 static void read_once(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    /* While a thread is half-way through a push, not all streams are on the lists; nor is one that
-     * the last reading could not claim, if it was dismissed since. */
+    /* While a thread is half-way through a push, some streams are not on the lists. A stream that
+     * the last drain could not claim may not be on them either, because it was dismissed since. */
     bool listed = hwt_streams_receive(&lanes->pending) && hwt_streams_receive(&lanes->cancelled) &&
                   !worker->again;
     size_t filed;
@@ -227,7 +232,7 @@ static void read_once(struct hwt_worker *worker)
     } while (filed >= DRAIN_MAX);
 }
 
-/* What a lane has. */
+/* Reads both streams of a lane. */
 static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
 {
     begin_drain(worker);
@@ -235,9 +240,9 @@ static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
     read_stream(worker, &lane->cancelled, read_cancelled, SIZE_MAX);
 }
 
-/* What a `cancelled` has added and cancelled on this thread is read too, unless that goes on and
- * on. It does not belong to the pass that goes on, if one does: where that goes so far that the
- * wheel cannot file for its end yet, it waits. */
+/* Reads all streams. Records that `cancelled` callbacks add on this thread are read, too, at most
+ * OWN_READINGS_MAX times. They are filed no earlier than the end of the pass. If the wheel cannot
+ * file for that tick yet, they stay unread. */
 static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);
@@ -256,7 +261,7 @@ static void read_all_streams(struct hwt_worker *worker)
     worker->told |= told;
 }
 
-/* There was no memory for a hint: all entries say what is to be done. */
+/* There was no memory for a hint or a record: looks at all entries. */
 static void rescan(struct hwt_worker *worker)
 {
     struct hwt_entry *entry;
@@ -280,11 +285,9 @@ static void rescan(struct hwt_worker *worker)
         (void)hwt_worker_sweep(worker, worker->wheel.hints, false);
 }
 
-/*
- * With one thread a record waits as long as it can: most timeouts are cancelled before they need be
- * filed at all. What is cancelled is told, and may add more: that is a record, too, and not for the
- * pass that goes on.
- */
+/* With one thread a record waits as long as it can, because most timeouts are cancelled before they
+ * need be filed. Timeouts that a `cancelled` adds are records, too, and not for the pass that goes
+ * on. */
 bool hwt_worker_read_single(struct hwt_worker *worker, uint64_t until)
 {
     const struct hwt_lanes *lanes = &worker->shared->lanes;
@@ -331,16 +334,15 @@ void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dis
     begin_drain(worker);
     while (dismissed) {
         struct hwt_stream *next = dismissed->next_listed;
-        if (dismissed != shared_pending(worker)) /* it has its place in the next reading */
+        if (dismissed != shared_pending(worker)) /* the next drain reads it behind the others */
             read_stream(worker, dismissed, read, SIZE_MAX);
         dismissed = next;
     }
 }
 
-/*
- * Between two parts of what is due: cancelled timeouts that are to be told do not wait until all that is due has
- * run, or they would heap up beside many slow tasks. Only so many, that running goes on.
- */
+/* Cancelled timeouts that are to be told would heap up beside many slow tasks. So they do not wait
+ * until all that is due has run. It reads no more than KEEP_UP_MAX of them, so that running goes
+ * on. */
 void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
@@ -358,7 +360,7 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
         return;
     uint32_t chunks = 0;
     for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
-        chunks += hwt_stream_backlog(s) / 2; /* an open one is no backlog */
+        chunks += hwt_stream_backlog(s) / 2; /* an open chunk is no backlog */
     if (chunks <= HWT_BACKLOG / 2)
         return;
     read_streams(worker, true, true, KEEP_UP_MAX);

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the wheel has of a timeout: places, and the generations they are for. See worker.h. */
+/* Filing in the wheel, by places and generations; and sweeps. See worker.h. */
 
 #include "hwt/worker/worker.h"
 
-#define SWEEP_RATIO 4 /* hints looked at for each that was filed: a third of them can go at least */
-#define SWEEP_PARTS 8 /* of them: each says whether the next ones are to look at entries, too */
+#define SWEEP_RATIO 4 /* looks for each hint that was filed: a third of the hints can go at least */
+#define SWEEP_PARTS                                                                                \
+    8 /* parts of the looks: each shows whether the next ones must look at entries, too */
 
 void hwt_worker_need_rescan(struct hwt_worker *worker, struct hwt_place *place)
 {
     place->where = 0;
-    /* An exchange, for what a producer has released by it. */
+    /* An exchange, so that the flag still carries the release of a producer. */
     atomic_exchange_explicit(&worker->shared->rescan_needed, true, memory_order_relaxed);
 }
 
@@ -21,7 +22,7 @@ void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
     if (counted != place->generation)
         return;
     const struct hwt_entry *entry = hwt_pool_entry(&worker->shared->pool, record->id);
-    /* The deadline first: one that was earlier has a record of its own, as has one to come. */
+    /* The deadline is read first: an earlier one that comes later has a record of its own. */
     uint64_t tick = hwt_ticks_at(&wheel->ticks, hwt_entry_deadline(entry));
     if (!hwt_hint_is_true(hwt_entry_state(entry), record->generation))
         return;
@@ -41,9 +42,9 @@ void hwt_worker_outdate(struct hwt_worker *worker, uint32_t id, uint32_t generat
         *place = (struct hwt_place){ generation, 0 };
 }
 
-/* ---- what is not wanted any more ---- */
+/* ---- sweeps ---- */
 
-/* What is pending in an entry that was used again has a record of its own. */
+/* A newer timeout in the same entry has a record of its own. */
 uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n)
 {
     const struct hwt_pool *pool = &((const struct hwt_worker *)worker)->shared->pool;
@@ -55,9 +56,9 @@ uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t 
     return kept;
 }
 
-/* How many timeouts are pending and filed. What waits in the streams is not filed yet, and half of
- * it is taken to be pending; with one thread it waits on purpose, and counts. About: others go on
- * meanwhile. */
+/* About how many timeouts are pending and filed. Half of the records in the streams are taken to be
+ * of pending timeouts, which are not filed yet. With one thread records wait on purpose, so these
+ * timeouts count. */
 static uint64_t count_filed(const struct hwt_shared *shared)
 {
     const struct hwt_run_stats *stats = &shared->stats;
@@ -71,23 +72,23 @@ static uint64_t count_filed(const struct hwt_shared *shared)
             continue;
         ended += atomic_load_explicit(&lane->cancelled_count, memory_order_relaxed);
         begun += atomic_load_explicit(&lane->added, memory_order_relaxed);
-        /* One may be read, and open. */
+        /* One chunk may be open, and read as far as it goes. */
         uint32_t chunks = shared->one_thread ? 0 : hwt_stream_backlog(&lane->pending);
         ended += chunks > 1 ? (uint64_t)(chunks - 1) * HWT_CHUNK_RECORDS / 2 : 0;
     }
     return begun > ended ? begun - ended : 0;
 }
 
-/* Hints that may be there for so many that are filed. Those that do not count are a third at most, so
- * that a sweep finds them soon; of very many a fifth. */
+/* How many hints there may be for so many timeouts that are filed. A third of the hints may not
+ * count, so a sweep finds them soon; a fifth, if there are very many. */
 static uint64_t most_for(uint64_t filed)
 {
     uint64_t half = filed / 2 < HWT_VAIN_MAX ? filed / 2 : HWT_VAIN_MAX, quarter = filed / 4;
     return filed + (half > quarter ? half : quarter) + HWT_HEAP_MAX;
 }
 
-/* As long as entries are used again, what they were used for before does not count any more, and
- * that is seen without a look at them. */
+/* A hint does not count any more when its entry was used again, and that is seen without a look at
+ * the entry. So a sweep looks at entries only if this does not suffice. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks)
 {
     struct hwt_wheel *wheel = &worker->wheel;

@@ -6,21 +6,21 @@
 #include "hwt/pool/trim.h"
 #include "hwt/worker/worker.h"
 
-/* Relaxed: a producer that sets it later wakes the worker: see hwt_shared_need_rescan(). */
+/* Relaxed: a producer that sets it later wakes the worker, see hwt_shared_need_rescan(). */
 static bool is_rescan_needed(const struct hwt_worker *worker)
 {
     return atomic_load_explicit(&worker->shared->rescan_needed, memory_order_relaxed);
 }
 
-/* The tick that goes on; one that is over, if the last pass was cut short. */
+/* The tick that goes on; or a tick that is over, if the last pass was cut short. */
 static uint64_t this_tick(const struct hwt_worker *worker)
 {
     const struct hwt_wheel *wheel = &worker->wheel;
     return hwt_ticks_ending(&wheel->ticks, wheel->tick + wheel->lags);
 }
 
-/* The next tick with work. False: it is not known, for much comes before it that is not wanted; it
- * is not before *ret_next. */
+/* Finds the next tick with work. False: it is not known, because many hints that are not wanted
+ * come before it; it is not before *ret_next. */
 static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
 {
     struct hwt_wheel *wheel = &worker->wheel;
@@ -28,7 +28,7 @@ static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
     bool known = hwt_wheel_find(wheel, UINT64_MAX, HWT_LOOKS, ret_next);
     if (hwt_worker_read_single(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
         known = hwt_wheel_find(wheel, UINT64_MAX, HWT_LOOKS, ret_next);
-    /* What could not be read or filed is looked at again in a tick. */
+    /* After a tick the worker looks again at what it could not read or file. */
     bool again = worker->again || is_rescan_needed(worker);
     if (again && soon < *ret_next)
         *ret_next = soon;
@@ -44,8 +44,8 @@ uint64_t hwt_worker_next(struct hwt_worker *worker)
     return known ? hwt_ticks_end(&worker->wheel.ticks, next) : 0;
 }
 
-/* Step A to C of gate.h: the gate is closed for the tick `next`, and the streams are read once
- * more. Returns the next tick after that. */
+/* Steps A to C of gate.h: closes the gate for the tick `next`, and reads the streams once more.
+ * Returns the tick until which the worker may sleep then. */
 static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
 {
     struct hwt_shared *shared = worker->shared;
@@ -64,8 +64,8 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     return after < next ? after : next; /* no longer than the gate says */
 }
 
-/* The tick `next`, or, if that is sooner, the one in which there is more to give back, from `soon`
- * on. */
+/* The tick `next`; or the tick, from `soon` on, in which there is more memory to give back, if that
+ * is sooner. */
 static uint64_t before_upkeep(const struct hwt_worker *worker, uint64_t soon, uint64_t next)
 {
     uint64_t trim_at = hwt_pool_trim_at(&worker->shared->pool);
@@ -90,17 +90,18 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if (next > soon && (!known || worker->upkeep_at == 0))
         return 0;
     next = before_upkeep(worker, soon, next);
-    /* Where a cancel was told, more will be: sleep for a tick, rather than be woken by each. */
+    /* After one cancel that was told, more will come: sleep for a tick, rather than be woken by
+     * each. */
     if (worker->told && soon < next)
         next = soon;
     if (next > soon) {
         next = close_for(worker, next);
-        next = before_upkeep(worker, soon, next); /* threads may have given back what they kept */
+        next = before_upkeep(worker, soon, next); /* threads may have given entries back */
     }
     worker->told = false;
     hwt_worker_publish_bytes(worker);
     HWT_SCHED_POINT(PARK_CHECK);
-    /* Stop sets the flag and then wakes. */
+    /* Stop sets its bit and then wakes the worker. */
     if (hwt_worker_is_stopping(worker))
         return 0;
     uint64_t until = hwt_ticks_end(ticks, next);

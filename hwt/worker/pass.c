@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A pass of the worker: run what it has slept for, read the streams, run what is due, and what is done
- * after that.
+ * A pass of the worker: run what it has slept for, read the streams, run what is due, give memory
+ * back.
  *
- * The ticks that are over are handled when all that may be for them is filed, so that what was
+ * The worker handles the ticks that are over when all that may be for them is filed. So what was
  * added before the pass runs in the order of its ticks, however much it is.
  */
 
@@ -13,8 +13,8 @@
 #include "hwt/worker/task.h"
 #include "hwt/worker/worker.h"
 
-#define IN_VAIN_MAX (1 << 17) /* hints: under a millisecond */
-#define ARGS_AHEAD 4          /* timeouts: what their tasks are given comes from memory meanwhile */
+#define IN_VAIN_MAX (1 << 17) /* hints that a pass may look at in vain: under a millisecond */
+#define ARGS_AHEAD 4          /* the arg of the fourth timeout ahead comes from memory meanwhile */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
 {
@@ -37,8 +37,8 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
 
 /* ---- running ---- */
 
-/* This and the next one are most of what a timeout costs there: they are inlined. What was PENDING
- * with this state and deadline is due. False: it was not so. */
+/* Runs a timeout that is due, or hands it over. False: it was not PENDING with this state and
+ * deadline. This function and look() are most of what a timeout costs here, so they are inlined. */
 __attribute__((always_inline)) static inline bool
 run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t deadline)
 {
@@ -56,13 +56,14 @@ run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t
     return run != HWT_RUN_NOT;
 }
 
-/* A hint that nothing ran for. */
+/* Nothing ran for a hint. */
 static inline void count_in_vain(struct hwt_worker *worker)
 {
     worker->wheel.looks -= worker->wheel.looks > 0;
 }
 
-/* Taken from its bucket; its timeout is due if its deadline is before `horizon`. */
+/* Looks at an entry whose hint was taken. Its timeout is due if its deadline is before
+ * `horizon`. */
 __attribute__((always_inline)) static inline void look(struct hwt_worker *worker,
                                                        struct hwt_entry *entry, uint64_t horizon)
 {
@@ -92,10 +93,11 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
 
 struct taken {
     struct hwt_entry *entries[HWT_TAKE_MAX];
-    bool far; /* not due, but nearer now */
+    bool far; /* they are not due, but their ticks are near now */
 };
 
-/* Takes what is next, and its entries come from memory; the first of what comes after too. */
+/* Takes the hints that are due next. Their entries come from memory meanwhile, and so does the
+ * first entry after these. */
 static size_t take(struct hwt_worker *worker, struct taken *taken)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
@@ -122,15 +124,17 @@ static bool is_cut_short(const struct hwt_worker *worker)
     return worker->runs >= worker->most || worker->wheel.looks == 0;
 }
 
-/* False: nothing is due, or the pass is cut short, or the worker is to stop. */
+/* Takes some timeouts, and runs those that are due. False: nothing is due, or the pass is cut
+ * short, or the worker must stop. */
 static bool expire_some(struct hwt_worker *worker)
 {
     struct taken taken;
     size_t n;
     if (hwt_worker_is_stopping(worker) || is_cut_short(worker) || (n = take(worker, &taken)) == 0)
         return false;
-    /* Due is what ends with this tick: what was pushed back to a later one takes its turn there,
-     * though that may be over, too. What has only come nearer is filed again. */
+    /* A timeout is due if its deadline is in this tick. If it was moved to a later tick, it takes
+     * its turn there, though that may be over, too. Hints that have only come nearer are filed
+     * again. */
     uint64_t horizon = taken.far ? 0 : hwt_ticks_end(&worker->wheel.ticks, worker->wheel.tick);
     for (size_t i = 0; i < n && !hwt_worker_is_stopping(worker); i++) {
         if (i + ARGS_AHEAD < n)
@@ -141,8 +145,9 @@ static bool expire_some(struct hwt_worker *worker)
     return true;
 }
 
-/* The worker's own thread runs what it has slept for before it reads what was added meanwhile, which
- * may be much: that is for the same tick, where it comes behind, or for a later one. */
+/* The worker's own thread runs what it has slept for before it reads the records that were added
+ * meanwhile, because these may be many. None of them is for an earlier tick, and in the same tick
+ * they come behind. */
 static void expire_first(struct hwt_worker *worker)
 {
     const uint64_t limit = worker->limit, parked_for = worker->parked_for;
@@ -151,14 +156,15 @@ static void expire_first(struct hwt_worker *worker)
     if (parked_for == 0)
         return;
     worker->limit = parked_for < limit ? parked_for + 1 : limit;
-    /* As long as there is something to take: a take that finds nothing ends the tick. */
+    /* Only as long as there is something to take, because a take that finds nothing ends the
+     * tick. */
     while (hwt_wheel_find(&worker->wheel, worker->limit, HWT_LOOKS, &next) &&
            next < worker->limit && expire_some(worker))
         ;
     worker->limit = limit;
 }
 
-/* A pass that is to start all that is due goes on, however much it has gone by in vain. */
+/* A pass that may start all that is due goes on, however many hints it has looked at in vain. */
 static bool goes_on_in_vain(struct hwt_worker *worker)
 {
     if (worker->wheel.looks > 0 || worker->most < UINT64_MAX || hwt_worker_is_stopping(worker))
@@ -168,7 +174,8 @@ static bool goes_on_in_vain(struct hwt_worker *worker)
     return true;
 }
 
-/* Of the tick that has only begun. What is not due stays where it was taken from: nowhere. */
+/* Runs timeouts of the tick that has only begun, if they are due before `until`. The others are not
+ * filed again. */
 static void expire_begun(struct hwt_worker *worker, uint64_t until)
 {
     struct taken taken;
@@ -184,8 +191,8 @@ static void expire_begun(struct hwt_worker *worker, uint64_t until)
     worker->limit--;
 }
 
-/* What is due and could not be filed runs without regard to its tick, until the pass has so many runs. All
- * entries are gone by, from where the last walk was cut short: so none waits for ever. */
+/* Runs what is due and could not be filed, without regard to its tick, until the pass has `most`
+ * runs. It goes by all entries, from where the last walk was cut short, so none waits for ever. */
 static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon, uint64_t most)
 {
     struct hwt_shared *shared = worker->shared;
@@ -208,7 +215,7 @@ static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon, uint64_t
     }
 }
 
-/* Free entries that this thread keeps. */
+/* Gives the free entries of this thread's lane to the pool. */
 static void flush_own(const struct hwt_worker *worker)
 {
     struct hwt_lane *lane = hwt_shared_enter(worker->shared);
@@ -216,8 +223,8 @@ static void flush_own(const struct hwt_worker *worker)
     hwt_shared_leave(worker->shared, lane);
 }
 
-/* What is given back after a peak, a slice each pass, so that nothing waits for long: hints that have
- * heaped up, and then slabs. */
+/* Gives memory back after a peak, a slice in each pass, so that nothing waits for long: first hints
+ * that have heaped up, and then slabs. */
 static void keep_house(struct hwt_worker *worker)
 {
     struct hwt_pool *pool = &worker->shared->pool;
@@ -226,7 +233,7 @@ static void keep_house(struct hwt_worker *worker)
         atomic_load_explicit(&worker->shared->time.last_pass, memory_order_relaxed);
     const uint64_t hints = wheel->hints;
     if (hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, HWT_SWEEP_SLICE, true)) {
-        /* Where nothing could go, others are asked in a tick. */
+        /* If no hint could go, it looks at the next ones in a tick. */
         worker->upkeep_at = wheel->hints < hints ? 0 : now;
         return;
     }
@@ -254,16 +261,17 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->told = false;
     expire_first(worker);
     hwt_worker_read(worker);
-    /* A stream that could not be read may have timeouts for the last tick that is over, so that tick
-     * stays open, unless it has been handled. */
+    /* A stream that could not be read may hold timeouts for the last tick that is over, so that
+     * tick stays open, unless it was handled. */
     worker->wheel.lags = worker->again && worker->wheel.tick < worker->limit;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     expire_unfiled(worker, horizon, most - most / 2); /* the rest is for what is filed */
     while (expire_some(worker) || goes_on_in_vain(worker))
         ;
-    expire_unfiled(worker, horizon, most); /* and what was pushed back within ticks that are over */
-    /* Of a pass that was cut short, the next one does the rest: what is filed until then for a tick
-     * that is over comes behind what its tasks have filed. */
+    expire_unfiled(worker, horizon,
+                   most); /* tasks may have moved some within ticks that are over */
+    /* After a pass that was cut short, the next one does the rest. A hint that is filed until then
+     * for a tick that is over comes behind the timeouts that the tasks of this pass have added. */
     worker->file_from = is_cut_short(worker) ? hwt_worker_tick_after_pass(worker) : 0;
     if (worker->shared->one_thread)
         hwt_worker_read_own(worker);

@@ -2,8 +2,8 @@
 #ifndef HWT_SHARED_H
 #define HWT_SHARED_H
 
-/* What all threads share of a timer, grouped by which thread may write it. It is the timer's first
- * member: a slab's owner is both. */
+/* The part of a timer that all threads share, grouped by which thread may write it. It is the
+ * timer's first member, so the pointer in the head of a slab leads to both. */
 
 #include <pthread.h>
 
@@ -32,20 +32,21 @@ struct hwt_shared {
     uint64_t max_pending;
     hwt_executor executor;
     void *executor_data;
-    bool one_thread; /* nothing below is shared: no exchange, no lane but one */
+    bool one_thread; /* HWT_ONE_THREAD: no exchanges, and one lane */
 
-    /* The reasons above. Written by atomic operations on single bits; read by all. */
+    /* The bits above. Any thread writes them, by atomic operations on single bits; all threads read
+     * them. */
     _Atomic uint32_t slow_path_bits;
 
-    /* A record or a hint had no memory: the worker looks at all entries. Set by any thread, cleared
-     * by the worker. */
+    /* There was no memory for a record or a hint, so the worker must look at all entries. Any
+     * thread sets it, the worker clears it. */
     _Atomic bool rescan_needed;
 
     struct hwt_gate gate;
     struct hwt_lanes lanes;
     struct hwt_pool pool;
 
-    /* With max_pending only. */
+    /* How many timeouts count against max_pending, if there is one. */
     _Alignas(64) _Atomic uint64_t reserved;
 
     /* Moves to an earlier instant, while the timer is ENDING; see end.c. */
@@ -54,8 +55,8 @@ struct hwt_shared {
     /* Written by the threads that run tasks; see counters.h. */
     _Alignas(64) struct hwt_run_stats stats;
 
-    /* Under `run_lock`: how many tasks the executor has; waiters for a task's return, for a
-     * request, or for the worker's start. */
+    /* Under `run_lock`: how many tasks the executor has. `returned` is for those who wait for a
+     * task's return, for a request, or for the worker's start. */
     pthread_mutex_t run_lock;
     pthread_cond_t returned;
     uint64_t submitted;
@@ -85,7 +86,7 @@ static inline void hwt_shared_leave(struct hwt_shared *shared, struct hwt_lane *
         hwt_lane_leave(&shared->lanes, lane);
 }
 
-/* One place under max_pending: false: none left. Lock-free. */
+/* Counts one timeout against max_pending. False: there are as many already. Lock-free. */
 static inline bool hwt_reserve(struct hwt_shared *shared)
 {
     /* Relaxed, here and below: a number, it publishes nothing. */
@@ -112,18 +113,19 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
         atomic_fetch_sub_explicit(&shared->reserved, 1, memory_order_relaxed);
 }
 
-/* A record could not be written, or records were taken back: the worker is to look at all entries.
- * It may have gone to sleep without them since. */
+/* A record could not be written, or records were taken back, so the worker must look at all
+ * entries. It may have gone to sleep meanwhile. */
 static inline void hwt_shared_need_rescan(struct hwt_shared *shared)
 {
-    /* Release: the entries. An exchange, for what another thread has released by it. */
+    /* Release: the entries. An exchange, so that the worker acquires those of an earlier thread,
+     * too. */
     atomic_exchange_explicit(&shared->rescan_needed, true, memory_order_release);
     hwt_full_barrier(); /* before the look at the gate, and at what stop has set */
     if (hwt_gate_is_long(&shared->gate))
         hwt_gate_wake(&shared->gate);
 }
 
-/* Producer: the timeout is to be looked at for its deadline. */
+/* Producer: appends a record, so that the worker looks at the timeout for this deadline. */
 static inline void hwt_shared_append_pending(struct hwt_shared *shared, struct hwt_lane *lane,
                                              uint64_t deadline, uint32_t id, uint64_t generation)
 {
@@ -135,7 +137,7 @@ static inline void hwt_shared_append_pending(struct hwt_shared *shared, struct h
         hwt_shared_need_rescan(shared);
 }
 
-/* The same, and the worker is woken if that cannot wait. */
+/* The same, and wakes the worker if that cannot wait. */
 static inline void hwt_shared_publish_pending(struct hwt_shared *shared, struct hwt_lane *lane,
                                               uint64_t deadline, uint32_t id, uint64_t generation)
 {
@@ -145,7 +147,7 @@ static inline void hwt_shared_publish_pending(struct hwt_shared *shared, struct 
         hwt_gate_wake(&shared->gate);
 }
 
-/* The same: the timeout was cancelled, and is to be told. */
+/* The same for a timeout that was cancelled, and is to be told. */
 static inline void hwt_shared_publish_cancelled(struct hwt_shared *shared, struct hwt_lane *lane,
                                                 uint32_t id, uint64_t generation)
 {

@@ -10,8 +10,8 @@
 #include "hwt/base/probes.h"
 #include "hwt/base/shield.h"
 
-/* The last one entered first: a task may drive another timer, and a coroutine may be left within a
- * task for another one. */
+/* A list, the last frame that was entered first. A task may drive another timer, and a coroutine
+ * may be left within a task for another one. */
 static HWT_THREAD_LOCAL struct hwt_frame *frames;
 
 void hwt_frame_enter(struct hwt_frame *frame)
@@ -58,8 +58,8 @@ struct hwt_frame *hwt_own_task(hwt_timeout timeout)
 
 /* ---- running ---- */
 
-/* A callback that does not come back to its caller (an exception, longjmp, pthread_exit) leaves
- * locks and states as they are, and others waiting for ever. */
+/* A callback that does not return to its caller (an exception, longjmp, pthread_exit) leaves locks
+ * and states as they are, and others waiting for ever. */
 void hwt_task_does_not_return(void)
 {
     (void)fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
@@ -94,7 +94,7 @@ static void tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t ge
          &frame);
 }
 
-/* RUNNING to what comes after, whatever there is to mind. */
+/* Ends a run, whatever was done to the timeout meanwhile. */
 __attribute__((noinline)) static enum hwt_run
 finish_slow(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_deadline)
 {
@@ -113,14 +113,14 @@ finish_slow(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t *ret_de
     if (hwt_state_pending(state))
         return HWT_RUN_AGAIN;
     if (state & HWT_REARMED)
-        hwt_unreserve(shared); /* of the re-arm that was taken back */
+        hwt_unreserve(shared); /* the re-arm had reserved */
     if (state & HWT_REARMED && state & HWT_HAS_CANCELLED)
         tell(shared, entry, hwt_generation(state));
     hwt_task_free(shared, entry);
     return HWT_RUN_ENDED;
 }
 
-/* The same, where nothing was done to it while it ran. */
+/* Ends a run. The fast way, if nothing was done to the timeout meanwhile. */
 static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t running,
                            uint64_t *ret_deadline)
 {
@@ -187,7 +187,7 @@ void hwt_task_publish_again(struct hwt_shared *shared, struct hwt_entry *entry, 
     hwt_shared_leave(shared, lane);
 }
 
-/* The entry says what there is to do for the thread that was handed it. */
+/* On the executor's thread: does what the entry says. */
 static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
 {
     for (;;) {
@@ -212,18 +212,15 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
     }
 }
 
-/* What the executor has is counted, in all and of each slab, under the mutex. Acq_rel: the worker
- * empties a slab of which it has nothing, and that count is the last that the executor's thread
- * writes there. */
+/* Counts the entries of a slab that the executor has. Acq_rel: the worker empties a slab when the
+ * count is 0, and the executor's thread does not touch the slab after it has counted down. */
 static void count_handed(const struct hwt_entry *entry, uint32_t n)
 {
     atomic_fetch_add_explicit(&hwt_slab_of(entry)->handed, n, memory_order_acq_rel);
 }
 
-/*
- * The count goes down under the mutex: stop, which waits for 0 under it, may free the timer
- * as soon as it has been unlocked.
- */
+/* Counts down under the mutex: stop waits for 0 under it, and may free the timer as soon as it is
+ * unlocked. */
 static void hand_back(struct hwt_shared *shared, const struct hwt_entry *entry)
 {
     HWT_SCHED_POINT(HAND_BACK);
@@ -249,7 +246,8 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
     count_handed(entry, 1);
     pthread_mutex_unlock(&shared->run_lock);
     HWT_SCHED_POINT(HAND_OVER);
-    /* A stop from inside the executor would wait for this very call. */
+    /* With this frame a stop from inside the executor is refused. It would wait for this very
+     * call. */
     struct hwt_frame frame = { .shared = shared };
     hwt_frame_enter(&frame);
     int refused = shared->executor(shared->executor_data, work, entry);
@@ -278,8 +276,8 @@ void hwt_task_wait_all(struct hwt_shared *shared)
 
 void hwt_task_returned(struct hwt_shared *shared)
 {
-    /* The state has changed already: a thread that looks at it under the mutex, before or after
-     * this, does not wait. */
+    /* The state has changed before this. So a thread that looks at it under the mutex after this
+     * does not wait, and a thread that waits already is woken. */
     pthread_mutex_lock(&shared->run_lock);
     pthread_cond_broadcast(&shared->returned);
     pthread_mutex_unlock(&shared->run_lock);

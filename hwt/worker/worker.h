@@ -3,78 +3,78 @@
 #define HWT_WORKER_H
 
 /*
- * The worker: the one thread that owns the wheel, be it the timer's own or the one that calls
- * hwt_timer_advance() and its like. Only it touches what is in here.
+ * The worker: the one thread that owns the wheel. It is the timer's own thread, or the thread that
+ * calls hwt_timer_advance() and its like. Only it touches the fields here.
  *
- * What is filed is a hint, as records are: when its tick comes the worker looks at the entry, and
- * only that says what is to be done. This must always hold (it is what "lost" would mean):
+ * A hint in the wheel, as a record, only says "look at this timeout". When its tick comes, the
+ * worker looks at the entry, and the entry alone says what is to be done. This must always hold
+ * ("lost" would be its opposite):
  *
  *     for each PENDING timeout there is a hint that counts, no later than its deadline's tick,
  *     or an unread record no later than its deadline, or a thread that is about to append one,
  *     or it is in the worker's or the executor's hands, or `rescan_needed` is set.
  *
- * With one thread an unread record of any instant does, if the lane's `soonest` is no later than the
- * deadline: it is filed for the deadline that the entry has when it is read. So what is filed nowhere
- * and is in nobody's hands has an unread record, and is moved without another one. (But in a
- * timer's last pass, see hwt_worker_finish().)
+ * With one thread an unread record for any instant will do, if the lane's `soonest` is no later
+ * than the deadline, because it is filed for the deadline that the entry has when it is read. So a
+ * timeout that is filed nowhere and is in nobody's hands has an unread record, and is moved without
+ * another one. (The last pass of a timer is an exception, see hwt_worker_finish().)
  *
- * A place knows the generation that was filed last. Of two records the worker believes the one of
- * the newer generation, and of one generation only what the entry says. So a hint of an older
- * timeout in the same entry does not count from when the first record of the newer one is read, in
- * whatever order the streams are.
+ * A place has the generation that was filed last. The worker believes the record of the newer
+ * generation. If two records are of one generation, it goes by the entry alone. So when the worker
+ * has read the first record of a timeout, no hint of an older timeout in that entry counts any
+ * more, in whatever order the streams are read.
  *
- * A cancel says nothing to the worker: its hint stays until the worker comes to it. Where the
- * worker has many more hints than timeouts are pending, it goes through them and throws away what
- * does not count or is not wanted: as fast as they come, a part at a time.
+ * A cancel does not tell the worker: the hint stays until the worker comes to it. If the worker has
+ * many more hints than timeouts are pending, it sweeps: it throws away hints that do not count or
+ * are not wanted, a part at a time, as fast as they come.
  *
- * GENERATIONS IN RECORDS have 32 bits, and are compared by their difference, counted from the floor
- * of their slab. So that no difference comes near 2^31, an entry is renewed after each 2^28
- * timeouts: it passes through the worker, which notes the generation in the place, before it is
- * used again.
+ * GENERATIONS IN RECORDS have 32 bits, are counted from the floor of their slab, and are compared
+ * by their difference. No difference may come near 2^31. So an entry is renewed after each 2^28
+ * timeouts: it goes through the worker, which writes the generation to the place, before it is used
+ * again.
  */
 
 #include "hwt/worker/shared.h"
 
-#define HWT_TAKE_MAX 64      /* taken from the wheel at a time */
+#define HWT_TAKE_MAX 64      /* hints that are taken from the wheel at a time */
 #define HWT_HEAP_MAX 8192    /* hints, besides one and a half for each timeout that is pending, */
 #define HWT_VAIN_MAX 65536   /* but no more in vain than these, or a quarter of what is pending */
-#define HWT_SWEEP_EVERY 256  /* hints, while there are too many */
-#define HWT_SWEEP_SLICE 4096 /* as if so many had been filed: half a millisecond of a pass */
-#define HWT_LOOKS 4096       /* at hints, for the next tick with work */
-#define HWT_READ_NS 16       /* for a record: about what reading and filing it takes */
+#define HWT_SWEEP_EVERY 256  /* hints that come between two sweeps, while there are too many */
+#define HWT_SWEEP_SLICE 4096 /* a pass sweeps as for so many that were filed: half a millisecond */
+#define HWT_LOOKS 4096       /* hints that are looked at to find the next tick with work */
+#define HWT_READ_NS 16       /* about how long it takes to read and file a record */
 #define HWT_RENEWAL ((uint64_t)1 << 28)
 
 struct hwt_worker {
     struct hwt_shared *shared;
     struct hwt_wheel wheel;
-    uint64_t limit; /* ticks before it are over at `now` */
-    uint64_t
-        file_from; /* after a pass that was cut short: what is filed is for this tick or later */
-    uint64_t runs; /* tasks started or handed over, in this pass */
-    uint64_t most; /* runs that are wanted in this pass */
-    uint64_t parked_for;   /* the tick: what is unread is for it or a later one; 0: not known */
-    bool told;             /* of a cancel, in this pass */
-    uint64_t drain_epoch;  /* the number of the one that goes on; see drain.c */
-    uint64_t drain_epochs; /* how many there were */
-    bool again; /* a stream could not be claimed: the next reading goes by all lanes, in a tick */
-    size_t since_kept_up;
-    uint64_t upkeep_at;   /* the instant at which there is more to give back; 0: at once */
-    uint64_t sweep_at;    /* hints in the wheel */
-    bool sweep_asks;      /* what does not count was not enough */
-    uint32_t walk_number; /* the entry where the next walk for what could not be filed begins */
+    uint64_t limit;      /* ticks before it are over at the instant of the pass */
+    uint64_t file_from;  /* after a pass that was cut short: no hint is filed for an earlier tick */
+    uint64_t runs;       /* tasks that this pass has started or handed over */
+    uint64_t most;       /* tasks that this pass may start */
+    uint64_t parked_for; /* the tick: no unread record is for an earlier one; 0: not known */
+    bool told;           /* this pass has told a cancel */
+    uint64_t drain_epoch;  /* the number of the drain that goes on; see drain.c */
+    uint64_t drain_epochs; /* how many drains there were */
+    bool again;            /* a stream was not read: the next drain goes by all lanes, in a tick */
+    size_t since_kept_up;  /* so many timeouts were taken since hwt_worker_keep_up() read */
+    uint64_t upkeep_at;    /* the instant at which there is more to give back; 0: at once */
+    uint64_t sweep_at;     /* a drain sweeps when the wheel has so many hints */
+    bool sweep_asks;       /* the next sweep begins with looks at entries */
+    uint32_t walk_number;  /* the next walk for what could not be filed begins at this entry */
     uint32_t walk_seat;
     uint32_t untold_count;
-    hwt_timeout untold[HWT_CHUNK_RECORDS]; /* of the records that are being read */
+    hwt_timeout untold[HWT_CHUNK_RECORDS]; /* from the records that are being read */
 };
 
-/* The tick for what is not of the last pass, or the one that goes on. */
+/* The first tick that the last pass, or the one that goes on, does not handle. */
 static inline uint64_t hwt_worker_tick_after_pass(const struct hwt_worker *worker)
 {
     return hwt_ticks_ending(&worker->wheel.ticks, worker->limit);
 }
 
-/* Or a task has forked, and this is the child. Relaxed: a pass may see it late; a worker that goes
- * to sleep looks again, after a barrier, see hwt_worker_park(). */
+/* Whether stop has begun, or a task has forked and this is the child. Relaxed: a pass may see it
+ * late. A worker that goes to sleep looks again, after a barrier, see hwt_worker_park(). */
 static inline bool hwt_worker_is_stopping(const struct hwt_worker *worker)
 {
     return atomic_load_explicit(&worker->shared->slow_path_bits, memory_order_relaxed) &
@@ -83,29 +83,29 @@ static inline bool hwt_worker_is_stopping(const struct hwt_worker *worker)
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
 
-/* One pass at `now`: reads the streams, runs what is due, but no more than `most`. Returns how many
- * tasks it started. */
+/* One pass at `now`: reads the streams, and runs what is due, but no more than `most` tasks.
+ * Returns how many it started. */
 uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most);
 
-/* The last pass of a timer, at `now`: it also runs what is due before `until` in the tick that has
- * only begun. Other pending timeouts may be filed nowhere then. False: a stream could not be read, and
- * it is to be done again. */
+/* The last pass of a timer, at `now`. It also runs what is due before `until` in the tick that has
+ * only begun. Other pending timeouts may be filed nowhere then. False: a stream could not be read,
+ * so the caller must call it again. */
 bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until);
 
 /* ---- drain.c ---- */
 
-/* Reads the streams: nothing runs but `cancelled`. */
+/* Reads the streams. No task runs, only `cancelled`. */
 void hwt_worker_read(struct hwt_worker *worker);
 
-/* With one thread: what is to be told. */
+/* With one thread: reads the cancelled stream. */
 void hwt_worker_read_own(struct hwt_worker *worker);
 
-/* With one thread: files what was noted, if anything of it may be for an instant before `until`, or
- * if it is much. Whether it did. */
+/* With one thread: reads the pending stream, if a record may be for an instant before `until`, or
+ * if there are many. Returns whether it did. */
 bool hwt_worker_read_single(struct hwt_worker *worker, uint64_t until);
 
-/* Reads streams that have left the list, chained by next_listed. hwt_worker_read() must follow: it
- * reads the shared pending one whether it is listed or not. */
+/* Reads streams that have left the list, chained by next_listed, but not the shared lane's pending
+ * one. So hwt_worker_read() must follow, which reads that one in any case. */
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
                                bool cancelled);
 
@@ -114,8 +114,8 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
 
 /* ---- file.c ---- */
 
-/* Where the worker keeps what it knows of an id; and the generation as places have it, counted from
- * the floor of their slab. */
+/* The place of an id. Changes *generation to what places have: counted from the floor of the
+ * slab. */
 static inline struct hwt_place *hwt_worker_place(const struct hwt_sites *sites, uint32_t id,
                                                  uint32_t *generation)
 {
@@ -124,22 +124,22 @@ static inline struct hwt_place *hwt_worker_place(const struct hwt_sites *sites, 
     return hwt_site_place(sites, site, id);
 }
 
-/* Whether two generations are so near that their difference, this one, says which of them is newer. */
+/* Whether the difference of two generations is so small that it says which of them is newer. */
 static inline bool hwt_worker_is_near(uint32_t difference)
 {
     return difference + 2 * (uint32_t)HWT_RENEWAL <= 4 * (uint32_t)HWT_RENEWAL;
 }
 
-/* What hwt_worker_file_at() does of a generation that is not newer than the place's: only what the
- * entry says holds. */
+/* The part of hwt_worker_file_at() for a generation that is not newer than the place's: files the
+ * entry for the deadline that it has, if the place is later. */
 void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
                            const struct hwt_record *record, uint32_t counted);
 
-/* The wheel had no memory: the entries are looked at another time. */
+/* The wheel had no memory for a hint: all entries are looked at after the next drain. */
 void hwt_worker_need_rescan(struct hwt_worker *worker, struct hwt_place *place);
 
-/* Files for `tick`, for `file_from` or for the wheel's own tick, whichever is latest. `counted` is the record's
- * generation as places have it. */
+/* Files for `tick`, for `file_from` or for the wheel's own tick, whichever is latest. `counted` is
+ * the record's generation as places have it. */
 static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_place *place,
                                       const struct hwt_record *record, uint32_t counted,
                                       uint64_t tick)
@@ -157,9 +157,9 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
         hwt_worker_need_rescan(worker, place);
 }
 
-/* When there are `sweep_at` hints, or in a pass: throws away some of what has heaped up, if it is
- * much, for the `filed` ones that have come since: what does not count, and, if it `asks` or that
- * was not enough, what is not wanted. Whether it is too much yet. */
+/* If there are too many hints, throws some away, for the `filed` ones that have come since. It
+ * throws away hints that do not count and, if it `asks` or that was not enough, those that are not
+ * wanted. Returns whether there are still too many. */
 bool hwt_worker_sweep(struct hwt_worker *worker, uint64_t filed, bool asks);
 
 /* With one thread: whether a pending timeout is filed. */
@@ -170,23 +170,21 @@ static inline bool hwt_worker_is_filed(hwt_timeout timeout)
            hwt_entry_filed(timeout.entry, place) == (uint32_t)timeout.generation;
 }
 
-/* What a record of this generation was written for has ended, and it need not be filed: what comes
- * later in the same entry is newer. */
+/* The timeout of this generation has ended: no record or hint of it, or of an older one, counts any
+ * more. */
 void hwt_worker_outdate(struct hwt_worker *worker, uint32_t id, uint32_t generation);
 
-/* Moves the hints of what is pending to the front; `worker` is that. For the wheel. */
+/* The wheel's `wanted`: moves the hints of pending timeouts to the front. */
 uint32_t hwt_worker_wanted(const void *worker, struct hwt_hint *hints, uint32_t n);
 
 /* ---- park.c ---- */
 
-/* The instant at which the next tick with work can be handled, HWT_NEVER: none; 0: it is not known
- * yet, ask again. */
+/* The instant at which the next tick with work can be handled. HWT_NEVER: there is none. 0: it is
+ * not known yet, so ask again. */
 uint64_t hwt_worker_next(struct hwt_worker *worker);
 
-/*
- * Before a long sleep closes the gate. Returns the instant until when nothing has to be done, or
- * 0: there is something now, do another pass.
- */
+/* Before a sleep. Closes the gate, if that will be long. Returns the instant until which there is
+ * nothing to do. 0: there is something now, so make another pass. */
 uint64_t hwt_worker_park(struct hwt_worker *worker);
 
 /* Tells the counters what memory the wheel holds. */

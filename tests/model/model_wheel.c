@@ -39,8 +39,8 @@ static void check_look(void)
     size_t seen = 0;
     uint64_t soonest = UINT64_MAX;
     for (uint32_t from = 0; hwt_wheel_sweep_to_next_bucket(&wheel, from, &view);
-         from = view.bucket + 1) {
-        must(view.bucket >= from && view.count > 0);
+         from = view.index + 1) {
+        must(view.index >= from && view.count > 0);
         seen += view.count;
         soonest = view.next < soonest ? view.next : soonest;
     }

@@ -12,7 +12,7 @@
  *     compaction           hwt_stream_grow() in hwt/inbox/stream.c, as far as the claim goes,
  *                          or all that is unread is dropped; hwt_shared_need_rescan()
  *     wake, begin, awake   hwt_gate_wake(), hwt_gate_begin(), hwt_gate_open() in hwt/inbox/gate.c
- *     read_stream, gather  read_stream() in hwt/worker/drain.c, hwt_streams_gather() in lane.c
+ *     read_stream, gather  read_stream() in hwt/worker/drain.c, hwt_streams_receive() in lane.c
  *     read_all             hwt_worker_read()
  *     park                 hwt_worker_park() in hwt/worker/park.c, with close_for()
  *     worker               run_worker() in hwt/timer/thread.c

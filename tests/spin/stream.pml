@@ -8,7 +8,7 @@
  *     append             hwt_stream_append() in hwt/inbox/stream.h
  *     take_chunk, grow   take_chunk(), hwt_stream_grow() in hwt/inbox/stream.c
  *     compact            compact() with pack() and cut()
- *     give_back          give_back()
+ *     give_back          give_back_chunk()
  *     worker             read_stream() in hwt/worker/drain.c, hwt_stream_peek()
  *
  * Verified: the records that are not out of date are all read, in their order, or `rescan_needed` says

@@ -7,7 +7,7 @@
  *
  *     here                  there
  *     add, withdraw         hwt_entry_begin(), withdraw() in hwt/timer/arm.c
- *     cancel, cancel_sync   cancel_slow() with dismiss(), hwt_timeout_cancel_sync() in cancel.c
+ *     cancel, cancel_sync   cancel_slow() with finish_cancel(), hwt_timeout_cancel_sync() in cancel.c
  *     move, rearm           move_slow(), rearm()
  *     run_task, finish      hwt_task_run(), finish() in hwt/worker/task.c
  *     tell, take_up         hwt_task_tell(), take_up()

@@ -129,7 +129,7 @@ START_TEST(more_buckets_than_65536_are_as_many_ticks_in_more_rounds)
     static const uint64_t ticks[] = { 65535, 65536, 65537, 200000, 2 * AGE - 1 };
     for (uint32_t i = 0; i < 5; i++)
         file(i, ticks[i]);
-    must(hwt_wheel_sweep_to_next_bucket(&wheel, 2, &view) && view.bucket == 200000 % 65536);
+    must(hwt_wheel_sweep_to_next_bucket(&wheel, 2, &view) && view.index == 200000 % 65536);
     for (uint32_t i = 0; i < 5; i++)
         expect_one(i, ticks[i]);
     close_wheel();

@@ -537,12 +537,12 @@ START_TEST(a_look_counts_what_is_wanted)
     unwanted[0] = unwanted[3] = unwanted[8] = true;
     drop(7);
     must(hwt_wheel_sweep_to_next_bucket(&wheel, 0, &view));
-    must(view.bucket == 5 && view.count == 2 && view.next == 13);
-    must(hwt_wheel_sweep_to_next_bucket(&wheel, 6, &view) && view.bucket >= WHEEL);
+    must(view.index == 5 && view.count == 2 && view.next == 13);
+    must(hwt_wheel_sweep_to_next_bucket(&wheel, 6, &view) && view.index >= WHEEL);
     must(view.count == 1 && view.next == UINT64_MAX);
-    must(hwt_wheel_sweep_to_next_bucket(&wheel, view.bucket + 1, &view));
+    must(hwt_wheel_sweep_to_next_bucket(&wheel, view.index + 1, &view));
     must(view.count == 2 && view.next == 6 * AGE);
-    must(!hwt_wheel_sweep_to_next_bucket(&wheel, view.bucket + 1, &view));
+    must(!hwt_wheel_sweep_to_next_bucket(&wheel, view.index + 1, &view));
     must(!hwt_wheel_sweep_to_next_bucket(&wheel, 1000, &view));
     must(wheel.hints == 5 && hwt_wheel_check(&wheel));
     close_wheel();
