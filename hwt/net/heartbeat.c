@@ -210,7 +210,7 @@ static void look_at(hwt_timeout timeout, void *arg)
 
 /* Without `cancelled`: a stop of the timer has nothing to tell, and the object may be gone as soon
  * as hwt_heartbeat_stop_sync() has returned. */
-static const hwt_task look_task HWT_OWN_TASK = { look_at, NULL };
+const hwt_task hwt_heartbeat_own_task = { look_at, NULL };
 
 /* ---- notes ---- */
 
@@ -336,7 +336,7 @@ int hwt_heartbeat_start(hwt_heartbeat *heartbeat, hwt_timer *timer,
     /* An exchange: the words of the timeout are written after all copies that were made of them. */
     __atomic_exchange_n(&heartbeat->state, with_phase(state, STARTING), __ATOMIC_ACQ_REL);
     hwt_timeout timeout;
-    r = hwt_timer_new_timeout_at(timer, &look_task, heartbeat, HWT_NEVER, &timeout);
+    r = hwt_timer_new_timeout_at(timer, &hwt_heartbeat_own_task, heartbeat, HWT_NEVER, &timeout);
     if (r < 0) {
         set_state(heartbeat, state);
         return r;

@@ -248,7 +248,7 @@ static void cancelled(hwt_timeout timeout, void *arg)
         tell(retry, state);
 }
 
-static const hwt_task retry_task HWT_OWN_TASK = { run, cancelled };
+const hwt_task hwt_retry_own_task = { run, cancelled };
 
 /* ---- start ---- */
 
@@ -282,7 +282,8 @@ static int begin(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *op
 /* Arms its timeout, for HWT_NEVER, and goes on from STARTING to `next`. */
 static int take_timeout(hwt_retry *retry, uint64_t state, uint64_t next, hwt_timeout *ret_timeout)
 {
-    int r = hwt_timer_new_timeout_at(retry->timer, &retry_task, retry, HWT_NEVER, ret_timeout);
+    int r =
+        hwt_timer_new_timeout_at(retry->timer, &hwt_retry_own_task, retry, HWT_NEVER, ret_timeout);
     if (r == 0) {
         set_timeout(retry, *ret_timeout);
         if (become(retry, &state, next))

@@ -10,16 +10,7 @@
 #include "hwt/base/own_task.h"
 
 static manual m;
-static const hwt_task *visited;
-
-/* A stop's visitor that sees everything, or `cancelled` in place of it. */
-static void note_task(const hwt_task *task, void *arg, uint64_t remaining, void *data)
-{
-    (void)arg;
-    (void)remaining;
-    (void)data;
-    visited = task;
-}
+static const hwt_task constant = { count_run, NULL };
 
 static void notify(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t count, void *arg)
 {
@@ -29,38 +20,52 @@ static void notify(hwt_heartbeat *heartbeat, hwt_heartbeat_event event, uint64_t
     (void)arg;
 }
 
+static void attempt(hwt_retry *retry, uint64_t number, void *arg)
+{
+    (void)retry;
+    (void)number;
+    (void)arg;
+}
+
+static void ended(hwt_retry *retry, hwt_retry_end end, void *arg)
+{
+    (void)retry;
+    (void)end;
+    (void)arg;
+}
+
+static bool count_own(hwt_timeout timeout, const hwt_task *task, void *arg, uint64_t remaining,
+                      void *data)
+{
+    (void)timeout;
+    (void)arg;
+    (void)remaining;
+    *(unsigned *)data += hwt_task_is_own(task);
+    return true;
+}
+
 START_TEST(the_tasks_of_programs_are_not_the_librarys)
 {
-    static const hwt_task constant = { count_run, NULL };
     static hwt_task variable = { count_run, NULL };
     hwt_task automatic = { count_run, NULL };
     ck_assert(!hwt_task_is_own(&constant) && !hwt_task_is_own(&variable));
     ck_assert(!hwt_task_is_own(&automatic) && !hwt_task_is_own(&counting));
-    ck_assert(!hwt_task_is_own(NULL));
 }
 END_TEST
 
-/* Both rooms have theirs there, and nothing else is. */
-START_TEST(the_library_has_two_tasks_of_its_own)
+START_TEST(a_heartbeat_and_a_retry_have_the_librarys)
 {
     static const hwt_heartbeat_rules rules = { .notify = notify };
-    hwt_heartbeat heartbeat;
-    memset(&heartbeat, 0, sizeof(heartbeat));
+    static const hwt_retry_task task = { attempt, ended };
+    static hwt_heartbeat heartbeat;
+    static hwt_retry retry;
+    unsigned own = 0;
     manual_open(&m, 0, HWT_MS(1), 16);
     ck_assert_int_eq(hwt_heartbeat_start(&heartbeat, m.timer, &rules, NULL), 0);
-    ck_assert(!hwt_retry_cancel(NULL)); /* links that room in */
-    ck_assert_int_eq(__stop_hwt_own_tasks - __start_hwt_own_tasks, 2);
-    unsigned without_cancelled = 0;
-    for (const hwt_task *task = __start_hwt_own_tasks; task < __stop_hwt_own_tasks; task++) {
-        ck_assert(hwt_task_is_own(task));
-        ck_assert(task->run != NULL);
-        without_cancelled += task->cancelled == NULL;
-    }
-    ck_assert_uint_eq(without_cancelled, 1); /* the heartbeat's */
-    ck_assert(!hwt_task_is_own(__stop_hwt_own_tasks));
-    ck_assert(!hwt_task_is_own(__start_hwt_own_tasks - 1));
-    hwt_timer_stop(m.timer, note_task, NULL);
-    ck_assert(!visited || hwt_task_is_own(visited));
+    ck_assert_int_eq(hwt_retry_start(&retry, m.timer, NULL, &task, NULL), 0);
+    ck_assert_int_eq(hwt_timer_new_timeout(m.timer, &constant, NULL, 0, NULL), 0);
+    ck_assert_int_eq(hwt_timer_visit(m.timer, count_own, &own), 3);
+    ck_assert_uint_eq(own, 2);
     manual_close(&m);
 }
 END_TEST
@@ -70,6 +75,6 @@ int main(void)
     Suite *suite = suite_create("own_task");
     TCase *tcase = add_case(suite, "own");
     tcase_add_test(tcase, the_tasks_of_programs_are_not_the_librarys);
-    tcase_add_test(tcase, the_library_has_two_tasks_of_its_own);
+    tcase_add_test(tcase, a_heartbeat_and_a_retry_have_the_librarys);
     return run_suite(suite);
 }
