@@ -27,14 +27,14 @@ static void destroy_lane(struct hwt_lane *lane)
     free(lane);
 }
 
-static struct hwt_lane *make_lane(bool shared)
+static struct hwt_lane *make_lane(bool locked)
 {
     size_t size = (sizeof(struct hwt_lane) + 63) / 64 * 64;
     struct hwt_lane *lane = aligned_alloc(64, size);
     if (!lane)
         return NULL;
     memset(lane, 0, size);
-    lane->shared = shared;
+    lane->locked = locked;
     lane->soonest = UINT64_MAX;
     hwt_stream_init(&lane->pending);
     hwt_stream_init(&lane->cancelled);
@@ -49,14 +49,14 @@ static void init_streams(struct hwt_streams *streams)
 }
 
 int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
-                   uint32_t backlog)
+                   uint32_t backlog, bool one_thread)
 {
     lanes->pool = pool;
     lanes->gate = gate;
     lanes->backlog = backlog;
     lanes->own = pool->rest;
     lanes->made = lanes->own + HWT_LANE_SEATS;
-    lanes->shared = make_lane(true);
+    lanes->shared = make_lane(!one_thread);
     if (!lanes->shared)
         return -ENOMEM;
     pthread_mutex_init(&lanes->shared_lock, NULL);

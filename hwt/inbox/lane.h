@@ -63,7 +63,7 @@ struct hwt_lane {
     _Atomic uint64_t cancelled_count;
     _Atomic uint64_t rescheduled;
     _Atomic uint64_t rejected;
-    bool shared;
+    bool locked; /* by shared_lock, while a thread uses it */
     /* With one thread. */
     uint64_t soonest;             /* no timeout with an unread pending record is due earlier */
     const struct hwt_entry *last; /* the last pending record's, if it is unread; else NULL */
@@ -99,7 +99,7 @@ struct hwt_lanes {
 #define HWT_LANE_SEATS_SIZE (2 * HWT_LANE_SEATS * sizeof(void *))
 
 int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
-                   uint32_t backlog);
+                   uint32_t backlog, bool one_thread);
 void hwt_lanes_destroy(struct hwt_lanes *lanes);
 
 /* Makes the calling thread's lane, or gives back what it is asked for, or locks the shared one. */
@@ -129,7 +129,7 @@ static inline struct hwt_lane *hwt_lane_enter(struct hwt_lanes *lanes)
 
 static inline void hwt_lane_leave(struct hwt_lanes *lanes, struct hwt_lane *lane)
 {
-    if (__builtin_expect(lane->shared, 0))
+    if (__builtin_expect(lane->locked, 0))
         pthread_mutex_unlock(&lanes->shared_lock);
 }
 

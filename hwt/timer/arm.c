@@ -127,7 +127,7 @@ __attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hw
     }
     if (r < 0 && r != -ESHUTDOWN)
         hwt_count(&lane->rejected, 1, false);
-    hwt_shared_leave(shared, lane);
+    hwt_lane_leave(&shared->lanes, lane);
     if (r >= 0 && ret_timeout)
         *ret_timeout = added;
     if (r == UNTOLD)

@@ -55,7 +55,7 @@ static void finish_cancel(struct hwt_shared *shared, struct hwt_entry *entry, ui
     }
     if (!untold)
         hwt_pool_give(&shared->pool, &lane->cache, entry);
-    hwt_shared_leave(shared, lane);
+    hwt_lane_leave(&shared->lanes, lane);
     if (__builtin_expect(far_ahead, 0))
         let_worker_on(shared);
 }

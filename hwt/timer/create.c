@@ -69,7 +69,8 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     int r = hwt_pool_init(&shared->pool, timer, HWT_LANE_SEATS_SIZE);
     if (r < 0)
         return r;
-    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(timer));
+    r = hwt_lanes_init(&shared->lanes, &shared->pool, &shared->gate, backlog_of(timer),
+                       shared->one_thread);
     if (r < 0)
         goto destroy_pool;
     r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);

@@ -20,7 +20,9 @@ static void check_last(const hwt_timer *timer, uintptr_t here)
         hwt_task_does_not_return();
 }
 
-bool hwt_timer_enter(hwt_timer *timer)
+/* Begins a call that drives, which leave() ends. False: the timer cannot be driven now. Not inlined,
+ * so that it has a frame of its own. */
+__attribute__((noinline)) static bool enter(hwt_timer *timer)
 {
     const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED;
     uintptr_t here = (uintptr_t)__builtin_frame_address(0);
@@ -57,7 +59,7 @@ static void set_fd(hwt_timer *timer, uint64_t until)
 
 /* The loop that watches the descriptor may sleep after this. If the gate is closed for the right
  * instant already, and nobody has called, it stays as it is. */
-void hwt_timer_leave(hwt_timer *timer)
+static void leave(hwt_timer *timer)
 {
     struct hwt_shared *shared = &timer->shared;
     struct hwt_gate *gate = &shared->gate;
@@ -82,10 +84,10 @@ void hwt_timer_leave(hwt_timer *timer)
 
 uint64_t hwt_timer_advance_some(hwt_timer *timer, uint64_t now, uint64_t most)
 {
-    if (most == 0 || !hwt_timer_enter(timer))
+    if (most == 0 || !enter(timer))
         return 0;
     uint64_t runs = hwt_worker_pass(&timer->worker, now, most);
-    hwt_timer_leave(timer);
+    leave(timer);
     return runs;
 }
 
@@ -101,13 +103,13 @@ uint64_t hwt_timer_dispatch(hwt_timer *timer)
 
 uint64_t hwt_timer_next_tick(hwt_timer *timer)
 {
-    if (!hwt_timer_enter(timer))
+    if (!enter(timer))
         return HWT_NEVER;
     uint64_t next;
     do
         next = hwt_worker_next(&timer->worker);
     while (next == 0);
-    hwt_timer_leave(timer);
+    leave(timer);
     return next;
 }
 
@@ -117,9 +119,9 @@ int hwt_timer_fd(hwt_timer *timer)
         return -EINVAL;
     struct hwt_gate *gate = &timer->shared.gate;
     int r = -ESHUTDOWN;
-    if (hwt_timer_enter(timer)) {
+    if (enter(timer)) {
         r = hwt_gate_open_fd(gate, true);
-        hwt_timer_leave(timer);
+        leave(timer);
     }
     /* Acquire: opened by another thread. */
     int fd = atomic_load_explicit(&gate->fd, memory_order_acquire);

@@ -90,7 +90,7 @@ __attribute__((noinline)) static bool move_slow(hwt_timeout timeout, uint64_t de
     hwt_count(&lane->rescheduled, 1, false);
     if (deadline < before && hwt_phase(state) == HWT_PHASE_PENDING)
         publish_earlier(shared, lane, id, timeout, deadline);
-    hwt_shared_leave(shared, lane);
+    hwt_lane_leave(&shared->lanes, lane);
     return true;
 }
 

@@ -73,11 +73,6 @@ static inline void hwt_unlock(const hwt_timer *timer, pthread_mutex_t *lock)
         pthread_mutex_unlock(lock);
 }
 
-/* HWT_NO_WORKER: begins a call that drives, which hwt_timer_leave() ends. False: the timer cannot
- * be driven now. */
-bool hwt_timer_enter(hwt_timer *timer);
-void hwt_timer_leave(hwt_timer *timer);
-
 /* Starts the worker's thread. 0 or a negative errno. */
 int hwt_worker_thread_create(hwt_timer *timer);
 

@@ -75,15 +75,10 @@ static bool grow(struct hwt_directory *directory, struct hwt_sites *sites)
     return true;
 }
 
-static struct hwt_sites *sites_of(const struct hwt_directory *directory)
-{
-    return atomic_load_explicit(&directory->sites, memory_order_acquire);
-}
-
 bool hwt_directory_reserve(struct hwt_directory *directory, uint32_t end)
 {
     struct hwt_sites *sites;
-    while ((sites = sites_of(directory))->count < end) {
+    while ((sites = hwt_directory_sites(directory))->count < end) {
         if (!grow(directory, sites))
             return false;
     }
@@ -93,7 +88,7 @@ bool hwt_directory_reserve(struct hwt_directory *directory, uint32_t end)
 void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struct hwt_site *site)
 {
     for (;;) {
-        struct hwt_sites *sites = sites_of(directory);
+        struct hwt_sites *sites = hwt_directory_sites(directory);
         struct hwt_site *none = NULL;
         HWT_ASSERT(number < sites->count && site->base);
         HWT_SCHED_POINT(ENTER);
@@ -107,7 +102,7 @@ void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struc
 
 struct hwt_site *hwt_directory_find(const struct hwt_directory *directory, uint32_t number)
 {
-    const struct hwt_sites *sites = sites_of(directory);
+    const struct hwt_sites *sites = hwt_directory_sites(directory);
     if (number >= sites->count)
         return NULL;
     /* Acquire: the site. */
@@ -117,6 +112,6 @@ struct hwt_site *hwt_directory_find(const struct hwt_directory *directory, uint3
 
 size_t hwt_directory_bytes(const struct hwt_directory *directory)
 {
-    const struct hwt_sites *sites = sites_of(directory);
+    const struct hwt_sites *sites = hwt_directory_sites(directory);
     return (2 * (size_t)sites->count - SITES_FIRST) * sizeof(sites->at[0]);
 }

@@ -96,7 +96,7 @@ struct hwt_site *hwt_directory_find(const struct hwt_directory *directory, uint3
 size_t hwt_directory_bytes(const struct hwt_directory *directory);
 
 /* The array. It has the sites of all ids that the caller has by now. */
-static inline const struct hwt_sites *hwt_directory_sites(const struct hwt_directory *directory)
+static inline struct hwt_sites *hwt_directory_sites(const struct hwt_directory *directory)
 {
     return atomic_load_explicit(&directory->sites, memory_order_acquire);
 }

@@ -258,14 +258,6 @@ static uint64_t end_of_handled(const struct hwt_wheel *wheel, uint64_t limit)
     return hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
 }
 
-/* Nothing is due before `limit`. */
-static void move_to(struct hwt_wheel *wheel, uint64_t limit)
-{
-    uint64_t tick = end_of_handled(wheel, limit);
-    if (wheel->tick < tick)
-        set_tick(wheel, tick);
-}
-
 /* A small wheel is in the processor's cache. In a great one, these come from memory meanwhile: the
  * bucket after the next, the tournament's nodes above the next one, and the first hint of the next
  * one. */
@@ -328,7 +320,8 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, si
         if (n > 0 || wheel->looks == 0)
             return n;
     }
-    move_to(wheel, limit);
+    if (wheel->tick < end_of_handled(wheel, limit))
+        set_tick(wheel, end_of_handled(wheel, limit));
     return 0;
 }
 

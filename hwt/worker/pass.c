@@ -220,7 +220,7 @@ static void flush_own(const struct hwt_worker *worker)
 {
     struct hwt_lane *lane = hwt_shared_enter(worker->shared);
     hwt_pool_flush_last(&worker->shared->pool, &lane->cache);
-    hwt_shared_leave(worker->shared, lane);
+    hwt_lane_leave(&worker->shared->lanes, lane);
 }
 
 /* Gives memory back after a peak, a slice in each pass, so that nothing waits for long: first hints

@@ -74,16 +74,10 @@ static inline bool hwt_is_forked(const struct hwt_shared *shared)
     return atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed) & HWT_HALTED_FORKED;
 }
 
-/* The calling thread's lane, until hwt_shared_leave(). */
+/* The calling thread's lane, until hwt_lane_leave(). */
 static inline struct hwt_lane *hwt_shared_enter(struct hwt_shared *shared)
 {
     return shared->one_thread ? shared->lanes.shared : hwt_lane_enter(&shared->lanes);
-}
-
-static inline void hwt_shared_leave(struct hwt_shared *shared, struct hwt_lane *lane)
-{
-    if (__builtin_expect(lane->shared, 0) && !shared->one_thread)
-        hwt_lane_leave(&shared->lanes, lane);
 }
 
 /* Counts one timeout against max_pending. False: there are as many already. Lock-free. */

@@ -184,7 +184,7 @@ void hwt_task_publish_again(struct hwt_shared *shared, struct hwt_entry *entry, 
     HWT_SCHED_POINT(AGAIN);
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_shared_publish_pending(shared, lane, deadline, hwt_entry_id(entry), hwt_generation(state));
-    hwt_shared_leave(shared, lane);
+    hwt_lane_leave(&shared->lanes, lane);
 }
 
 /* On the executor's thread: does what the entry says. */

@@ -60,7 +60,7 @@ static inline void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *en
 {
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_pool_give(&shared->pool, &lane->cache, entry);
-    hwt_shared_leave(shared, lane);
+    hwt_lane_leave(&shared->lanes, lane);
 }
 
 /* Wakes the waiters for a task's return. */

@@ -124,12 +124,6 @@ static inline struct hwt_place *hwt_worker_place(const struct hwt_sites *sites, 
     return hwt_site_place(sites, site, id);
 }
 
-/* Whether the difference of two generations is so small that it says which of them is newer. */
-static inline bool hwt_worker_is_near(uint32_t difference)
-{
-    return difference + 2 * (uint32_t)HWT_RENEWAL <= 4 * (uint32_t)HWT_RENEWAL;
-}
-
 /* The part of hwt_worker_file_at() for a generation that is not newer than the place's: files the
  * entry for the deadline that it has, if the place is later. */
 void hwt_worker_file_again(struct hwt_worker *worker, struct hwt_place *place,
@@ -144,7 +138,9 @@ static inline void hwt_worker_file_at(struct hwt_worker *worker, struct hwt_plac
                                       const struct hwt_record *record, uint32_t counted,
                                       uint64_t tick)
 {
-    HWT_ASSERT(hwt_worker_is_near(counted - place->generation));
+    /* The generations are so near that their difference says which is newer. */
+    HWT_ASSERT(counted - place->generation + 2 * (uint32_t)HWT_RENEWAL <=
+               4 * (uint32_t)HWT_RENEWAL);
     if (__builtin_expect((int32_t)(counted - place->generation) <= 0, 0)) {
         hwt_worker_file_again(worker, place, record, counted);
         return;

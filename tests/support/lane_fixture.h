@@ -23,7 +23,7 @@ static inline void open_lanes_with(uint32_t backlog)
     memset(&lanes, 0, sizeof(lanes));
     hwt_pool_init(&pool, (hwt_timer *)(void *)&owner, HWT_LANE_SEATS_SIZE);
     hwt_gate_init(&gate, CLOCK_MONOTONIC, &flags, 1);
-    must(hwt_lanes_init(&lanes, &pool, &gate, backlog) == 0);
+    must(hwt_lanes_init(&lanes, &pool, &gate, backlog, false) == 0);
 }
 
 static inline void open_lanes(void)
@@ -54,7 +54,7 @@ static inline bool say_untold(struct hwt_lane *lane, uint32_t id, uint64_t gener
 static inline void *enter(void *data)
 {
     struct hwt_lane *lane = hwt_lane_enter(&lanes);
-    must(hwt_lane_enter(&lanes) == lane || lane->shared);
+    must(hwt_lane_enter(&lanes) == lane || lane->locked);
     hwt_count(&lane->added, 1, false);
     *(struct hwt_lane **)data = lane;
     hwt_lane_leave(&lanes, lane);

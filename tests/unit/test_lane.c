@@ -28,7 +28,7 @@ START_TEST(a_thread_has_a_lane_and_the_next_of_its_number_has_the_same)
     struct hwt_lane *own, *other, *next;
     ck_assert_uint_eq(hwt_lanes_count(&lanes), 1);
     enter(&own);
-    ck_assert(own != lanes.shared && !own->shared);
+    ck_assert(own != lanes.shared && !own->locked);
     join(spawn(enter, &other));
     join(spawn(enter, &next));
     ck_assert(own != other);
@@ -63,7 +63,7 @@ START_TEST(a_thread_without_a_number_has_the_shared_lane_while_it_is_there)
     hwt_thread_number = HWT_THREAD_NONE;
     struct hwt_lane *lane = hwt_lane_enter(&lanes);
     ck_assert_ptr_eq(lane, lanes.shared);
-    ck_assert(lane->shared);
+    ck_assert(lane->locked);
     ck_assert_int_eq(pthread_mutex_trylock(&lanes.shared_lock), EBUSY);
     hwt_lane_leave(&lanes, lane);
     ck_assert_int_eq(pthread_mutex_trylock(&lanes.shared_lock), 0);
@@ -95,7 +95,7 @@ START_TEST(without_memory_to_begin_nothing_is_held)
     struct hwt_lanes other;
     memset(&other, 0, sizeof(other));
     refuse_block = true;
-    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate, 0), -ENOMEM);
+    ck_assert_int_eq(hwt_lanes_init(&other, &pool, &gate, 0, false), -ENOMEM);
     refuse_block = false;
 }
 END_TEST

@@ -33,7 +33,7 @@ static void close_timer(void)
 static struct hwt_lane *own_lane(void)
 {
     struct hwt_lane *lane = hwt_lane_enter(&m.timer->shared.lanes);
-    must(!lane->shared);
+    must(!lane->locked);
     return lane;
 }
 
