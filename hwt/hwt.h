@@ -85,7 +85,7 @@ extern "C" {
 #define HWT_SEC(n) HWT_NANOSECONDS(n, UINT64_C(1000000000))
 #define HWT_MIN(n) HWT_NANOSECONDS(n, UINT64_C(60000000000))
 
-/* What they are made of; in C the | refuses a fraction. */
+/* These are made of this. In C the | refuses a fraction. */
 #ifdef __cplusplus
 constexpr uint64_t hwt_nanoseconds(uint64_t n, uint64_t unit)
 {
