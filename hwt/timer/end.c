@@ -105,9 +105,9 @@ static void step_on(hwt_timer *timer, void *data)
     struct hwt_worker *worker = &timer->worker;
     if (is_over(timer))
         return;
-    worker->told = false;
+    uint64_t told = worker->told;
     uint64_t next = hwt_worker_next(worker);
-    step->again = worker->again || worker->told;
+    step->again = worker->unclaimed > 0 || worker->told != told;
     step->done = !step->again && next <= step->until && next != HWT_NEVER;
     if (step->done)
         (void)hwt_worker_pass(worker, next, UINT64_MAX);

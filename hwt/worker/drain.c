@@ -29,7 +29,7 @@ static void tell_all(struct hwt_worker *worker)
         else
             hwt_task_tell(shared, timeout.entry, timeout.generation);
     }
-    worker->told |= worker->untold_count > 0;
+    worker->told += worker->untold_count;
     worker->untold_count = 0;
 }
 
@@ -125,7 +125,7 @@ static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *strea
 {
     const struct hwt_record *records;
     if (!claim(stream)) {
-        worker->again = true;
+        worker->unclaimed++;
         return 0;
     }
     uint32_t n = hwt_stream_peek(stream, &records);
@@ -199,14 +199,11 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
 static bool read_others(struct hwt_worker *worker)
 {
     const uint64_t drain_epoch = worker->drain_epoch;
-    const bool again = worker->again;
-    worker->again = false;
+    const uint32_t unclaimed = worker->unclaimed;
     begin_drain(worker);
     read_streams(worker, false, false, SIZE_MAX);
-    const bool all = !worker->again;
     worker->drain_epoch = drain_epoch;
-    worker->again |= again;
-    return all;
+    return worker->unclaimed == unclaimed;
 }
 
 /* Reads all that is published now, in parts, and the cancelled streams between. */
@@ -216,9 +213,9 @@ static void read_once(struct hwt_worker *worker)
     /* While a thread is half-way through a push, some streams are not on the lists. A stream that
      * the last drain could not claim may not be on them either, because it was dismissed since. */
     bool listed = hwt_streams_receive(&lanes->pending) && hwt_streams_receive(&lanes->cancelled) &&
-                  !worker->again;
+                  worker->unclaimed == 0;
     size_t filed;
-    worker->again = false;
+    worker->unclaimed = 0;
     begin_drain(worker);
     do {
         filed = read_streams(worker, false, listed, DRAIN_MAX);
@@ -247,18 +244,16 @@ static void read_all_streams(struct hwt_worker *worker)
 {
     struct hwt_lane *own = hwt_lane_own(&worker->shared->lanes);
     uint64_t file_from = worker->file_from, next = hwt_worker_tick_after_pass(worker);
-    bool told = worker->told;
-    worker->told = false;
+    uint64_t told = worker->told;
     read_once(worker);
     worker->file_from = file_from < next ? next : file_from;
     bool reads = own && worker->file_from < worker->wheel.near_end;
-    for (int readings = 0; worker->told && reads && readings < OWN_READINGS_MAX; readings++) {
-        told = true;
-        worker->told = false;
+    for (int readings = 0; worker->told != told && reads && readings < OWN_READINGS_MAX;
+         readings++) {
+        told = worker->told;
         read_lane(worker, own);
     }
     worker->file_from = file_from;
-    worker->told |= told;
 }
 
 /* There was no memory for a hint or a record: looks at all entries. */

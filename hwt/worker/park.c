@@ -29,7 +29,7 @@ static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
     if (hwt_worker_read_single(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
         known = hwt_wheel_find(wheel, UINT64_MAX, HWT_LOOKS, ret_next);
     /* After a tick the worker looks again at what it could not read or file. */
-    bool again = worker->again || is_rescan_needed(worker);
+    bool again = worker->unclaimed > 0 || is_rescan_needed(worker);
     if (again && soon < *ret_next)
         *ret_next = soon;
     return known;
@@ -57,7 +57,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_worker_read_dismissed(worker, pending, false);
     hwt_worker_read_dismissed(worker, cancelled, true);
     hwt_worker_read(worker);
-    if (!worker->again && !is_rescan_needed(worker))
+    if (worker->unclaimed == 0 && !is_rescan_needed(worker))
         worker->parked_for = next;
     uint64_t after;
     (void)find_next(worker, &after);
@@ -92,13 +92,13 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     next = before_upkeep(worker, soon, next);
     /* After one cancel that was told, more will come: sleep for a tick, rather than be woken by
      * each. */
-    if (worker->told && soon < next)
+    if (worker->told != worker->told_before && soon < next)
         next = soon;
     if (next > soon) {
         next = close_for(worker, next);
         next = before_upkeep(worker, soon, next); /* threads may have given entries back */
     }
-    worker->told = false;
+    worker->told_before = worker->told;
     hwt_worker_publish_bytes(worker);
     HWT_SCHED_POINT(PARK_CHECK);
     /* Stop sets its bit and then wakes the worker. */

@@ -97,20 +97,20 @@ struct taken {
 };
 
 /* Takes the hints that are due next. Their entries come from memory meanwhile, and so does the
- * first entry after these. */
-static size_t take(struct hwt_worker *worker, struct taken *taken)
+ * first entry after these. All are of ticks before `limit`. */
+static size_t take(struct hwt_worker *worker, uint64_t limit, struct taken *taken)
 {
     const struct hwt_pool *pool = &worker->shared->pool;
     const struct hwt_sites *sites = hwt_directory_sites(&pool->directory);
     uint64_t left = worker->most - worker->runs;
     uint32_t ids[HWT_TAKE_MAX];
-    size_t n = hwt_wheel_take(&worker->wheel, worker->limit, ids,
+    size_t n = hwt_wheel_take(&worker->wheel, limit, ids,
                               left < HWT_TAKE_MAX ? (size_t)left : HWT_TAKE_MAX, &taken->far);
     for (size_t i = 0; i < n; i++) {
         taken->entries[i] = hwt_site_entry(hwt_sites_at(sites, ids[i] >> HWT_ID_BITS), ids[i]);
         __builtin_prefetch(taken->entries[i], 1);
     }
-    uint32_t next = hwt_wheel_peek(&worker->wheel, worker->limit);
+    uint32_t next = hwt_wheel_peek(&worker->wheel, limit);
     if (next != HWT_ID_NONE) {
         const struct hwt_entry *entry = hwt_pool_entry(pool, next);
         __builtin_prefetch(entry, 1);
@@ -124,13 +124,14 @@ static bool is_cut_short(const struct hwt_worker *worker)
     return worker->runs >= worker->most || worker->wheel.looks == 0;
 }
 
-/* Takes some timeouts, and runs those that are due. False: nothing is due, or the pass is cut
- * short, or the worker must stop. */
-static bool expire_some(struct hwt_worker *worker)
+/* Takes some timeouts of ticks before `limit`, and runs those that are due. False: nothing is due,
+ * or the pass is cut short, or the worker must stop. */
+static bool expire_some(struct hwt_worker *worker, uint64_t limit)
 {
     struct taken taken;
     size_t n;
-    if (hwt_worker_is_stopping(worker) || is_cut_short(worker) || (n = take(worker, &taken)) == 0)
+    if (hwt_worker_is_stopping(worker) || is_cut_short(worker) ||
+        (n = take(worker, limit, &taken)) == 0)
         return false;
     /* A timeout is due if its deadline is in this tick. If it was moved to a later tick, it takes
      * its turn there, though that may be over, too. Hints that have only come nearer are filed
@@ -150,18 +151,17 @@ static bool expire_some(struct hwt_worker *worker)
  * they come behind. */
 static void expire_first(struct hwt_worker *worker)
 {
-    const uint64_t limit = worker->limit, parked_for = worker->parked_for;
+    const uint64_t parked_for = worker->parked_for;
+    const uint64_t limit = parked_for < worker->limit ? parked_for + 1 : worker->limit;
     uint64_t next;
     worker->parked_for = 0;
     if (parked_for == 0)
         return;
-    worker->limit = parked_for < limit ? parked_for + 1 : limit;
     /* Only as long as there is something to take, because a take that finds nothing ends the
      * tick. */
-    while (hwt_wheel_find(&worker->wheel, worker->limit, HWT_LOOKS, &next) &&
-           next < worker->limit && expire_some(worker))
+    while (hwt_wheel_find(&worker->wheel, limit, HWT_LOOKS, &next) && next < limit &&
+           expire_some(worker, limit))
         ;
-    worker->limit = limit;
 }
 
 /* A pass that may start all that is due goes on, however many hints it has looked at in vain. */
@@ -180,15 +180,13 @@ static void expire_begun(struct hwt_worker *worker, uint64_t until)
 {
     struct taken taken;
     size_t n;
-    worker->limit++;
     worker->wheel.looks = UINT64_MAX;
-    while (!hwt_worker_is_stopping(worker) && (n = take(worker, &taken)) > 0) {
+    while (!hwt_worker_is_stopping(worker) && (n = take(worker, worker->limit + 1, &taken)) > 0) {
         for (size_t i = 0; i < n && !hwt_worker_is_stopping(worker); i++) {
             if (taken.far || hwt_entry_deadline(taken.entries[i]) < until)
                 look(worker, taken.entries[i], taken.far ? 0 : until);
         }
     }
-    worker->limit--;
 }
 
 /* Runs what is due and could not be filed, without regard to its tick, until the pass has `most`
@@ -258,18 +256,17 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->runs = 0;
     worker->most = most;
     worker->wheel.looks = IN_VAIN_MAX;
-    worker->told = false;
+    worker->told_before = worker->told;
     expire_first(worker);
     hwt_worker_read(worker);
     /* A stream that could not be read may hold timeouts for the last tick that is over, so that
      * tick stays open, unless it was handled. */
-    worker->wheel.lags = worker->again && worker->wheel.tick < worker->limit;
+    worker->wheel.lags = worker->unclaimed > 0 && worker->wheel.tick < worker->limit;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     expire_unfiled(worker, horizon, most - most / 2); /* the rest is for what is filed */
-    while (expire_some(worker) || goes_on_in_vain(worker))
+    while (expire_some(worker, worker->limit) || goes_on_in_vain(worker))
         ;
-    expire_unfiled(worker, horizon,
-                   most); /* tasks may have moved some within ticks that are over */
+    expire_unfiled(worker, horizon, most); /* tasks may have moved some within these ticks */
     /* After a pass that was cut short, the next one does the rest. A hint that is filed until then
      * for a tick that is over comes behind the timeouts that the tasks of this pass have added. */
     worker->file_from = is_cut_short(worker) ? hwt_worker_tick_after_pass(worker) : 0;
@@ -284,7 +281,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
 bool hwt_worker_finish(struct hwt_worker *worker, uint64_t now, uint64_t until)
 {
     (void)hwt_worker_pass(worker, now, UINT64_MAX);
-    if (worker->again)
+    if (worker->unclaimed > 0)
         return false;
     if (hwt_ticks_instant(&worker->wheel.ticks, worker->limit) < until) {
         (void)hwt_worker_read_single(worker, until);

@@ -53,10 +53,11 @@ struct hwt_worker {
     uint64_t runs;       /* tasks that this pass has started or handed over */
     uint64_t most;       /* tasks that this pass may start */
     uint64_t parked_for; /* the tick: no unread record is for an earlier one; 0: not known */
-    bool told;           /* this pass has told a cancel */
+    uint64_t told;       /* cancels that were told, ever */
+    uint64_t told_before;  /* of these, before the last pass began or the last sleep */
     uint64_t drain_epoch;  /* the number of the drain that goes on; see drain.c */
     uint64_t drain_epochs; /* how many drains there were */
-    bool again;            /* a stream was not read: the next drain goes by all lanes, in a tick */
+    uint32_t unclaimed;    /* claims that failed in the last drain: the next goes by all lanes */
     size_t since_kept_up;  /* so many timeouts were taken since hwt_worker_keep_up() read */
     uint64_t upkeep_at;    /* the instant at which there is more to give back; 0: at once */
     uint64_t sweep_at;     /* a drain sweeps when the wheel has so many hints */
