@@ -57,8 +57,7 @@ static uint64_t read_clock(clockid_t id)
 
 #ifdef __x86_64__
 
-/* Whether the kernel's clock is the counter. Then the kernel watches that all processors' counters
- * agree. */
+/* Whether the kernel's clock is the counter: then the kernel watches that all counters agree. */
 static bool is_clock_source(void)
 {
     static const char name[] = "tsc\n";

@@ -65,8 +65,7 @@ static inline void hwt_queue_push(hwt_queue_head *head, hwt_queue_tail *tail, hw
     HWT_SCHED_POINT(PUSHED);
 }
 
-/* Consumer: takes the oldest node. NULL: there is none. HWT_QUEUE_STALLED: its successor is not
- * linked yet. */
+/* Consumer: takes the oldest node. NULL: none. HWT_QUEUE_STALLED: its next is not linked yet. */
 static inline hwt_queue_node *hwt_queue_pop(hwt_queue_head *head, hwt_queue_tail *tail)
 {
     return __cds_wfcq_dequeue_nonblocking(head, tail);

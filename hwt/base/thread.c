@@ -21,8 +21,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static bool has_thread_end;
 
-/* Runs when a thread ends. If another destructor of the thread calls hwt after this, it has no
- * number. */
+/* Runs when a thread ends. In a destructor that runs after this, the thread has no number. */
 static void give_number_back(void *number)
 {
     uint32_t bit = (uint32_t)(uintptr_t)number - 1;

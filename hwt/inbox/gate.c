@@ -138,8 +138,7 @@ bool hwt_gate_fd_is_as_set(struct hwt_gate *gate)
 
 #if defined(SYS_futex_time64) && defined(SYS_futex)
 
-/* time_t has 64 bits and the system's `long` 32. The system may know the new call, or only the old
- * one. */
+/* time_t has 64 bits, the system's `long` 32. The system may know the new call, or only the old. */
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *at)
 {
     if (sizeof(time_t) > sizeof(long)) {

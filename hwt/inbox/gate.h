@@ -100,8 +100,7 @@ void hwt_gate_destroy(struct hwt_gate *gate);
 /* Opens the timer descriptor, if there is none. 0 or a negative errno. One thread at a time. */
 int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
 
-/* In a child of fork(): opens a descriptor of the child's own by the same number, if there is one;
- * or it is lost. */
+/* In a child of fork(): opens one of its own by the same number, if there is one; or it is lost. */
 void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
 
 /* 0, or the negative errno for which it is lost. */
@@ -119,8 +118,7 @@ void hwt_gate_begin(struct hwt_gate *gate);
 /* Worker, after that: step A. */
 void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before);
 
-/* Step B. If the system has begun to refuse membarrier, the producers make their own from now
- * on. */
+/* Step B. If the system now refuses membarrier, producers make their own from here on. */
 void hwt_gate_barrier(struct hwt_gate *gate);
 
 /* Worker: step D. `until` is an instant of the gate's clock; UINT64_MAX: until somebody wakes it.

@@ -97,8 +97,7 @@ static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
     return lane;
 }
 
-/* The lane's thread: gives its free entries back, and wakes the worker if it has asked for them and
- * sleeps for long. */
+/* The lane's thread gives its free entries back, and wakes a worker that waits for them. */
 static void give_back_cache(struct hwt_lanes *lanes, uint32_t number, struct hwt_lane *lane)
 {
     /* Relaxed, both: the worker's NULL publishes nothing, and one that comes just now is for a

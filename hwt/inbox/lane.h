@@ -112,8 +112,7 @@ void hwt_lanes_ask_back(struct hwt_lanes *lanes);
 /* A thread that ends calls this: it gives back its free entries and its spare chunks. */
 void hwt_lane_thread_ends(struct hwt_lanes *lanes);
 
-/* The calling thread's own lane. NULL: hwt_lane_make() has something to do, or the thread cannot
- * have one. */
+/* The calling thread's own lane. NULL: hwt_lane_make() has something to do, or there is none. */
 static inline struct hwt_lane *hwt_lane_own(const struct hwt_lanes *lanes)
 {
     /* Relaxed: this thread has made it, or the last one of its number. */

@@ -32,8 +32,7 @@ static void unmap_slabs(char *base, size_t size)
     munmap(base, size);
 }
 
-/* Maps `size` bytes, aligned to their size if that is 2 MiB, else to a slab; and `rest` bytes
- * behind them. */
+/* Maps `size` bytes, aligned to 2 MiB if that is their size, else to a slab; and `rest` behind. */
 static char *map_aligned(size_t size, size_t rest)
 {
     size_t alignment = size < HWT_SLAB_SIZE * HWT_REGION_SLABS ? HWT_SLAB_SIZE : size;
@@ -48,8 +47,7 @@ static char *map_aligned(size_t size, size_t rest)
     return memory + before;
 }
 
-/* Takes n numbers for slabs, and makes room for them. HWT_ID_NONE: no memory, or no more
- * numbers. */
+/* Takes n numbers for slabs, and makes room for them. HWT_ID_NONE: no memory, or none left. */
 static uint32_t take_numbers(struct hwt_pool *pool, uint32_t n)
 {
     uint32_t number = atomic_load_explicit(&pool->slabs, memory_order_relaxed);

@@ -26,12 +26,10 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size);
 /* Unmaps all regions, or all but the one that has the rest. No other call may be under way. */
 void hwt_pool_destroy(struct hwt_pool *pool, bool keeps_rest);
 
-/* Fills the empty chain of a cache, from the pool or with a new slab. False: no memory.
- * Lock-free. */
+/* Fills the empty chain of a cache, from the pool or a new slab. False: no memory. Lock-free. */
 bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache);
 
-/* Empties the chain of a cache: it becomes the spare one, and the former spare one goes to the
- * pool. Lock-free. */
+/* Empties the chain of a cache into the spare one, and that into the pool. Lock-free. */
 void hwt_pool_spill(struct hwt_pool *pool, struct hwt_cache *cache);
 
 /* Gives all entries of a cache to the pool. Lock-free. */

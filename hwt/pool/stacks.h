@@ -49,8 +49,7 @@ static inline uint64_t hwt_entry_batch(const struct hwt_entry *first)
     return atomic_load_explicit(&first->word.second, memory_order_acquire);
 }
 
-/* Give a chain of `count` entries to the pool, to be taken soon, or last. All functions here are
- * lock-free. */
+/* Give a chain of `count` entries to the pool, to be taken soon, or last. All here is lock-free. */
 void hwt_batch_push(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count);
 void hwt_batch_push_last(struct hwt_pool *pool, struct hwt_entry *first, uint32_t count);
 

@@ -14,8 +14,7 @@
 #define SCAN_SLABS 64
 #define COLLECT_ENTRIES 16384
 #define SETTLE_SLABS 32
-/* From the end of a trim to the next one, and more for each free entry: a hundred times as long as
- * that takes. */
+/* From a trim to the next, and more for each free entry: a hundred times as long as it takes. */
 #define PAUSE_NS HWT_SEC(1)
 #define PAUSE_NS_EACH 2048
 #define SPREAD_MAX ((uint64_t)1 << 28) /* generations */

@@ -58,8 +58,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
     return -ESHUTDOWN;
 }
 
-/* After the timeout was published: wakes the worker if that must be, and takes the timeout back if
- * stop has begun. */
+/* After publishing: wakes the worker if that must be, and takes the timeout back after a stop. */
 static int announce(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *entry,
                     uint64_t state, uint64_t deadline, hwt_timeout *ret_timeout)
 {
@@ -107,7 +106,6 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
 
-/* The slow way, for every case. */
 __attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hwt_task *task,
                                                       void *arg, uint64_t deadline,
                                                       hwt_timeout *ret_timeout)
@@ -154,7 +152,6 @@ static inline struct hwt_entry *take_fast(struct hwt_lane *lane, const hwt_task 
     return entry;
 }
 
-/* The fast way with one thread. */
 __attribute__((noinline)) static int new_timeout_single(hwt_timer *timer, const hwt_task *task,
                                                         void *arg, uint64_t deadline,
                                                         hwt_timeout *ret_timeout)
@@ -175,7 +172,6 @@ __attribute__((noinline)) static int new_timeout_single(hwt_timer *timer, const 
     return 0;
 }
 
-/* The fast way with threads. */
 __attribute__((noinline)) static int new_timeout_fast(hwt_timer *timer, const hwt_task *task,
                                                       void *arg, uint64_t deadline,
                                                       hwt_timeout *ret_timeout)

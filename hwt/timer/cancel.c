@@ -34,8 +34,7 @@ static void let_worker_on(const struct hwt_shared *shared)
         sched_yield();
 }
 
-/* After the timeout was cancelled from `state`. The entry is the canceller's; or the teller's, if
- * UNTOLD. */
+/* After a cancel from `state`. The entry is the canceller's; or the teller's, if UNTOLD. */
 static void finish_cancel(struct hwt_shared *shared, struct hwt_entry *entry, uint32_t id,
                           uint64_t state, bool untold)
 {
@@ -60,7 +59,6 @@ static void finish_cancel(struct hwt_shared *shared, struct hwt_entry *entry, ui
         let_worker_on(shared);
 }
 
-/* The slow way, for every case. */
 __attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hwt_shared *shared)
 {
     struct hwt_entry *entry = timeout.entry;
@@ -89,7 +87,6 @@ __attribute__((noinline)) static bool cancel_slow(hwt_timeout timeout, struct hw
     }
 }
 
-/* The fast way with one thread. */
 __attribute__((noinline)) static bool cancel_single(hwt_timeout timeout, struct hwt_shared *shared,
                                                     uint64_t state)
 {

@@ -62,8 +62,7 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     bool fences = !shared->one_thread && hwt_gate_needs_fences();
     if (fences)
         atomic_fetch_or_explicit(&shared->slow_path_bits, HWT_FENCED, memory_order_relaxed);
-    /* With one thread nobody needs a barrier, so ONE_THREADED says that there is no membarrier to
-     * be made. */
+    /* With one thread, ONE_THREADED stands for FENCED, so that no membarrier is made. */
     hwt_gate_init(&shared->gate, shared->time.clock_id, &shared->slow_path_bits,
                   shared->one_thread ? HWT_ONE_THREADED : HWT_FENCED);
     int r = hwt_pool_init(&shared->pool, timer, HWT_LANE_SEATS_SIZE);

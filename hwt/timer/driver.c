@@ -20,8 +20,8 @@ static void check_last(const hwt_timer *timer, uintptr_t here)
         hwt_task_does_not_return();
 }
 
-/* Begins a call that drives, which leave() ends. False: the timer cannot be driven now. Not inlined,
- * so that it has a frame of its own. */
+/* Begins a call that drives, which leave() ends. False: the timer cannot be driven now. It is not
+ * inlined, so it has a frame of its own. */
 __attribute__((noinline)) static bool enter(hwt_timer *timer)
 {
     const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED;
@@ -72,8 +72,7 @@ static void leave(hwt_timer *timer)
         timer->worker.parked_for =
             0; /* until the next pass, records for an earlier tick may come */
         HWT_SCHED_POINT(LEAVE);
-        /* A waker that came meanwhile has set the descriptor to now, and this thread has set it
-         * anew since. */
+        /* A waker that came meanwhile has set the descriptor to now, which was overwritten. */
         if (!hwt_gate_is_asleep(gate))
             set_fd(timer, 0);
     }

@@ -54,8 +54,7 @@ static void begin_walk(struct ending *ending)
     ending->number = ending->seat = 0;
 }
 
-/* Whether anything is due, or may be. At the end of a walk that has found nothing, another one
- * begins. */
+/* Whether anything is due, or may be. After a walk that has found nothing, another one begins. */
 static bool any_due(struct ending *ending)
 {
     uint64_t before = ending->hastened;

@@ -45,8 +45,7 @@ static void publish_earlier_single(struct hwt_shared *shared, struct hwt_lane *l
     }
 }
 
-/* After a move to an earlier instant: the hint or the record that the timeout has may be too late
- * now. */
+/* After a move to an earlier instant, which the hint or the record of the timeout may miss. */
 static void publish_earlier(struct hwt_shared *shared, struct hwt_lane *lane, uint32_t id,
                             hwt_timeout timeout, uint64_t deadline)
 {
@@ -60,7 +59,6 @@ static void publish_earlier(struct hwt_shared *shared, struct hwt_lane *lane, ui
         atomic_fetch_add_explicit(&shared->hastened, 1, memory_order_relaxed);
 }
 
-/* The slow way, for every case. */
 __attribute__((noinline)) static bool move_slow(hwt_timeout timeout, uint64_t deadline)
 {
     struct hwt_entry *entry = timeout.entry;

@@ -36,8 +36,7 @@ struct visitor {
     uint64_t left;
 };
 
-/* The visitor has the timeout's arg, so a canceller that waits for a run waits until it has
- * returned. */
+/* The visitor has the timeout's arg, so cancel_sync waits for it as for a run. */
 static void visit(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation,
                   struct visitor *visitor)
 {

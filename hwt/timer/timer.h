@@ -2,8 +2,6 @@
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H
 
-/* The whole timer. */
-
 #include "hwt/worker/shared.h"
 #include "hwt/worker/worker.h"
 
@@ -12,8 +10,7 @@ struct hwt_request;
 struct hwt_timer {
     struct hwt_shared shared; /* first: see there */
 
-    /* The worker's: its own thread's, or the thread's that calls hwt_timer_advance() and its
-     * like. */
+    /* The worker's: its thread's, or the one's that calls hwt_timer_advance() and its like. */
     _Alignas(64) struct hwt_worker worker;
     /* The instant to which the descriptor that a loop watches is set; 0: it is not set to any. */
     uint64_t parked_until;
@@ -47,8 +44,7 @@ static inline hwt_timer *hwt_timer_whole(struct hwt_shared *shared)
 
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
-    /* Relaxed: the bits may be old. A caller that must be sure looks after a barrier: see
-     * stop.c. */
+    /* Relaxed: the bits may be old. Who must be sure looks after a barrier: see stop.c. */
     return atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_relaxed) & reasons;
 }
 
@@ -65,8 +61,7 @@ static inline void hwt_unhalt(hwt_timer *timer, uint32_t reasons)
     atomic_fetch_and_explicit(&timer->shared.slow_path_bits, ~reasons, memory_order_release);
 }
 
-/* Unlocks `control` or `driving`. After a fork() by a callback, the child has new ones, which it
- * does not hold. */
+/* Unlocks `control` or `driving`. A child that a callback has forked has new ones, not locked. */
 static inline void hwt_unlock(const hwt_timer *timer, pthread_mutex_t *lock)
 {
     if (!hwt_halted_by(timer, HWT_HALTED_FORKED))

@@ -35,8 +35,7 @@ static uint64_t roundest(uint64_t first, uint64_t last)
     return last >> highest << highest;
 }
 
-/* The instant at which a parked worker wakes next, if that is in the window; else the roundest tick
- * of the window. */
+/* The instant at which a parked worker wakes next, if in the window; else its roundest tick. */
 static uint64_t gathered(const struct hwt_shared *shared, const struct window *window)
 {
     const struct hwt_ticks *ticks = &shared->ticks;

@@ -52,8 +52,7 @@ static inline bool hwt_block_is_whole(const struct hwt_block *block)
 /* Moves the hints to an array of this capacity. -ENOMEM: nothing has changed. */
 int hwt_block_resize(struct hwt_block *block, uint32_t capacity, size_t *bytes);
 
-/* Makes room for one more hint, in a block of fewer than HWT_BLOCK_MAX. -ENOMEM: nothing has
- * changed. */
+/* Makes room for one more hint, if there are fewer than HWT_BLOCK_MAX. -ENOMEM: nothing changed. */
 int hwt_block_grow(struct hwt_block *block, size_t *bytes);
 
 /* Sorts all of it. */
@@ -70,8 +69,7 @@ void hwt_block_fit(struct hwt_block *block, uint32_t base, size_t *bytes);
 /* Removes the hints from `to` to before `from`. */
 void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from);
 
-/* Moves all hints of the next block to the end of this one. False: they are too many, or no
- * memory. */
+/* Moves the next block's hints to the end of this one. False: they are too many, or no memory. */
 bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base, size_t *bytes);
 
 /* Removes all hints. The first keeps little memory, the second none. */

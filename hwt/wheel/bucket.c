@@ -267,8 +267,7 @@ uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint
         sweep->block++;
         sweep->kept = sweep->cursor = block_at(bucket, sweep->block)->begin;
     }
-    /* Each call of the filter is for hints of one part of the block, so the sorted part stays
-     * known. */
+    /* A filter sees hints of one part of the block at a time, so the sorted part stays known. */
     const uint32_t end = sweep->cursor < block->sorted ? block->sorted : block->used;
     const uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
     const uint32_t stay = filter(data, block->hints + sweep->cursor, n);

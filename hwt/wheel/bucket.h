@@ -44,7 +44,6 @@ struct hwt_bucket {
     uint32_t least; /* round, if there are hints */
 };
 
-/* How many hints it has. */
 static inline uint32_t hwt_bucket_count(const struct hwt_bucket *bucket)
 {
     return hwt_block_count(&bucket->last) + bucket->in_full;
@@ -121,7 +120,6 @@ const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
 /* Ends a sweep, wherever it is. */
 void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes);
 
-/* A whole sweep. */
 static inline void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter,
                                     const void *data, size_t *bytes)
 {
@@ -143,10 +141,8 @@ static inline void hwt_bucket_fetch(const struct hwt_bucket *bucket)
     __builtin_prefetch(block->hints + block->begin, 1);
 }
 
-/* Removes all hints. */
 void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);
 
-/* Frees all memory. */
 void hwt_bucket_destroy(struct hwt_bucket *bucket);
 
 /* Whether the bucket is in order. For tests and assertions. */

@@ -43,8 +43,7 @@
 #define HWT_ID_NONE UINT32_MAX
 #define HWT_ID_BITS 11 /* of an id: the seat */
 #define HWT_ID_SEAT (((uint32_t)1 << HWT_ID_BITS) - 1)
-/* Numbers are less than that, so HWT_ID_NONE is none of their ids. Addresses of 32 bits have no
- * room for more. */
+/* 64 less than there could be, so HWT_ID_NONE is no id. Addresses of 32 bits have room for 2^16. */
 #define HWT_SLABS_MAX (((uint32_t)1 << (sizeof(void *) == 4 ? 16 : 32 - HWT_ID_BITS)) - 64)
 
 struct hwt_site {
@@ -88,8 +87,7 @@ bool hwt_directory_reserve(struct hwt_directory *directory, uint32_t end);
 /* Enters the site of a number for which there is room, once. */
 void hwt_directory_enter(struct hwt_directory *directory, uint32_t number, struct hwt_site *site);
 
-/* For a walk by numbers, which may be ahead of the thread that enters the site. NULL: it is not
- * entered. */
+/* For a walk by numbers, which may come before the site is entered: NULL. */
 struct hwt_site *hwt_directory_find(const struct hwt_directory *directory, uint32_t number);
 
 /* How many bytes the arrays take. Any thread. */

@@ -310,8 +310,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, si
     *ret_far = false;
     while (next_index_with_hint(wheel, limit, &index, &tick)) {
         bool far = index == wheel_far_index(wheel->inside);
-        /* Hints of a later age come nearer when their tick begins, and need not wait for its
-         * end. */
+        /* Hints of a later age come nearer when their tick begins, not when it ends. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)
             break;
         *ret_far = far;

@@ -109,8 +109,7 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
  * is filed. False: it is not known whether that tick has anything, and no tick before it has. */
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick);
 
-/* The next tick with something to take, however many hints come before that. UINT64_MAX: there is
- * none. */
+/* The next tick with something to take, however far. UINT64_MAX: there is none. */
 static inline uint64_t hwt_wheel_prune_and_peek(struct hwt_wheel *wheel)
 {
     uint64_t tick;
@@ -138,8 +137,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, si
  * threw away. */
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks);
 
-/* The id that is likely to be taken next. HWT_ID_NONE: there is none before `limit`, or it is not
- * known. */
+/* The id that is likely to be taken next. HWT_ID_NONE: none before `limit`, or not known. */
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit);
 
 /* A bucket with timeouts that are wanted, for hwt_timer_dump(). */

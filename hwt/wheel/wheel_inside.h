@@ -122,8 +122,7 @@ static inline uint32_t wheel_where_of(const struct hwt_wheel_inside *inside, uin
     return wheel_where_at(wheel_whereabouts_of(inside, index), round);
 }
 
-/* Whether a hint of a bucket counts, and the place of its id. `where` is that of its round
- * there. */
+/* Whether a hint counts, and the place of its id. `where` is that of its round in its bucket. */
 static inline bool wheel_counts(const struct hwt_sites *sites, const struct hwt_hint *hint,
                                 uint32_t where, struct hwt_place **ret_place)
 {

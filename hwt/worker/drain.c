@@ -169,8 +169,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     return done;
 }
 
-/* Reads the streams of one kind, those on the list or all, but not the shared lane's pending
- * one. */
+/* Reads the streams of one kind, listed or all, but not the shared lane's pending one. */
 static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool listed, size_t budget)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
@@ -229,7 +228,6 @@ static void read_once(struct hwt_worker *worker)
     } while (filed >= DRAIN_MAX);
 }
 
-/* Reads both streams of a lane. */
 static void read_lane(struct hwt_worker *worker, struct hwt_lane *lane)
 {
     begin_drain(worker);

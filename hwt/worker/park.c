@@ -64,8 +64,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     return after < next ? after : next; /* no longer than the gate says */
 }
 
-/* The tick `next`; or the tick, from `soon` on, in which there is more memory to give back, if that
- * is sooner. */
+/* The tick `next`; or a sooner one, from `soon` on, in which there is more memory to give back. */
 static uint64_t before_upkeep(const struct hwt_worker *worker, uint64_t soon, uint64_t next)
 {
     uint64_t trim_at = hwt_pool_trim_at(&worker->shared->pool);
@@ -90,8 +89,7 @@ uint64_t hwt_worker_park(struct hwt_worker *worker)
     if (next > soon && (!known || worker->upkeep_at == 0))
         return 0;
     next = before_upkeep(worker, soon, next);
-    /* After one cancel that was told, more will come: sleep for a tick, rather than be woken by
-     * each. */
+    /* After one cancel more will come: sleep for a tick, rather than be woken by each. */
     if (worker->told != worker->told_before && soon < next)
         next = soon;
     if (next > soon) {

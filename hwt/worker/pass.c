@@ -56,14 +56,12 @@ run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t
     return run != HWT_RUN_NOT;
 }
 
-/* Nothing ran for a hint. */
 static inline void count_in_vain(struct hwt_worker *worker)
 {
     worker->wheel.looks -= worker->wheel.looks > 0;
 }
 
-/* Looks at an entry whose hint was taken. Its timeout is due if its deadline is before
- * `horizon`. */
+/* Looks at an entry whose hint was taken. It is due if its deadline is before `horizon`. */
 __attribute__((always_inline)) static inline void look(struct hwt_worker *worker,
                                                        struct hwt_entry *entry, uint64_t horizon)
 {
@@ -157,8 +155,7 @@ static void expire_first(struct hwt_worker *worker)
     worker->parked_for = 0;
     if (parked_for == 0)
         return;
-    /* Only as long as there is something to take, because a take that finds nothing ends the
-     * tick. */
+    /* A take that finds nothing would end the tick, so it looks first. */
     while (hwt_wheel_find(&worker->wheel, limit, HWT_LOOKS, &next) && next < limit &&
            expire_some(worker, limit))
         ;
@@ -174,8 +171,7 @@ static bool goes_on_in_vain(struct hwt_worker *worker)
     return true;
 }
 
-/* Runs timeouts of the tick that has only begun, if they are due before `until`. The others are not
- * filed again. */
+/* Runs what is due before `until` in the tick that has only begun. Others are not filed again. */
 static void expire_begun(struct hwt_worker *worker, uint64_t until)
 {
     struct taken taken;

@@ -34,8 +34,7 @@ struct hwt_shared {
     void *executor_data;
     bool one_thread; /* HWT_ONE_THREAD: no exchanges, and one lane */
 
-    /* The bits above. Any thread writes them, by atomic operations on single bits; all threads read
-     * them. */
+    /* The bits above. All threads read them, and change single bits atomically. */
     _Atomic uint32_t slow_path_bits;
 
     /* There was no memory for a record or a hint, so the worker must look at all entries. Any
@@ -67,8 +66,7 @@ static inline struct hwt_shared *hwt_shared_of(const struct hwt_entry *entry)
     return (struct hwt_shared *)(void *)hwt_timer_of(entry);
 }
 
-/* In the child of a fork() nothing is called back. Relaxed: the callback that has forked was called
- * by this thread. */
+/* In a forked child nothing is called back. Relaxed: this thread itself was in the callback. */
 static inline bool hwt_is_forked(const struct hwt_shared *shared)
 {
     return atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed) & HWT_HALTED_FORKED;
@@ -111,8 +109,7 @@ static inline void hwt_unreserve(struct hwt_shared *shared)
  * entries. It may have gone to sleep meanwhile. */
 static inline void hwt_shared_need_rescan(struct hwt_shared *shared)
 {
-    /* Release: the entries. An exchange, so that the worker acquires those of an earlier thread,
-     * too. */
+    /* Release: the entries. An exchange, so that the release of an earlier thread stays. */
     atomic_exchange_explicit(&shared->rescan_needed, true, memory_order_release);
     hwt_full_barrier(); /* before the look at the gate, and at what stop has set */
     if (hwt_gate_is_long(&shared->gate))

@@ -219,8 +219,7 @@ static void count_handed(const struct hwt_entry *entry, uint32_t n)
     atomic_fetch_add_explicit(&hwt_slab_of(entry)->handed, n, memory_order_acq_rel);
 }
 
-/* Counts down under the mutex: stop waits for 0 under it, and may free the timer as soon as it is
- * unlocked. */
+/* Under the mutex, because stop waits for 0 under it, and may free the timer after that. */
 static void hand_back(struct hwt_shared *shared, const struct hwt_entry *entry)
 {
     HWT_SCHED_POINT(HAND_BACK);
@@ -246,8 +245,7 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
     count_handed(entry, 1);
     pthread_mutex_unlock(&shared->run_lock);
     HWT_SCHED_POINT(HAND_OVER);
-    /* With this frame a stop from inside the executor is refused. It would wait for this very
-     * call. */
+    /* With this frame stop from inside the executor is refused. It would wait for this call. */
     struct hwt_frame frame = { .shared = shared };
     hwt_frame_enter(&frame);
     int refused = shared->executor(shared->executor_data, work, entry);

@@ -43,8 +43,7 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
  * and frees the entry. */
 void hwt_task_end(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state);
 
-/* If the timeout of this generation is UNTOLD still: calls `cancelled`, if the task has it, and
- * frees the entry. */
+/* If this timeout is UNTOLD still: calls `cancelled`, if the task has it, and frees the entry. */
 void hwt_task_tell(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t generation);
 
 /* The entry is PENDING again: appends a record, behind those that its task has added. It does no
@@ -55,7 +54,6 @@ void hwt_task_publish_again(struct hwt_shared *shared, struct hwt_entry *entry, 
 /* Has the executor run an entry, or tell it. If the executor refuses, this thread does it. */
 void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry);
 
-/* Frees an entry whose timeout has ended. */
 static inline void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *entry)
 {
     struct hwt_lane *lane = hwt_shared_enter(shared);

@@ -115,8 +115,7 @@ void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
 
 /* ---- file.c ---- */
 
-/* The place of an id. Changes *generation to what places have: counted from the floor of the
- * slab. */
+/* The place of an id. *generation becomes what places have: counted from the floor of the slab. */
 static inline struct hwt_place *hwt_worker_place(const struct hwt_sites *sites, uint32_t id,
                                                  uint32_t *generation)
 {
@@ -167,8 +166,7 @@ static inline bool hwt_worker_is_filed(hwt_timeout timeout)
            hwt_entry_filed(timeout.entry, place) == (uint32_t)timeout.generation;
 }
 
-/* The timeout of this generation has ended: no record or hint of it, or of an older one, counts any
- * more. */
+/* This timeout has ended: no record or hint of it, or of an older one, counts any more. */
 void hwt_worker_outdate(struct hwt_worker *worker, uint32_t id, uint32_t generation);
 
 /* The wheel's `wanted`: moves the hints of pending timeouts to the front. */
