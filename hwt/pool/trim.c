@@ -234,7 +234,6 @@ static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_site
         if (!goes[i] && site->held > 0)
             give_back_held(pool, site);
         site->held = 0;
-        site->stays = false;
     }
     advise(sites, going);
     for (uint32_t i = n, end; i > 0; i = end) {

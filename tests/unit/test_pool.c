@@ -277,6 +277,29 @@ START_TEST(a_slab_of_which_one_is_taken_stays)
 }
 END_TEST
 
+/* A trim holds what may go, and nothing else. */
+START_TEST(free_entries_of_a_slab_that_stays_are_had_during_a_trim)
+{
+    static const hwt_task task = { 0 };
+    const uint32_t at = (uint32_t)_i * (MANY - 1) / 2; /* in the first slab, in one, in the last */
+    take_many(all, MANY);
+    for (uint32_t i = 0; i < MANY; i++)
+        use(all[i]);
+    struct hwt_entry *pending = all[at];
+    (void)hwt_entry_begin(pending, &task, &owner, 1);
+    for (uint32_t i = 0; i < MANY; i++) {
+        if (i != at)
+            give_many(&all[i], 1);
+    }
+    spill_cache();
+    while (pool.trim.step != HWT_TRIM_SETTLES)
+        must(!hwt_pool_trim(&pool, 0));
+    ck_assert_uint_eq(count_batches(), SLAB - 1);
+    trim_pool(0);
+    ck_assert_uint_eq(count_batches(), SLAB - 1);
+}
+END_TEST
+
 /* Generations are counted from the newest one of a slab that went: an older record of one that was used
  * much less would seem to be of times to come. */
 START_TEST(a_slab_whose_entries_differ_much_in_use_stays)
@@ -557,6 +580,7 @@ int main(void)
     tcase_add_test(trims, a_generation_that_was_never_comes_back);
     tcase_add_test(trims, a_walk_meets_nothing_of_an_empty_slab);
     tcase_add_test(trims, a_slab_of_which_one_is_taken_stays);
+    tcase_add_loop_test(trims, free_entries_of_a_slab_that_stays_are_had_during_a_trim, 0, 3);
     tcase_add_test(trims, a_slab_whose_entries_differ_much_in_use_stays);
     tcase_add_test(trims, few_free_ones_are_not_looked_through);
     tcase_add_test(trims, after_a_trim_in_vain_the_next_waits_for_a_change);
