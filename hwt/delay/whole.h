@@ -13,6 +13,7 @@
  *   - the readers of the slots, and slots.aside: of whoever has locked the slots (hwt_delay_slots_lock()). That thread alone
  *     changes `next`, `highest` and `length` of a slot, with `lock`, so it may read them without;
  *   - the slots' files, the checkpoint's and the log's length: of whoever has pinned the log (hwt_delay_log_pin()).
+ * Those that wait for a frame look at log.durable_frame without it, and sleep on log.turns (log/wait.c).
  * The bytes of a record do not change once it is in the table. No file is read or written under `lock`, unless the store is
  * synchronous or is being opened.
  */

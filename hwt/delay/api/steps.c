@@ -451,18 +451,30 @@ static int lock_soon(hwt_delay *store)
     return pthread_mutex_timedlock(&store->lock, &until) == 0 ? 0 : -EAGAIN;
 }
 
-static int make_and_wait(hwt_delay *store, struct hwt_delay_steps *steps,
-                         struct hwt_delay_notice *notice)
+/*
+ * With the lock, which it lets go of: they were made, and are waited for. What else they make due, other threads do
+ * meanwhile, or this one does behind the frame.
+ */
+int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends)
+{
+    if (store->synchronous)
+        (void)hwt_delay_log_wait(store, frame);
+    hwt_delay_checkpoint_look(store);
+    if (ends)
+        hwt_delay_wake_arm(store);
+    return hwt_delay_log_leave(store, frame);
+}
+
+/* The same. */
+static int make_and_leave(hwt_delay *store, struct hwt_delay_steps *steps,
+                          struct hwt_delay_notice *notice)
 {
     int r = hwt_delay_steps_make(store, steps);
     if (r == 0 && notice)
         hwt_delay_notices_add(store, notice);
-    else if (r == 0)
-        r = hwt_delay_log_wait(store, steps->frame);
-    hwt_delay_checkpoint_look(store);
-    if (steps->ends > 0)
-        hwt_delay_wake_arm(store);
-    return r;
+    bool waits = r == 0 && !notice;
+    int written = hwt_delay_steps_leave(store, waits ? steps->frame : 0, steps->ends > 0);
+    return waits ? written : r;
 }
 
 int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,
@@ -478,10 +490,8 @@ int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,
     steps->no_wait = steps->no_wait && !store->synchronous;
     int shield = hwt_shield();
     int r = steps->no_wait ? lock_soon(store) : pthread_mutex_lock(&store->lock);
-    if (r == 0) {
-        r = make_and_wait(store, steps, notice);
-        pthread_mutex_unlock(&store->lock);
-    }
+    if (r == 0)
+        r = make_and_leave(store, steps, notice);
     hwt_unshield(shield);
     if (r < 0)
         free(notice);

@@ -45,6 +45,7 @@ void hwt_delay_step_lease(struct hwt_delay_step *step, uint8_t op, uint64_t leas
 
 /* With the lock: makes them, and does not wait for the disk. */
 int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps);
+int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends);
 /* Makes them and waits, or has `durable` told. */
 int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,
                           hwt_delay_durable durable, void *arg);

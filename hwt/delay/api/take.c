@@ -374,7 +374,7 @@ static int64_t done(hwt_delay *store, const uint64_t *leases, struct hwt_delay_s
     return r < 0 ? r : held;
 }
 
-/* In parts, if need be; all are on the disk with the frame of the last one. */
+/* In parts, if need be; all are on the disk with the frame of the last one. Lets go of the lock. */
 static int64_t done_all(hwt_delay *store, const uint64_t *leases, size_t count,
                         struct hwt_delay_steps *steps)
 {
@@ -387,7 +387,7 @@ static int64_t done_all(hwt_delay *store, const uint64_t *leases, size_t count,
         held += r > 0 ? r : 0;
         frame = r > 0 ? steps->frame : frame;
     }
-    int written = hwt_delay_log_wait(store, frame);
+    int written = hwt_delay_steps_leave(store, frame, true);
     r = written < 0 ? written : r;
     /* What was ended before an error is ended: the others still have their leases. */
     return r < 0 && (held == 0 || r == -EIO) ? r : held;
@@ -404,9 +404,7 @@ int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count)
         return -ENOMEM;
     int shield = hwt_delay_enter(store);
     int64_t r = done_all(store, leases, count, &steps);
-    hwt_delay_checkpoint_look(store);
-    hwt_delay_wake_arm(store);
-    hwt_delay_leave(store, shield);
+    hwt_unshield(shield);
     hwt_delay_steps_free(&steps);
     return r;
 }

@@ -210,7 +210,7 @@ void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent)
 {
     struct hwt_delay_log *log = &store->log;
     /* What has come meanwhile must be before the new end, with what is gathered now; a leader may be writing zeros. */
-    if (extent == 0 || log->writing || log->kept.segment != log->segment ||
+    if (extent == 0 || log->led || log->kept.segment != log->segment ||
         log->kept.offset > extent / 2 || log->offset + log->length > extent / 2)
         return;
     log->extent = extent;

@@ -6,7 +6,7 @@
  * Callers gather records in the bytes of the next frame, under the lock, and change the table at the
  * same time; so the table is always what the log says up to the last gathered record. One of those
  * that wait for their frame becomes the leader: it takes what was gathered, writes it as one frame
- * with one flush, and wakes those that waited for it; meanwhile the others gather the next. Those
+ * with one flush, and wakes those that waited for it; meanwhile the others gather the next. See wait.c. Those
  * that did not wait are called back by one thread, in the order of the frames.
  *
  * On the disk: the frame before anybody is told that its records are durable. One frame at a time
@@ -85,8 +85,8 @@ void hwt_delay_poison(hwt_delay *store)
 {
     store->poisoned = true;
     pthread_cond_broadcast(&store->changed);
-    pthread_cond_broadcast(&store->log.durable[0]);
-    pthread_cond_broadcast(&store->log.durable[1]);
+    hwt_delay_log_hurry(store);
+    hwt_delay_turns_wake_all(store);
     hwt_delay_wake_all(store);
 }
 
@@ -170,14 +170,14 @@ static struct hwt_delay_frame take_frame(hwt_delay *store)
     return frame;
 }
 
-/* After a frame: wakes those who waited for it, and one who may lead the next. */
+/* After a frame: nobody leads any more. */
 static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_notices *notices,
                           int r)
 {
     struct hwt_delay_log *log = &store->log;
-    log->writing = false;
-    pthread_cond_broadcast(&log->durable[frame & 1]);
-    pthread_cond_signal(&log->durable[(frame + 1) & 1]);
+    log->led = false;
+    hwt_delay_callers_expect(store, frame);
+    hwt_delay_turns_end(store);
     pthread_cond_broadcast(&store->changed);
     hwt_delay_wake_arm(store);
     hwt_delay_notices_pass(store, notices, r);
@@ -193,14 +193,22 @@ static void call_between(hwt_delay *store)
     pthread_cond_broadcast(&store->changed);
 }
 
-/* Nobody else leads. Lets go of the lock meanwhile. */
-void hwt_delay_log_lead(hwt_delay *store)
+/* Nothing is to be written, or nothing can be. */
+static void lead_nothing(hwt_delay *store)
+{
+    struct hwt_delay_notices notices;
+    hwt_delay_notices_take(&store->log.notices, &notices);
+    hwt_delay_notices_pass(store, &notices, store->poisoned ? -EIO : 0);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Nobody else leads. Lets go of the lock. */
+void hwt_delay_log_lead_and_leave(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
     struct hwt_delay_notices notices;
     if (store->poisoned || log->count == 0) {
-        hwt_delay_notices_take(&log->notices, &notices);
-        hwt_delay_notices_pass(store, &notices, store->poisoned ? -EIO : 0);
+        lead_nothing(store);
         return;
     }
     uint64_t number = log->gathered_frame;
@@ -208,38 +216,36 @@ void hwt_delay_log_lead(hwt_delay *store)
     const struct hwt_delay_frame frame = take_frame(store);
     uint64_t ground = make_ground(store, &frame);
     hwt_delay_notices_take(&log->notices, &notices);
-    log->writing = true;
+    log->led = true;
     if (log->between)
         call_between(store);
     pthread_mutex_unlock(&store->lock);
+    uint64_t begun = hwt_delay_monotonic();
     int r = write_frame(store, &frame, ground);
+    uint64_t took = hwt_delay_monotonic() - begun;
     pthread_mutex_lock(&store->lock);
+    log->flush_took = took;
     if (r < 0) {
         hwt_delay_poison(store);
     } else {
         log->durable_sequence = frame.sequence + frame.count;
-        log->durable_frame = number;
+        /* Release: see wait.c. */
+        atomic_store_explicit(&log->durable_frame, number, memory_order_release);
     }
     if (r > 0) {
         store->full = true;
         hwt_delay_room_soon(store);
     }
     frame_is_done(store, number, &notices, r);
+    pthread_mutex_unlock(&store->lock);
+    hwt_delay_turns_wake(store, number);
 }
 
-/* Waits until a frame is on the disk, or leads. */
-int hwt_delay_log_wait(hwt_delay *store, uint64_t frame)
+/* The same, and has the lock again. */
+void hwt_delay_log_lead(hwt_delay *store)
 {
-    struct hwt_delay_log *log = &store->log;
-    while (log->durable_frame < frame) {
-        if (store->poisoned)
-            return -EIO;
-        if (!log->writing)
-            hwt_delay_log_lead(store);
-        else
-            pthread_cond_wait(&log->durable[frame & 1], &store->lock);
-    }
-    return 0;
+    hwt_delay_log_lead_and_leave(store);
+    pthread_mutex_lock(&store->lock);
 }
 
 /* By the next leader, or here. */
@@ -252,12 +258,14 @@ int hwt_delay_log_between(hwt_delay *store, void (*call)(hwt_delay *store))
             log->between = NULL;
             return -EIO;
         }
-        if (log->count == 0)
+        if (log->count == 0) {
             call_between(store);
-        else if (!log->writing)
+        } else if (!log->led) {
             hwt_delay_log_lead(store);
-        else
+        } else {
+            hwt_delay_log_hurry(store);
             pthread_cond_wait(&store->changed, &store->lock);
+        }
     }
     return 0;
 }
@@ -268,9 +276,9 @@ void hwt_delay_log_finish(hwt_delay *store)
     struct hwt_delay_log *log = &store->log;
     for (;;) {
         bool more = !STAILQ_EMPTY(&log->notices) || (log->count > 0 && !store->poisoned);
-        if (more && !log->writing)
+        if (more && !log->led)
             hwt_delay_log_lead(store);
-        else if (log->writing || log->telling || !STAILQ_EMPTY(&log->to_tell))
+        else if (log->led || log->telling || !STAILQ_EMPTY(&log->to_tell))
             pthread_cond_wait(&store->changed, &store->lock);
         else
             return;

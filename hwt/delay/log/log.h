@@ -3,7 +3,7 @@
 #define HWT_DELAY_LOG_LOG_H
 
 /*
- * The log: what was changed, in order, since the checkpoint on the disk. See log.c for the frames, room.c for who
+ * The log: what was changed, in order, since the checkpoint on the disk. See log.c for the frames, wait.c for who waits for them, room.c for who
  * waits for room, extent.c for its length, notice.c for callbacks.
  *
  * All is called with the store's lock, but for what reads and writes files.
@@ -60,13 +60,13 @@ struct hwt_delay_log {
     uint64_t next_sequence;
     uint64_t durable_sequence;               /* lower ones are on the disk */
     uint64_t gathered_frame;                 /* number of the frame that is being gathered */
-    uint64_t durable_frame;                  /* number of the last one on the disk */
+    _Atomic uint64_t durable_frame;          /* number of the last one on the disk; see wait.c */
     unsigned char *gathered, *writing_bytes; /* of frame_max bytes each */
     size_t length;                           /* of the gathered records */
     size_t most;                             /* they take no more, wherever they are written */
     struct hwt_delay_before before;          /* the last one of them */
     uint32_t count;
-    bool writing;
+    bool led;                          /* somebody writes a frame, or lingers before that */
     void (*between)(hwt_delay *store); /* to be called between two frames; NULL: nothing is */
     bool closed;                       /* the last record is the mark of a close */
     uint64_t ended_from[2];   /* by the frame's number modulo 2: nothing that is due before this
@@ -75,7 +75,12 @@ struct hwt_delay_log {
     struct hwt_delay_notices notices; /* of the gathered frame */
     struct hwt_delay_notices to_tell; /* of those before it, in their order */
     bool telling;
-    pthread_cond_t durable[2]; /* by the frame's number modulo 2 */
+    _Atomic uint32_t turns[2]; /* by the frame's number modulo 2: a futex; see wait.c */
+    unsigned callers[2];       /* the same: how many wait for it */
+    unsigned expected;         /* how many are likely to wait for the frame that is gathered */
+    unsigned vain, hasty;      /* how often lingering was in vain; so many frames go without */
+    uint64_t flush_took;
+    pthread_cond_t complete; /* as many wait as are expected */
 };
 
 void hwt_delay_log_init(hwt_delay *store);
@@ -95,6 +100,8 @@ void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice *notice);
 
 /* ---- frames ---- */
 
+/* Lets go of the lock, and waits for a frame. */
+int hwt_delay_log_leave(hwt_delay *store, uint64_t frame);
 int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
 void hwt_delay_log_lead(hwt_delay *store);
 /* Has it called between two frames, when all that was gathered before is in the first; -EIO. One at a time. */
@@ -202,6 +209,14 @@ static inline size_t hwt_delay_frame_size(size_t records)
 }
 
 uint64_t hwt_delay_log_limit(const hwt_delay *store, bool mark);
+bool hwt_delay_log_frame_is_durable(const hwt_delay *store, uint64_t frame);
+void hwt_delay_log_lead_and_leave(hwt_delay *store);
+void hwt_delay_log_hurry(hwt_delay *store);
+void hwt_delay_callers_expect(hwt_delay *store, uint64_t frame);
+void hwt_delay_turns_end(hwt_delay *store);
+void hwt_delay_turns_wake(hwt_delay *store, uint64_t frame);
+void hwt_delay_turns_wake_all(hwt_delay *store);
+uint64_t hwt_delay_monotonic(void);
 void hwt_delay_notices_take(struct hwt_delay_notices *from, struct hwt_delay_notices *notices);
 void hwt_delay_notices_pass(hwt_delay *store, struct hwt_delay_notices *notices, int result);
 int hwt_delay_segment_open(hwt_delay *store, unsigned index, int flags);

@@ -85,7 +85,7 @@ uint64_t hwt_delay_log_commit(void *arg)
     pthread_mutex_lock(&store->lock);
     tell_all(store);
     /* While another thread writes a frame, that one wants this job when it has. */
-    if (!store->log.writing && !STAILQ_EMPTY(&store->log.notices))
+    if (!store->log.led && !STAILQ_EMPTY(&store->log.notices))
         hwt_delay_log_lead(store);
     pthread_mutex_unlock(&store->lock);
     return HWT_NEVER;

@@ -72,6 +72,17 @@ static int too_long(hwt_delay *store)
     return -ENOSPC;
 }
 
+/* One wait for the frame that is gathered, which has no room, or it is written here. */
+static void wait_for_frame(hwt_delay *store)
+{
+    if (!store->log.led) {
+        hwt_delay_log_lead(store);
+        return;
+    }
+    hwt_delay_log_hurry(store);
+    pthread_cond_wait(&store->changed, &store->lock);
+}
+
 /* One wait, or one step in the place of it, for a longer log. */
 static void wait_for_growth(hwt_delay *store, size_t size)
 {
@@ -118,10 +129,8 @@ int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put
             wait_for_growth(store, size);
         else if (room == ROOM_AFTER_CHECKPOINT)
             r = is_too_long(store, size) ? too_long(store) : wait_for_checkpoint(store, put);
-        else if (store->log.writing)
-            pthread_cond_wait(&store->changed, &store->lock);
         else
-            hwt_delay_log_lead(store);
+            wait_for_frame(store);
         if (r < 0)
             return r;
     }
@@ -138,8 +147,10 @@ int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put)
     if (room == ROOM)
         return 0;
     /* Somebody waits for what fills the frame: its callers, or the committer, lead. */
-    if (room == ROOM_AFTER_FRAME)
+    if (room == ROOM_AFTER_FRAME) {
+        hwt_delay_log_hurry(store);
         return -EAGAIN;
+    }
     if (room == ROOM_AFTER_GROWTH) {
         hwt_delay_growth_want(store, size);
         return -EAGAIN;

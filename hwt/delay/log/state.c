@@ -13,8 +13,7 @@ void hwt_delay_log_init(hwt_delay *store)
     STAILQ_INIT(&log->notices);
     STAILQ_INIT(&log->to_tell);
     log->files[0] = log->files[1] = -1;
-    for (unsigned i = 0; i < 2; i++)
-        hwt_delay_cond_init(&log->durable[i]);
+    hwt_delay_cond_init(&log->complete);
 }
 
 int hwt_delay_log_begin(hwt_delay *store)
@@ -33,10 +32,9 @@ void hwt_delay_log_free(hwt_delay *store)
     struct hwt_delay_log *log = &store->log;
     free(log->gathered);
     free(log->writing_bytes);
-    for (unsigned i = 0; i < 2; i++) {
+    for (unsigned i = 0; i < 2; i++)
         hwt_delay_close_file(store, log->files[i]);
-        pthread_cond_destroy(&log->durable[i]);
-    }
+    pthread_cond_destroy(&log->complete);
 }
 
 size_t hwt_delay_log_most(const hwt_delay *store)
@@ -64,9 +62,9 @@ uint64_t hwt_delay_log_ended_from(const hwt_delay *store)
 {
     const struct hwt_delay_log *log = &store->log;
     uint64_t gathered = log->ended_from[log->gathered_frame & 1];
-    uint64_t before = log->durable_frame + 1 < log->gathered_frame
-                          ? log->ended_from[(log->gathered_frame - 1) & 1]
-                          : HWT_NEVER;
+    uint64_t before = hwt_delay_log_frame_is_durable(store, log->gathered_frame - 1)
+                          ? HWT_NEVER
+                          : log->ended_from[(log->gathered_frame - 1) & 1];
     return gathered < before ? gathered : before;
 }
 
@@ -83,7 +81,8 @@ struct hwt_delay_log_point hwt_delay_log_kept(const hwt_delay *store)
 
 uint64_t hwt_delay_log_kept_bytes(const hwt_delay *store)
 {
-    return store->log.kept_bytes;
+    const struct hwt_delay_log *log = &store->log;
+    return log->kept_bytes + (log->most > 0 ? hwt_delay_frame_size(log->most) : 0);
 }
 
 uint64_t hwt_delay_log_tombstone_bytes(const hwt_delay *store)

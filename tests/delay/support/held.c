@@ -12,6 +12,7 @@
 static const time_t patience = 60; /* seconds in which anything would have happened */
 
 _Atomic uint64_t held_realtime, held_boottime;
+bool held_sleep_is_a_point;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -21,6 +22,9 @@ static struct hwt_delay_system inner;
 
 int __real_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
 int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex);
+
+void __real_hwt_delay_sleep_on(_Atomic uint32_t *word, uint32_t seen);
+void __wrap_hwt_delay_sleep_on(_Atomic uint32_t *word, uint32_t seen);
 
 /* ---- players ---- */
 
@@ -40,6 +44,17 @@ int __wrap_pthread_cond_wait(pthread_cond_t *cond, pthread_mutex_t *mutex)
     if (self)
         set_state(GOES);
     return r;
+}
+
+void __wrap_hwt_delay_sleep_on(_Atomic uint32_t *word, uint32_t seen)
+{
+    if (held_sleep_is_a_point)
+        held_pass("before it sleeps");
+    if (self)
+        set_state(WAITS);
+    __real_hwt_delay_sleep_on(word, seen);
+    if (self)
+        set_state(GOES);
 }
 
 void held_pass(const char *point)

@@ -8,7 +8,7 @@
  * A player is a thread that calls a store. It passes a point before and behind each call of the system
  * that touches the disk, and it can be told to stand at its n-th point. The store holds no lock
  * there, so others may do what they like meanwhile. A player that waits within the store for another
- * thread says so: the program is linked with pthread_cond_wait wrapped. So no test has to wait for a
+ * thread says so: the program is linked with pthread_cond_wait and hwt_delay_sleep_on wrapped. So no test has to wait for a
  * while to see that nothing happens, and no time decides anything.
  *
  * The disk and its process are used under a lock of this file's own, and the clocks are atomic.
@@ -32,6 +32,8 @@ struct player {
 };
 
 extern _Atomic uint64_t held_realtime, held_boottime;
+/* A player passes a point also before it sleeps until a frame is done. Set before the first one begins. */
+extern bool held_sleep_is_a_point;
 
 /* Starts a process whose calls several threads may make; what it is given must stay. */
 void held_start(struct process *process, struct disk *disk);

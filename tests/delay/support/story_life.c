@@ -234,7 +234,7 @@ struct log {
 static struct log log_of(const hwt_delay *store)
 {
     const struct hwt_delay_log *log = &store->log;
-    return (struct log){ !store->poisoned && !log->pinned && !log->writing && log->count == 0,
+    return (struct log){ !store->poisoned && !log->pinned && !log->led && log->count == 0,
                          log->next_sequence, log->kept.sequence, log->kept_bytes,
                          log->tombstone_bytes };
 }

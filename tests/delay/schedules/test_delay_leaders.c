@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Who waits for a frame, who leads, and who lingers for whom. No time decides: a leader that lingers does so until it is told
+ * to go on, or not at all.
+ */
+
+#include <errno.h>
+
+#include "hwt/delay/whole.h"
+#include "kit.h"
+#include "stress.h"
+#include "tests/delay/support/held.h"
+
+enum { PLAYERS = 3, PAYLOAD = 8192, ROUNDS = 20 };
+
+/* What a leader does that would linger. */
+static enum { GOES_ON, LINGERS, AS_IT_LIKES } leader;
+static _Atomic unsigned lingered;
+static pthread_cond_t *_Atomic complete; /* that of the store */
+
+static struct disk *disk;
+static struct process process;
+static hwt_delay *store;
+static uint64_t luck;
+static _Atomic uint64_t next_id;
+
+int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *until);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *until);
+
+int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
+                                  const struct timespec *until)
+{
+    if (cond != complete || leader == AS_IT_LIKES)
+        return __real_pthread_cond_timedwait(cond, mutex, until);
+    lingered++;
+    return leader == LINGERS ? pthread_cond_wait(cond, mutex) : ETIMEDOUT;
+}
+
+static void open_store(void)
+{
+    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+    options.flags = HWT_DELAY_CREATE | HWT_DELAY_NO_WAIT;
+    options.payload_max = PAYLOAD;
+    options.memory = 1 << 20;
+    options.segment_size = 1 << 17;
+    must(hwt_delay_open_on("store", &options, &process.system, false, &store) == 0);
+    complete = &store->log.complete;
+}
+
+/* So that there is room for some large puts. */
+static void grow(void)
+{
+    must(pthread_mutex_lock(&store->lock) == 0);
+    hwt_delay_extent_grow(store);
+    must(pthread_mutex_unlock(&store->lock) == 0);
+}
+
+static void begin(void)
+{
+    luck = 1;
+    lingered = 0;
+    disk = disk_new();
+    held_realtime = HWT_SEC(1000);
+    held_boottime = HWT_SEC(100);
+    held_start(&process, disk);
+    process.random = &luck;
+    open_store();
+    grow();
+}
+
+static void end(int closed)
+{
+    ck_assert_int_eq(hwt_delay_close(store), closed);
+    process_end(&process);
+    disk_free(disk);
+}
+
+static uint64_t commits(void)
+{
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    ck_assert_int_eq(hwt_delay_get_stats(store, &stats), 0);
+    return stats.commits;
+}
+
+/* ---- what players do; the result is in `operation` ---- */
+
+static int put_some(size_t count, size_t size)
+{
+    static const char payload[PAYLOAD];
+    uint64_t ids[8];
+    hwt_delay_message messages[8];
+    for (size_t i = 0; i < count; i++) {
+        ids[i] = next_id++;
+        messages[i] = (hwt_delay_message){ .due = HWT_SEC(2000),
+                                           .id = &ids[i],
+                                           .id_size = sizeof(ids[i]),
+                                           .payload = payload,
+                                           .payload_size = size };
+    }
+    return hwt_delay_put(store, messages, count);
+}
+
+static void put(struct player *player)
+{
+    player->operation = put_some(1, 10);
+}
+
+static void put_large(struct player *player)
+{
+    player->operation = put_some(3, PAYLOAD);
+}
+
+/* No room in the frame. */
+static void try_large(struct player *player)
+{
+    static const char payload[PAYLOAD];
+    static const char *const ids[] = { "1", "2", "3" };
+    hwt_delay_message messages[3];
+    for (int i = 0; i < 3; i++)
+        messages[i] = (hwt_delay_message){ .due = HWT_SEC(2000),
+                                           .id = ids[i],
+                                           .id_size = 1,
+                                           .payload = payload,
+                                           .payload_size = PAYLOAD };
+    player->operation = hwt_delay_put_async(store, messages, 3, (hwt_delay_durable)abort, NULL);
+}
+
+static void make_checkpoint(struct player *player)
+{
+    must(pthread_mutex_lock(&store->lock) == 0);
+    player->operation = hwt_delay_checkpoint_make(store);
+    must(pthread_mutex_unlock(&store->lock) == 0);
+}
+
+static void fail_to_grow(struct player *player)
+{
+    must(pthread_mutex_lock(&store->lock) == 0);
+    held_fail_sync(&process);
+    hwt_delay_extent_grow(store);
+    player->operation = store->poisoned ? -EIO : 0;
+    must(pthread_mutex_unlock(&store->lock) == 0);
+}
+
+static void do_part(void (*part)(struct player *player), int expected)
+{
+    struct player player;
+    player_begin(&player, part, 0, 0);
+    player_end(&player);
+    ck_assert_int_eq(player.operation, expected);
+}
+
+/* The ground is made: one that leads at once stands before its sync at its third point, one that was
+ * woken at its fourth. */
+static void begin_at_sync(struct player *player, bool slept)
+{
+    player_begin(player, put, 0, slept ? 4 : 3);
+}
+
+/* ---- a frame of several ---- */
+
+static struct player *await_leader(struct player *players)
+{
+    for (;; sched_yield()) {
+        for (int i = 0; i < PLAYERS; i++) {
+            ck_assert_int_ne(player_await(&players[i], true), RETURNED);
+            if (player_await(&players[i], true) == STANDS)
+                return &players[i];
+        }
+    }
+}
+
+/* One of those that wait for a frame leads it, and the sync answers for all of them. */
+START_TEST(all_of_a_frame_wait_for_its_sync)
+{
+    struct player first, players[PLAYERS];
+    int expected = _i % 2 == 0 ? 0 : -EIO;
+    leader = GOES_ON;
+    begin();
+    do_part(put, 0);
+    begin_at_sync(&first, false);
+    must(player_await(&first, false) == STANDS);
+    ck_assert_str_eq(first.point, "before a sync");
+    for (int i = 0; i < PLAYERS; i++) {
+        begin_at_sync(&players[i], true);
+        must(player_await(&players[i], true) == WAITS);
+    }
+    player_end(&first);
+    ck_assert_int_eq(first.operation, 0);
+    struct player *leads = await_leader(players);
+    ck_assert_str_eq(leads->point, "before a sync");
+    for (int i = 0; i < PLAYERS; i++)
+        ck_assert_int_eq(player_await(&players[i], true), &players[i] == leads ? STANDS : WAITS);
+    if (expected < 0)
+        held_fail_sync(&process);
+    player_let_go(leads);
+    for (int i = 0; i < PLAYERS; i++) {
+        player_end(&players[i]);
+        ck_assert_int_eq(players[i].operation, expected);
+    }
+    ck_assert_uint_eq(commits(), 3);
+    end(expected);
+}
+END_TEST
+
+/* The frame that it has seen being written is done before it sleeps: it does not sleep through that. */
+START_TEST(one_that_is_about_to_sleep_leads)
+{
+    struct player first, second;
+    leader = GOES_ON;
+    begin();
+    do_part(put, 0);
+    begin_at_sync(&first, false);
+    must(player_await(&first, false) == STANDS);
+    player_begin(&second, put, 0, 1);
+    must(player_await(&second, false) == STANDS);
+    ck_assert_str_eq(second.point, "before it sleeps");
+    player_end(&first);
+    player_end(&second);
+    ck_assert_int_eq(first.operation, 0);
+    ck_assert_int_eq(second.operation, 0);
+    ck_assert_uint_eq(commits(), 3);
+    end(0);
+}
+END_TEST
+
+/* ---- lingering ---- */
+
+static void put_rounds(struct player *player)
+{
+    for (int i = 0; i < ROUNDS && player->operation == 0; i++)
+        player->operation = put_some(1, 10);
+    /* It does not come back: nobody lingers for it. */
+    pthread_mutex_lock(&store->lock);
+    leader = GOES_ON;
+    hwt_delay_log_hurry(store);
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* From the first frame on that both waited for, each frame has both. */
+START_TEST(a_leader_lingers_for_those_that_come_back)
+{
+    struct player players[2];
+    begin();
+    leader = GOES_ON;
+    do_part(put, 0);
+    leader = LINGERS;
+    player_begin(&players[0], put_rounds, 0, 3);
+    must(player_await(&players[0], false) == STANDS);
+    player_begin(&players[1], put_rounds, 0, 0);
+    must(player_await(&players[1], true) == WAITS);
+    for (int i = 0; i < 2; i++) {
+        player_end(&players[i]);
+        ck_assert_int_eq(players[i].operation, 0);
+    }
+    ck_assert_uint_eq(commits(), 1 + 1 + (ROUNDS - 1) + 1);
+    end(0);
+}
+END_TEST
+
+static void expect_callers(unsigned expected)
+{
+    pthread_mutex_lock(&store->lock);
+    store->log.expected = expected;
+    pthread_mutex_unlock(&store->lock);
+}
+
+/* Once, then after 3, 15, 63, 255 and each 255 frames more. It is worth it again: after half as many. */
+START_TEST(what_was_in_vain_is_seldom_done_again)
+{
+    struct player lingering;
+    begin();
+    leader = GOES_ON;
+    for (int i = 0; i < 1000; i++) {
+        expect_callers(2);
+        do_part(put, 0);
+    }
+    ck_assert_uint_eq(lingered, 7);
+    do_part(put, 0);
+    leader = LINGERS;
+    for (unsigned before = lingered; lingered == before;) {
+        expect_callers(2);
+        player_begin(&lingering, put, 0, 0);
+        if (player_await(&lingering, true) == WAITS)
+            do_part(put, 0);
+        player_end(&lingering);
+    }
+    for (int i = 0; i < 127; i++) {
+        expect_callers(2);
+        do_part(put, 0);
+    }
+    ck_assert_uint_eq(lingered, 8);
+    end(0);
+}
+END_TEST
+
+/* Nobody lingers alone: one producer never does. */
+START_TEST(one_producer_does_not_linger)
+{
+    begin();
+    leader = LINGERS;
+    for (int i = 0; i < 100; i++)
+        do_part(put, 0);
+    ck_assert_uint_eq(lingered, 0);
+    end(0);
+}
+END_TEST
+
+/* Whoever needs the frame has it written: who has no room in it, a checkpoint, those who are complete. */
+START_TEST(a_leader_does_not_linger_when_others_wait)
+{
+    static const struct {
+        void (*part)(struct player *player);
+        int result, lingering;
+    } others[] = {
+        { put, 0, 0 },
+        { put_large, 0, 0 },
+        { try_large, -EAGAIN, 0 },
+        { make_checkpoint, 0, 0 },
+        { fail_to_grow, -EIO, -EIO },
+    };
+    struct player lingering, other;
+    begin();
+    leader = GOES_ON;
+    do_part(put, 0);
+    leader = LINGERS;
+    expect_callers(2);
+    player_begin(&lingering, others[_i].part == put ? put : put_large, 0, 0);
+    must(player_await(&lingering, true) == WAITS);
+    ck_assert_uint_eq(lingered, 1);
+    player_begin(&other, others[_i].part, 0, 0);
+    player_end(&other);
+    player_end(&lingering);
+    ck_assert_int_eq(other.operation, others[_i].result);
+    ck_assert_int_eq(lingering.operation, others[_i].lingering);
+    end(others[_i].lingering);
+}
+END_TEST
+
+/* ---- as they like ---- */
+
+enum { THREADS = 8, CALLS = STRESS_SANITIZED ? 150 : 600 };
+
+static int64_t (*write_inner)(void *data, int file, const void *bytes, size_t size,
+                              uint64_t offset);
+static int (*sync_inner)(void *data, int file);
+static _Thread_local uint64_t begun, behind; /* the records of the frame that this thread writes */
+/* Of each record, by its sequence. The leader writes it, and then only whoever was answered reads it. */
+static bool synced[2 * THREADS * CALLS];
+
+static int64_t write_noted(void *data, int file, const void *bytes, size_t size, uint64_t offset)
+{
+    const unsigned char *head = bytes;
+    if (size >= HWT_DELAY_FRAME_SIZE &&
+        hwt_delay_get32(head + HWT_DELAY_HEAD_MAGIC) == HWT_DELAY_MAGIC_FRAME) {
+        begun = hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE);
+        behind = begun + hwt_delay_get32(head + HWT_DELAY_FRAME_COUNT);
+    }
+    return write_inner(data, file, bytes, size, offset);
+}
+
+static int sync_noted(void *data, int file)
+{
+    int r = sync_inner(data, file);
+    for (; begun < behind && r == 0; begun++)
+        synced[begun] = true;
+    return r;
+}
+
+static void *call(void *arg)
+{
+    const unsigned number = *(unsigned *)arg;
+    static const char payload[PAYLOAD];
+    for (unsigned i = 0; i < CALLS; i++) {
+        uint64_t id = next_id++;
+        const hwt_delay_message message = { .due = HWT_SEC(2000),
+                                            .id = &id,
+                                            .id_size = sizeof(id),
+                                            .payload = payload,
+                                            .payload_size = (i + number) % 50 ? 10 : PAYLOAD };
+        hwt_delay_change change = { .op = HWT_DELAY_OP_PUT, .message = &message };
+        hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
+        must(hwt_delay_apply(store, &change, 1, &batch) == 0);
+        must(synced[batch.mark]);
+    }
+    return NULL;
+}
+
+/* Checkpoints are made meanwhile. No call returns before the sync that brings its record; all return. */
+START_TEST(each_answer_comes_after_its_sync)
+{
+    pthread_t threads[THREADS];
+    unsigned numbers[THREADS];
+    begin();
+    end(0);
+    leader = AS_IT_LIKES;
+    disk = disk_new();
+    held_start(&process, disk);
+    process.random = &luck;
+    write_inner = process.system.write;
+    sync_inner = process.system.sync;
+    process.system.write = write_noted;
+    process.system.sync = sync_noted;
+    open_store();
+    for (unsigned i = 0; i < THREADS; i++) {
+        numbers[i] = i;
+        threads[i] = spawn(call, &numbers[i]);
+    }
+    for (unsigned i = 0; i < THREADS; i++)
+        join(threads[i]);
+    ck_assert_uint_lt(commits(), THREADS * CALLS);
+    end(0);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+    Suite *suite = suite_create("delay_leaders");
+    TCase *tcase = tcase_create("leaders");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_loop_test(tcase, all_of_a_frame_wait_for_its_sync, 0, 20);
+    tcase_add_test(tcase, one_that_is_about_to_sleep_leads);
+    tcase_add_test(tcase, a_leader_lingers_for_those_that_come_back);
+    tcase_add_test(tcase, what_was_in_vain_is_seldom_done_again);
+    tcase_add_test(tcase, one_producer_does_not_linger);
+    tcase_add_loop_test(tcase, a_leader_does_not_linger_when_others_wait, 0, 5);
+    tcase_add_test(tcase, each_answer_comes_after_its_sync);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(void)
+{
+    held_sleep_is_a_point = true;
+    return run_suite(make_suite());
+}
