@@ -256,6 +256,54 @@ START_TEST(a_page_of_two_stores_describes_each_metric_once)
 }
 END_TEST
 
+START_TEST(each_metric_is_its_own_number)
+{
+    hwt_delay_stats stats;
+    const struct {
+        const char *name;
+        uint64_t *field;
+    } metrics[] = {
+        { "pending", &stats.pending },
+        { "leased", &stats.leased },
+        { "put_total", &stats.put },
+        { "cancelled_total", &stats.cancelled },
+        { "taken_total", &stats.taken },
+        { "done_total", &stats.done },
+        { "retried_total", &stats.retried },
+        { "expired_total", &stats.expired },
+        { "rejected_total", &stats.rejected },
+        { "commits_total", &stats.commits },
+        { "syncs_total", &stats.syncs },
+        { "log_bytes_total", &stats.log_bytes },
+        { "slot_bytes_total", &stats.slot_bytes },
+        { "checkpoints_total", &stats.checkpoints },
+        { "salvaged_total", &stats.salvaged },
+        { "clock_leaps_total", &stats.clock_leaps },
+        { "memory_bytes", &stats.memory },
+        { "disk_bytes", &stats.disk },
+        { "slots", &stats.files },
+        { "gaps", &stats.gaps },
+    };
+    const size_t count = sizeof(metrics) / sizeof(metrics[0]);
+    char line[100];
+    fill(&stats, 1);
+    for (size_t i = 0; i < count; i++)
+        *metrics[i].field = 1000 + i;
+    stats.held = 2000;
+    stats.full = 2001;
+    stats.poisoned = 2002;
+    ck_assert_int_gt(hwt_delay_stats_prometheus(&stats, NULL, 1, page, sizeof(page)), 0);
+    for (size_t i = 0; i < count; i++) {
+        snprintf(line, sizeof(line), "\nhwt_delay_%s %zu\n", metrics[i].name, 1000 + i);
+        expect_line(line);
+    }
+    expect_line("\nhwt_delay_held 2000\n");
+    expect_line("\nhwt_delay_full 2001\n");
+    expect_line("\nhwt_delay_poisoned 2002\n");
+    ck_assert_uint_eq(count_of("# TYPE "), count + 3 + 2); /* and the histogram, and its maximum */
+}
+END_TEST
+
 START_TEST(a_page_of_one_store_needs_no_name)
 {
     hwt_delay_stats stats;
@@ -330,6 +378,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, what_is_reserved_is_zero);
     tcase_add_test(tcase, programs_of_other_releases_read_stats);
     tcase_add_test(tcase, a_page_of_two_stores_describes_each_metric_once);
+    tcase_add_test(tcase, each_metric_is_its_own_number);
     tcase_add_test(tcase, a_page_of_one_store_needs_no_name);
     tcase_add_test(tcase, pages_of_shorter_and_longer_stats);
     tcase_add_test(tcase, a_page_that_cannot_be_written);

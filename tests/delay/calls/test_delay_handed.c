@@ -236,6 +236,35 @@ START_TEST(leased_by_turns_on_a_full_disk)
 }
 END_TEST
 
+static unsigned half(void)
+{
+    static char text[8192];
+    unsigned its = 2;
+    ck_assert_int_gt(hwt_delay_dump(s.store, text, sizeof(text)), 0);
+    const char *at = strstr(text, " in half ");
+    ck_assert_int_eq(at ? sscanf(at, " in half %u", &its) : 0, 1);
+    return its;
+}
+
+/* A process that goes on in the half in which the one before it was killed. */
+START_TEST(counts_go_on_in_the_half_of_the_last_block)
+{
+    ck_assert_int_eq(simulated_put(&s, s.realtime, 0, 10), 0);
+    uint32_t deliveries = 1;
+    while (half() == 0) {
+        take(1, deliveries++, false);
+        checkpoint(0);
+    }
+    for (int i = 0; i < 3; i++) {
+        take(1, deliveries++, true);
+        ck_assert_uint_eq(half(), 1);
+        simulated_kill(&s);
+        simulated_open(&s);
+        ck_assert_uint_eq(half(), 1);
+    }
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_handed");
@@ -248,6 +277,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, counts_whose_block_is_refused_before_a_checkpoint_that_fails);
     tcase_add_test(tcase, counts_of_many_leased_on_a_full_disk);
     tcase_add_test(tcase, leased_by_turns_on_a_full_disk);
+    tcase_add_test(tcase, counts_go_on_in_the_half_of_the_last_block);
     suite_add_tcase(suite, tcase);
     return suite;
 }

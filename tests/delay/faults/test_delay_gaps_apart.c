@@ -68,11 +68,14 @@ START_TEST(what_the_first_gap_has_is_there_when_the_second_is_found)
     deliver_up_to(start + HWT_SEC(2 * MANY), 2);
     ck_assert_int_eq(simulated_list(&s, left), -EBADMSG);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    const uint64_t pending = simulated_stats(&s).pending;
     simulated_kill(&s);
     s.options.flags = HWT_DELAY_SALVAGE;
     simulated_open(&s);
     ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+    ck_assert_uint_le(simulated_stats(&s).pending, pending); /* none counts twice */
     ck_assert_int_ge(simulated_deliver(&s, SIZE_MAX, counts), 0);
+    ck_assert_uint_eq(simulated_stats(&s).pending, 0);
     for (uint32_t i = 0; i < MANY; i++) {
         readable += left[i];
         ck_assert_uint_le(counts[i], 1);

@@ -6,6 +6,8 @@
  * checkpoint.
  */
 
+#include <errno.h>
+
 #include "kit.h"
 #include "tests/delay/support/held.h"
 
@@ -13,6 +15,7 @@ static struct disk *disk;
 static struct process process;
 static hwt_delay *store;
 static struct player players[2];
+static uint64_t luck;
 static uint64_t came; /* the due times of what was taken: a bit for each */
 
 static void open_store(uint32_t flags)
@@ -23,6 +26,7 @@ static void open_store(uint32_t flags)
     options.memory = 1 << 20;
     options.segment_size = 1 << 17;
     held_start(&process, disk);
+    process.random = &luck;
     must(hwt_delay_open_on("store", &options, &process.system, false, &store) == 0);
 }
 
@@ -193,6 +197,28 @@ START_TEST(a_take_that_may_not_wait_does_not_wait_for_a_checkpoint)
 }
 END_TEST
 
+/* The checkpoint that is under way does not have it, so that of the close makes it good. */
+START_TEST(a_take_that_could_not_be_counted_beside_a_checkpoint)
+{
+    setup();
+    put(3);
+    player_begin(&players[0], checkpoint, 0, 1);
+    must(player_await(&players[0], false) == STANDS);
+    process.fail_with = -EIO;
+    process.fail_only = 1u << DISK_WRITE;
+    process.fail_at = process.calls + 1;
+    process.fail_count = 1;
+    must(hwt_delay_extend(store, take(1, 1), 0) == 0);
+    process.fail_with = 0;
+    player_end(&players[0]);
+    close_store(false);
+    open_store(0);
+    take(1, 2);
+    close_store(false);
+    disk_free(disk);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_handing");
@@ -201,6 +227,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_take_that_stands_keeps_its_place);
     tcase_add_loop_test(tcase, a_store_leads_beside_others, 0, CALLS);
     tcase_add_test(tcase, a_take_that_may_not_wait_does_not_wait_for_a_checkpoint);
+    tcase_add_test(tcase, a_take_that_could_not_be_counted_beside_a_checkpoint);
     suite_add_tcase(suite, tcase);
     return suite;
 }

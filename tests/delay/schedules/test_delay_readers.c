@@ -7,6 +7,7 @@
  */
 
 #include <errno.h>
+#include <string.h>
 
 #include "hwt/delay/whole.h"
 #include "kit.h"
@@ -336,6 +337,34 @@ START_TEST(a_copy_waits_for_the_frame_that_is_written)
 }
 END_TEST
 
+/* So much that the last frame is behind where the log ended. */
+static void grow_the_log(void *arg, enum disk_call call, const char *name)
+{
+    uint64_t before = hwt_delay_log_extent(store);
+    (void)arg, (void)call;
+    if (strcmp(name, "log.1") != 0)
+        return;
+    copying.changed = NULL;
+    for (uint64_t i = 2; hwt_delay_log_end(store).offset <= before; i++)
+        put(i);
+    must(stats().checkpoints == 0);
+}
+
+/* It has made the files of the log by then. */
+START_TEST(a_copy_of_a_log_that_becomes_longer_meanwhile)
+{
+    setup();
+    put(1);
+    copying.changed = grow_the_log;
+    must(hwt_delay_copy(store, "copy") == 0);
+    must(copying.changed == NULL);
+    ck_assert_uint_gt(stats().pending, 1);
+    expect_in_copy(stats().pending);
+    close_store(0);
+    teardown();
+}
+END_TEST
+
 /* ---- a load ---- */
 
 static void take_any(struct player *player)
@@ -408,6 +437,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_check_waits_for_a_checkpoint);
     tcase_add_test(tcase, a_check_goes_on_within_a_checkpoint);
     tcase_add_test(tcase, a_copy_waits_for_the_frame_that_is_written);
+    tcase_add_test(tcase, a_copy_of_a_log_that_becomes_longer_meanwhile);
     tcase_add_test(tcase, a_slot_that_is_dropped_while_it_is_read);
     suite_add_tcase(suite, tcase);
     return suite;
