@@ -241,12 +241,15 @@ static void file_record(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_remove(store, record);
 }
 
-/* The slots are locked. Lets others have the lock now and then. */
+/* The slots are locked. Lets others have the lock now and then. The snapshot has no records any more. */
 static void file_records(hwt_delay *store)
 {
-    for (size_t i = 0; i < store->checkpoint.snapshot.count; i++) {
-        file_record(store, store->checkpoint.snapshot.records[i]);
-        if (i % HWT_DELAY_CHUNK == HWT_DELAY_CHUNK - 1)
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
+    while (snapshot->count > 0) {
+        struct hwt_delay_record *record = snapshot->records[--snapshot->count];
+        file_record(store, record);
+        hwt_delay_record_unref(record);
+        if (snapshot->count % HWT_DELAY_CHUNK == 0)
             hwt_delay_yield(store);
     }
 }
