@@ -410,7 +410,7 @@ START_TEST(each_answer_comes_after_its_sync)
     }
     for (unsigned i = 0; i < THREADS; i++)
         join(threads[i]);
-    ck_assert_uint_lt(commits(), THREADS * CALLS);
+    ck_assert_uint_lt(commits(), (uint64_t)THREADS * CALLS);
     end(0);
 }
 END_TEST
