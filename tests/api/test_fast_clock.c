@@ -133,8 +133,10 @@ static void change_pace(uint64_t *seed)
     cpu_set_t all, one;
     if (sched_getaffinity(0, sizeof(all), &all) == 0) {
         int cpu = (int)(test_random(seed) % (unsigned)CPU_COUNT(&all)), seen = -1;
-        while (cpu >= 0)
-            cpu -= CPU_ISSET(++seen, &all) != 0;
+        while (cpu >= 0) {
+            seen++;
+            cpu -= CPU_ISSET(seen, &all) != 0;
+        }
         CPU_ZERO(&one);
         CPU_SET(seen, &one);
         sched_setaffinity(0, sizeof(one), &one);

@@ -94,12 +94,15 @@ build_static()
     ensure_packages check
     # Refused there would also be what the C library asks of itself.
     without='--no-suite faults'
-    check_build static gcc -Ddefault_library=static -Dprefer_static=true -Dc_link_args=-static
+    # Debian has no static libisal.
+    check_build static gcc -Ddelay=disabled -Ddefault_library=static -Dprefer_static=true -Dc_link_args=-static
 }
 
 build_lto()
 {
     ensure_packages check gcc
+    # Functions that are inlined cannot be wrapped, as seeded mistakes do.
+    without='--no-suite once'
     check_build lto gcc -Db_lto=true -Dbuildtype=release
 }
 
