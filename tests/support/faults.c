@@ -299,8 +299,8 @@ int __real_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *process
 int __wrap_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *processors);
 int __real_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param);
 int __wrap_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param);
-int __real_setpriority(__priority_which_t which, id_t who, int priority);
-int __wrap_setpriority(__priority_which_t which, id_t who, int priority);
+int __real_setpriority(int which, id_t who, int priority);
+int __wrap_setpriority(int which, id_t who, int priority);
 int __real_prctl(int option, ...);
 int __wrap_prctl(int option, ...);
 int __real_pthread_setspecific(pthread_key_t key, const void *value);
@@ -324,7 +324,7 @@ int __wrap_sched_setscheduler(pid_t thread, int policy, const struct sched_param
                                   : __real_sched_setscheduler(thread, policy, param);
 }
 
-int __wrap_setpriority(__priority_which_t which, id_t who, int priority)
+int __wrap_setpriority(int which, id_t who, int priority)
 {
     return refuse(FAULTS_MANNERS) ? refused_with(EPERM) : __real_setpriority(which, who, priority);
 }
