@@ -9,6 +9,7 @@
  */
 
 #include <setjmp.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 
 #if defined(__has_include) && __has_include(<ucontext.h>) && defined(__GLIBC__)
@@ -41,6 +42,17 @@ static void jump(hwt_timeout timeout, void *arg)
 {
     (void)timeout, (void)arg;
     longjmp(outside, 1);
+}
+
+/* The library learns of a thread's end by a cleanup of its own functions. musl does not run these, nor
+ * does glibc in a wholly static program, which has no interpreter. */
+static bool ends_are_told(void)
+{
+#ifdef __GLIBC__
+    return getauxval(AT_BASE) != 0;
+#else
+    return false;
+#endif
 }
 
 /* ---- how the program ends ---- */
@@ -317,13 +329,17 @@ END_TEST
 int main(void)
 {
     Suite *suite = suite_create("api: callbacks that do not return");
+    bool told = ends_are_told();
     TCase *on_worker = add_case(suite, "worker");
-    tcase_add_test(on_worker, a_task_that_ends_the_worker_is_not_silent);
-    tcase_add_test(on_worker, a_cancelled_that_ends_the_worker_is_not_silent);
+    if (told) {
+        tcase_add_test(on_worker, a_task_that_ends_the_worker_is_not_silent);
+        tcase_add_test(on_worker, a_cancelled_that_ends_the_worker_is_not_silent);
+    }
     tcase_add_test(on_worker, a_task_that_cancels_the_worker_does_not_end_it);
     TCase *driven = add_case(suite, "dispatch");
     tcase_add_loop_test(driven, a_jump_out_of_dispatch_is_not_silent, 0, 2);
-    tcase_add_test(driven, a_thread_that_ends_in_dispatch_is_not_silent);
+    if (told)
+        tcase_add_test(driven, a_thread_that_ends_in_dispatch_is_not_silent);
 #if WITH_COROUTINES
     if (!WITH_SANITIZER) { /* which would have to be told */
         tcase_add_loop_test(driven, a_coroutine_that_a_task_resumes_may_ask_the_timer, 0, 2);
