@@ -69,13 +69,15 @@ static const hwt_task noting_unread = { note_what_is_unread, NULL };
 START_TEST(a_worker_runs_what_it_has_slept_for_before_it_reads)
 {
     struct actor worker;
+    hwt_timeout noting = { NULL, 0 };
     uint64_t delay = HWT_MS(25);
     act_worker_at(&worker, "SLEEP");
     adders_stream = &hwt_lane_own(&timer->shared.lanes)->pending;
-    do { /* until it is about to sleep, for longer than a tick, before that is due */
+    do { /* until it is about to sleep, for longer than a tick, before the only one is due */
+        hwt_timeout_cancel(noting);
         runs_before = runs_behind = 0;
         delay *= 2;
-        must(hwt_timer_new_timeout(timer, &noting_unread, NULL, delay, NULL) == 0);
+        must(hwt_timer_new_timeout(timer, &noting_unread, NULL, delay, &noting) == 0);
         actor_go_to(&worker, "SLEEP");
     } while (runs_before + runs_behind > 0 ||
              atomic_load(&timer->shared.gate.wake_before) == HWT_GATE_OPEN);
@@ -172,6 +174,15 @@ START_TEST(a_waker_that_stands_half_way_delays_nobody)
 }
 END_TEST
 
+/* A worker that is still on its way into a sleep needs no waker: then another one adds what is due before. */
+static void stand_half_way(struct actor *adder, uint64_t delay, const char *point)
+{
+    do {
+        delay -= HWT_SEC(1);
+        act_add(adder, timer, &counting, &beside, hwt_timer_now(timer) + delay);
+    } while (!actor_goes_to(adder, point) && actor_end(adder) == 0);
+}
+
 /* The same with a second one that stands half-way of what parked again. */
 START_TEST(nor_do_two_of_them)
 {
@@ -179,8 +190,8 @@ START_TEST(nor_do_two_of_them)
     act_worker_at(&worker, "PARK_D");
     actor_let_go(&worker);
     for (int i = 0; i < 2; i++) {
-        act_add(&adders[i], timer, &counting, &beside, hwt_timer_now(timer) + HWT_MIN(30 - i));
-        actor_go_to(&adders[i], half_way[i ? _i % HALF_WAY : _i / HALF_WAY % HALF_WAY]);
+        stand_half_way(&adders[i], HWT_MIN(i ? 20 : 40),
+                       half_way[i ? _i % HALF_WAY : _i / HALF_WAY % HALF_WAY]);
         if (_i / HALF_WAY / HALF_WAY) { /* it wakes, and parks again */
             fate.runs = 0;
             add_at_once();

@@ -162,12 +162,17 @@ void act_worker(struct actor *actor, hwt_timer *timer)
     await_actor(actor);
 }
 
-void actor_go_to(struct actor *actor, const char *point)
+bool actor_goes_to(struct actor *actor, const char *point)
 {
     set_goal(actor, point, 0);
     set_state(actor, GOES);
     await_actor(actor);
-    if (state_of(actor) == RETURNED)
+    return state_of(actor) != RETURNED;
+}
+
+void actor_go_to(struct actor *actor, const char *point)
+{
+    if (!actor_goes_to(actor, point))
         ck_abort_msg("an actor returned and did not come to %s", point);
 }
 

@@ -59,7 +59,9 @@ void act_stop(struct actor *actor, hwt_timer *timer); /* visits with count_visit
  * timer is stopped, and not ended. */
 void act_worker(struct actor *actor, hwt_timer *timer);
 
-/* Waits until it stands at the point; it passes all others. */
+/* Waits until it stands at the point; it passes all others. False: it has returned. */
+bool actor_goes_to(struct actor *actor, const char *point);
+/* The same, and it must come there. */
 void actor_go_to(struct actor *actor, const char *point);
 
 /* Waits until it stands at the n-th point from where it is; those that are met once for each lane are
