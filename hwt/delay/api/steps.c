@@ -452,8 +452,8 @@ static int lock_soon(hwt_delay *store)
 }
 
 /*
- * With the lock, which it lets go of: they were made, and are waited for. What else they make due, other threads do
- * meanwhile, or this one does behind the frame.
+ * Looks for a checkpoint that they have made due before it waits, so that others make it meanwhile. A synchronous store
+ * makes it here, once the frame is on the disk.
  */
 int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends)
 {
@@ -465,7 +465,7 @@ int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends)
     return hwt_delay_log_leave(store, frame);
 }
 
-/* The same. */
+/* With the lock, which it lets go of. */
 static int make_and_leave(hwt_delay *store, struct hwt_delay_steps *steps,
                           struct hwt_delay_notice *notice)
 {

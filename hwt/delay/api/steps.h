@@ -45,6 +45,8 @@ void hwt_delay_step_lease(struct hwt_delay_step *step, uint8_t op, uint64_t leas
 
 /* With the lock: makes them, and does not wait for the disk. */
 int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps);
+/* With the lock, which it lets go of: they were made, in this frame at the latest, and are waited for; 0: nothing is.
+ * `ends`: they have ended leases. */
 int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends);
 /* Makes them and waits, or has `durable` told. */
 int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,

@@ -211,13 +211,6 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
     }
 }
 
-static uint64_t monotonic(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * HWT_SEC(1) + (uint64_t)now.tv_nsec;
-}
-
 /* Until something may have become due; not at all where that has happened already. */
 static void sleep_in_take(hwt_delay *store, uint64_t until)
 {
@@ -242,7 +235,7 @@ static bool is_to_be_told(const hwt_delay *store, int error, uint64_t troubles)
 
 static int take_or_wait(hwt_delay *store, size_t max, uint64_t wait, struct taking *taking)
 {
-    uint64_t now = monotonic(), until = wait > HWT_NEVER - now ? HWT_NEVER : now + wait;
+    uint64_t now = hwt_delay_monotonic(), until = wait > HWT_NEVER - now ? HWT_NEVER : now + wait;
     uint64_t wakes = store->takes.wakes, troubles = store->takes.troubles;
     for (;;) {
         int r = attempt(store, max, taking);
@@ -252,7 +245,7 @@ static int take_or_wait(hwt_delay *store, size_t max, uint64_t wait, struct taki
             store->takes.woken = false;
             return -ECANCELED;
         }
-        if (until != HWT_NEVER && monotonic() >= until)
+        if (until != HWT_NEVER && hwt_delay_monotonic() >= until)
             return r;
         sleep_in_take(store, until);
     }

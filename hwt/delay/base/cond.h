@@ -3,9 +3,19 @@
 #define HWT_DELAY_BASE_COND_H
 
 #include <pthread.h>
+#include <stdint.h>
 #include <time.h>
 
-/* Waits are bounded by the monotonic clock, which nobody sets. */
+#include "hwt/hwt.h"
+
+/* Waits are bounded by the monotonic clock, which nobody sets. In ns. */
+static inline uint64_t hwt_delay_monotonic(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return HWT_SEC((uint64_t)now.tv_sec) + (uint64_t)now.tv_nsec;
+}
+
 static inline void hwt_delay_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t monotonic;

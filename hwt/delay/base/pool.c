@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "hwt/base/shield.h"
+#include "hwt/delay/base/cond.h"
 #include "hwt/hwt.h"
 
 #define LANE_THREADS 2
@@ -55,13 +56,6 @@ static int compare(const struct hwt_delay_job *a, const struct hwt_delay_job *b)
 RB_PROTOTYPE(hwt_delay_times, hwt_delay_job, timed, compare)
 RB_GENERATE(hwt_delay_times, hwt_delay_job, timed, compare)
 
-static uint64_t monotonic(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * HWT_SEC(1) + (uint64_t)now.tv_nsec;
-}
-
 /* ---- jobs, with the pool's lock ---- */
 
 static void wake_clock(struct hwt_delay_pool *pool, uint64_t at)
@@ -95,7 +89,7 @@ static void queue(struct hwt_delay_pool *pool, struct hwt_delay_job *job)
 {
     struct lane *lane = &pool->lanes[job->lane];
     if (TAILQ_EMPTY(&lane->jobs))
-        lane->moved = monotonic();
+        lane->moved = hwt_delay_monotonic();
     TAILQ_INSERT_TAIL(&lane->jobs, job, queued);
     lane->queued++;
     job->state = HWT_DELAY_QUEUED;
@@ -128,7 +122,7 @@ static void run(struct hwt_delay_pool *pool, struct hwt_delay_job *job)
     } else if (again || delay == 0) {
         queue(pool, job);
     } else if (delay != HWT_NEVER) {
-        uint64_t at = monotonic() + delay;
+        uint64_t at = hwt_delay_monotonic() + delay;
         if (at < job->at)
             set_time(pool, job, at);
     }
@@ -154,7 +148,7 @@ static void *serve(void *arg)
         struct hwt_delay_job *job = TAILQ_FIRST(&lane->jobs);
         if (job) {
             unqueue(pool, job);
-            lane->moved = monotonic();
+            lane->moved = hwt_delay_monotonic();
             run(pool, job);
         } else {
             lane->idle++;
@@ -251,7 +245,7 @@ static void *keep_time(void *arg)
     prctl(PR_SET_TIMERSLACK, 1); /* ns; the default adds 50 us to each sleep */
     pthread_mutex_lock(&pool->lock);
     while (!pool->ending) {
-        uint64_t now = monotonic();
+        uint64_t now = hwt_delay_monotonic();
         if (begin_due(pool, now))
             continue;
         uint64_t until = help(pool, now);
@@ -410,7 +404,7 @@ void hwt_delay_job_at(struct hwt_delay_job *job, uint64_t delay)
 {
     if (!job->pool)
         return;
-    uint64_t now = monotonic();
+    uint64_t now = hwt_delay_monotonic();
     pthread_mutex_lock(&job->pool->lock);
     if (!job->ended)
         set_time(job->pool, job, delay < HWT_NEVER - now ? now + delay : HWT_NEVER);

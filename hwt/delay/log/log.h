@@ -216,7 +216,6 @@ void hwt_delay_callers_expect(hwt_delay *store, uint64_t frame);
 void hwt_delay_turns_end(hwt_delay *store);
 void hwt_delay_turns_wake(hwt_delay *store, uint64_t frame);
 void hwt_delay_turns_wake_all(hwt_delay *store);
-uint64_t hwt_delay_monotonic(void);
 void hwt_delay_notices_take(struct hwt_delay_notices *from, struct hwt_delay_notices *notices);
 void hwt_delay_notices_pass(hwt_delay *store, struct hwt_delay_notices *notices, int result);
 int hwt_delay_segment_open(hwt_delay *store, unsigned index, int flags);

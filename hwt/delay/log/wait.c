@@ -9,8 +9,8 @@
  *
  * A call that was woken mostly comes back at once with the next change. A leader that wrote its frame before that would
  * write two frames in the place of one, each with half of the callers. So it lingers: until as many wait as waited when
- * the last frame was done, or for four times as long as the last flush took, but for a millisecond at most. Where callers do
- * not come back it is in vain: each time that it is, more frames follow before which no leader lingers, up to 255.
+ * the last frame was done, or for four times as long as the last flush took, but for a millisecond at most. That is in vain
+ * if the callers do not come back. Each time that it is, more frames follow before which no leader lingers, up to 255.
  *
  * WHO MAY TOUCH WHAT
  *
@@ -19,8 +19,8 @@
  *     acquire: whatever the leader did before, the flush too, is before what its caller does next. Who does
  *     not see it yet takes the lock, and sees it then.
  *   - turns, by the kernel: a thread reads its frame's with the lock, while somebody leads, and sleeps without the lock if it is
- *     the same. It is counted up, with the lock, by whoever has stopped leading, before the system call that wakes;
- *     so nobody sleeps through that. Relaxed, since the lock orders it and the kernel orders its own look.
+ *     the same. Whoever has stopped leading, or poisons the store, counts it up with the lock, and makes the system call
+ *     that wakes after that; so nobody sleeps through it. Relaxed, since the lock orders it and the kernel orders its own look.
  * turns and callers are by the frame's number modulo 2, because two frames at most are waited for: the one that is written,
  * and the one that is gathered.
  */
@@ -33,13 +33,6 @@
 
 #define LINGER_MOST HWT_MS(1)
 enum { FLUSHES_MOST = 4, VAIN_MOST = 8 };
-
-uint64_t hwt_delay_monotonic(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return HWT_SEC((uint64_t)now.tv_sec) + (uint64_t)now.tv_nsec;
-}
 
 /* With the lock, or without. */
 bool hwt_delay_log_frame_is_durable(const hwt_delay *store, uint64_t frame)
