@@ -7,14 +7,15 @@
  *
  * OVERVIEW
  *
- * An hwt_retry is embedded in what has something to attempt: a request, a connection. It begins
- * an attempt; when that fails or takes too long, it begins another after a delay that grows
- * from one to the next and is spread at random; and it tells once how it all ended. A
- * callback begins an attempt, which is over when hwt_retry_succeeded() or hwt_retry_failed() is
- * told of it: inside of that callback, or at any time later and on any thread.
+ * A program embeds an hwt_retry in what has something to attempt, such as a request or a
+ * connection. The retry begins an attempt. When that fails or takes too long, it begins another one
+ * after a delay, which grows from one to the next and is spread at random. It tells once how it all
+ * ended. A callback begins an attempt. The attempt is over when hwt_retry_succeeded() or
+ * hwt_retry_failed() is told of it, inside of that callback, or at any time later and on any
+ * thread.
  *
  * Every attempt has a number, which no other attempt of the same object ever has, in whichever
- * start. By it an answer that comes late, when another attempt is under way or none, is refused.
+ * start. So an answer that comes late, when another attempt is under way or none, is refused.
  *
  * It all ends in one of:
  *
@@ -51,18 +52,18 @@
  *
  * OWNERSHIP
  *
- * The object is the caller's. A zeroed one is not started; to zero it again makes it forget
- * the numbers of its attempts. A started one must stay where it is until its `ended` is called,
- * which may free it, or start it again; nothing in the library touches it after that. Until then
- * any thread may call any function on it at any time. A thread that may come too late, and find
- * the object freed, needs a reference of its own; on one that has ended and is still there, or
- * was started again, it just gets false. While any call on a started one is under way, its timer
- * must not be destroyed, as with handles.
+ * The object is the caller's. A zeroed one is not started. To zero it again makes it forget the
+ * numbers of its attempts. A started one must stay where it is until its `ended` is called, which
+ * may free it, or start it again. Nothing in the library touches it after that. Until then any
+ * thread may call any function on it at any time. A thread that may come too late, and find the
+ * object freed, needs a reference of its own. If the object has ended and is still there, or was
+ * started again, that thread just gets false. While any call on a started object is under way, its
+ * timer must not be destroyed, as with handles.
  */
 
 #include <hwt/hwt.h>
 
-/* Objects with atomic words of 64 bits: some 32-bit machines align those to 4 bytes only. */
+/* For objects with atomic words of 64 bits, which some 32-bit machines align to 4 bytes only. */
 #ifndef HWT_ALIGNED_8
 #if UINTPTR_MAX == UINT32_MAX && defined(__GNUC__)
 #define HWT_ALIGNED_8 __attribute__((aligned(8)))
@@ -81,9 +82,9 @@ extern "C" {
 
 /*
  * How the delay after an attempt that failed is drawn. The base is first_delay after the first
- * one, then factor times the last base, but at most max_delay. After Marc Brooker, "Exponential
- * Backoff And Jitter", AWS Architecture Blog, 4 March 2015; decorrelated jitter has a factor
- * of 3 there.
+ * attempt. After that it is factor times the last base, but at most max_delay. This is after Marc
+ * Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 4 March 2015. Decorrelated
+ * jitter has a factor of 3 there.
  */
 typedef enum hwt_jitter {
     HWT_JITTER_NONE,         /* the base itself: what fails together is tried together again */
@@ -120,13 +121,13 @@ typedef struct hwt_retry_options {
     }
 
 /*
- * The same for those who cannot use the macro: sets the defaults in the first `size` bytes, the
- * size of the struct as the caller knows it. NULL, or a size below the first release's: does
- * nothing. Wait-free.
+ * HWT_RETRY_OPTIONS_INIT as a function, for languages that cannot read macros. It sets the defaults
+ * in the first `size` bytes, which is the size of the struct as the caller knows it. With NULL, or
+ * a size below the first release's, it does nothing. Wait-free.
  */
 HWT_PUBLIC void hwt_retry_options_init(hwt_retry_options *options, size_t size);
 
-/* For embedding and copying: the fields are the library's. */
+/* For embedding and copying only, because the fields are the library's. */
 typedef struct hwt_backoff {
     uint64_t first_delay, max_delay;
     double factor;
@@ -139,39 +140,40 @@ typedef struct hwt_backoff {
 } hwt_backoff;
 
 /*
- * Begins a sequence of delays, for those who do the retrying themselves; NULL options are
- * the defaults. Only first_delay, max_delay, factor, jitter, jitter_fraction and seed count, but
- * all are checked. Wait-free.
+ * Begins a sequence of delays, for a program that does the retrying itself. NULL options are the
+ * defaults. Only first_delay, max_delay, factor, jitter, jitter_fraction and seed count, but all
+ * are checked. Wait-free.
  *
  * -EINVAL: no backoff; an option out of its range; a budget that was not initialised; a size below
- *   the first release's, or bytes that are not zero past those this build knows
+ *   the first release's, or no multiple of the struct's alignment; bytes that are not zero past
+ *   those this build knows
  */
 HWT_PUBLIC int hwt_backoff_init(hwt_backoff *backoff, const hwt_retry_options *options);
 
 /*
- * The next delay, in nanoseconds; all in its range are equally likely. A seed gives the same
- * delays in every release, and on every machine that computes in IEEE 754 doubles. Without
- * one, a child of fork() draws other delays than its parent and its siblings, from a sequence that
- * was begun before the fork() too. One thread at a time on one object. NULL: HWT_NEVER.
+ * The next delay, in nanoseconds. All in its range are equally likely. A seed gives the same delays
+ * in every release, and on every machine that computes in IEEE 754 doubles. Without a seed, a child
+ * of fork() draws other delays than its parent and its siblings, also from a sequence that was
+ * begun before the fork(). One thread at a time on one object. NULL: HWT_NEVER.
  */
 HWT_PUBLIC uint64_t hwt_backoff_next(hwt_backoff *backoff);
 
 /*
  * ---- A budget of retries, shared by many ----
  *
- * A service that is down, or overloaded, gets several times its usual requests where everyone
- * retries, and stays down. A budget is kept for each service: it holds tokens, at first
- * max_tokens. A failure takes one, a success puts token_ratio of one back, never over max_tokens.
- * Retries are allowed while more than half of max_tokens are there. (This is gRPC's retry
- * throttling, proposal A6.)
+ * A service that is down, or overloaded, gets several times its usual requests if every client
+ * retries, and stays down. So a program keeps a budget for each service. It holds tokens,
+ * max_tokens at first. A failure takes one token. A success puts token_ratio of a token back, but
+ * never over max_tokens. Retries are allowed while more than half of max_tokens are there. (This is
+ * gRPC's retry throttling, proposal A6.)
  *
- * Named in the options, it is kept by hwt_retry: each attempt that failed or was timed out takes a
- * token, each success puts its part back; what failed for good, was cancelled or ran out of time
- * counts for neither. Those who do the retrying themselves call the functions below.
+ * If the options name it, hwt_retry keeps it. Each attempt that failed or was timed out takes a
+ * token, and each success puts its part back. An attempt that failed for good, was cancelled or ran
+ * out of time changes nothing. A program that does the retrying itself calls the functions below.
  */
 
-/* For embedding: the fields are the library's. It outlives the `ended` of all that were started
- * with it, and is not copied. */
+/* For embedding only, because the fields are the library's. It outlives the `ended` of all retries
+ * that were started with it, and is not copied. */
 struct hwt_retry_budget {
     uint64_t tokens; /* in thousandths, as the others */
     uint64_t max_tokens;
@@ -181,7 +183,7 @@ struct hwt_retry_budget {
 
 /*
  * Fills the budget. No other call on it may be under way. gRPC's example has 10 tokens and a ratio
- * of 0.1: up to half as many failures in a burst, and later a retry for ten successes.
+ * of 0.1, so it allows four retries in a burst, and later one retry for about ten successes.
  *
  * -EINVAL: no budget; max_tokens is 0 or over 1000000; token_ratio is below 0.001 or over
  *   max_tokens (it is rounded to thousandths)
@@ -189,14 +191,14 @@ struct hwt_retry_budget {
 HWT_PUBLIC int hwt_retry_budget_init(hwt_retry_budget *budget, uint32_t max_tokens,
                                      double token_ratio);
 
-/* A request failed, in a way that a retry could mend. True: it may be retried. NULL is a budget
- * without a limit. Lock-free. */
+/* Tells that a request failed in a way that a retry could mend. True: it may be retried. NULL is a
+ * budget without a limit. Lock-free. */
 HWT_PUBLIC bool hwt_retry_budget_failed(hwt_retry_budget *budget);
 
-/* A request succeeded. Lock-free. */
+/* Tells that a request succeeded. Lock-free. */
 HWT_PUBLIC void hwt_retry_budget_succeeded(hwt_retry_budget *budget);
 
-/* Whether retries are allowed now; takes nothing. NULL: true. Wait-free. */
+/* Whether retries are allowed now. It takes nothing. NULL: true. Wait-free. */
 HWT_PUBLIC bool hwt_retry_budget_allows(const hwt_retry_budget *budget);
 
 /*
@@ -215,28 +217,28 @@ typedef enum hwt_retry_end {
 typedef struct hwt_retry hwt_retry;
 
 /*
- * The attempt, and who is told of the end. Kept by reference, usually to a static const,
- * until `ended` is called. Both are called where the timer runs its tasks: on the worker, on the
- * executor if there is one, or in hwt_timer_advance() and its like (hwt_retry_start_now() says what
- * is different there); for one object, never both nor twice at once, unless another thread starts
- * it again while `ended` runs.
+ * The functions of a retry. The retry keeps the struct by reference until `ended` is called, so it
+ * is usually a static const. The timer calls both where it runs its tasks: on the worker, on the
+ * executor if there is one, or in hwt_timer_advance() and its like. hwt_retry_start_now() says what
+ * is different there. For one object the timer never calls both, or one twice, at the same time,
+ * unless another thread starts the object again while `ended` runs.
  *
- * `attempt` begins an attempt and should not wait for its answer: it is not timed out before
- * this has returned. Numbers go up by one from an attempt to the next, and further at a new
- * start; 0 is none. If an attempt was timed out, give up its remains when the
- * next one begins, or at the end.
+ * `attempt` begins an attempt and should not wait for its answer. An attempt is not timed out
+ * before `attempt` has returned. The number of an attempt is one higher than that of the attempt
+ * before, and goes further up with a new start. No attempt has the number 0. If an attempt was
+ * timed out, give up its remains when the next one begins, or at the end.
  *
- * `ended` is called exactly once for every start that returned 0, and is the last call of it. It
- * may free the object, or start it again. hwt_timer_stop() calls it too, with or without a visitor,
- * which is not shown the timeouts of retries: an end that is decided is told as it is, any other as
- * HWT_RETRY_CANCELLED.
+ * `ended` is called exactly once for every start that returned 0, and is the last callback of that
+ * start. It may free the object, or start it again. hwt_timer_stop() calls it too, with or without
+ * a visitor, and does not show the timeouts of retries to the visitor. An end that was decided
+ * before is told as it is, any other as HWT_RETRY_CANCELLED.
  */
 typedef struct hwt_retry_task {
     void (*attempt)(hwt_retry *retry, uint64_t attempt, void *arg);
     void (*ended)(hwt_retry *retry, hwt_retry_end end, void *arg);
 } hwt_retry_task;
 
-/* For embedding and zeroing only: the fields are the library's. */
+/* For embedding and zeroing only, because the fields are the library's. */
 struct hwt_retry {
     uint64_t state;
     hwt_timeout timeout;
@@ -256,42 +258,43 @@ struct hwt_retry {
 } HWT_ALIGNED_8;
 
 /*
- * Starts it: the first attempt begins in the next tick, on the timer's thread. The options are copied;
- * NULL are the defaults. Takes one timeout of the timer for the whole life, so that nothing can fail later.
- * Lock-free.
+ * Starts the retry. The first attempt begins in the next tick, on the timer's thread. The retry
+ * copies the options. NULL are the defaults. It takes one timeout of the timer for its whole life,
+ * so nothing can fail later. Lock-free.
  *
- * An attempt begins within a tick after its delay. The delay counts from when the failure is
- * noticed: when the attempt is timed out, or `attempt` returns in which it failed; or, where
- * it failed after that, at the end of the tick in which hwt_retry_failed() was called.
+ * An attempt begins within a tick after its delay. The delay counts from the instant at which the
+ * timer notices the failure: when the attempt is timed out; when `attempt` returns, if it failed in
+ * there; or, if it failed after that, at the end of the tick in which hwt_retry_failed() was
+ * called.
  *
- * With a total_timeout, no attempt begins when it has run out, and one that is under way then
- * ends within a tick as HWT_RETRY_OUT_OF_TIME. If a delay would not be over before, the end
- * comes at once, instead of after a wait for nothing. The same holds for a delay of
- * HWT_NEVER.
+ * With a total_timeout, no attempt begins when it has run out, and one that is under way then ends
+ * within a tick as HWT_RETRY_OUT_OF_TIME. If a delay would not be over before that, the end comes
+ * at once, because a wait would be for nothing. The same holds for a delay of HWT_NEVER.
  *
- * Any failure leaves it not started, and nothing is called.
+ * After an error it is not started, and nothing is called.
  *
  * -EINVAL: NULL retry, timer, task, or a function of it; options as for hwt_backoff_init()
- * -EALREADY: it is started; -ENOMEM, -ENOBUFS, -EAGAIN, -EMFILE, -ENFILE, -ESHUTDOWN: as
- * hwt_timer_new_timeout()
+ * -EALREADY: it is started, or another thread is about to start it; -ENOMEM, -ENOBUFS, -EAGAIN,
+ *   -EMFILE, -ENFILE, -ESHUTDOWN: as hwt_timer_new_timeout()
  */
 HWT_PUBLIC int hwt_retry_start(hwt_retry *retry, hwt_timer *timer, const hwt_retry_options *options,
                                const hwt_retry_task *task, void *arg);
 
 /*
- * The same, and the first attempt begins at once: `attempt` is called on this thread, before this
- * returns, with no wait for a tick. Everything else is called where the timer runs its tasks: later
- * attempts, and `ended`, within a tick of the answer, as ever. So `ended` may have been called by
- * another thread when this returns. attempt_timeout counts from this call, but runs out within a
- * tick after `attempt` has returned at the earliest; the delay after an attempt that failed inside
- * of the call counts from the return of `attempt`.
+ * The same, and the first attempt begins at once: this thread calls `attempt` before this returns,
+ * with no wait for a tick. The timer calls everything else where it runs its tasks: later attempts,
+ * and `ended` within a tick of the answer. So another thread may have called `ended` when this
+ * returns. attempt_timeout counts from this call, but does not run out before `attempt` has
+ * returned, and is noticed within a tick after that. If the attempt fails inside of the call, the
+ * delay counts from the return of `attempt`.
  *
  * While `attempt` runs here, other threads may answer it, cancel it and stop the timer. Nothing
- * else is called meanwhile. hwt_retry_cancel_sync() on another thread waits for it;
- * hwt_timer_stop() does not: where the timer is stopped meanwhile, `ended` is called on this thread,
- * before this returns, as HWT_RETRY_CANCELLED or as the end that was decided before. So hold no lock
- * across this that either callback takes. It may be called from any callback, also from `ended` for
- * the same object, and with any timer. Blocks as long as `attempt` does; apart from that lock-free.
+ * else is called meanwhile. hwt_retry_cancel_sync() on another thread waits for it.
+ * hwt_timer_stop() does not wait. If the timer is stopped meanwhile, this thread calls `ended`
+ * before this returns, with HWT_RETRY_CANCELLED or with the end that was decided before. So hold no
+ * lock across this that one of the callbacks takes. Any callback may call it, also `ended` for the
+ * same object, and with any timer. Blocks as long as `attempt` does, and is lock-free apart from
+ * that.
  *
  * Errors as hwt_retry_start(): then `attempt` was not called either.
  */
@@ -300,52 +303,52 @@ HWT_PUBLIC int hwt_retry_start_now(hwt_retry *retry, hwt_timer *timer,
                                    void *arg);
 
 /*
- * The attempt of this number succeeded. True: it is under way and this is its answer; `ended` is
- * called within a tick. False: it was answered already, timed out or cancelled, or retry is
- * NULL. Lock-free.
+ * Tells that the attempt of this number succeeded. True: it was under way and this is its answer,
+ * and `ended` is called within a tick. False: it was answered already, timed out or cancelled, or
+ * retry is NULL. Lock-free.
  */
 HWT_PUBLIC bool hwt_retry_succeeded(hwt_retry *retry, uint64_t attempt);
 
-/* The attempt of this number failed; the same answers. Lock-free. */
+/* Tells that the attempt of this number failed. The same answers. Lock-free. */
 HWT_PUBLIC bool hwt_retry_failed(hwt_retry *retry, uint64_t attempt);
 
 /*
- * The attempt of this number failed, and the other side has said when to come again (HTTP's
- * Retry-After, gRPC's pushback): the next one begins `delay` nanoseconds after, within a tick, and
- * not before. That is neither drawn nor held to max_delay; max_attempts, total_timeout and the
- * budget hold as for any failure. The delays that are drawn afterwards begin anew with first_delay.
+ * Tells that the attempt of this number failed, and that the other side has said when to come
+ * again, as HTTP's Retry-After and gRPC's pushback do. The next attempt begins within a tick after
+ * `delay` nanoseconds, and not before. max_delay does not limit this delay. max_attempts,
+ * total_timeout and the budget hold as for any failure. The delays that are drawn afterwards begin
+ * anew with first_delay.
  *
- * The same answers; false also where another thread is about to answer this attempt by this
- * function or the next one. Lock-free, but waits for a thread that is late with an earlier
- * attempt's answer, where it is in the middle of such a call.
+ * The same answers. False also if another thread is about to answer this attempt by this function
+ * or the next one. Lock-free, but waits for a thread that is in the middle of such a call for an
+ * earlier attempt.
  */
 HWT_PUBLIC bool hwt_retry_failed_with_delay(hwt_retry *retry, uint64_t attempt, uint64_t delay);
 
 /*
- * The attempt of this number failed in a way that no other attempt will mend: it ends as
- * HWT_RETRY_FAILED, and hwt_retry_reason() has `reason`, a number of the caller's, say an errno
- * value or a status. Answers and waits as hwt_retry_failed_with_delay().
+ * Tells that the attempt of this number failed in a way that no other attempt will mend. It ends as
+ * HWT_RETRY_FAILED, and hwt_retry_reason() has `reason`, a number of the caller's, for example an
+ * errno value or a status. Answers and waits as hwt_retry_failed_with_delay().
  */
 HWT_PUBLIC bool hwt_retry_failed_for_good(hwt_retry *retry, uint64_t attempt, int reason);
 
-/* After the end as HWT_RETRY_FAILED, in `ended` or later, until it is started again: its reason.
- * At any other time a number without a meaning. NULL: 0. Wait-free. */
+/* The reason, after an end as HWT_RETRY_FAILED, in `ended` or later, until it is started again. At
+ * any other time a number without a meaning. NULL: 0. Wait-free. */
 HWT_PUBLIC int hwt_retry_reason(const hwt_retry *retry);
 
 /*
- * True for exactly one caller, and only if it ends by that, as HWT_RETRY_CANCELLED, within one
- * tick. False: it is not started, or its end is decided. With either answer no attempt begins
- * any more (of this start) but one that is just about to, on another thread. Lock-free; does not
- * wait.
+ * True for exactly one caller, and only if the retry ends by that, as HWT_RETRY_CANCELLED, within
+ * one tick. False: it is not started, or its end is decided. With either answer no attempt of this
+ * start begins any more but one that is just about to, on another thread. Lock-free; does not wait.
  */
 HWT_PUBLIC bool hwt_retry_cancel(hwt_retry *retry);
 
 /*
- * The same, and when it returns, with either answer, `attempt` is not running on any other thread
- * either. It does not wait for `ended`, which is yet to come, as hwt_timeout_cancel_sync() does not
- * wait for `cancelled`; so the object may be freed there, not here. From inside either callback it
- * does not wait. Blocks as long as `attempt` runs: do not wait in a circle, nor hold a lock across
- * it that `attempt` takes. One that only `ended` takes may be held.
+ * The same, and when it returns, with either answer, `attempt` is not running on any other thread.
+ * It does not wait for `ended`, which is called later, as hwt_timeout_cancel_sync() does not wait
+ * for `cancelled`. So free the object in `ended`, and not after this. From inside either callback
+ * it does not wait. Blocks as long as `attempt` runs. Do not wait in a circle, and do not hold a
+ * lock across it that `attempt` takes. A lock that only `ended` takes may be held.
  */
 HWT_PUBLIC bool hwt_retry_cancel_sync(hwt_retry *retry);
 
