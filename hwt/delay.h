@@ -7,11 +7,10 @@
  *
  * OVERVIEW
  *
- * A message has a due time, an id and a payload. It is put into a store, which is a directory;
- * it is taken once its time has come, and done with once it has been dealt with. In between it
- * survives the end of the process and of the machine. Any number may be pending: memory is
- * bounded by an option.
- * hwt-delay(7) tells how it works.
+ * A message has a due time, an id and a payload. A program puts it into a store, which is a
+ * directory, takes it once its time has come, and is done with it once it has dealt with it. In
+ * between it survives the end of the process and of the machine. Any number may be pending, because
+ * an option bounds the memory. hwt-delay(7) tells how it works.
  *
  * USAGE
  *
@@ -42,11 +41,11 @@
  *
  * 1. A put that returned 0 is on the disk, whole, as far as the device keeps its word about
  *    flushing. A batch is there as a whole or not at all.
- * 2. A message is handed over at least once and never early: never while the clock is before its
- *    due time. Messages come in the order of their due times, and then of their puts. One that
- *    is not done when its lease ends is handed over again, and so is one that was not done when
- *    the process ended; no other comes twice.
- * 3. A cancel that returned 0: the message is never handed over from then on.
+ * 2. A message is handed over at least once and never early, that is never while the clock is
+ *   before its due time. Messages come in the order of their due times, and then of their puts. One
+ *   that is not done when its lease ends is handed over again, and so is one that was not done when
+ *   the process ended. No other comes twice.
+ * 3. A message whose cancel has returned 0 is never handed over from then on.
  * 4. A message is identified by its due time and its id together. Putting the same again replaces
  *    it, so a producer that does not know whether its put arrived may repeat it.
  * 5. Memory stays within options.memory, about, for any number pending.
@@ -59,28 +58,31 @@
  *
  * CONVENTIONS
  *
- * Those of hwt.h. Instants are nanoseconds since 1970 by CLOCK_REALTIME, durations are nanoseconds.
+ * They are those of hwt.h. Instants are nanoseconds since 1970 by CLOCK_REALTIME, durations are
+ * nanoseconds.
  *
- * One process owns a store and may use it from any number of threads: any thread may call any
- * function at any time, but hwt_delay_close(), which is the last. After fork() the child may not
- * use the store, but may open others. Others may look at it with HWT_DELAY_READ_ONLY.
+ * One process owns a store and may use it from any number of threads. Any thread may call any
+ * function at any time, except hwt_delay_close(), which is the last. After fork() the child may not
+ * use the store, but may open others. Other processes may look at the store with
+ * HWT_DELAY_READ_ONLY.
  *
- * A thread that another one cancels by pthread_cancel() ends after the call that it is in has returned, as
- * hwt.h says: one that waits in a take goes on waiting until hwt_delay_wake() or a message comes. Callbacks
- * may not end their thread.
+ * If another thread cancels a thread by pthread_cancel(), that thread ends after the call that it
+ * is in has returned, as hwt.h says. A thread that waits in a take goes on waiting until
+ * hwt_delay_wake() or a message comes. Callbacks may not end their thread.
  *
- * All stores of a process share a few background threads: at most seven, however many stores there
- * are, as long as disks and callbacks get on. They begin with the first store that is opened, with the
- * scheduling of the thread that opens it, and end when the last one is closed. If a disk stands still or
- * a callback does not return, other stores get more threads. A store has five descriptors, with
- * hwt_delay_fd() six; while it writes its files, 32 more, or as many as there are.
+ * All stores of a process share a few background threads. There are at most seven, however many
+ * stores there are, as long as disks and callbacks get on. They begin with the first store that is
+ * opened, with the scheduling of the thread that opens it, and end when the last one is closed. If
+ * a disk stands still or a callback does not return, other stores get more threads. A store has
+ * five descriptors, and six with hwt_delay_fd(). While it writes its files, it has 32 more, or as
+ * many as there are.
  *
- * -EINVAL below also stands for a NULL store. Every call that changes or takes can return -EIO: a
- * flush has failed, here or in an earlier call, or reading has; -EROFS: the store was opened with
- * HWT_DELAY_READ_ONLY; -ENOMEM: nothing was done; -EMFILE, -ENFILE: files are to be opened, and too
- * many are: nothing was done. Room in memory and in the log is made by writing files: while there
- * is too little memory or too few descriptors for that, what needs the room fails so. It is tried
- * again every second.
+ * -EINVAL below also stands for a NULL store. Every call that changes or takes can return these.
+ *   -EIO: a flush has failed, here or in an earlier call, or reading has. -EROFS: the store was
+ *   opened with HWT_DELAY_READ_ONLY. -ENOMEM: nothing was done. -EMFILE, -ENFILE: files are to be
+ *   opened, and too many are open; nothing was done. The store makes room in memory and in the log
+ *   by writing files. While it has too little memory or too few descriptors for that, a call that
+ *   needs the room fails with these. The store tries again every second.
  */
 
 #include <hwt/hwt.h>
@@ -91,23 +93,23 @@ extern "C" {
 
 typedef struct hwt_delay hwt_delay;
 
-/* Ids are of 1 to so many bytes, any bytes. */
+/* An id has 1 to so many bytes, any bytes. */
 #define HWT_DELAY_ID_MAX 255
 
 /* Retries and deliveries are counted up to so many. */
 #define HWT_DELAY_RETRIES_MAX 65535
 
-/* A note is of up to so many bytes; see hwt_delay_apply(). */
+/* A note has up to so many bytes; see hwt_delay_apply(). */
 #define HWT_DELAY_NOTE_MAX 4096
 
 /*
  * Structs
  *
- * hwt_delay_options, hwt_delay_batch and hwt_delay_stats may become longer with a release, and say how
- * long the caller knows them: begin with their _INIT macros, or with hwt_delay_options_init(),
- * hwt_delay_batch_init() and hwt_delay_stats_init(). hwt_delay_damage says how long the library knows it.
- * hwt_delay_message and hwt_delay_change stay as long as they are, because arrays of them go to the
- * library and come from it; later releases use what is reserved in them.
+ * hwt_delay_options, hwt_delay_batch and hwt_delay_stats may become longer with a release, and say
+ * how long the caller knows them. Begin with their _INIT macros, or with hwt_delay_options_init(),
+ * hwt_delay_batch_init() and hwt_delay_stats_init(). hwt_delay_damage says how long the library
+ * knows it. hwt_delay_message and hwt_delay_change stay as long as they are, because arrays of them
+ * go to the library and come from it. Later releases use what is reserved in them.
  */
 
 /* hwt_delay_options.flags */
@@ -130,13 +132,13 @@ typedef struct hwt_delay_options {
     uint32_t payload_max;  /* a longer payload: -EMSGSIZE; default 1 MiB, up to 16 MiB */
     uint64_t lease;        /* ns from take to done; default HWT_SEC(60) */
     uint64_t leased_max;   /* so many leased at a time; default 65536 */
-    uint64_t memory;       /* bytes for messages; default 128 MiB, at least 1 MiB. While
-                              messages are pending, up to a quarter of it is set aside on the disk */
-    uint64_t segment_size; /* half of what the log and the reserve for a full disk may take; only at
-                              creation; default 64 MiB, at least 64 KiB. They begin with 120 KiB, become
-                              longer while they are used, and give their disk back when nothing has
-                              been left for ten seconds. Longer ones have fewer checkpoints, so less
-                              is written */
+    uint64_t memory;       /* bytes for messages; default 128 MiB, at least 1 MiB. While messages
+                              are pending, up to a quarter of it is set aside on the disk */
+    uint64_t segment_size; /* half of what the log and the reserve for a full disk may take. It
+                              counts only at creation; default 64 MiB, at least 64 KiB, at most
+                              4 GiB. They begin with 120 KiB, become longer while they are used,
+                              and give their disk back when nothing has been left for ten seconds.
+                              Longer ones have fewer checkpoints, so less is written */
     uint64_t clock_leap;   /* a longer leap forward holds deliveries; default HWT_MIN(60) */
 } hwt_delay_options;
 
@@ -147,8 +149,9 @@ typedef struct hwt_delay_options {
     }
 
 /*
- * HWT_DELAY_OPTIONS_INIT as a function, for languages that cannot read macros: sets the fields of a
- * struct of `size` bytes, which is what sizeof(hwt_delay_options) is for the caller. Wait-free.
+ * HWT_DELAY_OPTIONS_INIT as a function, for languages that cannot read macros. It sets the fields
+ * of a struct of `size` bytes, which is what sizeof(hwt_delay_options) is for the caller.
+ * Wait-free.
  *
  * -EINVAL: NULL; a size that no release has
  */
@@ -177,44 +180,46 @@ typedef struct hwt_delay_message {
  */
 
 /*
- * Opens the store in a directory; NULL options are the defaults. With HWT_DELAY_CREATE, the
- * directory is made too, with mode 0750, but not what is above it. Files have mode 0640. The
- * directory above is flushed, too, so that the name of the store stays; one that this process may not
- * read, or that cannot be flushed, is left alone, unless the store is made in it now.
+ * Opens the store in a directory. NULL options are the defaults. With HWT_DELAY_CREATE, the
+ * directory is made too, with mode 0750, but not the one above it. Files have mode 0640. The
+ * directory above is flushed, too, so that the name of the store stays. If this process may not
+ * read it, or it cannot be flushed, it is left alone, unless the store is made in it now.
  *
- * With HWT_DELAY_SALVAGE, a damaged checkpoint is made up anew out of the other files: messages
- * that were done come once more, some that were cancelled or replaced come back, and some that
- * were leased are lost. Messages that were kept back because of damage are delivered, even if they were
+ * With HWT_DELAY_SALVAGE, a damaged checkpoint is made anew out of the other files. Then messages
+ * that were done come once more, some that were cancelled or replaced come back, and some that were
+ * leased are lost. Messages that were kept back because of damage are delivered, even if they were
  * cancelled or replaced by records that cannot be read.
  *
  * -EINVAL: an option out of its range, unknown flags, READ_ONLY with another flag, a segment_size
  *   below eight times payload_max, or memory below 32 times that
- * -ENOENT: no store is there; with HWT_DELAY_CREATE: nor is the directory above it
+ * -ENOENT: no store is there; with HWT_DELAY_CREATE: the directory above it is not there
  * -ENOTEMPTY: HWT_DELAY_CREATE, and the directory has other things in it
  * -ENOTDIR, -EACCES, -EROFS, -ENOSPC, -EMFILE, -ENFILE, -EAGAIN (no thread), -ENOMEM
  * -EBUSY: another process, or this one, owns it; also while children live that were forked and not
  *   executed anew by a process that has ended without hwt_delay_close()
  * -ENOTSUP: it was made by a later release, or has records that only a later one knows
- * -EPROTONOSUPPORT: it was made by an earlier one, in format 1 or 2: deliver what is in it with that
- *   release, or write it out with that one's `hwt-delay dump` and put it into a new store
- * -EBADMSG: it is damaged; see HWT_DELAY_SALVAGE
+ * -EPROTONOSUPPORT: it was made by an earlier one, in format 1 or 2: deliver what is in it with
+ *   that release, or write it out with that one's `hwt-delay dump --messages` and put it into a new
+ *   store
+ * -EBADMSG: it is damaged, in the log, the checkpoint or the file `store`; see HWT_DELAY_SALVAGE
  * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has changed too much meanwhile: open it again
  */
 HWT_PUBLIC int hwt_delay_open(const char *directory, const hwt_delay_options *options,
                               hwt_delay **ret_store);
 
 /*
- * Waits until what was put is durable, and the callbacks that are still to be called have returned,
- * with those of what they put; and closes the store. Messages that are leased will be handed over
- * again. No other call may be under way or follow. NULL is fine. Nothing is lost if it is never
- * called. Not from a callback.
+ * Waits until what was put is durable, and until the callbacks that are still to be called have
+ * returned, with those of what they put. Then it closes the store. Messages that are leased will be
+ * handed over again. No other call may be under way or follow. NULL is fine. Nothing is lost if it
+ * is never called. Not from a callback.
  *
- * It is closed whatever this returns. -EIO: a flush has failed, now or earlier, so it is not known
- * whether the disk has what hwt_delay_put_async() took; all else has had its own answer
+ * The store is closed whatever this returns. -EIO: a flush has failed, now or earlier, so it is not
+ * known whether the disk has what hwt_delay_put_async() took; all other calls have had their own
+ * answers
  */
 HWT_PUBLIC int hwt_delay_close(hwt_delay *store);
 
-/* The store's clock: nanoseconds since 1970. 0 for NULL. */
+/* The time by the store's clock, in nanoseconds since 1970. 0 for NULL. */
 HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
 
 /*
@@ -222,37 +227,39 @@ HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
  */
 
 /*
- * Puts messages, from an array: all or none. Returns when they are on the disk. One that has
- * the due time and id of a pending one replaces it; of two in one batch the last one counts. Putting
- * what is leased makes it pending anew beside the lease; the one that is leased then does not
+ * Puts messages, from an array, all or none. Returns when they are on the disk. One that has the
+ * due time and id of a pending one replaces it. Of two in one batch the last one counts. If a
+ * leased message is put once more, it is pending anew beside the lease, and the leased one does not
  * come back when its lease ends.
  *
  * May block while the disk is behind, so that memory stays bounded.
  *
  * -EINVAL: a count of 0, an id of 0 or more than HWT_DELAY_ID_MAX bytes, a due time of
- *   HWT_NEVER, a first due time of that, a NULL id or payload, retries over HWT_DELAY_RETRIES_MAX, `reserved` is not 0
- * -EMSGSIZE: a payload over options.payload_max, or a batch over a quarter of a segment
+ *   HWT_NEVER, a first due time of that, a NULL id or payload, retries over HWT_DELAY_RETRIES_MAX,
+ *   `reserved` is not 0
+ * -EMSGSIZE: a payload over options.payload_max, or a batch, with the heads of its records, over a
+ *   quarter of the segment_size with which the store was made
  * -ENOSPC: the disk is full. Nothing was put. Goes away by itself when there is room again.
  * -EIO: it is not known whether the messages will be there when the store is opened again
  */
 HWT_PUBLIC int hwt_delay_put(hwt_delay *store, const hwt_delay_message *messages, size_t count);
 
 /*
- * Told once for each hwt_delay_put_async() that returned 0: result is 0 when its messages are on
- * the disk, or -EIO. Called on a thread of the library, one after the other, in the order of their
- * puts; it should be short. It may put again with hwt_delay_put_async(), but may not call functions
- * that wait for the disk or for messages.
+ * Is called once for each hwt_delay_put_async() that returned 0. The result is 0 when its messages
+ * are on the disk, or -EIO. A thread of the library calls it, one call after the other, in the
+ * order of their puts, so it should be short. It may put again with hwt_delay_put_async(), but may
+ * not call functions that wait for the disk or for messages.
  */
 typedef void (*hwt_delay_durable)(int result, void *arg);
 
 /*
- * The same, without waiting for the disk: `durable` is called when it is done, maybe before this
- * returns. The messages have been copied when this returns. Calls of one thread become durable in
- * their order. On failure `durable` is not called.
+ * The same, without waiting for the disk. `durable` is called when it is done, which may be before
+ * this returns. The messages have been copied when this returns. Calls of one thread become durable
+ * in their order. On failure `durable` is not called.
  *
- * With HWT_DELAY_NO_WAIT it does not wait for room in memory or in the log either, nor long for other
- * threads, so that an event loop may call it: it returns -EAGAIN in less than a millisecond, as far as
- * the processor is free. Try again a little later.
+ * With HWT_DELAY_NO_WAIT it does not wait for room in memory or in the log either, nor long for
+ * other threads, so an event loop may call it. It returns -EAGAIN in less than a millisecond, as
+ * far as the processor is free. Try again a little later.
  *
  * As hwt_delay_put(); -EAGAIN: see above; -EINVAL also: no function
  */
@@ -261,7 +268,7 @@ HWT_PUBLIC int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *me
 
 /*
  * Cancels a message. 0: it will never be handed over from now on, nor after a crash. For a time
- * still to come the disk is not read to see whether there is such a message: the result may be 0
+ * still to come the disk is not read to see whether there is such a message, so the result may be 0
  * even if there is none.
  *
  * -ENOENT: there is none, as far as the store knows: it is done or cancelled, or was never put
@@ -272,8 +279,8 @@ HWT_PUBLIC int hwt_delay_put_async(hwt_delay *store, const hwt_delay_message *me
 HWT_PUBLIC int hwt_delay_cancel(hwt_delay *store, uint64_t due, const void *id, size_t id_size);
 
 /*
- * Cancels the message (due, id) and puts another, in one step: both happen or none. What
- * hwt_delay_cancel() returns as a failure is returned here, and then nothing was put.
+ * Cancels the message (due, id) and puts another, in one step, so both happen or none. If the
+ * cancel fails, this returns the error of hwt_delay_cancel(), and nothing was put.
  *
  * As hwt_delay_cancel() and hwt_delay_put()
  */
@@ -286,17 +293,19 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
 
 /*
  * Takes up to `max` messages that are due, each with a lease of options.lease, and returns how
- * many; 0: none became due within `wait` nanoseconds (0: do not wait; HWT_NEVER: for ever). The
- * messages are one allocation, which hwt_delay_free() ends; their bytes stay until then,
- * whatever happens to the leases. With 0 or an error *ret_messages is left alone.
+ * many. 0: none became due within `wait` nanoseconds. A `wait` of 0 does not wait, and HWT_NEVER
+ * waits for ever. The messages are one allocation, which hwt_delay_free() ends. Their bytes stay
+ * until then, whatever happens to the leases. With 0 or an error *ret_messages is left alone. A
+ * call hands over no more than about one message for 110 bytes of the segment_size, so it may
+ * return fewer than `max` although more are due.
  *
- * Any number of threads may take; a message goes to one of them.
+ * Any number of threads may take, and a message goes to one of them.
  *
  * `deliveries` of each message says how often it was handed over since it was put, retries and this
- * time included. The count is written before this returns, and not flushed: so it has also those
+ * time included. The count is written before this returns, and not flushed. So it has also those
  * deliveries whose process was killed, and may lack the last ones if the machine was lost. On a
- * full disk, or where the write fails, the messages are handed over all the same. If consumers hand
- * over so much that the file is full before the next checkpoint, a take waits for that one; with a
+ * full disk, or if the write fails, the messages are handed over all the same. If consumers hand
+ * over so much that the file is full before the next checkpoint, a take waits for that one. With a
  * `wait` of 0 it does not. A count that is not written is written by the next checkpoint or
  * hwt_delay_close(). "At most three deliveries, then a dead letter" is
  *
@@ -309,18 +318,19 @@ HWT_PUBLIC int hwt_delay_replace(hwt_delay *store, uint64_t due, const void *id,
  *         hwt_delay_apply(store, changes, 2, NULL);             // both, or none
  *     }
  *
- * While there is a reason to hand nothing over, a take with a wait sleeps, and has the reason as its
- * result when its time is over. -ETIME and failures of reading are told at once, too, when they
- * begin: to all that wait, or else to the next take.
+ * While there is a reason to hand nothing over, a take with a wait sleeps, and returns the reason
+ * when its time is over. -ETIME and failures of reading are told at once, too, when they begin, to
+ * all that wait, or else to the next take.
  *
  * -EINVAL: a max of 0
  * -EPERM: HWT_DELAY_STANDBY, and hwt_delay_lead() was not called
- * -ENOBUFS: options.leased_max are leased, or an eighth of options.memory: until a lease ends
+ * -ENOBUFS: options.leased_max are leased, or leased messages fill an eighth of options.memory,
+ *   until a lease ends
  * -ETIME: the clock has leapt forward; see hwt_delay_accept_clock()
  * -EBADMSG: nothing else is due, and a part of a file was found that cannot be read. Nothing is
  *   handed over that is due between the record before it and the next one that can be read, in
- *   whatever file, as its cancel may be there. All else is. Told once for each such gap, also at each
- *   opening; see hwt_delay_stats.gaps, hwt_delay_check() and HWT_DELAY_SALVAGE
+ *   whatever file, because its cancel may be there. All else is. This is told once for each such
+ *   gap, also at each opening; see hwt_delay_stats.gaps, hwt_delay_check() and HWT_DELAY_SALVAGE
  * -EIO: a flush has failed, so each take returns this at once; or reading has, which is tried again
  *   every second
  * -ECANCELED: hwt_delay_wake() was called, and there is nothing
@@ -329,12 +339,13 @@ HWT_PUBLIC int64_t hwt_delay_take(hwt_delay *store, size_t max, uint64_t wait,
                                   const hwt_delay_message **ret_messages);
 
 /*
- * The same, and says in *ret_frontier before which due time nothing is left: each message that was on the
- * disk when this was called, and is due before the frontier, is leased, or has ended: done,
- * cancelled, replaced or dropped, and that is on the disk too. It is at most the clock's time and 1. A
- * message whose lease has ended by itself holds it down until it is taken again, and so does what cannot be
- * read. A message that is put later may be due before it. It is set whatever the result is, unless the
- * arguments or the store do not allow the call at all.
+ * The same, and sets *ret_frontier to a due time before which nothing is left. Each message that
+ * was on the disk when this was called, and is due before the frontier, is leased or has ended. It
+ * has ended if it is done, cancelled, replaced or dropped, and that is on the disk too. The
+ * frontier is at most the clock's time and 1. A message whose lease has ended by itself holds it
+ * down until it is taken again, and so does what cannot be read. A message that is put later may be
+ * due before it. It is set whatever the result is, unless the arguments or the store do not allow
+ * the call at all.
  *
  * As hwt_delay_take()
  */
@@ -343,9 +354,9 @@ HWT_PUBLIC int64_t hwt_delay_take_frontier(hwt_delay *store, size_t max, uint64_
                                            uint64_t *ret_frontier);
 
 /*
- * Ends HWT_DELAY_STANDBY, under which a store takes all changes, reads no slot and hands nothing over: for
- * the copy of a store that another process owns, until it is to take over. From now on messages are
- * loaded and handed over. Does nothing if it does so already.
+ * Ends HWT_DELAY_STANDBY. Under that flag a store takes all changes, reads no slot and hands
+ * nothing over. It is for the copy of a store that another process owns, until this one takes over.
+ * From now on messages are loaded and handed over. Does nothing if that is so already.
  */
 HWT_PUBLIC int hwt_delay_lead(hwt_delay *store);
 
@@ -354,62 +365,69 @@ HWT_PUBLIC void hwt_delay_free(const hwt_delay_message *messages);
 
 /*
  * Makes every hwt_delay_take() that waits now return, with -ECANCELED if it has nothing. If none
- * waits, the next one does that would wait; several calls then count as one. To end several threads
- * that take: set a flag, call this, and let each thread call it again when it has seen the flag.
+ * waits, the next one that would wait does so. Several calls then count as one. To end several
+ * threads that take, set a flag, call this, and let each thread call it again when it has seen the
+ * flag.
  */
 HWT_PUBLIC int hwt_delay_wake(hwt_delay *store);
 
 /*
- * Ends leases, from an array: the messages were dealt with and never come again. Returns when that
- * is on the disk: how many of the leases were still held. A lease that is over (done already, or
- * it has ended, and the message may be with another consumer) is not counted and not a failure.
+ * Ends leases, from an array. The messages were dealt with and never come again. Returns when that
+ * is on the disk, and how many of the leases were still held. A lease that is over is not counted
+ * and not a failure: it was done already, or it has ended, and the message may be with another
+ * consumer. A very long array is ended in several parts. If a part after the first fails, unless a
+ * flush has failed, this returns how many leases it has ended, and the others are still held.
  *
  * -EINVAL: no leases; -ENOSPC: as hwt_delay_cancel()
  */
 HWT_PUBLIC int64_t hwt_delay_done(hwt_delay *store, const uint64_t *leases, size_t count);
 
 /*
- * Puts a leased message back for later, in one step: it is done with at its old time, and put at
- * the new one. From now on it is identified by the new due time and its id.
+ * Puts a leased message back for later, in one step. It is done with at its old time, and put at
+ * the new one. From now on its new due time and its id identify it.
  *
- * -EEXIST: another message has these, pending or leased, as far as memory knows. For a time still to
- *   come the disk is not read, and a message that is there alone is replaced, as a put replaces it
+ * -EEXIST: another message has these, pending or leased, as far as memory knows. For a time still
+ *   to come the disk is not read. If there is one on the disk that memory does not have, it is
+ *   replaced, as a put replaces it
  * -ENOENT: the lease is over; -EINVAL: a due time of HWT_NEVER; -ENOSPC; -EMSGSIZE: with the end of
  *   its lease it is too long for the log, as only what an older library has put can be
  */
 HWT_PUBLIC int hwt_delay_retry(hwt_delay *store, uint64_t lease, uint64_t due);
 
 /*
- * Makes a lease end `duration` nanoseconds from now; 0: at once, so that the message is handed
- * over again. Writes nothing.
+ * Makes a lease end `duration` nanoseconds from now. With 0 it ends at once, and the message is
+ * handed over again. Writes nothing.
  *
  * -ENOENT: the lease is over
  */
 HWT_PUBLIC int hwt_delay_extend(hwt_delay *store, uint64_t lease, uint64_t duration);
 
 /*
- * A descriptor for poll, epoll and their like: readable when hwt_delay_take() is worth a call,
- * be it for nothing. Call hwt_delay_take() with a wait of 0 until it returns 0 or an error: that
- * makes it unreadable, until there is something new. Only to be watched, level-triggered, and not to be
- * read from; it belongs to the store, is the same at each call, and is closed by hwt_delay_close().
+ * A descriptor for poll, epoll and their like, readable when a call of hwt_delay_take() is worth
+ * while, although that may get nothing. Call it with a wait of 0 until it returns 0 or an error.
+ * That makes the descriptor unreadable, until there is something new. Watch it level-triggered, and
+ * do not read from it. It belongs to the store, is the same at each call, and is closed by
+ * hwt_delay_close().
  *
  * -EINVAL; -EROFS; -EMFILE, -ENFILE, -ENOMEM
  */
 HWT_PUBLIC int hwt_delay_fd(hwt_delay *store);
 
 /*
- * The earliest instant at which something can be due, an ended lease included; HWT_NEVER: nothing
- * is pending. Nothing is due before it, and at it there may be nothing, where what was there has
- * been cancelled.
+ * The earliest instant at which something can be due, an ended lease included. HWT_NEVER: nothing
+ * is pending. Nothing is due before it. At it there may be nothing, because what was there has been
+ * cancelled.
  */
 HWT_PUBLIC uint64_t hwt_delay_next(hwt_delay *store);
 
 /*
- * The clock is CLOCK_REALTIME. If it is set back, messages wait for it, and none that was done
- * comes again. If it leaps forward against CLOCK_BOOTTIME by more than options.clock_leap, take
- * returns -ETIME, and nothing is handed over, until the clock is right again or this is called:
- * the time that it shows now is the time. A clock that is behind what the store has seen when it is
- * opened may be set right, to any time from there on. One that is ahead then is believed: it cannot
+ * Says that the time that the clock shows now is the time, although it has leapt.
+ *
+ * The clock is CLOCK_REALTIME. If it is set back, messages wait until it has come to their time,
+ * and none that was done comes again. If it leaps forward against CLOCK_BOOTTIME by more than
+ * options.clock_leap, take returns -ETIME, and nothing is handed over, until the clock is right
+ * again or this is called. If the clock is behind what the store has seen when it is opened, it may
+ * be set right, to any time from there on. If it is ahead then, it is believed, because it cannot
  * be told from a machine that was off for so long.
  */
 HWT_PUBLIC int hwt_delay_accept_clock(hwt_delay *store);
@@ -417,30 +435,33 @@ HWT_PUBLIC int hwt_delay_accept_clock(hwt_delay *store);
 /*
  * ---- Tickets ----
  *
- * A ticket is a short text that names a message from its put to its end, retried and moved or not, for
- * operators and other programs. It is made of the due time of the first put and of the id, so it is known
- * before the put. If the same is put once more after the first has been retried or moved, the ticket
- * names the later one; but the first while memory has that and files alone have the later one. A message
- * that was put with a due time of 0 has another ticket once it is retried or moved: that of its new time.
+ * A ticket is a short text that names a message from its put to its end, retried and moved or not,
+ * for operators and other programs. It is made of the due time of the first put and of the id, so
+ * it is known before the put. If the same is put once more after the first has been retried or
+ * moved, the ticket names the later one. It names the first one as long as memory has that one, and
+ * files alone have the later one. A message that was put with a due time of 0 gets another ticket
+ * when it is retried or moved, made of its new time.
  *
- * A call with a ticket may read files, also where it does not wait for the disk: those of the ticket's
- * own due time, and those that have messages which were retried or moved and first due about then.
+ * A call with a ticket may read files, also if it does not wait for the disk. These are the files
+ * of the ticket's own due time, and those that have messages which were retried or moved and first
+ * due about then.
  */
 
-/* A ticket is of less than so many bytes, with its end; usually of about thirty. */
+/* A ticket has less than so many bytes, with its final zero byte. Usually it has about thirty. */
 #define HWT_DELAY_TICKET_MAX 784
 
 /*
- * Writes the ticket of a message, which is to be put, was taken or is visited: letters, digits, and -._~%.
- * The buffer and the result are as for hwt_stats_prometheus(). Wait-free.
+ * Writes the ticket of a message, which is to be put, was taken or is visited. It consists of
+ * letters, digits, and -._~%. The buffer and the result are as for hwt_stats_prometheus().
+ * Wait-free.
  *
  * -EINVAL: NULL; an id or due time that no message can have; a NULL buffer with a size
  */
 HWT_PUBLIC int64_t hwt_delay_ticket(const hwt_delay_message *message, char *buffer, size_t size);
 
 /*
- * The message with a ticket, as it is now; `lease` is not 0 if it is leased. It is one allocation, which
- * hwt_delay_free() ends.
+ * The message with a ticket, as it is now. Its `lease` is not 0 if it is leased. It is one
+ * allocation, which hwt_delay_free() ends.
  *
  * -ENOENT: there is none: it is done, cancelled, replaced or dropped, or was never put
  * -EBADMSG: none was found, and a part of a file where it may be cannot be read
@@ -450,15 +471,16 @@ HWT_PUBLIC int hwt_delay_look_up(hwt_delay *store, const char *ticket,
                                  const hwt_delay_message **ret_message);
 
 /*
- * Cancels the message with a ticket. Other than hwt_delay_cancel(), it knows whether there is one.
+ * Cancels the message with a ticket. Unlike hwt_delay_cancel(), it knows whether there is one.
  *
- * -EBUSY: it is leased; -ENOSPC: as hwt_delay_cancel(); -ENOENT, -EBADMSG, -EINVAL: as hwt_delay_look_up()
+ * -EBUSY: it is leased; -ENOSPC: as hwt_delay_cancel(); -ENOENT, -EBADMSG, -EINVAL: as
+ *   hwt_delay_look_up()
  */
 HWT_PUBLIC int hwt_delay_cancel_ticket(hwt_delay *store, const char *ticket);
 
 /*
- * Moves the message with a ticket to another due time, in one step. It keeps its ticket, its retries and
- * its deliveries.
+ * Moves the message with a ticket to another due time, in one step. It keeps its ticket, its
+ * retries and its deliveries.
  *
  * -EEXIST: as hwt_delay_retry()
  * -EBUSY: it is leased; -ENOSPC: as hwt_delay_put(); -EINVAL: also a due time of HWT_NEVER
@@ -469,7 +491,7 @@ HWT_PUBLIC int hwt_delay_move(hwt_delay *store, const char *ticket, uint64_t due
 /*
  * ---- Batches ----
  *
- * Several changes in one step, and the note: all are on the disk, or none is. The calls above are
+ * Several changes in one step, and the note. All are on the disk, or none is. The calls above are
  * short ways of this one.
  */
 
@@ -522,42 +544,47 @@ typedef struct hwt_delay_batch {
     }
 
 /*
- * HWT_DELAY_BATCH_INIT as a function: zeroes a struct of `size` bytes, and sets its size. Wait-free.
+ * HWT_DELAY_BATCH_INIT as a function. It zeroes a struct of `size` bytes, and sets its size.
+ * Wait-free.
  *
  * -EINVAL: NULL; a size that no release has
  */
 HWT_PUBLIC int hwt_delay_batch_init(hwt_delay_batch *batch, size_t size);
 
 /*
- * Makes changes, from an array, in its order, and sets the note if the batch has one; NULL for the
- * batch: no note, and wait. 0: they are made and on the disk; or, with `durable`, they are made, and
- * it is called once they are on the disk, as for hwt_delay_put_async(). The library copies all that
- * changes and batch point to.
+ * Makes changes, from an array, in its order, and sets the note if the batch has one. A NULL batch
+ * has no note, and waits. 0: they are made and on the disk. With `durable`, 0 says that they are
+ * made, and `durable` is called once they are on the disk, as for hwt_delay_put_async(). The
+ * library copies all that changes and batch point to.
  *
- * Each change sees what those before it make. One that cannot be made, as the cancel of a message
- * that is not there or the end of a lease that is over, is refused. Then nothing at all is done, and
- * the call returns why; unless the change has HWT_DELAY_MAY_FAIL: then it alone is left out.
+ * Each change sees what those before it make. One that cannot be made, such as the cancel of a
+ * message that is not there or the end of a lease that is over, is refused. Then nothing at all is
+ * done, and the call returns why. If the change has HWT_DELAY_MAY_FAIL, it alone is left out
+ * instead. A change whose arguments are wrong (-EINVAL, -EMSGSIZE) refuses the whole batch, with
+ * that flag too.
  *
- * `result` of each change says what became of it: 0: it was made. A failure that its short way could
- * return: it was refused. -ECANCELED: it was not made since the call failed. Results are set where the
- * call returns 0 or one of the failures below that come from a change, and else left alone or
- * -ECANCELED.
+ * `result` of each change says what became of it. 0: it was made. A failure that its short way
+ * could return: it was refused. -ECANCELED: it was not made because the call failed. Results are
+ * set if the call returns 0 or one of the failures below that come from a change. Else they are
+ * left alone or -ECANCELED.
  *
- * A DROP ends all messages that are due at or before `due` and were put up to `mark`, which is the mark
- * of an earlier batch: leased or not, in memory or not. It is one record in the log, whatever their
- * number; slots that are wholly under it are deleted and not read. A message that was put or retried after the
- * mark stays. Drops of a batch are made behind its other changes. To repeat one changes nothing.
+ * A DROP ends all messages that are due at or before `due` and were put up to `mark`, leased or
+ * not, in memory or not. `mark` is the mark of an earlier batch. A drop is one record in the log,
+ * whatever the number of messages. Slots that are wholly under it are deleted and not read. A
+ * message that was put or retried after the mark stays. Drops of a batch are made after its other
+ * changes. To repeat one changes nothing.
  *
- * The batch's `mark` goes up from batch to batch, also through reopenings; hwt_delay_note() says that
- * of the last one with a note.
+ * The batch's `mark` goes up from batch to batch, also through reopenings. hwt_delay_note() says
+ * the mark of the last batch with a note.
  *
- * -EINVAL: no changes and no note; an op or a flag that is not known, `reserved` is not 0; HWT_DELAY_NO_WAIT
- *   without `durable`; a DROP up to a mark that no batch has had; what the short way of a change says so of: `result` says which
- * -EMSGSIZE: a payload over options.payload_max, a note over HWT_DELAY_NOTE_MAX, or a batch over a
- *   quarter of a segment
+ * -EINVAL: no changes and no note; an op or a flag that is not known, `reserved` is not 0;
+ *   HWT_DELAY_NO_WAIT without `durable`; a DROP up to a mark that no batch has had; the short way
+ *   of a change would return it, and then `result` says which change
+ * -EMSGSIZE: a payload over options.payload_max, a note over HWT_DELAY_NOTE_MAX, or a batch, with
+ *   the heads of its records, over a quarter of the segment_size with which the store was made
  * -ENOENT, -EBUSY, -EEXIST: a change was refused
- * -ENOBUFS: a DROP was refused: there are 64 of which none covers another, and slots have something under
- *   each. A checkpoint may end some
+ * -ENOBUFS: a DROP was refused: there are 64 of which none covers another, and slots have something
+ *   under each. A checkpoint may end some
  * -ENOSPC: as hwt_delay_put() where something is put, else as hwt_delay_cancel()
  * -EAGAIN: HWT_DELAY_NO_WAIT; as hwt_delay_put_async(). Nothing was done
  * -EIO: it is not known whether the changes will be there when the store is opened again
@@ -566,10 +593,10 @@ HWT_PUBLIC int hwt_delay_apply(hwt_delay *store, hwt_delay_change *changes, size
                                hwt_delay_batch *batch);
 
 /*
- * Copies the note to a buffer, up to its size, and returns how long the note is; 0: there is none, or
- * it is empty. *ret_mark, which may be NULL, becomes the mark of the batch that has set it, or 0. After
- * hwt_delay_open() that is the last one that is on the disk; later it may be one whose call has not
- * returned yet.
+ * Copies the note to a buffer, up to its size, and returns how long the note is. 0: there is none,
+ * or it is empty. *ret_mark, which may be NULL, becomes the mark of the batch that has set it, or
+ * 0. After hwt_delay_open() that is the last note that is on the disk. Later it may be one whose
+ * call has not returned yet.
  *
  * -EINVAL: a NULL buffer with a size
  */
@@ -581,9 +608,9 @@ HWT_PUBLIC int64_t hwt_delay_note(hwt_delay *store, void *buffer, size_t size, u
 
 /*
  * Calls `visitor` with the pending messages whose due time is at least `from` and below `to`, in
- * order, the leased ones (lease is not 0) included, until it returns something else than 0,
- * which is then returned. Needs no memory beyond options.memory. It may or may
- * not see the changes that others make meanwhile. The visitor may not call functions of this store.
+ * order, until it returns something else than 0, which is then returned. Leased messages are
+ * included, and their lease is not 0. Needs no memory beyond options.memory. It may or may not see
+ * the changes that others make meanwhile. The visitor may not call functions of this store.
  *
  * 0: all were visited; -EBADMSG: all that can be read were; -ESTALE: the store was opened with
  * HWT_DELAY_READ_ONLY, and its owner has deleted what was to be read: open it again
@@ -636,19 +663,20 @@ typedef struct hwt_delay_stats {
     }
 
 /*
- * HWT_DELAY_STATS_INIT as a function: zeroes a struct of `size` bytes, and sets its size. Wait-free.
+ * HWT_DELAY_STATS_INIT as a function. It zeroes a struct of `size` bytes, and sets its size.
+ * Wait-free.
  *
  * -EINVAL: NULL; a size that no release has
  */
 HWT_PUBLIC int hwt_delay_stats_init(hwt_delay_stats *stats, size_t size);
 
 /*
- * Reads the counters. `pending` is exact, also after a crash, but for this. A message that is put a
- * second time counts twice if memory does not have the first, and a cancel of a message that is not there
- * counts as if it was, where memory cannot know. A message that is dropped may count
- * on where files have others of about its time. Each of these errors is over when the message's time has come. On a full disk, and after
- * salvage, the number is about right until then. ret_stats->size says how much the caller knows; what
- * this build does not know is zeroed.
+ * Reads the counters. `pending` is exact, also after a crash, with these exceptions. A message that
+ * is put a second time counts twice if memory does not have the first. A cancel of a message that
+ * is not there counts as if it was, if memory cannot know. A message that is dropped may count on
+ * if files have others of about its time. Each of these errors is over when the message's time has
+ * come. On a full disk, and after salvage, the number is about right until then. ret_stats->size
+ * says how much the caller knows. Fields that this build does not know are set to 0.
  *
  * -EINVAL: NULL; a size that no release has
  */
@@ -657,9 +685,10 @@ HWT_PUBLIC int hwt_delay_get_stats(hwt_delay *store, hwt_delay_stats *ret_stats)
 /*
  * Writes the stats of `count` stores, from an array, as a page in Prometheus' text exposition
  * format, version 0.0.4. The i-th store's samples have the label store="names[i]", escaped as need
- * be; names are UTF-8, and no two are the same. Without names, count is 1 and there is no label. Each
- * metric is described once, so a page of several stores cannot be put together from several calls; it
- * goes together with the page of hwt_stats_prometheus(). The metrics are hwt_delay_...
+ * be. Names are UTF-8, and no two are the same. Without names, count is 1 and there is no label.
+ * Each metric is described once, so a page of several stores cannot be put together from several
+ * calls. It goes together with the page of hwt_stats_prometheus(). The metrics are called
+ * hwt_delay_...
  *
  * The buffer and the result are as for hwt_stats_prometheus(). Wait-free.
  *
@@ -671,10 +700,10 @@ HWT_PUBLIC int64_t hwt_delay_stats_prometheus(const hwt_delay_stats *stats,
                                               size_t size);
 
 /*
- * Writes what the store consists of as a text for a human, which may change with each release: the
- * checkpoint, the log, the note, the drops that are kept, how far deliveries were written, and each
- * slot file with its stretch of time, its length and how far it has been handed over. The buffer and the
- * result are as for hwt_stats_prometheus().
+ * Writes the parts of the store as a text for a human, which may change with each release: the
+ * checkpoint, the log, the memory, the note, the drops that are kept, how far deliveries were
+ * written, and each slot file with its stretch of time, its length and how far it has been handed
+ * over. The buffer and the result are as for hwt_stats_prometheus().
  */
 HWT_PUBLIC int64_t hwt_delay_dump(hwt_delay *store, char *buffer, size_t size);
 
@@ -689,13 +718,15 @@ typedef struct hwt_delay_damage {
 
 /*
  * Reads everything and looks at every checksum. Calls `found`, which may be NULL, for each damage.
- * Returns how many there are. `found` is also called, and that is not counted, for the end of the log
- * if opening cut that off: a write that did not end when the power failed, and of which nobody
- * was told that it is on the disk. Damage to the last write looks the same, unless the store was
- * closed by hwt_delay_close() behind it: then it is damage. The store goes on with its work meanwhile;
- * but while the log is read, no checkpoint is made, nor a put that needs one. `found` may not call
- * functions of this store. The file `handed` is not looked at: it is never flushed, so what a lost
- * machine leaves there looks as damage does, and costs counts of deliveries alone.
+ * Returns how many there are. The store goes on with its work meanwhile. But while the log is read,
+ * no checkpoint is made, so a put that needs one waits. `found` may not call functions of this
+ * store. The file `handed` is not looked at. It is never flushed, so a lost machine leaves bytes
+ * there that look like damage, and they cost counts of deliveries alone.
+ *
+ * If opening cut off the end of the log, `found` is called for that too, and it is not counted. It
+ * was a write that did not end when the power failed, and nobody was told that it is on the disk.
+ * Damage to the last write looks the same. But if the store was closed by hwt_delay_close() behind
+ * that write, it is damage, and is counted.
  *
  * -ESTALE: as hwt_delay_visit()
  */
@@ -705,30 +736,31 @@ HWT_PUBLIC int64_t hwt_delay_check(hwt_delay *store,
 
 /*
  * Moves what is in the log to the slots now, rather than when the log is full. Returns when that is
- * on the disk. For tests; nobody else needs it.
+ * on the disk. It is for tests, and nobody else needs it.
  */
 HWT_PUBLIC int hwt_delay_checkpoint(hwt_delay *store);
 
 /*
- * Copies the store to another directory, for a backup: as it is at one moment of this call, with every
- * message whose put has returned before the call. The directory is made if it is not there, but not
- * what is above it. When this returns 0, the copy is on the disk, and is a store like any other. A
- * copy that did not end, because it failed or the machine did, is no store: hwt_delay_open() does not
- * open it, nor make a store there; remove it.
+ * Copies the store to another directory, for a backup, as it is at one moment of this call, with
+ * every message whose put has returned before the call. The directory is made if it is not there,
+ * but not the one above it. When this returns 0, the copy is on the disk, and is a store like any
+ * other. A copy that did not end, because it failed or the machine did, is no store.
+ * hwt_delay_open() does not open it, and does not make a store there. Remove it.
  *
- * The store goes on with its work meanwhile; but while the log is copied, no checkpoint is made, nor a put
- * that needs one, and what is done with keeps its disk until the call returns. A store that was
- * opened with HWT_DELAY_READ_ONLY is copied as it was when it was opened, with a descriptor open for
- * each slot. Messages that are leased are pending in the copy. Their `deliveries` there are those of the
- * last checkpoint or retry, so the copy may lack the ones since then.
+ * The store goes on with its work meanwhile. But while the log is copied, no checkpoint is made, so
+ * a put that needs one waits, and what is done with keeps its disk until the call returns. A store
+ * that was opened with HWT_DELAY_READ_ONLY is copied as it was when it was opened, with a
+ * descriptor open for each slot. Messages that are leased are pending in the copy. Their
+ * `deliveries` there are those of the last checkpoint or retry, so the copy may lack the ones since
+ * then.
  *
  * -ENOTEMPTY: there is something in that directory
  * -EBADMSG: a file of the store is not there, or too short. Checksums are not looked at: that is
  *   for hwt_delay_check()
  * -ENOENT, -ENOTDIR, -EACCES, -ENOSPC: of the new directory
  * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has made a checkpoint since: open it again
- * -EIO: a flush of the store has failed; or one of the copy, or reading or writing, which does the
- *   store no harm
+ * -EIO: a flush of the store has failed; or a flush of the copy has failed, or reading or writing,
+ *   which does the store no harm
  * -EINVAL, -EROFS, -ENOMEM, -EMFILE, -ENFILE
  */
 HWT_PUBLIC int hwt_delay_copy(hwt_delay *store, const char *path);
