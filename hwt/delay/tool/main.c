@@ -94,6 +94,10 @@ hwt_delay *open_store(const char *directory, uint32_t flags)
     do
         r = hwt_delay_open(directory, &opening, &store);
     while (r == -ESTALE && --tries > 0);
+    /* hwt-delay check cannot open it either, so it cannot say where. */
+    if (r == -EBADMSG && !(flags & HWT_DELAY_SALVAGE))
+        exit(fail("%s: it is damaged so that it cannot be opened: hwt-delay salvage saves the rest",
+                  directory));
     if (r < 0)
         exit(fail("%s: %s", directory, explain(r)));
     return store;
