@@ -198,9 +198,9 @@ typedef struct hwt_delay_message {
  * -EBUSY: another process, or this one, owns it; also while children live that were forked and not
  *   executed anew by a process that has ended without hwt_delay_close()
  * -ENOTSUP: it was made by a later release, or has records that only a later one knows
- * -EPROTONOSUPPORT: it was made by an earlier one, in format 1 or 2: deliver what is in it with
- *   that release, or write it out with that one's `hwt-delay dump --messages` and put it into a new
- *   store
+ * -EPROTONOSUPPORT: it has format 1 or 2, which no release has made: deliver what is in it with the
+ *   program that made it, or write it out with `hwt-delay dump --messages` of that time and put it
+ *   into a new store
  * -EBADMSG: it is damaged, in the log, the checkpoint or the file `store`; see HWT_DELAY_SALVAGE
  * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has changed too much meanwhile: open it again
  */
