@@ -6,7 +6,7 @@
  *     delay_mounts write DIRECTORY NOTES     puts and cancels for ever; notes what was acknowledged
  *     delay_mounts verify DIRECTORY NOTES    compares the store with the notes
  *     delay_mounts fill DIRECTORY            puts until the disk is full; then all but puts goes on
- *     delay_mounts fill-copies DIRECTORY     the same, where what gives room needs some first
+ *     delay_mounts fill-copies DIRECTORY     the same, where nothing is written in place
  *     delay_mounts look DIRECTORY NUMBER     a read-only file system with so many messages
  *     delay_mounts make DIRECTORY NUMBER     puts so many
  *
@@ -33,6 +33,7 @@ enum {
     CANCEL_BACK = 5,
     CANCELS = 200,
     TAKEN_MAX = 50,
+    TIMES_MAX = 100,
     WAITS_MAX = 6000
 };
 
@@ -160,19 +161,72 @@ static void make_ballast(const char *path)
     close(file);
 }
 
-/* Puts message i and so on until the disk is full; the number of the first that was refused. */
-static uint32_t put_until_full(uint64_t due, uint32_t i)
+/* The account of each message: a call that was -EIO may have done it or not. */
+enum state { NEVER, PUT, MAYBE_PUT, CANCELLED, MAYBE_GONE, DONE };
+static unsigned char states[MANY];
+
+/*
+ * On a file system that writes nothing in place two things may happen that happen on no other:
+ *
+ *     what gives room needs some first, which is -ENOSPC: then somebody makes room, and the call is
+ *     made again until it can be done;
+ *
+ *     a flush of the log itself finds no room, which is -EIO from then on: then somebody makes room, and
+ *     the store is opened again.
+ *
+ * `spare` is the file that gives the room, once; NULL on other file systems.
+ */
+static const char *spare;
+
+static void make_room(void)
+{
+    if (unlink(spare) != 0 && errno != ENOENT)
+        fail(spare, -errno);
+}
+
+static bool room_was_made(int64_t r)
+{
+    static int waits;
+    if (!spare || r != -ENOSPC || waits++ == WAITS_MAX)
+        return false;
+    make_room();
+    usleep(10000);
+    return true;
+}
+
+static unsigned opened_again;
+
+static bool was_opened_again(const char *directory, int64_t error)
+{
+    if (!spare || error != -EIO || opened_again++ == TIMES_MAX)
+        return false;
+    make_room();
+    int r = hwt_delay_close(store);
+    if (r != -EIO)
+        fail("close after a failed flush", r);
+    do
+        r = try_open(directory, 0);
+    while (room_was_made(r));
+    if (r != 0)
+        fail("open after a failed flush", r);
+    return true;
+}
+
+/* Puts message i and so on until the disk is full; the number of the first that was not put. */
+static uint32_t put_until_full(const char *directory, uint64_t due, uint32_t i)
 {
     int r;
-    while ((r = put(due, i, 4000)) == 0 && i < MANY)
-        i++;
-    if (r != -ENOSPC)
+    while ((r = put(due, i, 4000)) == 0 && i < MANY - 1)
+        states[i++] = PUT;
+    if (was_opened_again(directory, r))
+        states[i++] = MAYBE_PUT;
+    else if (r != -ENOSPC)
         fail("put on a full disk", r);
     return i;
 }
 
 /* The ballast goes: puts go on by themselves, until the disk is full again. */
-static uint32_t fill_again(const char *ballast, uint64_t due, uint32_t i)
+static uint32_t fill_again(const char *directory, const char *ballast, uint64_t due, uint32_t i)
 {
     int r = -ENOSPC;
     if (unlink(ballast) != 0)
@@ -181,81 +235,99 @@ static uint32_t fill_again(const char *ballast, uint64_t due, uint32_t i)
         usleep(10000);
         r = put(due, i, 4000);
     }
-    if (r != 0)
+    bool again = was_opened_again(directory, r);
+    if (r != 0 && !again)
         fail("put when there is room by itself", r);
-    return put_until_full(due, i + 1);
+    states[i] = again ? MAYBE_PUT : PUT;
+    return put_until_full(directory, due, i + 1);
 }
 
-/*
- * Where nothing is written in place, what gives room may need some first: then this makes it, once, and
- * the call is to be made again until it can be done.
- */
-static bool room_was_made(const char *spare, int64_t r)
+static void cancel_on_a_full_disk(const char *directory, uint64_t due, uint32_t i)
 {
-    static int waits;
-    if (!spare || r != -ENOSPC || waits == WAITS_MAX)
-        return false;
-    if (waits++ == 0 && unlink(spare) != 0)
-        fail(spare, -errno);
-    usleep(10000);
-    return true;
+    int r;
+    do
+        r = cancel(due, i);
+    while (room_was_made(r));
+    bool again = was_opened_again(directory, r);
+    if (r != 0 && !again && !(r == -ENOENT && states[i] == MAYBE_PUT))
+        fail("cancel on a full disk", r);
+    states[i] = again ? MAYBE_GONE : CANCELLED;
+}
+
+static uint32_t taken_id(const hwt_delay_message *message)
+{
+    uint32_t i;
+    memcpy(&i, message->id, sizeof(i));
+    if (i >= MANY || (states[i] != PUT && states[i] != MAYBE_PUT && states[i] != MAYBE_GONE))
+        fail("taken, and was never put, or is gone", i);
+    return i;
 }
 
 /* One by one; or all at once, where each flush takes long. */
-static void be_done(const hwt_delay_message *taken, size_t count, const char *spare)
+static int be_done(const hwt_delay_message *taken, size_t count)
 {
-    uint64_t leases[TAKEN_MAX];
     const size_t step = spare ? count : 1;
-    for (size_t i = 0; i < count; i++)
-        leases[i] = taken[i].lease;
     for (size_t i = 0; i < count; i += step) {
+        uint64_t leases[TAKEN_MAX];
+        for (size_t j = 0; j < step; j++)
+            leases[j] = taken[i + j].lease;
         int64_t done;
         do
-            done = hwt_delay_done(store, leases + i, step);
-        while (room_was_made(spare, done));
+            done = hwt_delay_done(store, leases, step);
+        while (room_was_made(done));
+        for (size_t j = 0; j < step; j++)
+            states[taken_id(&taken[i + j])] = done < 0 ? MAYBE_GONE : DONE;
+        if (done < 0)
+            return (int)done;
         if (done != (int64_t)step)
-            fail("done on a full disk", done);
+            fail("done of leases that had not ended", done);
     }
+    return 0;
+}
+
+static void take_all(const char *directory)
+{
+    const hwt_delay_message *taken;
+    for (int64_t n; (n = hwt_delay_take(store, TAKEN_MAX, 0, &taken)) != 0;) {
+        int64_t r = n;
+        if (n > 0) {
+            r = be_done(taken, (size_t)n);
+            hwt_delay_free(taken);
+        }
+        if (r < 0 && !was_opened_again(directory, r))
+            fail(n < 0 ? "take on a full disk" : "done on a full disk", r);
+    }
+    for (uint32_t i = 0; i < MANY; i++)
+        if (states[i] == PUT)
+            fail("acknowledged on a full disk, and lost", i);
 }
 
 static void fill(const char *directory, bool copies)
 {
     char ballast[4096], spare_name[4096];
-    const char *spare = copies ? spare_name : NULL;
     int r;
     snprintf(ballast, sizeof(ballast), "%s.ballast", directory);
     snprintf(spare_name, sizeof(spare_name), "%s.spare", directory);
     make_ballast(ballast);
     if (copies)
-        make_ballast(spare);
+        make_ballast(spare = spare_name);
     open_store(directory);
     uint64_t due = hwt_delay_now(store);
-    uint32_t i = fill_again(ballast, due, put_until_full(due, 0));
-    for (uint32_t c = 0; c < CANCELS; c++) {
-        do
-            r = cancel(due, 2 * c);
-        while (room_was_made(spare, r));
-        if (r != 0)
-            fail("cancel on a full disk", r);
-    }
-    uint32_t taken_count = 0;
-    const hwt_delay_message *taken;
-    for (int64_t n; (n = hwt_delay_take(store, TAKEN_MAX, 0, &taken)) != 0;) {
-        if (n < 0)
-            fail("take on a full disk", n);
-        be_done(taken, (size_t)n, spare);
-        hwt_delay_free(taken);
-        taken_count += (uint32_t)n;
-    }
-    if (taken_count != i - CANCELS)
-        fail("on a full disk the number taken is", taken_count);
-    r = hwt_delay_checkpoint(store);
+    uint32_t i = fill_again(directory, ballast, due, put_until_full(directory, due, 0));
+    for (uint32_t c = 0; c < CANCELS; c++)
+        cancel_on_a_full_disk(directory, due, 2 * c);
+    take_all(directory);
+    do
+        r = hwt_delay_checkpoint(store);
+    while (was_opened_again(directory, r));
     if (r != 0)
         fail("checkpoint", r);
-    r = put(due, i, 4000);
+    do
+        r = put(due, i, 4000);
+    while (was_opened_again(directory, r));
     if (r != 0)
         fail("put when there is room again", r);
-    printf("%u put, %u taken\n", i, taken_count);
+    printf("%u put, %u cancelled; opened again %u times\n", i, CANCELS, opened_again);
     hwt_delay_close(store);
 }
 
