@@ -3,19 +3,20 @@
 #define HWT_DELAY_WHOLE_H
 
 /*
- * A store: the structs of its rooms, and what is about all of it. A room's struct is touched in that room alone.
+ * A store: the structs of its rooms, and what is about all of it. A room's struct is touched in
+ * that room alone.
  *
  * WHO MAY TOUCH WHAT
  *
- * `lock` guards everything here, unless it is said to be frozen: that is set at opening and does not change. Three
- * things belong to one thread at a time, which may use them without the lock:
+ * `lock` guards everything here, unless it is said to be frozen: that is set at opening and does
+ * not change. Three things belong to one thread at a time, which may use them without the lock:
  *   - log.writing_bytes and the log's files: the leader's (log/log.c);
  *   - the readers of the slots, and slots.aside: of whoever has locked the slots (hwt_delay_slots_lock()). That thread alone
  *     changes `next`, `highest` and `length` of a slot, with `lock`, so it may read them without;
- *   - the slots' files, the checkpoint's and the log's length: of whoever has pinned the log (hwt_delay_log_pin()).
- * Those that wait for a frame look at log.durable_frame without it, and sleep on log.turns (log/wait.c).
- * The bytes of a record do not change once it is in the table. No file is read or written under `lock`, unless the store is
- * synchronous or is being opened.
+ *   - the slots' files, the checkpoint's and the log's length: of whoever has pinned the log
+ * (hwt_delay_log_pin()). Those that wait for a frame look at log.durable_frame without it, and
+ * sleep on log.turns (log/wait.c). The bytes of a record do not change once it is in the table. No
+ * file is read or written under `lock`, unless the store is synchronous or is being opened.
  */
 
 #include <pthread.h>

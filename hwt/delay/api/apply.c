@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The call for all changes: its arguments become steps, and the steps' results its answers. */
+/* The call for all changes. Its arguments become steps, and the steps' results become its
+ * answers. */
 
 #include <errno.h>
 

@@ -70,7 +70,7 @@ static int check_run(struct check *check, struct hwt_delay_slot *slot, const cha
     return 0;
 }
 
-/* Its file is not there: damage, unless it was done with meanwhile. */
+/* Its file is not there. That is damage, unless the slot was done with meanwhile. */
 static void check_that_it_is_gone(struct check *check, const struct hwt_delay_slot *slot,
                                   const char *name)
 {
@@ -125,7 +125,8 @@ static struct hwt_delay_slot copy_slot(const struct hwt_delay_slot *slot)
     };
 }
 
-/* Not while a checkpoint ends: it says how long slots are before it says up to which sequence. */
+/* Does not copy while a checkpoint ends, because that sets the lengths of slots before it sets the
+ * sequence. */
 static int copy_slots(struct check *check, struct hwt_delay_slot **ret_slots, size_t *ret_count)
 {
     hwt_delay *store = check->store;
@@ -211,8 +212,8 @@ static int check_frames(struct check *check, uint64_t behind, unsigned char *byt
 }
 
 /*
- * What opening cut is told, and not counted: power failures leave it, and nobody was told that it
- * is there. An owner may have written it by now.
+ * The end that opening cut off is told, and not counted, because power failures leave it, and
+ * nobody was told that it is there. An owner may have written it by now.
  */
 static int tell_cut(const struct check *check, unsigned char *bytes)
 {

@@ -3,17 +3,19 @@
 /*
  * Copying a store to another directory, while it is used.
  *
- * A copy is what the checkpoint on the disk names, and the log behind it: as a store is that was killed
- * at that moment. What a checkpoint names does not change: slots only grow behind the length that
- * it gives. `handed` is not copied: takes write it without the lock, and its blocks before the checkpoint
- * are old. So it is enough that no checkpoint is made while the log is copied, because that is when
- * frames are written over, and that no slot is deleted before it is copied. An owner pins
- * the log for the first, for about as long as it takes to read the log, and leaves the
- * finished slots until the copy is made. Who has opened the store read-only cannot hold the owner up: it
- * opens all slots before it copies the log, and sees then whether the checkpoint is still the same.
+ * A copy is what the checkpoint on the disk names, and the log behind it: as a store is that was
+ * killed at that moment. The files that a checkpoint names do not change, because slots only grow
+ * behind the length that it gives. `handed` is not copied, because takes write it without the lock,
+ * and its blocks before the checkpoint are old. So it is enough that no checkpoint is made while
+ * the log is copied, because that is when frames are written over, and that no slot is deleted
+ * before it is copied. An owner pins the log for the first, for about as long as it takes to read
+ * the log, and leaves the finished slots until the copy is made. A process that has opened the
+ * store read-only cannot hold the owner up. So it opens all slots before it copies the log, and
+ * then looks whether the checkpoint is still the same.
  *
- * On the disk: all files, and the directory's own name, before `copying` is renamed to `store`. So a
- * copy that did not end has no `store` and has another file: it is not opened, nor is a store made there.
+ * On the disk: all files, and the directory's own name, before `copying` is renamed to `store`. So
+ * a copy that did not end has no `store` and has another file. It is not opened, and no store is
+ * made there.
  */
 
 #include <errno.h>
@@ -176,8 +178,9 @@ static void remove_file(const struct copy *copy, const char *name)
 }
 
 /*
- * After a failure. Its name goes first, and for good: where that may come back, so does all the rest.
- * Where it was not given yet, `copying` goes last, so that what cannot be removed is no store either.
+ * After a failure. Its name goes first, and for good, because all the rest comes back if the name
+ * may come back. If it has no name yet, `copying` goes last, so that a rest that cannot be removed
+ * is no store either.
  */
 static void remove_copy(const struct copy *copy)
 {
@@ -265,7 +268,8 @@ static bool is_stale(const struct copy *copy, const unsigned char *checkpoint)
     return memcmp(copy->checkpoint, checkpoint, HWT_DELAY_CHECKPOINT_SIZE) != 0;
 }
 
-/* It is not where it was at opening. A checkpoint that moves it may bring nothing new; see extent.c. */
+/* It is not where it was at opening. A checkpoint that moves it may bring nothing new; see
+ * extent.c. */
 static bool log_has_moved(const struct copy *copy)
 {
     const struct hwt_delay_log_point was = hwt_delay_log_kept(copy->store);
@@ -273,7 +277,8 @@ static bool log_has_moved(const struct copy *copy)
     return is.sequence != was.sequence || is.offset != was.offset || is.segment != was.segment;
 }
 
-/* The owner goes on meanwhile. The log that was read at opening must be the one that still counts. */
+/* The owner goes on meanwhile. The log that was read at opening must be the one that still
+ * counts. */
 static int copy_state_of_another(struct copy *copy)
 {
     unsigned char *checkpoint;
@@ -316,7 +321,8 @@ static int copy_slots(struct copy *copy)
 
 /* ---- the owner ---- */
 
-/* From here on until release() no slot is deleted; no checkpoint is made until the log is not pinned any more. */
+/* From here on until release() no slot is deleted; no checkpoint is made until the log is not
+ * pinned any more. */
 static int hold(struct copy *copy)
 {
     hwt_delay *store = copy->store;

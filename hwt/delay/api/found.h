@@ -2,7 +2,7 @@
 #ifndef HWT_DELAY_API_FOUND_H
 #define HWT_DELAY_API_FOUND_H
 
-/* What a ticket names. See tickets.c. */
+/* Finding the message that a ticket names. See tickets.c. */
 
 #include "hwt/delay.h"
 #include "hwt/delay/table/table.h"
@@ -15,8 +15,8 @@ void hwt_delay_found_clear(struct hwt_delay_found *found);
 
 /* ---- visit.c ---- */
 
-/* The newest message with a ticket that is due from one instant to another, if it is newer than *found:
- * it has a reference. Lets go of the lock. */
+/* The newest message with a ticket that is due from one instant to another, if it is newer than
+ * *found. It has a reference. Lets go of the lock. */
 int hwt_delay_visit_for(hwt_delay *store, uint64_t from, uint64_t to,
                         const struct hwt_delay_record *ticket, struct hwt_delay_record **found);
 

@@ -53,7 +53,7 @@ static const struct metric {
       false },
 };
 
-/* What a page is made of. The caller's hwt_delay_stats may be shorter or longer than this build's. */
+/* The stores of a page. The caller's hwt_delay_stats may be shorter or longer than this build's. */
 struct stores {
     const hwt_delay_stats *stats;
     const char *const *names; /* NULL: one store, without a label */

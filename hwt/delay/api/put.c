@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Producers: put, cancel and replace, each a call with one step; and the thread that calls them back. */
+/* Producers: put, cancel and replace, each a call with one step; and the thread that calls them
+ * back. */
 
 #include <errno.h>
 #include <stdlib.h>

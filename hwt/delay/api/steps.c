@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Changes: every call that changes the store comes here, with one step for each change.
+ * Every call that changes the store comes here, with one step for each change.
  *
- * Room in the log is reserved first. Then each step is judged, in order, and if none forbids the whole,
- * the log and the table get all of them, without letting go of the lock in between. So what the
- * table says is what the log will say, and others see it at once; nobody is handed a message that is
- * not durable yet (take.c). All steps are in one frame, which is on the disk as a whole or not at all.
+ * Room in the log is reserved first. Then each step is judged, in order, and if none forbids the
+ * whole, the log and the table get all of them, without letting go of the lock in between. So what
+ * the table says is what the log will say, and others see it at once; nobody is handed a message
+ * that is not durable yet (take.c). All steps are in one frame, which is on the disk as a whole or
+ * not at all.
  *
- * A step is judged by what the table has and by what the steps before it will make of that: those are
- * in a tree of their own until all have been judged. A lease that a step before it ends is marked.
+ * A step is judged by what the table has and by what the steps before it will make of that. Those
+ * steps are in a tree of their own until all have been judged. A lease that a step before it ends
+ * is marked.
  */
 
 #include <errno.h>
@@ -40,7 +42,7 @@ static void drop(struct hwt_delay_record **record)
     *record = NULL;
 }
 
-/* What was not handed to the table goes. */
+/* Frees the records that were not handed to the table. */
 void hwt_delay_steps_free(struct hwt_delay_steps *steps)
 {
     for (size_t i = 0; steps->list && i < steps->count; i++) {
@@ -77,7 +79,7 @@ int hwt_delay_step_tombstone(struct hwt_delay_step *step, uint64_t due, const vo
 
 /* ---- with the lock: what they need ---- */
 
-/* What is put back is that of the lease, but for what is new. */
+/* The message that is put back is that of the lease, with the new fields. */
 static int make_retry(struct hwt_delay_step *step, const struct hwt_delay_record *old)
 {
     const hwt_delay_message *given = step->message;
@@ -126,7 +128,7 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
 
 static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
 {
-    /* What was put can be retried and moved, with a tombstone in the same frame. */
+    /* A message that was put can be retried and moved, with a tombstone in the same frame. */
     const size_t tombstone = HWT_DELAY_RECORD_HEAD_MAX + HWT_DELAY_ID_MAX + HWT_DELAY_ORIGIN_SIZE;
     const size_t most = hwt_delay_log_most(store);
     int r = 0;
@@ -149,7 +151,7 @@ static int reserve(hwt_delay *store, struct hwt_delay_steps *steps)
 
 /* ---- tickets ---- */
 
-/* What it names is erased, and with MOVE put anew. */
+/* The message that it names is erased, and with MOVE put anew. */
 static int make_ticket(struct hwt_delay_step *step)
 {
     const struct hwt_delay_record *found = step->found.record;
@@ -161,7 +163,8 @@ static int make_ticket(struct hwt_delay_step *step)
     return hwt_delay_step_put(step, &message);
 }
 
-/* Lets go of the lock where it reads slots. A step whose message is not there is refused by judge(). */
+/* Lets go of the lock where it reads slots. A step whose message is not there is refused by
+ * judge(). */
 static int look_for_ticket(hwt_delay *store, struct hwt_delay_step *step)
 {
     drop(&step->tombstone);
@@ -200,7 +203,8 @@ static void unwatch_tickets(struct hwt_delay_steps *steps)
         hwt_delay_found_unwatch(&steps->list[i].found);
 }
 
-/* The records belong to the table, to leases and to snapshots, too, so references go with the lock. */
+/* The records belong to the table, to leases and to snapshots, too, so references go with the
+ * lock. */
 static void forget_tickets(struct hwt_delay_steps *steps)
 {
     for (size_t i = 0; i < steps->count; i++)
@@ -232,7 +236,8 @@ static int look_for(hwt_delay *store, struct hwt_delay_identities *before,
     there = hwt_delay_lookup(store, due, tombstone->bytes, tombstone->id_size);
     if (there && there->kind == HWT_DELAY_PUT)
         return 0;
-    /* A tombstone that opening read from the log may be of an older message than what a slot has. */
+    /* A tombstone that opening read from the log may be of an older message than what a slot
+     * has. */
     if (there && hwt_delay_log_keeps(store, there->key.sequence))
         return -ENOENT;
     const struct hwt_delay_key behind = { due, UINT64_MAX };
@@ -255,7 +260,8 @@ static bool is_taken(hwt_delay *store, struct hwt_delay_identities *before,
            (there && there != old && there->kind == HWT_DELAY_PUT);
 }
 
-/* Its message has ended, as memory or the steps before say: what one of them has put is another. */
+/* Its message has ended, as memory or the steps before say. A message that one of these steps has
+ * put is another one. */
 static bool is_gone(hwt_delay *store, struct hwt_delay_identities *before,
                     const struct hwt_delay_found *found)
 {
@@ -377,7 +383,8 @@ static void make_step(hwt_delay *store, struct hwt_delay_step *step, uint64_t no
         store->stats.put += put && step->op != HWT_DELAY_OP_MOVE;
 }
 
-/* Behind all others, which may hold leases that these end. It makes no difference to what is put. */
+/* Behind all others, which may hold leases that these end. It makes no difference to what is
+ * put. */
 static void make_drops(hwt_delay *store, struct hwt_delay_steps *steps)
 {
     for (size_t i = 0; i < steps->count; i++) {
@@ -436,8 +443,8 @@ int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps)
 /* ---- waiting, or being told ---- */
 
 /*
- * Others have the lock for long now and then, as when a checkpoint begins. -EAGAIN: they still do. If
- * the clock is set back meanwhile, this is an ordinary wait for the lock.
+ * Others have the lock for long now and then, as when a checkpoint begins. -EAGAIN: they still do.
+ * If the clock is set back meanwhile, this is an ordinary wait for the lock.
  */
 static int lock_soon(hwt_delay *store)
 {
@@ -452,8 +459,8 @@ static int lock_soon(hwt_delay *store)
 }
 
 /*
- * Looks for a checkpoint that they have made due before it waits, so that others make it meanwhile. A synchronous store
- * makes it here, once the frame is on the disk.
+ * Looks for a checkpoint that they have made due before it waits, so that others make it meanwhile.
+ * A synchronous store makes it here, once the frame is on the disk.
  */
 int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends)
 {

@@ -2,7 +2,8 @@
 #ifndef HWT_DELAY_API_STEPS_H
 #define HWT_DELAY_API_STEPS_H
 
-/* Changes as steps: what hwt_delay_apply() and its short ways make of their arguments. See steps.c. */
+/* Changes as steps, which hwt_delay_apply() and its short ways make of their arguments. See
+ * steps.c. */
 
 #include <stdbool.h>
 
@@ -43,10 +44,10 @@ int hwt_delay_step_tombstone(struct hwt_delay_step *step, uint64_t due, const vo
                              size_t id_size);
 void hwt_delay_step_lease(struct hwt_delay_step *step, uint8_t op, uint64_t lease);
 
-/* With the lock: makes them, and does not wait for the disk. */
+/* Makes them with the lock, and does not wait for the disk. */
 int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps);
-/* With the lock, which it lets go of: they were made, in this frame at the latest, and are waited for; 0: nothing is.
- * `ends`: they have ended leases. */
+/* With the lock, which it lets go of: they were made, in this frame at the latest, and are waited
+ * for; 0: nothing is. `ends`: they have ended leases. */
 int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends);
 /* Makes them and waits, or has `durable` told. */
 int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,

@@ -3,9 +3,9 @@
 /*
  * Consumers: take, done, retry, extend.
  *
- * Messages leave the table strictly in the order of their keys: a message that is not durable yet is
- * waited for, and nothing is taken at or above `loaded`. The positions of the slots follow before the
- * lock is let go (table.c).
+ * Messages leave the table strictly in the order of their keys. A take waits for a message that is
+ * not durable yet, and takes nothing at or above `loaded`. The positions of the slots follow before
+ * the lock is let go (table.c).
  */
 
 #include <errno.h>
@@ -103,7 +103,7 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
     return taking->count > 0 ? 0 : r;
 }
 
-/* One allocation: the messages, and behind them their bytes. */
+/* The messages and, behind them, their bytes are one allocation. */
 static void copy_out(const struct taking *taking, hwt_delay_message *messages)
 {
     unsigned char *at = (unsigned char *)(messages + taking->count);
@@ -129,7 +129,8 @@ static void forget(struct taking *taking)
     taking->count = 0;
 }
 
-/* There is no memory for the copies: what was leased is pending again, before anybody has seen that. */
+/* There is no memory for the copies, so the messages are pending again before anybody has seen
+ * their leases. */
 static int64_t give_back(hwt_delay *store, struct taking *taking)
 {
     for (size_t i = 0; i < taking->count; i++) {
@@ -176,7 +177,7 @@ static int64_t finish(hwt_delay *store, struct taking *taking, hwt_delay_message
     return count;
 }
 
-/* Nothing else can be taken: -EBADMSG, once, for what cannot be read. */
+/* Nothing else can be taken. Returns -EBADMSG, once for each part that cannot be read. */
 static int tell_of_gap(hwt_delay *store)
 {
     bool is_new = hwt_delay_gap_is_new(store);
@@ -184,7 +185,7 @@ static int tell_of_gap(hwt_delay *store)
     return is_new ? -EBADMSG : 0;
 }
 
-/* One attempt: 0, or an error; taking->count says how many. Lets go of the lock where it loads. */
+/* One attempt: 0, or an error; taking->count says how many. Lets go of the lock when it loads. */
 static int attempt(hwt_delay *store, size_t max, struct taking *taking)
 {
     for (;;) {
@@ -211,7 +212,7 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
     }
 }
 
-/* Until something may have become due; not at all where that has happened already. */
+/* Sleeps until something may have become due, and not at all if that has happened already. */
 static void sleep_in_take(hwt_delay *store, uint64_t until)
 {
     if (hwt_delay_wake_arm(store))
@@ -382,7 +383,7 @@ static int64_t done_all(hwt_delay *store, const uint64_t *leases, size_t count,
     }
     int written = hwt_delay_steps_leave(store, frame, true);
     r = written < 0 ? written : r;
-    /* What was ended before an error is ended: the others still have their leases. */
+    /* The leases that were ended before an error are ended. The others are still held. */
     return r < 0 && (held == 0 || r == -EIO) ? r : held;
 }
 

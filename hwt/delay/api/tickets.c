@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Tickets: messages by the due time of their first put and their id, however often they were put back
- * or moved since.
+ * Tickets find messages by the due time of their first put and their id, however often they were
+ * put back or moved since.
  *
- * A message that is not due when it was put first has that instant, its origin, in its record. No index
- * of all of them is kept. Those in the table and those that are leased are in a tree by origin. A slot
- * has the lowest and the highest origin of what was ever written to it, in the checkpoint too. So a
- * ticket is looked for in memory, then at its own due time, and then in those slots alone whose range it
- * is in. Most slots have no range, because few messages are moved to where memory does not reach.
+ * A message that is not due when it was put first has that instant, its origin, in its record. No
+ * index of all of them is kept. Those in the table and those that are leased are in a tree by
+ * origin. A slot has the lowest and the highest origin of what was ever written to it, in the
+ * checkpoint too. So a ticket is looked for in memory, then at its own due time, and then in those
+ * slots alone whose range it is in. Most slots have no range, because few messages are moved to
+ * where memory does not reach.
  *
- * The slots are read without the lock, one stretch after the other. What is neither in memory nor put or
- * ended meanwhile stays in its stretch, whatever checkpoints and others do. So the result, a message or
- * none, holds until such a message goes into the table, as it also does by loading, or the one that was
- * found is ended: the list of what is sought is told of both. A call that waits for room after it has
- * looked need not look again because a checkpoint made the room, however many changes of other
- * messages there are.
+ * The slots are read without the lock, one stretch after the other. A message that is neither in
+ * memory nor put or ended meanwhile stays in its stretch, whatever checkpoints and others do. So
+ * the result, a message or none, holds until such a message goes into the table, as it also does by
+ * loading, or the one that was found is ended. The list of what is sought is told of both. A call
+ * that waits for room after it has looked need not look again because a checkpoint made the room,
+ * however many changes of other messages there are.
  */
 
 #include <errno.h>
@@ -101,7 +102,8 @@ static int by_start(const void *a, const void *b)
     return (x->from > y->from) - (x->from < y->from);
 }
 
-/* Where it may be: its own due time, and the times of slots that have such origins. */
+/* Lists the stretches in which it may be: its own due time, and the times of slots that have such
+ * origins. */
 static size_t list_stretches(hwt_delay *store, uint64_t due, struct stretch *stretches)
 {
     const struct hwt_delay_key behind = { due, UINT64_MAX };
@@ -166,8 +168,8 @@ void hwt_delay_found_clear(struct hwt_delay_found *found)
     found->record = NULL;
 }
 
-/* With the lock, which it may let go of. 0: there it is, with a reference; -ENOENT; -EBADMSG: it may be
- * in what cannot be read. It is watched from then on. */
+/* With the lock, which it may let go of. 0: there it is, with a reference; -ENOENT; -EBADMSG: it
+ * may be in what cannot be read. It is watched from then on. */
 int hwt_delay_found_look(hwt_delay *store, struct hwt_delay_found *found)
 {
     for (;;) {

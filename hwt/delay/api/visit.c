@@ -4,10 +4,10 @@
  * Looking at what is pending, in stretches of time that fit into memory.
  *
  * Below `loaded` the table has everything. Above, the slots are read as for loading, but by readers
- * of this call's own, and the slots are locked meanwhile: until the stretch has been brought together
- * with the table, nothing may leave the table for a slot. The readers stay from stretch to stretch,
- * with a reference to their slot, so that each goes on where it was. The visitor is called without
- * the lock, on references.
+ * of this call's own, and the slots are locked meanwhile, because nothing may leave the table for a
+ * slot until the stretch has been brought together with the table. The readers stay from stretch to
+ * stretch, with a reference to their slot, so that each goes on where it was. The visitor is called
+ * without the lock, on references.
  */
 
 #include <errno.h>
@@ -78,8 +78,8 @@ static int add_leased(struct view *view)
     return 0;
 }
 
-/* Messages of the table up to the end of the stretch, or up to about `most`: then it ends there,
- * between two keys. */
+/* Messages of the table up to the end of the stretch, or up to about `most`. Then the stretch ends
+ * there, between two keys. */
 static int add_table(struct view *view, size_t most)
 {
     hwt_delay *store = view->store;
@@ -119,7 +119,8 @@ static int add_slots(struct view *view, bool in_gap)
     int r = hwt_delay_readers_choose(store, &view->readers, view->from, &view->to);
     if (r < 0)
         return r;
-    /* Positions say nothing of what is in a gap, but for what was dealt with before there was one. */
+    /* Positions say nothing of what is in a gap, but for what was dealt with before there was
+     * one. */
     for (size_t i = 0; i < view->readers.count && in_gap; i++)
         view->readers.all[i]->position = view->readers.all[i]->slot->before;
     struct hwt_delay_gathered gathered = { .gaps = &view->found };
@@ -150,7 +151,7 @@ static void end_by(struct view *view, struct hwt_delay_key to)
         view->to = to;
 }
 
-/* What is pending in a stretch, which may end before `to`. */
+/* Collects the pending messages of a stretch, which may end before `to`. */
 static int look(struct view *view, struct hwt_delay_key to)
 {
     hwt_delay *store = view->store;

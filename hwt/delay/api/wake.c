@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Waking: the store's alarm (pool.h) stands for the next instant at which something can be handed
- * over: a message, the end of a lease, or more to load. It wakes a thread that sleeps in take, and
+ * The store's alarm (pool.h) stands for the next instant at which something can be handed over, be
+ * that a message, the end of a lease, or more to load. It wakes a thread that sleeps in take, and
  * makes the event descriptor readable.
  *
- * A trouble is a reason why takes get nothing though something is due: the clock has leapt, or
- * loading fails. When one begins, all that sleep in take return with it, and the descriptor becomes
- * readable; if nobody sleeps, the next take returns with it. From then on it has been told: takes
- * sleep, and the descriptor stays unreadable, until the trouble is over. The clock is looked at every
- * second while it is held, and the loader tries again every second what has failed.
+ * A trouble is a reason why takes get nothing though something is due, because the clock has leapt
+ * or loading fails. When one begins, all that sleep in take return with it, and the descriptor
+ * becomes readable; if nobody sleeps, the next take returns with it. From then on it has been told,
+ * so takes sleep, and the descriptor stays unreadable, until the trouble is over. The clock is
+ * looked at every second while it is held, and the loader tries again every second what has failed.
  *
  * Everything here is under the store's lock.
  */
@@ -41,7 +41,7 @@ bool hwt_delay_stands_by(const hwt_delay *store)
     return store->takes.standby;
 }
 
-/* The clock may be set meanwhile: looked at again after at most so long. */
+/* The clock may be set meanwhile, so it is looked at again after at most so long. */
 #define LONGEST HWT_SEC(1)
 
 uint64_t hwt_delay_ring(void *arg)
@@ -65,9 +65,9 @@ static uint64_t lease_end(const hwt_delay *store, uint64_t now)
 }
 
 /*
- * The earliest instant at which something can be due. At that of a tombstone there is nothing: take
- * drops it then, with all others up to where it loads. One for whose time there is no slot has
- * nothing to erase, unless a checkpoint is writing one, and goes now.
+ * The earliest instant at which something can be due. At the instant of a tombstone there is
+ * nothing. A take drops it then, with all others up to the instant to which it loads. One for whose
+ * time there is no slot has nothing to erase, unless a checkpoint is writing one, and goes now.
  */
 uint64_t hwt_delay_next_locked(hwt_delay *store)
 {
@@ -100,7 +100,7 @@ void hwt_delay_wake_all(hwt_delay *store)
     set_event(store);
 }
 
-/* Something can be taken: one thread that sleeps in take is enough. */
+/* Something can be taken, and one thread that sleeps in take is enough. */
 static void wake_now(hwt_delay *store)
 {
     if (store->takes.waiting > 0)
@@ -122,7 +122,7 @@ void hwt_delay_trouble(hwt_delay *store, int error)
     }
 }
 
-/* A take has said what there is to say: the descriptor is not readable until there is more. */
+/* A take has said what there is to say, so the descriptor is not readable until there is more. */
 void hwt_delay_wake_clear(hwt_delay *store)
 {
     uint64_t count;
@@ -132,8 +132,9 @@ void hwt_delay_wake_clear(hwt_delay *store)
 }
 
 /*
- * When a take is worth a call: `now` or before, at once. A message that waits for its frame, or for
- * a lease to end, does not count: whoever writes the frame or ends the lease calls here again.
+ * The instant at which a take is worth a call. That is at once if it is `now` or before. A message
+ * that waits for its frame, or for a lease to end, does not count, because whoever writes the frame
+ * or ends the lease calls here again.
  */
 static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
 {

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 
 /*
- * The array with room for one more element: the same, or one of twice the room, or of `least` at first. NULL: there is
- * no memory, and the array is as it was.
+ * The array with room for one more element: the same, or one of twice the room, or of `least` at
+ * first. NULL: there is no memory, and the array is as it was.
  */
 static inline void *hwt_delay_grown(void *array, size_t count, size_t *room, size_t size,
                                     size_t least)

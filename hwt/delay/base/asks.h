@@ -3,15 +3,16 @@
 #define HWT_DELAY_BASE_ASKS_H
 
 /*
- * What rooms ask of those above them. Whoever makes something known, or must wait for something, does not know who
- * waits for it or makes it.
+ * The calls by which rooms ask something of those above them. Whoever makes something known, or
+ * must wait for something, does not know who waits for it or makes it.
  */
 
 #include <stdbool.h>
 
 #include "hwt/delay.h"
 
-/* Something may have changed that a take waits for. True: something can be taken now. See api/wake.c. */
+/* Something may have changed that a take waits for. True: something can be taken now. See
+ * api/wake.c. */
 bool hwt_delay_wake_arm(hwt_delay *store);
 /* All that sleep in take look again. */
 void hwt_delay_wake_all(hwt_delay *store);

@@ -8,7 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* Of <linux/futex.h>, which not every libc finds. */
+/* These are from <linux/futex.h>, which not every libc finds. */
 #define FUTEX_WAIT_PRIVATE (0 | 128)
 #define FUTEX_WAKE_PRIVATE (1 | 128)
 

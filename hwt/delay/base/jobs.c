@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The jobs of a store: what its callers need not wait for. See pool.h. */
+/* The jobs of a store, which its callers need not wait for. See pool.h. */
 
 #include "hwt/delay/whole.h"
 
@@ -60,7 +60,7 @@ bool hwt_delay_checkpoint_is_wanted(const hwt_delay *store)
     return store->jobs.checkpoint_wanted;
 }
 
-/* One begins: what is wanted from now on is another. */
+/* A run begins. If the job is wanted from now on, it runs once more. */
 void hwt_delay_checkpoint_begins(hwt_delay *store)
 {
     store->jobs.checkpoint_wanted = false;

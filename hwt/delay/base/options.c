@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The structs that callers bring with a size: options, batches and stats. See base/sized.h. */
+/* The structs that callers bring with a size, which are options, batches and stats. See
+ * base/sized.h. */
 
 #include <errno.h>
 
@@ -42,7 +43,7 @@ int hwt_delay_options_init(hwt_delay_options *options, size_t size)
     return 0;
 }
 
-/* What is 0, and what the caller does not know. */
+/* Sets the fields that are 0, and those that the caller does not know. */
 static void fill_in(hwt_delay_options *options)
 {
     if (options->payload_max == 0)

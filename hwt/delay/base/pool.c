@@ -182,7 +182,7 @@ static int start(struct hwt_delay_pool *pool, struct lane *lane, void *(*main)(v
 
 /* ---- the clock's thread ---- */
 
-/* What is due begins, or is queued. False: nothing is. */
+/* Begins or queues the jobs that are due. False: nothing is. */
 static bool begin_due(struct hwt_delay_pool *pool, uint64_t now)
 {
     struct hwt_delay_job *job = RB_MIN(hwt_delay_times, &pool->times);

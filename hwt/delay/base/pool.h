@@ -3,22 +3,24 @@
 #define HWT_DELAY_BASE_POOL_H
 
 /*
- * The threads of all stores of a process. The first store that is opened makes them, and closing the
- * last one ends them.
+ * The threads of all stores of a process. The first store that is opened makes them, and closing
+ * the last one ends them.
  *
  * A store has one job for each lane. A job is run when something wants it, or when its instant has
- * come. It does a little, without waiting for another job, and returns when it is to run again. A job
- * runs on one thread at a time, and jobs of one lane begin in the order in which they were wanted.
+ * come. It does a little, without waiting for another job, and returns when it is to run again. A
+ * job runs on one thread at a time, and jobs of one lane begin in the order in which they were
+ * wanted.
  *
- * Each lane but that of the alarms has threads of its own, so commits wait for no checkpoint. A lane
- * has LANE_THREADS of them at most, as long as its jobs come to an end. While jobs wait and none has
- * begun for PATIENCE, the lane gets one thread more: a disk that stands still, or a callback that
- * does not return, delays the jobs of other stores by that much, and no longer. A thread
- * that is too many ends, once another one waits for jobs. There are never more threads in a lane than stores, for a job needs only one.
+ * Each lane but that of the alarms has threads of its own, so commits wait for no checkpoint. A
+ * lane has LANE_THREADS of them at most, as long as its jobs come to an end. While jobs wait and
+ * none has begun for PATIENCE, the lane gets one thread more. So a disk that stands still, or a
+ * callback that does not return, delays the jobs of other stores by that much, and no longer. A
+ * thread that is too many ends, once another one waits for jobs. There are never more threads in a
+ * lane than stores, because a job needs only one.
  *
  * The clock's thread wakes for the instants and for lanes that stand still, and not otherwise. It
- * starts and joins the others. It runs the alarms itself: they take their store's lock, which
- * nobody holds across a call of the disk or a callback.
+ * starts and joins the others. It runs the alarms itself, because they only take their store's
+ * lock, which nobody holds across a call of the disk or a callback.
  *
  * GROUND RULES
  *
@@ -29,8 +31,8 @@
  *   its own jobs do, and for nothing of other stores. It is called without the store's lock.
  * - Pool threads block all signals but those that a fault of a callback raises, and cannot be
  *   cancelled. They have the scheduling of the thread that opened the first store.
- * - A child of fork() has none of these threads. It makes a pool of its own with the first store that
- *   it opens, and leaves that of its parent alone.
+ * - A child of fork() has none of these threads. It makes a pool of its own with the first store
+ *   that it opens, and leaves that of its parent alone.
  */
 
 #include <bsd/sys/queue.h>
@@ -69,8 +71,8 @@ void hwt_delay_job_begin(struct hwt_delay_job *job, struct hwt_delay_pool *pool,
                          enum hwt_delay_lane lane, uint64_t (*run)(void *arg), void *arg);
 /* It will run, and see all that was done before this call. */
 void hwt_delay_job_want(struct hwt_delay_job *job);
-/* It will run in so many nanoseconds, rather than when it was to; HWT_NEVER: not by time. A run that
- * begins takes back what was set before. */
+/* It will run in so many nanoseconds, rather than when it was to; HWT_NEVER: not by time. A run
+ * that begins takes back what was set before. */
 void hwt_delay_job_at(struct hwt_delay_job *job, uint64_t delay);
 /* When this returns the job does not run and will not. */
 void hwt_delay_job_end(struct hwt_delay_job *job);

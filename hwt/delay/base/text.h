@@ -2,8 +2,8 @@
 #ifndef HWT_DELAY_BASE_TEXT_H
 #define HWT_DELAY_BASE_TEXT_H
 
-/* Text into a caller's buffer as snprintf() writes it: always terminated where there is room
- * for that, and what had no room is counted. As hwt/text.h, which is inside libhwt. */
+/* Writes text into a caller's buffer as snprintf() does. The text is terminated if there is room
+ * for that, and bytes without room are counted. As hwt/text.h, which is inside libhwt. */
 
 #include <stddef.h>
 #include <stdint.h>

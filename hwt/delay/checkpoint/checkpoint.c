@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Checkpoints: what is FRESH goes to slots, so that the log can be written anew.
+ * A checkpoint brings the FRESH records to slots, so that the log can be written anew.
  *
  * The snapshot is taken between two frames, under the lock: what the log says up to a sequence,
  * nothing more, nothing less. Everything after that is without the lock, but for the steps that
@@ -19,13 +19,13 @@
  * this alone, and the checkpoint is tried once more: then the log can take what is cancelled and
  * done for a long time. Puts are refused until there is a reserve again.
  *
- * Where that is not enough either, step 2 is undone, and the records stay in memory and in the log. A
- * checkpoint that leaves the log where it is, and only says how far the slots have been handed
- * over, is written in its place, so that slots which are done with make room. The room for that
- * is set aside when the one before it is finished.
+ * Where that is not enough either, step 2 is undone, and the records stay in memory and in the log.
+ * A checkpoint that leaves the log where it is, and only says how far the slots have been handed
+ * over, is written in its place, so that slots which are done with make room. The room for that is
+ * set aside when the one before it is finished.
  *
- * Where memory or descriptors are missing, step 2 is undone too. What waited for the checkpoint gets
- * the error, and it is tried again a second later.
+ * Where memory or descriptors are missing, step 2 is undone too. Callers that waited for the
+ * checkpoint get the error, and it is tried again a second later.
  */
 
 #include <errno.h>
@@ -36,7 +36,7 @@
 
 /* ---- on a full disk ---- */
 
-/* The log stays: so what is FRESH, but older than it, must be whole in the checkpoint. */
+/* The log stays, so records that are FRESH, but older than it, must be whole in the checkpoint. */
 static int publish_old(hwt_delay *store)
 {
     struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
@@ -56,7 +56,7 @@ static int publish_old(hwt_delay *store)
 
 /* ---- the end ---- */
 
-/* The checkpoint is on the disk: slots and log are what it says. */
+/* The checkpoint is on the disk, so slots and log are what it says. */
 static void conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
 {
     const struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
@@ -102,7 +102,8 @@ static int write_out(hwt_delay *store, struct hwt_delay_plan *plan, int *ret_old
         r = hwt_delay_publish(store);
     if (r == 0)
         return 0;
-    /* After any other failure the disk may have either checkpoint: both must find their bytes. */
+    /* After any other failure the disk may have either checkpoint, so both must find their
+     * bytes. */
     if (hwt_delay_is_full(r) || hwt_delay_is_shortage(r))
         hwt_delay_plan_undo(store, plan);
     /* A state that was rebuilt is whole only with numbers that were not given before. */
@@ -159,7 +160,7 @@ static void make_good(hwt_delay *store)
     store->full = !taken;
 }
 
-/* Something is missing: the checkpointer looks for it every second. */
+/* Something is missing, and the checkpointer looks for it every second. */
 static bool is_short(const hwt_delay *store)
 {
     return store->full || store->stuck != 0;
@@ -211,7 +212,8 @@ int hwt_delay_checkpoint(hwt_delay *store)
 
 /*
  * Is there room again, or what else was missing? On a full disk a checkpoint is made only where it
- * may give room itself (true): each may need a new slot, which would use the room up that cancels need.
+ * may give room itself (true), because each may need a new slot, which would use the room up that
+ * cancels need.
  */
 static bool look_for_room(hwt_delay *store)
 {
@@ -234,8 +236,8 @@ static uint64_t watch(hwt_delay *store)
 }
 
 /*
- * The job that makes them, and a longer log. It tries again every second if something is missing. It makes
- * one, too, when nothing has been left for a while, to give the log's disk back.
+ * The job that makes them, and a longer log. It tries again every second if something is missing.
+ * It makes one, too, when nothing has been left for a while, to give the log's disk back.
  */
 uint64_t hwt_delay_checkpointer(void *arg)
 {
@@ -261,7 +263,8 @@ void hwt_delay_copies_add(hwt_delay *store, int more)
     store->checkpoint.copies += more;
 }
 
-/* Opening has rebuilt the state out of slots and skipped numbers, and no checkpoint on the disk has that. */
+/* Opening has rebuilt the state out of slots and skipped numbers, and no checkpoint on the disk has
+ * that. */
 void hwt_delay_set_rebuilt(hwt_delay *store)
 {
     store->checkpoint.rebuilt = true;

@@ -13,7 +13,7 @@
 #include "hwt/delay/slots/slots.h"
 #include "hwt/delay/table/table.h"
 
-/* What a checkpoint writes: the state at one instant, between two frames. See checkpoint.c. */
+/* The state at one instant, between two frames, which a checkpoint writes. See checkpoint.c. */
 struct hwt_delay_snapshot {
     struct hwt_delay_record **records; /* FLUSHING; and moved ones, which are not in the table */
     size_t count, room;

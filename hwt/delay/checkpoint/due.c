@@ -17,7 +17,8 @@ bool hwt_delay_log_may_shrink(const hwt_delay *store)
     return hwt_delay_extent_is_long(store) && hwt_delay_nothing_is_left(store);
 }
 
-/* For the memory, the log, or to delete slots: those of a whole segment's length, or the last ones. */
+/* Whether a checkpoint is worth while for the memory, for the log, or to delete slots, if those
+ * have a whole segment's length or are the last ones. */
 static bool is_due(const hwt_delay *store)
 {
     uint64_t segment = store->options.segment_size;

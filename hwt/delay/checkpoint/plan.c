@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The plan of a checkpoint: its records by the slots that they go to. Writing it is step 2 of a
+ * The plan of a checkpoint has its records by the slots that they go to. Writing it is step 2 of a
  * checkpoint; see checkpoint.c.
  */
 
@@ -14,7 +14,7 @@
 
 enum { FILES_AT_ONCE = 32 };
 
-/* Records that go to one slot: a part of the snapshot's. */
+/* The part of the snapshot's records that goes to one slot. */
 struct hwt_delay_part {
     struct hwt_delay_slot *slot;
     struct hwt_delay_record **records;
@@ -113,8 +113,8 @@ static int flush_files(hwt_delay *store, const int *files, size_t count)
     return r;
 }
 
-/* The next parts; fewer where descriptors are short. All are written before the first one is flushed, because
- * the file system then brings what it notes of all of them to the disk at once. */
+/* The next parts; fewer where descriptors are short. All are written before the first one is
+ * flushed, because the file system then brings what it notes of all of them to the disk at once. */
 static int write_some(hwt_delay *store, struct hwt_delay_plan *plan)
 {
     int files[FILES_AT_ONCE], r = 0;
@@ -156,7 +156,7 @@ static uint64_t erased_of(const struct hwt_delay_part *part)
     return share < part->tombstone_bytes ? share : part->tombstone_bytes;
 }
 
-/* What is dead once this counts: the checkpoint says so. */
+/* Counts the bytes that are dead once this checkpoint counts, because it says so. */
 static void note_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
 {
     pthread_mutex_lock(&store->lock);
@@ -183,7 +183,8 @@ int hwt_delay_plan_write(hwt_delay *store, struct hwt_delay_plan *plan)
     return r;
 }
 
-/* What was written does not count: gives its room back. New slots go. Errors do not matter. */
+/* The bytes that were written do not count, so this gives their room back. New slots go. Errors do
+ * not matter. */
 static void undo_part(hwt_delay *store, struct hwt_delay_part *part)
 {
     char name[HWT_DELAY_NAME_MAX];
@@ -201,7 +202,7 @@ static void undo_part(hwt_delay *store, struct hwt_delay_part *part)
     hwt_delay_close_file(store, file);
 }
 
-/* After a failure: all is as before the snapshot. Without the lock. */
+/* Makes all as it was before the snapshot, after a failure. Without the lock. */
 void hwt_delay_plan_undo(hwt_delay *store, struct hwt_delay_plan *plan)
 {
     for (size_t i = 0; i < plan->written; i++)
@@ -241,7 +242,8 @@ static void file_record(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_remove(store, record);
 }
 
-/* The slots are locked. Lets others have the lock now and then. The snapshot has no records any more. */
+/* The slots are locked. Lets others have the lock now and then. The snapshot has no records any
+ * more. */
 static void file_records(hwt_delay *store)
 {
     struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The checkpoint as a file. Written under another name, flushed, renamed, and the directory flushed: a
- * reader finds this one or the one before it, whole. See checkpoint.c for what has to be on the
- * disk before.
+ * The checkpoint as a file. It is written under another name, flushed, renamed, and the directory
+ * is flushed. So a reader finds this one or the one before it, whole. See checkpoint.c for what has
+ * to be on the disk before.
  */
 
 #include <errno.h>
@@ -82,7 +82,8 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
                                   size - HWT_DELAY_CHECKPOINT_VERSION));
 }
 
-/* What slots have with what this checkpoint brings to them. What it moves they have already. */
+/* The messages that slots have with those that this checkpoint brings to them. They have those that
+ * it moves already. */
 static void count_brought(const struct hwt_delay_snapshot *snapshot, struct hwt_delay_filed *filed)
 {
     for (size_t i = 0; i < snapshot->count && snapshot->brings; i++) {
@@ -130,12 +131,12 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
 }
 
 /*
- * Room for the checkpoint after this one, with twice the slots, and as much leased as may be and the
- * slots have, with all that a record may have besides its payload; at least for one like this. In slots records
- * are packed, and leased ones follow each other in another order, in which they may share nothing. So on a
- * full disk each of the two files is as long as it will ever be, and the next one needs the `old` bytes that the
- * old one leaves. Messages that are leased out of the log have room in the reserve. If there is no room, that shows
- * when it is needed.
+ * Room for the checkpoint after this one, with twice the slots, and as much leased as may be and
+ * the slots have, with all that a record may have besides its payload; at least for one like this.
+ * In slots records are packed, and leased ones follow each other in another order, in which they
+ * may share nothing. So on a full disk each of the two files is as long as it will ever be, and the
+ * next one needs the `old` bytes that the old one leaves. Messages that are leased out of the log
+ * have room in the reserve. If there is no room, that shows when it is needed.
  */
 static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_t size,
                            uint64_t old)

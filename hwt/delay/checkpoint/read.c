@@ -35,7 +35,7 @@ static int64_t verify(const hwt_delay *store, const unsigned char *head, size_t 
     return hwt_delay_checkpoint_fits(head, store->options.segment_size) ? (int64_t)whole : -EBADMSG;
 }
 
-/* How many bytes of the file can count: the rest is room that was set aside. Or an error. */
+/* How many bytes of the file can count. The rest is room that was set aside. Or an error. */
 static int64_t size_to_read(hwt_delay *store, int file)
 {
     unsigned char head[HWT_DELAY_CHECKPOINT_SIZE] = { 0 };
@@ -47,7 +47,8 @@ static int64_t size_to_read(hwt_delay *store, int file)
     return length < (uint64_t)size - sizeof(head) ? (int64_t)(sizeof(head) + length) : size;
 }
 
-/* The bytes of the checkpoint, verified; the caller frees them. An owner may have a longer log by now. */
+/* The bytes of the checkpoint, verified; the caller frees them. An owner may have a longer log by
+ * now. */
 int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size)
 {
     int file = hwt_delay_open_file(store, "checkpoint", O_RDONLY);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Rewriting: the disk of messages that were cancelled or replaced comes back before they are due.
+ * Rewriting gives back the disk of messages that were cancelled or replaced, before they are due.
  *
- * A slot of which more than half is of no use any more is moved: what it still has becomes part of
- * the next checkpoint, as if it were put anew, with the same keys. The checkpoint says in one step
- * that the new runs count and that the old slot has been dealt with up to there; then its file goes. A
- * long slot is moved in stretches, by several checkpoints: its position says how far. So a
- * checkpoint does not get much longer, and a crash finds each message once.
+ * A slot of which more than half is of no use any more is moved. The records that it still has
+ * become part of the next checkpoint, as if they were put anew, with the same keys. The checkpoint
+ * says in one step that the new runs count and that the old slot has been dealt with up to there;
+ * then its file goes. A long slot is moved in stretches, by several checkpoints, and its position
+ * says how far. So a checkpoint does not get much longer, and a crash finds each message once.
  *
  * For a stretch of the slot, all slots that have something in it are read:
  *   - a message of the slot is left out if a later record of any slot replaces or erases it;
@@ -15,11 +15,11 @@
  *     What would come back without it is in slots alone: a tombstone gets into a slot with a
  *     checkpoint that has everything older than it in slots too, or as leased.
  *
- * How much of a slot is dead is an estimate, which only says when to look: nothing relies on it.
- * A tombstone does not know in which slot its message is. So when a checkpoint brings it, the slots that
- * have its due time share the loss, each by how much it has for that time; and it counts itself,
- * as it may be for nothing. What a rewriting finds out is set right. A checkpoint says of each slot
- * how much is dead with its own tombstones: the next process begins with that.
+ * How much of a slot is dead is an estimate, which only says when to look, and nothing relies on
+ * it. A tombstone does not know in which slot its message is. So when a checkpoint brings it, the
+ * slots that have its due time share the loss, each by how much it has for that time; and it counts
+ * itself, as it may be for nothing. A rewriting sets the estimate right. A checkpoint says of each
+ * slot how much is dead with its own tombstones, and the next process begins with that.
  *
  * A slot from which loading has read is not moved, as it will soon be passed.
  */
@@ -50,7 +50,7 @@ void hwt_delay_dead_add(struct hwt_delay_slot *slot, uint64_t bytes)
     slot->new_dead = more_dead(slot->new_dead, bytes, slot->new_length);
 }
 
-/* What a slot has for an instant: bytes that are not dead, by its length in time. */
+/* The bytes of a slot that are not dead, for each instant of its length in time. */
 static double density_of(const struct hwt_delay_slot *slot)
 {
     return (double)(slot->new_length - slot->new_dead) / (double)(UINT64_C(1) << slot->shift);
@@ -92,7 +92,8 @@ static void share_loss(struct hwt_delay_slot *slot, void *arg)
     hwt_delay_dead_add(slot, (uint64_t)bytes);
 }
 
-/* Before tombstones are noted: the slots are as before the checkpoint; with the lock, as all of these. */
+/* Called with the lock, as all of these, before tombstones are noted, so the slots are as before
+ * the checkpoint. */
 void hwt_delay_dead_begin(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;
@@ -174,7 +175,7 @@ static struct hwt_delay_key end_of(const struct hwt_delay_slot *slot)
     return (struct hwt_delay_key){ last < HWT_NEVER ? last + 1 : last, 0 };
 }
 
-/* With the lock: the first key that was not moved. */
+/* The first key that was not moved. Called with the lock. */
 static struct hwt_delay_key moved_up_to(const hwt_delay *store, const struct hwt_delay_slot *slot)
 {
     struct hwt_delay_key start = { hwt_delay_slot_start(slot), 0 };
@@ -236,7 +237,7 @@ static void note_found(struct work *work, const struct hwt_delay_slot *slot)
     }
 }
 
-/* What this checkpoint has moved out of other slots is not there for it any more. */
+/* The records that this checkpoint has moved out of other slots are not there for it any more. */
 static void leave_out_moved(const struct work *work)
 {
     for (size_t i = 0; i < work->readers.count; i++) {
@@ -318,20 +319,20 @@ void hwt_delay_rewrite(hwt_delay *store)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* What the checkpoint on the disk says of a slot that it has moved a part of. */
+/* Writes down what the checkpoint on the disk says of a slot that it has moved a part of. */
 static void forget(struct hwt_delay_snapshot *snapshot, struct hwt_delay_slot *slot)
 {
     TAILQ_REMOVE(&snapshot->moved, slot, listed);
     slot->moved = (struct hwt_delay_key){ 0, 0 };
 }
 
-/* Wholly: the checkpoint does not name it. */
+/* It was moved wholly, so the checkpoint does not name it. */
 bool hwt_delay_is_moved(const struct hwt_delay_slot *slot)
 {
     return hwt_delay_compare(slot->moved, end_of(slot)) >= 0;
 }
 
-/* The checkpoint failed: the slots are what they were. With the lock. */
+/* The checkpoint failed, so the slots are what they were. With the lock. */
 void hwt_delay_rewrite_undo(hwt_delay *store)
 {
     struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;

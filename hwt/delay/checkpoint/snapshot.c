@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Snapshots: what a checkpoint is to write. Taken under the lock between two frames, by the leader that
- * has just taken what was gathered, or where nothing is gathered: so the table is what the log
+ * Snapshots: what a checkpoint is to write. Taken under the lock between two frames, by the leader
+ * that has just taken what was gathered, or where nothing is gathered: so the table is what the log
  * says up to a sequence, and nothing of what comes after it. A snapshot holds references.
  */
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Damage is put aside: copied to a file of its own, before what is there is used or written over. */
+/* Puts damage aside: copies it to a file of its own, before the bytes there are used or written
+ * over. */
 
 #include <errno.h>
 #include <fcntl.h>

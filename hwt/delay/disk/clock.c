@@ -3,18 +3,18 @@
 /*
  * The clock, and its leaps.
  *
- * A message is due by CLOCK_REALTIME as it reads at that moment. What was handed over is past,
- * whatever the clock says afterwards. The hand is the latest instant that was ever seen; each
+ * A message is due by CLOCK_REALTIME as it reads at that moment. A message that was handed over is
+ * past, whatever the clock says afterwards. The hand is the latest instant that was ever seen; each
  * frame of the log brings it to the disk.
  *
  * A leap forward shows in the distance between CLOCK_REALTIME and CLOCK_BOOTTIME, which counts
  * suspended time too. The largest distance so far is what is compared with, so that setting the
  * clock back and right again is no leap.
  *
- * When a store is opened no distance is known. A clock that is behind the hand then is wrong, as on a
- * machine without a battery that begins at 1970; so the first leap that ends at the hand or
- * later is its correction. A clock that is ahead when the store is opened cannot be told from a machine that
- * was off for so long.
+ * When a store is opened no distance is known. A clock that is behind the hand then is wrong, as on
+ * a machine without a battery that begins at 1970; so the first leap that ends at the hand or later
+ * is its correction. A clock that is ahead when the store is opened cannot be told from a machine
+ * that was off for so long.
  */
 
 #include <errno.h>
@@ -36,7 +36,7 @@ uint64_t hwt_delay_hand(const hwt_delay *store)
     return store->clock.hand;
 }
 
-/* The clock has leapt: nothing is handed over until somebody accepts it. */
+/* The clock has leapt, so nothing is handed over until somebody accepts it. */
 bool hwt_delay_is_held(const hwt_delay *store)
 {
     return store->clock.held;

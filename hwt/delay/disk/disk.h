@@ -3,8 +3,9 @@
 #define HWT_DELAY_DISK_DISK_H
 
 /*
- * The disk of a store: its directory and files, over the seam (system.h). A failed call is repeated where that is
- * sound, and nothing else is added. All but what opens and closes may be called without the lock.
+ * The disk of a store: its directory and files, over the seam (system.h). A failed call is repeated
+ * where that is sound, and nothing else is added. All but what opens and closes may be called
+ * without the lock.
  */
 
 #include <stdatomic.h>
@@ -33,9 +34,10 @@ int hwt_delay_unlink(hwt_delay *store, const char *name);
 
 int hwt_delay_write_all(hwt_delay *store, int file, const void *bytes, size_t size,
                         uint64_t offset);
-/* How many bytes were read: fewer only at the end of the file. */
+/* How many bytes were read. They are fewer only at the end of the file. */
 int64_t hwt_delay_read_all(hwt_delay *store, int file, void *bytes, size_t size, uint64_t offset);
-/* The next offset from `from` on where `size` bytes begin with the key and are a match, or `end`. */
+/* The next offset from `from` on where `size` bytes begin with the key and are a match, or
+ * `end`. */
 int64_t hwt_delay_search(hwt_delay *store, int file, size_t size, uint64_t from, uint64_t end,
                          bool (*match)(const unsigned char *bytes, uint64_t offset, void *arg),
                          void *arg);
@@ -49,7 +51,7 @@ int hwt_delay_write_zeros(hwt_delay *store, int file, uint64_t from, uint64_t to
 /* From the file's length to another one: room on the disk, which reads as zeros. */
 int hwt_delay_lengthen(hwt_delay *store, int file, uint64_t from, uint64_t to);
 bool hwt_delay_is_full(int error);
-/* Memory or descriptors were missing: nothing was lost. */
+/* Whether memory or descriptors were missing, so that nothing was lost. */
 bool hwt_delay_is_shortage(int error);
 
 int64_t hwt_delay_file_size(hwt_delay *store, int file);

@@ -74,7 +74,8 @@ int hwt_delay_truncate(hwt_delay *store, int file, uint64_t size)
     return r;
 }
 
-/* Counted without the lock: it is a count for humans, and this is called from several threads. */
+/* It is counted without the lock, because it is a count for humans, and several threads call
+ * this. */
 static void count_sync(hwt_delay *store)
 {
     atomic_fetch_add_explicit(&store->disk.syncs, 1, memory_order_relaxed);

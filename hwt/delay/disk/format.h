@@ -70,7 +70,7 @@ enum {
     HWT_DELAY_SEGMENT_FRAMES = 4096
 };
 
-/* What the heads of frames, runs and blocks begin with. */
+/* The heads of frames, runs and blocks begin with these. */
 enum {
     HWT_DELAY_HEAD_KEY = 0,   /* u64: the store's */
     HWT_DELAY_HEAD_CRC = 8,   /* u32, from offset 12 to the end of the head */
@@ -78,8 +78,8 @@ enum {
 };
 
 /*
- * A frame: what one write of the log brings. Frames follow each other at multiples of 8 bytes. The
- * next one has the sequence of this one plus its count.
+ * A frame is what one write of the log brings. Frames follow each other at multiples of 8 bytes.
+ * The next one has the sequence of this one plus its count.
  */
 enum {
     HWT_DELAY_FRAME_LENGTH = 16,      /* u32: of the records, without this head and padding */
@@ -92,8 +92,8 @@ enum {
 };
 
 /*
- * A record, in frames, blocks and checkpoints, is told against the one before it there; the first one against
- * one whose fields are all 0. Its head says how long the fields behind it are:
+ * A record, in frames, blocks and checkpoints, is told against the one before it there; the first
+ * one against one whose fields are all 0. Its head says how long the fields behind it are:
  *
  *   due          its difference to the due time before, folded
  *   sequence     its difference to the sequence before plus 1, folded
@@ -104,8 +104,9 @@ enum {
  *   id           without the bytes that the id before begins with, too
  *   payload
  *
- * The first three have no more bytes than they need; 0 has none. A difference d, modulo 2^64, is folded to
- * 2d, or to -2d - 1 where it is below 0. So each record has one way to be written, and a reader refuses others.
+ * The first three have no more bytes than they need; 0 has none. A difference d, modulo 2^64, is
+ * folded to 2d, or to -2d - 1 where it is below 0. So each record has one way to be written, and a
+ * reader refuses others.
  */
 enum {
     HWT_DELAY_RECORD_KIND = 0,  /* u8 */
@@ -129,9 +130,9 @@ struct hwt_delay_before {
     unsigned char id[255];
 };
 
-/* Of a PUT or a TOMBSTONE: a message that was pending ended with it, as far as was known. */
+/* A PUT or a TOMBSTONE has it if a message that was pending ended with it, as far as was known. */
 #define HWT_DELAY_FLAG_ENDS UINT8_C(1)
-/* Of a PUT: the due time of its first put, because it is another one now. */
+/* A PUT has it if the due time of its first put is another one than its own. */
 #define HWT_DELAY_FLAG_ORIGIN UINT8_C(2)
 /* A PUT with it was put back for later, or handed over. */
 #define HWT_DELAY_FLAG_COUNTS UINT8_C(4)
@@ -163,8 +164,9 @@ enum {
 };
 
 /*
- * A block of `handed`: what one take has handed over. At multiples of 8 bytes, in two halves, each as long as
- * half a segment. Nobody flushes it: one that does not have its checksums is passed over.
+ * A block of `handed` says what one take has handed over. At multiples of 8 bytes, in two halves,
+ * each as long as half a segment. Nobody flushes it, so one that does not have its checksums is
+ * passed over.
  */
 enum {
     HWT_DELAY_HANDED_LENGTH = 16,      /* u32: of the counts, without this head and padding */
@@ -226,14 +228,15 @@ enum {
     HWT_DELAY_CHECKPOINT_SIZE = 128
 };
 
-/* A gap, behind the entries: what is due in it has not been dealt with, whatever positions say; but see BEFORE. */
+/* A gap, behind the entries. Messages that are due in it have not been dealt with, whatever
+ * positions say; but see BEFORE. */
 enum {
     HWT_DELAY_GAP_FROM = 0, /* u64 due, u64 sequence */
     HWT_DELAY_GAP_TO = 16,  /* u64 due, u64 sequence: the first that is not in it */
     HWT_DELAY_GAP_SIZE = 32
 };
 
-/* An entry of a checkpoint: a slot file. What is before its position has been handed over. */
+/* An entry of a checkpoint: a slot file. All that is before its position has been handed over. */
 enum {
     HWT_DELAY_FILE_NUMBER = 0,      /* u64 */
     HWT_DELAY_FILE_INDEX = 8,       /* u64 */
@@ -252,7 +255,7 @@ enum {
     HWT_DELAY_FILE_SIZE_MOST = 96
 };
 
-/* A span, behind the gaps, in order: so many messages are pending that slots have. See filed.c. */
+/* A span, behind the gaps, in order. It says how many pending messages slots have. See filed.c. */
 enum {
     HWT_DELAY_SPAN_INDEX = 0, /* u64: due in [index << shift, (index + 1) << shift) ns */
     HWT_DELAY_SPAN_COUNT = 8, /* u64, not 0 */
@@ -298,7 +301,7 @@ static inline void hwt_delay_set16(unsigned char *at, uint16_t value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* Of an entry of this checkpoint, at least HWT_DELAY_FILE_SIZE_LEAST. */
+/* The size of an entry of this checkpoint, at least HWT_DELAY_FILE_SIZE_LEAST. */
 static inline size_t hwt_delay_entry_size(const unsigned char *checkpoint)
 {
     uint32_t size = hwt_delay_get32(checkpoint + HWT_DELAY_CHECKPOINT_ENTRY);
@@ -308,10 +311,12 @@ static inline size_t hwt_delay_entry_size(const unsigned char *checkpoint)
 /* CRC-32C of the eight bytes of the key and then of some others. */
 uint32_t hwt_delay_crc(uint64_t key, const void *bytes, size_t size);
 
-/* Writes the key, the magic and the checksum of a head of `size` bytes, whose other fields are set. */
+/* Writes the key, the magic and the checksum of a head of `size` bytes, whose other fields are
+ * set. */
 void hwt_delay_head_seal(unsigned char *head, uint64_t key, uint32_t magic, size_t size);
 
-/* That of a head whose checksum was looked at: 0; -EPROTONOSUPPORT: an earlier version; -ENOTSUP: a later one. */
+/* That of a head whose checksum was looked at: 0; -EPROTONOSUPPORT: an earlier version; -ENOTSUP: a
+ * later one. */
 int hwt_delay_version_check(const unsigned char *at);
 
 /* Is it such a head? */

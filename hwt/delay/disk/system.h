@@ -3,9 +3,9 @@
 #define HWT_DELAY_DISK_SYSTEM_H
 
 /*
- * Where the store meets the system: every byte that goes to or comes from a disk, and every
- * reading of a clock, passes through this table. The real one is in system.c. Tests put a
- * simulated disk and a set clock in its place.
+ * The store meets the system here. Every byte that goes to or comes from a disk, and every reading
+ * of a clock, passes through this table. The real one is in system.c. Tests put a simulated disk
+ * and a set clock in its place.
  *
  * All functions return 0 or more, or a negative errno value. Reads and writes may be short or
  * -EINTR, and open and truncate -EINTR: the caller goes on. Files and directories are numbers of
@@ -41,8 +41,8 @@ struct hwt_delay_system {
     int (*sync)(void *data, int file);        /* fdatasync() */
     int (*sync_directory)(void *data, int directory);
     int (*truncate)(void *data, int file, uint64_t size);
-    /* Room on the disk for so many bytes; the file is as long at least, and what is new reads as zeros. 1: the file
-     * system cannot set room aside, and nothing was done. */
+    /* Room on the disk for so many bytes; the file is as long at least, and what is new reads as
+     * zeros. 1: the file system cannot set room aside, and nothing was done. */
     int (*allocate)(void *data, int file, uint64_t size);
     int64_t (*size)(void *data, int file);
     int (*rename)(void *data, int directory, const char *from, const char *to);

@@ -3,20 +3,22 @@
 /*
  * How much disk the log has.
  *
- * The two segments and the reserve have one length, the log's extent. It begins small, doubles while the
- * log is used, up to options.segment_size, and becomes small again once nothing is left. All rules about
- * room in the log go by the extent, as if it were the segments' size for ever. So a longer log comes
- * before a checkpoint, and where it cannot be had, because the disk is full, a checkpoint makes room.
+ * The two segments and the reserve have one length, the log's extent. It begins small, doubles
+ * while the log is used, up to options.segment_size, and becomes small again once nothing is left.
+ * All rules about room in the log go by the extent, as if it were the segments' size for ever. So a
+ * longer log comes before a checkpoint, and where it cannot be had, because the disk is full, a
+ * checkpoint makes room.
  *
  * Each put leaves room in the log for the end of what it puts, in the extent that there is then.
  *
- * On the disk: the room of a longer segment before its head says so, and both heads before a frame goes
- * there. So a segment that is shorter than its head says has been cut, and no frame is behind the
- * shorter one of the two lengths. When the log becomes shorter, a checkpoint on the disk needs no frame
- * behind the new end; then the heads say so, and then the files are cut.
+ * On the disk: the room of a longer segment before its head says so, and both heads before a frame
+ * goes there. So a segment that is shorter than its head says has been cut, and no frame is behind
+ * the shorter one of the two lengths. When the log becomes shorter, a checkpoint on the disk needs
+ * no frame behind the new end; then the heads say so, and then the files are cut.
  *
- * The leader may write and flush a frame meanwhile. The kernel tells each open file of a failed flush once, so
- * the files are opened here anew: on the leader's own, an error of its frame could be told here, and not to it.
+ * The leader may write and flush a frame meanwhile. The kernel tells each open file of a failed
+ * flush once, so the files are opened here anew: on the leader's own, an error of its frame could
+ * be told here, and not to it.
  *
  * Whoever changes the extent has pinned the log.
  */
@@ -209,7 +211,8 @@ static int shorten(hwt_delay *store, uint64_t to)
 void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent)
 {
     struct hwt_delay_log *log = &store->log;
-    /* What has come meanwhile must be before the new end, with what is gathered now; a leader may be writing zeros. */
+    /* What has come meanwhile must be before the new end, with what is gathered now; a leader may
+     * be writing zeros. */
     if (extent == 0 || log->led || log->kept.segment != log->segment ||
         log->kept.offset > extent / 2 || log->offset + log->length > extent / 2)
         return;

@@ -65,8 +65,8 @@ int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, un
 }
 
 /*
- * How many bytes were to be written there by a write that did not end; 0: none. Its head may be torn
- * itself, or damaged in one place.
+ * How many bytes were to be written there by a write that did not end; 0: none. Its head may be
+ * torn itself, or damaged in one place.
  */
 int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset, uint64_t sequence)
 {

@@ -3,21 +3,22 @@
 /*
  * The log: two segments, written in turn; extent.c says how long they are.
  *
- * Callers gather records in the bytes of the next frame, under the lock, and change the table at the
- * same time; so the table is always what the log says up to the last gathered record. One of those
- * that wait for their frame becomes the leader: it takes what was gathered, writes it as one frame
- * with one flush, and wakes those that waited for it; meanwhile the others gather the next. See wait.c. Those
- * that did not wait are called back by one thread, in the order of the frames.
+ * Callers gather records in the bytes of the next frame, under the lock, and change the table at
+ * the same time; so the table is always what the log says up to the last gathered record. One of
+ * those that wait for their frame becomes the leader: it takes what was gathered, writes it as one
+ * frame with one flush, and wakes those that waited for it; meanwhile the others gather the next.
+ * See wait.c. Those that did not wait are called back by one thread, in the order of the frames.
  *
  * On the disk: the frame before anybody is told that its records are durable. One frame at a time
  * is written and not flushed, so behind a torn frame there is never a whole newer one. A segment
  * is written anew only when the checkpoint on the disk does not need its frames any more.
  *
- * A longer segment has room on the disk, but no bytes yet. The first flush of a block there is slow, because the file
- * system notes in its journal that the block has bytes from then on. So where small frames come to such
- * ground, the leader writes zeros, too, behind the first of them: one flush makes ground for several. A large
- * frame is written as it is, since it would only double what goes to the disk. Nothing relies on the zeros. Which
- * ground is new is not known after an opening, so all is held to be.
+ * A longer segment has room on the disk, but no bytes yet. The first flush of a block there is
+ * slow, because the file system notes in its journal that the block has bytes from then on. So
+ * where small frames come to such ground, the leader writes zeros, too, behind the first of them:
+ * one flush makes ground for several. A large frame is written as it is, since it would only double
+ * what goes to the disk. Nothing relies on the zeros. Which ground is new is not known after an
+ * opening, so all is held to be.
  *
  * A write or flush that fails poisons the store: what the disk has is not known from then on.
  */
@@ -49,8 +50,8 @@ static void note_end(struct hwt_delay_log *log, uint64_t due)
     *from = due < *from ? due : *from;
 }
 
-/* Gathers a record, for which room was reserved. The log's next sequence is its own from then on, but
- * for a drop, which has that of its mark. */
+/* Gathers a record, for which room was reserved. The log's next sequence is its own from then on,
+ * but for a drop, which has that of its mark. */
 void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record)
 {
     struct hwt_delay_log *log = &store->log;
@@ -122,7 +123,8 @@ static uint64_t make_ground(hwt_delay *store, const struct hwt_delay_frame *fram
     return *ground;
 }
 
-/* Writes a frame, zeros up to `ground`, and flushes, without the lock. 1: there is no reserve any more. */
+/* Writes a frame, zeros up to `ground`, and flushes, without the lock. 1: there is no reserve any
+ * more. */
 static int write_frame(hwt_delay *store, const struct hwt_delay_frame *frame, uint64_t ground)
 {
     unsigned char *bytes = store->log.writing_bytes;
@@ -286,8 +288,8 @@ void hwt_delay_log_finish(hwt_delay *store)
 }
 
 /*
- * The mark of a close, behind the last frame that counts: where that frame cannot be read any more, the
- * mark shows that it was there. Nothing is gathered. A mark that is not written is no failure.
+ * The mark of a close, behind the last frame that counts: where that frame cannot be read any more,
+ * the mark shows that it was there. Nothing is gathered. A mark that is not written is no failure.
  */
 void hwt_delay_log_close(hwt_delay *store)
 {

@@ -3,8 +3,9 @@
 #define HWT_DELAY_LOG_LOG_H
 
 /*
- * The log: what was changed, in order, since the checkpoint on the disk. See log.c for the frames, wait.c for who waits for them, room.c for who
- * waits for room, extent.c for its length, notice.c for callbacks.
+ * The log: what was changed, in order, since the checkpoint on the disk. See log.c for the frames,
+ * wait.c for who waits for them, room.c for who waits for room, extent.c for its length, notice.c
+ * for callbacks.
  *
  * All is called with the store's lock, but for what reads and writes files.
  */
@@ -104,7 +105,8 @@ void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice *notice);
 int hwt_delay_log_leave(hwt_delay *store, uint64_t frame);
 int hwt_delay_log_wait(hwt_delay *store, uint64_t frame);
 void hwt_delay_log_lead(hwt_delay *store);
-/* Has it called between two frames, when all that was gathered before is in the first; -EIO. One at a time. */
+/* Has it called between two frames, when all that was gathered before is in the first; -EIO. One at
+ * a time. */
 int hwt_delay_log_between(hwt_delay *store, void (*call)(hwt_delay *store));
 void hwt_delay_log_finish(hwt_delay *store);
 void hwt_delay_log_close(hwt_delay *store);
@@ -130,7 +132,8 @@ void hwt_delay_log_keep(hwt_delay *store, struct hwt_delay_log_point kept);
 /* A checkpoint has brought so many bytes of frames and of tombstones to slots. */
 void hwt_delay_log_shed(hwt_delay *store, uint64_t kept_bytes, uint64_t tombstone_bytes);
 
-/* No checkpoint is made, and the length stays, but by the caller. Waits for another who has pinned it. */
+/* No checkpoint is made, and the length stays, but by the caller. Waits for another who has pinned
+ * it. */
 void hwt_delay_log_pin(hwt_delay *store);
 void hwt_delay_log_unpin(hwt_delay *store);
 bool hwt_delay_log_is_pinned(const hwt_delay *store);

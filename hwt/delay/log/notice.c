@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Notices: who did not wait is called back, when its frame is on the disk or will not be. One thread calls them, in the
- * order of the frames.
+ * Notices: who did not wait is called back, when its frame is on the disk or will not be. One
+ * thread calls them, in the order of the frames.
  */
 
 #include <errno.h>

@@ -4,9 +4,9 @@
  * Reading the log at opening.
  *
  * It ends where no frame has the sequence that is next, at its place or at the beginning of the
- * other segment. The head of a frame with a higher sequence anywhere means that something in between is
- * damaged: an unfinished write is always the last one. Where the store was closed there is
- * always such a head, but for damage to that one itself.
+ * other segment. The head of a frame with a higher sequence anywhere means that something in
+ * between is damaged: an unfinished write is always the last one. Where the store was closed there
+ * is always such a head, but for damage to that one itself.
  */
 
 #include <errno.h>
@@ -61,8 +61,8 @@ static uint64_t numbers_at_most(const hwt_delay *store)
     return 2 * store->options.segment_size / HWT_DELAY_RECORD_LEAST;
 }
 
-/* Nothing is damaged before `later`, if numbers alone are missing: those that hwt_delay_log_skip_numbers() left
- * out, when a checkpoint had brought all before them to slots. */
+/* Nothing is damaged before `later`, if numbers alone are missing: those that
+ * hwt_delay_log_skip_numbers() left out, when a checkpoint had brought all before them to slots. */
 static bool only_numbers_are_missing(const hwt_delay *store, const struct hwt_delay_frame *later)
 {
     const struct hwt_delay_log *log = &store->log;

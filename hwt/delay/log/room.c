@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Room in the log: for the frame that is gathered, and for the segment it goes to. A call waits for it, or is told to
- * come again; meanwhile a leader writes the frame, or the log grows, or a checkpoint is made.
+ * Room in the log: for the frame that is gathered, and for the segment it goes to. A call waits for
+ * it, or is told to come again; meanwhile a leader writes the frame, or the log grows, or a
+ * checkpoint is made.
  *
- * Puts fill less than a segment before a checkpoint brings them to slots: the rest is for cancels and
- * for messages that are done, and the reserve (checkpoint.c) has room for them on a full disk.
+ * Puts fill less than a segment before a checkpoint brings them to slots: the rest is for cancels
+ * and for messages that are done, and the reserve (checkpoint.c) has room for them on a full disk.
  */
 
 #include <errno.h>

@@ -124,8 +124,8 @@ int hwt_delay_segments_read(hwt_delay *store)
 }
 
 /*
- * A segment that was cut gets its length again; what is too much is put aside. One whose head is damaged
- * can be read all the same: what counts is each frame's checksum.
+ * A segment that was cut gets its length again; what is too much is put aside. One whose head is
+ * damaged can be read all the same: what counts is each frame's checksum.
  */
 static int salvage_segment(hwt_delay *store, unsigned index)
 {

@@ -4,8 +4,8 @@
  * The files that every store has: making them, and reading their heads.
  *
  * On the disk: log.0, log.1 and `checkpoint` with their names, before the head of `store`. So a
- * `store` without a head is one whose making did not end, and is made again. So is one whose head is
- * not whole, as long as the other files are as they were made.
+ * `store` without a head is one whose making did not end, and is made again. So is one whose head
+ * is not whole, as long as the other files are as they were made.
  */
 
 #include <errno.h>

@@ -5,12 +5,12 @@
  * the table. Nothing is loaded then, so every record that changes something in a slot stays in
  * the table until a checkpoint brings it to a slot too.
  *
- * What was read may be in the kernel's memory only: after a kill, and after a flush that failed, which
- * leaves pages that are clean and not on the disk. So before anything is built on it, what the
- * last process may not have known to be on the disk is written once more and flushed: the last frame
- * (the one before it was flushed before it was written), the heads of the segments (what they say of their
- * files was flushed before they were written), the checkpoint, the head of `store`. What a checkpoint
- * names was on the disk before the checkpoint got its name.
+ * What was read may be in the kernel's memory only: after a kill, and after a flush that failed,
+ * which leaves pages that are clean and not on the disk. So before anything is built on it, what
+ * the last process may not have known to be on the disk is written once more and flushed: the last
+ * frame (the one before it was flushed before it was written), the heads of the segments (what they
+ * say of their files was flushed before they were written), the checkpoint, the head of `store`.
+ * What a checkpoint names was on the disk before the checkpoint got its name.
  */
 
 #include <errno.h>

@@ -8,8 +8,8 @@
  * replaced come back: a tombstone that had done its work was dropped, and is in no slot. Those that
  * were leased and are in no slot and no frame of the log are lost.
  *
- * Gaps end: what other slots and blocks have for their times is delivered, also what was cancelled by
- * a record that cannot be read.
+ * Gaps end: what other slots and blocks have for their times is delivered, also what was cancelled
+ * by a record that cannot be read.
  */
 
 #include <errno.h>
@@ -130,8 +130,8 @@ static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
     return 0;
 }
 
-/* At opening: what was kept back because of damage is delivered. Each checkpoint brings a stretch of
- * it to new slots, and says that it is no gap any more. */
+/* At opening: what was kept back because of damage is delivered. Each checkpoint brings a stretch
+ * of it to new slots, and says that it is no gap any more. */
 int hwt_delay_gaps_release(hwt_delay *store)
 {
     struct hwt_delay_readers readers = { 0 };

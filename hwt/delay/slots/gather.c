@@ -4,11 +4,11 @@
  * Reading what is due in a stretch of time out of several slots, each of several sorted runs, with
  * bounded memory.
  *
- * The runs are merged, block by block: the next block to be read is that of the run which goes on with
- * the lowest key. What is in the stretch is kept, by key. Where that gets more than the budget,
- * the highest are dropped, and the stretch ends there. So each stretch is as long as its memory
- * allows, no slot is opened that begins behind it, and a block is read once, or twice where a
- * stretch ends in it.
+ * The runs are merged, block by block: the next block to be read is that of the run which goes on
+ * with the lowest key. What is in the stretch is kept, by key. Where that gets more than the
+ * budget, the highest are dropped, and the stretch ends there. So each stretch is as long as its
+ * memory allows, no slot is opened that begins behind it, and a block is read once, or twice where
+ * a stretch ends in it.
  *
  * A stretch ends between two due times, so that records of one identity are together. Where
  * a single instant has more than the budget it is cut at a sequence, and a second reading
@@ -182,7 +182,8 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
         if (r < 0)
             return r;
         struct hwt_delay_key key = packed.key;
-        /* What no checkpoint can have brought here. It does not change while the slots are locked. */
+        /* What no checkpoint can have brought here. It does not change while the slots are
+         * locked. */
         if (hwt_delay_log_keeps(gather->store, key.sequence) || !hwt_delay_is_of_slot(packed.kind))
             return -EBADMSG;
         *ret_last = key;

@@ -3,23 +3,24 @@
 /*
  * Deliveries: how often each message was handed over, also by processes that were killed.
  *
- * A take writes a block to the file `handed` before it returns: the keys of its messages, and how often
- * each has been handed over by now. Nobody flushes it, so it survives the process and not the power.
- * The bytes of a message have its count too, where they are written later: by a checkpoint or a retry.
+ * A take writes a block to the file `handed` before it returns: the keys of its messages, and how
+ * often each has been handed over by now. Nobody flushes it, so it survives the process and not the
+ * power. The bytes of a message have its count too, where they are written later: by a checkpoint
+ * or a retry.
  *
- * The file has two halves. Blocks go to one of them, one behind the other, until a checkpoint has what
- * they say: those up to its snapshot are in the half before. A half is written anew when the checkpoint
- * on the disk does not need it any more. An old block that is found does no harm, because a count only
- * goes up, and a key is given once.
+ * The file has two halves. Blocks go to one of them, one behind the other, until a checkpoint has
+ * what they say: those up to its snapshot are in the half before. A half is written anew when the
+ * checkpoint on the disk does not need it any more. An old block that is found does no harm,
+ * because a count only goes up, and a key is given once.
  *
  * Opening applies the counts to what the log has brought to the table. Others may be of messages in
- * slots: they are kept, by key, until loading gets there, and so long their half is needed. A message
- * that gets its count by loading is FRESH, as its slot does not have that.
+ * slots: they are kept, by key, until loading gets there, and so long their half is needed. A
+ * message that gets its count by loading is FRESH, as its slot does not have that.
  *
- * A take for whose block there is no room waits for a checkpoint, if it may wait. Else, and on a full disk,
- * nothing is written, and the messages are handed over all the same; so too where the write fails, or memory
- * for it. Such a take is counted as missed, and the next checkpoint, at the latest that of a close,
- * makes it good.
+ * A take for whose block there is no room waits for a checkpoint, if it may wait. Else, and on a
+ * full disk, nothing is written, and the messages are handed over all the same; so too where the
+ * write fails, or memory for it. Such a take is counted as missed, and the next checkpoint, at the
+ * latest that of a close, makes it good.
  */
 
 #include <errno.h>
@@ -50,7 +51,8 @@ size_t hwt_delay_handed_most(const hwt_delay *store)
 
 /* ---- writing ---- */
 
-/* With the lock, which it lets go of: waits until there is room for the longest block, or cannot be. */
+/* With the lock, which it lets go of: waits until there is room for the longest block, or cannot
+ * be. */
 void hwt_delay_handed_await(hwt_delay *store)
 {
     while (store->slots.handed.length > half_of(store) / 2 && !store->synchronous &&

@@ -3,9 +3,10 @@
 /*
  * Loading: what is due soon comes from the slots into the table, and `loaded` moves up.
  *
- * The slots are read without the lock. Meanwhile the slots are locked, so that no slot changes its length
- * and no other thread reads; puts and cancels go on, and stay in the table, so that all is
- * there when the two are brought together under the lock. A slot is sealed when `loaded` moves into it.
+ * The slots are read without the lock. Meanwhile the slots are locked, so that no slot changes its
+ * length and no other thread reads; puts and cancels go on, and stay in the table, so that all is
+ * there when the two are brought together under the lock. A slot is sealed when `loaded` moves into
+ * it.
  */
 
 #include <errno.h>
@@ -73,7 +74,8 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
 /* Brings one record out of a slot into the table. */
 static void merge(hwt_delay *store, struct hwt_delay_record *record)
 {
-    /* What was dropped may be off the number of its span already; what is in a gap stays in its slot. */
+    /* What was dropped may be off the number of its span already; what is in a gap stays in its
+     * slot. */
     if (hwt_delay_is_dropped(store, record->key) || hwt_delay_gap_at(store, record->key)) {
         hwt_delay_record_unref(record);
         return;
@@ -241,7 +243,8 @@ void hwt_delay_evict(hwt_delay *store)
     }
 }
 
-/* When the next stretch should be loaded: half a horizon at a time, and only where there is something. */
+/* When the next stretch should be loaded: half a horizon at a time, and only where there is
+ * something. */
 static uint64_t load_at(const hwt_delay *store)
 {
     uint64_t next = hwt_delay_wheel_next(store), loaded = hwt_delay_loaded(store).due;
@@ -268,8 +271,8 @@ void hwt_delay_load_soon(hwt_delay *store)
 }
 
 /*
- * The job that loads ahead, so that take does not wait for the disk. It looks again when it is time,
- * or when there is memory; at least every second, as the clock may be set.
+ * The job that loads ahead, so that take does not wait for the disk. It looks again when it is
+ * time, or when there is memory; at least every second, as the clock may be set.
  */
 uint64_t hwt_delay_loader(void *arg)
 {

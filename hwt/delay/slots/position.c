@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Positions: how far each sealed slot has been dealt with, for any number of slots at the cost of one.
+ * Positions: how far each sealed slot has been dealt with, for any number of slots at the cost of
+ * one.
  *
  * All slots that are sealed have the same position at an instant: the lowest key that is left. A
  * slot's position is the highest that there was since the slot was sealed, because what is left may
@@ -84,8 +85,8 @@ struct hwt_delay_key hwt_delay_position(const hwt_delay *store, const struct hwt
 }
 
 /*
- * Moves the positions of the slots up to what is left, and drops tombstones that have done their work.
- * Called before anything can get in below, that is under the lock that takes messages out.
+ * Moves the positions of the slots up to what is left, and drops tombstones that have done their
+ * work. Called before anything can get in below, that is under the lock that takes messages out.
  */
 void hwt_delay_positions_follow(hwt_delay *store)
 {

@@ -3,8 +3,9 @@
 /*
  * Readers: how far a slot has been read. Loading has one in each slot.
  *
- * Readers of a caller's own are of all slots that have something in a stretch of time. They stay from
- * stretch to stretch, each with a reference to its slot, and go on where they were. All with the lock.
+ * Readers of a caller's own are of all slots that have something in a stretch of time. They stay
+ * from stretch to stretch, each with a reference to its slot, and go on where they were. All with
+ * the lock.
  */
 
 #include <errno.h>

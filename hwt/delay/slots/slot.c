@@ -157,8 +157,9 @@ static struct hwt_delay_range origins_of(const struct hwt_delay_slot *slot,
 }
 
 /*
- * Appends a run; returns the file, which the caller flushes and closes. It flushes the directory, too, where the
- * slot is new. Sets new_length, new_count and new_origins, which count once the checkpoint is on the disk.
+ * Appends a run; returns the file, which the caller flushes and closes. It flushes the directory,
+ * too, where the slot is new. Sets new_length, new_count and new_origins, which count once the
+ * checkpoint is on the disk.
  */
 int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count)
@@ -366,8 +367,9 @@ bool hwt_delay_block_first(const struct hwt_delay_block *block, struct hwt_delay
 }
 
 /*
- * Moves a run on towards a key, by halves: what is passed over is lower. Where a block cannot be read it
- * is as if it were behind, so no damage is passed over but between two blocks that can be read.
+ * Moves a run on towards a key, by halves: what is passed over is lower. Where a block cannot be
+ * read it is as if it were behind, so no damage is passed over but between two blocks that can be
+ * read.
  */
 int hwt_delay_slot_seek(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                         struct hwt_delay_run *run, struct hwt_delay_key key,

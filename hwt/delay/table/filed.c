@@ -6,19 +6,20 @@
  *   pending = messages in the table that are FRESH or FLUSHING + messages that are leased, but for those
  *             that are superseded + messages that slots have
  *
- * A slot has a message from the checkpoint on that brought it there, until it is taken, or until a record
- * ends it. Each record says whether it ended a message (`ends`), so that replaying the log counts as
- * the process did that wrote it. A checkpoint has the numbers of its own instant; where it leaves the log
- * as it is, because the disk is full, what the log says up to that instant ends nothing once more.
+ * A slot has a message from the checkpoint on that brought it there, until it is taken, or until a
+ * record ends it. Each record says whether it ended a message (`ends`), so that replaying the log
+ * counts as the process did that wrote it. A checkpoint has the numbers of its own instant; where
+ * it leaves the log as it is, because the disk is full, what the log says up to that instant ends
+ * nothing once more.
  *
- * The numbers are kept for each span of due times, and not for each slot, because a cancel does not know
- * in which slot its message is. So they do not change when a message is loaded, evicted or
+ * The numbers are kept for each span of due times, and not for each slot, because a cancel does not
+ * know in which slot its message is. So they do not change when a message is loaded, evicted or
  * moved by a rewriting. `known` are those that are FILED in the table.
  *
- * Memory can be wrong in three ways. A message that is put a second time while a slot alone has the first
- * counts twice. A cancel of what is not there counts as if it was. Dropped messages count on while a slot
- * has something of its span that was not dropped. All are over when `loaded` has passed the span: then
- * the table has all that is left of it, and the number known is the number.
+ * Memory can be wrong in three ways. A message that is put a second time while a slot alone has the
+ * first counts twice. A cancel of what is not there counts as if it was. Dropped messages count on
+ * while a slot has something of its span that was not dropped. All are over when `loaded` has
+ * passed the span: then the table has all that is left of it, and the number known is the number.
  */
 
 #include <errno.h>
@@ -179,8 +180,8 @@ void hwt_delay_filed_settle(hwt_delay *store, uint64_t until)
     }
 }
 
-/* Which spans have something of a slot that was not dropped, as far as is known without reading it: what the slot
- * has is due from `start` on, and not behind the end. */
+/* Which spans have something of a slot that was not dropped, as far as is known without reading it:
+ * what the slot has is due from `start` on, and not behind the end. */
 void hwt_delay_filed_mark(const hwt_delay *store, uint64_t start, struct hwt_delay_key end,
                           bool left[HWT_DELAY_SPANS_MAX])
 {

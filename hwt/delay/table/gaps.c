@@ -9,12 +9,14 @@
  * past a gap. What is in it stays pending in the slots, which are not deleted, and in the log:
  * each checkpoint says where the gaps are. Salvage ends them (salvage.c).
  *
- * A gap begins with the due time of the last record that was read before the damage, or with the slot's
- * position, if that is later, and ends behind the due time of the next record which can be read. There are
- * a few at most: where there are more, the ones that are next to each other become one.
+ * A gap begins with the due time of the last record that was read before the damage, or with the
+ * slot's position, if that is later, and ends behind the due time of the next record which can be
+ * read. There are a few at most: where there are more, the ones that are next to each other become
+ * one.
  *
- * A slot may have been dealt with up to an instant in the gap of another one, since messages can be put late. So each
- * slot keeps the position that it had before the first gap in it (`before`): what is lower is not pending.
+ * A slot may have been dealt with up to an instant in the gap of another one, since messages can be
+ * put late. So each slot keeps the position that it had before the first gap in it (`before`): what
+ * is lower is not pending.
  */
 
 #include "hwt/delay/whole.h"

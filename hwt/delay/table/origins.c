@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Records by the due time of their first put, and what is looked for by its ticket meanwhile. See api/tickets.c.
+ * Records by the due time of their first put, and what is looked for by its ticket meanwhile. See
+ * api/tickets.c.
  */
 
 #include <errno.h>

@@ -31,7 +31,8 @@ static unsigned char *set_number(unsigned char *at, uint64_t number, unsigned si
     return at;
 }
 
-/* The number of that size, which must need so many bytes; false: it does not, or is not all there. */
+/* The number of that size, which must need so many bytes; false: it does not, or is not all
+ * there. */
 static bool get_number(const unsigned char **at, const unsigned char *end, unsigned size,
                        unsigned most, uint64_t *ret_number)
 {

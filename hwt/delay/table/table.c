@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The table: records in memory, by key and by identity. See table.h; how they are counted: filed.c. */
+/* The table: records in memory, by key and by identity. See table.h; how they are counted:
+ * filed.c. */
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,8 +23,8 @@ int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hw
     return bytes_compare(a->key.due, a->bytes, a->id_size, b);
 }
 
-/* A message that is done has a tombstone of the same key, which comes behind it. Two identities with
- * one key are only in files that somebody else has made, or where numbers were lost; both are
+/* A message that is done has a tombstone of the same key, which comes behind it. Two identities
+ * with one key are only in files that somebody else has made, or where numbers were lost; both are
  * kept. */
 static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
 {
@@ -218,7 +219,8 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
     hwt_delay_insert(store, record, HWT_DELAY_FRESH);
 }
 
-/* Erases what has the identity, up to the tombstone's sequence; the tombstone stays where it has to. */
+/* Erases what has the identity, up to the tombstone's sequence; the tombstone stays where it has
+ * to. */
 void hwt_delay_apply_tombstone(hwt_delay *store, struct hwt_delay_record *tombstone)
 {
     struct hwt_delay_record *old = hwt_delay_find(&store->table.identities, tombstone->key.due,

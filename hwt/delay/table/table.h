@@ -5,9 +5,9 @@
 /*
  * The table: what is in memory.
  *
- * The table holds records: messages (puts) and tombstones, by key = (due, sequence) and by
- * identity = (due, id). It is complete below `loaded`: whatever is pending with a lower key is in the
- * table or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves `loaded` up;
+ * The table holds records: messages (puts) and tombstones, by key = (due, sequence) and by identity
+ * = (due, id). It is complete below `loaded`: whatever is pending with a lower key is in the table
+ * or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves `loaded` up;
  * eviction (also there) moves it down.
  *
  * A record is FRESH while it is in the log alone, FLUSHING while a checkpoint writes it to its
@@ -19,13 +19,13 @@
  * cancelled or replaced by a record with the same due time, which is read together with it.
  *
  * A slot's position: what has a lower key in this slot has been dealt with: handed over, replaced
- * or erased. Messages leave the table in the order of their keys, so the lowest key left,
- * or `loaded`, is the position of all slots that are there at this moment (hwt_delay_positions_follow()).
- * What is put later with a lower key gets into another slot, whose position begins at 0: a slot
- * that begins below `loaded` is sealed. See position.c.
+ * or erased. Messages leave the table in the order of their keys, so the lowest key left, or
+ * `loaded`, is the position of all slots that are there at this moment
+ * (hwt_delay_positions_follow()). What is put later with a lower key gets into another slot, whose
+ * position begins at 0: a slot that begins below `loaded` is sealed. See position.c.
  *
- * A gap is a stretch of time of which something cannot be read. Messages due in it stay where they are,
- * in slots, in the table and in the log, and nobody is handed it. See gaps.c.
+ * A gap is a stretch of time of which something cannot be read. Messages due in it stay where they
+ * are, in slots, in the table and in the log, and nobody is handed it. See gaps.c.
  */
 
 #include <bsd/sys/queue.h>
