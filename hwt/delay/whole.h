@@ -3,12 +3,12 @@
 #define HWT_DELAY_WHOLE_H
 
 /*
- * A store: the structs of its rooms, and what is about all of it. A room's struct is touched in
- * that room alone.
+ * A store consists of the structs of its rooms, and of what is about all of it. A room's struct is
+ * touched in that room alone.
  *
  * WHO MAY TOUCH WHAT
  *
- * `lock` guards everything here, unless it is said to be frozen: that is set at opening and does
+ * `lock` guards everything here, unless it is said to be frozen, which is set at opening and does
  * not change. Three things belong to one thread at a time, which may use them without the lock:
  *   - log.writing_bytes and the log's files: the leader's (log/log.c);
  *   - the readers of the slots, and slots.aside: of whoever has locked the slots (hwt_delay_slots_lock()). That thread alone

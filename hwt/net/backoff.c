@@ -63,7 +63,8 @@ static uint64_t next_decorrelated(hwt_backoff *backoff)
     return backoff->delay;
 }
 
-/* The range is cut at the cap, not what is drawn: else many would come at the cap itself. */
+/* The range is cut at the cap, and not the delay that is drawn, because else many would come at the
+ * cap itself. */
 static uint64_t draw_around(hwt_backoff *backoff, uint64_t base)
 {
     double product = (double)base * backoff->jitter_fraction;

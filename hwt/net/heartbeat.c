@@ -79,7 +79,7 @@ static uint64_t with_phase(uint64_t state, unsigned phase)
     return (state & ~(uint64_t)PHASE_MASK) | phase;
 }
 
-/* Relaxed, here and below: the exchange of `state` says whether it was of use. */
+/* Relaxed, here and below, because the exchange of `state` says whether it was of use. */
 static hwt_timeout timeout_of(const hwt_heartbeat *heartbeat)
 {
     return (hwt_timeout){ __atomic_load_n(&heartbeat->timeout.entry, __ATOMIC_RELAXED),
@@ -208,13 +208,13 @@ static void look_at(hwt_timeout timeout, void *arg)
         hwt_timeout_reschedule_at(timeout, next_due(heartbeat));
 }
 
-/* Without `cancelled`: a stop of the timer has nothing to tell, and the object may be gone as soon
- * as hwt_heartbeat_stop_sync() has returned. */
+/* It has no `cancelled`, because a stop of the timer has nothing to tell, and the object may be
+ * gone as soon as hwt_heartbeat_stop_sync() has returned. */
 const hwt_task hwt_heartbeat_own_task = { look_at, NULL };
 
 /* ---- notes ---- */
 
-/* Relaxed: it is a number, and publishes nothing. */
+/* Relaxed, because it is a number, and publishes nothing. */
 static void note(uint64_t *last, uint64_t now)
 {
     uint64_t seen = __atomic_load_n(last, __ATOMIC_RELAXED);
@@ -302,7 +302,8 @@ static bool are_sound(const hwt_heartbeat_rules *rules)
     return rules->notify && reserved == 0;
 }
 
-/* The state of an object that was stopped and is this thread's now: AWAITING. */
+/* Takes an object that was stopped. It is this thread's now, and AWAITING. Returns the state that
+ * it had. */
 static int take(hwt_heartbeat *heartbeat, uint64_t *ret_state)
 {
     uint64_t state = state_of(heartbeat);
@@ -333,7 +334,8 @@ int hwt_heartbeat_start(hwt_heartbeat *heartbeat, hwt_timer *timer,
         return r;
 
     hwt_timeout_cancel_sync(timeout_of(heartbeat));
-    /* An exchange: the words of the timeout are written after all copies that were made of them. */
+    /* This is an exchange, so the words of the timeout are written after all copies that were made
+     * of them. */
     __atomic_exchange_n(&heartbeat->state, with_phase(state, STARTING), __ATOMIC_ACQ_REL);
     hwt_timeout timeout;
     r = hwt_timer_new_timeout_at(timer, &hwt_heartbeat_own_task, heartbeat, HWT_NEVER, &timeout);
@@ -359,7 +361,7 @@ static bool stop_own(struct look *own)
     return exchange(own->heartbeat, &state, with_phase(state, STOPPED));
 }
 
-/* One that is being started is not stopped, but its old callback may still be running: that is the
+/* One that is being started is not stopped, but its old callback may still be running, which is the
  * timeout's until STARTING. An AWAITING is exchanged for itself, which proves the copy. */
 static bool stop(hwt_heartbeat *heartbeat, bool (*cancel)(hwt_timeout timeout))
 {

@@ -61,7 +61,7 @@ static inline bool line_join(uint64_t *line, struct waiter *waiter)
     return false;
 }
 
-/* The thread cannot be cancelled meanwhile: the line has its stack. */
+/* The thread cannot be cancelled meanwhile, because the line has its stack. */
 static inline void waiter_wait(struct waiter *waiter)
 {
     int before;

@@ -20,7 +20,8 @@ static inline int hwt_retry_options_copy(const hwt_retry_options *options,
     if (!options)
         return 0;
     size_t size = options->size;
-    /* The size of every struct is a multiple of its alignment: one that is not cuts a field. */
+    /* The size of every struct is a multiple of its alignment, so a size that is not cuts a
+     * field. */
     if (size < HWT_RETRY_OPTIONS_SIZE_MIN || size % _Alignof(hwt_retry_options) != 0)
         return -EINVAL;
     for (size_t i = sizeof(*options); i < size; i++) {

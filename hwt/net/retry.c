@@ -21,22 +21,23 @@
  * The end is told by `cancelled`, or by a run that has not re-armed the timeout: exactly
  * one of the two comes for every timeout, and it comes last.
  *
- * hwt_retry_start_now() goes from STARTING to ATTEMPT n at once. FIRST is set then: the timeout, which
- * is armed for HWT_NEVER, and all decisions are the starter's, not the task's. Answers and cancels
- * change the state and leave the timeout alone. When `attempt` has returned, the starter does what a
- * run would do: it arms the timeout for what comes next, or cancels it, so that `cancelled` tells the
- * end. The exchange that clears FIRST hands all of it over to the task. If the timer is stopped
- * before that, `cancelled` sets OVER and tells nothing, and the starter tells the end.
+ * hwt_retry_start_now() goes from STARTING to ATTEMPT n at once. FIRST is set then: the timeout,
+ * which is armed for HWT_NEVER, and all decisions are the starter's, not the task's. Answers and
+ * cancels change the state and leave the timeout alone. When `attempt` has returned, the starter
+ * does what a run would do: it arms the timeout for what comes next, or cancels it, so that
+ * `cancelled` tells the end. The exchange that clears FIRST hands all of it over to the task. If
+ * the timer is stopped before that, `cancelled` sets OVER and tells nothing, and the starter tells
+ * the end.
  *
  * GROUND RULES
  *
- * state     Number of the attempt that is under way or comes next, the phase, INSIDE, OVER and FIRST.
+ * state Number of the attempt that is under way or comes next, the phase, INSIDE, OVER and FIRST.
  *           Every start takes a new number, so a value that was left does not come back. Changed by
  *           compare-exchange by anyone; by exchange where an end is told. Acquire on every load,
  *           release on every change: the thread that starts it again comes after all that was done
  *           with it, and see below for a failure that meets a run. After an end is told, nothing is
- *           touched. An answer and a cancel touch nothing after their exchange either, for the
- *           end may be told at any time then: they use a copy of the timeout.
+ *           touched. An answer and a cancel touch nothing after their exchange either, for the end
+ *           may be told at any time then: they use a copy of the timeout.
  *
  * INSIDE    In the state while `attempt` is being called: set and cleared by run() alone, kept by
  *           everyone else.
@@ -80,8 +81,8 @@
  * such care: one that meets a run bars its re-arming, or undoes it.
  *
  * A run that meets a starter. The starter arms the timeout (A) before it clears FIRST (B), for the
- * reason above. So a run may find FIRST. It leaves all as it is and looks again in the next tick: the
- * starter is between A and B, where it calls nothing. A failure that comes before B makes the
+ * reason above. So a run may find FIRST. It leaves all as it is and looks again in the next tick:
+ * the starter is between A and B, where it calls nothing. A failure that comes before B makes the
  * starter's exchange fail, and one that comes after B moves the timeout, or meets that run.
  *
  * A move may come long after its exchange, in a later attempt or life (then it is refused). It
@@ -109,7 +110,8 @@ static hwt_timeout timeout_of(const hwt_retry *retry)
                           __atomic_load_n(&retry->timeout.generation, __ATOMIC_RELAXED) };
 }
 
-/* The timeout that an answer or a cancel may touch: none while it is the starter's. */
+/* The timeout that an answer or a cancel may touch. It may touch none while the timeout is the
+ * starter's. */
 static hwt_timeout timeout_to_touch(const hwt_retry *retry, uint64_t state)
 {
     return is_first(state) ? (hwt_timeout){ NULL, 0 } : timeout_of(retry);
@@ -208,8 +210,8 @@ static void run(hwt_timeout timeout, void *arg)
     while (!is_end(state)) {
         uint64_t next = next_state(retry, state, hwt_timer_now(retry->timer));
         if (is_waited_in(next)) {
-            /* False: cancelled, by a thread that has set an end before that; or this is a child that
-             * `attempt` has forked. */
+            /* False: cancelled, by a thread that has set an end before that; or this is a child
+             * that `attempt` has forked. */
             if (!hwt_timeout_reschedule_at(timeout, retry->wake)) {
                 state = load(retry);
                 if (!is_end(state))
@@ -341,7 +343,7 @@ static bool is_made_elsewhere(const hwt_retry *retry, uint64_t state)
     return !first && (state & FIRST_MASK) == first_of_this_process();
 }
 
-/* `attempt` has returned: what comes next is the task's, or the end is told. */
+/* `attempt` has returned. The task does what comes next, or this tells the end. */
 static void hand_over(hwt_retry *retry)
 {
     hwt_timeout timeout = timeout_of(retry);
@@ -465,7 +467,7 @@ int hwt_retry_reason(const hwt_retry *retry)
 
 /* ---- cancels ---- */
 
-/* An end that is decided but not told is exchanged for itself: its timeout is sound then. */
+/* An end that is decided but not told is exchanged for itself, so its timeout is sound then. */
 static bool cancel(hwt_retry *retry, bool waits)
 {
     struct waiter waiter;

@@ -7,21 +7,23 @@
 #include "hwt/relay/log.h"
 
 /*
- * Whether the stream is still the one that the store has read. It is another one if it was deleted and
- * made anew, which its incarnation tells if a relay has made it; or if the broker has lost messages that it had
- * acknowledged, and has given their positions to others. Then the message at the store's place has another time. So the
- * stream's leader is asked for that time whenever the engine begins to read behind that place, which it does
- * after each failure of the broker, before each watermark, and once a second.
+ * Whether the stream is still the one that the store has read. It is another one if it was deleted
+ * and made anew, which its incarnation tells if a relay has made it; or if the broker has lost
+ * messages that it had acknowledged, and has given their positions to others. Then the message at
+ * the store's place has another time. So the stream's leader is asked for that time whenever the
+ * engine begins to read behind that place, which it does after each failure of the broker, before
+ * each watermark, and once a second.
  *
- * In the second case the store reads again all that the stream has. It trusts no older place that agrees, because copies
- * of a stream may differ before messages that all of them have. To put a message once more changes nothing, as it is
- * identified by its time and sum, or by its key. Those that the broker has lost stay in the store. The same is done if the
- * leader's copy has lost nothing, and the one that was read has.
+ * In the second case the store reads again all that the stream has. It trusts no older place that
+ * agrees, because copies of a stream may differ before messages that all of them have. To put a
+ * message once more changes nothing, as it is identified by its time and sum, or by its key. Those
+ * that the broker has lost stay in the store. The same is done if the leader's copy has lost
+ * nothing, and the one that was read has.
  */
 #define COMPARE_AGAIN HWT_SEC(1)
 
-/* What is before the stream's first message cannot be compared: all replicas have said to have it. -ENOENT: nor can
- * one that was deleted alone. */
+/* A position before the stream's first message cannot be compared, because all replicas have said
+ * to have it. -ENOENT: nor can one that was deleted alone. */
 int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
                  const struct relay_place *place)
 {
@@ -47,8 +49,8 @@ static struct relay_place place_before(const struct relay_extent *extent)
                                  .position = extent->first > 0 ? extent->first - 1 : 0 };
 }
 
-/* The place does not agree, so it is not before the stream's first message, and all that is before that is in the
- * store. */
+/* The place does not agree, so it is not before the stream's first message, and all that is before
+ * that is in the store. */
 static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
 {
     const struct relay_place place = place_before(extent);
@@ -66,8 +68,8 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
     return relay_ingest_place(shard, &place, &shard->top);
 }
 
-/* Compares the newest place whose message is not deleted, and goes back if it does not agree. -EAGAIN: the leader does
- * not answer now; else it is the store's error. */
+/* Compares the newest place whose message is not deleted, and goes back if it does not agree.
+ * -EAGAIN: the leader does not answer now; else it is the store's error. */
 static int compare(struct relay_shard *shard, const struct relay_extent *extent)
 {
     const struct relay_place *place = &shard->at;
@@ -98,7 +100,8 @@ static int begin_anew(struct relay_shard *shard, const struct relay_extent *exte
     return relay_ingest_place(shard, &place, &place);
 }
 
-/* Whether the stream is the one that was read, but for the number by which it is known: 1, 0, or a negative errno. */
+/* Whether the stream is the one that was read, but for the number by which it is known: 1, 0, or a
+ * negative errno. */
 static int is_renamed(struct relay_shard *shard, const struct relay_extent *extent)
 {
     const struct relay_extent renamed = { shard->at.incarnation, extent->first, extent->last };
@@ -110,7 +113,8 @@ static int is_renamed(struct relay_shard *shard, const struct relay_extent *exte
     return r == -ENOENT ? 0 : r;
 }
 
-/* It is known by another number than before. -EAGAIN: somebody has edited its description, or it is not known now. */
+/* It is known by another number than before. -EAGAIN: somebody has edited its description, or it is
+ * not known now. */
 static int meet_another(struct relay_shard *shard, const struct relay_extent *extent)
 {
     int r = is_renamed(shard, extent);
@@ -127,9 +131,10 @@ static int meet_another(struct relay_shard *shard, const struct relay_extent *ex
 }
 
 /*
- * Whether a replica, this one or another, says that it has all that the stream has no more: 1, 0, or a negative
- * errno. Nobody deletes anything that no replica has. One whose place does not agree with the stream just now may have
- * it: it will go back to where it agrees, or is forgotten.
+ * Whether a replica, this one or another, says that it has all that the stream has no more: 1, 0,
+ * or a negative errno. Nobody deletes anything that no replica has. A replica whose place does not
+ * agree with the stream just now may have it, because it will go back to where it agrees, or is
+ * forgotten.
  */
 static int has_anybody(struct relay_shard *shard, const struct relay_extent *extent)
 {
@@ -154,8 +159,8 @@ static int has_anybody(struct relay_shard *shard, const struct relay_extent *ext
     return r;
 }
 
-/* Whether the store has read up to a place of this stream that has all before it which is deleted: 1, 0, or a negative
- * errno. */
+/* Whether the store has read up to a place of this stream that has all before it which is deleted:
+ * 1, 0, or a negative errno. */
 static int has_read(struct relay_shard *shard, const struct relay_extent *extent,
                     const struct relay_place *place)
 {
@@ -164,8 +169,8 @@ static int has_read(struct relay_shard *shard, const struct relay_extent *extent
     return r == -ENOENT ? 0 : r;
 }
 
-/* What all have said to have is deleted, also while one of them has gone back. So it goes on behind that, if it had read
- * so far before. */
+/* The messages that all have said to have are deleted, also while one of them has gone back. So it
+ * goes on behind that, if it had read so far before. */
 static int skip_deleted(struct relay_shard *shard, const struct relay_extent *extent)
 {
     struct relay_member own;
@@ -204,7 +209,8 @@ static int find_missing(struct relay_shard *shard, const struct relay_extent *ex
     return 0;
 }
 
-/* The last messages of the stream may have been deleted one by one, so there is nothing to read up to the goal. */
+/* The last messages of the stream may have been deleted one by one, so there is nothing to read up
+ * to the goal. */
 static void look_for_goal(struct relay_shard *shard)
 {
     uint64_t position, timestamp;

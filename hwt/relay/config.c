@@ -12,7 +12,7 @@
 
 #include "hwt/relay/http.h"
 
-/* Where in the file it is read; a value belongs to a name on that line. */
+/* The line of the file that is read. A value belongs to a name on that line. */
 struct line {
     const char *path;
     unsigned number;

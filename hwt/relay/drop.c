@@ -7,16 +7,16 @@
 #include "hwt/relay/log.h"
 
 /*
- * A follower never looks at what it has: it stands by, and drops what the watermark covers with one
- * record of its log. For that it keeps points: when the store had put so much, which is a mark of its
- * own, it had read the stream up to a place. What was put up to the mark of a point that the
- * watermark's P covers, and is due at T or before, has ended.
+ * A follower never looks at the messages that it has. It stands by, and drops those that the
+ * watermark covers with one record of its log. For that it keeps points: when the store had put so
+ * much, which is a mark of its own, it had read the stream up to a place. A message has ended if it
+ * was put up to the mark of a point that the watermark's P covers, and is due at T or before.
  *
  * While a store reads again, its marks are behind messages of higher positions, which it had read
  * before. So there are no points until it has read up to there.
  *
- * Any selection of points will do, because the watermark goes on and reaches the next one. When there
- * are too many, every second one goes, so those of the last moments are close together.
+ * Any selection of points will do, because the watermark goes on and reaches the next one. When
+ * there are too many, every second one goes, so those of the last moments are close together.
  */
 
 void relay_points_add(struct relay_shard *shard, const struct relay_place *place, uint64_t mark)

@@ -3,9 +3,9 @@
 #define HWT_RELAY_ENGINE_H
 
 /*
- * What a shard wants of a broker. An engine serves one shard, on one thread. The broker keeps the
- * shard's delay stream, takes what is sent to targets, and has a few named entries that are changed
- * by compare-and-set.
+ * The calls that a shard makes to a broker. An engine serves one shard, on one thread. The broker
+ * keeps the shard's delay stream, takes what is sent to targets, and has a few named entries that
+ * are changed by compare-and-set.
  *
  * A negative errno means that it did not work now. -ETIMEDOUT leaves open whether the broker has
  * done it. An engine never tries again by itself.
@@ -15,8 +15,8 @@
 
 struct relay_engine;
 
-/* What the broker says of the delay stream: its leader does, so `last` covers each message that a
- * producer was told is stored before the call. */
+/* The broker's answer about the delay stream. Its leader gives it, so `last` covers each message
+ * that a producer was told is stored before the call. */
 struct relay_extent {
     uint64_t
         incarnation; /* another one, not 0, if the stream was deleted and made anew by a relay */
@@ -34,7 +34,7 @@ struct relay_outgoing {
     size_t payload_size;
 };
 
-/* What became of a message that was sent: 0: the target has it, or has had it before. */
+/* The answer to a message that was sent. 0: the target has it, or has had it before. */
 struct relay_answer {
     uint64_t cookie;
     bool repeated; /* it has had it before, so it has refused this one */
@@ -46,20 +46,21 @@ enum { RELAY_ENTRY_MAX = 512 }; /* an entry's text, its final 0 included */
 
 struct relay_engine_calls {
     /*
-     * Up to `max` messages behind position `after` that have arrived, in order; 0: none yet. None is
-     * left out that the copy has which it reads. They belong to the engine until the next pull. -ESTALE: it begins to
-     * read behind that position, so what is there has to be compared with what the caller has read; or
-     * the stream is not the one that `extent` has told of last.
+     * Up to `max` messages behind position `after` that have arrived, in order; 0: none yet. None
+     * is left out that the copy has which it reads. They belong to the engine until the next pull.
+     * -ESTALE: it begins to read behind that position, so what is there has to be compared with
+     * what the caller has read; or the stream is not the one that `extent` has told of last.
      */
     int64_t (*pull)(struct relay_engine *engine, uint64_t after, size_t max,
                     const struct relay_message **ret_messages);
     int (*extent)(struct relay_engine *engine, struct relay_extent *ret_extent);
-    /* The first message at a position or behind it, as the stream's leader has it. -ENOENT: there is none. */
+    /* The first message at a position or behind it, as the stream's leader has it. -ENOENT: there
+     * is none. */
     int (*find)(struct relay_engine *engine, uint64_t position, uint64_t *ret_position,
                 uint64_t *ret_timestamp);
     /* Sends without waiting. 0: exactly one answer will have this cookie, unless the engine ends;
-     * it may be late, but not for ever. Otherwise nothing was sent. A NULL target is the delay stream
-     * itself, and "" are the dead letters. */
+     * it may be late, but not for ever. Otherwise nothing was sent. A NULL target is the delay
+     * stream itself, and "" are the dead letters. */
     int (*send)(struct relay_engine *engine, const struct relay_outgoing *message, uint64_t cookie);
     size_t (*answers)(struct relay_engine *engine, size_t max, struct relay_answer *ret_answers);
     /* An entry's text and revision; revision 0 and "" if there is none. The leader answers. */
@@ -68,8 +69,8 @@ struct relay_engine_calls {
     /* Changes an entry that has this revision. -EAGAIN: it has another one. */
     int (*swap)(struct relay_engine *engine, const char *name, uint64_t revision, const char *text,
                 uint64_t *ret_revision);
-    /* When an entry has got this revision, ns since 1970 by the broker's clock. -EAGAIN: it has another
-     * one. */
+    /* When an entry has got this revision, ns since 1970 by the broker's clock. -EAGAIN: it has
+     * another one. */
     int (*written)(struct relay_engine *engine, const char *name, uint64_t revision,
                    uint64_t *ret_written);
     /* Deletes the messages of the delay stream below a position. -ESTALE: the stream is not of that
@@ -80,7 +81,8 @@ struct relay_engine_calls {
 
     /* ---- For the program; tests have no need of them ---- */
 
-    /* Readable when a pull or answers may bring something new. It is cleared before they are asked. */
+    /* Readable when a pull or answers may bring something new. It is cleared before they are
+     * asked. */
     int (*fd)(struct relay_engine *engine);
     void (*clear)(struct relay_engine *engine);
     /* Puts a message into the delay stream, and waits until it is stored there. */
@@ -92,9 +94,9 @@ struct relay_engine_calls {
 struct relay_engine {
     const struct relay_engine_calls *calls;
     /*
-     * What is sent becomes visible with the next change of the shard's entry, all of it or nothing, in one
-     * transaction. So the entry's watermark may count as ended what has been sent and not answered. Answers
-     * come when the transaction has ended.
+     * The messages that are sent become visible with the next change of the shard's entry, all of
+     * them or none, in one transaction. So the entry's watermark may count as ended what has been
+     * sent and not answered. Answers come when the transaction has ended.
      */
     bool together;
 };

@@ -10,7 +10,7 @@
 #include "hwt/relay/log.h"
 
 /* A message is sent to its target first. If that fails, it is sent to the delay stream again for a
- * later time, or to the dead letters: its state is never changed but through the log. */
+ * later time, or to the dead letters, because its state is never changed but through the log. */
 enum { TRIES_TARGET, TRIES_ELSEWHERE, TRIES };
 
 /* Headers that a message gets on its way, behind its own. */
@@ -118,8 +118,8 @@ static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
     return send(shard, flight, record.target, record.id, &headers, &record);
 }
 
-/* With transactions, nothing passes a message whose transaction was taken back: the watermark stays below that one, so
- * a new owner would send again what has passed. */
+/* With transactions, nothing passes a message whose transaction was taken back, because the
+ * watermark stays below that one, so a new owner would send again what has passed. */
 void relay_send_step(struct relay_shard *shard)
 {
     for (size_t i = 0; i < shard->flights_count; i++) {
@@ -136,7 +136,7 @@ void relay_send_step(struct relay_shard *shard)
     }
 }
 
-/* By its number: they ascend. NULL: it has ended. */
+/* Finds it by its number, because the numbers ascend. NULL: it has ended. */
 static struct relay_flight *find_flight(struct relay_shard *shard, uint64_t number)
 {
     size_t low = 0, high = shard->flights_count;
@@ -169,7 +169,8 @@ static void note_failure(struct relay_shard *shard, struct relay_flight *flight,
     flight->not_before = relay_clock(shard) + HWT_SEC(1);
 }
 
-/* Late by as much as the relay could help: what has arrived after its due time is late from then on. */
+/* The lateness counts only as much as the relay could help, so a message that has arrived after its
+ * due time is late from then on. */
 static void count_forwarded(struct relay_shard *shard, const struct relay_flight *flight,
                             bool repeated)
 {
@@ -285,7 +286,7 @@ uint64_t relay_flights_lowest(const struct relay_shard *shard)
     return lowest;
 }
 
-/* All of them become flights, whatever is found in them: see relay_flights_lowest(). */
+/* All of them become flights, whatever is found in them, see relay_flights_lowest(). */
 static int add_flights(struct relay_shard *shard, struct relay_taken *taken, size_t count)
 {
     int r = 0;

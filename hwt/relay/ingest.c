@@ -11,12 +11,13 @@
 
 enum { CHANGES_MAX = 4 * RELAY_PULL_MAX };
 
-/* Of a producer's id, so that the one which the target gets has no more than RELAY_TARGET_MAX bytes. */
+/* The longest id of a producer, so that the one which the target gets has no more than
+ * RELAY_TARGET_MAX bytes. */
 enum { GIVEN_MAX = 128 };
 
 /*
- * What one pull changes in the store. The store's note is the place up to which it has read; it
- * changes in the same step, so a crash leaves both or none.
+ * The changes that one pull makes in the store. The store's note is the place up to which it has
+ * read; it changes in the same step, so a crash leaves both or none.
  */
 struct batch {
     hwt_delay_change changes[CHANGES_MAX];
@@ -142,7 +143,7 @@ static int flush(struct relay_shard *shard, struct batch *batch)
     return r;
 }
 
-/* A change that is left out if it cannot be made. What is full goes to the store first. */
+/* A change that is left out if it cannot be made. A full batch goes to the store first. */
 static int add_change(struct relay_shard *shard, struct batch *batch, hwt_delay_change change,
                       struct relay_flight *flight)
 {
@@ -156,7 +157,7 @@ static int add_change(struct relay_shard *shard, struct batch *batch, hwt_delay_
     return 0;
 }
 
-/* Ends those that are taken and were not sent: they are cancelled, or replaced. */
+/* Ends those that are taken and were not sent, because they are cancelled, or replaced. */
 static int end_flights(struct relay_shard *shard, struct batch *batch, uint64_t due, const void *id,
                        size_t id_size)
 {
@@ -215,7 +216,8 @@ static int add(struct relay_shard *shard, struct batch *batch, uint64_t due, con
     return 0;
 }
 
-/* One that is sent already is not cancelled: it was due, and its cancel came too late. */
+/* A message that is sent already is not cancelled, because it was due, and its cancel came too
+ * late. */
 static int cancel(struct relay_shard *shard, struct batch *batch, uint64_t due, const char *key)
 {
     unsigned char id[RELAY_ID_MAX];
@@ -280,8 +282,9 @@ static int add_order(struct relay_shard *shard, struct batch *batch,
 }
 
 /*
- * What the target knows doubles by. Copies of the stream may have a put that was sent twice at different times, so the
- * producer's id tells it better than its time, with due time and content, in case that the producer uses an id again.
+ * The id by which the target knows doubles. Copies of the stream may have a put that was sent twice
+ * at different times, so the producer's id tells it better than its time, with due time and
+ * content, in case that the producer uses an id again.
  */
 static void write_id(const struct relay_shard *shard, const struct relay_order *order,
                      const struct relay_record *record, char id[RELAY_ENTRY_MAX])
@@ -344,8 +347,9 @@ static int ingest(struct relay_shard *shard, const struct relay_message *message
 }
 
 /*
- * Whether the stream's leader has any of the positions that are left out. Else these messages were deleted one by
- * one. An engine whose sends become visible together with the entry reads one log, and no copy of it.
+ * Whether the stream's leader has any of the positions that are left out. Else these messages were
+ * deleted one by one. An engine whose sends become visible together with the entry reads one log,
+ * and no copy of it.
  */
 static bool may_lack_any(struct relay_shard *shard, const struct relay_message *messages,
                          size_t count)
@@ -360,8 +364,8 @@ static bool may_lack_any(struct relay_shard *shard, const struct relay_message *
     return false;
 }
 
-/* A follower that has read all that has arrived gathers what comes next for a moment. Nobody waits for it, and each
- * sync of its store takes the disk from others. */
+/* A follower that has read all that has arrived gathers what comes next for a moment. Nobody waits
+ * for it, and each sync of its store takes the disk from others. */
 int relay_ingest_step(struct relay_shard *shard)
 {
     const uint64_t after = shard->at.position;

@@ -84,8 +84,8 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 {
     const struct relay_kafka *kafka = rd_kafka_opaque(rk);
 
-    /* From a warning on; but not that a broker is too old to be told that topics are not made by reading them, nor
-     * that a property is of the other kind of clients. */
+    /* From a warning on; but not that a broker is too old to be told that topics are not made by
+     * reading them, nor that a property is of the other kind of clients. */
     if (level <= 4 && strcmp(facility, "AUTOCREATE") != 0 && strcmp(facility, "CONFWARN") != 0)
         relay_log(kafka->shard, "librdkafka %s: %s", facility, text);
 }
@@ -101,7 +101,8 @@ static bool set(struct relay_kafka *kafka, rd_kafka_conf_t *conf, const char *na
     return false;
 }
 
-/* Both kinds of clients get those of the configuration; the library takes what is of the other kind, too. */
+/* Both kinds of clients get those of the configuration; the library takes what is of the other
+ * kind, too. */
 static bool set_all(struct relay_kafka *kafka, rd_kafka_conf_t *conf, const char *const *properties)
 {
     const struct relay_words *servers = &kafka->config->servers, *own = &kafka->config->kafka;
@@ -232,7 +233,8 @@ static int know_cluster(struct relay_kafka *kafka)
     return 0;
 }
 
-/* Topics are not made: how many copies and bytes they may have, is for the cluster's keeper to say. */
+/* Topics are not made, because the cluster's keeper has to say how many copies and bytes they may
+ * have. */
 static int look_for_topics(struct relay_kafka *kafka)
 {
     rd_kafka_t *rk = kafka->reader.rk;

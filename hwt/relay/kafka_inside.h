@@ -14,11 +14,11 @@
  * A shard has a partition of the delay topic and one of the entries' topic. An offset plus 1 is a
  * position, or an entry's revision.
  *
- * An entry is changed in a transaction, by a producer whose transactional.id is the entry's. To begin it
- * fences each other producer of that id: what that one has not committed never will be. So after it has
- * begun, it reads the entry; if that has the revision that the caller knows, it stays so until this
- * producer changes it, or is fenced itself, and then its next commit fails. That makes a
- * compare-and-set. Messages to targets are in the transactions of the shard's entry.
+ * An entry is changed in a transaction, by a producer whose transactional.id is the entry's. To
+ * begin it fences each other producer of that id: what that one has not committed never will be. So
+ * after it has begun, it reads the entry; if that has the revision that the caller knows, it stays
+ * so until this producer changes it, or is fenced itself, and then its next commit fails. That
+ * makes a compare-and-set. Messages to targets are in the transactions of the shard's entry.
  *
  * So two owners never have both committed behind one entry, whatever their clocks and pauses:
  *
@@ -31,8 +31,8 @@
  *     To take a transaction back the library may ask for a new epoch. The cluster has to refuse that to a producer
  *     that was fenced; and the entry is compared once more all the same.
  *
- * The lease decides merely when another one tries. Without the fence it would be as on NATS: an owner that is
- * paused between its last look and its send may send what the next one sends, too.
+ * The lease decides merely when another one tries. Without the fence it would be as on NATS: an
+ * owner that is paused between its last look and its send may send what the next one sends, too.
  *
  * The library calls back only in calls of the shard's thread, so all of this belongs to it.
  */
@@ -61,7 +61,7 @@ struct kafka_reader {
     bool reads;   /* from a place that was asked for, and has not failed since */
 };
 
-/* What the shard knows of an entry of the topic. */
+/* An entry of the topic, as the shard knows it. */
 struct kafka_entry {
     char *name;
     char text[RELAY_ENTRY_MAX];
@@ -147,12 +147,12 @@ uint64_t relay_kafka_clock(struct relay_engine *engine);
 void relay_kafka_signal(struct relay_kafka *kafka);
 /* A negative errno for what the library says. */
 int relay_kafka_errno(rd_kafka_resp_err_t error);
-/* A client with properties, in pairs of name and value, NULL at the end, and those of the configuration, which count
- * more. NULL: it cannot be had, which was logged. */
+/* A client with properties, in pairs of name and value, NULL at the end, and those of the
+ * configuration, which count more. NULL: it cannot be had, which was logged. */
 rd_kafka_t *relay_kafka_client(struct relay_kafka *kafka, rd_kafka_type_t type,
                                const char *const *properties);
-/* Asks the cluster for a topic, so that the client knows it. A negative errno was logged: -EHOSTUNREACH: there is none
- * of so many partitions. */
+/* Asks the cluster for a topic, so that the client knows it. A negative errno was logged:
+ * -EHOSTUNREACH: there is none of so many partitions. */
 int relay_kafka_topic(struct relay_kafka *kafka, rd_kafka_t *rk, const char *topic, int partitions);
 /* How long a call may wait, in ms, so that a lease is not over meanwhile. */
 int relay_kafka_patience(const struct relay_kafka *kafka);
@@ -161,7 +161,8 @@ int relay_kafka_wait_ms(const struct relay_kafka *kafka);
 
 /* ---- kafka_read.c ---- */
 
-/* One that signals reads on all the while; another one is stopped when its caller has what it wants. */
+/* One that signals reads on all the while; another one is stopped when its caller has what it
+ * wants. */
 int relay_kafka_reader_open(struct relay_kafka *kafka, struct kafka_reader *reader,
                             const char *topic, bool signals);
 void relay_kafka_reader_close(struct kafka_reader *reader);
@@ -172,7 +173,8 @@ void relay_kafka_reader_stop(struct kafka_reader *reader);
 /* Up to `max` messages that have arrived, or arrive within a time. The caller destroys them. */
 size_t relay_kafka_reader_take(struct relay_kafka *kafka, struct kafka_reader *reader, int wait_ms,
                                size_t max, rd_kafka_message_t **ret_messages);
-/* The partition's first offset, and the one behind its last message that can be read, as its leader says. */
+/* The partition's first offset, and the one behind its last message that can be read, as its leader
+ * says. */
 int relay_kafka_reader_ends(struct relay_kafka *kafka, struct kafka_reader *reader,
                             int64_t *ret_first, int64_t *ret_end);
 /* The timestamp of a message in ns, which differs for each message of a millisecond. */
@@ -193,7 +195,8 @@ int relay_kafka_purge(struct relay_engine *engine, uint64_t incarnation, uint64_
 /* Fields of a message, as the shard has them; the caller frees *ret_fields. -ENOMEM */
 int relay_kafka_fields_read(const rd_kafka_message_t *from, struct relay_message *message,
                             void **ret_fields);
-/* Gives a message to a producer, with one header more unless its value is NULL. `cookie` comes with its report. */
+/* Gives a message to a producer, with one header more unless its value is NULL. `cookie` comes with
+ * its report. */
 rd_kafka_resp_err_t relay_kafka_produce(rd_kafka_t *rk, const char *topic, int32_t partition,
                                         const struct relay_outgoing *message, const char *id,
                                         uintptr_t cookie);
@@ -217,8 +220,8 @@ int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writ
                             const char *name, uint64_t revision);
 /* Unless a transaction is open already. -ECANCELED: the producer is ended. */
 int relay_kafka_writer_begin(struct relay_kafka *kafka, struct kafka_writer *writer);
-/* Puts the entry into the transaction, and commits. -ECANCELED: nothing was done, by writer->error; -ETIMEDOUT: it is
- * not known yet. */
+/* Puts the entry into the transaction, and commits. -ECANCELED: nothing was done, by writer->error;
+ * -ETIMEDOUT: it is not known yet. */
 int relay_kafka_writer_commit(struct relay_kafka *kafka, struct kafka_writer *writer,
                               const char *text);
 /* For one that is not known: as above. */

@@ -7,13 +7,13 @@
 #include <string.h>
 
 /*
- * A message that cannot be delivered takes its whole transaction with it. Often its own report tells which one it
- * was; then all others are sent again. A broker that does not permit a topic, or finds a batch too long, does not
- * tell. Then the next transactions are of half as many messages, until one is of a single one. Each that
- * succeeds lets the next one be of twice as many.
+ * A message that cannot be delivered takes its whole transaction with it. Often its own report
+ * tells which one it was; then all others are sent again. A broker that does not permit a topic, or
+ * finds a batch too long, does not tell. Then the next transactions are of half as many messages,
+ * until one is of a single one. Each that succeeds lets the next one be of twice as many.
  *
- * A topic that has failed is barred for the length of a lease: what is for it gets the same answer at
- * once, and disturbs no transaction.
+ * A topic that has failed is barred for the length of a lease. Messages for it get the same answer
+ * at once, and disturb no transaction.
  */
 
 static void add_answer(struct relay_kafka *kafka, uint64_t cookie, int result)
@@ -104,8 +104,8 @@ static bool is_of_message(rd_kafka_resp_err_t error)
             error != RD_KAFKA_RESP_ERR__ALL_BROKERS_DOWN);
 }
 
-/* Why a message has failed of its own; 0: it has not, as far as is known. The broker refuses a batch as a whole, so
- * if it is not the topic's fault, it may be that of another message. */
+/* Why a message has failed of its own; 0: it has not, as far as is known. The broker refuses a
+ * batch as a whole, so if it is not the topic's fault, it may be that of another message. */
 static int fault_of(const struct relay_kafka *kafka, const struct kafka_send *send)
 {
     int r = relay_kafka_errno(send->error);
@@ -136,7 +136,8 @@ static void find_fault(struct relay_kafka *kafka)
         search(kafka, error);
 }
 
-/* No message is to blame if the producer has ended, or if the entry has failed of its own, which has a topic to itself. */
+/* No message is to blame if the producer has ended, or if the entry has failed of its own, which
+ * has a topic to itself. */
 static bool may_blame(const struct kafka_writer *owner)
 {
     return owner->rk && (!owner->entry_error || is_purged(owner->entry_error));
@@ -204,7 +205,8 @@ int relay_kafka_send(struct relay_engine *engine, const struct relay_outgoing *m
     return 0;
 }
 
-/* What is known now of a transaction of before. The caller knew less when it wrote its text. */
+/* Settles a transaction of before by what is known now. The caller knew less when it wrote its
+ * text. */
 static int settle(struct relay_kafka *kafka, struct kafka_writer *writer)
 {
     int r = relay_kafka_writer_settle(kafka, writer);

@@ -34,7 +34,8 @@ static uint64_t weight(const struct relay_shard *shard, const char *replica)
     return (hash ^ hash >> 29) * UINT64_C(0xbf58476d1ce4e5b9);
 }
 
-/* By rendezvous hash: the one of the highest weight should own the shard. */
+/* The replica that should own the shard, by rendezvous hash, which is the one of the highest
+ * weight. */
 uint64_t relay_rank(const struct relay_shard *shard, const char *replica)
 {
     const struct relay_words *replicas = &shard->config->replicas;
@@ -154,9 +155,9 @@ static bool may_claim(const struct relay_shard *shard, uint64_t now)
 }
 
 /*
- * See watermark.h. A copy of the stream may have lacked some of what is behind the place at which the leader has agreed;
- * but an engine whose sends become visible together with the entry reads one log, and no copy of it. The answers come
- * first, since what was given back has not ended.
+ * See watermark.h. A copy of the stream may have lacked some of what is behind the place at which
+ * the leader has agreed; but an engine whose sends become visible together with the entry reads one
+ * log, and no copy of it. The answers come first, since what was given back has not ended.
  */
 static struct relay_watermark make_watermark(struct relay_shard *shard)
 {
@@ -193,7 +194,8 @@ static int renew(struct relay_shard *shard)
         shard->look_at = from + relay_interval(shard);
         return 0;
     }
-    /* An earlier write of this process may have arrived late: then the lease counts from before. */
+    /* An earlier write of this process may have arrived late. Then the lease counts from before
+     * it. */
     shard->look_at = from + shard->config->lease / 32;
     return r == -EAGAIN ? look(shard) : 0;
 }

@@ -2,7 +2,7 @@
 #ifndef HWT_RELAY_LOOK_H
 #define HWT_RELAY_LOOK_H
 
-/* For the commands that look at relays while they run: at their stores, and at their entries. */
+/* For the commands that look at the stores and at the entries of relays while they run. */
 
 #include <hwt/hwt.h>
 #include <hwt/delay.h>

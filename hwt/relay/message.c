@@ -17,7 +17,8 @@ static const char *const names[NAMES] = {
     [REASON] = "Hwt-Reason",
 };
 
-/* Writes the reason and returns -EINVAL. What is not printable in it becomes a question mark. */
+/* Writes the reason and returns -EINVAL. Bytes in it that are not printable become question
+ * marks. */
 __attribute__((format(printf, 2, 3))) static int refuse(char reason[RELAY_REASON_MAX],
                                                         const char *format, ...)
 {

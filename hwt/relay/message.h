@@ -3,7 +3,7 @@
 #define HWT_RELAY_MESSAGE_H
 
 /*
- * The protocol: which order a message of a delay stream gives, by its headers. See
+ * The protocol says which order a message of a delay stream gives, by its headers. See
  * hwt-relay-protocol(5). Nothing here knows a broker, a clock or a store.
  */
 
@@ -35,10 +35,10 @@ enum {
     RELAY_REASON_MAX = 160, /* of a reason as text, its final 0 included */
 };
 
-/* The latest due time: what follows is the store's "never". */
+/* The latest due time, because the next one is the store's "never". */
 #define RELAY_DUE_MAX (UINT64_MAX - 1)
 
-/* What a message orders. The strings are the message's own. */
+/* The order that a message gives. The strings are the message's own. */
 struct relay_order {
     enum relay_op op;
     uint64_t due;       /* of the message that is put or cancelled */
@@ -59,7 +59,7 @@ int relay_order_read(const struct relay_message *message, const char *const *tar
                      size_t targets_count, struct relay_order *ret_order,
                      char reason[RELAY_REASON_MAX]);
 
-/* Whether a header goes on to the target: those of the relay and those that command NATS do not. */
+/* Whether a header goes on to the target. Those of the relay and those that command NATS do not. */
 bool relay_field_goes_on(const struct relay_field *field);
 
 /* CRC-32C of the headers, in their order, and the payload. */

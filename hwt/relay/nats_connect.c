@@ -78,8 +78,8 @@ static const struct relay_engine_calls calls = {
 };
 
 /*
- * What is published while there is no connection would be kept and sent later, perhaps after
- * the lease; so hardly anything is kept, and relay_nats_send() looks first.
+ * A message that is published while there is no connection would be kept and sent later, perhaps
+ * after the lease. So hardly anything is kept, and relay_nats_send() looks first.
  */
 static natsStatus connect_to(struct relay_nats *nats)
 {

@@ -7,8 +7,8 @@
 #define INCARNATION "hwt-relay incarnation="
 
 /*
- * Which stream of its name it is, is in its description. When it was made is no help: servers of a cluster that have
- * begun again since (2.9.10) each tell another time.
+ * Which stream of its name it is, is in its description. The time at which it was made is no help,
+ * because servers of a cluster that have begun again since (2.9.10) each tell another time.
  */
 uint64_t relay_nats_incarnation(const jsStreamConfig *config)
 {

@@ -18,8 +18,8 @@ static void add_answer(struct relay_nats *nats, struct nats_send *sent, int resu
     sent->number = 0;
 }
 
-/* An acknowledgement is JSON; an error in it has a code. A stream may be called as a name in it, which the colon
- * tells from it. */
+/* An acknowledgement is JSON; an error in it has a code. A stream may be called as a name in it,
+ * which the colon tells from it. */
 static int read_answer(natsMsg *msg, bool *ret_repeated)
 {
     char text[512];
@@ -96,8 +96,8 @@ static natsStatus make(const struct relay_nats *nats, const struct relay_outgoin
     return s;
 }
 
-/* A free place; NATS_SENDS_MAX: there is none. Answers have room: there are fewer than half as many
- * as places here, and at most one more for each place that is taken. */
+/* A free place; NATS_SENDS_MAX: there is none. Answers have room, because there are fewer than half
+ * as many as places here, and at most one more for each place that is taken. */
 static size_t take_place(struct relay_nats *nats, uint64_t cookie)
 {
     size_t place = NATS_SENDS_MAX;

@@ -18,7 +18,7 @@
 
 enum { FAILED = 1, MISUSED = 2 };
 
-/* What the command line says. */
+/* The command line, as it was read. */
 struct request {
     const struct relay_config *config;
     const char *path;                                /* of its file */

@@ -3,14 +3,14 @@
 #define HWT_RELAY_RECORD_H
 
 /*
- * A message as the relay's store has it: the payload of a hwt_delay_message. It keeps all that is
- * needed to forward the message, and to see whether a watermark covers it.
+ * A message as the relay's store has it, in the payload of a hwt_delay_message. It keeps all that
+ * is needed to forward the message, and to see whether a watermark covers it.
  */
 
 #include "hwt/relay/message.h"
 
-/* A place in a stream. The incarnation tells a stream from one that was deleted and made anew, which counts its
- * positions from 1 again. */
+/* A place in a stream. The incarnation tells a stream from one that was deleted and made anew,
+ * which counts its positions from 1 again. */
 struct relay_place {
     uint64_t incarnation;
     uint64_t position;

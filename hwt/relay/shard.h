@@ -8,8 +8,8 @@
  * stand by: they read nothing back, and drop what the owner's watermark covers. See watermark.h for
  * why nothing is lost.
  *
- * A store cannot stand by again once it has led. So a replica that has owned the shard, and does not any
- * more, is `over`: its caller closes shard and store, and opens both anew.
+ * A store cannot stand by again once it has led. So a replica that has owned the shard, and does
+ * not any more, is `over`: its caller closes shard and store, and opens both anew.
  *
  * A shard is driven by relay_shard_step(), which waits for nothing but the store's disk and the
  * engine's entries. One thread at a time.
@@ -139,7 +139,8 @@ void relay_shard_close(struct relay_shard *shard);
 hwt_delay_options relay_shard_store(const struct relay_config *config);
 
 /*
- * Does what can be done now. What the broker refuses for now is tried again in a later step.
+ * Does what can be done now. A message that the broker refuses for now is tried again in a later
+ * step.
  *
  * -ENODATA: the stream no longer has what this store lacks; -EBADMSG: the store is damaged, or an
  * entry is none of a relay; or what the store has failed with. It was logged, and the shard has to
@@ -168,16 +169,18 @@ bool relay_lease_holds(struct relay_shard *shard);
 uint64_t relay_rank(const struct relay_shard *shard, const char *replica);
 /* Gives the shard back, if it is this replica's. */
 int relay_lease_release(struct relay_shard *shard);
-/* The same, and logs why; and if the broker does not answer, nothing is sent any more all the same. */
+/* The same, and logs why; and if the broker does not answer, nothing is sent any more all the
+ * same. */
 void relay_lease_resign(struct relay_shard *shard, const char *why);
 
 /* ---- agree.c ---- */
 
 int relay_agree_step(struct relay_shard *shard);
-/* Compares the place with the stream. Afterwards knows_stream says whether that was possible, and the place is
- * one of the stream. */
+/* Compares the place with the stream. Afterwards knows_stream says whether that was possible, and
+ * the place is one of the stream. */
 int relay_agree(struct relay_shard *shard);
-/* Whether the stream's message at a place is the one that was read there: 1, 0, or a negative errno. */
+/* Whether the stream's message at a place is the one that was read there: 1, 0, or a negative
+ * errno. */
 int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
                  const struct relay_place *place);
 
@@ -206,14 +209,14 @@ struct relay_flight *relay_flights_waiting(struct relay_shard *shard, uint64_t d
                                            size_t id_size);
 /* Hears what has become of those that were sent. */
 void relay_answers_step(struct relay_shard *shard);
-/* The earliest due time among those that have not ended, and do not end with the change of the entry;
- * HWT_NEVER: none. */
+/* The earliest due time among those that have not ended, and do not end with the change of the
+ * entry; HWT_NEVER: none. */
 uint64_t relay_flights_lowest(const struct relay_shard *shard);
 
 /* ---- trim.c ---- */
 
 int relay_trim_step(struct relay_shard *shard);
-/* What a replica has said of itself last. */
+/* The last entry of a replica about itself. */
 int relay_read_member(struct relay_shard *shard, const char *replica,
                       struct relay_member *ret_member, uint64_t *ret_revision);
 
@@ -222,8 +225,8 @@ static inline uint64_t relay_clock(const struct relay_shard *shard)
     return shard->engine->calls->clock(shard->engine);
 }
 
-/* How often an owner renews. The others look more often, because what is due waits until one of them knows that it has
- * been given back. */
+/* How often an owner renews. The others look more often, because what is due waits until one of
+ * them knows that it has been given back. */
 static inline uint64_t relay_interval(const struct relay_shard *shard)
 {
     return shard->config->lease / (shard->role == RELAY_FOLLOWS ? 32 : 4);

@@ -5,7 +5,7 @@
 
 /*
  * The client library does not look at subjects, so this does. A subject that begins with $ is the
- * broker's own: to publish to $JS.API... is to command the broker with the relay's rights.
+ * broker's own. Whoever publishes to $JS.API... commands the broker, and with the relay's rights.
  */
 static const char *subject_fault(const char *subject)
 {

@@ -7,18 +7,19 @@
 #include "hwt/relay/log.h"
 
 /*
- * Each replica says in an entry of its own, once a lease, how far it has read durably, and that it lives. From
- * these the owner learns two things.
+ * Each replica says in an entry of its own, once a lease, how far it has read durably, and that it
+ * lives. From these the owner learns two things.
  *
  * A message may be deleted from the stream when every replica of the configuration has it in its
- * store: what is below the lowest place. A place counts only if the stream has that time there
+ * store, that is below the lowest place. A place counts only if the stream has that time there
  * still, since otherwise the replica has read something else. A replica that is away holds that up,
  * unless it is forgotten. One that has read nothing yet, or another incarnation, does so too.
  *
- * And a shard goes back to the replica that should own it, when that one lives, and has read as far as the
- * owner had a lease before.
+ * And a shard goes back to the replica that should own it, when that one lives, and has read as far
+ * as the owner had a lease before.
  *
- * When its own entry was written, by the broker's clock, tells a replica whether its clock is right.
+ * When its own entry was written, by the broker's clock, tells a replica whether its clock is
+ * right.
  */
 
 /* An owner stays for so many leases at least, whoever comes back. */
@@ -87,9 +88,9 @@ static void report(struct relay_shard *shard)
 }
 
 /*
- * A purge may be done late, by a server that leads since. If its copy lacks the newest messages, it has given their
- * positions to others, which nobody has read. So messages stay for a while after all have them: what is deleted is what was
- * common at the trim before.
+ * A purge may be done late, by a server that leads since. If its copy lacks the newest messages, it
+ * has given their positions to others, which nobody has read. So messages stay for a while after
+ * all have them, because only those are deleted that were common at the trim before.
  */
 static void trim(struct relay_shard *shard)
 {

@@ -58,7 +58,7 @@ static size_t write_place(const struct relay_place *place, char text[RELAY_ENTRY
                             place->incarnation, place->position, place->timestamp);
 }
 
-/* Where it ends; NULL: it is none. */
+/* The end of it; NULL: it is none. */
 static const char *read_place(const char *text, struct relay_place *ret_place)
 {
     int end = -1;

@@ -4,9 +4,9 @@
 
 /*
  * The watermark (P, T) of a shard says: of the messages at position P or before in the delay
- * stream, each that is due at T or before has ended. It has ended if its target has acknowledged it,
- * if the dead letters have, if the delay stream has acknowledged that it is there again for a later
- * time, or if it was cancelled or replaced.
+ * stream, each that is due at T or before has ended. It has ended if its target has acknowledged
+ * it, if the dead letters have, if the delay stream has acknowledged that it is there again for a
+ * later time, or if it was cancelled or replaced.
  *
  * THE OWNER says it, of its own store S, in this order:
  *
@@ -18,32 +18,34 @@
  *   3. lowest is the earliest due time among the messages that were taken and have not ended.
  *   4. T is the least of F - 1 and lowest - 1.
  *
- * It is true when it is said. Let M be a message at P or before, due at T or before. Either M was covered by
- * an earlier watermark, so it has ended; or its put has returned before step 2. By the promise of
- * hwt_delay_take_frontier(), M was leased then, or had ended, since it is due before F. If it was leased, this
- * owner has taken it. It is not due at lowest or later, so it has ended. A message ends only after an
- * acknowledgement. The number of messages that a take has returned is in no step: a take may return fewer
- * than there are. If P were read after step 2, a message could be put between them.
+ * It is true when it is said. Let M be a message at P or before, due at T or before. Either M was
+ * covered by an earlier watermark, so it has ended; or its put has returned before step 2. By the
+ * promise of hwt_delay_take_frontier(), M was leased then, or had ended, since it is due before F.
+ * If it was leased, this owner has taken it. It is not due at lowest or later, so it has ended. A
+ * message ends only after an acknowledgement. The number of messages that a take has returned is in
+ * no step: a take may return fewer than there are. If P were read after step 2, a message could be
+ * put between them.
  *
- * It stays true. What has ended does not begin again: a key that is put once more is another message,
- * at a later position. The owner may therefore be paused between these steps and the moment at which
- * the watermark is written, for any length of time. It is written with the ownership, in one
- * compare-and-set, so the entry's watermarks come from one owner at a time.
+ * It stays true. What has ended does not begin again: a key that is put once more is another
+ * message, at a later position. The owner may therefore be paused between these steps and the
+ * moment at which the watermark is written, for any length of time. It is written with the
+ * ownership, in one compare-and-set, so the entry's watermarks come from one owner at a time.
  *
  * A FOLLOWER drops what a watermark covers. Nothing is lost by that, since what is covered has
- * ended. It does not drop by its clock, nor by anything else, so that what has not ended is in
- * each store of a replica that has read so far, and in the stream for those that have not. What a
- * follower reads later, and is covered, it does not put. It drops by the order of its own puts: all that it
- * had put when it had read up to a place that P covers, and is due at T or before.
+ * ended. It does not drop by its clock, nor by anything else, so that what has not ended is in each
+ * store of a replica that has read so far, and in the stream for those that have not. What a
+ * follower reads later, and is covered, it does not put. It drops by the order of its own puts: all
+ * that it had put when it had read up to a place that P covers, and is due at T or before.
  *
- * A position means something only within one incarnation of the stream, so a watermark covers nothing of
- * another one. Copies of a stream that has lost messages can give one position to
- * two messages. So a watermark has P's timestamp, too, and covers no message with a later one: a message
- * that the owner cannot have read is then not dropped, as long as the stream's timestamps ascend.
+ * A position means something only within one incarnation of the stream, so a watermark covers
+ * nothing of another one. Copies of a stream that has lost messages can give one position to two
+ * messages. So a watermark has P's timestamp, too, and covers no message with a later one: a
+ * message that the owner cannot have read is then not dropped, as long as the stream's timestamps
+ * ascend.
  *
- * All this is about what the stream has. Of what it had, because it was made anew or the broker has lost a
- * part, an owner forwards what its store has; and a follower drops it with the rest, so what no owner has
- * read is forwarded by nobody.
+ * All this is about what the stream has. Of what it had, because it was made anew or the broker has
+ * lost a part, an owner forwards what its store has; and a follower drops it with the rest, so what
+ * no owner has read is forwarded by nobody.
  */
 
 #include "hwt/relay/engine.h"
@@ -56,7 +58,7 @@ struct relay_watermark {
 
 enum { RELAY_NAME_MAX = 64 }; /* of a replica, its final 0 included */
 
-/* The shard's entry at the broker: who owns it, and the watermark. */
+/* The shard's entry at the broker says who owns it, and has the watermark. */
 struct relay_entry {
     char owner[RELAY_NAME_MAX]; /* "-": nobody, so that it may be taken at once */
     uint64_t life;              /* of the owner's process: drawn at random when it began */
@@ -70,8 +72,8 @@ void relay_entry_write(const struct relay_entry *entry, char text[RELAY_ENTRY_MA
 /* "" is an entry without an owner. -EBADMSG: it is no entry. */
 int relay_entry_read(const char *text, struct relay_entry *ret_entry);
 
-/* A replica, in an entry of its own for each shard. One that is forgotten is waited for no more, until
- * it runs again and says so itself. */
+/* A replica, in an entry of its own for each shard. One that is forgotten is waited for no more,
+ * until it runs again and says so itself. */
 struct relay_member {
     struct relay_place place; /* up to which its store has read durably */
     uint64_t life;            /* as in relay_entry */
@@ -84,8 +86,8 @@ void relay_member_write(const struct relay_member *member, char text[RELAY_ENTRY
 /* "" is one that has never been. -EBADMSG: it is none. */
 int relay_member_read(const char *text, struct relay_member *ret_member);
 
-/* A store's note: the place up to which it has read, and that of the highest position that it has ever read in
- * this incarnation. "" is the place before all. */
+/* A store's note: the place up to which it has read, and that of the highest position that it has
+ * ever read in this incarnation. "" is the place before all. */
 void relay_note_write(const struct relay_place *place, const struct relay_place *top,
                       char text[RELAY_ENTRY_MAX]);
 int relay_note_read(const char *text, struct relay_place *ret_place, struct relay_place *ret_top);

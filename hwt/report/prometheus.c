@@ -9,9 +9,9 @@
 #include "hwt/worker/counters.h"
 
 /*
- * The powers of two of the histogram's 64 that say something of a timer: from the shortest tick
- * there is to half a minute. They are always the same, so that timers can be compared and summed. A
- * bucket includes its upper end and the counters do not, hence 2^i - 1 ns.
+ * The powers of two, of the histogram's 64, that say something about a timer. They go from the
+ * shortest tick there is to half a minute. They are always the same, so that timers can be compared
+ * and summed. A bucket includes its upper end and the counters do not, hence 2^i - 1 ns.
  */
 #define POWER_FIRST 10 /* 1.023 us */
 #define POWER_LAST 35  /* 34.36 s */
@@ -73,7 +73,7 @@ static void add_escaped(struct hwt_text *text, const char *value)
     }
 }
 
-/* The text before the value: the name and the labels, if any. */
+/* Adds the text before the value, which is the name and the labels, if any. */
 static void add_name(struct hwt_text *text, const char *name, const char *timer, uint64_t le)
 {
     hwt_text_add(text, "hwt_%s", name);
@@ -116,7 +116,8 @@ static void add_histogram(struct hwt_text *text, const char *timer, const hwt_st
             add_number(text, "lateness_seconds_bucket", timer, (UINT64_C(1) << power) - 1, count);
     }
     add_number(text, "lateness_seconds_bucket", timer, LE_INFINITE, count);
-    /* A program built with an older header does not know the sum: rather none than a wrong one. */
+    /* A program built with an older header does not know the sum, so it gets rather none than a
+     * wrong one. */
     if (stats->size >= offsetof(hwt_stats, lateness_sum) + sizeof(stats->lateness_sum))
         add_seconds(text, "lateness_seconds_sum", timer, stats->lateness_sum);
     add_number(text, "lateness_seconds_count", timer, LE_NONE, count);

@@ -168,8 +168,8 @@ void hwt_delay_found_clear(struct hwt_delay_found *found)
     found->record = NULL;
 }
 
-/* With the lock, which it may let go of. 0: there it is, with a reference; -ENOENT; -EBADMSG: it
- * may be in what cannot be read. It is watched from then on. */
+/* With the lock, which it may let go of. 0: it was found, and has a reference; -ENOENT; -EBADMSG:
+ * it may be in what cannot be read. It is watched from then on. */
 int hwt_delay_found_look(hwt_delay *store, struct hwt_delay_found *found)
 {
     for (;;) {

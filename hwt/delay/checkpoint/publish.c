@@ -82,8 +82,8 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
                                   size - HWT_DELAY_CHECKPOINT_VERSION));
 }
 
-/* The messages that slots have with those that this checkpoint brings to them. They have those that
- * it moves already. */
+/* Counts the messages that this checkpoint brings to slots. The slots have those that it moves
+ * already. */
 static void count_brought(const struct hwt_delay_snapshot *snapshot, struct hwt_delay_filed *filed)
 {
     for (size_t i = 0; i < snapshot->count && snapshot->brings; i++) {

@@ -319,7 +319,7 @@ void hwt_delay_rewrite(hwt_delay *store)
     pthread_mutex_unlock(&store->lock);
 }
 
-/* Writes down what the checkpoint on the disk says of a slot that it has moved a part of. */
+/* Forgets that a part of the slot is moved, because the checkpoint on the disk says so. */
 static void forget(struct hwt_delay_snapshot *snapshot, struct hwt_delay_slot *slot)
 {
     TAILQ_REMOVE(&snapshot->moved, slot, listed);

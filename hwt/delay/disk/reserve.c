@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The reserve: a file as long as a segment is now, whose room is given up where the disk is full. A
- * checkpoint needs it for slots. The log needs it on a file system that writes nothing in place,
- * but copies what is written over: there the length of a file is no promise of room.
+ * The reserve is a file as long as a segment is now, and its room is given up if the disk is full.
+ * A checkpoint needs it for slots. The log needs it on a file system that writes nothing in place,
+ * but copies what is written over, because the length of a file is no promise of room there.
  */
 
 #include <errno.h>

@@ -9,7 +9,8 @@
  *
  * All functions return 0 or more, or a negative errno value. Reads and writes may be short or
  * -EINTR, and open and truncate -EINTR: the caller goes on. Files and directories are numbers of
- * the table's own choosing, 0 or more. Names have no slash: the store is one flat directory.
+ * the table's own choosing, 0 or more. Names have no slash, because the store is one flat
+ * directory.
  *
  * What the store relies on, and nothing else:
  *   - after sync(file) returned 0: the file's bytes and its length are on the disk, though not its

@@ -11,14 +11,14 @@
  *
  * Each put leaves room in the log for the end of what it puts, in the extent that there is then.
  *
- * On the disk: the room of a longer segment before its head says so, and both heads before a frame
- * goes there. So a segment that is shorter than its head says has been cut, and no frame is behind
- * the shorter one of the two lengths. When the log becomes shorter, a checkpoint on the disk needs
- * no frame behind the new end; then the heads say so, and then the files are cut.
+ * The room of a longer segment is on the disk before its head says so, and both heads are before a
+ * frame goes there. So a segment that is shorter than its head says has been cut, and no frame is
+ * behind the shorter one of the two lengths. When the log becomes shorter, a checkpoint on the disk
+ * needs no frame behind the new end; then the heads say so, and then the files are cut.
  *
  * The leader may write and flush a frame meanwhile. The kernel tells each open file of a failed
- * flush once, so the files are opened here anew: on the leader's own, an error of its frame could
- * be told here, and not to it.
+ * flush once, so the files are opened here anew. On the leader's own files, an error of its frame
+ * could be told here, and not to the leader.
  *
  * Whoever changes the extent has pinned the log.
  */
@@ -169,7 +169,7 @@ void hwt_delay_extent_grow(hwt_delay *store)
 
 /* ---- shorter ---- */
 
-/* The log was used so much since the checkpoint before: it will be again. */
+/* The log was used so much since the checkpoint before, so it will be used so again. */
 static uint64_t wanted(const hwt_delay *store, uint64_t used)
 {
     uint64_t extent = hwt_delay_extent_least(store);
@@ -178,7 +178,7 @@ static uint64_t wanted(const hwt_delay *store, uint64_t used)
     return extent < store->log.extent ? extent : store->log.extent;
 }
 
-/* For a checkpoint that is begun, by the leader: where nothing is left, the log goes on at the
+/* For a checkpoint that is begun, by the leader. If nothing is left, the log goes on at the
  * beginning of the other segment, so that the files can be cut behind that. */
 uint64_t hwt_delay_extent_snapshot(hwt_delay *store)
 {
@@ -211,8 +211,8 @@ static int shorten(hwt_delay *store, uint64_t to)
 void hwt_delay_extent_shrink(hwt_delay *store, uint64_t extent)
 {
     struct hwt_delay_log *log = &store->log;
-    /* What has come meanwhile must be before the new end, with what is gathered now; a leader may
-     * be writing zeros. */
+    /* All records that have come meanwhile must be before the new end, with those that are gathered
+     * now. A leader may be writing zeros. */
     if (extent == 0 || log->led || log->kept.segment != log->segment ||
         log->kept.offset > extent / 2 || log->offset + log->length > extent / 2)
         return;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Reading frames of the log: only while nobody writes it, or up to what is durable. See log.c. */
+/* Reads frames of the log, only while nobody writes it, or up to what is durable. See log.c. */
 
 #include <errno.h>
 
@@ -104,7 +104,7 @@ static bool note_frame(const unsigned char *head, uint64_t offset, void *arg)
     return false;
 }
 
-/* By the heads alone: nothing but a frame that was written there can have one. */
+/* Looks at the heads alone, because nothing but a frame that was written there can have one. */
 int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame)
 {
     struct search search = { .store = store, .sequence = sequence, .found = ret_frame };

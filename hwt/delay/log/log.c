@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The log: two segments, written in turn; extent.c says how long they are.
+ * The log has two segments, which are written in turn. extent.c says how long they are.
  *
  * Callers gather records in the bytes of the next frame, under the lock, and change the table at
  * the same time; so the table is always what the log says up to the last gathered record. One of
- * those that wait for their frame becomes the leader: it takes what was gathered, writes it as one
+ * those that wait for their frame becomes the leader. It takes what was gathered, writes it as one
  * frame with one flush, and wakes those that waited for it; meanwhile the others gather the next.
  * See wait.c. Those that did not wait are called back by one thread, in the order of the frames.
  *
- * On the disk: the frame before anybody is told that its records are durable. One frame at a time
- * is written and not flushed, so behind a torn frame there is never a whole newer one. A segment
- * is written anew only when the checkpoint on the disk does not need its frames any more.
+ * A frame is on the disk before anybody is told that its records are durable. One frame at a time
+ * is written and not flushed, so behind a torn frame there is never a whole newer one. A segment is
+ * written anew only when the checkpoint on the disk does not need its frames any more.
  *
  * A longer segment has room on the disk, but no bytes yet. The first flush of a block there is
  * slow, because the file system notes in its journal that the block has bytes from then on. So
- * where small frames come to such ground, the leader writes zeros, too, behind the first of them:
- * one flush makes ground for several. A large frame is written as it is, since it would only double
- * what goes to the disk. Nothing relies on the zeros. Which ground is new is not known after an
- * opening, so all is held to be.
+ * where small frames come to such ground, the leader writes zeros, too, behind the first of them,
+ * so one flush makes ground for several. A large frame is written as it is, since it would only
+ * double what goes to the disk. Nothing relies on the zeros. Which ground is new is not known after
+ * an opening, so all is held to be.
  *
- * A write or flush that fails poisons the store: what the disk has is not known from then on.
+ * A write or flush that fails poisons the store, because it is not known from then on what the disk
+ * has.
  */
 
 #include <errno.h>
@@ -68,7 +69,7 @@ void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record)
     store->log.tombstone_bytes += hwt_delay_record_bytes(record);
 }
 
-/* The same for the tombstone of a message that is done: it has the sequence of the message. */
+/* The same for the tombstone of a message that is done, which has the sequence of the message. */
 void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message)
 {
     struct hwt_delay_log *log = &store->log;
@@ -109,7 +110,7 @@ static void write_head(const hwt_delay *store, unsigned char *bytes,
 
 enum { LARGE = 64 << 10, FRAMES_AHEAD = 32 };
 
-/* Where zeros behind this frame end; 0: there are none. */
+/* Returns the end of the zeros that are written behind this frame. 0: none are. */
 static uint64_t make_ground(hwt_delay *store, const struct hwt_delay_frame *frame)
 {
     uint64_t end = frame->offset + frame->size, *ground = &store->log.ground[frame->segment];
@@ -172,7 +173,7 @@ static struct hwt_delay_frame take_frame(hwt_delay *store)
     return frame;
 }
 
-/* After a frame: nobody leads any more. */
+/* Called after a frame, when nobody leads any more. */
 static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_notices *notices,
                           int r)
 {
@@ -288,7 +289,7 @@ void hwt_delay_log_finish(hwt_delay *store)
 }
 
 /*
- * The mark of a close, behind the last frame that counts: where that frame cannot be read any more,
+ * The mark of a close, behind the last frame that counts. If that frame cannot be read any more,
  * the mark shows that it was there. Nothing is gathered. A mark that is not written is no failure.
  */
 void hwt_delay_log_close(hwt_delay *store)

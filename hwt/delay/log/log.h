@@ -3,7 +3,7 @@
 #define HWT_DELAY_LOG_LOG_H
 
 /*
- * The log: what was changed, in order, since the checkpoint on the disk. See log.c for the frames,
+ * The log has the changes, in order, since the checkpoint on the disk. See log.c for the frames,
  * wait.c for who waits for them, room.c for who waits for room, extent.c for its length, notice.c
  * for callbacks.
  *
@@ -21,7 +21,7 @@
 
 struct hwt_delay_record;
 
-/* A point between two frames: the frame behind it is there, and begins with that record. */
+/* A point between two frames. The frame behind it is at this place, and begins with that record. */
 struct hwt_delay_log_point {
     unsigned segment;
     uint64_t offset, sequence;
@@ -36,7 +36,7 @@ struct hwt_delay_notice {
 
 STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
 
-/* What opening cut from the log, because it is no whole frame; of length 0: nothing. */
+/* The bytes that opening cut from the log, because they are no whole frame. Of length 0: none. */
 struct hwt_delay_cut {
     unsigned segment;
     uint64_t offset, length;
@@ -120,7 +120,7 @@ uint64_t hwt_delay_log_frame(const hwt_delay *store); /* that of the frame that 
 uint64_t
 hwt_delay_log_durable(const hwt_delay *store); /* records before this one are on the disk */
 uint64_t hwt_delay_log_ended_from(const hwt_delay *store);
-/* Where the next frame goes that nothing was gathered for. */
+/* The place of the next frame for which nothing was gathered yet. */
 struct hwt_delay_log_point hwt_delay_log_end(const hwt_delay *store);
 struct hwt_delay_log_point hwt_delay_log_kept(const hwt_delay *store);
 uint64_t hwt_delay_log_kept_bytes(const hwt_delay *store);
@@ -187,7 +187,7 @@ int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_
 int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset,
                              uint64_t sequence);
 
-/* Opening: applies each frame from hwt_delay_log_kept() on, and returns the last one. */
+/* Called at opening. Applies each frame from hwt_delay_log_kept() on, and returns the last one. */
 int hwt_delay_log_read(hwt_delay *store,
                        int (*apply)(hwt_delay *store, const struct hwt_delay_frame *frame,
                                     const unsigned char *records),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Notices: who did not wait is called back, when its frame is on the disk or will not be. One
- * thread calls them, in the order of the frames.
+ * Notices call back the callers that did not wait, when their frame is on the disk or will not be.
+ * One thread calls them, in the order of the frames.
  */
 
 #include <errno.h>
@@ -45,7 +45,7 @@ static void tell_all(hwt_delay *store)
 }
 
 /*
- * Their frame is on the disk, or will not be. The committer tells them, and nobody else: a callback
+ * Their frame is on the disk, or will not be. The committer tells them, and nobody else. A callback
  * may put, and so wait for a frame or a checkpoint, whose thread must not be the one that waits.
  */
 void hwt_delay_notices_pass(hwt_delay *store, struct hwt_delay_notices *notices, int result)
@@ -66,7 +66,7 @@ void hwt_delay_notices_pass(hwt_delay *store, struct hwt_delay_notices *notices,
         hwt_delay_want(store, HWT_DELAY_COMMIT);
 }
 
-/* The batch is in the log, if anything was made: its notice is told behind those before it. */
+/* The batch is in the log, if anything was made. Its notice is told behind those before it. */
 void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice *notice)
 {
     struct hwt_delay_log *log = &store->log;

@@ -5,8 +5,8 @@
  *
  * It ends where no frame has the sequence that is next, at its place or at the beginning of the
  * other segment. The head of a frame with a higher sequence anywhere means that something in
- * between is damaged: an unfinished write is always the last one. Where the store was closed there
- * is always such a head, but for damage to that one itself.
+ * between is damaged, because an unfinished write is always the last one. If the store was closed,
+ * there is always such a head, unless that one itself is damaged.
  */
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 #include "hwt/delay/whole.h"
 
-/* The next frame: at its place, or at the beginning of the other segment. */
+/* Reads the next frame, at its place, or at the beginning of the other segment. */
 static int next_frame(hwt_delay *store, struct hwt_delay_frame *frame)
 {
     struct hwt_delay_log *log = &store->log;
@@ -61,7 +61,7 @@ static uint64_t numbers_at_most(const hwt_delay *store)
     return 2 * store->options.segment_size / HWT_DELAY_RECORD_LEAST;
 }
 
-/* Nothing is damaged before `later`, if numbers alone are missing: those that
+/* Nothing is damaged before `later`, if only those numbers are missing that
  * hwt_delay_log_skip_numbers() left out, when a checkpoint had brought all before them to slots. */
 static bool only_numbers_are_missing(const hwt_delay *store, const struct hwt_delay_frame *later)
 {
@@ -100,7 +100,7 @@ static int end_of_log(hwt_delay *store)
     }
     if (store->salvage)
         return skip_to(store, &later);
-    /* An owner may have written it meanwhile: then the log is as it was when it was looked at. */
+    /* An owner may have written it meanwhile. Then the log is as it was when it was looked at. */
     struct hwt_delay_frame next;
     r = store->read_only ? next_frame(store, &next) : -EBADMSG;
     return r < 0 ? r : 1;
@@ -140,9 +140,9 @@ int hwt_delay_log_read(hwt_delay *store,
 /* ---- before it is written again ---- */
 
 /*
- * The end of the log may be damaged, and slots may have what was there: records of two segments at
- * most. It may be damaged again, so the numbers go by the clock, too: while that is not set back,
- * they are above all that were given before.
+ * The end of the log may be damaged, and slots may have the records that were there, which are
+ * those of two segments at most. It may be damaged again, so the numbers go by the clock, too.
+ * While that is not set back, they are above all that were given before.
  */
 void hwt_delay_log_skip_numbers(hwt_delay *store)
 {
@@ -152,7 +152,7 @@ void hwt_delay_log_skip_numbers(hwt_delay *store)
     store->log.durable_sequence = store->log.next_sequence;
 }
 
-/* Both say the log's length then: no frame is behind it. */
+/* Both say the log's length then, so no frame is behind it. */
 static int write_segment_heads(hwt_delay *store)
 {
     int r = 0;
@@ -164,7 +164,7 @@ static int write_segment_heads(hwt_delay *store)
     return r;
 }
 
-/* The same bytes: if this is torn they are what they were. */
+/* Writes the same bytes, so if this is torn they are what they were. */
 int hwt_delay_log_write_anew(hwt_delay *store, const struct hwt_delay_frame *last)
 {
     struct hwt_delay_frame frame;

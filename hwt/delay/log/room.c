@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Room in the log: for the frame that is gathered, and for the segment it goes to. A call waits for
- * it, or is told to come again; meanwhile a leader writes the frame, or the log grows, or a
- * checkpoint is made.
+ * Finds room in the log, for the frame that is gathered and in the segment to which it goes. A call
+ * waits for it, or is told to come again; meanwhile a leader writes the frame, or the log grows, or
+ * a checkpoint is made.
  *
- * Puts fill less than a segment before a checkpoint brings them to slots: the rest is for cancels
+ * Puts fill less than a segment before a checkpoint brings them to slots. The rest is for cancels
  * and for messages that are done, and the reserve (checkpoint.c) has room for them on a full disk.
  */
 
@@ -52,7 +52,8 @@ static bool memory_is_short(const hwt_delay *store, size_t memory)
     return fresh > 0 && fresh + memory > store->options.memory / 8 * 3;
 }
 
-/* What the log has that is not in slots must find room in the reserve, if the disk gets full. */
+/* The records of the log that are not in slots must find room in the reserve, if the disk gets
+ * full. */
 static bool reserve_is_short(const hwt_delay *store, size_t size)
 {
     return store->log.kept_bytes + store->log.most + size > store->log.extent / 8 * 7;
@@ -112,7 +113,8 @@ static int wait_for_checkpoint(hwt_delay *store, bool put)
 
 /*
  * Waits until `size` bytes of records find room in the frame that is gathered, and for a put also
- * until its memory fits. Lets go of the lock while it waits: what was looked at before is old.
+ * until its memory fits. Lets go of the lock while it waits, so whatever was looked at before is
+ * old.
  * -EMSGSIZE: no frame has so much room.
  */
 int hwt_delay_log_reserve(hwt_delay *store, size_t size, size_t memory, bool put)
@@ -147,7 +149,7 @@ int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put)
     enum room room = put ? room_for_put(store, size, memory) : room_for(store, size);
     if (room == ROOM)
         return 0;
-    /* Somebody waits for what fills the frame: its callers, or the committer, lead. */
+    /* Somebody waits for the records that fill the frame. Its callers, or the committer, lead. */
     if (room == ROOM_AFTER_FRAME) {
         hwt_delay_log_hurry(store);
         return -EAGAIN;

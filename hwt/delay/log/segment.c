@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The log's two files: making them, and reading their heads. */
+/* Makes the log's two files, and reads their heads. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -125,7 +125,7 @@ int hwt_delay_segments_read(hwt_delay *store)
 
 /*
  * A segment that was cut gets its length again; what is too much is put aside. One whose head is
- * damaged can be read all the same: what counts is each frame's checksum.
+ * damaged can be read all the same, because each frame's checksum counts.
  */
 static int salvage_segment(hwt_delay *store, unsigned index)
 {

@@ -4,21 +4,21 @@
  * Who waits for a frame, and who leads.
  *
  * A call that waits for its frame leads if nobody does, and else sleeps. Those whose frame is done
- * return without the lock: 64 threads that are woken at once would only queue for it. Threads that
- * are woken and may have to lead, or to tell of a poisoned store, take it.
+ * return without the lock, because 64 threads that are woken at once would only queue for it.
+ * Threads that are woken and may have to lead, or to tell of a poisoned store, take it.
  *
  * A call that was woken mostly comes back at once with the next change. A leader that wrote its
  * frame before that would write two frames in the place of one, each with half of the callers. So
- * it lingers: until as many wait as waited when the last frame was done, or for four times as long
+ * it lingers until as many wait as waited when the last frame was done, or for four times as long
  * as the last flush took, but for a millisecond at most. That is in vain if the callers do not come
  * back. Each time that it is, more frames follow before which no leader lingers, up to 255.
  *
  * WHO MAY TOUCH WHAT
  *
  * All is guarded by the store's lock, and two things are read without it:
- *   - durable_frame, by those that were asleep. It is written once the frame is on the disk, with release, and read with
- *     acquire: whatever the leader did before, the flush too, is before what its caller does next. Who does
- *     not see it yet takes the lock, and sees it then.
+ *   - durable_frame, by those that were asleep. It is written once the frame is on the disk, with
+ *     release, and read with acquire. So whatever the leader did before, the flush too, is before
+ *     what its caller does next. Who does not see it yet takes the lock, and sees it then.
  *   - turns, by the kernel: a thread reads its frame's with the lock, while somebody leads, and
  *     sleeps without the lock if it is the same. Whoever has stopped leading, or poisons the store,
  *     counts it up with the lock, and makes the system call that wakes after that; so nobody sleeps
@@ -44,7 +44,7 @@ bool hwt_delay_log_frame_is_durable(const hwt_delay *store, uint64_t frame)
 
 /* ---- turns ---- */
 
-/* Nobody leads any more: those whose frame is done are to return, and one of the others is to
+/* Nobody leads any more. Those whose frame is done are to return, and one of the others is to
  * lead. */
 void hwt_delay_turns_end(hwt_delay *store)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The files that every store has: making them, and reading their heads.
+ * Makes the files that every store has, and reads their heads.
  *
- * On the disk: log.0, log.1 and `checkpoint` with their names, before the head of `store`. So a
+ * log.0, log.1 and `checkpoint` are on the disk with their names before the head of `store`. So a
  * `store` without a head is one whose making did not end, and is made again. So is one whose head
  * is not whole, as long as the other files are as they were made.
  */
@@ -168,7 +168,7 @@ static int salvage_head(hwt_delay *store)
     return r < 0 ? r : hwt_delay_store_write(store);
 }
 
-/* A log that is longer than it can be: then what says so is wrong. */
+/* A log is longer than it can be. Then the head that says so is wrong. */
 static int salvage_size(hwt_delay *store)
 {
     int64_t longer = hwt_delay_segments_longer(store);
@@ -197,7 +197,7 @@ static int salvage_store(hwt_delay *store)
     return salvage_head(store);
 }
 
-/* Opens `store` and the log, and makes them where that is wanted. */
+/* Opens `store` and the log, and makes them if that is wanted. */
 int hwt_delay_open_files(hwt_delay *store)
 {
     bool create = (store->options.flags & HWT_DELAY_CREATE) != 0;

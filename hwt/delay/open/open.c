@@ -114,7 +114,8 @@ int hwt_delay_open_on(const char *directory, const hwt_delay_options *options,
         return r;
     int shield = hwt_shield();
     r = open_once(directory, &own, system, synchronous, ret_store);
-    /* An owner may have changed the files between two readings: what stays is damage. */
+    /* An owner may have changed the files between two readings. If the error stays, it is
+     * damage. */
     for (int i = 0; i < 4 && (own.flags & HWT_DELAY_READ_ONLY) && (r == -EBADMSG || r == -ESTALE);
          i++)
         r = open_once(directory, &own, system, synchronous, ret_store);

@@ -11,7 +11,7 @@ struct hwt_delay_record;
 
 /*
  * As hwt_delay_open(), on another system; the table must live as long as the store. With
- * `synchronous` no thread is started and no timer: whatever a background thread would do is done
+ * `synchronous` no thread is started and no timer. Whatever a background thread would do is done
  * within the calls, in an order that depends on the calls alone. Then only one thread may use the
  * store; take does not wait, whatever it is told; put_async commits and calls back before it
  * returns; and hwt_delay_fd() is -ENOTSUP.

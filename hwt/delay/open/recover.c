@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Opening: the checkpoint gives the slots and what was leased; the log from there on is read into
- * the table. Nothing is loaded then, so every record that changes something in a slot stays in
+ * Opening reads the slots and the leased messages from the checkpoint, and the log from there on
+ * into the table. Nothing is loaded then, so every record that changes something in a slot stays in
  * the table until a checkpoint brings it to a slot too.
  *
- * What was read may be in the kernel's memory only: after a kill, and after a flush that failed,
- * which leaves pages that are clean and not on the disk. So before anything is built on it, what
- * the last process may not have known to be on the disk is written once more and flushed: the last
- * frame (the one before it was flushed before it was written), the heads of the segments (what they
- * say of their files was flushed before they were written), the checkpoint, the head of `store`.
- * What a checkpoint names was on the disk before the checkpoint got its name.
+ * The bytes that were read may be in the kernel's memory only. That is so after a kill, and after a
+ * flush that failed, which leaves pages that are clean and not on the disk. So before anything is
+ * built on it, what the last process may not have known to be on the disk is written once more and
+ * flushed: the last frame (the one before it was flushed before it was written), the heads of the
+ * segments (what they say of their files was flushed before they were written), the checkpoint, the
+ * head of `store`. The files that a checkpoint names were on the disk before the checkpoint got its
+ * name.
  */
 
 #include <errno.h>
@@ -55,7 +56,8 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at, size_t siz
     return 0;
 }
 
-/* What is whole in it: what was leased, and what is no message. */
+/* Reads the whole records of a checkpoint, which are the leased messages, and what is no
+ * message. */
 static int read_whole(hwt_delay *store, const unsigned char *at, const unsigned char *end,
                       uint64_t count)
 {
@@ -121,7 +123,7 @@ static int take_checkpoint(hwt_delay *store, const unsigned char *head, uint64_t
     return read_whole(store, at, end, hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_RECORDS));
 }
 
-/* Writes the checkpoint that was read once more. Where there is no room it is flushed as it is. */
+/* Writes the checkpoint that was read once more. If there is no room it is flushed as it is. */
 static int write_checkpoint_anew(hwt_delay *store, const unsigned char *bytes, size_t size)
 {
     int r = hwt_delay_checkpoint_write(store, bytes, size);

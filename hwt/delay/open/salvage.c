@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Salvage: what is damaged is put aside in a file of its own, and the rest is used.
+ * Salvage puts damaged bytes aside in a file of their own, and uses the rest.
  *
- * A checkpoint that is damaged is rebuilt out of the slots that are there: then it is not
- * known how far each has been handed over, so messages come twice. Some that were cancelled or
- * replaced come back: a tombstone that had done its work was dropped, and is in no slot. Those that
- * were leased and are in no slot and no frame of the log are lost.
+ * A checkpoint that is damaged is rebuilt out of the slots that are there. Then it is not known how
+ * far each has been handed over, so messages come twice. Some that were cancelled or replaced come
+ * back, because a tombstone that had done its work was dropped, and is in no slot. Those that were
+ * leased and are in no slot and no frame of the log are lost.
  *
- * Gaps end: what other slots and blocks have for their times is delivered, also what was cancelled
- * by a record that cannot be read.
+ * Gaps end. All that other slots and blocks have for their times is delivered, also what was
+ * cancelled by a record that cannot be read.
  */
 
 #include <errno.h>
@@ -68,7 +68,7 @@ static int put_checkpoint_aside(hwt_delay *store)
     return r;
 }
 
-/* In the place of a damaged checkpoint: every slot, and the log from its oldest frame on. */
+/* In the place of a damaged checkpoint, takes every slot, and the log from its oldest frame on. */
 int hwt_delay_rebuild(hwt_delay *store)
 {
     struct found found = { .store = store };
@@ -92,8 +92,8 @@ int hwt_delay_rebuild(hwt_delay *store)
 
 /* ---- gaps ---- */
 
-/* What a slot has in a gap is pending, as if it had been put anew. Memory has nothing of it: a
- * checkpoint was made, and nothing is loaded. */
+/* A message that a slot has in a gap is pending, as if it had been put anew. Memory has nothing of
+ * it, because a checkpoint was made, and nothing is loaded. */
 static void release(hwt_delay *store, struct hwt_delay_gathered *gathered)
 {
     struct hwt_delay_record *record, *next;
@@ -108,7 +108,7 @@ static void release(hwt_delay *store, struct hwt_delay_gathered *gathered)
     }
 }
 
-/* Of the first gap: as much as memory has room for. */
+/* Takes as much of the first gap as memory has room for. */
 static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
 {
     const struct hwt_delay_gap *gap = &hwt_delay_gaps_of(store)->all[0];
@@ -130,8 +130,8 @@ static int release_stretch(hwt_delay *store, struct hwt_delay_readers *readers)
     return 0;
 }
 
-/* At opening: what was kept back because of damage is delivered. Each checkpoint brings a stretch
- * of it to new slots, and says that it is no gap any more. */
+/* At opening, delivers the messages that were kept back because of damage. Each checkpoint brings a
+ * stretch of it to new slots, and says that it is no gap any more. */
 int hwt_delay_gaps_release(hwt_delay *store)
 {
     struct hwt_delay_readers readers = { 0 };

@@ -13,7 +13,7 @@ static bool is_before(const struct hwt_delay_aside *aside, uint64_t number, uint
     return aside->number != number ? aside->number < number : aside->offset < offset;
 }
 
-/* Where in `aside`, which is sorted, damage is, or would be. */
+/* The place in `aside`, which is sorted, at which damage is, or would be. */
 static size_t find_aside(const hwt_delay *store, uint64_t number, uint64_t offset)
 {
     size_t low = 0, high = store->slots.aside_count;

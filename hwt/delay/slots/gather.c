@@ -4,8 +4,8 @@
  * Reading what is due in a stretch of time out of several slots, each of several sorted runs, with
  * bounded memory.
  *
- * The runs are merged, block by block: the next block to be read is that of the run which goes on
- * with the lowest key. What is in the stretch is kept, by key. Where that gets more than the
+ * The runs are merged, block by block. The next block to be read is that of the run which goes on
+ * with the lowest key. The records of the stretch are kept, by key. If they get more than the
  * budget, the highest are dropped, and the stretch ends there. So each stretch is as long as its
  * memory allows, no slot is opened that begins behind it, and a block is read once, or twice where
  * a stretch ends in it.
@@ -22,14 +22,14 @@
 #include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
-/* A block that was read: the run may go on behind it once all of it is before the stretch's end. */
+/* A block that was read. The run may go on behind it once all of it is before the stretch's end. */
 struct mark {
     struct hwt_delay_run *run;
     uint64_t behind;
     struct hwt_delay_key last;
 };
 
-/* Where the reading of a run is. */
+/* How far a run has been read. */
 struct cursor {
     struct hwt_delay_reader *reader;
     struct hwt_delay_run *run;
@@ -146,7 +146,7 @@ static void keep(struct gather *gather, struct hwt_delay_record *record)
         end_at(gather, highest(gather)->key);
 }
 
-/* Behind the cut: `replaced` marks what is no longer pending because of this record. */
+/* Behind the cut, `replaced` marks what is no longer pending because of this record. */
 static void look_for_replaced(struct gather *gather, struct hwt_delay_record *record)
 {
     struct hwt_delay_record *old =
@@ -182,8 +182,8 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
         if (r < 0)
             return r;
         struct hwt_delay_key key = packed.key;
-        /* What no checkpoint can have brought here. It does not change while the slots are
-         * locked. */
+        /* No checkpoint can have brought such a record here. The answer does not change while the
+         * slots are locked. */
         if (hwt_delay_log_keeps(gather->store, key.sequence) || !hwt_delay_is_of_slot(packed.kind))
             return -EBADMSG;
         *ret_last = key;
@@ -234,7 +234,7 @@ static void add_gap(struct gather *gather, const struct hwt_delay_reader *reader
     hwt_delay_gap_add(gather->gathered->gaps, gap);
 }
 
-/* What is before the next block that can be read is put aside. */
+/* Puts the bytes before the next block that can be read aside. */
 static int skip_damage(struct gather *gather, const struct hwt_delay_slot *slot, uint64_t *offset,
                        uint64_t end)
 {
@@ -246,7 +246,7 @@ static int skip_damage(struct gather *gather, const struct hwt_delay_slot *slot,
 }
 
 /*
- * The block at *offset cannot be read: nobody knows what is due from the record before it to the
+ * The block at *offset cannot be read, so nobody knows what is due from the record before it to the
  * next one that can be read.
  */
 static int note_gap(struct gather *gather, const struct cursor *cursor, uint64_t *offset)
@@ -345,13 +345,13 @@ static int read_first(struct gather *gather)
     return r;
 }
 
-/* Its file is not there, or the head of a run is damaged: nothing is known of the rest. */
+/* Its file is not there, or the head of a run is damaged, so nothing is known of the rest. */
 static void note_lost(struct gather *gather, const struct hwt_delay_reader *reader)
 {
     add_gap(gather, reader, hwt_delay_slot_start(reader->slot), hwt_delay_slot_last(reader->slot));
 }
 
-/* What is before the stretch, or before the position, is not read, but for the end of it. */
+/* Records before the stretch, or before the position, are not read, except for the end of them. */
 static int skip_before(struct gather *gather, const struct hwt_delay_reader *reader,
                        struct hwt_delay_run *run)
 {
@@ -415,7 +415,7 @@ static int read_slots(struct gather *gather, struct hwt_delay_reader **readers, 
     }
 }
 
-/* A single instant is over the budget: looks at the rest of it. */
+/* A single instant is over the budget, so this looks at the rest of it. */
 static int read_replacements(struct gather *gather, struct hwt_delay_reader **readers, size_t count)
 {
     struct hwt_delay_key cut = gather->to, from = gather->from;
@@ -446,7 +446,7 @@ static void move_on(struct gather *gather, bool cut)
         bool whole = hwt_delay_compare(mark->last, gather->to) < 0;
         if (whole)
             mark->run->next = mark->behind;
-        /* Where reading stopped at the end of the stretch, the block's last is behind that end. */
+        /* If reading stopped at the end of the stretch, the block's last is behind that end. */
         mark->run->first = whole || cut ? gather->to : mark->last;
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What was gathered out of slots: which records of it a later one replaces or erases. */
+/* Marks the records, of those gathered out of slots, that a later one replaces or erases. */
 
 #include "hwt/delay/whole.h"
 
@@ -13,7 +13,8 @@ static uint64_t cost_of(const struct hwt_delay_record *record)
     return hwt_delay_encoded_about(record) + (count > 0 ? heads / count : 0);
 }
 
-/* Of two that follow each other with one identity: what becomes of no use in a slot that stays. */
+/* Counts the bytes of no use in a slot that stays, when two records with one identity follow each
+ * other. */
 static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_record *record,
                       const struct hwt_delay_slot *moved)
 {

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Deliveries: how often each message was handed over, also by processes that were killed.
+ * Deliveries say how often each message was handed over, also by processes that were killed.
  *
- * A take writes a block to the file `handed` before it returns: the keys of its messages, and how
- * often each has been handed over by now. Nobody flushes it, so it survives the process and not the
- * power. The bytes of a message have its count too, where they are written later: by a checkpoint
- * or a retry.
+ * A take writes a block to the file `handed` before it returns. The block has the keys of its
+ * messages, and how often each has been handed over by now. Nobody flushes it, so it survives the
+ * process and not the power. The bytes of a message have its count too, where they are written
+ * later: by a checkpoint or a retry.
  *
  * The file has two halves. Blocks go to one of them, one behind the other, until a checkpoint has
- * what they say: those up to its snapshot are in the half before. A half is written anew when the
+ * what they say. Those up to its snapshot are in the half before. A half is written anew when the
  * checkpoint on the disk does not need it any more. An old block that is found does no harm,
  * because a count only goes up, and a key is given once.
  *
  * Opening applies the counts to what the log has brought to the table. Others may be of messages in
- * slots: they are kept, by key, until loading gets there, and so long their half is needed. A
+ * slots. They are kept, by key, until loading gets there, and so long their half is needed. A
  * message that gets its count by loading is FRESH, as its slot does not have that.
  *
  * A take for whose block there is no room waits for a checkpoint, if it may wait. Else, and on a
@@ -51,8 +51,8 @@ size_t hwt_delay_handed_most(const hwt_delay *store)
 
 /* ---- writing ---- */
 
-/* With the lock, which it lets go of: waits until there is room for the longest block, or cannot
- * be. */
+/* Waits until there is room for the longest block, or cannot be. Called with the lock, which it
+ * lets go of. */
 void hwt_delay_handed_await(hwt_delay *store)
 {
     while (store->slots.handed.length > half_of(store) / 2 && !store->synchronous &&
@@ -62,7 +62,7 @@ void hwt_delay_handed_await(hwt_delay *store)
     }
 }
 
-/* With the lock: room for the block of a take. */
+/* Reserves room for the block of a take. Called with the lock. */
 struct hwt_delay_handing hwt_delay_handed_begin(hwt_delay *store, size_t count)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;
@@ -164,7 +164,7 @@ uint16_t hwt_delay_handed_find(const hwt_delay *store, struct hwt_delay_key key)
     return last && hwt_delay_compare(last->key, key) == 0 ? last->count : 0;
 }
 
-/* What is due before `loaded` has been loaded. */
+/* Messages that are due before `loaded` have been loaded. */
 void hwt_delay_handed_loaded(hwt_delay *store)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Loading: what is due soon comes from the slots into the table, and `loaded` moves up.
+ * Loading brings messages that are due soon from the slots into the table, and moves `loaded` up.
  *
  * The slots are read without the lock. Meanwhile the slots are locked, so that no slot changes its
  * length and no other thread reads; puts and cancels go on, and stay in the table, so that all is
@@ -74,7 +74,7 @@ static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
 /* Brings one record out of a slot into the table. */
 static void merge(hwt_delay *store, struct hwt_delay_record *record)
 {
-    /* What was dropped may be off the number of its span already; what is in a gap stays in its
+    /* A dropped message may be off the number of its span already. A message in a gap stays in its
      * slot. */
     if (hwt_delay_is_dropped(store, record->key) || hwt_delay_gap_at(store, record->key)) {
         hwt_delay_record_unref(record);
@@ -105,7 +105,7 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
     }
 }
 
-/* Lets others have the lock now and then: until `loaded` moves, what is merged cannot be taken. */
+/* Lets others have the lock now and then. Until `loaded` moves, what is merged cannot be taken. */
 static void merge_all(hwt_delay *store, struct hwt_delay_gathered *gathered)
 {
     struct hwt_delay_record *record;
@@ -128,7 +128,7 @@ static void note_before(hwt_delay *store)
     }
 }
 
-/* What cannot be read was found: nothing of its time is handed over, and takes tell once. */
+/* A part was found that cannot be read. Nothing of its time is handed over, and takes tell once. */
 static void note_gaps(hwt_delay *store, const struct hwt_delay_gaps *found)
 {
     if (found->count > 0)
@@ -243,8 +243,8 @@ void hwt_delay_evict(hwt_delay *store)
     }
 }
 
-/* When the next stretch should be loaded: half a horizon at a time, and only where there is
- * something. */
+/* The instant at which the next stretch should be loaded. That is half a horizon at a time, and
+ * only where there is something. */
 static uint64_t load_at(const hwt_delay *store)
 {
     uint64_t next = hwt_delay_wheel_next(store), loaded = hwt_delay_loaded(store).due;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Positions: how far each sealed slot has been dealt with, for any number of slots at the cost of
- * one.
+ * Positions say how far each sealed slot has been dealt with, for any number of slots at the cost
+ * of one.
  *
- * All slots that are sealed have the same position at an instant: the lowest key that is left. A
- * slot's position is the highest that there was since the slot was sealed, because what is left may
- * go down: what is put later is in no slot that is sealed already.
+ * All slots that are sealed have the same position at an instant, which is the lowest key that is
+ * left. A slot's position is the highest that there was since the slot was sealed, because that
+ * lowest key may go down. A message that is put later is in no slot that is sealed already.
  *
  * So one list is kept for all slots. Time is divided into epochs; a slot is sealed at the beginning
  * of one. A floor is the highest position in some epochs that follow each other. A floor that is
@@ -45,7 +45,7 @@ void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoc
     hwt_delay_slot_bounds(store, slot);
 }
 
-/* What is lower than `left` has been dealt with. */
+/* All that is lower than `left` has been dealt with. */
 void hwt_delay_positions_raise(hwt_delay *store, struct hwt_delay_key left)
 {
     struct hwt_delay_positions *positions = &store->slots.positions;

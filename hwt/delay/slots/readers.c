@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Readers: how far a slot has been read. Loading has one in each slot.
+ * A reader says how far a slot has been read. Loading has one in each slot.
  *
  * Readers of a caller's own are of all slots that have something in a stretch of time. They stay
  * from stretch to stretch, each with a reference to its slot, and go on where they were. All with
@@ -47,7 +47,8 @@ static void drop(struct hwt_delay_readers *readers, size_t i)
     free(reader);
 }
 
-/* Those of slots that end before the stretch, or have been passed: their files may be gone. */
+/* Drops the readers of slots that end before the stretch, or have been passed, because their files
+ * may be gone. */
 static void drop_passed(struct hwt_delay_readers *readers, uint64_t from)
 {
     for (size_t i = readers->count; i-- > 0;) {
@@ -83,7 +84,7 @@ static struct hwt_delay_reader *add(struct hwt_delay_readers *readers, struct hw
     return reader;
 }
 
-/* Of the slots of one length. */
+/* Chooses among the slots of one length. */
 static int choose(const hwt_delay *store, struct hwt_delay_readers *readers, unsigned shift,
                   uint64_t from, struct hwt_delay_key *to)
 {

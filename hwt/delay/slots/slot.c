@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Slots: files of records that are due in one stretch of time. See wheel.c for which.
+ * A slot is a file of records that are due in one stretch of time. See wheel.c for which.
  *
- * A slot is appended to by checkpoints, one run each, and deleted as a whole. What is behind the
- * length that the checkpoint on the disk gives does not count, and is written over by the next.
+ * A slot is appended to by checkpoints, one run each, and deleted as a whole. Bytes behind the
+ * length that the checkpoint on the disk gives do not count, and the next run is written over them.
  *
  * On the disk: the run before the checkpoint that gives the new length; a checkpoint that does
  * not name the slot any more before the file is deleted.
@@ -242,7 +242,7 @@ static bool match_run(const unsigned char *head, uint64_t offset, void *runs)
     return is_run_head(runs, head, offset);
 }
 
-/* What is up to the next run whose head is whole: its blocks are looked for one by one. */
+/* Looks for blocks one by one, up to the next run whose head is whole. */
 static int rough_run(hwt_delay *store, struct runs *runs, int file, uint64_t offset,
                      struct hwt_delay_run *ret_run)
 {
@@ -367,9 +367,9 @@ bool hwt_delay_block_first(const struct hwt_delay_block *block, struct hwt_delay
 }
 
 /*
- * Moves a run on towards a key, by halves: what is passed over is lower. Where a block cannot be
- * read it is as if it were behind, so no damage is passed over but between two blocks that can be
- * read.
+ * Moves a run on towards a key, by halves. All that is passed over is lower. A block that cannot be
+ * read is treated as if it were behind, so no damage is passed over but between two blocks that can
+ * be read.
  */
 int hwt_delay_slot_seek(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                         struct hwt_delay_run *run, struct hwt_delay_key key,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The slots that a store has: those of the wheel, and those that wait to be deleted. */
+/* The slots of a store are those of the wheel, and those that wait to be deleted. */
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #ifndef HWT_DELAY_SLOTS_SLOTS_H
 #define HWT_DELAY_SLOTS_SLOTS_H
 
-/* Slots: files of messages that are due in one stretch of time. See wheel.c and slot.c. */
+/* A slot is a file of messages that are due in one stretch of time. See wheel.c and slot.c. */
 
 #include <bsd/sys/queue.h>
 #include <bsd/sys/tree.h>
@@ -24,7 +24,7 @@ struct hwt_delay_run {
     bool rough; /* its head was damaged: there may be any records in it, in any order */
 };
 
-/* How far a slot has been read: by loading, or by a visit. See slot.c and gather.c. */
+/* How far a slot has been read, by loading or by a visit. See slot.c and gather.c. */
 struct hwt_delay_reader {
     struct hwt_delay_slot *slot;
     struct hwt_delay_run *runs;
@@ -34,13 +34,13 @@ struct hwt_delay_reader {
     uint64_t dead;                 /* that a rewriting has found; see the slot's */
 };
 
-/* Of a caller's own. See readers.c. */
+/* Readers of a caller's own. See readers.c. */
 struct hwt_delay_readers {
     struct hwt_delay_reader **all;
     size_t count, room;
 };
 
-/* Of origins, with both ends; from > to: there are none. */
+/* A range of origins, with both ends. from > to: there are none. */
 struct hwt_delay_range {
     uint64_t from, to;
 };
@@ -110,7 +110,7 @@ struct hwt_delay_positions {
     size_t count, room;
 };
 
-/* Damage in a slot that was put aside: not again at the next reading. */
+/* Damage in a slot that was put aside, and is not put aside again at the next reading. */
 struct hwt_delay_aside {
     uint64_t number, offset;
 };
@@ -136,7 +136,7 @@ struct hwt_delay_handed {
     size_t next, count, room;
 };
 
-/* Where a take's block goes; its number is 0 if there is no room. */
+/* The place of a take's block. Its number is 0 if there is no room. */
 struct hwt_delay_handing {
     uint64_t offset, number;
     size_t size;
@@ -172,7 +172,7 @@ struct hwt_delay_slot *hwt_delay_slots_next(const struct hwt_delay_slot *slot);
     for ((slot) = hwt_delay_slots_first(store); slot; (slot) = hwt_delay_slots_next(slot))
 size_t hwt_delay_slots_count(const hwt_delay *store);
 uint64_t hwt_delay_slots_bytes(const hwt_delay *store); /* with the finished ones */
-/* Of those that the next checkpoint leaves out. */
+/* The bytes, and the number, of the slots that the next checkpoint leaves out. */
 uint64_t hwt_delay_passed_bytes(const hwt_delay *store);
 size_t hwt_delay_passed_count(const hwt_delay *store);
 /* Is there a slot of that length? */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The wheel of files: which slot a message belongs to.
+ * The wheel of files says to which slot a message belongs.
  *
  * A slot is 2^shift nanoseconds long, and there is one wheel for each shift, from about a second
- * on. A message that is d ahead goes to the slot whose length is between d / 32 and d / 16. So
- * each wheel has at most 32 slots in use, a checkpoint writes to at most 16 of each, and what
- * a slot still holds of the past, because a file is deleted as a whole only, is at most a sixteenth
- * of what was put as far ahead. A message never moves from a slot to another: it is read
- * from the slot it was put in, together with whatever the shorter slots have for that time.
+ * on. A message that is d ahead goes to the slot whose length is between d / 32 and d / 16. So each
+ * wheel has at most 32 slots in use, a checkpoint writes to at most 16 of each, and what a slot
+ * still holds of the past, because a file is deleted as a whole only, is at most a sixteenth of
+ * what was put as far ahead. A message never moves from a slot to another. It is read from the slot
+ * into which it was put, together with whatever the shorter slots have for that time.
  *
  * What is overdue already when it is written goes to slots of 8 s or more, so that a long
  * absence of consumers does not make a file for each second.
@@ -180,7 +180,7 @@ static void find_bounds(const struct hwt_delay_slot *slot, struct hwt_delay_key 
     uint64_t next = hwt_delay_reader_next(&slot->reader);
     if (next != HWT_NEVER && next < loaded.due)
         next = loaded.due;
-    /* What is not sealed yet is to be found where it begins, to be sealed. */
+    /* A slot that is not sealed yet is to be found where it begins, to be sealed. */
     *ret_next = last < loaded.due || (slot->sealed && slot->length == 0) ? HWT_NEVER : next;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Drops: whatever is due at or before a time and was put up to a mark is not pending any more,
- * leased or not, by one record. The table is swept at once. Loading leaves out what slots have of
- * it, so a drop is kept, here and in each checkpoint, as long as a slot may have something under
- * it. Slots that are wholly under a drop are deleted by the next checkpoint and not read.
+ * A drop is one record, by which all that is due at or before a time and was put up to a mark is
+ * not pending any more, leased or not. The table is swept at once. Loading leaves out what slots
+ * have of it, so a drop is kept, here and in each checkpoint, as long as a slot may have something
+ * under it. Slots that are wholly under a drop are deleted by the next checkpoint and not read.
  *
  * A mark is a sequence that was given before the drop, so a later put is never under it. If one
  * drop covers another, that one alone is kept, so there are a few at most.
@@ -81,7 +81,7 @@ static void sweep(hwt_delay *store, const struct hwt_delay_record *drop)
 /*
  * Takes over the caller's reference. There is room, unless one covers it or is covered by it. At
  * opening it may be covered by itself, since a checkpoint can have it as well as the log, and still
- * have to sweep: the log brings what it drops once more.
+ * have to sweep, because the log brings what it drops once more.
  */
 void hwt_delay_drops_add(hwt_delay *store, struct hwt_delay_record *drop)
 {

@@ -142,7 +142,7 @@ void hwt_delay_filed_forget(struct hwt_delay_filed *filed, uint64_t due)
         span->known--;
 }
 
-/* What is in a gap is in slots alone, wherever `loaded` is. */
+/* A message in a gap is in slots alone, wherever `loaded` is. */
 static bool is_in_gap(const hwt_delay *store, uint64_t first, uint64_t last)
 {
     for (size_t i = 0; i < store->table.gaps.count; i++) {
@@ -171,7 +171,7 @@ static void settle(hwt_delay *store, size_t i)
         lower(filed, span, span->count - span->known);
 }
 
-/* The table has all that is due up to an instant: spans that end there are right from now on. */
+/* The table has all that is due up to an instant, so spans that end there are right from now on. */
 void hwt_delay_filed_settle(hwt_delay *store, uint64_t until)
 {
     for (size_t i = store->table.filed.count; i-- > 0;) {
@@ -180,8 +180,8 @@ void hwt_delay_filed_settle(hwt_delay *store, uint64_t until)
     }
 }
 
-/* Which spans have something of a slot that was not dropped, as far as is known without reading it:
- * what the slot has is due from `start` on, and not behind the end. */
+/* Which spans have something of a slot that was not dropped, as far as is known without reading it.
+ * All that the slot has is due from `start` on, and not behind the end. */
 void hwt_delay_filed_mark(const hwt_delay *store, uint64_t start, struct hwt_delay_key end,
                           bool left[HWT_DELAY_SPANS_MAX])
 {
@@ -194,7 +194,7 @@ void hwt_delay_filed_mark(const hwt_delay *store, uint64_t start, struct hwt_del
     }
 }
 
-/* What was dropped is not pending any more, in spans of which slots have nothing else. */
+/* Dropped messages are not pending any more, in spans of which slots have nothing else. */
 void hwt_delay_filed_settle_dropped(hwt_delay *store, const bool left[HWT_DELAY_SPANS_MAX])
 {
     const struct hwt_delay_filed *filed = &store->table.filed;

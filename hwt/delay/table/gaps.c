@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Gaps: stretches of time of which a part of a slot cannot be read.
+ * A gap is a stretch of time of which a part of a slot cannot be read.
  *
  * What cannot be read may have been messages, and cancels of messages in any slot. So nothing that
  * is due in a gap is handed over, whatever slot it is in; and nothing else is affected, because
  * only records of one due time change what becomes of each other. `loaded` and the positions go on
- * past a gap. What is in it stays pending in the slots, which are not deleted, and in the log:
- * each checkpoint says where the gaps are. Salvage ends them (salvage.c).
+ * past a gap. A message in it stays pending in the slots, which are not deleted, and in the log.
+ * Each checkpoint says where the gaps are. Salvage ends them (salvage.c).
  *
  * A gap begins with the due time of the last record that was read before the damage, or with the
  * slot's position, if that is later, and ends behind the due time of the next record which can be
- * read. There are a few at most: where there are more, the ones that are next to each other become
+ * read. There are a few at most. If there are more, the ones that are next to each other become
  * one.
  *
  * A slot may have been dealt with up to an instant in the gap of another one, since messages can be
- * put late. So each slot keeps the position that it had before the first gap in it (`before`): what
- * is lower is not pending.
+ * put late. So each slot keeps the position that it had before the first gap in it (`before`). All
+ * that is lower is not pending.
  */
 
 #include "hwt/delay/whole.h"
@@ -80,7 +80,7 @@ struct hwt_delay_record *hwt_delay_first(hwt_delay *store)
     return first;
 }
 
-/* What is in it is not handed over from now on. True: no take has told of it. */
+/* A message in it is not handed over from now on. True: no take has told of it. */
 bool hwt_delay_gap_found(hwt_delay *store, struct hwt_delay_gap gap)
 {
     bool is_new = hwt_delay_gap_add(&store->table.gaps, gap);
@@ -98,7 +98,7 @@ void hwt_delay_gap_told(hwt_delay *store)
     store->table.gap_is_new = false;
 }
 
-/* The first one begins there: what is before was released. */
+/* The first one begins there, because all before it was released. */
 void hwt_delay_gap_release(hwt_delay *store, struct hwt_delay_key to)
 {
     struct hwt_delay_gaps *gaps = &store->table.gaps;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Leases: messages that were handed over and are not done. They are in memory only; a checkpoint
- * writes their messages whole, so after a crash they are pending again.
+ * Leases are of messages that were handed over and are not done. They are in memory only; a
+ * checkpoint writes their messages whole, so after a crash they are pending again.
  *
- * A lease ends by the boottime clock: setting the time does not end it. A message whose lease has
- * ended is FRESH once more: slots have moved their positions past it when it was taken.
+ * A lease ends by the boottime clock, so setting the time does not end it. A message whose lease
+ * has ended is FRESH once more, because slots have moved their positions past it when it was taken.
  */
 
 #include <errno.h>
@@ -76,7 +76,8 @@ struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_
     return record;
 }
 
-/* The lease of what a record replaces: its message does not come back. False: there is none. */
+/* Supersedes the lease of the message that a record replaces, so that it does not come back. False:
+ * there is none. */
 bool hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record)
 {
     struct hwt_delay_record *old =

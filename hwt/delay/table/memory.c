@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What memory has: all of the table, and how much of it is in which state. */
+/* Counts what memory has, which is all of the table, and how much of it is in which state. */
 
 #include <stdlib.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The note: bytes of the program's own that change with a batch, in its frame. The last one counts.
- * Each checkpoint has it, so the log need not keep it.
+ * The note is bytes of the program's own that change with a batch, in its frame. The last one
+ * counts. Each checkpoint has it, so the log need not keep it.
  */
 
 #include <errno.h>

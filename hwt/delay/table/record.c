@@ -63,7 +63,7 @@ static size_t shared_of(const struct hwt_delay_before *before, const unsigned ch
     return shared;
 }
 
-/* A record as it is written: its fields, folded. */
+/* The fields of a record as they are written, folded. */
 struct fields {
     uint8_t kind, flags;
     uint64_t due, sequence, origin;

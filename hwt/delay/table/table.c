@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The table: records in memory, by key and by identity. See table.h; how they are counted:
+/* The table has the records in memory, by key and by identity. See table.h; how they are counted:
  * filed.c. */
 
 #include <errno.h>
@@ -163,7 +163,7 @@ void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hw
     hwt_delay_sought_touch(store, record);
 }
 
-/* What is FILED is not counted for its slot any more. */
+/* A FILED record is not counted for its slot any more. */
 void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record)
 {
     bool filed = record->state == HWT_DELAY_FILED;

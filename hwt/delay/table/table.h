@@ -3,12 +3,12 @@
 #define HWT_DELAY_TABLE_TABLE_H
 
 /*
- * The table: what is in memory.
+ * The table is what is in memory.
  *
  * The table holds records: messages (puts) and tombstones, by key = (due, sequence) and by identity
- * = (due, id). It is complete below `loaded`: whatever is pending with a lower key is in the table
- * or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves `loaded` up;
- * eviction (also there) moves it down.
+ * = (due, id). It is complete below `loaded`, which means that all that is pending with a lower key
+ * is in the table or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves
+ * `loaded` up; eviction (also there) moves it down.
  *
  * A record is FRESH while it is in the log alone, FLUSHING while a checkpoint writes it to its
  * slot, and FILED when the checkpoint is on the disk. A FILED record stays in the table below
@@ -18,11 +18,12 @@
  * against a put of the same sequence. So a message in a slot that nobody can see from memory is
  * cancelled or replaced by a record with the same due time, which is read together with it.
  *
- * A slot's position: what has a lower key in this slot has been dealt with: handed over, replaced
- * or erased. Messages leave the table in the order of their keys, so the lowest key left, or
- * `loaded`, is the position of all slots that are there at this moment
- * (hwt_delay_positions_follow()). What is put later with a lower key gets into another slot, whose
- * position begins at 0: a slot that begins below `loaded` is sealed. See position.c.
+ * All that has a lower key than a slot's position in this slot has been dealt with, that is handed
+ * over, replaced or erased. Messages leave the table in the order of their keys, so the lowest key
+ * left, or `loaded`, is the position of all slots that are there at this moment
+ * (hwt_delay_positions_follow()). A message that is put later with a lower key gets into another
+ * slot, whose position begins at 0, because a slot that begins below `loaded` is sealed. See
+ * position.c.
  *
  * A gap is a stretch of time of which something cannot be read. Messages due in it stay where they
  * are, in slots, in the table and in the log, and nobody is handed it. See gaps.c.
@@ -106,7 +107,7 @@ RB_HEAD(hwt_delay_keys, hwt_delay_record);
 RB_HEAD(hwt_delay_identities, hwt_delay_record);
 TAILQ_HEAD(hwt_delay_fresh, hwt_delay_record);
 
-/* What cannot be read is due in it. See gaps.c. */
+/* A part that cannot be read is due in it. See gaps.c. */
 struct hwt_delay_gap {
     struct hwt_delay_key from, to;
 };
@@ -157,7 +158,7 @@ struct hwt_delay_drops {
     size_t count;
 };
 
-/* What a ticket names, as it was found. */
+/* The message that a ticket names, as it was found. */
 struct hwt_delay_found {
     struct hwt_delay_record *ticket; /* its due time and id */
     struct hwt_delay_record *record; /* NULL: there is none */
@@ -281,7 +282,7 @@ static inline size_t hwt_delay_encoded_about(const struct hwt_delay_record *reco
 /* Both return what is behind it. */
 unsigned char *hwt_delay_encode(struct hwt_delay_before *before,
                                 const struct hwt_delay_record *record, unsigned char *at);
-/* What ends a message, up to its own sequence. */
+/* Encodes the record that ends a message, up to the message's own sequence. */
 unsigned char *hwt_delay_encode_tombstone(struct hwt_delay_before *before,
                                           const struct hwt_delay_record *message, bool ends,
                                           unsigned char *at);

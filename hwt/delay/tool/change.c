@@ -114,7 +114,7 @@ int command_cancel(const struct request *request)
     if (!unescape(id, &id_size) || id_size == 0 || id_size > HWT_DELAY_ID_MAX)
         misuse("cancel: the id is not 1 to %d bytes, or has a backslash without \\ or xHH",
                HWT_DELAY_ID_MAX);
-    /* Of a message that is to be named, the due time is known: nothing is relative to now. */
+    /* The due time of a message that is to be named is known, so nothing is relative to now. */
     if (!parse_time(request->operands[0], 0, &due) || strchr("+n", request->operands[0][0]))
         misuse("cancel: %s: not the due time that put and dump print", request->operands[0]);
 
@@ -130,7 +130,8 @@ int command_cancel(const struct request *request)
 
 /* ---- take ---- */
 
-/* Done with them only once they have been printed: rather twice than not at all. */
+/* Is done with them only once they have been printed, so that they come rather twice than not at
+ * all. */
 static int print_and_end(hwt_delay *store, const hwt_delay_message *messages, size_t count)
 {
     uint64_t *leases = calloc(count, sizeof(*leases));

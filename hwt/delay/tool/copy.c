@@ -4,7 +4,8 @@
 #include <errno.h>
 #include <sys/resource.h>
 
-/* A slot is a descriptor while the store is copied: as many as this process may have. */
+/* A slot takes a descriptor while the store is copied, so allows as many as this process may
+ * have. */
 static void allow_descriptors(void)
 {
     struct rlimit limit;

@@ -145,7 +145,7 @@ static void parse_request(struct request *request, const struct command *command
 {
     int letter;
 
-    /* Up to the first operand: an id may begin with a minus. */
+    /* Parses up to the first operand, because an id may begin with a minus. */
     while ((letter = getopt_long(argc, argv, "+h", options, NULL)) != -1) {
         if (letter == 'h') {
             usage();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What can be read of a damaged store goes to a new one, in batches. The damaged one keeps all
- * that it has; the library puts copies of the damaged bytes aside in it.
+ * Puts the messages of a damaged store that can be read into a new one, in batches. The damaged one
+ * keeps all that it has; the library puts copies of the damaged bytes aside in it.
  */
 
 #include "hwt/delay/tool/tool.h"
@@ -36,7 +36,7 @@ static int put_batch(struct salvage *salvage)
     return r;
 }
 
-/* The message's bytes are there only now: id and payload are copied, one behind the other. */
+/* The message's bytes are there only now, so id and payload are copied, one behind the other. */
 static int add_copy(const hwt_delay_message *message, void *data)
 {
     struct salvage *salvage = data;

@@ -89,7 +89,7 @@ bool parse_duration(const char *text, uint64_t *ret_duration)
     return false;
 }
 
-/* What may follow whole seconds: ".5" is 500000000 ns. */
+/* Reads what may follow whole seconds. ".5" is 500000000 ns. */
 static bool read_fraction(const char **at, uint64_t *ret_ns)
 {
     uint64_t unit = HWT_SEC(1);
@@ -120,7 +120,7 @@ static bool parse_date(const char *text, uint64_t *ret_time)
     char again[TIME_ROOM];
     uint64_t fraction;
 
-    /* strptime is lenient: what it has read, written again, must be the same. */
+    /* strptime is lenient, so the date that it has read, written again, must be the same. */
     const char *end = strptime(text, "%Y-%m-%dT%H:%M:%S", &date);
     time_t seconds = timegm(&date);
     if (!end || seconds < 0 || strftime(again, sizeof(again), "%Y-%m-%dT%H:%M:%S", &date) == 0 ||

@@ -25,7 +25,7 @@
 
 enum { FAILED = 1, MISUSED = 2 };
 
-/* What the command line says. */
+/* The command line, as it was read. */
 struct request {
     const char *directory;
     char **operands; /* what follows the directory */
@@ -60,7 +60,7 @@ uint64_t clock_now(void); /* as every store's */
 
 #define TIME_ROOM 32 /* of an instant as text, its final 0 included */
 
-/* What a negative errno means for a store, and what to do. */
+/* Says what a negative errno means for a store, and what to do. */
 const char *explain(int error);
 
 /*
@@ -78,7 +78,7 @@ void print_escaped(const void *bytes, size_t size);
 /* "\xHH" and "\\" to bytes, in place. False: another backslash. */
 bool unescape(char *text, size_t *ret_size);
 
-/* A message as a line: due, id and payload with tabs between. */
+/* Prints a message as a line of its due time, id and payload, with tabs between. */
 void print_message(const hwt_delay_message *message);
 
 #endif
