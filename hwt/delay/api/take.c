@@ -220,7 +220,7 @@ static void sleep_in_take(hwt_delay *store, uint64_t until)
     if (until == HWT_NEVER) {
         pthread_cond_wait(&store->takes.takers, &store->lock);
     } else {
-        const struct timespec at = { (time_t)(until / HWT_SEC(1)), (long)(until % HWT_SEC(1)) };
+        const struct timespec at = hwt_timespec(until);
         pthread_cond_timedwait(&store->takes.takers, &store->lock, &at);
     }
 }

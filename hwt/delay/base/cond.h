@@ -6,14 +6,14 @@
 #include <stdint.h>
 #include <time.h>
 
-#include "hwt/hwt.h"
+#include "hwt/base/time.h"
 
 /* Waits are bounded by the monotonic clock, which nobody sets. In ns. */
 static inline uint64_t hwt_delay_monotonic(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return HWT_SEC((uint64_t)now.tv_sec) + (uint64_t)now.tv_nsec;
+    return hwt_from_timespec(now);
 }
 
 static inline void hwt_delay_cond_init(pthread_cond_t *cond)

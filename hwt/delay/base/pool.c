@@ -229,7 +229,7 @@ static void join_ended(struct hwt_delay_pool *pool)
 
 static void sleep_until(struct hwt_delay_pool *pool, uint64_t until)
 {
-    const struct timespec at = { (time_t)(until / HWT_SEC(1)), (long)(until % HWT_SEC(1)) };
+    const struct timespec at = hwt_timespec(until);
     pool->clock_until = until;
     if (until == HWT_NEVER)
         pthread_cond_wait(&pool->clock, &pool->lock);

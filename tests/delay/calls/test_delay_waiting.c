@@ -38,20 +38,10 @@ static int open_file(void *data, int directory, const char *name, int flags)
     return hwt_delay_real_system.open(data, directory, name, flags);
 }
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t gate_opens = PTHREAD_COND_INITIALIZER;
-static bool hold_syncs;
-
 static int sync_file(void *data, int file)
 {
-    pthread_mutex_lock(&gate);
-    while (hold_syncs)
-        pthread_cond_wait(&gate_opens, &gate);
-    pthread_mutex_unlock(&gate);
     return fail_sync ? -EIO : hwt_delay_real_system.sync(data, file);
 }
-
-static uint32_t flags;
 
 static void open_with(uint64_t leased_max)
 {
@@ -63,7 +53,6 @@ static void open_with(uint64_t leased_max)
     system.sync = sync_file;
     hwt_delay_options options = small_options();
     options.leased_max = leased_max;
-    options.flags |= flags;
     ck_assert_int_eq(hwt_delay_open_on(store_directory, &options, &system, false, &store), 0);
 }
 
@@ -157,15 +146,6 @@ static int64_t end(struct taker *taker)
     return taker->result;
 }
 
-static int64_t take_now(void)
-{
-    const hwt_delay_message *taken;
-    int64_t n = hwt_delay_take(store, 1, 0, &taken);
-    if (n > 0)
-        hwt_delay_free(taken);
-    return n;
-}
-
 static int64_t take_for(uint64_t wait)
 {
     const hwt_delay_message *taken;
@@ -173,6 +153,11 @@ static int64_t take_for(uint64_t wait)
     if (n > 0)
         hwt_delay_free(taken);
     return n;
+}
+
+static int64_t take_now(void)
+{
+    return take_for(0);
 }
 
 static bool is_readable(int timeout)
@@ -489,101 +474,6 @@ START_TEST(consumers_end_one_after_the_other)
 }
 END_TEST
 
-/* ---- puts that do not wait ---- */
-
-static _Atomic int told;
-
-static void count_told(int result, void *arg)
-{
-    (void)arg;
-    told += result == 0;
-}
-
-static int put_async(uint32_t number)
-{
-    static const char payload[1000];
-    const hwt_delay_message message = { .due = START + HOUR,
-                                        .id = &number,
-                                        .id_size = sizeof(number),
-                                        .payload = payload,
-                                        .payload_size = sizeof(payload) };
-    return hwt_delay_put_async(store, &message, 1, count_told, NULL);
-}
-
-static void open_without_waiting(void)
-{
-    hwt_delay_close(store);
-    flags = HWT_DELAY_NO_WAIT;
-    open_with(100);
-    flags = 0;
-    told = 0;
-}
-
-/* A put may also have found the lock taken, by a thread that has no processor. */
-static bool has_room(void)
-{
-    pthread_mutex_lock(&store->lock);
-    int r = hwt_delay_log_try(store, 1100, 1200, true);
-    pthread_mutex_unlock(&store->lock);
-    return r == 0;
-}
-
-/* No flush returns, or no slot can be written: there is room for so many. */
-START_TEST(a_put_does_not_wait_for_room)
-{
-    uint32_t count = 0, before;
-    open_without_waiting();
-    if (_i)
-        slot_error = -EMFILE;
-    pthread_mutex_lock(&gate);
-    hold_syncs = !_i;
-    pthread_mutex_unlock(&gate);
-    int r = 0;
-    while ((r = put_async(count)) == 0 || has_room())
-        count += r == 0;
-    ck_assert(r == -EAGAIN || (_i && r == -EMFILE));
-    ck_assert_uint_lt(count, 200);
-    ck_assert_uint_gt(count, 10);
-    before = count;
-    slot_error = 0;
-    pthread_mutex_lock(&gate);
-    hold_syncs = false;
-    pthread_cond_broadcast(&gate_opens);
-    pthread_mutex_unlock(&gate);
-    while (count < before + 200) {
-        if ((r = put_async(count)) == 0)
-            count++;
-        else
-            usleep(1000);
-        ck_assert(r == 0 || r == -EAGAIN || r == -EMFILE);
-    }
-    while ((uint32_t)told < count)
-        usleep(1000);
-}
-END_TEST
-
-static void *put_beside_the_lock(void *arg)
-{
-    *(int *)arg = put_async(1);
-    return NULL;
-}
-
-START_TEST(a_put_does_not_wait_for_the_lock)
-{
-    pthread_t thread;
-    int r = 1;
-    open_without_waiting();
-    pthread_mutex_lock(&store->lock);
-    ck_assert_int_eq(pthread_create(&thread, NULL, put_beside_the_lock, &r), 0);
-    pthread_join(thread, NULL);
-    pthread_mutex_unlock(&store->lock);
-    ck_assert_int_eq(r, -EAGAIN);
-    while ((r = put_async(2)) == -EAGAIN)
-        usleep(1000);
-    ck_assert_int_eq(r, 0);
-}
-END_TEST
-
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_waiting");
@@ -604,8 +494,6 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, a_failed_flush_wakes_all, 0, 3);
     tcase_add_test(tcase, a_wake_is_kept_for_the_next_that_would_wait);
     tcase_add_loop_test(tcase, consumers_end_one_after_the_other, 0, 10);
-    tcase_add_loop_test(tcase, a_put_does_not_wait_for_room, 0, 2);
-    tcase_add_test(tcase, a_put_does_not_wait_for_the_lock);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -10,103 +10,11 @@
 #include "hwt/delay/whole.h"
 #include "kit.h"
 #include "stress.h"
-#include "tests/delay/support/held.h"
+#include "tests/delay/support/leading.h"
 
-enum { PLAYERS = 3, PAYLOAD = 8192, ROUNDS = 20 };
+enum { PLAYERS = 3, ROUNDS = 20 };
 
-/* What a leader does that would linger. */
-static enum { GOES_ON, LINGERS, AS_IT_LIKES } leader;
-static _Atomic unsigned lingered;
-static pthread_cond_t *_Atomic complete; /* that of the store */
-
-static struct disk *disk;
-static struct process process;
-static hwt_delay *store;
-static uint64_t luck;
-static _Atomic uint64_t next_id;
-
-int __real_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
-                                  const struct timespec *until);
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
-                                  const struct timespec *until);
-
-int __wrap_pthread_cond_timedwait(pthread_cond_t *cond, pthread_mutex_t *mutex,
-                                  const struct timespec *until)
-{
-    if (cond != complete || leader == AS_IT_LIKES)
-        return __real_pthread_cond_timedwait(cond, mutex, until);
-    lingered++;
-    return leader == LINGERS ? pthread_cond_wait(cond, mutex) : ETIMEDOUT;
-}
-
-static void open_store(void)
-{
-    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
-    options.flags = HWT_DELAY_CREATE | HWT_DELAY_NO_WAIT;
-    options.payload_max = PAYLOAD;
-    options.memory = 1 << 20;
-    options.segment_size = 1 << 17;
-    must(hwt_delay_open_on("store", &options, &process.system, false, &store) == 0);
-    complete = &store->log.complete;
-}
-
-/* So that there is room for some large puts. */
-static void grow(void)
-{
-    must(pthread_mutex_lock(&store->lock) == 0);
-    hwt_delay_extent_grow(store);
-    must(pthread_mutex_unlock(&store->lock) == 0);
-}
-
-static void begin(void)
-{
-    luck = 1;
-    lingered = 0;
-    disk = disk_new();
-    held_realtime = HWT_SEC(1000);
-    held_boottime = HWT_SEC(100);
-    held_start(&process, disk);
-    process.random = &luck;
-    open_store();
-    grow();
-}
-
-static void end(int closed)
-{
-    ck_assert_int_eq(hwt_delay_close(store), closed);
-    process_end(&process);
-    disk_free(disk);
-}
-
-static uint64_t commits(void)
-{
-    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    ck_assert_int_eq(hwt_delay_get_stats(store, &stats), 0);
-    return stats.commits;
-}
-
-/* ---- what players do; the result is in `operation` ---- */
-
-static int put_some(size_t count, size_t size)
-{
-    static const char payload[PAYLOAD];
-    uint64_t ids[8];
-    hwt_delay_message messages[8];
-    for (size_t i = 0; i < count; i++) {
-        ids[i] = next_id++;
-        messages[i] = (hwt_delay_message){ .due = HWT_SEC(2000),
-                                           .id = &ids[i],
-                                           .id_size = sizeof(ids[i]),
-                                           .payload = payload,
-                                           .payload_size = size };
-    }
-    return hwt_delay_put(store, messages, count);
-}
-
-static void put(struct player *player)
-{
-    player->operation = put_some(1, 10);
-}
+/* ---- what players do ---- */
 
 static void put_large(struct player *player)
 {
@@ -133,30 +41,6 @@ static void make_checkpoint(struct player *player)
     must(pthread_mutex_lock(&store->lock) == 0);
     player->operation = hwt_delay_checkpoint_make(store);
     must(pthread_mutex_unlock(&store->lock) == 0);
-}
-
-static void fail_to_grow(struct player *player)
-{
-    must(pthread_mutex_lock(&store->lock) == 0);
-    held_fail_sync(&process);
-    hwt_delay_extent_grow(store);
-    player->operation = store->poisoned ? -EIO : 0;
-    must(pthread_mutex_unlock(&store->lock) == 0);
-}
-
-static void do_part(void (*part)(struct player *player), int expected)
-{
-    struct player player;
-    player_begin(&player, part, 0, 0);
-    player_end(&player);
-    ck_assert_int_eq(player.operation, expected);
-}
-
-/* The ground is made: one that leads at once stands before its sync at its third point, one that was
- * woken at its fourth. */
-static void begin_at_sync(struct player *player, bool slept)
-{
-    player_begin(player, put, 0, slept ? 4 : 3);
 }
 
 /* ---- a frame of several ---- */
@@ -250,6 +134,26 @@ START_TEST(one_that_is_about_to_sleep_leads)
 }
 END_TEST
 
+/* So many are ended in parts, and only the first one is held. */
+START_TEST(leases_that_are_ended_wait_for_the_frame_of_those_that_were_held)
+{
+    const hwt_delay_message due = { .due = HWT_SEC(500), .id = "due", .id_size = 3 };
+    const hwt_delay_message *taken;
+    uint64_t leases[1000];
+    leader = GOES_ON;
+    begin();
+    ck_assert_int_eq(hwt_delay_put(store, &due, 1), 0);
+    ck_assert_int_eq(hwt_delay_take(store, 1, 0, &taken), 1);
+    for (int i = 0; i < 1000; i++)
+        leases[i] = taken->lease + (uint64_t)i;
+    hwt_delay_free(taken);
+    ck_assert_uint_eq(commits(), 1);
+    ck_assert_int_eq(hwt_delay_done(store, leases, 1000), 1);
+    ck_assert_uint_eq(commits(), 2);
+    end(0);
+}
+END_TEST
+
 /* ---- lingering ---- */
 
 static void put_rounds(struct player *player)
@@ -283,13 +187,6 @@ START_TEST(a_leader_lingers_for_those_that_come_back)
     end(0);
 }
 END_TEST
-
-static void expect_callers(unsigned expected)
-{
-    pthread_mutex_lock(&store->lock);
-    store->log.expected = expected;
-    pthread_mutex_unlock(&store->lock);
-}
 
 /* Once, then after 3, 15, 63, 255 and each 255 frames more. It is worth it again: after half as many. */
 START_TEST(what_was_in_vain_is_seldom_done_again)
@@ -451,6 +348,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, all_of_a_frame_wait_for_its_sync, 0, 20);
     tcase_add_test(tcase, a_failed_sync_is_told_to_those_of_the_next_frame);
     tcase_add_test(tcase, one_that_is_about_to_sleep_leads);
+    tcase_add_test(tcase, leases_that_are_ended_wait_for_the_frame_of_those_that_were_held);
     tcase_add_test(tcase, a_leader_lingers_for_those_that_come_back);
     tcase_add_test(tcase, what_was_in_vain_is_seldom_done_again);
     tcase_add_test(tcase, one_producer_does_not_linger);

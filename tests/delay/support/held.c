@@ -13,6 +13,7 @@ static const time_t patience = 60; /* seconds in which anything would have happe
 
 _Atomic uint64_t held_realtime, held_boottime;
 bool held_sleep_is_a_point;
+_Atomic unsigned held_sleeps;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -52,9 +53,13 @@ void __wrap_hwt_delay_sleep_on(_Atomic uint32_t *word, uint32_t seen)
         held_pass("before it sleeps");
     if (self)
         set_state(WAITS);
+    /* Relaxed: it orders nothing between the threads that are looked at. */
+    atomic_fetch_add_explicit(&held_sleeps, 1, memory_order_relaxed);
     __real_hwt_delay_sleep_on(word, seen);
     if (self)
         set_state(GOES);
+    if (held_sleep_is_a_point)
+        held_pass("behind its sleep");
 }
 
 void held_pass(const char *point)

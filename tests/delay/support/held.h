@@ -32,8 +32,10 @@ struct player {
 };
 
 extern _Atomic uint64_t held_realtime, held_boottime;
-/* A player passes a point also before it sleeps until a frame is done. Set before the first one begins. */
+/* A player passes a point also before it sleeps until a frame is done, and behind that. Set before the first one begins. */
 extern bool held_sleep_is_a_point;
+/* So many such sleeps have begun, also of threads that are no players. */
+extern _Atomic unsigned held_sleeps;
 
 /* Starts a process whose calls several threads may make; what it is given must stay. */
 void held_start(struct process *process, struct disk *disk);
