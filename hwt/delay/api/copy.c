@@ -89,7 +89,7 @@ static int write_file(const struct copy *copy, const char *name, const void *byt
 
 /* ---- the new directory ---- */
 
-static void note_any(const char *name, void *arg)
+static void see_any(const char *name, void *arg)
 {
     (void)name;
     *(bool *)arg = true;
@@ -105,7 +105,7 @@ static int open_directory(struct copy *copy, const char *path)
     copy->directory = system->open_directory(system->data, path);
     if (copy->directory < 0)
         return copy->directory;
-    r = system->list(system->data, copy->directory, note_any, &any);
+    r = system->list(system->data, copy->directory, see_any, &any);
     return r < 0 ? r : any ? -ENOTEMPTY : 0;
 }
 

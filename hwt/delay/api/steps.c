@@ -35,7 +35,7 @@ int hwt_delay_steps_init(struct hwt_delay_steps *steps, size_t count)
     return 0;
 }
 
-static void drop(struct hwt_delay_record **record)
+static void release(struct hwt_delay_record **record)
 {
     if (*record)
         hwt_delay_record_unref(*record);
@@ -46,12 +46,12 @@ static void drop(struct hwt_delay_record **record)
 void hwt_delay_steps_free(struct hwt_delay_steps *steps)
 {
     for (size_t i = 0; steps->list && i < steps->count; i++) {
-        drop(&steps->list[i].found.ticket);
-        drop(&steps->list[i].tombstone);
-        drop(&steps->list[i].put);
-        drop(&steps->list[i].drop);
+        release(&steps->list[i].found.ticket);
+        release(&steps->list[i].tombstone);
+        release(&steps->list[i].put);
+        release(&steps->list[i].drop);
     }
-    drop(&steps->note);
+    release(&steps->note);
     if (steps->list != steps->few)
         free(steps->list);
 }
@@ -167,9 +167,9 @@ static int make_ticket(struct hwt_delay_step *step)
  * judge(). */
 static int look_for_ticket(hwt_delay *store, struct hwt_delay_step *step)
 {
-    drop(&step->tombstone);
+    release(&step->tombstone);
     if (step->op == HWT_DELAY_OP_MOVE)
-        drop(&step->put);
+        release(&step->put);
     int r = hwt_delay_found_look(store, &step->found);
     step->unknown = r == -ENOENT || r == -EBADMSG ? r : 0;
     return r == 0 ? make_ticket(step) : step->unknown < 0 ? 0 : r;

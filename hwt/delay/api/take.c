@@ -17,15 +17,15 @@
 
 /* ---- take ---- */
 
-/* The next message, if it can be handed over at this instant. Drops tombstones on the way; then the
- * positions of the slots must follow. */
-static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *ret_dropped)
+/* The next message, if it can be handed over at this instant. Removes tombstones on the way; then
+ * the positions of the slots must follow. */
+static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *ret_removed)
 {
     struct hwt_delay_record *first;
     while ((first = hwt_delay_first(store)) && first->kind == HWT_DELAY_TOMBSTONE &&
            hwt_delay_compare(first->key, hwt_delay_loaded(store)) < 0) {
         hwt_delay_remove(store, first);
-        *ret_dropped = true;
+        *ret_removed = true;
     }
     if (!first || first->kind != HWT_DELAY_PUT || first->key.due > now ||
         first->key.sequence >= hwt_delay_log_durable(store) ||
@@ -34,7 +34,7 @@ static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *
     return first;
 }
 
-static void note_lateness(hwt_delay *store, const struct hwt_delay_record *record, uint64_t now)
+static void count_lateness(hwt_delay *store, const struct hwt_delay_record *record, uint64_t now)
 {
     hwt_delay_stats *stats = &store->stats;
     uint64_t since = record->key.due > record->arrived ? record->key.due : record->arrived;
@@ -77,11 +77,11 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
 {
     struct hwt_delay_record *record;
     uint64_t end = hwt_delay_boottime(store) + store->options.lease;
-    bool dropped = false;
+    bool removed = false;
     int r = 0;
     if (end < store->options.lease)
         end = HWT_NEVER;
-    while (taking->count < max && (record = first_due(store, now, &dropped))) {
+    while (taking->count < max && (record = first_due(store, now, &removed))) {
         r = hwt_delay_lease_fits(store, record) ? 0 : -ENOBUFS;
         if (r == 0 && taking->count == taking->room)
             r = grow(taking, max);
@@ -96,9 +96,9 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
         taking->taken[taking->count++] =
             (struct taken){ record, lease->token, record->expired, record->handed };
         taking->bytes += record->id_size + (size_t)record->payload_size;
-        note_lateness(store, record, now);
+        count_lateness(store, record, now);
     }
-    if (dropped || taking->count > 0)
+    if (removed || taking->count > 0)
         hwt_delay_positions_follow(store);
     return taking->count > 0 ? 0 : r;
 }
@@ -220,8 +220,8 @@ static void sleep_in_take(hwt_delay *store, uint64_t until)
     if (until == HWT_NEVER) {
         pthread_cond_wait(&store->takes.takers, &store->lock);
     } else {
-        const struct timespec at = hwt_timespec(until);
-        pthread_cond_timedwait(&store->takes.takers, &store->lock, &at);
+        const struct timespec end = hwt_timespec(until);
+        pthread_cond_timedwait(&store->takes.takers, &store->lock, &end);
     }
 }
 

@@ -49,7 +49,7 @@ static int add(struct view *view, struct hwt_delay_record *record, uint64_t leas
     return 0;
 }
 
-static void drop_all(struct view *view)
+static void release_all(struct view *view)
 {
     for (size_t i = 0; i < view->count; i++)
         hwt_delay_record_unref(view->seen[i].record);
@@ -211,7 +211,7 @@ int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
         if (r == 0)
             r = show(&view, visitor, data);
         pthread_mutex_lock(&store->lock);
-        drop_all(&view);
+        release_all(&view);
         view.from = view.to;
     }
     hwt_delay_readers_free(&view.readers);
@@ -245,7 +245,7 @@ int hwt_delay_visit_for(hwt_delay *store, uint64_t from, uint64_t to,
     while (r == 0 && hwt_delay_compare(view.from, end) < 0) {
         r = look(&view, end);
         choose(&view, ticket, found);
-        drop_all(&view);
+        release_all(&view);
         view.from = view.to;
     }
     hwt_delay_readers_free(&view.readers);

@@ -157,7 +157,7 @@ static uint64_t erased_of(const struct hwt_delay_part *part)
 }
 
 /* Counts the bytes that are dead once this checkpoint counts, because it says so. */
-static void note_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
+static void count_dead(hwt_delay *store, const struct hwt_delay_plan *plan)
 {
     pthread_mutex_lock(&store->lock);
     hwt_delay_dead_begin(store);
@@ -179,7 +179,7 @@ int hwt_delay_plan_write(hwt_delay *store, struct hwt_delay_plan *plan)
     if (r == 0)
         r = write_parts(store, plan);
     if (r == 0)
-        note_dead(store, plan);
+        count_dead(store, plan);
     return r;
 }
 

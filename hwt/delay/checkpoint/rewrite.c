@@ -12,8 +12,8 @@
  * For a stretch of the slot, all slots that have something in it are read:
  *   - a message of the slot is left out if a later record of any slot replaces or erases it;
  *   - a tombstone of the slot is left out unless another slot still has an older message for it.
- *     What would come back without it is in slots alone: a tombstone gets into a slot with a
- *     checkpoint that has everything older than it in slots too, or as leased.
+ *     The messages that would come back without it are in slots alone, because a tombstone gets
+ *     into a slot with a checkpoint that has everything older than it in slots too, or as leased.
  *
  * How much of a slot is dead is an estimate, which only says when to look, and nothing relies on
  * it. A tombstone does not know in which slot its message is. So when a checkpoint brings it, the
@@ -227,7 +227,7 @@ static int keep_alive(struct work *work, const struct hwt_delay_slot *slot,
 }
 
 /* With the lock. */
-static void note_found(struct work *work, const struct hwt_delay_slot *slot)
+static void count_found(struct work *work, const struct hwt_delay_slot *slot)
 {
     for (size_t i = 0; i < work->readers.count; i++) {
         struct hwt_delay_reader *reader = work->readers.all[i];
@@ -269,7 +269,7 @@ static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
     pthread_mutex_lock(&store->lock);
     if (r < 0)
         return r;
-    note_found(work, slot);
+    count_found(work, slot);
     if (slot->moved.due == 0)
         TAILQ_INSERT_TAIL(&store->checkpoint.snapshot.moved, slot, listed);
     slot->moved = to;

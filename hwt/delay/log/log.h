@@ -36,7 +36,8 @@ struct hwt_delay_notice {
 
 STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
 
-/* The bytes that opening cut from the log, because they are no whole frame. Of length 0: none. */
+/* The bytes that opening cut from the log, because they are no whole frame. Its length is 0 if
+ * there are none. */
 struct hwt_delay_cut {
     unsigned segment;
     uint64_t offset, length;

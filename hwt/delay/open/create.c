@@ -51,7 +51,7 @@ struct others {
     bool any, slots;
 };
 
-static void note_other(const char *name, void *arg)
+static void see_other(const char *name, void *arg)
 {
     struct others *others = arg;
     static const char *const own[] = { "store",           "log.0",   "log.1", "checkpoint",
@@ -100,7 +100,7 @@ static int check_unused(hwt_delay *store, bool head)
 static int may_be_made(hwt_delay *store, bool head)
 {
     struct others others = { 0 };
-    int r = hwt_delay_list(store, note_other, &others);
+    int r = hwt_delay_list(store, see_other, &others);
     if (r < 0)
         return r;
     if (others.slots)
@@ -204,7 +204,7 @@ int hwt_delay_open_files(hwt_delay *store)
     int flags = (store->read_only ? O_RDONLY : O_RDWR) | (create ? O_CREAT : 0);
     if (create) {
         struct others others = { 0 };
-        int listed = hwt_delay_list(store, note_other, &others);
+        int listed = hwt_delay_list(store, see_other, &others);
         int there = hwt_delay_open_file(store, "store", O_RDONLY);
         hwt_delay_close_file(store, there);
         if (there == -ENOENT && (listed < 0 || others.any))

@@ -171,7 +171,7 @@ static bool is_known(const hwt_delay *store, const struct hwt_delay_slot *slot)
            there->number == slot->number;
 }
 
-static void note_leftover(const char *name, void *arg)
+static void see_leftover(const char *name, void *arg)
 {
     struct leftovers *leftovers = arg;
     struct hwt_delay_slot slot = { 0 };
@@ -191,7 +191,7 @@ static void note_leftover(const char *name, void *arg)
 static int delete_leftovers(hwt_delay *store)
 {
     struct leftovers leftovers = { .store = store };
-    int r = hwt_delay_list(store, note_leftover, &leftovers);
+    int r = hwt_delay_list(store, see_leftover, &leftovers);
     if (r >= 0)
         r = leftovers.error;
     for (size_t i = 0; i < leftovers.count && r == 0; i++) {

@@ -10,9 +10,9 @@
  * memory allows, no slot is opened that begins behind it, and a block is read once, or twice where
  * a stretch ends in it.
  *
- * A stretch ends between two due times, so that records of one identity are together. Where
- * a single instant has more than the budget it is cut at a sequence, and a second reading
- * looks for what replaces or erases the records of the first part.
+ * A stretch ends between two due times, so that records of one identity are together. If a single
+ * instant has more than the budget it is cut at a sequence, and a second reading looks for what
+ * replaces or erases the records of the first part.
  */
 
 #include <errno.h>
@@ -110,7 +110,7 @@ static struct hwt_delay_record *highest(const struct gather *gather)
     return RB_MAX(hwt_delay_keys, &gather->gathered->keys);
 }
 
-static void drop(struct gather *gather, struct hwt_delay_record *record)
+static void take_out(struct gather *gather, struct hwt_delay_record *record)
 {
     RB_REMOVE(hwt_delay_keys, &gather->gathered->keys, record);
     gather->gathered->bytes -= hwt_delay_record_bytes(record);
@@ -122,7 +122,7 @@ static void end_at(struct gather *gather, struct hwt_delay_key to)
     struct hwt_delay_record *record;
     gather->to = to;
     while ((record = highest(gather)) && hwt_delay_compare(record->key, to) >= 0)
-        drop(gather, record);
+        take_out(gather, record);
 }
 
 static void keep(struct gather *gather, struct hwt_delay_record *record)

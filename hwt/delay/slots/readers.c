@@ -38,7 +38,7 @@ uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader)
 /* So many slots of each length are read at a time, unless more of them begin with the stretch. */
 #define SLOTS_AT_ONCE 32
 
-static void drop(struct hwt_delay_readers *readers, size_t i)
+static void release(struct hwt_delay_readers *readers, size_t i)
 {
     struct hwt_delay_reader *reader = readers->all[i];
     readers->all[i] = readers->all[--readers->count];
@@ -49,12 +49,12 @@ static void drop(struct hwt_delay_readers *readers, size_t i)
 
 /* Drops the readers of slots that end before the stretch, or have been passed, because their files
  * may be gone. */
-static void drop_passed(struct hwt_delay_readers *readers, uint64_t from)
+static void release_passed(struct hwt_delay_readers *readers, uint64_t from)
 {
     for (size_t i = readers->count; i-- > 0;) {
         const struct hwt_delay_slot *slot = readers->all[i]->slot;
         if (!slot->on_wheel || hwt_delay_slot_last(slot) < from)
-            drop(readers, i);
+            release(readers, i);
     }
 }
 
@@ -113,7 +113,7 @@ int hwt_delay_readers_choose(const hwt_delay *store, struct hwt_delay_readers *r
                              struct hwt_delay_key from, struct hwt_delay_key *to)
 {
     int r = 0;
-    drop_passed(readers, from.due);
+    release_passed(readers, from.due);
     for (unsigned shift = 0; shift < 64 && r == 0; shift++) {
         if (store->slots.wheel.by_shift[shift] > 0)
             r = choose(store, readers, shift, from.due, to);
@@ -124,7 +124,7 @@ int hwt_delay_readers_choose(const hwt_delay *store, struct hwt_delay_readers *r
 void hwt_delay_readers_free(struct hwt_delay_readers *readers)
 {
     while (readers->count > 0)
-        drop(readers, readers->count - 1);
+        release(readers, readers->count - 1);
     free(readers->all);
     *readers = (struct hwt_delay_readers){ 0 };
 }
