@@ -9,9 +9,9 @@
  * that is not durable yet (take.c). All steps are in one frame, which is on the disk as a whole or
  * not at all.
  *
- * A step is judged by what the table has and by what the steps before it will make of that. Those
- * steps are in a tree of their own until all have been judged. A lease that a step before it ends
- * is marked.
+ * A step is judged by what the table has and by what the steps before it will make of that. The
+ * records of those steps are in a map of their own until all have been judged. A lease that a step
+ * before it ends is marked.
  */
 
 #include <errno.h>
@@ -221,19 +221,16 @@ static struct hwt_delay_lease *held(hwt_delay *store, uint64_t token)
 }
 
 /* Is there such a message, or may there be? 0, -EBUSY, -ENOENT */
-static int look_for(hwt_delay *store, struct hwt_delay_identities *before,
+static int look_for(hwt_delay *store, const struct hwt_delay_map *before,
                     const struct hwt_delay_record *tombstone)
 {
     uint64_t due = tombstone->key.due;
-    const struct hwt_delay_record *there =
-        hwt_delay_find(before, due, tombstone->bytes, tombstone->id_size);
+    const struct hwt_delay_record *there = hwt_delay_find(before, tombstone);
     if (there)
         return there->kind == HWT_DELAY_PUT ? 0 : -ENOENT;
-    const struct hwt_delay_record *leased =
-        hwt_delay_lookup_leased(store, due, tombstone->bytes, tombstone->id_size);
-    if (leased)
-        return leased->lease->ending ? -ENOENT : -EBUSY;
-    there = hwt_delay_lookup(store, due, tombstone->bytes, tombstone->id_size);
+    there = hwt_delay_lookup(store, tombstone);
+    if (there && there->state == HWT_DELAY_LEASED)
+        return there->lease->ending ? -ENOENT : -EBUSY;
     if (there && there->kind == HWT_DELAY_PUT)
         return 0;
     /* A tombstone that opening read from the log may be of an older message than what a slot
@@ -246,32 +243,28 @@ static int look_for(hwt_delay *store, struct hwt_delay_identities *before,
 }
 
 /* Another message has the due time and the id that this one is to have, as far as memory knows. */
-static bool is_taken(hwt_delay *store, struct hwt_delay_identities *before,
+static bool is_taken(const hwt_delay *store, const struct hwt_delay_map *before,
                      const struct hwt_delay_record *put, const struct hwt_delay_record *old)
 {
-    uint64_t due = put->key.due;
-    const struct hwt_delay_record *there = hwt_delay_find(before, due, put->bytes, put->id_size);
+    const struct hwt_delay_record *there = hwt_delay_find(before, put);
     if (there)
         return there->kind == HWT_DELAY_PUT;
-    const struct hwt_delay_record *leased =
-        hwt_delay_lookup_leased(store, due, put->bytes, put->id_size);
-    there = hwt_delay_lookup(store, due, put->bytes, put->id_size);
-    return (leased && leased != old && !leased->lease->ending) ||
-           (there && there != old && there->kind == HWT_DELAY_PUT);
+    there = hwt_delay_lookup(store, put);
+    if (!there || there == old || there->kind != HWT_DELAY_PUT)
+        return false;
+    return there->state != HWT_DELAY_LEASED || !there->lease->ending;
 }
 
 /* Its message has ended, as memory or the steps before say. A message that one of these steps has
  * put is another one. */
-static bool is_gone(hwt_delay *store, struct hwt_delay_identities *before,
+static bool is_gone(hwt_delay *store, const struct hwt_delay_map *before,
                     const struct hwt_delay_found *found)
 {
-    const struct hwt_delay_record *record = found->record;
-    return hwt_delay_found_is_gone(store, found) ||
-           hwt_delay_find(before, record->key.due, record->bytes, record->id_size);
+    return hwt_delay_found_is_gone(store, found) || hwt_delay_find(before, found->record);
 }
 
 /* 0, or why it is refused. */
-static int judge(hwt_delay *store, struct hwt_delay_identities *before, struct hwt_delay_step *step,
+static int judge(hwt_delay *store, const struct hwt_delay_map *before, struct hwt_delay_step *step,
                  size_t drops)
 {
     if (step->drop && step->drop->key.sequence >= hwt_delay_log_next(store))
@@ -298,22 +291,12 @@ static int judge(hwt_delay *store, struct hwt_delay_identities *before, struct h
     return 0;
 }
 
-static void remember(struct hwt_delay_identities *before, struct hwt_delay_record *record)
-{
-    if (!record)
-        return;
-    struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, before, record);
-    if (!old)
-        return;
-    RB_REMOVE(hwt_delay_identities, before, old);
-    RB_INSERT(hwt_delay_identities, before, record);
-}
-
 /* 0: all that count will be made; else what the first one was refused with that may not be. */
 static int judge_all(hwt_delay *store, struct hwt_delay_steps *steps)
 {
-    struct hwt_delay_identities before = RB_INITIALIZER(&before);
+    struct hwt_delay_map before;
     int refused = 0;
+    hwt_delay_map_init(&before);
     for (size_t i = 0; i < steps->count; i++) {
         struct hwt_delay_step *step = &steps->list[i];
         step->result = judge(store, &before, step, steps->drops);
@@ -324,9 +307,12 @@ static int judge_all(hwt_delay *store, struct hwt_delay_steps *steps)
         }
         if (step->lease)
             step->lease->ending = true;
-        remember(&before, step->tombstone);
-        remember(&before, step->put);
+        if (step->tombstone)
+            hwt_delay_supplant(&before, step->tombstone);
+        if (step->put)
+            hwt_delay_supplant(&before, step->put);
     }
+    hwt_delay_map_clear(&before);
     return refused;
 }
 

@@ -101,17 +101,6 @@ static int add_table(struct view *view, size_t most)
 
 /* ---- slots ---- */
 
-/* Does the table, or a lease, have this record or a newer one? */
-static bool is_old(hwt_delay *store, const struct hwt_delay_record *record)
-{
-    const struct hwt_delay_record *there =
-        hwt_delay_lookup(store, record->key.due, record->bytes, record->id_size);
-    if (there && there->key.sequence >= record->key.sequence)
-        return true;
-    there = hwt_delay_lookup_leased(store, record->key.due, record->bytes, record->id_size);
-    return there && there->key.sequence >= record->key.sequence;
-}
-
 /* The slots are locked. */
 static int add_slots(struct view *view, bool in_gap)
 {
@@ -135,8 +124,9 @@ static int add_slots(struct view *view, bool in_gap)
     struct hwt_delay_record *record;
     RB_FOREACH(record, hwt_delay_keys, &gathered.keys)
     {
-        if (record->kind == HWT_DELAY_PUT && !record->replaced && !is_old(store, record) &&
-            !hwt_delay_is_dropped(store, record->key) && r == 0)
+        if (record->kind == HWT_DELAY_PUT && !record->replaced &&
+            !hwt_delay_has_newer(store, record) && !hwt_delay_is_dropped(store, record->key) &&
+            r == 0)
             r = add(view, record, 0);
     }
     hwt_delay_gathered_free(&gathered);

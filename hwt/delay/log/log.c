@@ -78,8 +78,7 @@ void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *mes
                   hwt_delay_encode_tombstone(&log->before, message, ends, end_of_gathered(log)),
                   hwt_delay_tombstone_most(message));
     note_end(log, message->key.due);
-    log->tombstone_bytes += hwt_delay_record_bytes(message) - message->payload_size -
-                            (message->origin ? sizeof(*message->origin) : 0);
+    log->tombstone_bytes += hwt_delay_tombstone_bytes(message);
     log->closed = false;
 }
 

@@ -42,7 +42,7 @@ struct gather {
     struct hwt_delay_key from, to;
     uint64_t budget;
     struct hwt_delay_gathered *gathered;
-    struct hwt_delay_identities identities; /* only while looking for replacements */
+    struct hwt_delay_map identities; /* only while looking for replacements */
     bool replacements;
     struct mark *marks;
     size_t count, room;
@@ -149,8 +149,7 @@ static void keep(struct gather *gather, struct hwt_delay_record *record)
 /* Behind the cut, `replaced` marks what is no longer pending because of this record. */
 static void look_for_replaced(struct gather *gather, struct hwt_delay_record *record)
 {
-    struct hwt_delay_record *old =
-        hwt_delay_find(&gather->identities, record->key.due, record->bytes, record->id_size);
+    struct hwt_delay_record *old = hwt_delay_find(&gather->identities, record);
     if (old && old->key.sequence <= record->key.sequence)
         old->replaced = true;
     hwt_delay_record_unref(record);
@@ -420,19 +419,18 @@ static int read_replacements(struct gather *gather, struct hwt_delay_reader **re
 {
     struct hwt_delay_key cut = gather->to, from = gather->from;
     struct hwt_delay_record *record;
+    hwt_delay_map_init(&gather->identities);
     RB_FOREACH(record, hwt_delay_keys, &gather->gathered->keys)
     {
-        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &gather->identities, record);
-        if (old) {
+        struct hwt_delay_record *old = hwt_delay_supplant(&gather->identities, record);
+        if (old)
             old->replaced = true;
-            RB_REMOVE(hwt_delay_identities, &gather->identities, old);
-            RB_INSERT(hwt_delay_identities, &gather->identities, record);
-        }
     }
     gather->replacements = true;
     gather->from = cut;
     gather->to = (struct hwt_delay_key){ cut.due + 1, 0 };
     int r = read_slots(gather, readers, count);
+    hwt_delay_map_clear(&gather->identities);
     gather->to = cut;
     gather->from = from;
     return r;

@@ -30,15 +30,16 @@ static void note_dead(struct hwt_delay_record *old, const struct hwt_delay_recor
 void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
                              const struct hwt_delay_slot *moved)
 {
-    struct hwt_delay_identities identities = RB_INITIALIZER(&identities);
+    struct hwt_delay_map identities;
     struct hwt_delay_record *record;
     uint64_t due = 0;
+    hwt_delay_map_init(&identities);
     RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
     {
         if (record->key.due != due) /* what has another due time has another identity */
-            RB_INIT(&identities);
+            hwt_delay_map_clear(&identities);
         due = record->key.due;
-        struct hwt_delay_record *old = RB_INSERT(hwt_delay_identities, &identities, record);
+        struct hwt_delay_record *old = hwt_delay_supplant(&identities, record);
         if (!old)
             continue;
         old->replaced = true;
@@ -47,9 +48,8 @@ void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
                                              (old->twice || old->reader->slot != moved));
             note_dead(old, record, moved);
         }
-        RB_REMOVE(hwt_delay_identities, &identities, old);
-        RB_INSERT(hwt_delay_identities, &identities, record);
     }
+    hwt_delay_map_clear(&identities);
 }
 
 void hwt_delay_gathered_free(struct hwt_delay_gathered *gathered)

@@ -57,18 +57,12 @@ static int choose(hwt_delay *store, struct hwt_delay_key *to,
 }
 
 /* Whether what is in memory already says more than a record out of a slot. */
-static bool is_old(hwt_delay *store, const struct hwt_delay_record *record,
-                   const struct hwt_delay_record *there)
+static bool is_old(const struct hwt_delay_record *record, const struct hwt_delay_record *there)
 {
-    const struct hwt_delay_record *leased =
-        hwt_delay_lookup_leased(store, record->key.due, record->bytes, record->id_size);
-    if (leased && leased->key.sequence >= record->key.sequence)
-        return true;
-    if (!there)
+    if (!there || there->key.sequence < record->key.sequence)
         return false;
-    return there->key.sequence > record->key.sequence ||
-           (there->key.sequence == record->key.sequence &&
-            (there->kind == HWT_DELAY_TOMBSTONE || there->kind == record->kind));
+    return there->key.sequence > record->key.sequence || there->kind == HWT_DELAY_TOMBSTONE ||
+           there->kind == record->kind;
 }
 
 /* Brings one record out of a slot into the table. */
@@ -80,16 +74,15 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         hwt_delay_record_unref(record);
         return;
     }
-    struct hwt_delay_record *there =
-        hwt_delay_lookup(store, record->key.due, record->bytes, record->id_size);
-    bool replaced = record->replaced;
-    if (replaced || is_old(store, record, there)) {
-        if (!replaced && there)
+    struct hwt_delay_record *there = hwt_delay_lookup(store, record);
+    bool leased = there && there->state == HWT_DELAY_LEASED, replaced = record->replaced;
+    if (replaced || is_old(record, there)) {
+        if (!replaced && !leased)
             there->shadows = true;
         hwt_delay_record_unref(record);
         return;
     }
-    if (there)
+    if (there && !leased)
         hwt_delay_remove(store, there);
     if (record->kind == HWT_DELAY_PUT) {
         uint16_t handed = hwt_delay_handed_find(store, record->key);
@@ -98,7 +91,8 @@ static void merge(hwt_delay *store, struct hwt_delay_record *record)
         record->shadows = is_newer; /* what the slot has is older */
         if (is_newer)
             hwt_delay_filed_end(hwt_delay_filed_of(store), record->key.due);
-        hwt_delay_lease_supersede(store, record);
+        if (leased)
+            hwt_delay_lease_supersede(store, there);
         hwt_delay_insert(store, record, is_newer ? HWT_DELAY_FRESH : HWT_DELAY_FILED);
     } else {
         hwt_delay_record_unref(record);

@@ -50,8 +50,8 @@ bool hwt_delay_drops_fit(const hwt_delay *store, size_t count)
 static void sweep_leases(hwt_delay *store, const struct hwt_delay_record *drop)
 {
     struct hwt_delay_lease *lease, *next;
-    RB_FOREACH_SAFE(lease, hwt_delay_tokens, &store->table.tokens, next)
-    {
+    for (lease = hwt_delay_lease_first(store); lease; lease = next) {
+        next = hwt_delay_lease_next(lease);
         if (!covers(drop, lease->record->key.due, lease->record->key.sequence))
             continue;
         struct hwt_delay_record *record = hwt_delay_lease_end(store, lease);

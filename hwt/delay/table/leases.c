@@ -13,27 +13,38 @@
 
 #include "hwt/delay/whole.h"
 
-static int token_compare(const struct hwt_delay_lease *a, const struct hwt_delay_lease *b)
-{
-    return (a->token > b->token) - (a->token < b->token);
-}
-
 static int end_compare(const struct hwt_delay_lease *a, const struct hwt_delay_lease *b)
 {
     int order = (a->end > b->end) - (a->end < b->end);
-    return order != 0 ? order : token_compare(a, b);
+    return order != 0 ? order : (a->token > b->token) - (a->token < b->token);
 }
 
-RB_GENERATE(hwt_delay_tokens, hwt_delay_lease, by_token, token_compare)
 RB_GENERATE(hwt_delay_ends, hwt_delay_lease, by_end, end_compare)
 
-struct hwt_delay_lease *hwt_delay_lease_find(hwt_delay *store, uint64_t token)
+/* Each token has its own. Tokens are given in turn, and leases that last may have every thousandth
+ * one: the lowest bits of these would be a few buckets. */
+static uint64_t hash_of(uint64_t token)
 {
-    struct hwt_delay_lease key = { .token = token };
-    return RB_FIND(hwt_delay_tokens, &store->table.tokens, &key);
+    return __builtin_bswap64(token * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-/* The record is in the table, and goes out of it. */
+static struct hwt_delay_lease *lease_at(struct hwt_delay_node *node)
+{
+    void *lease = (char *)node - offsetof(struct hwt_delay_lease, by_token);
+    return lease;
+}
+
+struct hwt_delay_lease *hwt_delay_lease_find(const hwt_delay *store, uint64_t token)
+{
+    const uint64_t hash = hash_of(token);
+    struct hwt_delay_node *node = hwt_delay_map_bucket(&store->table.tokens, hash);
+    while (node && node->hash != hash)
+        node = node->next;
+    return node ? lease_at(node) : NULL;
+}
+
+/* The record is in the table, and goes out of it. It keeps its identity and its origin. One that is
+ * FILED is not counted for its slot any more. */
 void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
                          struct hwt_delay_record *record, uint64_t end)
 {
@@ -42,15 +53,15 @@ void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
         .end = end,
         .record = record,
     };
-    record->refs++;
-    hwt_delay_remove(store, record);
-    store->table.bytes[HWT_DELAY_NOWHERE] += hwt_delay_record_bytes(record);
+    lease->by_token.hash = hash_of(lease->token);
+    bool filed = record->state == HWT_DELAY_FILED;
+    RB_REMOVE(hwt_delay_keys, &store->table.keys, record);
     hwt_delay_set_state(store, record, HWT_DELAY_LEASED);
+    if (filed)
+        hwt_delay_filed_end(&store->table.filed, record->key.due);
     record->lease = lease;
-    /* An older lease of the same identity has been superseded, and is not in this tree. */
-    RB_INSERT(hwt_delay_identities, &store->table.leased, record);
-    hwt_delay_origin_add(store, record);
-    RB_INSERT(hwt_delay_tokens, &store->table.tokens, lease);
+    hwt_delay_map_insert(&store->table.tokens, &lease->by_token);
+    TAILQ_INSERT_TAIL(&store->table.leases, lease, link);
     RB_INSERT(hwt_delay_ends, &store->table.ends, lease);
     store->table.leased_count++;
 }
@@ -59,7 +70,8 @@ void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
 struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease)
 {
     struct hwt_delay_record *record = lease->record;
-    RB_REMOVE(hwt_delay_tokens, &store->table.tokens, lease);
+    hwt_delay_map_remove(&store->table.tokens, &lease->by_token);
+    TAILQ_REMOVE(&store->table.leases, lease, link);
     RB_REMOVE(hwt_delay_ends, &store->table.ends, lease);
     store->table.leased_count--;
     hwt_delay_origin_remove(store, record);
@@ -70,24 +82,18 @@ struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_
         hwt_delay_record_unref(record);
         record = NULL;
     } else {
-        RB_REMOVE(hwt_delay_identities, &store->table.leased, record);
+        hwt_delay_map_remove(&store->table.identities, &record->by_identity);
     }
     free(lease);
     return record;
 }
 
-/* Supersedes the lease of the message that a record replaces, so that it does not come back. False:
- * there is none. */
-bool hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record)
+/* Supersedes the lease of a record that something newer replaces, so that it does not come back. */
+void hwt_delay_lease_supersede(hwt_delay *store, struct hwt_delay_record *record)
 {
-    struct hwt_delay_record *old =
-        hwt_delay_find(&store->table.leased, record->key.due, record->bytes, record->id_size);
-    if (!old)
-        return false;
-    RB_REMOVE(hwt_delay_identities, &store->table.leased, old);
-    old->lease->superseded = true;
+    hwt_delay_map_remove(&store->table.identities, &record->by_identity);
+    record->lease->superseded = true;
     store->table.superseded++;
-    return true;
 }
 
 /* Room for another lease, in number and in bytes. One is always possible. */
@@ -128,12 +134,12 @@ uint64_t hwt_delay_leased_count(const hwt_delay *store)
 
 struct hwt_delay_lease *hwt_delay_lease_first(const hwt_delay *store)
 {
-    return RB_MIN(hwt_delay_tokens, &((hwt_delay *)(uintptr_t)store)->table.tokens);
+    return TAILQ_FIRST(&store->table.leases);
 }
 
 struct hwt_delay_lease *hwt_delay_lease_next(struct hwt_delay_lease *lease)
 {
-    return RB_NEXT(hwt_delay_tokens, NULL, lease);
+    return TAILQ_NEXT(lease, link);
 }
 
 /* By the boottime clock; HWT_NEVER: none ends. */

@@ -10,10 +10,10 @@ void hwt_delay_table_init(hwt_delay *store)
 {
     struct hwt_delay_table *table = &store->table;
     RB_INIT(&table->keys);
-    RB_INIT(&table->identities);
-    RB_INIT(&table->leased);
-    RB_INIT(&table->origins);
-    RB_INIT(&table->tokens);
+    hwt_delay_map_init(&table->identities);
+    hwt_delay_map_init(&table->origins);
+    hwt_delay_map_init(&table->tokens);
+    TAILQ_INIT(&table->leases);
     RB_INIT(&table->ends);
     TAILQ_INIT(&table->fresh);
     LIST_INIT(&table->sought);
@@ -43,16 +43,10 @@ void hwt_delay_table_forget(hwt_delay *store)
 
 /* ---- one of them ---- */
 
-struct hwt_delay_record *hwt_delay_lookup(hwt_delay *store, uint64_t due, const void *id,
-                                          size_t id_size)
+struct hwt_delay_record *hwt_delay_lookup(const hwt_delay *store,
+                                          const struct hwt_delay_record *like)
 {
-    return hwt_delay_find(&store->table.identities, due, id, id_size);
-}
-
-struct hwt_delay_record *hwt_delay_lookup_leased(hwt_delay *store, uint64_t due, const void *id,
-                                                 size_t id_size)
-{
-    return hwt_delay_find(&store->table.leased, due, id, id_size);
+    return hwt_delay_find(&store->table.identities, like);
 }
 
 /* ---- in order ---- */

@@ -16,30 +16,16 @@ static int compare_ids(const struct hwt_delay_record *a, const struct hwt_delay_
     return memcmp(a->bytes, b->bytes, a->id_size);
 }
 
-static int origin_compare(const struct hwt_delay_origin *a, const struct hwt_delay_origin *b)
-{
-    int order = (a->due > b->due) - (a->due < b->due);
-    if (order == 0)
-        order = compare_ids(a->record, b->record);
-    if (order == 0)
-        order = (a->record->key.sequence > b->record->key.sequence) -
-                (a->record->key.sequence < b->record->key.sequence);
-    return order != 0 ? order : (a > b) - (a < b);
-}
-
-RB_PROTOTYPE(hwt_delay_origins, hwt_delay_origin, entry, )
-RB_GENERATE(hwt_delay_origins, hwt_delay_origin, entry, origin_compare)
-
 void hwt_delay_origin_add(hwt_delay *store, struct hwt_delay_record *record)
 {
     if (record->origin)
-        RB_INSERT(hwt_delay_origins, &store->table.origins, record->origin);
+        hwt_delay_map_insert(&store->table.origins, &record->origin->node);
 }
 
 void hwt_delay_origin_remove(hwt_delay *store, struct hwt_delay_record *record)
 {
     if (record->origin)
-        RB_REMOVE(hwt_delay_origins, &store->table.origins, record->origin);
+        hwt_delay_map_remove(&store->table.origins, &record->origin->node);
 }
 
 void hwt_delay_found_watch(hwt_delay *store, struct hwt_delay_found *found)
@@ -84,41 +70,33 @@ static struct hwt_delay_record *newer(struct hwt_delay_record *a, struct hwt_del
     return !a || (b && b->key.sequence > a->key.sequence) ? b : a;
 }
 
-static struct hwt_delay_record *at_its_origin(struct hwt_delay_identities *identities,
-                                              const struct hwt_delay_record *ticket)
+static struct hwt_delay_record *record_at(struct hwt_delay_node *node)
 {
-    struct hwt_delay_record *record =
-        hwt_delay_find(identities, ticket->key.due, ticket->bytes, ticket->id_size);
-    return record && hwt_delay_ticket_is_of(ticket, record) ? record : NULL;
+    void *origin = (char *)node - offsetof(struct hwt_delay_origin, node);
+    return ((struct hwt_delay_origin *)origin)->record;
 }
 
 /* The newest message with a ticket, in the table or leased; or NULL. */
-struct hwt_delay_record *hwt_delay_find_ticket(hwt_delay *store, struct hwt_delay_record *ticket)
+struct hwt_delay_record *hwt_delay_find_ticket(const hwt_delay *store,
+                                               const struct hwt_delay_record *ticket)
 {
-    struct hwt_delay_origin from = { .due = ticket->key.due, .record = ticket }, *origin;
-    struct hwt_delay_record *found = newer(at_its_origin(&store->table.identities, ticket),
-                                           at_its_origin(&store->table.leased, ticket));
-    for (origin = RB_NFIND(hwt_delay_origins, &store->table.origins, &from);
-         origin && origin->due == ticket->key.due && compare_ids(origin->record, ticket) == 0;
-         origin = RB_NEXT(hwt_delay_origins, &store->table.origins, origin)) {
-        struct hwt_delay_record *record = origin->record;
-        if (record->state != HWT_DELAY_LEASED || !record->lease->superseded)
+    struct hwt_delay_record *found = hwt_delay_lookup(store, ticket);
+    if (found && !hwt_delay_ticket_is_of(ticket, found))
+        found = NULL;
+    struct hwt_delay_node *node =
+        hwt_delay_map_bucket(&store->table.origins, ticket->by_identity.hash);
+    for (; node; node = node->next) {
+        struct hwt_delay_record *record = record_at(node);
+        bool counts = record->state != HWT_DELAY_LEASED || !record->lease->superseded;
+        if (counts && hwt_delay_ticket_is_of(ticket, record))
             found = newer(found, record);
     }
     return found;
 }
 
 /* A tombstone that opening read from the log may be of an older message with this identity. */
-static bool has_newer(struct hwt_delay_identities *identities,
-                      const struct hwt_delay_record *record)
+bool hwt_delay_has_newer(const hwt_delay *store, const struct hwt_delay_record *record)
 {
-    const struct hwt_delay_record *there =
-        hwt_delay_find(identities, record->key.due, record->bytes, record->id_size);
+    const struct hwt_delay_record *there = hwt_delay_lookup(store, record);
     return there && there->key.sequence >= record->key.sequence;
-}
-
-/* The table, or a lease, has a newer record with its identity. */
-bool hwt_delay_has_newer(hwt_delay *store, const struct hwt_delay_record *record)
-{
-    return has_newer(&store->table.identities, record) || has_newer(&store->table.leased, record);
 }

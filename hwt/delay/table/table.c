@@ -8,19 +8,13 @@
 
 #include "hwt/delay/whole.h"
 
-static int bytes_compare(uint64_t due, const void *id, size_t id_size,
-                         const struct hwt_delay_record *record)
-{
-    if (due != record->key.due)
-        return due < record->key.due ? -1 : 1;
-    if (id_size != record->id_size)
-        return id_size < record->id_size ? -1 : 1;
-    return memcmp(id, record->bytes, id_size);
-}
-
 int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b)
 {
-    return bytes_compare(a->key.due, a->bytes, a->id_size, b);
+    if (a->key.due != b->key.due)
+        return a->key.due < b->key.due ? -1 : 1;
+    if (a->id_size != b->id_size)
+        return a->id_size < b->id_size ? -1 : 1;
+    return memcmp(a->bytes, b->bytes, a->id_size);
 }
 
 /* A message that is done has a tombstone of the same key, which comes behind it. Two identities
@@ -35,7 +29,6 @@ static int key_compare(const struct hwt_delay_record *a, const struct hwt_delay_
 }
 
 RB_GENERATE(hwt_delay_keys, hwt_delay_record, by_key, key_compare)
-RB_GENERATE(hwt_delay_identities, hwt_delay_record, by_identity, hwt_delay_identity_compare)
 
 /* An origin behind so many bytes of a record. */
 static size_t origin_at(size_t size)
@@ -53,6 +46,7 @@ struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_mess
     if (!record)
         return NULL;
     *record = (struct hwt_delay_record){
+        .by_identity.hash = hwt_delay_hash(message->due, message->id, message->id_size),
         .key.due = message->due,
         .refs = 1,
         .payload_size = (uint32_t)message->payload_size,
@@ -63,7 +57,11 @@ struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_mess
     };
     if (moved) {
         record->origin = (struct hwt_delay_origin *)(void *)((char *)record + origin_at(size));
-        *record->origin = (struct hwt_delay_origin){ .record = record, .due = message->first_due };
+        *record->origin = (struct hwt_delay_origin){
+            .node.hash = hwt_delay_hash(message->first_due, message->id, message->id_size),
+            .record = record,
+            .due = message->first_due,
+        };
     }
     if (message->id_size > 0)
         memcpy(record->bytes, message->id, message->id_size);
@@ -87,11 +85,17 @@ hwt_delay_message hwt_delay_message_of(const struct hwt_delay_record *record)
     };
 }
 
-/* With what malloc() adds. */
+/* With what malloc() adds, and a bucket. */
+size_t hwt_delay_tombstone_bytes(const struct hwt_delay_record *record)
+{
+    return sizeof(*record) + record->id_size + 16 + sizeof(struct hwt_delay_node *);
+}
+
 size_t hwt_delay_record_bytes(const struct hwt_delay_record *record)
 {
-    return sizeof(*record) + record->id_size + record->payload_size +
-           (record->origin ? sizeof(*record->origin) : 0) + 16;
+    const size_t origin =
+        record->origin ? sizeof(*record->origin) + sizeof(struct hwt_delay_node *) : 0;
+    return hwt_delay_tombstone_bytes(record) + record->payload_size + origin;
 }
 
 void hwt_delay_record_unref(struct hwt_delay_record *record)
@@ -100,17 +104,30 @@ void hwt_delay_record_unref(struct hwt_delay_record *record)
         free(record);
 }
 
-struct hwt_delay_record *hwt_delay_find(struct hwt_delay_identities *identities, uint64_t due,
-                                        const void *id, size_t id_size)
+static struct hwt_delay_record *record_at(struct hwt_delay_node *node)
 {
-    struct hwt_delay_record *record = RB_ROOT(identities);
-    while (record) {
-        int order = bytes_compare(due, id, id_size, record);
-        if (order == 0)
-            return record;
-        record = order < 0 ? RB_LEFT(record, by_identity) : RB_RIGHT(record, by_identity);
-    }
-    return NULL;
+    void *record = (char *)node - offsetof(struct hwt_delay_record, by_identity);
+    return record;
+}
+
+struct hwt_delay_record *hwt_delay_find(const struct hwt_delay_map *map,
+                                        const struct hwt_delay_record *like)
+{
+    const uint64_t hash = like->by_identity.hash;
+    struct hwt_delay_node *node = hwt_delay_map_bucket(map, hash);
+    while (node && (node->hash != hash || hwt_delay_identity_compare(record_at(node), like) != 0))
+        node = node->next;
+    return node ? record_at(node) : NULL;
+}
+
+struct hwt_delay_record *hwt_delay_supplant(struct hwt_delay_map *map,
+                                            struct hwt_delay_record *record)
+{
+    struct hwt_delay_record *old = hwt_delay_find(map, record);
+    if (old)
+        hwt_delay_map_remove(map, &old->by_identity);
+    hwt_delay_map_insert(map, &record->by_identity);
+    return old;
 }
 
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key)
@@ -158,7 +175,7 @@ void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record, enum hw
     store->table.bytes[HWT_DELAY_NOWHERE] += hwt_delay_record_bytes(record);
     hwt_delay_set_state(store, record, state);
     RB_INSERT(hwt_delay_keys, &store->table.keys, record);
-    RB_INSERT(hwt_delay_identities, &store->table.identities, record);
+    hwt_delay_map_insert(&store->table.identities, &record->by_identity);
     hwt_delay_origin_add(store, record);
     hwt_delay_sought_touch(store, record);
 }
@@ -168,7 +185,7 @@ void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record)
 {
     bool filed = record->state == HWT_DELAY_FILED;
     RB_REMOVE(hwt_delay_keys, &store->table.keys, record);
-    RB_REMOVE(hwt_delay_identities, &store->table.identities, record);
+    hwt_delay_map_remove(&store->table.identities, &record->by_identity);
     hwt_delay_origin_remove(store, record);
     hwt_delay_set_state(store, record, HWT_DELAY_NOWHERE);
     store->table.bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
@@ -188,32 +205,38 @@ static bool leaves_something(const hwt_delay *store, const struct hwt_delay_reco
 /* Does a new record end a message that is pending, as far as memory knows? */
 bool hwt_delay_ends_one(hwt_delay *store, const struct hwt_delay_record *record)
 {
-    const uint64_t due = record->key.due;
-    const struct hwt_delay_record *old =
-        hwt_delay_find(&store->table.identities, due, record->bytes, record->id_size);
+    const struct hwt_delay_record *old = hwt_delay_lookup(store, record);
     if (old && old->kind == HWT_DELAY_PUT)
         return true;
-    if (record->kind == HWT_DELAY_PUT)
-        return hwt_delay_find(&store->table.leased, due, record->bytes, record->id_size) != NULL;
-    return hwt_delay_filed_may_have(&store->table.filed, due);
+    return record->kind == HWT_DELAY_TOMBSTONE &&
+           hwt_delay_filed_may_have(&store->table.filed, record->key.due);
+}
+
+/* Takes what has an identity out of the place that a newer record gets. True: it was a message. */
+static bool displace(hwt_delay *store, struct hwt_delay_record *old)
+{
+    bool ended = old->kind == HWT_DELAY_PUT;
+    if (old->state == HWT_DELAY_LEASED)
+        hwt_delay_lease_supersede(store, old);
+    else
+        hwt_delay_remove(store, old);
+    return ended;
 }
 
 /* Puts a record, which has its sequence, in the place of what has its identity. */
 void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
 {
     bool ended = false;
-    struct hwt_delay_record *old =
-        hwt_delay_find(&store->table.identities, record->key.due, record->bytes, record->id_size);
+    struct hwt_delay_record *old = hwt_delay_lookup(store, record);
     if (old && old->key.sequence >= record->key.sequence) { /* the log is read once more */
         hwt_delay_record_unref(record);
         return;
     }
     if (old) {
-        record->shadows = leaves_something(store, old);
-        ended = old->kind == HWT_DELAY_PUT;
-        hwt_delay_remove(store, old);
+        /* What a slot has of a leased one has been dealt with. */
+        record->shadows = old->state != HWT_DELAY_LEASED && leaves_something(store, old);
+        ended = displace(store, old);
     }
-    ended = hwt_delay_lease_supersede(store, record) || ended;
     if (record->ends && !ended)
         hwt_delay_filed_end(&store->table.filed, record->key.due);
     hwt_delay_insert(store, record, HWT_DELAY_FRESH);
@@ -223,15 +246,12 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
  * to. */
 void hwt_delay_apply_tombstone(hwt_delay *store, struct hwt_delay_record *tombstone)
 {
-    struct hwt_delay_record *old = hwt_delay_find(&store->table.identities, tombstone->key.due,
-                                                  tombstone->bytes, tombstone->id_size);
+    struct hwt_delay_record *old = hwt_delay_lookup(store, tombstone);
     bool needed = !old || leaves_something(store, old), ended = false;
     if (old && old->key.sequence > tombstone->key.sequence)
         needed = false;
-    else if (old) {
-        ended = old->kind == HWT_DELAY_PUT;
-        hwt_delay_remove(store, old);
-    }
+    else if (old)
+        ended = displace(store, old);
     if (tombstone->ends && !ended)
         hwt_delay_filed_end(&store->table.filed, tombstone->key.due);
     if (needed)

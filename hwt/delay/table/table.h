@@ -6,9 +6,10 @@
  * The table is what is in memory.
  *
  * The table holds records: messages (puts) and tombstones, by key = (due, sequence) and by identity
- * = (due, id). It is complete below `loaded`, which means that all that is pending with a lower key
- * is in the table or leased. At or above `loaded`, more may be in slots. Loading (load.c) moves
- * `loaded` up; eviction (also there) moves it down.
+ * = (due, id). An identity has one record at most. A leased record is found by its identity, too,
+ * until something newer supersedes it. The table is complete below `loaded`, which means that all
+ * that is pending with a lower key is in the table or leased. At or above `loaded`, more may be in
+ * slots. Loading (load.c) moves `loaded` up; eviction (also there) moves it down.
  *
  * A record is FRESH while it is in the log alone, FLUSHING while a checkpoint writes it to its
  * slot, and FILED when the checkpoint is on the disk. A FILED record stays in the table below
@@ -38,6 +39,7 @@
 
 #include "hwt/delay.h"
 #include "hwt/delay/disk/format.h"
+#include "hwt/delay/table/map.h"
 
 struct hwt_delay_reader;
 
@@ -65,16 +67,14 @@ struct hwt_delay_record;
 
 /* The due time of a message's first put. See tickets.c. */
 struct hwt_delay_origin {
-    RB_ENTRY(hwt_delay_origin) entry; /* while its record is in the table, or leased */
+    struct hwt_delay_node node; /* while its record is in the table, or leased */
     struct hwt_delay_record *record;
     uint64_t due;
 };
 
-RB_HEAD(hwt_delay_origins, hwt_delay_origin);
-
 struct hwt_delay_record {
     RB_ENTRY(hwt_delay_record) by_key;
-    RB_ENTRY(hwt_delay_record) by_identity; /* in the table, or among the leased */
+    struct hwt_delay_node by_identity; /* in the table, or leased */
     union {
         TAILQ_ENTRY(hwt_delay_record) fresh_link; /* while FRESH */
         struct hwt_delay_lease *lease;            /* while LEASED */
@@ -104,7 +104,6 @@ struct hwt_delay_record {
 };
 
 RB_HEAD(hwt_delay_keys, hwt_delay_record);
-RB_HEAD(hwt_delay_identities, hwt_delay_record);
 TAILQ_HEAD(hwt_delay_fresh, hwt_delay_record);
 
 /* A part that cannot be read is due in it. See gaps.c. */
@@ -120,7 +119,8 @@ struct hwt_delay_gaps {
 };
 
 struct hwt_delay_lease {
-    RB_ENTRY(hwt_delay_lease) by_token;
+    struct hwt_delay_node by_token;
+    TAILQ_ENTRY(hwt_delay_lease) link;
     RB_ENTRY(hwt_delay_lease) by_end;
     uint64_t token;
     uint64_t end;    /* by the boottime clock */
@@ -129,7 +129,7 @@ struct hwt_delay_lease {
     struct hwt_delay_record *record;
 };
 
-RB_HEAD(hwt_delay_tokens, hwt_delay_lease);
+TAILQ_HEAD(hwt_delay_leases, hwt_delay_lease);
 RB_HEAD(hwt_delay_ends, hwt_delay_lease);
 
 enum { HWT_DELAY_SPANS_MAX = 512 };
@@ -171,8 +171,8 @@ struct hwt_delay_found {
 
 struct hwt_delay_table {
     struct hwt_delay_keys keys;
-    struct hwt_delay_identities identities;
-    struct hwt_delay_origins origins;
+    struct hwt_delay_map identities; /* of what is in the table, or leased and not superseded */
+    struct hwt_delay_map origins;
     struct hwt_delay_fresh fresh;
     size_t fresh_count;
     uint64_t bytes[HWT_DELAY_STATES];    /* of the records in each state */
@@ -185,9 +185,9 @@ struct hwt_delay_table {
     struct hwt_delay_drops drops;
     struct hwt_delay_sought sought; /* what was found by its ticket, or is looked for */
 
-    struct hwt_delay_tokens tokens;
+    struct hwt_delay_map tokens;
+    struct hwt_delay_leases leases; /* in the order in which they were given */
     struct hwt_delay_ends ends;
-    struct hwt_delay_identities leased;
     uint64_t leased_count;
     uint64_t superseded; /* of them */
     uint64_t next_token;
@@ -198,14 +198,19 @@ struct hwt_delay_table {
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);
 /* Its id and payload are the record's own bytes. */
 hwt_delay_message hwt_delay_message_of(const struct hwt_delay_record *record);
-size_t hwt_delay_record_bytes(const struct hwt_delay_record *record); /* in memory */
+/* In memory: a record, and a tombstone of it. */
+size_t hwt_delay_record_bytes(const struct hwt_delay_record *record);
+size_t hwt_delay_tombstone_bytes(const struct hwt_delay_record *record);
 void hwt_delay_record_unref(struct hwt_delay_record *record);
 int hwt_delay_identity_compare(const struct hwt_delay_record *a, const struct hwt_delay_record *b);
 RB_PROTOTYPE(hwt_delay_keys, hwt_delay_record, by_key, )
-RB_PROTOTYPE(hwt_delay_identities, hwt_delay_record, by_identity, )
 
-struct hwt_delay_record *hwt_delay_find(struct hwt_delay_identities *identities, uint64_t due,
-                                        const void *id, size_t id_size);
+/* In a map of records by identity, the one with that of a record; NULL: there is none. */
+struct hwt_delay_record *hwt_delay_find(const struct hwt_delay_map *map,
+                                        const struct hwt_delay_record *like);
+/* Puts a record in the place of the one with its identity, and returns that; NULL: none. */
+struct hwt_delay_record *hwt_delay_supplant(struct hwt_delay_map *map,
+                                            struct hwt_delay_record *record);
 void hwt_delay_insert(hwt_delay *store, struct hwt_delay_record *record,
                       enum hwt_delay_state state);
 void hwt_delay_remove(hwt_delay *store, struct hwt_delay_record *record);
@@ -221,10 +226,9 @@ struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key k
 
 void hwt_delay_table_init(hwt_delay *store);
 void hwt_delay_table_forget(hwt_delay *store);
-struct hwt_delay_record *hwt_delay_lookup(hwt_delay *store, uint64_t due, const void *id,
-                                          size_t id_size);
-struct hwt_delay_record *hwt_delay_lookup_leased(hwt_delay *store, uint64_t due, const void *id,
-                                                 size_t id_size);
+/* The record that counts for an identity: it is in the table, or LEASED. NULL: there is none. */
+struct hwt_delay_record *hwt_delay_lookup(const hwt_delay *store,
+                                          const struct hwt_delay_record *like);
 /* By key; NULL: there is none. */
 struct hwt_delay_record *hwt_delay_lowest(const hwt_delay *store);
 struct hwt_delay_record *hwt_delay_highest(const hwt_delay *store);
@@ -327,15 +331,14 @@ struct hwt_delay_record *hwt_delay_note_of(const hwt_delay *store);
 
 /* ---- leases.c ---- */
 
-struct hwt_delay_lease *hwt_delay_lease_find(hwt_delay *store, uint64_t token);
+struct hwt_delay_lease *hwt_delay_lease_find(const hwt_delay *store, uint64_t token);
 void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
                          struct hwt_delay_record *record, uint64_t end);
 struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease);
-bool hwt_delay_lease_supersede(hwt_delay *store, const struct hwt_delay_record *record);
+void hwt_delay_lease_supersede(hwt_delay *store, struct hwt_delay_record *record);
 bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);
 void hwt_delay_leases_expire(hwt_delay *store);
-RB_PROTOTYPE(hwt_delay_tokens, hwt_delay_lease, by_token, )
 RB_PROTOTYPE(hwt_delay_ends, hwt_delay_lease, by_end, )
 uint64_t hwt_delay_leased_count(const hwt_delay *store);
 struct hwt_delay_lease *hwt_delay_lease_first(const hwt_delay *store);
@@ -357,7 +360,9 @@ void hwt_delay_found_unwatch(struct hwt_delay_found *found);
 void hwt_delay_sought_touch(hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_found_watch(hwt_delay *store, struct hwt_delay_found *found);
 /* The newest message with a ticket, in the table or leased; or NULL. */
-struct hwt_delay_record *hwt_delay_find_ticket(hwt_delay *store, struct hwt_delay_record *ticket);
-bool hwt_delay_has_newer(hwt_delay *store, const struct hwt_delay_record *record);
+struct hwt_delay_record *hwt_delay_find_ticket(const hwt_delay *store,
+                                               const struct hwt_delay_record *ticket);
+/* The table, or a lease, has this record or a newer one with its identity. */
+bool hwt_delay_has_newer(const hwt_delay *store, const struct hwt_delay_record *record);
 
 #endif

@@ -78,6 +78,24 @@ START_TEST(test_pending_at_one_instant)
 }
 END_TEST
 
+/* It ends what is leased, and nothing of what a slot alone has of the same instant. */
+START_TEST(test_pending_of_what_is_put_beside_its_lease)
+{
+    const uint64_t due = s.realtime + HOUR;
+    for (uint32_t i = 0; i < 4000; i++)
+        put(due, i, 100);
+    checkpoint();
+    simulated_advance(&s, HOUR);
+    take_one();
+    put(due, 0, 100);
+    ck_assert_uint_eq(pending(), 4000);
+    kill_and_open();
+    ck_assert_uint_eq(pending(), 4000);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 4000);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 /* What memory cannot know is wrong by one for each, and right when its time has come; the rest of what
  * is pending is counted right all the time. */
 START_TEST(test_pending_where_memory_cannot_know)
@@ -432,6 +450,7 @@ static Suite *make_suite(void)
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_loop_test(tcase, test_pending, 0, 8);
     tcase_add_loop_test(tcase, test_pending_at_one_instant, 0, 4);
+    tcase_add_test(tcase, test_pending_of_what_is_put_beside_its_lease);
     tcase_add_loop_test(tcase, test_pending_where_memory_cannot_know, 0, 8);
     tcase_add_loop_test(tcase, test_pending_of_what_was_leased_twice, 0, 3);
     tcase_add_test(tcase, test_what_was_superseded_does_not_come_back);

@@ -16,13 +16,15 @@
 
 enum { DUES = 8, IDS = 8, IDENTITIES = DUES * IDS, STEPS = 20000 };
 
-/* Of one identity: the record in the table, and the lease beside it. */
+/*
+ * An identity has a record, which is in the table or leased, a last lease, which may have been
+ * superseded, and one before that, which has been.
+ */
 struct known {
     bool there, tombstone, shadows;
     uint64_t sequence;
     enum hwt_delay_state state;
-    struct hwt_delay_lease *lease;
-    uint64_t leased_sequence;
+    struct hwt_delay_lease *lease, *older;
 };
 
 static hwt_delay *store;
@@ -79,13 +81,17 @@ static struct hwt_delay_record *record_of(size_t n, uint8_t kind)
 static struct hwt_delay_record *lookup(size_t n)
 {
     const unsigned char id = (unsigned char)(n % IDS);
-    return hwt_delay_lookup(store, due_of(n), &id, 1);
+    const hwt_delay_message message = { .due = due_of(n), .id = &id, .id_size = 1 };
+    struct hwt_delay_record *like = hwt_delay_record_new(HWT_DELAY_TOMBSTONE, &message);
+    ck_assert_ptr_nonnull(like);
+    struct hwt_delay_record *record = hwt_delay_lookup(store, like);
+    hwt_delay_record_unref(like);
+    return record;
 }
 
-static struct hwt_delay_record *lookup_leased(size_t n)
+static bool is_leased(const struct known *it)
 {
-    const unsigned char id = (unsigned char)(n % IDS);
-    return hwt_delay_lookup_leased(store, due_of(n), &id, 1);
+    return it->there && it->state == HWT_DELAY_LEASED;
 }
 
 /* See leaves_something() in table.c: a slot may have an older message with this identity. */
@@ -103,9 +109,7 @@ static void put(size_t n)
     hwt_delay_apply_put(store, record);
     if (it->there && it->sequence >= its)
         return;
-    if (it->lease)
-        it->leased_sequence = 0; /* superseded */
-    it->shadows = it->there && leaves(n);
+    it->shadows = it->there && !is_leased(it) && leaves(n);
     it->there = true;
     it->tombstone = false;
     it->sequence = its;
@@ -132,7 +136,7 @@ static void file(size_t n)
 {
     struct known *it = &known[n];
     struct hwt_delay_record *record = lookup(n);
-    if (!it->there || it->state == HWT_DELAY_FILED)
+    if (!it->there || it->state == HWT_DELAY_FILED || is_leased(it))
         return;
     if (it->state == HWT_DELAY_FRESH) {
         hwt_delay_set_state(store, record, HWT_DELAY_FLUSHING);
@@ -150,14 +154,15 @@ static void lease(size_t n)
 {
     struct known *it = &known[n];
     struct hwt_delay_record *record = lookup(n);
-    if (!it->there || it->tombstone || it->lease)
+    if (!it->there || it->tombstone || is_leased(it) || (it->lease && it->older))
         return;
+    if (it->lease)
+        it->older = it->lease;
     it->lease = malloc(sizeof(*it->lease));
     ck_assert_ptr_nonnull(it->lease);
     hwt_delay_lease_add(store, it->lease, record, 1 + below(100));
     ck_assert_ptr_eq(hwt_delay_lease_find(store, it->lease->token), it->lease);
-    it->leased_sequence = it->sequence;
-    it->there = false;
+    it->state = HWT_DELAY_LEASED;
 }
 
 /* Its message is pending again, unless something newer was put in its place. */
@@ -167,22 +172,41 @@ static void end_lease(size_t n)
     if (!it->lease)
         return;
     struct hwt_delay_record *record = hwt_delay_lease_end(store, it->lease);
-    ck_assert_int_eq(record != NULL, it->leased_sequence > 0);
+    ck_assert_int_eq(record != NULL, is_leased(it));
     it->lease = NULL;
+    it->there = it->there && !record;
     if (record)
         hwt_delay_record_unref(record);
+}
+
+/* What was put in its place stays, leased or not. */
+static void end_older(size_t n)
+{
+    struct known *it = &known[n];
+    if (!it->older)
+        return;
+    ck_assert_ptr_null(hwt_delay_lease_end(store, it->older));
+    it->older = NULL;
+}
+
+static void check_lease(const struct hwt_delay_lease *lease, bool counts)
+{
+    must(hwt_delay_lease_find(store, lease->token) == lease);
+    must(lease->superseded == !counts);
 }
 
 static void check_one(size_t n)
 {
     const struct known *it = &known[n];
-    const struct hwt_delay_record *record = lookup(n), *leased = lookup_leased(n);
+    const struct hwt_delay_record *record = lookup(n);
     must((record != NULL) == it->there);
-    must((leased != NULL) == (it->lease && it->leased_sequence > 0));
     must(!record || (record->key.sequence == it->sequence && record->state == it->state &&
                      (record->kind == HWT_DELAY_TOMBSTONE) == it->tombstone));
-    must(!leased || (leased->key.sequence == it->leased_sequence &&
-                     leased->state == HWT_DELAY_LEASED && leased->lease == it->lease));
+    must(!is_leased(it) || record->lease == it->lease);
+    if (it->lease)
+        check_lease(it->lease, is_leased(it));
+    if (it->older)
+        check_lease(it->older, false);
 }
 
 /* All of the table, once, in the order of the keys; and the sums of it. */
@@ -201,11 +225,13 @@ static void check_sums(void)
         count++;
     }
     for (size_t n = 0; n < IDENTITIES; n++) {
-        there += known[n].there;
-        leased += known[n].lease != NULL;
-        pending += known[n].lease && known[n].leased_sequence > 0;
-        if (known[n].lease)
-            bytes[HWT_DELAY_LEASED] += hwt_delay_record_bytes(known[n].lease->record);
+        there += known[n].there && !is_leased(&known[n]);
+        pending += is_leased(&known[n]);
+        for (int i = 0; i < 2; i++) {
+            const struct hwt_delay_lease *it = i == 0 ? known[n].lease : known[n].older;
+            leased += it != NULL;
+            bytes[HWT_DELAY_LEASED] += it ? hwt_delay_record_bytes(it->record) : 0;
+        }
     }
     must(count == there && hwt_delay_fresh_count(store) == fresh);
     must(hwt_delay_leased_count(store) == leased && hwt_delay_pending(store) == pending);
@@ -215,8 +241,8 @@ static void check_sums(void)
 
 START_TEST(each_identity_has_what_was_said_last)
 {
-    static void (*const changes[])(size_t n) = { put,  put,  put,   tombstone,
-                                                 file, file, lease, end_lease };
+    static void (*const changes[])(size_t n) = { put,  put,   put,       tombstone, file,
+                                                 file, lease, end_lease, end_older };
     loaded = _i == 0 ? 0 : _i == 1 ? due_of(IDENTITIES / 2) : HWT_NEVER;
     hwt_delay_set_loaded(store, (struct hwt_delay_key){ loaded, 0 });
     for (int i = 0; i < STEPS; i++) {
@@ -229,6 +255,7 @@ START_TEST(each_identity_has_what_was_said_last)
     for (size_t n = 0; n < IDENTITIES; n++) {
         check_one(n);
         end_lease(n);
+        end_older(n);
     }
     check_sums();
 }
@@ -272,6 +299,35 @@ START_TEST(leases_end_by_their_time_and_the_first_is_known)
 }
 END_TEST
 
+/* One lease of each batch lasts: these are not all in the same few buckets. */
+START_TEST(leases_that_last_are_found_in_a_few_steps)
+{
+    enum { LAST = 512, MOST = 16 };
+    static const uint64_t batches[] = { 1, 16, 64, 100, 128, 1000, 1024 };
+    for (uint64_t i = 0; i < LAST; i++) {
+        const hwt_delay_message message = { .due = 1, .id = &i, .id_size = sizeof(i) };
+        struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
+        struct hwt_delay_lease *it = malloc(sizeof(*it));
+        must(record && it);
+        record->key.sequence = sequence++;
+        hwt_delay_apply_put(store, record);
+        hwt_delay_lease_add(store, it, record, 1);
+        store->table.next_token += batches[_i] - 1;
+    }
+    struct hwt_delay_lease *it;
+    HWT_DELAY_FOREACH_LEASE(it, store)
+    {
+        size_t length = 0;
+        const struct hwt_delay_node *node =
+            hwt_delay_map_bucket(&store->table.tokens, it->by_token.hash);
+        for (; node; node = node->next)
+            length++;
+        must(length <= MOST);
+        must(hwt_delay_lease_find(store, it->token) == it);
+    }
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_table");
@@ -280,6 +336,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, each_identity_has_what_was_said_last, 0, 3);
     tcase_add_test(tcase, the_lowest_record_from_a_key_on);
     tcase_add_test(tcase, leases_end_by_their_time_and_the_first_is_known);
+    tcase_add_loop_test(tcase, leases_that_last_are_found_in_a_few_steps, 0, 7);
     suite_add_tcase(suite, tcase);
     return suite;
 }
