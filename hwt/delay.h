@@ -228,9 +228,9 @@ HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
 
 /*
  * Puts messages, from an array, all or none. Returns when they are on the disk. One that has the
- * due time and id of a pending one replaces it. Of two in one batch the last one counts. If a
- * leased message is put once more, it is pending anew beside the lease, and the leased one does not
- * come back when its lease ends.
+ * due time and id of a pending one replaces it. If two in one batch have the same, the last one
+ * counts. If a leased message is put once more, it is pending anew beside the lease, and the leased
+ * one does not come back when its lease ends.
  *
  * May block while the disk is behind, so that memory stays bounded.
  *

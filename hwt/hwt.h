@@ -483,11 +483,11 @@ HWT_PUBLIC int64_t hwt_timer_soonest(hwt_timer *timer,
  * refused, as after a stop. The timeouts that are pending may run, re-arm themselves, be moved and
  * be cancelled. The call becomes hwt_timer_stop() as soon as nothing is due before `until` and no
  * task runs, or when `until` has come. All that is due before `until` runs first, though its tick
- * is not over. What that last turn re-arms is left over. The call does not wait for timeouts whose
- * deadline is HWT_NEVER. Without a worker it dispatches meanwhile. If the timer has a clock
- * function, the call takes that clock to stand still, and goes on from tick to tick as far as
- * `until`. Blocks until then at the most, and for the tasks that run. The results are those of
- * hwt_timer_stop().
+ * is not over. A timeout that re-arms itself in that last turn is left over. The call does not wait
+ * for timeouts whose deadline is HWT_NEVER. Without a worker it dispatches meanwhile. If the timer
+ * has a clock function, the call takes that clock to stand still, and goes on from tick to tick as
+ * far as `until`. Blocks until then at the most, and for the tasks that run. The results are those
+ * of hwt_timer_stop().
  */
 HWT_PUBLIC int64_t hwt_timer_end(hwt_timer *timer, uint64_t until,
                                  void (*unprocessed)(const hwt_task *task, void *arg,

@@ -233,7 +233,7 @@ void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record)
         return;
     }
     if (old) {
-        /* What a slot has of a leased one has been dealt with. */
+        /* A slot's record of a leased message has been dealt with. */
         record->shadows = old->state != HWT_DELAY_LEASED && leaves_something(store, old);
         ended = displace(store, old);
     }
