@@ -28,6 +28,23 @@
 #include <time.h>
 #include <unistd.h>
 
+/*
+ * Check writes to a file whenever an assertion holds, so that it can tell where a test was when it crashed or was too
+ * slow. In loops that took most of the time, so each place is told once: "after this point" names the place that was
+ * the last one to be reached for the first time.
+ */
+static inline void test_mark_once(const char *file, int line)
+{
+    static _Thread_local bool told[4096]; /* by the line; a header's may be taken for another's */
+    bool *place = &told[(unsigned)line % (sizeof(told) / sizeof(*told))];
+
+    if (!*place) {
+        *place = true;
+        _mark_point(file, line);
+    }
+}
+#define _mark_point(file, line) test_mark_once(file, line)
+
 /* Meson runs it by an emulator, which has not all that the system has. */
 static inline bool is_emulated(void)
 {
