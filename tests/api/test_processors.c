@@ -63,16 +63,15 @@ enum { THREADS = 200, EACH = 300 };
 typedef struct crowd {
     hwt_timer *timer;
     ends ends[THREADS];
-    shared_count going, next;
+    shared_count next;
+    pthread_barrier_t all;
 } crowd;
 
 static void *use_timer(void *data)
 {
     crowd *c = data;
     ends *e = &c->ends[c->next++];
-    c->going++;
-    while (c->going < THREADS)
-        sched_yield();
+    pthread_barrier_wait(&c->all);
     for (int i = 0; i < EACH; i++) {
         hwt_timeout timeout;
         child_must(hwt_timer_new_timeout(c->timer, &counting, e, HWT_MS(i % 7), &timeout) == 0);
@@ -90,10 +89,12 @@ static void crowd_uses(hwt_timer *timer)
     pthread_t threads[THREADS];
     memset(&c, 0, sizeof(c));
     c.timer = timer;
+    child_must(pthread_barrier_init(&c.all, NULL, THREADS) == 0);
     for (int i = 0; i < THREADS; i++)
         threads[i] = spawn(use_timer, &c);
     for (int i = 0; i < THREADS; i++)
         join(threads[i]);
+    pthread_barrier_destroy(&c.all);
     hwt_timer_dispatch(timer);
     child_must(hwt_timer_stop(timer, NULL, NULL) >= 0);
     hwt_timer_destroy(timer);
