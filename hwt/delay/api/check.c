@@ -163,11 +163,11 @@ static int check_slots(struct check *check)
 /* ---- the log and the checkpoint ---- */
 
 /* A frame at its place, read into memory of this call's own. */
-static int check_frame(struct check *check, struct hwt_delay_log_point at,
+static int check_frame(struct check *check, struct hwt_delay_log_point point,
                        struct hwt_delay_frame *ret_frame, unsigned char *bytes)
 {
-    int r = hwt_delay_frame_read(check->store, at.segment, at.offset, bytes, ret_frame);
-    return r < 0 ? r : ret_frame->sequence == at.sequence ? 0 : -EBADMSG;
+    int r = hwt_delay_frame_read(check->store, point.segment, point.offset, bytes, ret_frame);
+    return r < 0 ? r : ret_frame->sequence == point.sequence ? 0 : -EBADMSG;
 }
 
 /* A frame cannot be read: -EBADMSG. -ESTALE: the owner has made a checkpoint meanwhile, and may
@@ -186,27 +186,27 @@ static int damaged_or_stale(struct check *check)
 
 static int check_frames(struct check *check, uint64_t behind, unsigned char *bytes)
 {
-    struct hwt_delay_log_point at = hwt_delay_log_kept(check->store);
-    while (at.sequence < behind) {
+    struct hwt_delay_log_point point = hwt_delay_log_kept(check->store);
+    while (point.sequence < behind) {
         struct hwt_delay_frame frame;
-        int r = check_frame(check, at, &frame, bytes);
+        int r = check_frame(check, point, &frame, bytes);
         if (r == -EBADMSG) {
-            const struct hwt_delay_log_point other = { at.segment ^ 1, HWT_DELAY_SEGMENT_FRAMES,
-                                                       at.sequence };
+            const struct hwt_delay_log_point other = { point.segment ^ 1, HWT_DELAY_SEGMENT_FRAMES,
+                                                       point.sequence };
             r = check_frame(check, other, &frame, bytes);
             if (r == -EBADMSG && check->store->read_only)
                 r = damaged_or_stale(check);
             if (r == -EBADMSG) {
-                tell(check, hwt_delay_segment_name(at.segment), at.offset,
-                     hwt_delay_log_extent(check->store) - at.offset,
+                tell(check, hwt_delay_segment_name(point.segment), point.offset,
+                     hwt_delay_log_extent(check->store) - point.offset,
                      "a frame that does not have its checksum");
                 return 0;
             }
         }
         if (r < 0)
             return r;
-        at = (struct hwt_delay_log_point){ frame.segment, frame.offset + frame.size,
-                                           frame.sequence + frame.count };
+        point = (struct hwt_delay_log_point){ frame.segment, frame.offset + frame.size,
+                                              frame.sequence + frame.count };
     }
     return 0;
 }
