@@ -232,7 +232,8 @@ HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
  * counts. If a leased message is put once more, it is pending anew beside the lease, and the leased
  * one does not come back when its lease ends.
  *
- * May block while the disk is behind, so that memory stays bounded.
+ * May block while the disk is behind, so that memory stays bounded. Calls that wait for room
+ * get it in no particular order.
  *
  * -EINVAL: a count of 0, an id of 0 or more than HWT_DELAY_ID_MAX bytes, a due time of
  *   HWT_NEVER, a first due time of that, a NULL id or payload, retries over HWT_DELAY_RETRIES_MAX,
