@@ -116,6 +116,31 @@ START_TEST(a_put_does_not_wait_for_room)
 }
 END_TEST
 
+/* As if a checkpoint had failed: what it lacked is told, since trying again at once does not help. */
+static int try_with(bool full, int stuck)
+{
+    pthread_mutex_lock(&store->lock);
+    store->full = full;
+    store->stuck = stuck;
+    int r = hwt_delay_log_try(store, 100, store->options.memory, true);
+    store->full = false;
+    store->stuck = 0;
+    pthread_mutex_unlock(&store->lock);
+    return r;
+}
+
+START_TEST(a_put_is_told_what_is_missing)
+{
+    int r;
+    while ((r = put_async(1)) == -EAGAIN)
+        usleep(1000);
+    ck_assert_int_eq(r, 0);
+    ck_assert_int_eq(try_with(true, 0), -ENOSPC);
+    ck_assert_int_eq(try_with(false, -EMFILE), -EMFILE);
+    ck_assert_int_eq(try_with(false, 0), -EAGAIN);
+}
+END_TEST
+
 /* ---- the lock ---- */
 
 static void *put_beside_the_lock(void *arg)
@@ -185,6 +210,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, a_put_does_not_wait_for_room, 0, 2);
+    tcase_add_test(tcase, a_put_is_told_what_is_missing);
     tcase_add_test(tcase, a_put_does_not_wait_for_the_lock);
     tcase_add_loop_test(tcase, a_put_waits_for_the_lock_for_half_a_millisecond, 0, 5);
     suite_add_tcase(suite, tcase);

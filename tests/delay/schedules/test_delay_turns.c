@@ -5,6 +5,7 @@
  * when all is decided, and before it wakes the others.
  */
 
+#include <semaphore.h>
 #include <signal.h>
 
 #include "kit.h"
@@ -307,11 +308,11 @@ static void note_told(int result, void *arg)
     told++;
 }
 
-static void put_async(void)
+static void put_async(hwt_delay_durable durable)
 {
     const hwt_delay_message message = { .due = HWT_SEC(2000), .id = "async", .id_size = 5 };
     int r;
-    while ((r = hwt_delay_put_async(store, &message, 1, note_told, NULL)) == -EAGAIN)
+    while ((r = hwt_delay_put_async(store, &message, 1, durable, NULL)) == -EAGAIN)
         sched_yield();
     ck_assert_int_eq(r, 0);
 }
@@ -335,7 +336,7 @@ START_TEST(who_does_not_wait_is_told_though_nobody_comes)
     begin_with_ground();
     begin_leading(&first);
     const unsigned before = runs;
-    put_async();
+    put_async(note_told);
     while (runs == before)
         usleep(200);
     ck_assert_uint_eq(told, 0);
@@ -345,6 +346,39 @@ START_TEST(who_does_not_wait_is_told_though_nobody_comes)
     ck_assert_int_eq(told_result, 0);
     ck_assert_uint_eq(commits(), 3);
     end(0);
+}
+END_TEST
+
+static sem_t gate;
+
+static void stand(int result, void *arg)
+{
+    note_told(result, arg);
+    while (sem_wait(&gate) < 0)
+        continue;
+}
+
+static void close_it(struct player *player)
+{
+    player->operation = hwt_delay_close(store);
+}
+
+/* Nothing else happens that could wake it. */
+START_TEST(closing_waits_for_the_callback_that_is_under_way)
+{
+    struct player closing;
+    begin_with_ground();
+    must(sem_init(&gate, 0, 0) == 0);
+    put_async(stand);
+    while (told == 0)
+        usleep(200);
+    player_begin(&closing, close_it, 1, 0);
+    must(player_await(&closing, true) == WAITS);
+    sem_post(&gate);
+    end_with(&closing, 0);
+    sem_destroy(&gate);
+    process_end(&process);
+    disk_free(disk);
 }
 END_TEST
 
@@ -363,7 +397,7 @@ START_TEST(a_lingering_leader_writes_nothing_to_a_poisoned_store)
     player_begin(&about_to_sleep, put, 0, 1);
     must(player_await(&about_to_sleep, false) == STANDS);
     ck_assert_str_eq(about_to_sleep.point, "before it sleeps");
-    put_async();
+    put_async(note_told);
     do_part(fail_to_grow, -EIO);
     end_with(&lingering, -EIO);
     end_with(&asleep, -EIO);
@@ -492,6 +526,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, the_words_may_begin_anew_at_0);
     tcase_add_test(tcase, whoever_slept_sees_all_that_its_leader_did);
     tcase_add_test(tcase, who_does_not_wait_is_told_though_nobody_comes);
+    tcase_add_test(tcase, closing_waits_for_the_callback_that_is_under_way);
     tcase_add_test(tcase, a_lingering_leader_writes_nothing_to_a_poisoned_store);
     tcase_add_test(tcase, two_linger_in_turn_until_the_store_is_poisoned);
     tcase_add_test(tcase, a_frame_that_is_written_when_the_store_is_poisoned);
