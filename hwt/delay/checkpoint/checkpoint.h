@@ -60,6 +60,8 @@ bool hwt_delay_is_rebuilt(const hwt_delay *store);
 /* ---- snapshot.c ---- */
 
 int hwt_delay_snapshot_get(hwt_delay *store);
+/* What it has is FRESH again. */
+void hwt_delay_snapshot_undo(hwt_delay *store);
 void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot);
 
 /* ---- plan.c ---- */

@@ -220,11 +220,7 @@ void hwt_delay_plan_undo(hwt_delay *store, struct hwt_delay_plan *plan)
             part->slot->new_count = part->slot->count;
         }
     }
-    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
-    for (size_t i = 0; i < snapshot->count; i++) {
-        if (snapshot->records[i]->state == HWT_DELAY_FLUSHING)
-            hwt_delay_set_state(store, snapshot->records[i], HWT_DELAY_FRESH);
-    }
+    hwt_delay_snapshot_undo(store);
     pthread_mutex_unlock(&store->lock);
 }
 

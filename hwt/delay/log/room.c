@@ -48,8 +48,8 @@ static bool is_too_long(const hwt_delay *store, size_t size)
 
 static bool memory_is_short(const hwt_delay *store, size_t memory)
 {
-    uint64_t fresh = hwt_delay_bytes_in(store, HWT_DELAY_FRESH);
-    return fresh > 0 && fresh + memory > store->options.memory / 8 * 3;
+    uint64_t bytes = hwt_delay_new_bytes(store);
+    return bytes > 0 && bytes + memory > store->options.memory / 8 * 3;
 }
 
 /* The records of the log that are not in slots must find room in the reserve, if the disk gets

@@ -71,6 +71,11 @@ struct hwt_delay_record *hwt_delay_fresh_first(const hwt_delay *store)
     return TAILQ_FIRST(&store->table.fresh);
 }
 
+void hwt_delay_set_collected(hwt_delay *store, struct hwt_delay_record **records)
+{
+    store->table.collected = records;
+}
+
 struct hwt_delay_key hwt_delay_loaded(const hwt_delay *store)
 {
     return store->table.loaded;
@@ -91,6 +96,13 @@ size_t hwt_delay_fresh_count(const hwt_delay *store)
 uint64_t hwt_delay_bytes_in(const hwt_delay *store, enum hwt_delay_state state)
 {
     return store->table.bytes[state];
+}
+
+uint64_t hwt_delay_new_bytes(const hwt_delay *store)
+{
+    const struct hwt_delay_table *table = &store->table;
+    const uint64_t collected = table->collected ? table->bytes[HWT_DELAY_FLUSHING] : 0;
+    return table->bytes[HWT_DELAY_FRESH] + collected;
 }
 
 uint64_t hwt_delay_memory(const hwt_delay *store)

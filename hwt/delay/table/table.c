@@ -152,6 +152,10 @@ void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
         TAILQ_REMOVE(&store->table.fresh, record, fresh_link);
         store->table.fresh_count--;
     }
+    if (record->state == HWT_DELAY_FLUSHING && store->table.collected) {
+        store->table.collected[record->collected] = NULL;
+        record->refs--; /* the table has another one */
+    }
     if (record->kind == HWT_DELAY_PUT) {
         store->table.messages[record->state]--;
         store->table.messages[state]++;

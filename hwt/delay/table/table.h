@@ -77,6 +77,7 @@ struct hwt_delay_record {
     struct hwt_delay_node by_identity; /* in the table, or leased */
     union {
         TAILQ_ENTRY(hwt_delay_record) fresh_link; /* while FRESH */
+        size_t collected;                         /* while FLUSHING: where a snapshot has it */
         struct hwt_delay_lease *lease;            /* while LEASED */
         struct hwt_delay_reader *reader;          /* while gathered: what has read it */
     };
@@ -175,6 +176,7 @@ struct hwt_delay_table {
     struct hwt_delay_map origins;
     struct hwt_delay_fresh fresh;
     size_t fresh_count;
+    struct hwt_delay_record **collected; /* FLUSHING, before the instant; see snapshot.c */
     uint64_t bytes[HWT_DELAY_STATES];    /* of the records in each state */
     uint64_t messages[HWT_DELAY_STATES]; /* the same; that of HWT_DELAY_NOWHERE says nothing */
     struct hwt_delay_filed filed;        /* messages that slots have */
@@ -236,9 +238,14 @@ struct hwt_delay_record *hwt_delay_lower(struct hwt_delay_record *record);
 /* The one that has been FRESH for longest. */
 struct hwt_delay_record *hwt_delay_fresh_first(const hwt_delay *store);
 size_t hwt_delay_fresh_count(const hwt_delay *store);
+/* Until another call, one of these that is not FLUSHING any more becomes NULL, and its reference
+ * goes. */
+void hwt_delay_set_collected(hwt_delay *store, struct hwt_delay_record **records);
 struct hwt_delay_key hwt_delay_loaded(const hwt_delay *store);
 void hwt_delay_set_loaded(hwt_delay *store, struct hwt_delay_key loaded);
 uint64_t hwt_delay_bytes_in(const hwt_delay *store, enum hwt_delay_state state);
+/* Of records that no snapshot has, or none that has come to its instant. */
+uint64_t hwt_delay_new_bytes(const hwt_delay *store);
 uint64_t hwt_delay_memory(const hwt_delay *store);  /* in bytes */
 uint64_t hwt_delay_pending(const hwt_delay *store); /* messages */
 
