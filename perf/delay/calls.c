@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -138,32 +140,74 @@ static void ignore(int result, void *arg)
     (void)arg;
 }
 
-/* The longest call, and what one in a thousand is above of: the machine's scheduler is in both. */
-static void without_waiting(void)
+static uint64_t preemptions(void)
 {
-    static uint32_t calls[1000000]; /* by their length in us */
-    hwt_delay *store = open_store("without-waiting");
+    struct rusage its;
+    getrusage(RUSAGE_THREAD, &its);
+    return (uint64_t)its.ru_nivcsw;
+}
+
+struct waits {
+    uint64_t calls, puts, longest;
+    uint64_t kept; /* the longest call during which the thread was not preempted */
+    uint64_t gap;  /* the longest between two readings of the clock, with nothing in between */
+    uint32_t lengths[1000000]; /* of calls, by us */
+};
+
+static void note_call(struct waits *waits, uint64_t took, uint64_t preempted)
+{
+    waits->calls++;
+    waits->lengths[took / 1000 < 999999 ? took / 1000 : 999999]++;
+    waits->longest = took > waits->longest ? took : waits->longest;
+    if (took > waits->kept && preemptions() == preempted)
+        waits->kept = took;
+}
+
+/* Reads the clock for so long: each gap is the scheduler's, or the machine's. */
+static void read_clock(struct waits *waits, uint64_t duration)
+{
+    const uint64_t end = now() + duration;
+    for (uint64_t before = now(), then = before; then < end; before = then) {
+        then = now();
+        waits->gap = then - before > waits->gap ? then - before : waits->gap;
+    }
+}
+
+/* Puts flat out for three seconds. With `beside` it reads the clock after each call, for as long as that took. */
+static void put_flat_out(struct waits *waits, const char *name, bool beside)
+{
+    hwt_delay *store = open_store(name);
     const uint64_t end = now() + HWT_SEC(SECONDS);
-    uint64_t longest = 0, count = 0, put = 0, id = 0;
-    for (uint64_t before = now(); before < end; count++) {
+    uint64_t id = 0;
+    for (uint64_t before = now(); before < end; id++) {
         const hwt_delay_message one = message(hwt_delay_now(store) + HWT_MIN(6000), &id);
+        const uint64_t preempted = preemptions();
         before = now();
         int r = hwt_delay_put_async(store, &one, 1, ignore, NULL);
         uint64_t took = now() - before;
+        note_call(waits, took, preempted);
         check("put_async", r == -EAGAIN ? 0 : r);
-        longest = took > longest ? took : longest;
-        calls[took / 1000 < 999999 ? took / 1000 : 999999]++;
-        put += r == 0;
-        id++;
+        waits->puts += r == 0;
+        if (beside)
+            read_clock(waits, took);
         if (r < 0) /* as a loop does that has other things to do */
             nanosleep(&(struct timespec){ .tv_nsec = (long)HWT_US(100) }, NULL);
     }
-    uint64_t above = 0, at = 999999;
-    while (at > 0 && (above += calls[at]) <= count / 10000)
-        at--;
-    printf("nowait_max_us %.0f\nnowait_p9999_us %" PRIu64 "\nnowait_puts_s %" PRIu64 "\n",
-           (double)longest / 1e3, at, put / SECONDS);
     check("close", hwt_delay_close(store));
+}
+
+/* The longest call may have been preempted. The longest that was not may have slept for a lock. */
+static void without_waiting(void)
+{
+    static struct waits waits, beside;
+    put_flat_out(&waits, "without-waiting", false);
+    put_flat_out(&beside, "beside", true);
+    uint64_t above = 0, at = 999999;
+    while (at > 0 && (above += waits.lengths[at]) <= waits.calls / 10000)
+        at--;
+    printf("nowait_max_us %.0f\nnowait_kept_max_us %.0f\nnowait_gap_us %.0f\n",
+           (double)waits.longest / 1e3, (double)waits.kept / 1e3, (double)beside.gap / 1e3);
+    printf("nowait_p9999_us %" PRIu64 "\nnowait_puts_s %" PRIu64 "\n", at, waits.puts / SECONDS);
 }
 
 /* ---- many stores ---- */

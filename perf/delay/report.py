@@ -153,8 +153,13 @@ def calls_bars(r):
     for op in ("done", "retry", "cancel"):
         yield at_least(f"{op} in batches", "at least 500000 a second", of(f"batch_{op}_s"), 500000,
                        "1000 a batch, one thread")
+    gap = in_seconds(of("nowait_gap_us"))
     yield at_most("put_async that does not wait, flat out", "the longest: at most 1 ms",
-                  in_seconds(of("nowait_max_us")), 1, "three seconds")
+                  in_seconds(of("nowait_max_us")), 1,
+                  "three seconds" + ("" if gap is None else f"; reading the clock: {number(gap)}"))
+    yield at_most("the same, calls during which the thread was not preempted",
+                  "the longest: at most 1 ms", in_seconds(of("nowait_kept_max_us")), 1,
+                  "three seconds")
     yield at_most("100 stores in a process", "at most 8 threads", of("stores_threads"), 8, "empty")
     yield at_most("the same", "at most 100 MB of disk", of("stores_disk_mb"), 100, "empty")
 
