@@ -9,6 +9,7 @@
 
 #include "tests/delay/support/simulated.h"
 
+#include "hwt/delay/api/steps.h"
 #include "hwt/delay/whole.h"
 
 enum {
@@ -252,6 +253,47 @@ START_TEST(a_checkpoint_that_fails_gives_back_what_it_collected)
 }
 END_TEST
 
+/* ---- behind the instant ---- */
+
+/* The frame that follows the instant is being written. All has been collected, and stays so. */
+static void take_behind_it(void *arg, enum disk_call call, const char *name)
+{
+    (void)arg;
+    (void)call;
+    (void)name;
+    s.process.changed = NULL;
+    ck_assert_uint_eq(hwt_delay_fresh_count(s.store), 0);
+    take_and_keep();
+}
+
+/* Something is gathered, so the instant is where the checkpoint begins to write a frame. */
+static void gather_one(void)
+{
+    const uint32_t id = NEW;
+    const hwt_delay_message message = { .due = due + id, .id = &id, .id_size = sizeof(id) };
+    struct hwt_delay_steps steps;
+    ck_assert_int_eq(hwt_delay_steps_init(&steps, 1), 0);
+    ck_assert_int_eq(hwt_delay_step_put(steps.list, &message), 0);
+    pthread_mutex_lock(&s.store->lock);
+    ck_assert_int_eq(hwt_delay_steps_make(s.store, &steps), 0);
+    pthread_mutex_unlock(&s.store->lock);
+    hwt_delay_steps_free(&steps);
+    expected[id] = 1;
+    s.process.changed = take_behind_it;
+}
+
+START_TEST(behind_the_instant_a_snapshot_keeps_what_it_has)
+{
+    when_let_go = gather_one;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    must(!when_let_go && !s.process.changed); /* both were called */
+    kill_and_open();
+    must_be_delivered();
+}
+END_TEST
+
+/* ---- memory ---- */
+
 /* Most of it has been collected, and takes of the memory for new messages all the same. */
 static void be_refused(void)
 {
@@ -287,6 +329,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, what_was_collected_is_what_is_left, 0, 2 * TIMES * CALLS);
     tcase_add_loop_test(tcase, a_checkpoint_that_fails_gives_back_what_it_collected, 0,
                         2 * TIMES * CALLS);
+    tcase_add_test(tcase, behind_the_instant_a_snapshot_keeps_what_it_has);
     tcase_add_test(tcase, until_the_instant_it_takes_of_the_memory_for_new_messages);
     tcase_add_test(tcase, the_lock_is_let_go_of);
     suite_add_tcase(suite, tcase);
