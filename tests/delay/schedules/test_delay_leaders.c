@@ -263,6 +263,62 @@ START_TEST(a_leader_does_not_linger_when_others_wait)
 }
 END_TEST
 
+/* ---- for how long a leader lingers ---- */
+
+static void expect_lingering(uint64_t flush_took, uint64_t most)
+{
+    pthread_mutex_lock(&store->lock);
+    store->log.expected = 2;
+    store->log.vain = store->log.hasty = 0;
+    store->log.flush_took = flush_took;
+    pthread_mutex_unlock(&store->lock);
+    const unsigned lingered_before = lingered;
+    const uint64_t before = hwt_delay_monotonic();
+    do_part(put, 0);
+    const uint64_t behind = hwt_delay_monotonic();
+    ck_assert_uint_eq(lingered, lingered_before + 1);
+    ck_assert_uint_ge(lingers_until, before + most);
+    ck_assert_uint_le(lingers_until, behind + most);
+}
+
+/* With the write before it. */
+START_TEST(how_long_a_flush_took_is_what_the_next_leader_goes_by)
+{
+    struct player first;
+    leader = GOES_ON;
+    begin();
+    do_part(put, 0);
+    const uint64_t before = hwt_delay_monotonic();
+    begin_at_sync(&first, false);
+    must(player_await(&first, false) == STANDS);
+    const uint64_t begun = hwt_delay_monotonic();
+    uint64_t end_begins;
+    while ((end_begins = hwt_delay_monotonic()) == begun)
+        continue;
+    player_end(&first);
+    ck_assert_int_eq(first.operation, 0);
+    const uint64_t behind = hwt_delay_monotonic();
+    ck_assert_uint_ge(store->log.flush_took, end_begins - begun);
+    ck_assert_uint_le(store->log.flush_took, behind - before);
+    end(0);
+}
+END_TEST
+
+START_TEST(a_leader_lingers_for_four_flushes_and_a_millisecond_at_most)
+{
+    leader = GOES_ON;
+    begin();
+    do_part(put, 0);
+    expect_lingering(0, 0);
+    expect_lingering(HWT_US(1), HWT_US(4));
+    expect_lingering(HWT_US(100), HWT_US(400));
+    expect_lingering(HWT_US(249), HWT_US(996));
+    expect_lingering(HWT_US(251), HWT_MS(1));
+    expect_lingering(HWT_SEC(100), HWT_MS(1));
+    end(0);
+}
+END_TEST
+
 /* ---- as they like ---- */
 
 enum { THREADS = 8, CALLS = STRESS_SANITIZED ? 150 : 600 };
@@ -356,6 +412,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, what_was_in_vain_is_seldom_done_again);
     tcase_add_test(tcase, one_producer_does_not_linger);
     tcase_add_loop_test(tcase, a_leader_does_not_linger_when_others_wait, 0, 5);
+    tcase_add_test(tcase, how_long_a_flush_took_is_what_the_next_leader_goes_by);
+    tcase_add_test(tcase, a_leader_lingers_for_four_flushes_and_a_millisecond_at_most);
     tcase_add_test(tcase, each_answer_comes_after_its_sync);
     suite_add_tcase(suite, tcase);
     return suite;
