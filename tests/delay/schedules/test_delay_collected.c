@@ -29,6 +29,18 @@ static unsigned at, let_go; /* it is called at which time; they are counted */
 static uint64_t due;
 
 int __wrap_sched_yield(void);
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+
+static bool refuses; /* the next call */
+
+void *__wrap_malloc(size_t size)
+{
+    if (!refuses)
+        return __real_malloc(size);
+    refuses = false;
+    return NULL;
+}
 
 int __wrap_sched_yield(void)
 {
@@ -253,6 +265,40 @@ START_TEST(a_checkpoint_that_fails_gives_back_what_it_collected)
 }
 END_TEST
 
+/* The same on a full disk, where it is tried once more with the room of the reserve. */
+START_TEST(a_checkpoint_on_a_full_disk_gives_back_what_it_collected)
+{
+    s.process.fail_only = 1U << DISK_OPEN;
+    s.process.fail_with = -ENOSPC;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = UINT64_MAX;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -ENOSPC);
+    s.process.fail_with = 0;
+    must_be_as_expected();
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    kill_and_open();
+    must_be_delivered();
+}
+END_TEST
+
+static void refuse_one(void)
+{
+    refuses = true;
+}
+
+START_TEST(without_memory_it_gives_back_what_it_collected)
+{
+    when_let_go = refuse_one;
+    at = TIMES - 1;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -ENOMEM);
+    must(!when_let_go && !refuses); /* memory was refused once */
+    must_be_as_expected();
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    kill_and_open();
+    must_be_delivered();
+}
+END_TEST
+
 /* ---- behind the instant ---- */
 
 /* The frame that follows the instant is being written. All has been collected, and stays so. */
@@ -329,6 +375,8 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, what_was_collected_is_what_is_left, 0, 2 * TIMES * CALLS);
     tcase_add_loop_test(tcase, a_checkpoint_that_fails_gives_back_what_it_collected, 0,
                         2 * TIMES * CALLS);
+    tcase_add_test(tcase, a_checkpoint_on_a_full_disk_gives_back_what_it_collected);
+    tcase_add_test(tcase, without_memory_it_gives_back_what_it_collected);
     tcase_add_test(tcase, behind_the_instant_a_snapshot_keeps_what_it_has);
     tcase_add_test(tcase, until_the_instant_it_takes_of_the_memory_for_new_messages);
     tcase_add_test(tcase, the_lock_is_let_go_of);
