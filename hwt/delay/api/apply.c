@@ -114,7 +114,9 @@ static int apply(hwt_delay *store, hwt_delay_change *changes, size_t count, hwt_
         r = make_step_of(&steps.list[i], &changes[i]);
     if (r == 0) {
         steps.no_wait = (batch->flags & HWT_DELAY_NO_WAIT) != 0;
-        r = hwt_delay_steps_apply(store, &steps, batch->durable, batch->arg);
+        steps.durable = batch->durable;
+        steps.arg = batch->arg;
+        r = hwt_delay_steps_apply(store, &steps);
         for (size_t i = 0; i < count; i++) {
             int result = steps.list[i].result;
             changes[i].result = r < 0 && result == 0 ? -ECANCELED : result;

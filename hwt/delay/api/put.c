@@ -67,8 +67,10 @@ static int put(hwt_delay *store, const hwt_delay_message *messages, size_t count
     for (size_t i = 0; i < count && r == 0; i++)
         r = hwt_delay_step_put(&steps.list[i], &messages[i]);
     steps.no_wait = durable && (store->options.flags & HWT_DELAY_NO_WAIT);
+    steps.durable = durable;
+    steps.arg = arg;
     if (r == 0)
-        r = hwt_delay_steps_apply(store, &steps, durable, arg);
+        r = hwt_delay_steps_apply(store, &steps);
     hwt_delay_steps_free(&steps);
     return r;
 }
@@ -95,7 +97,7 @@ static int cancel(hwt_delay *store, uint64_t due, const void *id, size_t id_size
     if (r == 0 && message)
         r = hwt_delay_step_put(steps.list, message);
     if (r == 0)
-        r = hwt_delay_steps_apply(store, &steps, NULL, NULL);
+        r = hwt_delay_steps_apply(store, &steps);
     hwt_delay_steps_free(&steps);
     return r;
 }

@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "hwt/delay/api/steps.h"
 #include "hwt/delay/whole.h"
@@ -400,6 +399,15 @@ static void make_all(hwt_delay *store, struct hwt_delay_steps *steps)
     steps->frame = hwt_delay_log_next(store) > before ? hwt_delay_log_frame(store) : 0;
 }
 
+/* Ends the leases that are over. -EAGAIN: some are left, and the call does not wait for that. */
+static int end_leases(hwt_delay *store, const struct hwt_delay_steps *steps)
+{
+    if (steps->no_wait)
+        return hwt_delay_leases_expire_some(store) ? 0 : -EAGAIN;
+    hwt_delay_leases_expire(store);
+    return 0;
+}
+
 /*
  * With the lock, which it lets go of while there is no room. 0: the steps that were not refused are
  * in the log and the table, and durable with the frame that they say. Else none is.
@@ -408,16 +416,18 @@ int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps)
 {
     int r = 0;
     for (bool holds = false; r == 0 && !holds;) {
-        hwt_delay_leases_expire(store);
-        r = look_for_tickets(store, steps);
+        r = end_leases(store, steps);
+        if (r == 0)
+            r = look_for_tickets(store, steps);
         if (r == 0)
             r = reserve(store, steps);
-        hwt_delay_leases_expire(store);
-        holds = r == 0 && tickets_hold(store, steps);
+        holds = r == 0 && hwt_delay_leases_expire_some(store) && tickets_hold(store, steps);
     }
     unwatch_tickets(steps);
     if (r == 0)
         r = judge_all(store, steps);
+    if (r == 0 && steps->durable)
+        r = hwt_delay_notices_reserve(store);
     if (r < 0)
         give_up(steps);
     else
@@ -428,20 +438,23 @@ int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps)
 
 /* ---- waiting, or being told ---- */
 
+#define SOON HWT_US(100)
+
 /*
- * Others have the lock for long now and then, as when a checkpoint begins. -EAGAIN: they still do.
- * If the clock is set back meanwhile, this is an ordinary wait for the lock.
+ * Others have the lock for long now and then, as when a checkpoint begins, or when its holder has no
+ * processor. The call does not sleep for it. A thread that sleeps gets a processor back when the scheduler
+ * gives it one, and that takes milliseconds if more threads want to run than there are processors.
+ * -EAGAIN: the lock was not free for so long.
  */
 static int lock_soon(hwt_delay *store)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)HWT_US(500);
-    if (until.tv_nsec >= (long)HWT_SEC(1)) {
-        until.tv_nsec -= (long)HWT_SEC(1);
-        until.tv_sec++;
-    }
-    return pthread_mutex_timedlock(&store->lock, &until) == 0 ? 0 : -EAGAIN;
+    int r = pthread_mutex_trylock(&store->lock);
+    if (r == 0)
+        return 0;
+    const uint64_t end = hwt_delay_monotonic() + SOON;
+    while (r != 0 && hwt_delay_monotonic() < end)
+        r = pthread_mutex_trylock(&store->lock);
+    return r == 0 ? 0 : -EAGAIN;
 }
 
 /*
@@ -459,34 +472,23 @@ int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends)
 }
 
 /* With the lock, which it lets go of. */
-static int make_and_leave(hwt_delay *store, struct hwt_delay_steps *steps,
-                          struct hwt_delay_notice *notice)
+static int make_and_leave(hwt_delay *store, struct hwt_delay_steps *steps)
 {
     int r = hwt_delay_steps_make(store, steps);
-    if (r == 0 && notice)
-        hwt_delay_notices_add(store, notice);
-    bool waits = r == 0 && !notice;
+    bool waits = r == 0 && !steps->durable;
+    if (r == 0 && !waits)
+        hwt_delay_notices_add(store, (struct hwt_delay_notice){ steps->durable, steps->arg });
     int written = hwt_delay_steps_leave(store, waits ? steps->frame : 0, steps->ends > 0);
     return waits ? written : r;
 }
 
-int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,
-                          hwt_delay_durable durable, void *arg)
+int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps)
 {
-    struct hwt_delay_notice *notice = NULL;
-    if (durable) {
-        notice = malloc(sizeof(*notice));
-        if (!notice)
-            return -ENOMEM;
-        *notice = (struct hwt_delay_notice){ .durable = durable, .arg = arg };
-    }
     steps->no_wait = steps->no_wait && !store->synchronous;
     int shield = hwt_shield();
     int r = steps->no_wait ? lock_soon(store) : pthread_mutex_lock(&store->lock);
     if (r == 0)
-        r = make_and_leave(store, steps, notice);
+        r = make_and_leave(store, steps);
     hwt_unshield(shield);
-    if (r < 0)
-        free(notice);
     return r;
 }

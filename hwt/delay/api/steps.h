@@ -29,11 +29,13 @@ struct hwt_delay_steps {
     size_t count;
     struct hwt_delay_record *note; /* or NULL */
     bool no_wait;
-    size_t size, memory;      /* of the records, in the log and in memory */
-    size_t puts, ends, drops; /* how many messages are put, leases ended, drops made */
-    bool has_new;             /* one that was not there before is put */
-    uint64_t frame;           /* brings them to the disk; 0: there is nothing to bring */
-    uint64_t mark;            /* the sequence of the last record */
+    hwt_delay_durable durable; /* NULL: the call waits */
+    void *arg;                 /* of `durable` */
+    size_t size, memory;       /* of the records, in the log and in memory */
+    size_t puts, ends, drops;  /* how many messages are put, leases ended, drops made */
+    bool has_new;              /* one that was not there before is put */
+    uint64_t frame;            /* brings them to the disk; 0: there is nothing to bring */
+    uint64_t mark;             /* the sequence of the last record */
     struct hwt_delay_step few[4];
 };
 
@@ -50,8 +52,7 @@ int hwt_delay_steps_make(hwt_delay *store, struct hwt_delay_steps *steps);
  * for; 0: nothing is. `ends`: they have ended leases. */
 int hwt_delay_steps_leave(hwt_delay *store, uint64_t frame, bool ends);
 /* Makes them and waits, or has `durable` told. */
-int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps,
-                          hwt_delay_durable durable, void *arg);
+int hwt_delay_steps_apply(hwt_delay *store, struct hwt_delay_steps *steps);
 
 /* ---- arguments ---- */
 

@@ -196,7 +196,10 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
         uint64_t now = hwt_delay_clock(store);
         if (hwt_delay_is_held(store))
             return -ETIME;
-        hwt_delay_leases_expire(store);
+        if (!hwt_delay_leases_expire_some(store)) {
+            hwt_delay_yield(store);
+            continue;
+        }
         int r = take_due(store, max, now, taking);
         if (r < 0 || taking->count > 0)
             return r;
@@ -413,7 +416,7 @@ int hwt_delay_retry(hwt_delay *store, uint64_t lease, uint64_t due)
     hwt_delay_steps_init(&steps, 1); /* one needs no memory */
     hwt_delay_step_lease(steps.list, HWT_DELAY_OP_RETRY, lease);
     steps.list->due = due;
-    int r = hwt_delay_steps_apply(store, &steps, NULL, NULL);
+    int r = hwt_delay_steps_apply(store, &steps);
     hwt_delay_steps_free(&steps);
     return r;
 }

@@ -244,7 +244,7 @@ static int change(hwt_delay *store, uint8_t op, const char *ticket, uint64_t due
     steps.list->due = due;
     int r = hwt_delay_ticket_read(ticket, &steps.list->found);
     if (r == 0)
-        r = hwt_delay_steps_apply(store, &steps, NULL, NULL);
+        r = hwt_delay_steps_apply(store, &steps);
     hwt_delay_steps_free(&steps);
     return r;
 }

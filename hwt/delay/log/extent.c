@@ -140,8 +140,10 @@ static uint64_t longer(const hwt_delay *store)
 void hwt_delay_growth_want(hwt_delay *store, size_t size)
 {
     uint64_t extent = 4 * (uint64_t)size + HWT_DELAY_SEGMENT_FRAMES;
+    bool wanted = store->log.wanted > 0;
     store->log.wanted = extent > store->log.wanted ? extent : store->log.wanted;
-    hwt_delay_want(store, HWT_DELAY_CHECKPOINT);
+    if (!wanted)
+        hwt_delay_want(store, HWT_DELAY_CHECKPOINT);
 }
 
 /* Doubles it, as often as is wanted. Lets go of the lock meanwhile. Without room or descriptors it

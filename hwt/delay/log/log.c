@@ -183,7 +183,7 @@ static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_not
     pthread_cond_broadcast(&store->changed);
     hwt_delay_wake_arm(store);
     hwt_delay_notices_pass(store, notices, r);
-    if (!STAILQ_EMPTY(&log->notices))
+    if (!TAILQ_EMPTY(&log->notices))
         hwt_delay_want(store, HWT_DELAY_COMMIT);
 }
 
@@ -277,10 +277,10 @@ void hwt_delay_log_finish(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
     for (;;) {
-        bool more = !STAILQ_EMPTY(&log->notices) || (log->count > 0 && !store->poisoned);
+        bool more = !TAILQ_EMPTY(&log->notices) || (log->count > 0 && !store->poisoned);
         if (more && !log->led)
             hwt_delay_log_lead(store);
-        else if (log->led || log->telling || !STAILQ_EMPTY(&log->to_tell))
+        else if (log->led || log->telling || !TAILQ_EMPTY(&log->to_tell))
             pthread_cond_wait(&store->changed, &store->lock);
         else
             return;

@@ -28,13 +28,20 @@ struct hwt_delay_log_point {
 };
 
 struct hwt_delay_notice {
-    STAILQ_ENTRY(hwt_delay_notice) link;
     hwt_delay_durable durable;
     void *arg;
-    int result;
 };
 
-STAILQ_HEAD(hwt_delay_notices, hwt_delay_notice);
+#define HWT_DELAY_NOTICES 60 /* a block takes about a thousand bytes */
+
+struct hwt_delay_notice_block {
+    TAILQ_ENTRY(hwt_delay_notice_block) link;
+    int result;
+    unsigned count;
+    struct hwt_delay_notice all[HWT_DELAY_NOTICES];
+};
+
+TAILQ_HEAD(hwt_delay_notices, hwt_delay_notice_block);
 
 /* The bytes that opening cut from the log, because they are no whole frame. Its length is 0 if
  * there are none. */
@@ -98,7 +105,8 @@ int hwt_delay_log_try(hwt_delay *store, size_t size, size_t memory, bool put);
 size_t hwt_delay_log_most(const hwt_delay *store);
 void hwt_delay_log_add(hwt_delay *store, struct hwt_delay_record *record);
 void hwt_delay_log_add_done(hwt_delay *store, const struct hwt_delay_record *message);
-void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice *notice);
+int hwt_delay_notices_reserve(hwt_delay *store);
+void hwt_delay_notices_add(hwt_delay *store, struct hwt_delay_notice notice);
 
 /* ---- frames ---- */
 

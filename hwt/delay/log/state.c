@@ -10,8 +10,8 @@
 void hwt_delay_log_init(hwt_delay *store)
 {
     struct hwt_delay_log *log = &store->log;
-    STAILQ_INIT(&log->notices);
-    STAILQ_INIT(&log->to_tell);
+    TAILQ_INIT(&log->notices);
+    TAILQ_INIT(&log->to_tell);
     log->files[0] = log->files[1] = -1;
     hwt_delay_cond_init(&log->complete);
 }

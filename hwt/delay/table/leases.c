@@ -112,11 +112,15 @@ void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint6
     RB_INSERT(hwt_delay_ends, &store->table.ends, lease);
 }
 
-void hwt_delay_leases_expire(hwt_delay *store)
+/* Ends those that are over, but not more than others can wait for. False: some are left. */
+bool hwt_delay_leases_expire_some(hwt_delay *store)
 {
     struct hwt_delay_lease *lease;
+    unsigned count = 0;
     uint64_t now = RB_EMPTY(&store->table.ends) ? 0 : hwt_delay_boottime(store);
     while ((lease = RB_MIN(hwt_delay_ends, &store->table.ends)) && lease->end <= now) {
+        if (count++ == HWT_DELAY_CHUNK)
+            return false;
         struct hwt_delay_record *record = hwt_delay_lease_end(store, lease);
         store->stats.expired++;
         if (!record)
@@ -125,6 +129,14 @@ void hwt_delay_leases_expire(hwt_delay *store)
         record->shadows = false;
         hwt_delay_insert(store, record, HWT_DELAY_FRESH);
     }
+    return true;
+}
+
+/* Ends all that are over. Lets others have the lock now and then. */
+void hwt_delay_leases_expire(hwt_delay *store)
+{
+    while (!hwt_delay_leases_expire_some(store))
+        hwt_delay_yield(store);
 }
 
 uint64_t hwt_delay_leased_count(const hwt_delay *store)

@@ -345,6 +345,7 @@ struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_
 void hwt_delay_lease_supersede(hwt_delay *store, struct hwt_delay_record *record);
 bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);
+bool hwt_delay_leases_expire_some(hwt_delay *store);
 void hwt_delay_leases_expire(hwt_delay *store);
 RB_PROTOTYPE(hwt_delay_ends, hwt_delay_lease, by_end, )
 uint64_t hwt_delay_leased_count(const hwt_delay *store);

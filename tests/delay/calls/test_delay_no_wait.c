@@ -5,7 +5,6 @@
 #include <pthread.h>
 
 #include "tests/delay/support/delay_fixture.h"
-#include "hwt/base/time.h"
 #include "hwt/delay/whole.h"
 
 static hwt_delay *store;
@@ -164,45 +163,6 @@ START_TEST(a_put_does_not_wait_for_the_lock)
 }
 END_TEST
 
-static _Thread_local const struct timespec *set_time; /* for this thread it stands still then */
-static _Thread_local struct timespec waits_until;
-
-int __real_clock_gettime(clockid_t clock, struct timespec *ret_time);
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time);
-int __real_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until);
-int __wrap_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until);
-
-int __wrap_clock_gettime(clockid_t clock, struct timespec *ret_time)
-{
-    if (!set_time || clock != CLOCK_REALTIME)
-        return __real_clock_gettime(clock, ret_time);
-    *ret_time = *set_time;
-    return 0;
-}
-
-int __wrap_pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until)
-{
-    if (!set_time)
-        return __real_pthread_mutex_timedlock(mutex, until);
-    waits_until = *until;
-    return pthread_mutex_lock(mutex);
-}
-
-/* Also where a second ends meanwhile. */
-START_TEST(a_put_waits_for_the_lock_for_half_a_millisecond)
-{
-    static const long nanoseconds[] = { 0, 1, 999499999, 999500000, 999999999 };
-    const struct timespec now = { 1800000000, nanoseconds[_i] };
-    set_time = &now;
-    int r = put_async(1);
-    set_time = NULL;
-    ck_assert_int_eq(r, 0);
-    ck_assert_uint_eq(hwt_from_timespec(waits_until), hwt_from_timespec(now) + HWT_US(500));
-    ck_assert_int_ge(waits_until.tv_nsec, 0);
-    ck_assert_int_lt(waits_until.tv_nsec, 1000000000);
-}
-END_TEST
-
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_no_wait");
@@ -212,7 +172,6 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, a_put_does_not_wait_for_room, 0, 2);
     tcase_add_test(tcase, a_put_is_told_what_is_missing);
     tcase_add_test(tcase, a_put_does_not_wait_for_the_lock);
-    tcase_add_loop_test(tcase, a_put_waits_for_the_lock_for_half_a_millisecond, 0, 5);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -207,7 +207,11 @@ static void apply_one(hwt_delay_change change)
     hwt_delay_batch batch = HWT_DELAY_BATCH_INIT;
     batch.flags = HWT_DELAY_NO_WAIT;
     batch.durable = count_told;
-    must(hwt_delay_apply(store, &change, 1, &batch) == 0);
+    int r;
+    while ((r = hwt_delay_apply(store, &change, 1, &batch)) ==
+           -EAGAIN) /* another thread has the lock */
+        sched_yield();
+    must(r == 0);
     while (told == 0)
         sched_yield();
     told = 0;
