@@ -213,6 +213,30 @@ START_TEST(test_a_drop_of_an_instant_that_is_loaded_in_part)
 }
 END_TEST
 
+/* Each lease under it ends. The last one was put behind the mark. */
+START_TEST(test_a_drop_ends_all_leases_that_are_under_it)
+{
+    uint64_t leases[6];
+    const uint64_t due = s.realtime;
+    put(due, 5, 10);
+    for (uint32_t i = 1; i < 5; i++)
+        put(due + 2, i, 10);
+    const uint64_t marked = mark();
+    put(due + 2, 0, 10); /* behind the mark */
+    advance_to(due + 2);
+    for (unsigned i = 0; i < 6; i++)
+        leases[i] = take_one();
+    drop(due + 2, marked);
+    ck_assert_uint_eq(simulated_stats(&s).leased, 1);
+    ck_assert_uint_eq(pending(), 1);
+    ck_assert_int_eq(hwt_delay_done(s.store, leases, 5), 0);
+    ck_assert_int_eq(hwt_delay_done(s.store, leases + 5, 1), 1);
+    ck_assert_uint_eq(pending(), 0);
+    simulated_advance(&s, HOUR);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, NULL), 0);
+}
+END_TEST
+
 START_TEST(test_drops_that_cover_those_before_need_no_room)
 {
     put(s.realtime + HOUR, 1, 10);
@@ -238,6 +262,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(
         tcase, test_what_was_dropped_stays_so_behind_a_checkpoint_that_leaves_the_log, 0, 2);
     tcase_add_loop_test(tcase, test_a_drop_of_an_instant_that_is_loaded_in_part, 0, 2);
+    tcase_add_test(tcase, test_a_drop_ends_all_leases_that_are_under_it);
     tcase_add_test(tcase, test_drops_that_cover_those_before_need_no_room);
     suite_add_tcase(suite, tcase);
     return suite;
