@@ -178,6 +178,37 @@ START_TEST(a_log_that_could_not_become_longer_does_after_a_checkpoint)
 }
 END_TEST
 
+static int (*allocate_before)(void *data, int file, uint64_t size);
+static unsigned allocations, refused;
+
+static int refuse_one(void *data, int file, uint64_t size)
+{
+    return ++allocations == refused ? -ENOSPC : allocate_before(data, file, size);
+}
+
+/* The reserve, the first segment and the second one become longer, in this order. One of them finds no room,
+ * so those before it are cut again. */
+START_TEST(what_became_longer_in_vain_is_cut_again)
+{
+    const uint64_t extent = 40 << 10, due = s.realtime + HWT_SEC(1000);
+    uint32_t count = 0;
+    simulated_close(&s);
+    simulated_begin(&s);
+    allocate_before = s.process.system.allocate;
+    s.process.system.allocate = refuse_one;
+    ck_assert_int_eq(simulated_try_open(&s), 0);
+    allocations = 0;
+    refused = 1 + (unsigned)_i;
+    while (allocations < refused)
+        put_some(count, count + 1, due), count++;
+    assert_extent(extent);
+    reopen(true);
+    assert_extent(extent);
+    simulated_advance(&s, HWT_SEC(1000));
+    expect(count);
+}
+END_TEST
+
 /* A batch for which the log would have to become longer than the disk is. */
 START_TEST(what_is_too_long_for_a_full_disk_is_refused)
 {
@@ -450,6 +481,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, what_is_put_while_it_becomes_shorter_stays);
     tcase_add_loop_test(tcase, on_a_full_disk_there_is_room_for_all_cancels, 0, 5);
     tcase_add_test(tcase, a_log_that_could_not_become_longer_does_after_a_checkpoint);
+    tcase_add_loop_test(tcase, what_became_longer_in_vain_is_cut_again, 0, 3);
     tcase_add_test(tcase, what_is_too_long_for_a_full_disk_is_refused);
     tcase_add_loop_test(tcase, heads_that_were_not_flushed_are_written_once_more, 0, 40);
     tcase_add_test(tcase, a_log_of_which_one_head_says_that_it_is_longer);
