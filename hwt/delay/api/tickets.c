@@ -201,6 +201,7 @@ static const hwt_delay_message *copy_message(const struct hwt_delay_record *reco
     memcpy(bytes, record->bytes, size);
     *message = hwt_delay_message_of(record);
     message->lease = record->state == HWT_DELAY_LEASED ? record->lease->token : 0;
+    message->expired = record->expired;
     message->id = bytes;
     message->payload = bytes + record->id_size;
     return message;

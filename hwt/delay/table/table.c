@@ -79,7 +79,6 @@ hwt_delay_message hwt_delay_message_of(const struct hwt_delay_record *record)
         .payload = record->bytes + record->id_size,
         .payload_size = record->payload_size,
         .retries = record->retries,
-        .expired = record->expired,
         .deliveries = record->handed,
         .first_due = record->origin ? record->origin->due : record->key.due,
     };

@@ -198,7 +198,8 @@ struct hwt_delay_table {
 /* ---- table.c ---- */
 
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message);
-/* Its id and payload are the record's own bytes. */
+/* Its id and payload are the record's own bytes. Without its lease, and how often one has ended, which
+ * may change once the lock is let go. */
 hwt_delay_message hwt_delay_message_of(const struct hwt_delay_record *record);
 /* In memory: a record, and a tombstone of it. */
 size_t hwt_delay_record_bytes(const struct hwt_delay_record *record);

@@ -294,6 +294,50 @@ START_TEST(test_a_taker_does_not_wait_until_slots_are_deleted)
 }
 END_TEST
 
+static atomic_bool enough;
+
+/* Ends the leases that are over. */
+static void *end_leases(void *store)
+{
+    while (!enough)
+        ck_assert_int_eq(hwt_delay_extend(store, UINT64_MAX, 0), -ENOENT);
+    return NULL;
+}
+
+/* Messages are copied out without the lock, and meanwhile their leases end. What a take says of them is as it
+ * was when they were leased. ThreadSanitizer sees it if the copy reads what then changes. */
+START_TEST(test_leases_that_end_while_their_messages_are_copied)
+{
+    enum { MANY = 30, PAYLOAD = 4000 };
+    static char payload[PAYLOAD];
+    hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
+    hwt_delay *store;
+    options.flags = HWT_DELAY_CREATE;
+    options.lease = 1;
+    ck_assert_int_eq(hwt_delay_open_on(directory, &options, &held_system, false, &store), 0);
+    for (unsigned char i = 0; i < MANY; i++) {
+        const hwt_delay_message message = {
+            .id = &i, .id_size = 1, .payload = payload, .payload_size = PAYLOAD
+        };
+        ck_assert_int_eq(hwt_delay_put(store, &message, 1), 0);
+    }
+    enough = false;
+    pthread_t ender = spawn(end_leases, store);
+    for (unsigned i = 0; i < 200; i++) {
+        const hwt_delay_message *taken;
+        int64_t n = hwt_delay_take(store, MANY, 0, &taken);
+        ck_assert_int_ge(n, 0);
+        for (int64_t j = 0; j < n; j++)
+            ck_assert_uint_eq(taken[j].deliveries, taken[j].expired + 1);
+        if (n > 0)
+            hwt_delay_free(taken);
+    }
+    enough = true;
+    join(ender);
+    hwt_delay_close(store);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_races");
@@ -303,6 +347,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_slot_made_while_loading);
     tcase_add_test(tcase, test_closing_beside_a_checkpoint_that_fails);
     tcase_add_test(tcase, test_a_taker_does_not_wait_until_slots_are_deleted);
+    tcase_add_test(tcase, test_leases_that_end_while_their_messages_are_copied);
     suite_add_tcase(suite, tcase);
     return suite;
 }
