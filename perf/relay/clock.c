@@ -71,10 +71,3 @@ int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restr
         return pthread_cond_clockwait(cond, mutex, CLOCK_MONOTONIC, until);
     return pthread_cond_clockwait(cond, mutex, CLOCK_REALTIME, &at);
 }
-
-int pthread_mutex_timedlock(pthread_mutex_t *restrict mutex, const struct timespec *restrict until)
-{
-    struct timespec at = shifted(until, -step());
-
-    return pthread_mutex_clocklock(mutex, CLOCK_REALTIME, &at);
-}

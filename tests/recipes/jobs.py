@@ -80,6 +80,15 @@ class Service:
         self.process.wait()
 
     def ask(self, method, path, body=""):
+        """Again while the service says 503: its store was busy, and nothing was done."""
+        until = time.monotonic() + PATIENCE
+        while True:
+            status, text = self.ask_once(method, path, body)
+            if status != 503 or time.monotonic() > until:
+                return status, text
+            time.sleep(0.001)
+
+    def ask_once(self, method, path, body):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body)
