@@ -26,15 +26,15 @@
  * no step: a take may return fewer than there are. If P were read after step 2, a message could be
  * put between them.
  *
- * It stays true. What has ended does not begin again: a key that is put once more is another
- * message, at a later position. The owner may therefore be paused between these steps and the
+ * It stays true, because a message that has ended does not begin again: a key that is put once more
+ * is another message, at a later position. The owner may therefore be paused between these steps and the
  * moment at which the watermark is written, for any length of time. It is written with the
  * ownership, in one compare-and-set, so the entry's watermarks come from one owner at a time.
  *
  * A FOLLOWER drops what a watermark covers. Nothing is lost by that, since what is covered has
  * ended. It does not drop by its clock, nor by anything else, so that what has not ended is in each
- * store of a replica that has read so far, and in the stream for those that have not. What a
- * follower reads later, and is covered, it does not put. It drops by the order of its own puts: all
+ * store of a replica that has read so far, and in the stream for those that have not. A follower does
+ * not put a message that it reads later, if that is covered. It drops by the order of its own puts: all
  * that it had put when it had read up to a place that P covers, and is due at T or before.
  *
  * A position means something only within one incarnation of the stream, so a watermark covers
@@ -43,9 +43,9 @@
  * message that the owner cannot have read is then not dropped, as long as the stream's timestamps
  * ascend.
  *
- * All this is about what the stream has. Of what it had, because it was made anew or the broker has
- * lost a part, an owner forwards what its store has; and a follower drops it with the rest, so what
- * no owner has read is forwarded by nobody.
+ * All this is about messages that the stream has. If it was made anew, or the broker has lost a part,
+ * an owner forwards those that its store has, and a follower drops them with the rest. So nobody
+ * forwards a lost message that no owner has read.
  */
 
 #include "hwt/relay/engine.h"
