@@ -101,6 +101,16 @@ static int fill_once(void)
     return hwt_delay_apply(store, &filler, 1, &batch);
 }
 
+/* A change may also have found the lock taken. */
+static bool is_full(void)
+{
+    const size_t size = sizeof(bytes) + 1000; /* more than any change here has */
+    pthread_mutex_lock(&store->lock);
+    int r = hwt_delay_log_try(store, size, size, true);
+    pthread_mutex_unlock(&store->lock);
+    return r != 0;
+}
+
 static void (*change_it)(void); /* once it was found, while its call reads on */
 
 /* Others fill the log while the one that moves reads. */
@@ -116,7 +126,7 @@ static int64_t read_and_fill(void *data, int file, void *buffer, size_t size, ui
         int r = fill_once();
         must(r == 0 || r == -EAGAIN);
         fills += r == 0;
-        full = full && r == -EAGAIN;
+        full = full && r == -EAGAIN && is_full();
     }
     return hwt_delay_real_system.read(data, file, buffer, size, offset);
 }
