@@ -14,17 +14,14 @@ enum { BATCH = 3, PAYLOAD = 8000, LINKS = 40, CHAINS = 3, PUTS = 200 };
 static struct hwt_delay_system held_system;
 static char directory[64];
 static hwt_delay *store;
-static atomic_bool hold, held; /* a sync of the log */
+static atomic_bool hold; /* syncs */
 static _Atomic int fail_sync;
 static _Atomic uint32_t next_id;
 
 static int sync_file(void *data, int file)
 {
-    if (hold) {
-        held = true;
-        while (hold)
-            sched_yield();
-    }
+    while (hold)
+        sched_yield();
     return fail_sync != 0 ? fail_sync : hwt_delay_real_system.sync(data, file);
 }
 
@@ -49,7 +46,7 @@ static void begin(void)
     ck_assert_ptr_nonnull(mkdtemp(directory));
     held_system = hwt_delay_real_system;
     held_system.sync = sync_file;
-    hold = held = false;
+    hold = false;
     fail_sync = 0;
     next_id = 0;
     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
@@ -109,14 +106,23 @@ static void await(const atomic_uint *count, unsigned least)
         usleep(1000);
 }
 
+/* Syncs are held, so what was put is in a frame that is being written, and stays there. */
+static void await_frame(void)
+{
+    for (bool led = false; !led; sched_yield()) {
+        pthread_mutex_lock(&store->lock);
+        led = store->log.led && store->log.count == 0;
+        pthread_mutex_unlock(&store->lock);
+    }
+}
+
 /* Its frame is full: another batch waits there already. */
 START_TEST(test_a_callback_puts_while_a_full_frame_waits)
 {
     struct chain first = { 0 }, second = { .told = LINKS - 1 };
     hold = true;
     ck_assert_int_eq(put_batch(go_on, &first), 0);
-    while (!held)
-        sched_yield();
+    await_frame();
     ck_assert_int_eq(put_batch(go_on, &second), 0);
     hold = false;
     await(&first.told, LINKS);
@@ -215,8 +221,7 @@ START_TEST(test_callbacks_are_told_of_a_failure_and_put_in_vain)
     memset(chains, 0, sizeof(chains));
     hold = true;
     ck_assert_int_eq(put_batch(go_on, &chains[0]), 0);
-    while (!held)
-        sched_yield();
+    await_frame();
     ck_assert_int_eq(put_batch(go_on, &chains[1]), 0); /* not written any more */
     fail_sync = -EIO;
     hold = false;

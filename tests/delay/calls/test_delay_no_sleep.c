@@ -16,7 +16,7 @@ enum { PUTS = 300, TRIES = 100, PAYLOAD = 4000, LEASES = HWT_DELAY_CHUNK + 100 }
 
 static hwt_delay *store;
 static struct hwt_delay_system held_system;
-static atomic_bool hold, held; /* syncs */
+static atomic_bool hold; /* syncs */
 static _Atomic int fail_sync;
 
 /* ---- what is counted, on the thread that says so ---- */
@@ -61,11 +61,8 @@ void *__wrap_malloc(size_t size)
 
 static int sync_file(void *data, int file)
 {
-    if (hold) {
-        held = true;
-        while (hold)
-            sched_yield();
-    }
+    while (hold)
+        sched_yield();
     return fail_sync != 0 ? fail_sync : hwt_delay_real_system.sync(data, file);
 }
 
@@ -75,7 +72,7 @@ static void begin(void)
     make_directory_name();
     held_system = hwt_delay_real_system;
     held_system.sync = sync_file;
-    hold = held = false;
+    hold = false;
     fail_sync = 0;
     options.flags = HWT_DELAY_CREATE | HWT_DELAY_NO_WAIT;
     options.payload_max = 8192;
@@ -136,15 +133,18 @@ static void put_surely(uint32_t number, size_t size)
     ck_assert_int_eq(r, 0);
 }
 
-/* The first put is in a frame that stays in its sync. */
+/* The first put is in a frame that stays in its sync, whatever other syncs stand as well. */
 static void hold_a_frame(void)
 {
     told = (struct told){ .in_order = true };
     told_count = 0;
     hold = true;
     put_surely(0, 0);
-    while (!held)
-        sched_yield();
+    for (bool led = false; !led; sched_yield()) {
+        pthread_mutex_lock(&store->lock);
+        led = store->log.led && store->log.count == 0;
+        pthread_mutex_unlock(&store->lock);
+    }
 }
 
 struct beside {
