@@ -63,7 +63,8 @@ struct one {
     struct door syncs, slots; /* flushes; making and reading of slots */
     char path[96];
     hwt_delay *store;
-    _Atomic int told; /* callbacks */
+    _Atomic int told;        /* callbacks */
+    _Atomic uint64_t passed; /* by its clocks, besides the real time */
 };
 
 static char directory[64];
@@ -80,6 +81,16 @@ static inline int open_file(void *data, int at, const char *name, int flags)
     if (strncmp(name, "slot-", 5) == 0)
         pass(&((struct one *)data)->slots);
     return hwt_delay_real_system.open(NULL, at, name, flags);
+}
+
+static inline uint64_t realtime(void *data)
+{
+    return hwt_delay_real_system.realtime(NULL) + ((struct one *)data)->passed;
+}
+
+static inline uint64_t boottime(void *data)
+{
+    return hwt_delay_real_system.boottime(NULL) + ((struct one *)data)->passed;
 }
 
 static inline int open_one(struct one *one)
@@ -102,6 +113,8 @@ static inline void begin(void)
         ones[i].system.data = &ones[i];
         ones[i].system.sync = sync_file;
         ones[i].system.open = open_file;
+        ones[i].system.realtime = realtime;
+        ones[i].system.boottime = boottime;
         snprintf(ones[i].path, sizeof(ones[i].path), "%s/%d", directory, i);
     }
 }
