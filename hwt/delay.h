@@ -573,7 +573,9 @@ HWT_PUBLIC int hwt_delay_batch_init(hwt_delay_batch *batch, size_t size);
  * not, in memory or not. `mark` is the mark of an earlier batch. A drop is one record in the log,
  * whatever the number of messages. Slots that are wholly under it are deleted and not read. A
  * message that was put or retried after the mark stays. Drops of a batch are made after its other
- * changes. To repeat one changes nothing.
+ * changes. To repeat one changes nothing. No call sees a part of a drop, so one call goes through
+ * all leases, and all messages in memory that are due up to `due`. That takes 0.2 to 0.5 us for
+ * each. Others wait so long, or get -EAGAIN, and HWT_DELAY_NO_WAIT does not make it shorter.
  *
  * The batch's `mark` goes up from batch to batch, also through reopenings. hwt_delay_note() says
  * the mark of the last batch with a note.

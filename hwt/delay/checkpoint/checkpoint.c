@@ -147,7 +147,7 @@ static int make_with_reserve(hwt_delay *store)
     hwt_delay_reserve_give_up(store);
     pthread_mutex_lock(&store->lock);
     int r = make(store);
-    hwt_delay_snapshot_free(&store->checkpoint.snapshot);
+    hwt_delay_snapshot_free(store);
     return r;
 }
 
@@ -180,7 +180,7 @@ int hwt_delay_checkpoint_make(hwt_delay *store)
     bool was_short = is_short(store);
     hwt_delay_checkpoint_begins(store);
     int r = make(store);
-    hwt_delay_snapshot_free(&store->checkpoint.snapshot);
+    hwt_delay_snapshot_free(store);
     if (hwt_delay_is_full(r) && !store->full)
         r = make_with_reserve(store);
     if (hwt_delay_is_full(r) || hwt_delay_is_shortage(r))

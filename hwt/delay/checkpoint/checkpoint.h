@@ -62,7 +62,7 @@ bool hwt_delay_is_rebuilt(const hwt_delay *store);
 int hwt_delay_snapshot_get(hwt_delay *store);
 /* What it has is FRESH again. */
 void hwt_delay_snapshot_undo(hwt_delay *store);
-void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot);
+void hwt_delay_snapshot_free(hwt_delay *store);
 
 /* ---- plan.c ---- */
 
@@ -91,6 +91,7 @@ struct hwt_delay_log_point hwt_delay_checkpoint_point(const unsigned char *head)
 
 void hwt_delay_rewrite(hwt_delay *store);
 bool hwt_delay_is_moved(const struct hwt_delay_slot *slot);
+void hwt_delay_moved_free(struct hwt_delay_snapshot *snapshot);
 void hwt_delay_rewrite_undo(hwt_delay *store);
 void hwt_delay_rewrite_conclude(hwt_delay *store);
 void hwt_delay_dead_add(struct hwt_delay_slot *slot, uint64_t bytes);

@@ -207,6 +207,7 @@ void hwt_delay_plan_undo(hwt_delay *store, struct hwt_delay_plan *plan)
 {
     for (size_t i = 0; i < plan->written; i++)
         undo_part(store, &plan->parts[i]);
+    hwt_delay_moved_free(&store->checkpoint.snapshot);
     pthread_mutex_lock(&store->lock);
     hwt_delay_slots_await(store);
     hwt_delay_rewrite_undo(store);

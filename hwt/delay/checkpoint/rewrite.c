@@ -332,15 +332,11 @@ bool hwt_delay_is_moved(const struct hwt_delay_slot *slot)
     return hwt_delay_compare(slot->moved, end_of(slot)) >= 0;
 }
 
-/* The checkpoint failed, so the slots are what they were. With the lock. */
-void hwt_delay_rewrite_undo(hwt_delay *store)
+/* The checkpoint failed, so the snapshot has nothing of what was moved. Nobody else knows these
+ * records, so this is without the lock. */
+void hwt_delay_moved_free(struct hwt_delay_snapshot *snapshot)
 {
-    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
-    struct hwt_delay_slot *slot;
     size_t count = 0;
-    while ((slot = TAILQ_FIRST(&snapshot->moved)))
-        forget(snapshot, slot);
-    hwt_delay_dead_begin(store);
     for (size_t i = 0; i < snapshot->count; i++) {
         if (snapshot->records[i]->moved)
             hwt_delay_record_unref(snapshot->records[i]);
@@ -348,6 +344,16 @@ void hwt_delay_rewrite_undo(hwt_delay *store)
             snapshot->records[count++] = snapshot->records[i];
     }
     snapshot->count = count;
+}
+
+/* The slots are what they were. With the lock. */
+void hwt_delay_rewrite_undo(hwt_delay *store)
+{
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
+    struct hwt_delay_slot *slot;
+    while ((slot = TAILQ_FIRST(&snapshot->moved)))
+        forget(snapshot, slot);
+    hwt_delay_dead_begin(store);
 }
 
 /* It is on the disk, with what was moved. With the lock; the slots are locked. */

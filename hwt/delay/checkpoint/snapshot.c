@@ -203,12 +203,22 @@ int hwt_delay_snapshot_get(hwt_delay *store)
     return r;
 }
 
-void hwt_delay_snapshot_free(struct hwt_delay_snapshot *snapshot)
+/* Lets others have the lock now and then. */
+static void unref_all(hwt_delay *store, struct hwt_delay_record **records, size_t count)
 {
-    for (size_t i = 0; i < snapshot->count; i++)
-        hwt_delay_record_unref(snapshot->records[i]);
-    for (size_t i = 0; i < snapshot->whole_count; i++)
-        hwt_delay_record_unref(snapshot->whole[i]);
+    for (size_t i = 0; i < count; i++) {
+        hwt_delay_record_unref(records[i]);
+        if (i % HWT_DELAY_CHUNK == HWT_DELAY_CHUNK - 1)
+            hwt_delay_yield(store);
+    }
+}
+
+/* The log is pinned, so nobody else uses the snapshot meanwhile. */
+void hwt_delay_snapshot_free(hwt_delay *store)
+{
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
+    unref_all(store, snapshot->records, snapshot->count);
+    unref_all(store, snapshot->whole, snapshot->whole_count);
     free(snapshot->records);
     free(snapshot->whole);
     *snapshot = (struct hwt_delay_snapshot){ 0 };

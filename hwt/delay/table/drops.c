@@ -2,9 +2,11 @@
 
 /*
  * A drop is one record, by which all that is due at or before a time and was put up to a mark is
- * not pending any more, leased or not. The table is swept at once. Loading leaves out what slots
- * have of it, so a drop is kept, here and in each checkpoint, as long as a slot may have something
- * under it. Slots that are wholly under a drop are deleted by the next checkpoint and not read.
+ * not pending any more, leased or not. The table is swept at once, without letting go of the lock.
+ * Else each call that looks at the table, and each job, would have to know of a sweep that has not
+ * ended. Loading leaves out what slots have of it, so a drop is kept, here and in each checkpoint,
+ * as long as a slot may have something under it. Slots that are wholly under a drop are deleted by
+ * the next checkpoint and not read.
  *
  * A mark is a sequence that was given before the drop, so a later put is never under it. If one
  * drop covers another, that one alone is kept, so there are a few at most.

@@ -243,15 +243,20 @@ START_TEST(what_was_collected_is_what_is_left)
 }
 END_TEST
 
+static void refuse_opens(int error)
+{
+    s.process.fail_only = 1U << DISK_OPEN;
+    s.process.fail_with = error;
+    s.process.fail_at = s.process.calls + 1;
+    s.process.fail_count = UINT64_MAX;
+}
+
 /* The same, but the checkpoint fails. All is FRESH again, and the next one brings it to slots. */
 START_TEST(a_checkpoint_that_fails_gives_back_what_it_collected)
 {
     when_let_go = meanwhile[_i % CALLS];
     at = (unsigned)(_i / CALLS) % TIMES;
-    s.process.fail_only = 1U << DISK_OPEN;
-    s.process.fail_with = -EMFILE;
-    s.process.fail_at = s.process.calls + 1;
-    s.process.fail_count = UINT64_MAX;
+    refuse_opens(-EMFILE);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), -EMFILE);
     s.process.fail_with = 0;
     must(!when_let_go);               /* it was called */
@@ -268,10 +273,7 @@ END_TEST
 /* The same on a full disk, where it is tried once more with the room of the reserve. */
 START_TEST(a_checkpoint_on_a_full_disk_gives_back_what_it_collected)
 {
-    s.process.fail_only = 1U << DISK_OPEN;
-    s.process.fail_with = -ENOSPC;
-    s.process.fail_at = s.process.calls + 1;
-    s.process.fail_count = UINT64_MAX;
+    refuse_opens(-ENOSPC);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), -ENOSPC);
     s.process.fail_with = 0;
     must_be_as_expected();
@@ -367,6 +369,29 @@ START_TEST(the_lock_is_let_go_of)
 }
 END_TEST
 
+/* It is, too, as the records of a checkpoint that failed are given back, and forgotten. */
+START_TEST(the_lock_is_let_go_of_after_a_failure)
+{
+    refuse_opens(-EMFILE);
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), -EMFILE);
+    ck_assert_uint_ge(let_go, 3 * TIMES);
+}
+END_TEST
+
+/* And as those are forgotten that are leased, which no slot gets. */
+START_TEST(the_lock_is_let_go_of_for_leases)
+{
+    const hwt_delay_message *taken;
+    simulated_advance(&s, HWT_SEC(1));
+    ck_assert_int_eq(hwt_delay_take(s.store, MESSAGES, 0, &taken), MESSAGES);
+    hwt_delay_free(taken);
+    let_go = 0;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    ck_assert_uint_ge(let_go, TIMES);
+    must_be_as_expected();
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_collected");
@@ -380,6 +405,8 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, behind_the_instant_a_snapshot_keeps_what_it_has);
     tcase_add_test(tcase, until_the_instant_it_takes_of_the_memory_for_new_messages);
     tcase_add_test(tcase, the_lock_is_let_go_of);
+    tcase_add_test(tcase, the_lock_is_let_go_of_after_a_failure);
+    tcase_add_test(tcase, the_lock_is_let_go_of_for_leases);
     suite_add_tcase(suite, tcase);
     return suite;
 }
