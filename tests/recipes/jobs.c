@@ -18,8 +18,9 @@
  *
  * There is one thread, and it never waits for the disk: each change is one hwt_delay_apply() that is
  * told when it is durable. The library tells that on a thread of its own, so a pipe brings it here, and
- * the client gets its answer. The store bounds how many jobs run: it hands over none while AT_ONCE are
- * leased, and its descriptor is not readable then.
+ * the client gets its answer. A change for which the store has no room yet (-EAGAIN) is tried again a
+ * little later, and its client waits so long. The store bounds how many jobs run: it hands over none
+ * while AT_ONCE are leased, and its descriptor is not readable then.
  */
 
 #define _GNU_SOURCE 1 /* accept4(), pipe2(), and POSIX beside -std=c11 too */
@@ -30,6 +31,7 @@
 #include <hwt/delay.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +42,7 @@
 #include <unistd.h>
 
 enum { RUNS_MAX = 3, AT_ONCE = 4, PEERS_MAX = 1000, TEXT_MAX = 4096, PAGE_MAX = 32768, SHOWN = 50 };
+enum { LATER = 5 }; /* ms, until what the store could not take is tried again */
 
 #define FIRST_DELAY HWT_MS(200)       /* before the second run; doubles with each one */
 #define DEAD (HWT_NEVER - HWT_SEC(1)) /* the due time of dead letters: it does not come */
@@ -54,6 +57,8 @@ struct source {
 struct peer {
     struct source source; /* the first member, as in a job */
     size_t read;
+    const char *body;                                    /* of the request, once that is whole */
+    struct peer *next;                                   /* that waits */
     char in[TEXT_MAX + 1024], out[HWT_DELAY_TICKET_MAX]; /* what it is told if all goes well */
 };
 
@@ -70,6 +75,8 @@ static hwt_delay *store;
 static char **command;
 static int epoll, told[2], peers;
 static struct job jobs[AT_ONCE];
+static struct peer *waiting, **end = &waiting; /* those for whose changes the store had no room */
+static bool has_room;
 
 /* -1: errno says why; other negative numbers are the store's, and say it themselves. */
 static int check(const char *what, int64_t r)
@@ -160,16 +167,16 @@ static void finish(struct job *job)
     job->state = FREE;
 }
 
-/* Returns how long to wait then, in ms: ends may have to wait until the store has room. */
-static int finish_all(void)
+/* False: ends have to wait until the store has room. */
+static bool finish_all(void)
 {
-    int wait = -1;
+    bool all = true;
     for (struct job *job = jobs; job < jobs + AT_ONCE; job++) {
         if (job->state == ENDED)
             finish(job);
-        wait = job->state == ENDED ? 10 : wait;
+        all = all && job->state != ENDED;
     }
-    return wait;
+    return all;
 }
 
 /* There is a place for each, as the store leases AT_ONCE at most. One that has had its runs, and ended
@@ -219,15 +226,21 @@ static void answer_durable(struct source *pipe)
 static void submit(struct peer *peer, hwt_delay_change change)
 {
     int r = apply(&change, 1, peer);
-    if (r == 0)
+    has_room = r != -EAGAIN;
+    if (r == 0 || !has_room)
         unwatch(&peer->source);
-    else
+    if (!has_room) {
+        peer->next = NULL;
+        *end = peer;
+        end = &peer->next;
+    } else if (r < 0) {
         answer(peer,
                r == -ENOENT   ? "404 Not Found"
                : r == -EBUSY  ? "409 Conflict" /* it runs */
                : r == -EINVAL ? "400 Bad Request"
                               : "503 Service Unavailable",
                strerror(-r));
+    }
 }
 
 static void put(struct peer *peer, const char *text, uint64_t in)
@@ -278,19 +291,33 @@ static void show_all(struct peer *peer)
 
 /* ---- requests ---- */
 
-/* A dead letter has the ticket of its job, because it has the due time of its first put. */
-static void serve(struct peer *peer, const char *body)
+/* Once more for one that has waited. A dead letter has the ticket of its job, because it has the due
+ * time of its first put. */
+static void serve(struct peer *peer)
 {
     char *in = peer->in;
     in[strcspn(in + 5, " \r") + 5] = 0; /* behind the path */
     if (strncmp(in, "POST /jobs", 10) == 0)
-        put(peer, body, strncmp(in + 10, "?in=", 4) == 0 ? strtoull(in + 14, NULL, 10) : 0);
+        put(peer, peer->body, strncmp(in + 10, "?in=", 4) == 0 ? strtoull(in + 14, NULL, 10) : 0);
     else if (strncmp(in, "POST /cancel?ticket=", 20) == 0)
         submit(peer, (hwt_delay_change){ .op = HWT_DELAY_OP_CANCEL, .ticket = in + 20 });
     else if (strcmp(in, "GET /") == 0)
         show_all(peer);
     else
         answer(peer, "404 Not Found", "POST /jobs?in=MS, POST /cancel?ticket=TICKET, GET /");
+}
+
+/* False: some have to wait until the store has room. */
+static bool serve_waiting(void)
+{
+    has_room = true;
+    while (has_room && waiting) {
+        struct peer *peer = waiting;
+        waiting = peer->next;
+        end = waiting ? end : &waiting;
+        serve(peer);
+    }
+    return !waiting;
 }
 
 /* Reads until there is a whole request. */
@@ -310,8 +337,10 @@ static void hear(struct source *source)
         answer(peer, "413 Too Long", "a job is of up to 4096 bytes");
     else if (n <= 0 || (body && strlen(body + 4) != its))
         answer(peer, "400 Bad Request", "a job is a text");
-    else if (body && its >= size)
-        serve(peer, body + 4);
+    else if (body && its >= size) {
+        peer->body = body + 4;
+        serve(peer);
+    }
 }
 
 static void meet(struct source *listener)
@@ -369,7 +398,9 @@ int main(int argc, char **argv)
     watch(&due, check("descriptor", hwt_delay_fd(store)), take_all);
     for (;;) {
         struct epoll_event events[64];
-        int n = epoll_wait(epoll, events, 64, finish_all());
+        bool all = serve_waiting();
+        all = finish_all() && all;
+        int n = epoll_wait(epoll, events, 64, all ? -1 : LATER);
         for (int i = 0; i < n; i++) {
             struct source *source = events[i].data.ptr;
             source->ready(source);

@@ -80,24 +80,18 @@ class Service:
         self.process.wait()
 
     def ask(self, method, path, body=""):
-        """Again while the service says 503: its store was busy, and nothing was done."""
-        until = time.monotonic() + PATIENCE
-        while True:
-            status, text = self.ask_once(method, path, body)
-            if status != 503 or time.monotonic() > until:
-                return status, text
-            time.sleep(0.001)
-
-    def ask_once(self, method, path, body):
+        """A busy store is the service's own affair: it tries again, and the client waits."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, body)
             answer = connection.getresponse()
-            return answer.status, answer.read().decode()
+            text = answer.read().decode()
         except (OSError, http.client.HTTPException):
             raise Gone from None
         finally:
             connection.close()
+        expect(answer.status != 503, f"{method} {path}: 503, {text}")
+        return answer.status, text
 
 
 class Story:
