@@ -61,11 +61,13 @@ int hwt_delay_step_put(struct hwt_delay_step *step, const hwt_delay_message *mes
     return step->put ? 0 : -ENOMEM;
 }
 
-/* No lease has the number of none. */
+/* A number that no lease has. */
+#define NO_LEASE UINT64_MAX
+
 void hwt_delay_step_lease(struct hwt_delay_step *step, uint8_t op, uint64_t lease)
 {
     step->op = op;
-    step->lease_token = lease != 0 ? lease : UINT64_MAX;
+    step->lease_token = lease != 0 ? lease : NO_LEASE;
 }
 
 int hwt_delay_step_tombstone(struct hwt_delay_step *step, uint64_t due, const void *id,
@@ -97,7 +99,11 @@ static int make_retry(struct hwt_delay_step *step, const struct hwt_delay_record
     return r;
 }
 
-/* How much room a step takes. The lease may end until there is room, and its record is the same. */
+/*
+ * How much room a step takes. The lease may end until there is room, and its record is the same. A
+ * number that no lease has by now may be given to one until then, for which there is no room, so it
+ * is forgotten.
+ */
 static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_delay_step *step)
 {
     const struct hwt_delay_lease *lease =
@@ -105,6 +111,8 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
     if (lease) {
         steps->size += hwt_delay_tombstone_most(lease->record);
         steps->ends++;
+    } else if (step->lease_token != 0) {
+        step->lease_token = NO_LEASE;
     }
     if (step->op == HWT_DELAY_OP_RETRY && lease && make_retry(step, lease->record) < 0)
         return -ENOMEM;
@@ -283,7 +291,7 @@ static int judge(hwt_delay *store, const struct hwt_delay_map *before, struct hw
     if (step->lease_token == 0)
         return 0;
     step->lease = held(store, step->lease_token);
-    if (!step->lease || (step->op == HWT_DELAY_OP_RETRY && !step->put))
+    if (!step->lease)
         return -ENOENT;
     if (step->put && is_taken(store, before, step->put, step->lease->record))
         return -EEXIST;

@@ -4,6 +4,9 @@
 
 #include "tests/delay/support/simulated.h"
 
+#include "hwt/delay/api/steps.h"
+#include "hwt/delay/whole.h"
+
 static struct simulated s;
 
 static void begin(void)
@@ -253,6 +256,75 @@ START_TEST(test_done_of_more_than_there_is_room_for)
 }
 END_TEST
 
+/* Due now, with an id that is as long as can be. */
+static hwt_delay_message long_one(uint32_t i, char id[HWT_DELAY_ID_MAX])
+{
+    memset(id, (int)i, HWT_DELAY_ID_MAX);
+    return (hwt_delay_message){ .due = s.realtime, .id = id, .id_size = HWT_DELAY_ID_MAX };
+}
+
+/* A message for the frame that is gathered, and nobody writes that. */
+static void gather_one(uint32_t i)
+{
+    static const char payload[200];
+    const hwt_delay_message message = { .due = s.realtime,
+                                        .id = &i,
+                                        .id_size = sizeof(i),
+                                        .payload = payload,
+                                        .payload_size = sizeof(payload) };
+    struct hwt_delay_steps steps;
+    ck_assert_int_eq(hwt_delay_steps_init(&steps, 1), 0);
+    ck_assert_int_eq(hwt_delay_step_put(steps.list, &message), 0);
+    ck_assert_int_eq(hwt_delay_steps_make(s.store, &steps), 0);
+    hwt_delay_steps_free(&steps);
+}
+
+enum { OTHERS = 100 };
+
+/* The frame is being written. */
+static void take_others(void *arg, enum disk_call call, const char *name)
+{
+    const hwt_delay_message *taken;
+    (void)arg;
+    (void)call;
+    (void)name;
+    s.process.changed = NULL;
+    ck_assert_int_eq(hwt_delay_take(s.store, OTHERS, 0, &taken), OTHERS);
+    hwt_delay_free(taken);
+}
+
+/* The call waits for room in the log. Numbers that become those of leases meanwhile have none, and are none of its. */
+START_TEST(test_done_with_leases_that_are_given_meanwhile)
+{
+    char id[HWT_DELAY_ID_MAX];
+    hwt_delay_change changes[1 + OTHERS] = { 0 };
+    const hwt_delay_message *taken;
+    ck_assert_int_eq(hwt_delay_take(s.store, 1, 0, &taken),
+                     0); /* what is due now is in memory from now on */
+    for (uint32_t i = 0; i <= OTHERS; i++) {
+        const hwt_delay_message message = long_one(i, id);
+        ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    taken = take_one();
+    for (uint64_t i = 0; i <= OTHERS; i++)
+        changes[i] = (hwt_delay_change){ .op = HWT_DELAY_OP_DONE,
+                                         .flags = i > 0 ? HWT_DELAY_MAY_FAIL : 0,
+                                         .lease = taken->lease + i };
+    hwt_delay_free(taken);
+    const size_t size = HWT_DELAY_RECORD_HEAD_MAX + HWT_DELAY_ID_MAX;
+    for (uint32_t i = 0; hwt_delay_log_try(s.store, size, 0, false) == 0; i++)
+        gather_one(i);
+    s.process.changed = take_others;
+    ck_assert_int_eq(hwt_delay_apply(s.store, changes, 1 + OTHERS, NULL), 0);
+    must(!s.process.changed); /* it has waited */
+    ck_assert_int_eq(changes[0].result, 0);
+    for (size_t i = 1; i <= OTHERS; i++)
+        ck_assert_int_eq(changes[i].result, -ENOENT);
+    ck_assert_uint_eq(simulated_stats(&s).leased, OTHERS);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_calls");
@@ -267,6 +339,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_nothing_is_next_with_nothing_pending, 0, 10);
     tcase_add_test(tcase, test_close_says_that_a_flush_failed);
     tcase_add_test(tcase, test_done_of_more_than_there_is_room_for);
+    tcase_add_test(tcase, test_done_with_leases_that_are_given_meanwhile);
     suite_add_tcase(suite, tcase);
     return suite;
 }
