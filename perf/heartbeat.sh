@@ -9,7 +9,8 @@
 #
 # The exit status is 0; 1 if a silent peer was missed, a live one closed, a time-out or a reconnect lost,
 # or anything fired early, or if it could not run; 2 for a bad option, or if something has to be
-# installed by hand. Options and their defaults:
+# installed by hand; 3 if nothing of that was seen, but it got too little of a processor to tell.
+# Options and their defaults:
 
 set -eu
 
@@ -19,7 +20,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 case " $* " in
 *' --help '*)
-    sed -n '4,12s/^# \{0,1\}//p' "$0"
+    sed -n '4,14s/^# \{0,1\}//p' "$0"
     awk -f "$root/perf/options.awk" "$root/perf/heartbeat/options.c"
     echo '    --picture          an SVG of what happened, over time, to this file'
     exit 0

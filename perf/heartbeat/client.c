@@ -30,7 +30,7 @@
 #define CONNECT_LIMIT HWT_SEC(2)
 #define TRIES 4
 
-/* What is this much overdue at the end never came. */
+/* If this program could run, and something is this much overdue at the end, it never came. */
 #define LOST HWT_SEC(2)
 
 enum peer_state { AWAY, OPEN, SILENT };
@@ -360,14 +360,15 @@ static void client_start(struct client *client)
 
 static bool timeout_is_lost(const struct peer *peer, uint64_t now)
 {
-    return peer->request != 0 && peer->limit.deadline + LOST < now;
+    return peer->request != 0 && stall_free(run_of(peer), peer->limit.deadline, now) > LOST;
 }
 
 static bool attempt_is_lost(const struct peer *peer, uint64_t now)
 {
     uint64_t connecting = peer->fd < 0 ? 0 : CONNECT_LIMIT;
 
-    return peer->state == AWAY && peer->since + connecting + BACKOFF_MOST + LOST < now;
+    return peer->state == AWAY &&
+           stall_free(run_of(peer), peer->since, now) > connecting + BACKOFF_MOST + LOST;
 }
 
 static void client_end(struct client *client)
@@ -408,6 +409,7 @@ void *client_main(void *arg)
 {
     struct client *client = arg;
 
+    thread_begins(&client->loop.run->threads, THREAD_CLIENT);
     client_start(client);
     loop_run(&client->loop, on_ready);
     client_end(client);

@@ -227,6 +227,19 @@ struct picture {
 void picture_note(struct picture *picture, struct run *run, const hwt_stats *stats, uint64_t now);
 bool picture_write(const struct picture *picture, const struct run *run, const char *path);
 
+/* ---- threads.c ---- */
+
+enum thread_kind { THREAD_WORKER, THREAD_SERVER, THREAD_CLIENT, THREADS };
+
+struct threads {
+    _Atomic int ids[THREADS]; /* 0: has not begun */
+    uint64_t waited[THREADS]; /* for a processor, ns, at the last look */
+    uint64_t looked;          /* when that was */
+};
+
+void thread_begins(struct threads *threads, enum thread_kind kind);
+void threads_look(struct run *run, uint64_t now);
+
 /* ---- main.c, report.c ---- */
 
 typedef _Atomic uint64_t counter;
@@ -261,6 +274,7 @@ struct run {
     struct client client;
     struct metrics metrics;
     struct picture picture;
+    struct threads threads;
 
     clockid_t worker_clock; /* set in the worker's first task */
     atomic_bool worker_known;
@@ -290,9 +304,12 @@ static inline uint64_t counted(counter *c)
 void count_fired(struct run *run, uint64_t deadline); /* first thing in every task */
 bool request_is_unanswered(const struct options *options, uint64_t id);
 void stall_note(struct run *run, uint64_t begin, uint64_t end);
+uint64_t stall_free(struct run *run, uint64_t from, uint64_t to);
 
 void report_head(const struct run *run);
 void report_line(struct run *run, const hwt_stats *now, const hwt_stats *before, double seconds);
-bool report_end(struct run *run);
+/* The exit status. */
+enum { REPORT_WELL = 0, REPORT_FAILED = 1, REPORT_NOT_KNOWN = 3 };
+int report_end(struct run *run);
 
 #endif

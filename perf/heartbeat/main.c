@@ -14,6 +14,7 @@
  *     loop.c     from the timer's tasks to an event loop
  *     metrics.c  the timer's stats as a page for Prometheus
  *     picture.c  the timer's stats as a picture
+ *     threads.c  who was kept from running, which is not the timer's fault
  */
 
 #include "heartbeat.h"
@@ -137,12 +138,13 @@ static void plan_faults(struct run *run)
     run->server.random = random_next(&random);
 }
 
-/* The worker's first task: whose processor time is to be read at the end. */
+/* The worker's first task: who it is, and whose processor time is to be read at the end. */
 static void introduce_run(hwt_timeout timeout, void *arg)
 {
     struct run *run = arg;
 
     (void)timeout;
+    thread_begins(&run->threads, THREAD_WORKER);
     if (pthread_getcpuclockid(pthread_self(), &run->worker_clock) == 0)
         atomic_store(&run->worker_known, true);
 }
@@ -232,6 +234,7 @@ static void watch(struct run *run)
             next = now;
         sleep_until(run, next);
         now = now_ns();
+        threads_look(run, now);
         read_stats(run, &stats);
         picture_note(&run->picture, run, &stats, now);
         if (now - line >= HWT_SEC(1)) {
@@ -284,12 +287,12 @@ int main(int argc, char **argv)
     if (run.options.metrics > 0)
         metrics_stop(&run.metrics);
 
-    bool well = report_end(&run);
-    if (run.options.picture != NULL)
-        well &= picture_write(&run.picture, &run, run.options.picture);
+    int status = report_end(&run);
+    if (run.options.picture != NULL && !picture_write(&run.picture, &run, run.options.picture))
+        status = REPORT_FAILED;
     client_close(&run.client);
     server_close(&run.server);
     hwt_timer_destroy(run.timer);
     free(run.truth);
-    return well ? 0 : 1;
+    return status;
 }

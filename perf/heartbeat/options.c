@@ -54,7 +54,8 @@ static void usage(void)
     printf("  --%-16s this text\n\n", "help");
     printf("Exit status: 0; 1 if a silent peer was missed, a live one closed, a time-out lost,\n"
            "a reconnect lost, or anything fired early, or if it could not run; 2 for a bad\n"
-           "option.\n");
+           "option; 3 if nothing of that was seen, but this program got too little of a processor\n"
+           "to tell.\n");
 }
 
 static void check_together(const struct options *options)

@@ -246,6 +246,7 @@ void *server_main(void *arg)
     struct server *server = arg;
     struct connection *connection;
 
+    thread_begins(&server->loop.run->threads, THREAD_SERVER);
     for (size_t i = 0; i < server->drop_count; i++) {
         alarm_init(&server->drops[i].alarm, &server->loop, on_drop);
         alarm_arm(&server->drops[i].alarm, server->loop.run->begin + server->drops[i].after);

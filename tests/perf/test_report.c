@@ -18,6 +18,7 @@
 static struct run run;
 static uint64_t now_is;
 static char said[1 << 16];
+static int status;
 
 /* Of loop.c, which has sockets. */
 uint64_t now_ns(void)
@@ -64,9 +65,9 @@ static bool print_end(void)
     FILE *file = tmpfile();
     ck_assert_ptr_nonnull(file);
     int before = redirect(file);
-    bool well = report_end(&run);
+    status = report_end(&run);
     restore(file, before);
-    return well;
+    return status == REPORT_WELL;
 }
 
 /* The number in the row of that name. */
@@ -236,6 +237,26 @@ START_TEST(a_peer_that_did_not_fall_silent_fails)
 }
 END_TEST
 
+/* It got no processor for a second in all, so it cannot tell; but a failure stays one. */
+START_TEST(a_program_that_was_kept_from_running_says_that_it_does_not_know)
+{
+    run.client.silence_count = 2;
+    stall_note(&run, run.begin + HWT_SEC(2), run.begin + HWT_SEC(3) - 1);
+    expect_verdict("FAILED: peers never long enough connected to fall silent: 2\n");
+    ck_assert_int_eq(status, REPORT_FAILED);
+    stall_note(&run, run.begin + HWT_SEC(2), run.begin + HWT_SEC(3));
+    expect_verdict("NOT KNOWN: peers never long enough connected to fall silent: 2;"
+                   " this program got no processor for 1.0 s\n");
+    ck_assert_int_eq(status, REPORT_NOT_KNOWN);
+    run.counts.early = 1;
+    expect_verdict("FAILED: timeouts fired early: 1\n");
+    ck_assert_int_eq(status, REPORT_FAILED);
+    run.counts.early = 0;
+    run.client.silence_count = 0;
+    ck_assert(print_end());
+}
+END_TEST
+
 START_TEST(what_is_early_or_never_came_fails)
 {
     run.counts.early = 1;
@@ -288,6 +309,30 @@ START_TEST(pauses_that_overlap_are_one)
 }
 END_TEST
 
+/* Each thread notes its own, so one may begin before several others. */
+START_TEST(a_pause_may_be_told_of_after_shorter_ones)
+{
+    stall_note(&run, HWT_SEC(200), HWT_SEC(201));
+    stall_note(&run, HWT_SEC(202), HWT_SEC(203));
+    stall_note(&run, HWT_SEC(204), HWT_SEC(205));
+    stall_note(&run, HWT_SEC(201) + 1, HWT_SEC(206));
+    ck_assert_uint_eq(run.stall_count, 2);
+    ck_assert(run.stalls[1].begin == HWT_SEC(201) + 1 && run.stalls[1].end == HWT_SEC(206));
+}
+END_TEST
+
+START_TEST(pauses_are_not_counted)
+{
+    stall_note(&run, HWT_SEC(200), HWT_SEC(202));
+    stall_note(&run, HWT_SEC(205), HWT_SEC(209));
+    ck_assert(stall_free(&run, HWT_SEC(199), HWT_SEC(210)) == HWT_SEC(5));
+    ck_assert(stall_free(&run, HWT_SEC(201), HWT_SEC(206)) == HWT_SEC(3));
+    ck_assert(stall_free(&run, HWT_SEC(206), HWT_SEC(208)) == 0);
+    ck_assert(stall_free(&run, HWT_SEC(203), HWT_SEC(204)) == HWT_SEC(1));
+    ck_assert(stall_free(&run, HWT_SEC(210), HWT_SEC(209)) == 0);
+}
+END_TEST
+
 /* None is forgotten: the last one grows. */
 START_TEST(there_is_room_for_any_number_of_pauses)
 {
@@ -322,11 +367,14 @@ int main(void)
     tcase_add_test(tcase, a_line_has_what_happened_in_a_second);
     tcase_add_test(tcase, a_peer_that_was_missed_fails);
     tcase_add_test(tcase, a_peer_that_did_not_fall_silent_fails);
+    tcase_add_test(tcase, a_program_that_was_kept_from_running_says_that_it_does_not_know);
     tcase_add_test(tcase, what_is_early_or_never_came_fails);
     tcase_add_test(tcase,
                    a_live_peer_that_was_closed_fails_unless_the_program_was_kept_from_running);
     tcase_add_test(tcase, only_a_long_pause_is_noted);
     tcase_add_test(tcase, pauses_that_overlap_are_one);
+    tcase_add_test(tcase, a_pause_may_be_told_of_after_shorter_ones);
+    tcase_add_test(tcase, pauses_are_not_counted);
     tcase_add_test(tcase, there_is_room_for_any_number_of_pauses);
     return run_suite(suite);
 }
