@@ -91,9 +91,9 @@ static void patch(struct disk *disk, const uint8_t *bytes, size_t size)
         if (length > size)
             length = size;
         if (length == 0)
-            disk_cut(file, at < file->seen_size ? at : file->seen_size);
-        for (size_t b = 0; b < length && at + b < file->seen_size; b++)
-            disk_flip(file, at + b, file->seen[at + b] ^ bytes[b]);
+            disk_cut(file, at < file->seen.size ? at : file->seen.size);
+        for (size_t b = 0; b < length && at + b < file->seen.size; b++)
+            disk_flip(file, at + b, disk_seen(file)[at + b] ^ bytes[b]);
         bytes += length;
         size -= length;
     }

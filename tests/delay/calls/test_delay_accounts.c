@@ -16,7 +16,7 @@ static size_t files_that_begin(const char *with, uint64_t *ret_bytes)
         const struct disk_entry *entry = &s.disk->seen.entries[i];
         if (strncmp(entry->name, with, strlen(with)) != 0)
             continue;
-        *ret_bytes += entry->file->seen_size;
+        *ret_bytes += entry->file->seen.size;
         count++;
     }
     return count;

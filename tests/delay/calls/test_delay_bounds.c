@@ -129,13 +129,13 @@ END_TEST
 /* A full disk has taken the reserve: it is there again before puts are. */
 START_TEST(test_the_reserve_comes_back)
 {
-    const size_t segment = disk_find(s.disk, "log.0")->seen_size;
+    const size_t segment = disk_find(s.disk, "log.0")->seen.size;
     s.disk->capacity = disk_size(s.disk);
     uint32_t n = 0;
     while (simulated_put(&s, s.realtime + HOUR, n, 4000) == 0)
         n++;
     ck_assert_uint_eq(simulated_stats(&s).full, 1);
-    ck_assert_uint_lt(disk_find(s.disk, "reserve")->seen_size, segment);
+    ck_assert_uint_lt(disk_find(s.disk, "reserve")->seen.size, segment);
     /* Where it cannot be taken again, nothing of it is: that would be room for puts. */
     s.disk->capacity = UINT64_MAX;
     s.process.fail_only = 1U << DISK_ALLOCATE;
@@ -144,11 +144,11 @@ START_TEST(test_the_reserve_comes_back)
     s.process.fail_count = UINT64_MAX;
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     ck_assert_uint_eq(simulated_stats(&s).full, 1);
-    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, 0);
+    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen.size, 0);
     s.process.fail_with = 0;
     put(s.realtime + HOUR, n, 4000);
     ck_assert_uint_eq(simulated_stats(&s).full, 0);
-    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, segment);
+    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen.size, segment);
 }
 END_TEST
 
@@ -158,14 +158,14 @@ START_TEST(test_closing_again_and_again)
     static unsigned char before[1 << 17];
     put(s.realtime + HOUR, 1, 10);
     simulated_close(&s);
-    const struct disk_file *log = disk_find(s.disk, "log.0");
-    ck_assert_uint_le(log->seen_size, sizeof(before));
-    memcpy(before, log->seen, log->seen_size);
+    struct disk_file *log = disk_find(s.disk, "log.0");
+    ck_assert_uint_le(log->seen.size, sizeof(before));
+    memcpy(before, disk_seen(log), log->seen.size);
     for (int i = 0; i < 3; i++) {
         simulated_open(&s);
         ck_assert_uint_eq(simulated_stats(&s).pending, 1);
         simulated_close(&s);
-        ck_assert_mem_eq(before, disk_find(s.disk, "log.0")->seen, log->seen_size);
+        ck_assert_mem_eq(before, disk_seen(disk_find(s.disk, "log.0")), log->seen.size);
     }
 }
 END_TEST

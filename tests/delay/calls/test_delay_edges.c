@@ -59,7 +59,7 @@ static uint64_t cancel_most(void)
 /* Up to where the frames of a segment may go: behind that is room for the mark of a close. */
 static uint64_t frames_end(void)
 {
-    return file_of("log.0")->seen_size - hwt_delay_frame_size(HWT_DELAY_RECORD_HEAD_MAX);
+    return file_of("log.0")->seen.size - hwt_delay_frame_size(HWT_DELAY_RECORD_HEAD_MAX);
 }
 
 static uint64_t log_room(void)
@@ -370,7 +370,7 @@ START_TEST(test_trailing_bytes_in_a_frame)
     simulated_kill(&s);
     struct disk_file *log = file_of("log.0");
     size_t at = find(log, HWT_DELAY_MAGIC_FRAME, 1), records = at + HWT_DELAY_FRAME_SIZE;
-    uint32_t length = hwt_delay_get32(log->seen + at + HWT_DELAY_FRAME_LENGTH);
+    uint32_t length = hwt_delay_get32(disk_seen(log) + at + HWT_DELAY_FRAME_LENGTH);
     length = (uint32_t)((int)length + more[_i]);
     set32(log, at + HWT_DELAY_FRAME_LENGTH, length);
     seal(log, key_of(), at + HWT_DELAY_FRAME_RECORDS_CRC, records, records + length);
@@ -387,7 +387,7 @@ START_TEST(test_a_wrong_number_in_a_frame)
     simulated_kill(&s);
     struct disk_file *log = file_of("log.0");
     size_t at = find(log, HWT_DELAY_MAGIC_FRAME, 3), records = at + HWT_DELAY_FRAME_SIZE;
-    uint32_t length = hwt_delay_get32(log->seen + at + HWT_DELAY_FRAME_LENGTH);
+    uint32_t length = hwt_delay_get32(disk_seen(log) + at + HWT_DELAY_FRAME_LENGTH);
     set_sequence(log, records, _i == 0 ? 4 : 2);
     seal(log, key_of(), at + HWT_DELAY_FRAME_RECORDS_CRC, records, records + length);
     seal_head(log, at, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
@@ -402,7 +402,7 @@ START_TEST(test_a_used_log_with_a_lost_head)
     ck_assert_int_eq(simulated_put(&s, s.realtime + HOUR, 1, 10), 0);
     simulated_kill(&s);
     struct disk_file *store = file_of("store");
-    const size_t size = store->seen_size;
+    const size_t size = store->seen.size;
     disk_cut(store, 0);
     if (_i == 1)
         disk_cut(store, size);
@@ -424,8 +424,8 @@ START_TEST(test_slots_with_a_lost_head)
     static const char *const names[] = { "log.0", "log.1" };
     for (int i = 0; i < 2; i++)
         write_at(file_of(names[i]), HWT_DELAY_SEGMENT_FRAMES, zeros,
-                 file_of(names[i])->seen_size - HWT_DELAY_SEGMENT_FRAMES);
-    write_at(file_of("store"), 0, zeros, file_of("store")->seen_size);
+                 file_of(names[i])->seen.size - HWT_DELAY_SEGMENT_FRAMES);
+    write_at(file_of("store"), 0, zeros, file_of("store")->seen.size);
     simulated_begin(&s);
     ck_assert_int_eq(simulated_try_open(&s), -EBADMSG);
     s.options.flags = HWT_DELAY_SALVAGE;
@@ -440,9 +440,9 @@ START_TEST(test_segments_that_were_swapped)
     put_some(0, 3, s.realtime + HOUR, 10);
     simulated_kill(&s);
     struct disk_file *a = file_of("log.0"), *b = file_of("log.1");
-    ck_assert_uint_eq(a->seen_size, b->seen_size);
-    for (size_t i = 0; i < a->seen_size; i++) {
-        unsigned char bits = a->seen[i] ^ b->seen[i];
+    ck_assert_uint_eq(a->seen.size, b->seen.size);
+    for (size_t i = 0; i < a->seen.size; i++) {
+        unsigned char bits = disk_seen(a)[i] ^ disk_seen(b)[i];
         disk_flip(a, i, bits);
         disk_flip(b, i, bits);
     }

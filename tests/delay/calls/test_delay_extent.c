@@ -295,7 +295,7 @@ START_TEST(a_cut_segment_is_damage)
     uint32_t count = put_until(160 << 10);
     simulated_close(&s);
     struct disk_file *file = disk_find(s.disk, "log.0");
-    file->seen_size -= 4096;
+    disk_cut(file, file->seen.size - 4096);
     simulated_begin(&s);
     ck_assert_int_eq(simulated_try_open(&s), -EBADMSG);
     s.options.flags = HWT_DELAY_SALVAGE;

@@ -9,15 +9,15 @@
 static struct disk_file *mark_ground(void)
 {
     struct disk_file *file = disk_find(s.disk, hwt_delay_segment_name(s.store->log.segment));
-    for (size_t at = (size_t)s.store->log.offset; at < file->seen_size; at++)
-        disk_flip(file, at, file->seen[at] ^ 0xff);
+    for (size_t at = (size_t)s.store->log.offset; at < file->seen.size; at++)
+        disk_flip(file, at, disk_seen(file)[at] ^ 0xff);
     return file;
 }
 
-static size_t zeros_at(const struct disk_file *file, size_t from)
+static size_t zeros_at(struct disk_file *file, size_t from)
 {
     size_t at = from;
-    while (at < file->seen_size && file->seen[at] == 0)
+    while (at < file->seen.size && disk_seen(file)[at] == 0)
         at++;
     return at - from;
 }
@@ -49,13 +49,13 @@ static void long_log(void)
 START_TEST(a_small_frame_makes_ground_for_those_that_follow)
 {
     long_log();
-    const struct disk_file *file = mark_ground();
+    struct disk_file *file = mark_ground();
     size_t from = s.store->log.offset;
     ck_assert_uint_eq(writes_of_puts(1, 1000), 2);
     size_t frame = s.store->log.offset - from, zeros = zeros_at(file, s.store->log.offset);
     ck_assert_uint_ge(zeros, 32 * frame);
     ck_assert_uint_lt(zeros, 32 * frame + 4096);
-    ck_assert_uint_eq(file->seen[s.store->log.offset + zeros], 0xff);
+    ck_assert_uint_eq(disk_seen(file)[s.store->log.offset + zeros], 0xff);
     ck_assert_uint_eq(writes_of_puts(31, 1000), 31);
     ck_assert_uint_ge(zeros_at(file, s.store->log.offset), frame);
     uint64_t writes = writes_of_puts(200, 1000);
@@ -67,7 +67,7 @@ END_TEST
 START_TEST(a_large_frame_is_written_as_it_is)
 {
     long_log();
-    const struct disk_file *file = mark_ground();
+    struct disk_file *file = mark_ground();
     ck_assert_uint_eq(writes_of_puts(3, 64 << 10), 3);
     ck_assert_uint_eq(zeros_at(file, s.store->log.offset), 0);
     ck_assert_uint_eq(writes_of_puts(1, 1000), 2);
@@ -93,7 +93,7 @@ START_TEST(zeros_are_written_if_that_can_be)
     ck_assert_uint_eq(writes_of_puts(1, 1000), 2);
     s.process.fail_with = 0;
     ck_assert_uint_eq(simulated_stats(&s).poisoned, 0);
-    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, MOST);
+    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen.size, MOST);
 }
 END_TEST
 

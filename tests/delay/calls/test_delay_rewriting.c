@@ -116,7 +116,7 @@ START_TEST(test_a_slot_with_a_gap_is_not_rewritten)
     char name[HWT_DELAY_NAME_MAX];
     hwt_delay_slot_name(&slot, name);
     simulated_close(&s);
-    disk_flip(disk_find(s.disk, name), disk_find(s.disk, name)->seen_size / 16, 1);
+    disk_flip(disk_find(s.disk, name), disk_find(s.disk, name)->seen.size / 16, 1);
     simulated_open(&s);
     advance_to(due + (DELIVERED - 1) * HWT_MS(STEP_MS));
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -EBADMSG);

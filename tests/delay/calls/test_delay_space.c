@@ -272,7 +272,7 @@ static const char *largest_slot(void)
     for (size_t i = 0; i < s.disk->seen.count; i++) {
         const struct disk_entry *entry = &s.disk->seen.entries[i];
         if (strncmp(entry->name, "slot-", 5) == 0 &&
-            (!largest || entry->file->seen_size > largest->file->seen_size))
+            (!largest || entry->file->seen.size > largest->file->seen.size))
             largest = entry;
     }
     ck_assert(largest);

@@ -409,7 +409,7 @@ START_TEST(it_is_found_behind_damage)
     put(1, first);
     ck_assert_int_eq(hwt_delay_retry(s.store, take(1), first + 5000 * HOUR), 0);
     file_and_reopen();
-    disk_flip(before, before->seen_size - 1, 1);
+    disk_flip(before, before->seen.size - 1, 1);
     expect(first + 5000 * HOUR, first, 1, 1);
     ck_assert_int_eq(hwt_delay_cancel_ticket(s.store, ticket), 0);
     const hwt_delay_message *found;

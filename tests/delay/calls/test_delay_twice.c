@@ -67,13 +67,13 @@ static uint32_t take(size_t count, uint64_t *ret_lease)
 }
 
 /* Does the file have MESSAGE with its payload? */
-static bool has_message(const struct disk_file *file)
+static bool has_message(struct disk_file *file)
 {
     const uint32_t id = MESSAGE;
     unsigned char bytes[sizeof(id) + SIZE];
     memset(bytes, MESSAGE * 7 + 1, sizeof(bytes));
     memcpy(bytes, &id, sizeof(id));
-    return file && memmem(file->seen, file->seen_size, bytes, sizeof(bytes));
+    return file && memmem(disk_seen(file), file->seen.size, bytes, sizeof(bytes));
 }
 
 /* Returns how many slots have the message, and sets the name of the one that is not `old_slot`. */

@@ -95,8 +95,8 @@ START_TEST(test_a_head_of_which_a_part_is_there)
             struct disk_file *file = disk_find(s.disk, "store");
             bool whole = !cut;
             for (size_t at = size; at < HWT_DELAY_STORE_SIZE; at++) {
-                whole = whole && file->seen[at] == 0;
-                disk_flip(file, at, file->seen[at]);
+                whole = whole && disk_seen(file)[at] == 0;
+                disk_flip(file, at, disk_seen(file)[at]);
             }
             if (cut)
                 disk_cut(file, size);
@@ -129,8 +129,8 @@ START_TEST(test_a_used_store_is_not_made_again)
     disk_cut(disk_find(s.disk, "store"), _i < 3 ? 20 : 0);
     if (kind > 1) { /* nor where what was put is in the other segment alone, or in a slot alone */
         struct disk_file *log = disk_find(s.disk, "log.0");
-        for (size_t at = HWT_DELAY_SEGMENT_FRAMES; at < log->seen_size; at++)
-            disk_flip(log, at, log->seen[at]);
+        for (size_t at = HWT_DELAY_SEGMENT_FRAMES; at < log->seen.size; at++)
+            disk_flip(log, at, disk_seen(log)[at]);
     }
     simulated_begin(&s);
     ck_assert_int_eq(simulated_try_open(&s), -EBADMSG);

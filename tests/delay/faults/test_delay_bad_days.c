@@ -194,7 +194,7 @@ static void damage_a_slot(void)
 {
     for (size_t i = 0; i < s.disk->seen.count; i++) {
         struct disk_file *file = s.disk->seen.entries[i].file;
-        if (strncmp(s.disk->seen.entries[i].name, "slot-", 5) == 0 && file->seen_size > 200)
+        if (strncmp(s.disk->seen.entries[i].name, "slot-", 5) == 0 && file->seen.size > 200)
             disk_flip(file, 150, 1);
     }
 }

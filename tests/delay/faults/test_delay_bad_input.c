@@ -239,7 +239,7 @@ static struct disk_file *set_version(struct simulated *s, const char *name, size
 {
     struct disk_file *file = disk_find(s->disk, name);
     ck_assert_ptr_nonnull(file);
-    ck_assert_uint_eq(hwt_delay_get32(file->seen + at), HWT_DELAY_VERSION);
+    ck_assert_uint_eq(hwt_delay_get32(disk_seen(file) + at), HWT_DELAY_VERSION);
     disk_flip(file, at, (unsigned char)(HWT_DELAY_VERSION ^ version));
     return file;
 }
@@ -264,17 +264,18 @@ static void assert_is_refused(uint32_t version, int error)
     for (int i = 0; i < 3; i++) {
         struct simulated s;
         struct disk_file *file = make_with_version(&s, i, version);
-        const unsigned char *store = disk_find(s.disk, "store")->seen;
+        const unsigned char *store = disk_seen(disk_find(s.disk, "store"));
         uint64_t key = i == 2 ? hwt_delay_get64(store + HWT_DELAY_STORE_KEY) : 0;
         uint64_t size = i == 0 ? HWT_DELAY_STORE_SIZE : HWT_DELAY_SEGMENT_SIZE;
         if (i == 2)
             size = HWT_DELAY_CHECKPOINT_SIZE +
-                   hwt_delay_get64(file->seen + HWT_DELAY_CHECKPOINT_LENGTH);
+                   hwt_delay_get64(disk_seen(file) + HWT_DELAY_CHECKPOINT_LENGTH);
         unsigned char crc[4];
-        hwt_delay_set32(crc, hwt_delay_crc(key, file->seen + HWT_DELAY_STORE_VERSION,
+        hwt_delay_set32(crc, hwt_delay_crc(key, disk_seen(file) + HWT_DELAY_STORE_VERSION,
                                            size - HWT_DELAY_STORE_VERSION));
         for (size_t b = 0; b < sizeof(crc); b++)
-            disk_flip(file, HWT_DELAY_STORE_CRC + b, file->seen[HWT_DELAY_STORE_CRC + b] ^ crc[b]);
+            disk_flip(file, HWT_DELAY_STORE_CRC + b,
+                      disk_seen(file)[HWT_DELAY_STORE_CRC + b] ^ crc[b]);
         static const uint32_t flags[] = { 0, HWT_DELAY_CREATE, HWT_DELAY_READ_ONLY,
                                           HWT_DELAY_SALVAGE };
         for (size_t f = 0; f < 4; f++) {
@@ -329,7 +330,7 @@ START_TEST(test_the_first_format)
     simulated_close(&s);
     struct disk_file *file = disk_find(s.disk, "store");
     for (size_t b = 0; b < 8; b++)
-        disk_flip(file, b, file->seen[b] ^ (unsigned char)(HWT_DELAY_MAGIC_STORE_1 >> 8 * b));
+        disk_flip(file, b, disk_seen(file)[b] ^ (unsigned char)(HWT_DELAY_MAGIC_STORE_1 >> 8 * b));
     for (size_t f = 0; f < 4; f++) {
         s.options.flags = flags[f];
         simulated_begin(&s);

@@ -40,7 +40,7 @@ START_TEST(test_the_reserve_is_for_the_log)
 {
     ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(1), PUTS, 100), 0);
     ck_assert_uint_eq(simulated_stats(&s).full, 1);
-    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen_size, 0);
+    ck_assert_uint_eq(disk_find(s.disk, "reserve")->seen.size, 0);
     s.disk->capacity = disk_size(s.disk) + 8192; /* less than the reserve has left */
     ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(1), PUTS + 1, 100), -ENOSPC);
     uint32_t none = PUTS + 2;
@@ -78,7 +78,7 @@ END_TEST
 /* The reserve is not enough: it is not known whether the disk has what was being written. */
 START_TEST(test_no_room_at_all)
 {
-    s.disk->capacity = disk_size(s.disk) - disk_find(s.disk, "reserve")->seen_size;
+    s.disk->capacity = disk_size(s.disk) - disk_find(s.disk, "reserve")->seen.size;
     ck_assert_int_eq(simulated_put(&s, s.realtime + HWT_SEC(1), PUTS, 100), -EIO);
     ck_assert_uint_eq(simulated_stats(&s).poisoned, 1);
     simulated_close(&s);

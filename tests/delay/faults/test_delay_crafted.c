@@ -34,7 +34,7 @@ static void seal_frame(struct disk_file *file, size_t at)
 {
     size_t records = at + HWT_DELAY_FRAME_SIZE;
     seal(file, key_of(), at + HWT_DELAY_FRAME_RECORDS_CRC, records,
-         records + hwt_delay_get32(file->seen + at + HWT_DELAY_FRAME_LENGTH));
+         records + hwt_delay_get32(disk_seen(file) + at + HWT_DELAY_FRAME_LENGTH));
     seal_head(file, at, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
 }
 
@@ -58,7 +58,7 @@ START_TEST(test_frames_without_records)
     put_some(0, 10, s.realtime + HOUR, 10);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    const unsigned char *head = file_of("checkpoint")->seen;
+    const unsigned char *head = disk_seen(file_of("checkpoint"));
     uint64_t sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE);
     size_t at = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_POSITION);
     ck_assert_uint_eq(hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_SEGMENT), 0);
@@ -180,9 +180,9 @@ START_TEST(test_a_drop_of_what_is_put_later)
     simulated_kill(&s);
     struct disk_file *file = file_of("log.0");
     const size_t at = find(file, HWT_DELAY_MAGIC_FRAME, 2), record = at + HWT_DELAY_FRAME_SIZE;
-    ck_assert_uint_eq(file->seen[record + HWT_DELAY_RECORD_KIND], HWT_DELAY_DROP);
+    ck_assert_uint_eq(disk_seen(file)[record + HWT_DELAY_RECORD_KIND], HWT_DELAY_DROP);
     /* Its own sequence is 2. That of its mark, 1, has no byte: it gets one, of the padding. */
-    const unsigned char key = file->seen[record + HWT_DELAY_RECORD_KEY] | 16;
+    const unsigned char key = disk_seen(file)[record + HWT_DELAY_RECORD_KEY] | 16;
     ck_assert_uint_eq(key, 16 + 8);
     write_at(file, record + HWT_DELAY_RECORD_KEY, &key, 1);
     set32(file, at + HWT_DELAY_FRAME_LENGTH, HWT_DELAY_RECORD_LEAST + 9);
@@ -200,7 +200,7 @@ static void make_unknown(struct disk_file *file, size_t at, int which)
     if (which < 2) {
         write_at(file, at + HWT_DELAY_RECORD_KIND, &kinds[which], 1);
     } else {
-        unsigned char byte = file->seen[at + HWT_DELAY_RECORD_FLAGS] | flags[which - 2];
+        unsigned char byte = disk_seen(file)[at + HWT_DELAY_RECORD_FLAGS] | flags[which - 2];
         write_at(file, at + HWT_DELAY_RECORD_FLAGS, &byte, 1);
     }
 }
@@ -211,9 +211,9 @@ static void assert_is_of_a_later_release(void)
     static const uint32_t flags[] = { 0, HWT_DELAY_READ_ONLY, HWT_DELAY_SALVAGE };
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++)
         ck_assert_int_eq(open_with(flags[i]), -ENOTSUP);
-    const struct disk_file *old = disk_find(before, "log.0"), *new = disk_find(s.disk, "log.0");
-    ck_assert_uint_eq(old->seen_size, new->seen_size);
-    ck_assert_int_eq(memcmp(old->seen, new->seen, old->seen_size), 0);
+    struct disk_file *old = disk_find(before, "log.0"), *new = disk_find(s.disk, "log.0");
+    ck_assert_uint_eq(old->seen.size, new->seen.size);
+    ck_assert_int_eq(memcmp(disk_seen(old), disk_seen(new), old->seen.size), 0);
     disk_free(before);
 }
 
@@ -238,8 +238,8 @@ START_TEST(test_an_unknown_record_in_the_checkpoint)
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
     struct disk_file *file = file_of("checkpoint");
-    size_t slots = hwt_delay_get32(file->seen + HWT_DELAY_CHECKPOINT_FILES);
-    ck_assert_uint_eq(hwt_delay_get64(file->seen + HWT_DELAY_CHECKPOINT_RECORDS), 1);
+    size_t slots = hwt_delay_get32(disk_seen(file) + HWT_DELAY_CHECKPOINT_FILES);
+    ck_assert_uint_eq(hwt_delay_get64(disk_seen(file) + HWT_DELAY_CHECKPOINT_RECORDS), 1);
     make_unknown(file, HWT_DELAY_CHECKPOINT_SIZE + slots * HWT_DELAY_FILE_SIZE, _i);
     seal_checkpoint();
     assert_is_of_a_later_release();
@@ -307,7 +307,7 @@ START_TEST(test_a_block_longer_than_its_run)
     simulated_kill(&s);
     struct disk_file *file = file_of("slot-");
     const size_t at = HWT_DELAY_RUN_SIZE + HWT_DELAY_BLOCK_LENGTH;
-    set32(file, at, hwt_delay_get32(file->seen + at) + 1);
+    set32(file, at, hwt_delay_get32(disk_seen(file) + at) + 1);
     seal_block(file, HWT_DELAY_RUN_SIZE);
     ck_assert_int_eq(open_with(0), 0);
     simulated_advance(&s, 2 * HOUR);
@@ -353,8 +353,8 @@ static int count_to_limit(const hwt_delay_message *message, void *count)
 static void give_one_key(struct disk_file *file, size_t at)
 {
     struct hwt_delay_before old = { 0 }, new = { 0 };
-    uint32_t length = hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_LENGTH);
-    const unsigned char *from = file->seen + at + HWT_DELAY_BLOCK_SIZE, *end = from + length;
+    uint32_t length = hwt_delay_get32(disk_seen(file) + at + HWT_DELAY_BLOCK_LENGTH);
+    const unsigned char *from = disk_seen(file) + at + HWT_DELAY_BLOCK_SIZE, *end = from + length;
     size_t payload = 2 + (from[HWT_DELAY_RECORD_KEY] >> 4); /* of the first one */
     unsigned char bytes[HWT_DELAY_BLOCK_RECORDS + 64], text[8], *to = bytes;
     while (from < end) {
@@ -389,7 +389,7 @@ START_TEST(test_many_messages_of_one_key)
         if (strncmp(s.disk->seen.entries[f].name, "slot-", 5) != 0)
             continue;
         size_t at;
-        for (unsigned n = 1; (at = find(file, HWT_DELAY_MAGIC_BLOCK, n)) < file->seen_size; n++)
+        for (unsigned n = 1; (at = find(file, HWT_DELAY_MAGIC_BLOCK, n)) < file->seen.size; n++)
             give_one_key(file, at);
     }
     ck_assert_int_eq(open_with(0), 0);
@@ -418,7 +418,7 @@ START_TEST(test_a_newer_message_than_the_one_leased)
     simulated_kill(&s);
     struct disk_file *file = file_of("slot-");
     size_t at = 0, next;
-    for (unsigned n = 2; (next = find(file, HWT_DELAY_MAGIC_RUN, n)) < file->seen_size; n++)
+    for (unsigned n = 2; (next = find(file, HWT_DELAY_MAGIC_RUN, n)) < file->seen.size; n++)
         at = next;
     ck_assert_uint_gt(at, 0);
     for (int i = 0; i < 2; i++) {

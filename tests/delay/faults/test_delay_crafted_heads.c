@@ -19,7 +19,7 @@ static void prepare(void)
     hwt_delay_free(taken);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
-    const unsigned char *head = file_of("checkpoint")->seen;
+    const unsigned char *head = disk_seen(file_of("checkpoint"));
     ck_assert_uint_gt(hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_FILES), 0);
 }
 
@@ -73,7 +73,7 @@ START_TEST(a_head_of_another_place_or_file_is_none)
     prepare();
     struct disk_file *file = file_of("slot-");
     size_t at = is_run ? 0 : HWT_DELAY_RUN_SIZE;
-    set64(file, at + fields[_i], hwt_delay_get64(file->seen + at + fields[_i]) + 8);
+    set64(file, at + fields[_i], hwt_delay_get64(disk_seen(file) + at + fields[_i]) + 8);
     if (is_run)
         seal_head(file, at, HWT_DELAY_MAGIC_RUN, HWT_DELAY_RUN_SIZE);
     else
@@ -104,9 +104,9 @@ START_TEST(a_block_of_counts_that_cannot_be_counts_nothing)
     static const uint32_t lengths[] = { 1, HWT_DELAY_COUNT_SIZE + 1, UINT32_MAX, 1 << 30 };
     prepare();
     struct disk_file *file = file_of("handed");
-    disk_cut(file, file->seen_size); /* it is never flushed */
+    disk_cut(file, file->seen.size); /* it is never flushed */
     size_t at = find(file, HWT_DELAY_MAGIC_HANDED, 1);
-    ck_assert_uint_lt(at, file->seen_size);
+    ck_assert_uint_lt(at, file->seen.size);
     set32(file, at + HWT_DELAY_HANDED_LENGTH, lengths[_i]);
     seal_head(file, at, HWT_DELAY_MAGIC_HANDED, HWT_DELAY_HANDED_SIZE);
     ck_assert_int_eq(open_with(0), 0);

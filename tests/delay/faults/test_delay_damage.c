@@ -220,8 +220,8 @@ static void cut(const char *name, size_t at)
 /* How far a file is in use: zeros follow. */
 static size_t used(const struct disk_file *file)
 {
-    size_t size = file->seen_size;
-    while (size > 0 && file->seen[size - 1] == 0)
+    size_t size = file->seen.written;
+    while (size > 0 && file->seen.bytes[size - 1] == 0)
         size--;
     return size;
 }
@@ -238,7 +238,7 @@ START_TEST(test_a_flipped_bit_is_found_or_does_not_matter)
             if (!gap || at % 256 == (size_t)_i)
                 flip(whole, entry->name, at, (unsigned char)(1u << test_random(&random) % 8));
         }
-        for (size_t at = end + test_random(&random) % 2000; at < entry->file->seen_size;
+        for (size_t at = end + test_random(&random) % 2000; at < entry->file->seen.size;
              at += 1 + test_random(&random) % 8000)
             flip(whole, entry->name, at, (unsigned char)(1u << test_random(&random) % 8));
     }

@@ -60,7 +60,7 @@ static struct disk_file *slot_file(size_t at)
         const struct disk_entry *entry = &s.disk->seen.entries[i];
         if (strncmp(entry->name, "slot-", 5) != 0)
             continue;
-        if (at == 0 && (!largest || entry->file->seen_size > largest->seen_size))
+        if (at == 0 && (!largest || entry->file->seen.size > largest->seen.size))
             largest = entry->file;
         else if (at > 0 && --at == 0)
             return entry->file;
@@ -132,7 +132,7 @@ START_TEST(test_a_block_keeps_back_its_time_alone)
     int found = 0;
     put_all();
     simulated_close(&s);
-    disk_flip(slot_file(0), slot_file(0)->seen_size / 2, 1);
+    disk_flip(slot_file(0), slot_file(0)->seen.size / 2, 1);
     simulated_open(&s);
     simulated_advance(&s, HWT_SEC(86400));
     accept_clock();
@@ -197,7 +197,7 @@ START_TEST(test_lost_cancels_do_not_bring_back_what_they_cancelled)
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     ck_assert_uint_gt(s.disk->seen.count, before);
     simulated_close(&s);
-    disk_flip(newest_slot(), newest_slot()->seen_size - 1, 1);
+    disk_flip(newest_slot(), newest_slot()->seen.size - 1, 1);
     simulated_open(&s);
     simulated_advance(&s, HWT_SEC(86400));
     accept_clock();
@@ -240,7 +240,7 @@ START_TEST(test_a_salvage_that_is_killed_loses_nothing)
     uint32_t first, count, lost = 0;
     put_all();
     simulated_close(&s);
-    disk_flip(slot_file(0), slot_file(0)->seen_size / 2, 1);
+    disk_flip(slot_file(0), slot_file(0)->seen.size / 2, 1);
     simulated_open(&s);
     simulated_advance(&s, HWT_SEC(86400));
     accept_clock();
@@ -276,7 +276,7 @@ START_TEST(test_many_gaps)
     simulated_close(&s);
     for (size_t i = 1; i <= 4; i++) {
         struct disk_file *file = slot_file(i);
-        for (size_t at = 500; at < file->seen_size; at += 20000)
+        for (size_t at = 500; at < file->seen.size; at += 20000)
             disk_flip(file, at, 1);
     }
     simulated_open(&s);
@@ -296,7 +296,7 @@ static void make_gap(uint32_t *ret_first, uint32_t *ret_last)
     uint32_t count;
     put_all();
     simulated_close(&s);
-    disk_flip(slot_file(0), slot_file(0)->seen_size / 2, 1);
+    disk_flip(slot_file(0), slot_file(0)->seen.size / 2, 1);
     simulated_open(&s);
     simulated_advance(&s, HWT_SEC(86400));
     accept_clock();
@@ -481,7 +481,7 @@ START_TEST(test_an_older_slot_that_is_done_with_there)
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     ck_assert_uint_eq(simulated_stats(&s).files, 2);
     simulated_kill(&s);
-    disk_flip(newest_slot(), newest_slot()->seen_size - 1, 1);
+    disk_flip(newest_slot(), newest_slot()->seen.size - 1, 1);
     simulated_open(&s);
     ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), -EBADMSG);
     if (_i > 0) {
@@ -517,7 +517,7 @@ START_TEST(test_more_gaps_than_are_told_apart)
         struct disk_file *file = s.disk->seen.entries[i].file;
         if (strncmp(s.disk->seen.entries[i].name, "slot-", 5) != 0)
             continue;
-        for (size_t at = LONG; at < file->seen_size; at += 3 * (LONG + 190 + 48 + 32))
+        for (size_t at = LONG; at < file->seen.size; at += 3 * (LONG + 190 + 48 + 32))
             disk_flip(file, at, 1);
     }
     simulated_open(&s);

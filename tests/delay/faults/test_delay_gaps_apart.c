@@ -39,7 +39,7 @@ static uint64_t damage(uint64_t number)
         const struct disk_entry *entry = &s.disk->seen.entries[i];
         if (!hwt_delay_slot_parse(entry->name, &slot) || slot.number != number)
             continue;
-        disk_flip(entry->file, entry->file->seen_size / 2, 1);
+        disk_flip(entry->file, entry->file->seen.size / 2, 1);
         return hwt_delay_slot_last(&slot);
     }
     ck_abort_msg("no such slot");

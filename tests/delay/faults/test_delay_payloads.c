@@ -13,14 +13,14 @@ enum { SIZE = 4096, COUNT = 60 };
 #define HOUR HWT_MIN(60)
 
 /* A file's bytes as payloads. With an id of 4 bytes they begin at a multiple of 8, as frames do. */
-static void put_bytes(const struct disk_file *file, size_t from, uint32_t i)
+static void put_bytes(struct disk_file *file, size_t from, uint32_t i)
 {
     const hwt_delay_message message = {
         .due = s.realtime + HOUR + i % 3 * HWT_SEC(100),
         .id = &i,
         .id_size = sizeof(i),
-        .payload = file->seen + from,
-        .payload_size = file->seen_size - from < SIZE ? file->seen_size - from : SIZE,
+        .payload = disk_seen(file) + from,
+        .payload_size = file->seen.size - from < SIZE ? file->seen.size - from : SIZE,
     };
     ck_assert_int_eq(hwt_delay_put(s.store, &message, 1), 0);
 }
@@ -64,7 +64,7 @@ static struct disk *make_other(bool copy)
     return other;
 }
 
-static const struct disk_file *file_in(const struct disk *disk, uint32_t i)
+static struct disk_file *file_in(const struct disk *disk, uint32_t i)
 {
     static const char *const names[] = { "log.0", "log.1", "slot-", "checkpoint" };
     for (size_t f = 0; f < disk->seen.count; f++) {
@@ -85,9 +85,9 @@ START_TEST(test_payloads_of_good_bytes)
     s.options.flags = 0;
     for (uint32_t i = 0; i < COUNT; i++) {
         simulated_open(&s);
-        const struct disk_file *file = file_in(other ? other : s.disk, i);
+        struct disk_file *file = file_in(other ? other : s.disk, i);
         size_t from = i % 4 < 2 ? HWT_DELAY_SEGMENT_FRAMES + i / 4 % 8 * 48 : 0;
-        put_bytes(file, from < file->seen_size ? from : 0, i);
+        put_bytes(file, from < file->seen.size ? from : 0, i);
         if (i % 8 == 7)
             ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
         assert_all(12 + i + 1);

@@ -18,8 +18,8 @@ static void lose_log(size_t from)
     static const char *const names[] = { "log.0", "log.1" };
     for (int i = 0; i < 2; i++) {
         struct disk_file *file = file_of(names[i]);
-        for (size_t at = i == 0 ? from : HWT_DELAY_SEGMENT_FRAMES; at < file->seen_size; at++)
-            disk_flip(file, at, file->seen[at]);
+        for (size_t at = i == 0 ? from : HWT_DELAY_SEGMENT_FRAMES; at < file->seen.size; at++)
+            disk_flip(file, at, disk_seen(file)[at]);
     }
     spoil_checkpoint();
 }
@@ -113,7 +113,7 @@ START_TEST(test_a_checkpoint_is_made_up_on_a_full_disk)
         simulated_kill(&s);
         spoil_checkpoint();
         disk_cut(file_of("reserve"), 0);
-        s.disk->capacity = disk_size(s.disk) + file_of("checkpoint")->seen_size + room;
+        s.disk->capacity = disk_size(s.disk) + file_of("checkpoint")->seen.size + room;
         int r = open_with(HWT_DELAY_SALVAGE);
         ck_assert(r == 0 || r == -ENOSPC);
         refused += r == -ENOSPC;
@@ -159,11 +159,11 @@ START_TEST(test_a_lost_end_of_a_segment_is_counted)
 {
     size_t at = 0, next;
     uint32_t i = 0;
-    while (find(file_of("log.1"), HWT_DELAY_MAGIC_FRAME, 1) == file_of("log.1")->seen_size)
+    while (find(file_of("log.1"), HWT_DELAY_MAGIC_FRAME, 1) == file_of("log.1")->seen.size)
         put_some(i, i + 1, s.realtime + HOUR, 4000), i++;
     simulated_kill(&s);
     struct disk_file *file = file_of("log.0");
-    for (unsigned n = 1; (next = find(file, HWT_DELAY_MAGIC_FRAME, n)) < file->seen_size; n++)
+    for (unsigned n = 1; (next = find(file, HWT_DELAY_MAGIC_FRAME, n)) < file->seen.size; n++)
         at = next;
     disk_flip(file, at + HWT_DELAY_HEAD_CRC, 1);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
@@ -212,8 +212,8 @@ START_TEST(test_what_is_put_aside_is_on_the_disk)
     disk_cut(file_of("store"), 10);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     const struct disk_file *file = file_of("salvage-");
-    ck_assert_uint_eq(file->seen_size, 10);
-    ck_assert_uint_eq(file->kept_size, 10);
+    ck_assert_uint_eq(file->seen.size, 10);
+    ck_assert_uint_eq(file->kept.size, 10);
 }
 END_TEST
 
@@ -240,7 +240,7 @@ START_TEST(test_a_slot_that_is_too_short)
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
     struct disk_file *file = file_of("slot-");
-    disk_cut(file, file->seen_size - 1);
+    disk_cut(file, file->seen.size - 1);
     ck_assert_int_eq(open_with(0), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
@@ -256,7 +256,7 @@ START_TEST(test_what_is_put_behind_a_slot_that_is_too_short)
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
     struct disk_file *file = file_of("slot-");
-    disk_cut(file, file->seen_size / 2);
+    disk_cut(file, file->seen.size / 2);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     put_some(10, 20, due, 100);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
@@ -340,7 +340,7 @@ START_TEST(test_what_was_cut_is_counted)
 {
     uint32_t i = 0;
     put_some(i, 1, s.realtime + HOUR, 4000);
-    while (find(file_of("log.1"), HWT_DELAY_MAGIC_FRAME, 1) == file_of("log.1")->seen_size) {
+    while (find(file_of("log.1"), HWT_DELAY_MAGIC_FRAME, 1) == file_of("log.1")->seen.size) {
         i++;
         put_some(i, i + 1, s.realtime + HOUR, 4000);
     }
@@ -389,7 +389,7 @@ static void put_frames(uint32_t n, uint64_t key, uint64_t sequence)
 
 static uint64_t log_size(void)
 {
-    return file_of("log.0")->seen_size + file_of("log.1")->seen_size;
+    return file_of("log.0")->seen.size + file_of("log.1")->seen.size;
 }
 
 START_TEST(test_payloads_like_frames)
@@ -436,7 +436,7 @@ START_TEST(test_payloads_like_heads_of_slots)
     simulated_advance(&s, 2 * HOUR);
     ck_assert_int_eq(hwt_delay_take(s.store, 10, 0, &taken), 5);
     hwt_delay_free(taken);
-    ck_assert_uint_le(bytes_read, 8 * file->seen_size);
+    ck_assert_uint_le(bytes_read, 8 * file->seen.size);
     ck_assert_uint_gt(simulated_stats(&s).salvaged, 0);
 }
 END_TEST

@@ -115,10 +115,10 @@ START_TEST(a_log_does_not_become_shorter_under_zeros_that_are_written)
     do_part(shrink);
     player_end(&putting);
     ck_assert_int_eq(putting.operation, 0);
-    ck_assert_uint_eq(disk_find(disk, "log.0")->seen_size, store->log.extent);
+    ck_assert_uint_eq(disk_find(disk, "log.0")->seen.size, store->log.extent);
     do_part(shrink);
     ck_assert_uint_lt(store->log.extent, extent);
-    ck_assert_uint_eq(disk_find(disk, "log.0")->seen_size, store->log.extent);
+    ck_assert_uint_eq(disk_find(disk, "log.0")->seen.size, store->log.extent);
     must(hwt_delay_close(store) == 0);
     process_end(&process);
     disk_free(disk);

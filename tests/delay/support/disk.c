@@ -52,29 +52,56 @@ void file_drop(struct disk_file *file)
         return;
     file_forget(file);
     free(file->changes);
-    free(file->seen);
-    free(file->kept);
+    free(file->seen.bytes);
+    free(file->kept.bytes);
     free(file);
 }
 
-static void bytes_resize(unsigned char **bytes, size_t *size, size_t *room, size_t to)
+/* Room behind what is written is zero. */
+static void bytes_reach(struct disk_bytes *of, size_t to)
 {
-    *bytes = grown(*bytes, room, to, 1);
-    if (to > *size)
-        memset(*bytes + *size, 0, to - *size);
-    *size = to;
+    if (to > of->room) {
+        size_t room = to > 2 * of->room ? to : 2 * of->room;
+        of->bytes = realloc(of->bytes, room);
+        if (!of->bytes)
+            abort();
+        memset(of->bytes + of->room, 0, room - of->room);
+        of->room = room;
+    }
+    if (to > of->written)
+        of->written = to;
 }
 
-static void bytes_write(unsigned char **bytes, size_t *size, size_t *room,
-                        const unsigned char *from, size_t length, size_t offset)
+static void bytes_resize(struct disk_bytes *of, size_t to)
 {
-    *bytes = grown(*bytes, room, offset + length, 1);
-    if (offset > *size)
-        memset(*bytes + *size, 0, offset - *size);
-    if (offset + length > *size)
-        *size = offset + length;
-    if (length > 0)
-        memcpy(*bytes + offset, from, length);
+    if (to < of->written) {
+        memset(of->bytes + to, 0, of->written - to);
+        of->written = to;
+    }
+    of->size = to;
+}
+
+static void bytes_write(struct disk_bytes *of, const unsigned char *from, size_t length,
+                        size_t offset)
+{
+    if (offset + length > of->size)
+        of->size = offset + length;
+    if (length == 0)
+        return;
+    bytes_reach(of, offset + length);
+    memcpy(of->bytes + offset, from, length);
+}
+
+static void bytes_copy(struct disk_bytes *to, const struct disk_bytes *from)
+{
+    bytes_write(to, from->bytes, from->written, 0);
+    to->size = from->size;
+}
+
+static void bytes_flip(struct disk_bytes *of, size_t offset, unsigned char bits)
+{
+    bytes_reach(of, offset + 1);
+    of->bytes[offset] ^= bits;
 }
 
 static struct disk_change *file_change(struct disk *disk, struct disk_file *file)
@@ -98,7 +125,7 @@ void file_write(struct disk *disk, struct disk_file *file, const void *bytes, si
         abort();
     if (length > 0)
         memcpy(change->bytes, bytes, length);
-    bytes_write(&file->seen, &file->seen_size, &file->seen_room, bytes, length, offset);
+    bytes_write(&file->seen, bytes, length, offset);
 }
 
 void file_resize(struct disk *disk, struct disk_file *file, size_t size)
@@ -106,16 +133,15 @@ void file_resize(struct disk *disk, struct disk_file *file, size_t size)
     struct disk_change *change = file_change(disk, file);
     change->truncates = true;
     change->offset = size;
-    bytes_resize(&file->seen, &file->seen_size, &file->seen_room, size);
+    bytes_resize(&file->seen, size);
 }
 
 static void change_keep(struct disk_file *to, const struct disk_change *change)
 {
     if (change->truncates)
-        bytes_resize(&to->kept, &to->kept_size, &to->kept_room, (size_t)change->offset);
+        bytes_resize(&to->kept, (size_t)change->offset);
     else
-        bytes_write(&to->kept, &to->kept_size, &to->kept_room, change->bytes, change->length,
-                    (size_t)change->offset);
+        bytes_write(&to->kept, change->bytes, change->length, (size_t)change->offset);
 }
 
 /* What was changed is on the disk: no more than that, see file_sync_failed(). */
@@ -178,20 +204,18 @@ static void arrive_torn(struct disk_file *to, const struct disk_change *change,
         if (end > change->length)
             end = change->length;
         if (lucky(luck))
-            bytes_write(&to->kept, &to->kept_size, &to->kept_room, change->bytes + at, end - at,
-                        (size_t)change->offset + at);
+            bytes_write(&to->kept, change->bytes + at, end - at, (size_t)change->offset + at);
         at = end;
     }
     /* The length of the file is there, but not the bytes: zeros. */
-    if (change->offset + change->length > to->kept_size && lucky(luck))
-        bytes_resize(&to->kept, &to->kept_size, &to->kept_room,
-                     (size_t)change->offset + change->length);
+    if (change->offset + change->length > to->kept.size && lucky(luck))
+        bytes_resize(&to->kept, (size_t)change->offset + change->length);
 }
 
 static struct disk_file *file_crashed(const struct disk_file *file, const struct luck *luck)
 {
     struct disk_file *to = file_new();
-    bytes_write(&to->kept, &to->kept_size, &to->kept_room, file->kept, file->kept_size, 0);
+    bytes_copy(&to->kept, &file->kept);
     for (size_t i = 0; i < file->changes_count; i++) {
         const struct disk_change *change = &file->changes[i];
         bool torn = luck->way == TORN || (luck->way == PREFIX && change->stamp == luck->last);
@@ -200,7 +224,7 @@ static struct disk_file *file_crashed(const struct disk_file *file, const struct
         else if (arrives(luck, change->stamp))
             change_keep(to, change);
     }
-    bytes_write(&to->seen, &to->seen_size, &to->seen_room, to->kept, to->kept_size, 0);
+    bytes_copy(&to->seen, &to->kept);
     return to;
 }
 
@@ -212,11 +236,9 @@ void file_sync_failed(struct disk_file *file, uint64_t *random)
     struct luck luck = luck_draw(random, first, last);
     struct disk_file *left = file_crashed(file, &luck);
     file_forget(file);
-    free(file->kept);
+    free(file->kept.bytes);
     file->kept = left->kept;
-    file->kept_size = left->kept_size;
-    file->kept_room = left->kept_room;
-    left->kept = NULL;
+    left->kept.bytes = NULL;
     left->users = 1;
     file_drop(left);
 }
@@ -276,10 +298,8 @@ struct disk *disk_copy(const struct disk *disk)
     for (size_t i = 0; i < disk->seen.count; i++) {
         const struct disk_file *file = disk->seen.entries[i].file;
         struct disk_file *copy = file_new();
-        bytes_write(&copy->kept, &copy->kept_size, &copy->kept_room, file->seen, file->seen_size,
-                    0);
-        bytes_write(&copy->seen, &copy->seen_size, &copy->seen_room, file->seen, file->seen_size,
-                    0);
+        bytes_copy(&copy->kept, &file->seen);
+        bytes_copy(&copy->seen, &file->seen);
         disk_add(to, disk->seen.entries[i].name, copy);
     }
     return to;
@@ -385,7 +405,7 @@ uint64_t disk_size(const struct disk *disk)
 {
     uint64_t size = 0;
     for (size_t i = 0; i < disk->seen.count; i++)
-        size += disk->seen.entries[i].file->seen_size;
+        size += disk->seen.entries[i].file->seen.size;
     return size;
 }
 
@@ -395,14 +415,21 @@ struct disk_file *disk_find(const struct disk *disk, const char *name)
     return i < disk->seen.count ? disk->seen.entries[i].file : NULL;
 }
 
+const unsigned char *disk_seen(struct disk_file *file)
+{
+    bytes_reach(&file->seen, file->seen.size);
+    return file->seen.bytes;
+}
+
 void disk_cut(struct disk_file *file, size_t size)
 {
-    bytes_resize(&file->seen, &file->seen_size, &file->seen_room, size);
-    bytes_resize(&file->kept, &file->kept_size, &file->kept_room, size);
+    bytes_resize(&file->seen, size);
+    bytes_resize(&file->kept, size);
 }
 
 void disk_flip(struct disk_file *file, size_t offset, unsigned char bits)
 {
-    file->seen[offset] ^= bits;
-    file->kept[offset] ^= bits;
+    bytes_flip(&file->seen, offset, bits);
+    if (offset < file->kept.size)
+        bytes_flip(&file->kept, offset, bits);
 }

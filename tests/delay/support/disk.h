@@ -57,12 +57,15 @@ struct disk_change {
     unsigned char *bytes;
 };
 
+/* The bytes of a file. Zeros at its end are not held: a store sets much room aside, and each state has its own copy. */
+struct disk_bytes {
+    unsigned char *bytes;
+    size_t size, written, room; /* from `written` on all is zero */
+};
+
 struct disk_file {
     unsigned users; /* names, on the disk or not, changes of names, and descriptors */
-    unsigned char *seen;
-    size_t seen_size, seen_room;
-    unsigned char *kept;
-    size_t kept_size, kept_room;
+    struct disk_bytes seen, kept;
     struct disk_change *changes;
     size_t changes_count, changes_room;
 };
@@ -166,6 +169,9 @@ uint64_t disk_size(const struct disk *disk);
 
 /* The file of that name as it is seen, or NULL. */
 struct disk_file *disk_find(const struct disk *disk, const char *name);
+
+/* All its bytes as they are seen, until it is changed. */
+const unsigned char *disk_seen(struct disk_file *file);
 
 /* Sets the size of a file, and bytes of it, seen and kept: damage from outside. */
 void disk_cut(struct disk_file *file, size_t size);

@@ -174,8 +174,8 @@ static bool room_for(const struct process *process, const struct disk_file *file
     uint64_t size = offset + length;
     if (disk->copies && length > 0)
         return disk_size(disk) + unsynced(disk) + length <= disk->capacity;
-    return size <= file->seen_size || disk->capacity == UINT64_MAX ||
-           disk_size(disk) + (size - file->seen_size) <= disk->capacity;
+    return size <= file->seen.size || disk->capacity == UINT64_MAX ||
+           disk_size(disk) + (size - file->seen.size) <= disk->capacity;
 }
 
 /* ---- the seam ---- */
@@ -234,7 +234,7 @@ static int open_file(void *data, int directory, const char *name, int flags)
         return -EEXIST;
     if (!file && !(flags & O_CREAT))
         return -ENOENT;
-    bool changes = !file || (flags & O_TRUNC && file->seen_size > 0);
+    bool changes = !file || (flags & O_TRUNC && file->seen.size > 0);
     if (!file) {
         file = file_new();
         disk_name_change(process->disk, "", name, file);
@@ -267,11 +267,16 @@ static int64_t read_file(void *data, int number, void *buffer, size_t size, uint
             return failure(process);
         size = (size + 1) / 2;
     }
-    if (offset >= file->seen_size)
+    if (offset >= file->seen.size)
         return 0;
-    if (size > file->seen_size - offset)
-        size = file->seen_size - (size_t)offset;
-    memcpy(buffer, file->seen + offset, size);
+    if (size > file->seen.size - offset)
+        size = file->seen.size - (size_t)offset;
+    size_t held = file->seen.written > offset ? file->seen.written - (size_t)offset : 0;
+    if (held > size)
+        held = size;
+    if (held > 0)
+        memcpy(buffer, file->seen.bytes + offset, held);
+    memset((char *)buffer + held, 0, size - held);
     return (int64_t)size;
 }
 
@@ -353,7 +358,7 @@ static int resize(struct process *process, enum disk_call call, int number, uint
         return failure(process);
     if (!room_for(process, file, size, 0))
         return -ENOSPC;
-    if (call == DISK_TRUNCATE || size > file->seen_size)
+    if (call == DISK_TRUNCATE || size > file->seen.size)
         file_resize(process->disk, file, (size_t)size);
     end(process, outcome, call, name_of(process, file));
     return 0;
@@ -374,7 +379,7 @@ static int64_t size_of(void *data, int number)
 {
     struct process *process = data;
     const struct disk_file *file = opened(process, number);
-    return begin(process, DISK_SIZE) == FAIL ? failure(process) : (int64_t)file->seen_size;
+    return begin(process, DISK_SIZE) == FAIL ? failure(process) : (int64_t)file->seen.size;
 }
 
 static int rename_file(void *data, int directory, const char *from, const char *to)

@@ -26,7 +26,7 @@ static inline void teardown(void)
 
 static inline uint64_t length_of(const char *name)
 {
-    return disk_find(s.disk, name)->seen_size;
+    return disk_find(s.disk, name)->seen.size;
 }
 
 static inline void put_some(uint32_t from, uint32_t to, uint64_t due)

@@ -132,7 +132,7 @@ static uint64_t slots_size(const struct disk *disk)
     uint64_t size = 0;
     for (size_t i = 0; i < disk->seen.count; i++) {
         if (strncmp(disk->seen.entries[i].name, "slot-", 5) == 0)
-            size += disk->seen.entries[i].file->seen_size;
+            size += disk->seen.entries[i].file->seen.size;
     }
     return size;
 }

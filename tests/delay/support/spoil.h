@@ -25,7 +25,7 @@ static inline struct disk_file *file_of(const char *beginning)
 static inline void write_at(struct disk_file *file, size_t at, const void *bytes, size_t size)
 {
     for (size_t i = 0; i < size; i++)
-        disk_flip(file, at + i, file->seen[at + i] ^ ((const unsigned char *)bytes)[i]);
+        disk_flip(file, at + i, disk_seen(file)[at + i] ^ ((const unsigned char *)bytes)[i]);
 }
 
 static inline void set32(struct disk_file *file, size_t at, uint32_t value)
@@ -44,20 +44,20 @@ static inline void set64(struct disk_file *file, size_t at, uint64_t value)
 
 static inline uint64_t key_of(void)
 {
-    return hwt_delay_get64(file_of("store")->seen + HWT_DELAY_STORE_KEY);
+    return hwt_delay_get64(disk_seen(file_of("store")) + HWT_DELAY_STORE_KEY);
 }
 
 /* Makes the checksum at `at` fit the bytes from `from` to `to`. */
 static inline void seal(struct disk_file *file, uint64_t key, size_t at, size_t from, size_t to)
 {
-    set32(file, at, hwt_delay_crc(key, file->seen + from, to - from));
+    set32(file, at, hwt_delay_crc(key, disk_seen(file) + from, to - from));
 }
 
 /* The same for the head of a frame, a run or a block. */
 static inline void seal_head(struct disk_file *file, size_t at, uint32_t magic, size_t size)
 {
     unsigned char head[128];
-    memcpy(head, file->seen + at, size);
+    memcpy(head, disk_seen(file) + at, size);
     hwt_delay_head_seal(head, key_of(), magic, size);
     write_at(file, at, head, size);
 }
@@ -67,34 +67,34 @@ static inline void seal_block(struct disk_file *file, size_t at)
 {
     size_t records = at + HWT_DELAY_BLOCK_SIZE;
     seal(file, key_of(), at + HWT_DELAY_BLOCK_RECORDS_CRC, records,
-         records + hwt_delay_get32(file->seen + at + HWT_DELAY_BLOCK_LENGTH));
+         records + hwt_delay_get32(disk_seen(file) + at + HWT_DELAY_BLOCK_LENGTH));
     seal_head(file, at, HWT_DELAY_MAGIC_BLOCK, HWT_DELAY_BLOCK_SIZE);
 }
 
 /* The first record of a frame or a block, which has one byte for it, gets another one: 2 to 128. */
 static inline void set_sequence(struct disk_file *file, size_t record, uint64_t sequence)
 {
-    const unsigned char key = file->seen[record + HWT_DELAY_RECORD_KEY];
+    const unsigned char key = disk_seen(file)[record + HWT_DELAY_RECORD_KEY];
     const unsigned char folded = (unsigned char)(2 * (sequence - 1));
     ck_assert_uint_eq(key >> 4, 1);
     write_at(file, record + HWT_DELAY_RECORD_LEAST + (key & 15), &folded, 1);
 }
 
 /* Where in the file such a head is for the n-th time, from 1. */
-static inline size_t find(const struct disk_file *file, uint32_t magic, unsigned n)
+static inline size_t find(struct disk_file *file, uint32_t magic, unsigned n)
 {
-    for (size_t at = 0; at + HWT_DELAY_HEAD_MAGIC + 4 <= file->seen_size; at++) {
-        if (hwt_delay_get32(file->seen + at + HWT_DELAY_HEAD_MAGIC) == magic &&
-            hwt_delay_get64(file->seen + at) == key_of() && --n == 0)
+    for (size_t at = 0; at + HWT_DELAY_HEAD_MAGIC + 4 <= file->seen.size; at++) {
+        if (hwt_delay_get32(disk_seen(file) + at + HWT_DELAY_HEAD_MAGIC) == magic &&
+            hwt_delay_get64(disk_seen(file) + at) == key_of() && --n == 0)
             return at;
     }
-    return file->seen_size;
+    return file->seen.size;
 }
 
 static inline void seal_checkpoint(void)
 {
     struct disk_file *file = file_of("checkpoint");
-    size_t length = hwt_delay_get64(file->seen + HWT_DELAY_CHECKPOINT_LENGTH);
+    size_t length = hwt_delay_get64(disk_seen(file) + HWT_DELAY_CHECKPOINT_LENGTH);
     seal(file, key_of(), HWT_DELAY_CHECKPOINT_CRC, HWT_DELAY_CHECKPOINT_VERSION,
          HWT_DELAY_CHECKPOINT_SIZE + length);
 }
