@@ -20,7 +20,7 @@ write_config()
     cat >"$1.conf" <<END
 engine = kafka
 space = shop
-lease = 1s
+lease = 10s
 attempts = 2
 replica = $1
 replicas = a b
@@ -69,6 +69,7 @@ answers 0 'of shard 0' -c a.conf replace --due-old 2090-01-01T00:00:00Z --due 20
 answers 0 'of shard 0' -c a.conf put --due 2090-01-01T00:00:00Z --key order-18 orders.now body
 answers 0 'of shard 0' -c a.conf cancel --due 2090-01-01T00:00:00Z --key order-18
 answers 0 'of shard 0' -c a.conf put --delay 0 orders.now first
+eventually 'a has read up to 5 of 5' "$RELAY" -c a.conf status
 eventually 'pending: 1' waiting a
 "$RELAY" -c a.conf dump >said
 grep -q '^2091.*orders.now	order-17	pay 18$' said || fail 'the dump is another one'
@@ -85,6 +86,7 @@ answers 0 '' -c a.conf drain
 wait "$a" || fail "the relay that was drained exits with $?"
 eventually 'shard 0: owned by b' "$RELAY" -c b.conf status
 answers 0 'of shard 0' -c b.conf put --delay 0 orders.now second
+eventually 'b has read up to 6 of 6' "$RELAY" -c b.conf status
 eventually 'pending: 1' waiting b
 answers 0 '' -c b.conf forget a
 answers 0 'a is forgotten' -c b.conf status

@@ -26,7 +26,7 @@ write_config()
 space = shop
 shards = 2
 copies = 1
-lease = 500ms
+lease = 10s
 attempts = 2
 replica = a
 replicas = a b
