@@ -204,28 +204,9 @@ int hwt_delay_load(hwt_delay *store, uint64_t due)
     return r;
 }
 
-/*
- * Puts back into the slots what is due last, where a checkpoint has left more in the table than
- * an eighth of the memory. Nobody loads.
- */
-void hwt_delay_evict(hwt_delay *store)
+/* `loaded` has moved down from there. */
+static void reset_readers(hwt_delay *store, struct hwt_delay_key before)
 {
-    uint64_t most = budget_of(store);
-    if (hwt_delay_bytes_in(store, HWT_DELAY_FILED) <= most + most / 4)
-        return;
-    struct hwt_delay_key before = hwt_delay_loaded(store);
-    struct hwt_delay_record *record = hwt_delay_from(store, hwt_delay_loaded(store));
-    record = record ? hwt_delay_lower(record) : hwt_delay_highest(store);
-    while (record && hwt_delay_bytes_in(store, HWT_DELAY_FILED) > most) {
-        struct hwt_delay_record *lower = hwt_delay_lower(record);
-        if (record->state == HWT_DELAY_FILED) {
-            hwt_delay_set_loaded(store, record->key);
-            hwt_delay_filed_add(hwt_delay_filed_of(store), record->key.due,
-                                1); /* it is in its slot still */
-            hwt_delay_remove(store, record);
-        }
-        record = lower;
-    }
     struct hwt_delay_slot *slot;
     HWT_DELAY_FOREACH_SLOT(slot, store)
     {
@@ -235,6 +216,42 @@ void hwt_delay_evict(hwt_delay *store)
         hwt_delay_reader_reset(&slot->reader);
         hwt_delay_slot_bounds(store, slot);
     }
+}
+
+/* Not more than others can wait for. True: there is more. */
+static bool evict_some(hwt_delay *store, uint64_t most)
+{
+    struct hwt_delay_key before = hwt_delay_loaded(store);
+    struct hwt_delay_record *record = hwt_delay_from(store, before);
+    unsigned count = 0;
+    record = record ? hwt_delay_lower(record) : hwt_delay_highest(store);
+    while (record && hwt_delay_bytes_in(store, HWT_DELAY_FILED) > most && count < HWT_DELAY_CHUNK) {
+        struct hwt_delay_record *lower = hwt_delay_lower(record);
+        if (record->state == HWT_DELAY_FILED) {
+            hwt_delay_set_loaded(store, record->key);
+            hwt_delay_filed_add(hwt_delay_filed_of(store), record->key.due,
+                                1); /* it is in its slot still */
+            hwt_delay_remove(store, record);
+            count++;
+        }
+        record = lower;
+    }
+    reset_readers(store, before);
+    return count == HWT_DELAY_CHUNK;
+}
+
+/*
+ * Puts back into the slots what is due last, where a checkpoint has left more in the table than
+ * an eighth of the memory. The slots are locked, so nobody loads. Lets others have the lock now and
+ * then.
+ */
+void hwt_delay_evict(hwt_delay *store)
+{
+    uint64_t most = budget_of(store);
+    if (hwt_delay_bytes_in(store, HWT_DELAY_FILED) <= most + most / 4)
+        return;
+    while (evict_some(store, most))
+        hwt_delay_yield(store);
 }
 
 /* The instant at which the next stretch should be loaded. That is half a horizon at a time, and
