@@ -109,6 +109,7 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
     const struct hwt_delay_lease *lease =
         step->lease_token == 0 ? NULL : hwt_delay_lease_find(store, step->lease_token);
     if (lease) {
+        hwt_delay_lease_prefetch(lease);
         steps->size += hwt_delay_tombstone_most(lease->record);
         steps->ends++;
     } else if (step->lease_token != 0) {
@@ -116,14 +117,17 @@ static int measure(hwt_delay *store, struct hwt_delay_steps *steps, struct hwt_d
     }
     if (step->op == HWT_DELAY_OP_RETRY && lease && make_retry(step, lease->record) < 0)
         return -ENOMEM;
-    if (step->tombstone)
+    if (step->tombstone) {
+        hwt_delay_prefetch_buckets(store, step->tombstone);
         steps->size += hwt_delay_tombstone_most(step->tombstone);
+    }
     if (step->drop) {
         steps->size += hwt_delay_encoded_most(step->drop);
         steps->drops++;
     }
     if (!step->put)
         return 0;
+    hwt_delay_prefetch_buckets(store, step->put);
     steps->size += hwt_delay_encoded_most(step->put);
     if (step->op == HWT_DELAY_OP_RETRY)
         return 0;
@@ -298,13 +302,25 @@ static int judge(hwt_delay *store, const struct hwt_delay_map *before, struct hw
     return 0;
 }
 
+/* Nothing is near in memory to what the step before needs. */
+static void prefetch(const hwt_delay *store, const struct hwt_delay_step *step)
+{
+    if (step->tombstone)
+        hwt_delay_prefetch_nodes(store, step->tombstone);
+    if (step->put)
+        hwt_delay_prefetch_nodes(store, step->put);
+}
+
 /* 0: all that count will be made; else what the first one was refused with that may not be. */
 static int judge_all(hwt_delay *store, struct hwt_delay_steps *steps)
 {
+    enum { AHEAD = 8 };
     struct hwt_delay_map before;
     int refused = 0;
     hwt_delay_map_init(&before);
     for (size_t i = 0; i < steps->count; i++) {
+        if (i + AHEAD < steps->count)
+            prefetch(store, &steps->list[i + AHEAD]);
         struct hwt_delay_step *step = &steps->list[i];
         step->result = judge(store, &before, step, steps->drops);
         if (step->result < 0) {

@@ -129,6 +129,23 @@ struct hwt_delay_node *hwt_delay_map_bucket(const struct hwt_delay_map *map, uin
     return *bucket_of(map, hash);
 }
 
+void hwt_delay_map_prefetch_bucket(const struct hwt_delay_map *map, uint64_t hash)
+{
+    __builtin_prefetch(bucket_of(map, hash), 1);
+}
+
+void hwt_delay_map_prefetch_node(const struct hwt_delay_map *map, uint64_t hash)
+{
+    __builtin_prefetch(*bucket_of(map, hash), 1);
+}
+
+/* The two that a removal writes to. */
+void hwt_delay_map_prefetch_around(const struct hwt_delay_node *node)
+{
+    __builtin_prefetch(node->at, 1);
+    __builtin_prefetch(node->next, 1);
+}
+
 static void link_node(struct hwt_delay_node **bucket, struct hwt_delay_node *node)
 {
     node->next = *bucket;

@@ -27,6 +27,11 @@ void hwt_delay_map_init(struct hwt_delay_map *map);
 void hwt_delay_map_clear(struct hwt_delay_map *map);
 /* The first node of a bucket in which all nodes with that hash are; NULL: it is empty. */
 struct hwt_delay_node *hwt_delay_map_bucket(const struct hwt_delay_map *map, uint64_t hash);
+/* Hints, which have memory brought to the processor's cache: the bucket for a hash; the first node of
+ * it, once the bucket is there; what stands around a node that is to be removed. */
+void hwt_delay_map_prefetch_bucket(const struct hwt_delay_map *map, uint64_t hash);
+void hwt_delay_map_prefetch_node(const struct hwt_delay_map *map, uint64_t hash);
+void hwt_delay_map_prefetch_around(const struct hwt_delay_node *node);
 /* Needs no memory, but is faster if there is some. */
 void hwt_delay_map_insert(struct hwt_delay_map *map, struct hwt_delay_node *node);
 /* The node is there. */

@@ -129,6 +129,20 @@ struct hwt_delay_record *hwt_delay_supplant(struct hwt_delay_map *map,
     return old;
 }
 
+void hwt_delay_prefetch_buckets(const hwt_delay *store, const struct hwt_delay_record *record)
+{
+    hwt_delay_map_prefetch_bucket(&store->table.identities, record->by_identity.hash);
+    if (record->origin)
+        hwt_delay_map_prefetch_bucket(&store->table.origins, record->origin->node.hash);
+}
+
+void hwt_delay_prefetch_nodes(const hwt_delay *store, const struct hwt_delay_record *record)
+{
+    hwt_delay_map_prefetch_node(&store->table.identities, record->by_identity.hash);
+    if (record->origin)
+        hwt_delay_map_prefetch_node(&store->table.origins, record->origin->node.hash);
+}
+
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key)
 {
     struct hwt_delay_record *record = RB_ROOT(&store->table.keys), *found = NULL;

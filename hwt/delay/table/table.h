@@ -222,6 +222,10 @@ void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,
 bool hwt_delay_ends_one(hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_apply_put(hwt_delay *store, struct hwt_delay_record *record);
 void hwt_delay_apply_tombstone(hwt_delay *store, struct hwt_delay_record *tombstone);
+/* Hints that its identity is to be looked up or put in: the first for some records, and then the
+ * second for each, a little ahead. */
+void hwt_delay_prefetch_buckets(const hwt_delay *store, const struct hwt_delay_record *record);
+void hwt_delay_prefetch_nodes(const hwt_delay *store, const struct hwt_delay_record *record);
 /* The lowest record in the table that is at or above a key. */
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);
 
@@ -343,6 +347,7 @@ struct hwt_delay_lease *hwt_delay_lease_find(const hwt_delay *store, uint64_t to
 void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
                          struct hwt_delay_record *record, uint64_t end);
 struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_lease *lease);
+void hwt_delay_lease_prefetch(const struct hwt_delay_lease *lease);
 void hwt_delay_lease_supersede(hwt_delay *store, struct hwt_delay_record *record);
 bool hwt_delay_lease_fits(const hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_lease_move(hwt_delay *store, struct hwt_delay_lease *lease, uint64_t end);

@@ -328,6 +328,38 @@ START_TEST(leases_that_last_are_found_in_a_few_steps)
 }
 END_TEST
 
+/* The buckets of eight tokens in turn stand beside each other, and each has its own. */
+START_TEST(leases_that_were_given_in_turn_are_near)
+{
+    enum { NEAR = 8, GROUPS = 64 };
+    store->table.next_token = NEAR;
+    for (uint64_t i = 0; i < (uint64_t)NEAR * GROUPS; i++) {
+        const hwt_delay_message message = { .due = 1, .id = &i, .id_size = sizeof(i) };
+        struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
+        struct hwt_delay_lease *it = malloc(sizeof(*it));
+        must(record && it);
+        record->key.sequence = sequence++;
+        hwt_delay_apply_put(store, record);
+        hwt_delay_lease_add(store, it, record, 1);
+    }
+    struct hwt_delay_lease *it;
+    uint64_t group = 0;
+    unsigned seen = 0, count = 0;
+    HWT_DELAY_FOREACH_LEASE(it, store)
+    {
+        if (count++ % NEAR == 0) {
+            group = it->by_token.hash / NEAR;
+            seen = 0;
+        }
+        ck_assert_uint_eq(it->by_token.hash / NEAR, group);
+        seen |= 1U << it->by_token.hash % NEAR;
+        if (count % NEAR == 0)
+            ck_assert_uint_eq(seen, (1U << NEAR) - 1);
+    }
+    ck_assert_uint_eq(count, NEAR * GROUPS);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_table");
@@ -337,6 +369,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, the_lowest_record_from_a_key_on);
     tcase_add_test(tcase, leases_end_by_their_time_and_the_first_is_known);
     tcase_add_loop_test(tcase, leases_that_last_are_found_in_a_few_steps, 0, 7);
+    tcase_add_test(tcase, leases_that_were_given_in_turn_are_near);
     suite_add_tcase(suite, tcase);
     return suite;
 }
