@@ -52,8 +52,8 @@ slow='simulate.*|test_memory_bound|delay_crash_dropped_tombstone|test_delay_mist
 build=$root/build/coverage
 ensure_packages gcc check gcovr
 [ -f "$build/build.ninja" ] ||
-    CC=gcc meson setup "$build" "$root" --buildtype=debugoptimized -Doptimization=1 -Dtests=enabled \
-        -Dassertions=none -Dperf=disabled -Dprobes=disabled -Dman=disabled -Ddefault_library=both -Db_coverage=true >&2
+    CC=gcc meson setup "$build" "$root" --buildtype=debugoptimized -Doptimization=1 -Ddebug=false \
+        -Dtests=enabled -Dassertions=none -Dperf=disabled -Dprobes=disabled -Dman=disabled -Ddefault_library=both -Db_coverage=true >&2
 find "$build" -name '*.gcda' -delete
 ninja -C "$build" >"$build.log" || { cat "$build.log" >&2 && exit 1; }
 # It may run beside others, on a busy machine.
