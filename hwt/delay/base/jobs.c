@@ -49,7 +49,10 @@ void hwt_delay_room_soon(hwt_delay *store)
     hwt_delay_want_in(store, HWT_DELAY_CHECKPOINT, HWT_SEC(1));
 }
 
-/* While one is wanted, the job is queued, or has not come to it yet. So the pool's lock need not be taken again. */
+/*
+ * While one is wanted, the job is queued, or has not come to it yet. So the pool's lock need not be
+ * taken again.
+ */
 void hwt_delay_checkpoint_want(hwt_delay *store)
 {
     if (store->jobs.checkpoint_wanted)

@@ -4,9 +4,9 @@
  * Notices call back the callers that did not wait, when their frame is on the disk or will not be.
  * One thread calls them, in the order of the frames.
  *
- * A frame has its notices in blocks of many. If each were an allocation, it would lie between two records in
- * memory, so free() could not join the records that a checkpoint lets go of. Then the next malloc() would go
- * through thousands of pieces, which takes milliseconds.
+ * A frame has its notices in blocks of many. If each were an allocation, it would lie between two
+ * records in memory, so free() could not join the records that a checkpoint lets go of. Then the
+ * next malloc() would go through thousands of pieces, which takes milliseconds.
  */
 
 #include <errno.h>

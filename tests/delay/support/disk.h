@@ -57,7 +57,10 @@ struct disk_change {
     unsigned char *bytes;
 };
 
-/* The bytes of a file. Zeros at its end are not held: a store sets much room aside, and each state has its own copy. */
+/*
+ * The bytes of a file. Zeros at its end are not held: a store sets much room aside, and each state
+ * has its own copy.
+ */
 struct disk_bytes {
     unsigned char *bytes;
     size_t size, written, room; /* from `written` on all is zero */
