@@ -82,7 +82,7 @@ START_TEST(a_put_is_told_of_a_failed_flush_of_another_thread)
     player_begin(&putting, put, 0, 5);
     must(player_await(&putting, false) == STANDS);
     ck_assert_str_eq(putting.point, "before a sync");
-    held_fail_sync(&process);
+    held_fail(&process, DISK_SYNC);
     do_part(grow);
     player_end(&putting);
     held_kill(&process);

@@ -203,12 +203,8 @@ START_TEST(a_take_that_could_not_be_counted_beside_a_checkpoint)
     put(3);
     player_begin(&players[0], checkpoint, 0, 1);
     must(player_await(&players[0], false) == STANDS);
-    process.fail_with = -EIO;
-    process.fail_only = 1u << DISK_WRITE;
-    process.fail_at = process.calls + 1;
-    process.fail_count = 1;
+    held_fail(&process, DISK_WRITE);
     must(hwt_delay_extend(store, take(1, 1), 0) == 0);
-    process.fail_with = 0;
     player_end(&players[0]);
     close_store(false);
     open_store(0);

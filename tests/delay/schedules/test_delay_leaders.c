@@ -92,7 +92,7 @@ START_TEST(all_of_a_frame_wait_for_its_sync)
     for (int i = 0; i < PLAYERS; i++)
         ck_assert_int_eq(player_await(&players[i], true), &players[i] == leads ? STANDS : WAITS);
     if (expected < 0)
-        held_fail_sync(&process);
+        held_fail(&process, DISK_SYNC);
     player_let_go(leads);
     for (int i = 0; i < PLAYERS; i++) {
         player_end(&players[i]);
@@ -116,7 +116,7 @@ START_TEST(a_failed_sync_is_told_to_those_of_the_next_frame)
         player_begin(&players[i], put, 0, 0);
         must(player_await(&players[i], true) == WAITS);
     }
-    held_fail_sync(&process);
+    held_fail(&process, DISK_SYNC);
     player_end(&first);
     ck_assert_int_eq(first.operation, -EIO);
     for (int i = 0; i < PLAYERS; i++) {

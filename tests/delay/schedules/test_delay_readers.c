@@ -305,7 +305,7 @@ static bool put_stands(uint64_t point, bool fails)
     player_begin(&players[0], put_one, 0, point);
     bool stands = player_await(&players[0], false) == STANDS;
     if (stands && fails)
-        held_fail_sync(&process);
+        held_fail(&process, DISK_SYNC);
     player_begin(&players[1], copy, 0, 0);
     enum player_state state = player_await(&players[1], true);
     end_players(2);

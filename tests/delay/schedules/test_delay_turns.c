@@ -143,7 +143,7 @@ START_TEST(one_that_is_woken_late_finds_its_frame_led)
         player_let_go(&woken);
         must(player_await(&woken, true) == WAITS);
         if (expected < 0)
-            held_fail_sync(&process);
+            held_fail(&process, DISK_SYNC);
         end_with(&other, expected);
     }
     end_with(&woken, expected);

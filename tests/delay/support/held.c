@@ -141,11 +141,11 @@ void held_kill(struct process *process)
     pthread_mutex_unlock(&disk_lock);
 }
 
-void held_fail_sync(struct process *process)
+void held_fail(struct process *process, enum disk_call call)
 {
     pthread_mutex_lock(&disk_lock);
     process->fail_with = -EIO;
-    process->fail_only = 1u << DISK_SYNC;
+    process->fail_only = 1u << call;
     process->fail_at = process->calls + 1;
     process->fail_count = 1;
     pthread_mutex_unlock(&disk_lock);

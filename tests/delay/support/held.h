@@ -43,8 +43,8 @@ void held_start(struct process *process, struct disk *disk);
 /* Ends its process: no call of it does anything from now on. */
 void held_kill(struct process *process);
 
-/* The next sync of a file fails. */
-void held_fail_sync(struct process *process);
+/* The next call of that kind fails. */
+void held_fail(struct process *process, enum disk_call call);
 
 /* A point of a test's own, which a player passes. */
 void held_pass(const char *point);

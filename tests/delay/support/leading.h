@@ -124,7 +124,7 @@ static inline void put(struct player *player)
 static inline void fail_to_grow(struct player *player)
 {
     must(pthread_mutex_lock(&store->lock) == 0);
-    held_fail_sync(&process);
+    held_fail(&process, DISK_SYNC);
     hwt_delay_extent_grow(store);
     player->operation = store->poisoned ? -EIO : 0;
     must(pthread_mutex_unlock(&store->lock) == 0);
