@@ -360,6 +360,27 @@ START_TEST(leases_that_were_given_in_turn_are_near)
 }
 END_TEST
 
+/* Of each identity the last one alone is found, however often the map has grown since. */
+START_TEST(the_last_one_of_an_identity_is_found)
+{
+    static struct hwt_delay_record *records[IDENTITIES * 2];
+    struct hwt_delay_map map;
+    hwt_delay_map_init(&map);
+    for (size_t i = 0; i < IDENTITIES * 2; i++) {
+        const uint8_t kind = i % 2 == 0 ? HWT_DELAY_PUT : HWT_DELAY_TOMBSTONE;
+        records[i] = record_of(i / 2, kind);
+        must(hwt_delay_supplant(&map, records[i]) == (i % 2 == 0 ? NULL : records[i - 1]));
+        ck_assert_uint_eq(map.count, i / 2 + 1);
+        for (size_t before = 0; before <= i; before++)
+            must(hwt_delay_find(&map, records[before]) ==
+                 records[before / 2 < i / 2 ? before / 2 * 2 + 1 : i]);
+    }
+    hwt_delay_map_clear(&map);
+    for (size_t i = 0; i < IDENTITIES * 2; i++)
+        hwt_delay_record_unref(records[i]);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_table");
@@ -368,6 +389,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, each_identity_has_what_was_said_last, 0, 3);
     tcase_add_test(tcase, the_lowest_record_from_a_key_on);
     tcase_add_test(tcase, leases_end_by_their_time_and_the_first_is_known);
+    tcase_add_test(tcase, the_last_one_of_an_identity_is_found);
     tcase_add_loop_test(tcase, leases_that_last_are_found_in_a_few_steps, 0, 7);
     tcase_add_test(tcase, leases_that_were_given_in_turn_are_near);
     suite_add_tcase(suite, tcase);
