@@ -21,9 +21,9 @@ static int end_compare(const struct hwt_delay_lease *a, const struct hwt_delay_l
 
 RB_GENERATE(hwt_delay_ends, hwt_delay_lease, by_end, end_compare)
 
-/* Each token has its own. Tokens are given in turn, and leases that last may have every thousandth
- * one: the lowest bits of these would be a few buckets. Messages that are taken together mostly end
- * together, so eight tokens in turn have eight buckets in one line of the cache. */
+/* Tokens are given in turn, and leases that last may have every thousandth one: the lowest bits of
+ * these would be a few buckets. Messages that are taken together mostly end together, so eight tokens
+ * in turn have eight buckets in one line of the cache. Tokens far from each other may share a hash. */
 static uint64_t hash_of(uint64_t token)
 {
     return __builtin_bswap64(token / 8 * UINT64_C(0x9e3779b97f4a7c15)) ^ token % 8;
@@ -39,7 +39,7 @@ struct hwt_delay_lease *hwt_delay_lease_find(const hwt_delay *store, uint64_t to
 {
     const uint64_t hash = hash_of(token);
     struct hwt_delay_node *node = hwt_delay_map_bucket(&store->table.tokens, hash);
-    while (node && node->hash != hash)
+    while (node && (node->hash != hash || lease_at(node)->token != token))
         node = node->next;
     return node ? lease_at(node) : NULL;
 }

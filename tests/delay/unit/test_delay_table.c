@@ -328,10 +328,10 @@ START_TEST(leases_that_last_are_found_in_a_few_steps)
 }
 END_TEST
 
-/* The buckets of eight tokens in turn stand beside each other, and each has its own. */
-START_TEST(leases_that_were_given_in_turn_are_near)
+enum { NEAR = 8, GROUPS = 64 };
+
+static void lease_in_turn(void)
 {
-    enum { NEAR = 8, GROUPS = 64 };
     store->table.next_token = NEAR;
     for (uint64_t i = 0; i < (uint64_t)NEAR * GROUPS; i++) {
         const hwt_delay_message message = { .due = 1, .id = &i, .id_size = sizeof(i) };
@@ -342,6 +342,12 @@ START_TEST(leases_that_were_given_in_turn_are_near)
         hwt_delay_apply_put(store, record);
         hwt_delay_lease_add(store, it, record, 1);
     }
+}
+
+/* The buckets of eight tokens in turn stand beside each other, and each has its own. */
+START_TEST(leases_that_were_given_in_turn_are_near)
+{
+    lease_in_turn();
     struct hwt_delay_lease *it;
     uint64_t group = 0;
     unsigned seen = 0, count = 0;
@@ -357,6 +363,20 @@ START_TEST(leases_that_were_given_in_turn_are_near)
             ck_assert_uint_eq(seen, (1U << NEAR) - 1);
     }
     ck_assert_uint_eq(count, NEAR * GROUPS);
+}
+END_TEST
+
+/* Some of these have the hash of a token that was given. */
+START_TEST(a_token_that_was_not_given_is_that_of_no_lease)
+{
+    lease_in_turn();
+    for (uint64_t token = NEAR; token < NEAR * (GROUPS + 1); token++) {
+        must(hwt_delay_lease_find(store, token));
+        for (uint64_t high = 1; high < 256; high++) {
+            for (uint64_t low = 0; low < NEAR; low++)
+                must(!hwt_delay_lease_find(store, token ^ high << 56 ^ low));
+        }
+    }
 }
 END_TEST
 
@@ -392,6 +412,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, the_last_one_of_an_identity_is_found);
     tcase_add_loop_test(tcase, leases_that_last_are_found_in_a_few_steps, 0, 7);
     tcase_add_test(tcase, leases_that_were_given_in_turn_are_near);
+    tcase_add_test(tcase, a_token_that_was_not_given_is_that_of_no_lease);
     suite_add_tcase(suite, tcase);
     return suite;
 }
