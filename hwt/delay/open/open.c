@@ -11,6 +11,7 @@
 static int make_tables(hwt_delay *store)
 {
     hwt_delay_table_init(store);
+    hwt_delay_leases_begin(store);
     hwt_delay_log_init(store);
     hwt_delay_slots_init(store);
     hwt_delay_cond_init(&store->changed);

@@ -44,6 +44,16 @@ struct hwt_delay_lease *hwt_delay_lease_find(const hwt_delay *store, uint64_t to
     return node ? lease_at(node) : NULL;
 }
 
+/* Numbers begin anywhere, so one of an earlier opening, which a consumer may still have, is of no
+ * lease. 52 random bits are enough for that, and floating-point numbers have them. If there is no
+ * randomness, they begin with 1. */
+void hwt_delay_leases_begin(hwt_delay *store)
+{
+    uint64_t random = 0;
+    (void)hwt_delay_random(store, &random, sizeof(random));
+    store->table.next_token += random >> 12;
+}
+
 /* The record is in the table, and goes out of it. It keeps its identity and its origin. One that is
  * FILED is not counted for its slot any more. */
 void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,

@@ -343,6 +343,7 @@ struct hwt_delay_record *hwt_delay_note_of(const hwt_delay *store);
 
 /* ---- leases.c ---- */
 
+void hwt_delay_leases_begin(hwt_delay *store);
 struct hwt_delay_lease *hwt_delay_lease_find(const hwt_delay *store, uint64_t token);
 void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
                          struct hwt_delay_record *record, uint64_t end);

@@ -256,6 +256,29 @@ START_TEST(test_done_of_more_than_there_is_room_for)
 }
 END_TEST
 
+/* Consumers may still have them. */
+START_TEST(test_leases_of_an_earlier_opening_are_over)
+{
+    uint64_t before[10];
+    for (uint32_t i = 0; i < 10; i++)
+        ck_assert_int_eq(simulated_put(&s, s.realtime, i, 10), 0);
+    for (int i = 0; i < 10; i++) {
+        const hwt_delay_message *taken = take_one();
+        before[i] = taken->lease;
+        hwt_delay_free(taken);
+    }
+    reopen(_i);
+    for (int i = 0; i < 10; i++)
+        hwt_delay_free(take_one());
+    ck_assert_int_eq(hwt_delay_done(s.store, before, 10), 0);
+    for (int i = 0; i < 10; i++) {
+        ck_assert_int_eq(hwt_delay_retry(s.store, before[i], s.realtime), -ENOENT);
+        ck_assert_int_eq(hwt_delay_extend(s.store, before[i], HWT_SEC(1)), -ENOENT);
+    }
+    ck_assert_uint_eq(simulated_stats(&s).leased, 10);
+}
+END_TEST
+
 /* Due now, with an id that is as long as can be. */
 static hwt_delay_message long_one(uint32_t i, char id[HWT_DELAY_ID_MAX])
 {
@@ -339,6 +362,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_nothing_is_next_with_nothing_pending, 0, 10);
     tcase_add_test(tcase, test_close_says_that_a_flush_failed);
     tcase_add_test(tcase, test_done_of_more_than_there_is_room_for);
+    tcase_add_loop_test(tcase, test_leases_of_an_earlier_opening_are_over, 0, 2);
     tcase_add_test(tcase, test_done_with_leases_that_are_given_meanwhile);
     suite_add_tcase(suite, tcase);
     return suite;
