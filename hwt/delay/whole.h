@@ -46,10 +46,11 @@ struct hwt_delay {
     uint64_t key;                                      /* frozen; not 0 */
     pthread_mutex_t lock;
     pthread_cond_t
-        changed;   /* who may lock the slots or pin the log, and room in the log or in memory */
-    bool poisoned; /* what the disk has is not known: every call is -EIO */
-    bool full;     /* there is no reserve: puts are refused */
-    int stuck;     /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
+        changed;       /* who may lock the slots or pin the log, and room in the log or in memory */
+    bool poisoned;     /* what the disk has is not known: every call is -EIO */
+    bool full;         /* there is no reserve: puts are refused */
+    unsigned given_up; /* so many frames were written with the room of the reserve */
+    int stuck;         /* what the last checkpoint failed with, which will be tried again: -ENOSPC,
                   -ENOMEM, -EMFILE, -ENFILE; 0 */
 
     struct hwt_delay_jobs jobs;

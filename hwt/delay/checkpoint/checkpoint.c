@@ -151,13 +151,14 @@ static int make_with_reserve(hwt_delay *store)
     return r;
 }
 
-/* The disk may have room again. */
+/* The disk may have room again. A frame that is written meanwhile may give the reserve up. */
 static void make_good(hwt_delay *store)
 {
+    unsigned given_up = store->given_up;
     pthread_mutex_unlock(&store->lock);
     bool taken = hwt_delay_reserve_take(store, hwt_delay_log_extent(store));
     pthread_mutex_lock(&store->lock);
-    store->full = !taken;
+    store->full = !taken || store->given_up != given_up;
 }
 
 /* Something is missing, and the checkpointer looks for it every second. */

@@ -236,6 +236,7 @@ void hwt_delay_log_lead_and_leave(hwt_delay *store)
     }
     if (r > 0) {
         store->full = true;
+        store->given_up++;
         hwt_delay_room_soon(store);
     }
     frame_is_done(store, number, &notices, r);

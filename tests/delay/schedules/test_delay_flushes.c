@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A frame beside the making of a longer log, whose flush fails: whoever is told of it, the put is. And a frame
- * beside the making of a shorter one.
+ * A frame beside the making of a longer log, whose flush fails: whoever is told of it, the put is. A frame
+ * beside the making of a shorter one. And a frame that takes the reserve while a checkpoint sets it aside.
  */
 
 #include <errno.h>
@@ -16,7 +16,7 @@ static struct process process;
 static hwt_delay *store;
 static uint64_t luck;
 
-static void open_store(uint32_t flags)
+static void open_store(uint32_t flags, bool synchronous)
 {
     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
     options.flags = flags;
@@ -25,7 +25,7 @@ static void open_store(uint32_t flags)
     options.segment_size = 1 << 17;
     held_start(&process, disk);
     process.random = &luck;
-    must(hwt_delay_open_on("store", &options, &process.system, false, &store) == 0);
+    must(hwt_delay_open_on("store", &options, &process.system, synchronous, &store) == 0);
 }
 
 /* Its result is in `operation`. */
@@ -57,13 +57,13 @@ static void shrink(struct player *player)
     must(pthread_mutex_unlock(&store->lock) == 0);
 }
 
-static void begin(int seed)
+static void begin(int seed, bool synchronous)
 {
     luck = (uint64_t)seed;
     disk = disk_new();
     held_realtime = HWT_SEC(1000);
     held_boottime = HWT_SEC(100);
-    open_store(HWT_DELAY_CREATE);
+    open_store(HWT_DELAY_CREATE, synchronous);
 }
 
 static void do_part(void (*part)(struct player *player))
@@ -78,7 +78,7 @@ START_TEST(a_put_is_told_of_a_failed_flush_of_another_thread)
 {
     struct player putting;
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    begin(_i);
+    begin(_i, false);
     player_begin(&putting, put, 0, 5);
     must(player_await(&putting, false) == STANDS);
     ck_assert_str_eq(putting.point, "before a sync");
@@ -91,7 +91,7 @@ START_TEST(a_put_is_told_of_a_failed_flush_of_another_thread)
     struct disk *crashed = disk_crashed(disk, &luck);
     disk_free(disk);
     disk = crashed;
-    open_store(0);
+    open_store(0, false);
     ck_assert_int_eq(hwt_delay_get_stats(store, &stats), 0);
     if (putting.operation == 0)
         ck_assert_uint_eq(stats.pending, 1);
@@ -106,7 +106,7 @@ END_TEST
 START_TEST(a_log_does_not_become_shorter_under_zeros_that_are_written)
 {
     struct player putting;
-    begin(0);
+    begin(0, false);
     do_part(grow);
     const uint64_t extent = store->log.extent;
     player_begin(&putting, put, 0, 3);
@@ -125,6 +125,62 @@ START_TEST(a_log_does_not_become_shorter_under_zeros_that_are_written)
 }
 END_TEST
 
+static void checkpoint(struct player *player)
+{
+    (void)player;
+    must(hwt_delay_checkpoint(store) == 0);
+}
+
+static const hwt_delay_message two[] = { { .due = HWT_SEC(2000), .id = "a", .id_size = 1 },
+                                         { .due = HWT_SEC(2000), .id = "b", .id_size = 1 } };
+
+/* The disk has no room for the frame of a cancel, until the reserve is given up. */
+static void take_reserve(const hwt_delay_message *message)
+{
+    held_fail(&process, DISK_WRITE);
+    process.fail_with = -ENOSPC;
+    must(hwt_delay_cancel(store, message->due, message->id, message->id_size) == 0);
+}
+
+static bool is_full(void)
+{
+    hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
+    must(hwt_delay_get_stats(store, &stats) == 0);
+    return stats.full;
+}
+
+/* False: the checkpoint has no such point. */
+static bool take_reserve_beside(uint64_t point)
+{
+    struct player checkpointing;
+    begin(0, true); /* so no job sets it aside meanwhile */
+    must(hwt_delay_put(store, two, 2) == 0);
+    take_reserve(&two[0]);
+    must(is_full());
+    player_begin(&checkpointing, checkpoint, 0, point);
+    bool stands = player_await(&checkpointing, false) == STANDS;
+    if (stands)
+        take_reserve(&two[1]);
+    player_end(&checkpointing);
+    if (!is_full())
+        ck_assert_uint_eq(disk_find(disk, "reserve")->seen.size, store->log.extent);
+    must(hwt_delay_checkpoint(store) == 0);
+    must(!is_full());
+    must(hwt_delay_close(store) == 0);
+    process_end(&process);
+    disk_free(disk);
+    return stands;
+}
+
+START_TEST(a_reserve_that_is_given_up_while_it_is_set_aside_is_missed)
+{
+    uint64_t points = 0;
+    while (take_reserve_beside(points + 1))
+        points++;
+    ck_assert_uint_ge(points, 10);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_flushes");
@@ -132,6 +188,7 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, a_put_is_told_of_a_failed_flush_of_another_thread, 0, 10);
     tcase_add_test(tcase, a_log_does_not_become_shorter_under_zeros_that_are_written);
+    tcase_add_test(tcase, a_reserve_that_is_given_up_while_it_is_set_aside_is_missed);
     suite_add_tcase(suite, tcase);
     return suite;
 }
