@@ -316,7 +316,8 @@ static void take_others(void *arg, enum disk_call call, const char *name)
     hwt_delay_free(taken);
 }
 
-/* The call waits for room in the log. Numbers that become those of leases meanwhile have none, and are none of its. */
+/* The call waits for room in the log. Numbers that become those of leases meanwhile have no room, so
+ * they are those of none. */
 START_TEST(test_done_with_leases_that_are_given_meanwhile)
 {
     char id[HWT_DELAY_ID_MAX];

@@ -299,19 +299,24 @@ START_TEST(leases_end_by_their_time_and_the_first_is_known)
 }
 END_TEST
 
+static void put_and_lease(uint64_t id)
+{
+    const hwt_delay_message message = { .due = 1, .id = &id, .id_size = sizeof(id) };
+    struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
+    struct hwt_delay_lease *it = malloc(sizeof(*it));
+    must(record && it);
+    record->key.sequence = sequence++;
+    hwt_delay_apply_put(store, record);
+    hwt_delay_lease_add(store, it, record, 1);
+}
+
 /* One lease of each batch lasts: these are not all in the same few buckets. */
 START_TEST(leases_that_last_are_found_in_a_few_steps)
 {
     enum { LAST = 512, MOST = 16 };
     static const uint64_t batches[] = { 1, 16, 64, 100, 128, 1000, 1024 };
     for (uint64_t i = 0; i < LAST; i++) {
-        const hwt_delay_message message = { .due = 1, .id = &i, .id_size = sizeof(i) };
-        struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
-        struct hwt_delay_lease *it = malloc(sizeof(*it));
-        must(record && it);
-        record->key.sequence = sequence++;
-        hwt_delay_apply_put(store, record);
-        hwt_delay_lease_add(store, it, record, 1);
+        put_and_lease(i);
         store->table.next_token += batches[_i] - 1;
     }
     struct hwt_delay_lease *it;
@@ -333,15 +338,8 @@ enum { NEAR = 8, GROUPS = 64 };
 static void lease_in_turn(void)
 {
     store->table.next_token = NEAR;
-    for (uint64_t i = 0; i < (uint64_t)NEAR * GROUPS; i++) {
-        const hwt_delay_message message = { .due = 1, .id = &i, .id_size = sizeof(i) };
-        struct hwt_delay_record *record = hwt_delay_record_new(HWT_DELAY_PUT, &message);
-        struct hwt_delay_lease *it = malloc(sizeof(*it));
-        must(record && it);
-        record->key.sequence = sequence++;
-        hwt_delay_apply_put(store, record);
-        hwt_delay_lease_add(store, it, record, 1);
-    }
+    for (uint64_t i = 0; i < (uint64_t)NEAR * GROUPS; i++)
+        put_and_lease(i);
 }
 
 /* The buckets of eight tokens in turn stand beside each other, and each has its own. */
