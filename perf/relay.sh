@@ -3,7 +3,7 @@
 #
 # Starts three NATS servers and three replicas of hwt-relay, publishes delayed messages from Python, makes
 # faults on the way, and looks whether every message has come once and in its time. Builds hwt in release mode for
-# that, and installs what is missing. With --kafka the servers are brokers of Kafka that run already.
+# that, and installs what is missing. With --kafka the servers are brokers of Kafka.
 #
 #     sh perf/relay.sh [--seconds N] [--rate N] [--faults N] [--night] [--seed N] [--out DIR]
 #     sh perf/relay.sh --bars [--pending N] [--seed N] [--out DIR]
@@ -21,14 +21,15 @@
 #                    bar; four minutes. With --kafka: forwarding, one minute
 #     --pending N    messages for memory and restart (1000000; 10000000 takes ten minutes more)
 #     --kafka BROKERS    on these, as HOST:PORT with commas between. Topics of a name of their own are made there, and
-#                    deleted if all is well. `mock` are three brokers of librdkafka's mock cluster, which fence
-#                    nobody and hide nothing that was taken back, so messages may be there twice
+#                    deleted if all is well. `start` are three brokers that it starts itself: Maven brings them into
+#                    build/kafka; the exit status is 77 where it cannot. `mock` are three of librdkafka's mock
+#                    cluster, which fence nobody and hide nothing that was taken back, so messages may be there twice
 #     --property NAME=VALUE    of librdkafka, for the relays and for who puts and reads, as security.protocol=SSL
 #
 # Relays and servers are killed, stopped and drained, also all at once; the target is gone, full or slow. As root, each
 # of them is a machine in a network namespace of its own: then they are also cut off, both ways and one way, a
-# relay's clock is stepped, and its disk is full. On Kafka only relays are killed, stopped and drained; brokers are
-# their keeper's to kill meanwhile.
+# relay's clock is stepped, and its disk is full. On Kafka relays are killed, stopped and drained, and of brokers only those
+# that it has started; others are their keeper's to kill meanwhile.
 #
 # Works from any folder. Prints the ledger in the end: what is missing, early, double, late, in all and
 # after each kind of fault. lateness.svg shows lateness over time with the faults, if gnuplot is there.
@@ -43,7 +44,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 case " $* " in
 *' --help '*)
-    sed -n '4,37s/^# \{0,1\}//p' "$0"
+    sed -n '4,38s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac

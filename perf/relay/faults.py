@@ -35,8 +35,9 @@ class Faults(threading.Thread):
         self.on_servers_whole = on_servers_whole
         self.kinds = [self.kill_relay, self.stop_relay, self.drain_relay, self.kill_all_relays]
         if cluster.servers:
-            self.kinds += [self.kill_server, self.stop_server, self.kill_all_servers,
-                           self.refuse, self.fill_target, self.slow_target]
+            self.kinds += [self.kill_server, self.stop_server]
+        if hasattr(client, "change_target"):  # those of NATS
+            self.kinds += [self.kill_all_servers, self.refuse, self.fill_target, self.slow_target]
         if cluster.net:
             self.kinds += [self.cut_relay, self.cut_relay_one_way, self.cut_server,
                            self.cut_server_one_way, self.cut_servers_apart, self.step_clock,

@@ -2,6 +2,7 @@
 """Replicas of hwt-relay on brokers of Kafka, producers of delayed messages there, and what has arrived of them."""
 
 import collections
+import random
 import subprocess
 import time
 
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import load
 from cluster import Cluster, SHARDS
+from kafka_brokers import Servers
 
 ANSWER = 60  # seconds within which brokers answer
 # Errors of a consumer that do not mend themselves.
@@ -29,7 +31,7 @@ class Brokers(Cluster):
         self.entries = f"{self.delay}-entries"
         self.topics = {self.delay: SHARDS, self.entries: SHARDS, self.dead: 1, self.target: 3}
         own = f"kafka = {' '.join(properties)}" if properties else ""
-        self.config = {"bootstrap.servers": brokers, **dict(word.split("=", 1) for word in properties)}
+        self.config = {"bootstrap.servers": brokers, "log_level": 2, **dict(word.split("=", 1) for word in properties)}
         super().__init__(relay, out, settings=lambda i: f"engine = kafka\n{own}\n{settings(i)}", space=space,
                          urls=brokers.split(","))
 
@@ -91,6 +93,36 @@ class Brokers(Cluster):
         found = []
         self.read(self.dead, found.append)
         return len(found)
+
+
+class Started(Brokers):
+    """Three of its own, which can be killed, too. For the faults it is what tells which of them leads."""
+
+    def __init__(self, relay, out, properties, space, settings=lambda i: ""):
+        self.own = Servers(f"{out}/brokers")
+        try:
+            self.own.start()
+        except BaseException:
+            self.own.end()
+            raise
+        super().__init__(relay, out, ",".join(self.own.urls), properties, space, settings)
+        self.servers = self.own.children
+
+    def leader(self):
+        """The broker that has one of the partitions on which the relays depend, or that of their transactions."""
+        topic = random.choice([*self.topics, "__transaction_state"])
+        found = self.own.leader(topic, random.randrange(self.topics.get(topic, 5)))
+        return found and found.name
+
+    def delete_topics(self):
+        pass  # they go with the brokers
+
+    def wait_until_current(self, patience):
+        try:
+            self.own.wait_until_whole(patience)
+        except RuntimeError:
+            return False
+        return True
 
 
 class Mock(Brokers):

@@ -5,8 +5,9 @@
     kafka_run.py ledger HWT-RELAY MOCK SECONDS RATE FAULTS SEED DIR BROKERS [PROPERTY]...
     kafka_run.py bars HWT-RELAY MOCK DIR BROKERS [PROPERTY]...
 
-BROKERS is as librdkafka has it, or `mock` for those of MOCK, the program of tests/relay/kafka_mock.c. A PROPERTY
-is NAME=VALUE.
+BROKERS is as librdkafka has it; or `mock` for those of MOCK, the program of tests/relay/kafka_mock.c; or `start`
+for three that are started here, which meet faults, too. A PROPERTY is NAME=VALUE. The exit status is 77 where they cannot
+be had.
 """
 
 import os
@@ -25,6 +26,7 @@ import kafka  # noqa: E402
 from bars import Bars  # noqa: E402
 from cluster import NODES, SHARDS, free_ports  # noqa: E402
 from faults import Faults  # noqa: E402
+from kafka_brokers import Skipped  # noqa: E402
 from run import PRODUCERS, make_folder, produce, tell  # noqa: E402
 
 BURST, LEAD = 100000, 40  # messages due at once, and seconds in which they are put and read
@@ -36,6 +38,8 @@ def make_brokers(relay, mock, folder, brokers, properties, settings=lambda i: ""
     space = f"load-{int(time.time())}"
     if brokers == "mock":
         return kafka.Mock(mock, relay, folder, properties, space, settings)
+    if brokers == "start":
+        return kafka.Started(relay, folder, properties, space, settings)
     return kafka.Brokers(relay, folder, brokers, properties, space, settings)
 
 
@@ -52,7 +56,8 @@ def run(brokers, seconds, rate, count, seed):
         brokers.start_relays()
         producers = [kafka.Producer(i, brokers, seed, rate / PRODUCERS) for i in range(PRODUCERS)]
         book = kafka.Ledger(brokers, producers)
-        faults = Faults(brokers, None, random.Random(f"{seed} faults"), seconds, count, None)
+        faults = Faults(brokers, brokers if brokers.servers else None, random.Random(f"{seed} faults"), seconds,
+                        count, lambda: None)
         found = produce(producers, book, faults, seconds)
         if any(m.is_wanted() and not m.arrived for m in found[1]):
             book.note_what_the_broker_has_lost()
@@ -147,6 +152,9 @@ def main():
         fine = tell_ledger(*words) if sys.argv[1] == "ledger" else tell_bars(*words)
     except confluent_kafka.KafkaException as error:
         sys.exit(f"perf/relay.sh: {error.args[0].str()}")
+    except Skipped as reason:
+        print(f"skipped: {reason}")
+        sys.exit(77)
     except (OSError, RuntimeError) as error:
         sys.exit(f"perf/relay.sh: {error}")
     sys.exit(0 if fine else 1)

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# perf/relay.sh --kafka: what it refuses; and its ledger on the mock cluster, with a fault, for some seconds.
+# perf/relay.sh --kafka: what it refuses; that brokers which cannot be had are skipped; and its ledger on the mock cluster,
+# with a fault, for some seconds. kafka_real.sh has real brokers.
 #
 #     RELAY=... MOCK=... PERF=... kafka_ledger.sh
 #
@@ -46,6 +47,12 @@ refuses 'at least 5' --kafka mock --seconds 1
 }
 rm -rf "$out"
 mkdir "$out"
+
+status=0
+PATH=/nowhere /usr/bin/python3 "$PERF/relay/kafka_brokers.py" "$out/none" >"$out/said" 2>&1 </dev/null || status=$?
+[ "$status" -eq 77 ] || fail "status $status of brokers without Java"
+grep -q '^skipped: there is no Java 17' "$out/said" || fail 'it does not say why there are no brokers'
+! /usr/bin/python3 "$PERF/relay/kafka_brokers.py" >"$out/said" 2>&1 || fail 'no folder is no mistake'
 
 # ledger SECONDS FAULTS BROKERS [PROPERTY]...
 ledger()
