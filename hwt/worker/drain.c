@@ -14,8 +14,7 @@
 #include "hwt/worker/worker.h"
 
 #define DRAIN_MAX 100000
-#define KEEP_UP_EVERY 256 /* runs */
-#define KEEP_UP_MAX ((size_t)KEEP_UP_EVERY * 512)
+#define KEEP_UP_MAX ((size_t)1 << 17)
 #define CLAIM_TRIES 256
 #define OWN_READINGS_MAX 8
 
@@ -333,28 +332,15 @@ void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dis
     }
 }
 
-/* Cancelled timeouts that are to be told would heap up beside many slow tasks. So they do not wait
- * until all that is due has run. It reads no more than KEEP_UP_MAX of them, so that running goes
- * on. */
-void hwt_worker_keep_up(struct hwt_worker *worker, size_t n)
+/* Cancelled timeouts that are to be told do not wait until all that is due has run. It reads no more
+ * than KEEP_UP_MAX of them, so that running goes on. */
+void hwt_worker_keep_up(struct hwt_worker *worker)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
-    worker->since_kept_up += n;
-    if (worker->since_kept_up < KEEP_UP_EVERY)
-        return;
-    worker->since_kept_up = 0;
     begin_drain(worker);
-    if (worker->shared->one_thread) {
-        if (hwt_stream_backlog(&lanes->shared->cancelled) > HWT_BACKLOG)
-            read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
-        return;
-    }
-    if (!hwt_streams_receive(&lanes->cancelled))
-        return;
-    uint32_t chunks = 0;
-    for (const struct hwt_stream *s = lanes->cancelled.listed; s; s = s->next_listed)
-        chunks += hwt_stream_backlog(s) / 2; /* an open chunk is no backlog */
-    if (chunks <= HWT_BACKLOG / 2)
-        return;
-    read_streams(worker, true, true, KEEP_UP_MAX);
+    if (worker->shared->one_thread)
+        read_stream(worker, &lanes->shared->cancelled, read_cancelled, KEEP_UP_MAX);
+    else
+        read_streams(worker, true, hwt_streams_receive(&lanes->cancelled), KEEP_UP_MAX);
+    hwt_worker_has_kept_up(worker, hwt_time_reached_about(&worker->shared->time));
 }

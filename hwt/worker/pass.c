@@ -14,6 +14,7 @@
 #include "hwt/worker/worker.h"
 
 #define IN_VAIN_MAX (1 << 17) /* hints that a pass may look at in vain: under a millisecond */
+#define KEEP_UP_EVERY 256     /* timeouts that are taken, or a quarter of a tick */
 #define ARGS_AHEAD 4          /* the arg of the fourth timeout ahead comes from memory meanwhile */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
@@ -38,19 +39,22 @@ void hwt_worker_publish_bytes(struct hwt_worker *worker)
 /* ---- running ---- */
 
 /* Runs a timeout that is due, or hands it over. False: it was not PENDING with this state and
- * deadline. This function and look() are most of what a timeout costs here, so they are inlined. */
-__attribute__((always_inline)) static inline bool
-run(struct hwt_worker *worker, struct hwt_entry *entry, uint64_t state, uint64_t deadline)
+ * deadline, or it is later than `latest`. This function and look() are most of what a timeout costs
+ * here, so they are inlined. */
+__attribute__((always_inline)) static inline bool run(struct hwt_worker *worker,
+                                                      struct hwt_entry *entry, uint64_t state,
+                                                      uint64_t deadline, uint64_t latest)
 {
     struct hwt_shared *shared = worker->shared;
     HWT_ASSERT(deadline <= atomic_load_explicit(&shared->time.last_pass, memory_order_relaxed));
     if (shared->executor) {
-        if (!hwt_entry_hand_over(entry, state, deadline))
+        if (hwt_time_reached_about(&shared->time) > latest ||
+            !hwt_entry_hand_over(entry, state, deadline))
             return false;
         hwt_task_submit(shared, entry);
         return true;
     }
-    enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
+    enum hwt_run run = hwt_task_run(shared, entry, state, &deadline, latest);
     if (run == HWT_RUN_AGAIN)
         hwt_task_publish_again(shared, entry, state, deadline);
     return run != HWT_RUN_NOT;
@@ -61,12 +65,14 @@ static inline void count_in_vain(struct hwt_worker *worker)
     worker->wheel.looks -= worker->wheel.looks > 0;
 }
 
-/* Looks at an entry whose hint was taken. It is due if its deadline is before `horizon`. */
+/* Looks at an entry whose hint was taken. It is due if its deadline is before `horizon`. If it is
+ * time to tell what was cancelled, that comes first; a `cancelled` may do anything to this timeout,
+ * so it is looked at once more. */
 __attribute__((always_inline)) static inline void look(struct hwt_worker *worker,
                                                        struct hwt_entry *entry, uint64_t horizon)
 {
     struct hwt_place *place = hwt_entry_place(entry);
-    for (;;) {
+    for (uint64_t latest = worker->keep_up_at;; latest = HWT_NEVER) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
         HWT_SCHED_POINT(LOOK);
@@ -82,10 +88,13 @@ __attribute__((always_inline)) static inline void look(struct hwt_worker *worker
                 hwt_worker_need_rescan(worker, place);
             return;
         }
-        if (run(worker, entry, state, deadline)) {
+        if (run(worker, entry, state, deadline, latest)) {
             worker->runs++;
             return;
         }
+        hwt_worker_keep_up(worker);
+        if (hwt_worker_is_stopping(worker))
+            return;
     }
 }
 
@@ -140,7 +149,9 @@ static bool expire_some(struct hwt_worker *worker, uint64_t limit)
             __builtin_prefetch(hwt_entry_arg(taken.entries[i + ARGS_AHEAD]));
         look(worker, taken.entries[i], horizon);
     }
-    hwt_worker_keep_up(worker, n);
+    worker->since_kept_up += n;
+    if (worker->since_kept_up >= KEEP_UP_EVERY)
+        hwt_worker_keep_up(worker);
     return true;
 }
 
@@ -167,7 +178,7 @@ static bool goes_on_in_vain(struct hwt_worker *worker)
     if (worker->wheel.looks > 0 || worker->most < UINT64_MAX || hwt_worker_is_stopping(worker))
         return false;
     worker->wheel.looks = IN_VAIN_MAX;
-    hwt_worker_keep_up(worker, HWT_TAKE_MAX);
+    hwt_worker_keep_up(worker);
     return true;
 }
 
@@ -253,6 +264,7 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     worker->most = most;
     worker->wheel.looks = IN_VAIN_MAX;
     worker->told_before = worker->told;
+    hwt_worker_has_kept_up(worker, now);
     expire_first(worker);
     hwt_worker_read(worker);
     /* A stream that could not be read may hold timeouts for the last tick that is over, so that

@@ -134,11 +134,11 @@ static enum hwt_run finish(struct hwt_shared *shared, struct hwt_entry *entry, u
 }
 
 enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
-                          uint64_t *deadline)
+                          uint64_t *deadline, uint64_t latest)
 {
-    uint64_t running;
+    uint64_t running, now = hwt_time_reached_about(&shared->time);
     HWT_SCHED_POINT(BEGIN);
-    if (!hwt_entry_begin_run(entry, state, *deadline, &running, shared->one_thread))
+    if (now > latest || !hwt_entry_begin_run(entry, state, *deadline, &running, shared->one_thread))
         return HWT_RUN_NOT;
     struct hwt_frame frame = {
         .shared = shared,
@@ -146,7 +146,7 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
         .generation = hwt_generation(state),
         .deadline = *deadline,
     };
-    uint64_t lateness = hwt_saturating_sub(hwt_time_reached_about(&shared->time), *deadline);
+    uint64_t lateness = hwt_saturating_sub(now, *deadline);
     hwt_stats_run(&shared->stats, lateness, shared->executor != NULL);
     HWT_PROBE4(fire, shared, entry, frame.generation, lateness);
     hwt_unreserve(shared);
@@ -204,7 +204,7 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
             hwt_task_publish_again(shared, entry, state, deadline);
             return;
         }
-        enum hwt_run run = hwt_task_run(shared, entry, state, &deadline);
+        enum hwt_run run = hwt_task_run(shared, entry, state, &deadline, HWT_NEVER);
         if (run == HWT_RUN_AGAIN)
             hwt_task_publish_again(shared, entry, state, deadline);
         if (run != HWT_RUN_NOT)

@@ -29,15 +29,16 @@ _Noreturn void hwt_task_does_not_return(void);
 struct hwt_frame *hwt_own_task(hwt_timeout timeout);
 
 enum hwt_run {
-    HWT_RUN_NOT, /* the state or the deadline was another one */
+    HWT_RUN_NOT, /* it is later, or the state or the deadline was another one */
     HWT_RUN_ENDED,
     HWT_RUN_AGAIN, /* it is PENDING again */
 };
 
-/* Runs the task of an entry, if it still is PENDING with this state and deadline. If it returns
- * HWT_RUN_AGAIN, *deadline is the next one, and the caller must have the entry looked at then. */
+/* Runs the task of an entry, if it is not later than `latest`, and the entry still is PENDING with
+ * this state and deadline. If it returns HWT_RUN_AGAIN, *deadline is the next one, and the
+ * caller must have the entry looked at then. */
 enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, uint64_t state,
-                          uint64_t *deadline);
+                          uint64_t *deadline, uint64_t latest);
 
 /* The caller has made the entry CANCELLED, from this state: calls `cancelled`, if the task has it,
  * and frees the entry. */

@@ -58,7 +58,8 @@ struct hwt_worker {
     uint64_t drain_epoch;  /* the number of the drain that goes on; see drain.c */
     uint64_t drain_epochs; /* how many drains there were */
     uint32_t unclaimed;    /* claims that failed in the last drain: the next goes by all lanes */
-    size_t since_kept_up;  /* so many timeouts were taken since hwt_worker_keep_up() read */
+    uint64_t keep_up_at;   /* a task that runs then or later has hwt_worker_keep_up() before it */
+    size_t since_kept_up;  /* so many timeouts were taken since that was called */
     uint64_t upkeep_at;    /* the instant at which there is more to give back; 0: at once */
     uint64_t sweep_at;     /* a drain sweeps when the wheel has so many hints */
     bool sweep_asks;       /* the next sweep begins with looks at entries */
@@ -110,8 +111,15 @@ bool hwt_worker_read_single(struct hwt_worker *worker, uint64_t until);
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
                                bool cancelled);
 
-/* After `n` more timeouts of a pass: tells what was cancelled, if that heaps up. */
-void hwt_worker_keep_up(struct hwt_worker *worker, size_t n);
+/* Between two tasks: tells what was cancelled. */
+void hwt_worker_keep_up(struct hwt_worker *worker);
+
+/* At `now` nothing is to be told. It is done again so soon that nothing is told a tick late. */
+static inline void hwt_worker_has_kept_up(struct hwt_worker *worker, uint64_t now)
+{
+    worker->since_kept_up = 0;
+    worker->keep_up_at = hwt_saturating_add(now, worker->wheel.ticks.duration / 4);
+}
 
 /* ---- file.c ---- */
 
