@@ -62,6 +62,7 @@ static void conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
     const struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     hwt_delay_slots_lock(store);
     hwt_delay_plan_conclude(store, plan);
+    hwt_delay_slots_conclude(store);
     hwt_delay_evict(store);
     hwt_delay_handed_conclude(store);
     hwt_delay_drops_conclude(store);
@@ -73,12 +74,11 @@ static void conclude(hwt_delay *store, const struct hwt_delay_plan *plan)
     store->stats.checkpoints++;
 }
 
-/* They are not in the checkpoint any more. */
+/* The checkpoint on the disk does not name them. */
 void hwt_delay_delete_finished(hwt_delay *store)
 {
     if (store->checkpoint.copies > 0)
         return;
-    hwt_delay_slots_await(store);
     struct hwt_delay_slot *slot;
     while ((slot = hwt_delay_finished_first(store))) {
         char name[HWT_DELAY_NAME_MAX];
@@ -89,8 +89,6 @@ void hwt_delay_delete_finished(hwt_delay *store)
         pthread_mutex_lock(&store->lock);
         hwt_delay_finished_free(store, slot);
     }
-    if (hwt_delay_slots_count(store) == 0)
-        hwt_delay_filed_settle(store, UINT64_MAX);
 }
 
 /* Without the lock. */
@@ -127,6 +125,9 @@ static int make(hwt_delay *store)
     if (r == 0) {
         conclude(store, &plan);
         hwt_delay_extent_shrink(store, store->checkpoint.snapshot.extent);
+    } else if (old == 0) {
+        hwt_delay_slots_await(store);
+        hwt_delay_slots_conclude(store);
     }
     free(plan.parts);
     if ((r < 0 && !hwt_delay_is_full(r) && !hwt_delay_is_shortage(r)) ||

@@ -90,7 +90,6 @@ struct hwt_delay_log_point hwt_delay_checkpoint_point(const unsigned char *head)
 /* ---- rewrite.c ---- */
 
 void hwt_delay_rewrite(hwt_delay *store);
-bool hwt_delay_is_moved(const struct hwt_delay_slot *slot);
 void hwt_delay_moved_free(struct hwt_delay_snapshot *snapshot);
 void hwt_delay_rewrite_undo(hwt_delay *store);
 void hwt_delay_rewrite_conclude(hwt_delay *store);

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 
+#include "hwt/base/assert.h"
 #include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
@@ -192,6 +193,7 @@ static void undo_part(hwt_delay *store, struct hwt_delay_part *part)
         return;
     hwt_delay_slot_name(part->slot, name);
     if (part->fresh_slot) {
+        HWT_ASSERT(!part->slot->named);
         hwt_delay_unlink(store, name);
         return;
     }

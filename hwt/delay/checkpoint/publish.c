@@ -109,7 +109,7 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
     unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
     struct hwt_delay_slot *slot = bytes ? hwt_delay_slots_first(store) : NULL;
     for (; slot; slot = hwt_delay_slots_next(slot)) {
-        if (slot->new_length == 0 || hwt_delay_is_moved(slot))
+        if (slot->new_length == 0)
             continue;
         encode_slot(slot, entry_size(gaps), at);
         at += entry_size(gaps);

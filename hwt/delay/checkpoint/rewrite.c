@@ -27,6 +27,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/base/assert.h"
 #include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
@@ -56,7 +57,7 @@ static double density_of(const struct hwt_delay_slot *slot)
     return (double)(slot->new_length - slot->new_dead) / (double)(UINT64_C(1) << slot->shift);
 }
 
-/* Calls back for each slot that has an instant, and from which it is not being moved. */
+/* Calls back for each slot that has an instant by the checkpoint that is being made. */
 static void each_covering(const hwt_delay *store, uint64_t due,
                           void (*found)(struct hwt_delay_slot *slot, void *arg), void *arg)
 {
@@ -66,7 +67,7 @@ static void each_covering(const hwt_delay *store, uint64_t due,
         struct hwt_delay_slot *slot = hwt_delay_wheel_from(store, shift, due >> shift, 0);
         for (; slot && slot->shift == shift && slot->index == due >> shift;
              slot = hwt_delay_slots_next(slot)) {
-            if (due >= slot->moved.due)
+            if (slot->new_length > 0 && due >= slot->moved.due)
                 found(slot, arg);
         }
     }
@@ -126,7 +127,7 @@ void hwt_delay_note_tombstones(hwt_delay *store, uint64_t due, uint64_t count)
 
 static bool is_to_be_moved(const hwt_delay *store, const struct hwt_delay_slot *slot)
 {
-    return slot->length > 0 && slot->dead > slot->length / 2 && !slot->passed &&
+    return slot->new_length > 0 && slot->dead > slot->length / 2 && !slot->passed &&
            !hwt_delay_begins_below(slot, hwt_delay_loaded(store)) && !hwt_delay_gap_in(store, slot);
 }
 
@@ -270,8 +271,7 @@ static int move_stretch(struct work *work, struct hwt_delay_slot *slot)
     if (r < 0)
         return r;
     count_found(work, slot);
-    if (slot->moved.due == 0)
-        TAILQ_INSERT_TAIL(&store->checkpoint.snapshot.moved, slot, listed);
+    HWT_ASSERT(hwt_delay_compare(from, to) < 0);
     slot->moved = to;
     return 0;
 }
@@ -282,13 +282,17 @@ static int move_slot(struct work *work, struct hwt_delay_slot *slot)
     hwt_delay *store = work->store;
     int r = 0;
     hwt_delay_seal(store, slot, store->checkpoint.snapshot.epoch);
+    TAILQ_INSERT_TAIL(&store->checkpoint.snapshot.moved, slot, listed);
     while (r == 0 && hwt_delay_compare(slot->moved, end_of(slot)) < 0) {
         if (work->read >= work->read_max || work->moved >= work->moved_max)
             return 0;
         r = move_stretch(work, slot);
     }
     hwt_delay_readers_free(&work->readers);
-    return r < 0 ? r : 1;
+    if (r < 0)
+        return r;
+    slot->new_length = slot->new_count = 0; /* the checkpoint does not name it */
+    return 1;
 }
 
 /*
@@ -326,12 +330,6 @@ static void forget(struct hwt_delay_snapshot *snapshot, struct hwt_delay_slot *s
     slot->moved = (struct hwt_delay_key){ 0, 0 };
 }
 
-/* It was moved wholly, so the checkpoint does not name it. */
-bool hwt_delay_is_moved(const struct hwt_delay_slot *slot)
-{
-    return hwt_delay_compare(slot->moved, end_of(slot)) >= 0;
-}
-
 /* The checkpoint failed, so the snapshot has nothing of what was moved. Nobody else knows these
  * records, so this is without the lock. */
 void hwt_delay_moved_free(struct hwt_delay_snapshot *snapshot)
@@ -351,23 +349,26 @@ void hwt_delay_rewrite_undo(hwt_delay *store)
 {
     struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     struct hwt_delay_slot *slot;
-    while ((slot = TAILQ_FIRST(&snapshot->moved)))
+    for (size_t most = hwt_delay_slots_count(store); (slot = TAILQ_FIRST(&snapshot->moved));
+         most--) {
+        HWT_ASSERT(most > 0);
         forget(snapshot, slot);
+        slot->new_length = slot->length;
+        slot->new_count = slot->count;
+    }
     hwt_delay_dead_begin(store);
 }
 
 /* It is on the disk, with what was moved. With the lock; the slots are locked. */
 void hwt_delay_rewrite_conclude(hwt_delay *store)
 {
+    struct hwt_delay_snapshot *snapshot = &store->checkpoint.snapshot;
     struct hwt_delay_slot *slot;
-    while ((slot = TAILQ_FIRST(&store->checkpoint.snapshot.moved))) {
-        bool whole = hwt_delay_is_moved(slot);
+    for (size_t most = hwt_delay_slots_count(store); (slot = TAILQ_FIRST(&snapshot->moved));
+         most--) {
+        HWT_ASSERT(most > 0);
         if (hwt_delay_compare(slot->position, slot->moved) < 0)
             slot->position = slot->moved;
-        forget(&store->checkpoint.snapshot, slot);
-        if (!whole)
-            continue;
-        hwt_delay_wheel_remove(store, slot);
-        hwt_delay_slot_finish(store, slot);
+        forget(snapshot, slot);
     }
 }

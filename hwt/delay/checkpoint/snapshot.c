@@ -102,23 +102,19 @@ static void collect_leased(hwt_delay *store, struct hwt_delay_snapshot *snapshot
     }
 }
 
-/* Slots in which nothing is left are not part of the checkpoint any more. */
-static void finish_slots(hwt_delay *store)
+/* The checkpoint does not name slots in which nothing is left. */
+static void note_slots(hwt_delay *store)
 {
-    struct hwt_delay_slot *slot, *next;
-    for (slot = hwt_delay_slots_first(store); slot; slot = next) {
-        next = hwt_delay_slots_next(slot);
-        slot->noted = hwt_delay_position(store, slot);
-        slot->new_length = slot->length;
-        slot->new_count = slot->count;
-        slot->new_origins = slot->origins;
-        bool dropped = !slot->passed && hwt_delay_slot_is_dropped(store, slot);
-        if (dropped) /* it is not read any more */
+    struct hwt_delay_slot *slot;
+    HWT_DELAY_FOREACH_SLOT(slot, store)
+    {
+        bool dropped = hwt_delay_slot_is_dropped(store, slot), named = !slot->passed && !dropped;
+        if (dropped) /* nothing is appended to it */
             hwt_delay_seal(store, slot, hwt_delay_epoch(store));
-        if (slot->passed || dropped) {
-            hwt_delay_wheel_remove(store, slot);
-            hwt_delay_slot_finish(store, slot);
-        }
+        slot->noted = hwt_delay_position(store, slot);
+        slot->new_length = named ? slot->length : 0;
+        slot->new_count = named ? slot->count : 0;
+        slot->new_origins = slot->origins;
     }
     hwt_delay_drops_settle(store);
 }
@@ -166,7 +162,7 @@ static void take_snapshot(hwt_delay *store)
         while (hwt_delay_fresh_count(store) > 0)
             collect_one(store, snapshot);
         hwt_delay_handed_snapshot(store);
-        finish_slots(store);
+        note_slots(store);
         collect_drops(store, snapshot);
         snapshot->filed = *hwt_delay_filed_of(store);
     }

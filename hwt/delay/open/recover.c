@@ -48,7 +48,7 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at, size_t siz
         slot->before.due = hwt_delay_get64(at + HWT_DELAY_FILE_BEFORE);
         slot->before.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_BEFORE + 8);
     }
-    slot->made = true;
+    slot->made = slot->named = true;
     slot->newest = hwt_delay_log_kept(store).sequence - 1;
     if (slot->dead > slot->length)
         slot->dead = slot->length;

@@ -18,14 +18,15 @@ static bool is_needed(const hwt_delay *store, const struct hwt_delay_record *dro
     struct hwt_delay_slot *slot;
     HWT_DELAY_FOREACH_SLOT(slot, store)
     {
-        if (hwt_delay_slot_start(slot) <= drop->key.due &&
+        if (slot->new_length > 0 && hwt_delay_slot_start(slot) <= drop->key.due &&
             (hwt_delay_position(store, slot).due <= drop->key.due || hwt_delay_gap_in(store, slot)))
             return true;
     }
     return false;
 }
 
-/* With the snapshot of a checkpoint, for which slots alone may have what is under them. */
+/* With the snapshot of a checkpoint, for which slots alone may have what is under them. It names
+ * those that have a new length. */
 void hwt_delay_drops_snapshot(hwt_delay *store)
 {
     const struct hwt_delay_drops *drops = hwt_delay_drops_of(store);
@@ -69,8 +70,9 @@ void hwt_delay_drops_settle(hwt_delay *store)
         return;
     HWT_DELAY_FOREACH_SLOT(slot, store)
     {
-        hwt_delay_filed_mark(store, hwt_delay_slot_start(slot),
-                             (struct hwt_delay_key){ slot->last, slot->newest }, left);
+        if (slot->new_length > 0)
+            hwt_delay_filed_mark(store, hwt_delay_slot_start(slot),
+                                 (struct hwt_delay_key){ slot->last, slot->newest }, left);
     }
     hwt_delay_filed_settle_dropped(store, left);
 }

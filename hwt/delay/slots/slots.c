@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The slots of a store are those of the wheel, and those that wait to be deleted. */
+/*
+ * The slots of a store are those of the wheel, and those that are finished and wait to be deleted.
+ *
+ * What the checkpoint on the disk names is never deleted. A checkpoint that is being made leaves a
+ * slot out with a new length of 0. The slot stays on the wheel as long as that checkpoint can fail.
+ * Once it is on the disk the slot is not `named` any more, and finished.
+ */
 
 #include <stdlib.h>
 
+#include "hwt/base/assert.h"
 #include "hwt/delay/whole.h"
 
 void hwt_delay_slots_init(hwt_delay *store)
@@ -117,16 +124,28 @@ void hwt_delay_slots_number_raise(hwt_delay *store, uint64_t next)
 
 /* ---- finished ---- */
 
-/* No longer on the wheel. Takes over the caller's reference. */
-void hwt_delay_slot_finish(hwt_delay *store, struct hwt_delay_slot *slot)
+/* Nobody reads slots. */
+void hwt_delay_slots_conclude(hwt_delay *store)
 {
-    TAILQ_INSERT_TAIL(&store->slots.finished, slot, listed);
-    store->slots.finished_bytes += slot->length;
+    struct hwt_delay_slot *slot, *next;
+    for (slot = hwt_delay_slots_first(store); slot; slot = next) {
+        next = hwt_delay_slots_next(slot);
+        slot->named = slot->new_length > 0;
+        if (slot->named)
+            continue;
+        hwt_delay_wheel_remove(store, slot);
+        TAILQ_INSERT_TAIL(&store->slots.finished, slot, listed);
+        store->slots.finished_bytes += slot->length;
+    }
+    if (hwt_delay_slots_count(store) == 0)
+        hwt_delay_filed_settle(store, UINT64_MAX);
 }
 
 struct hwt_delay_slot *hwt_delay_finished_first(const hwt_delay *store)
 {
-    return TAILQ_FIRST(&store->slots.finished);
+    struct hwt_delay_slot *slot = TAILQ_FIRST(&store->slots.finished);
+    HWT_ASSERT(!slot || !slot->named);
+    return slot;
 }
 
 /* Its file is gone. */

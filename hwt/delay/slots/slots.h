@@ -62,6 +62,7 @@ struct hwt_delay_slot {
     bool passed;                    /* all in it has been dealt with */
     bool kept;                      /* it would be passed, but has a gap */
     bool made;                      /* its file is there */
+    bool named;                     /* by the checkpoint on the disk, so its file is not deleted */
     uint64_t length;                /* of the file, as far as it counts */
     uint64_t count;                 /* records */
     uint64_t dead;                  /* about so many bytes are of no use any more; see rewrite.c */
@@ -125,13 +126,14 @@ struct hwt_delay_count {
 struct hwt_delay_handed {
     int file; /* frozen */
     unsigned half;
-    uint64_t length;           /* of the blocks in that half */
+    uint64_t length;  /* of the blocks in that half, with those that opening has read */
+    uint64_t base[2]; /* of each half, what has counts of messages that are still to be loaded */
     uint64_t next_number;      /* of a block */
     uint64_t writers;          /* takes that write a block */
     uint64_t missed;           /* takes whose block is not in the file */
     uint64_t noted, made_good; /* of those, by the checkpoint that is being made; on the disk */
     bool other_is_free;        /* the checkpoint on the disk does not need the other half */
-    bool frees;                /* that which is being made will not, either */
+    bool frees;                /* that which is being made has all counts that opening has read */
     struct hwt_delay_count *counts; /* by key; those from `next` on may be in slots */
     size_t next, count, room;
 };
@@ -181,7 +183,8 @@ bool hwt_delay_wheel_has(const hwt_delay *store, unsigned shift);
 uint64_t hwt_delay_slots_number(const hwt_delay *store);
 uint64_t hwt_delay_slots_take_number(hwt_delay *store);
 void hwt_delay_slots_number_raise(hwt_delay *store, uint64_t next);
-void hwt_delay_slot_finish(hwt_delay *store, struct hwt_delay_slot *slot);
+/* A checkpoint is on the disk: what it does not name is finished. */
+void hwt_delay_slots_conclude(hwt_delay *store);
 struct hwt_delay_slot *hwt_delay_finished_first(const hwt_delay *store);
 void hwt_delay_finished_free(hwt_delay *store, struct hwt_delay_slot *slot);
 

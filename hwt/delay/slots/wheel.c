@@ -189,8 +189,6 @@ void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
 {
     struct hwt_delay_wheel *wheel = &store->slots.wheel;
     uint64_t next, highest;
-    if (!slot->on_wheel) /* a checkpoint has left it out while it was read */
-        return;
     find_bounds(slot, hwt_delay_loaded(store), &next, &highest);
     if (slot->next != next) {
         if (slot->next != HWT_NEVER)

@@ -19,7 +19,7 @@ static void help(bool wanted)
 {
     static const char text[] =
         "Usage: delay_crash [--states N] [--seed N] [--program N] [--no-faults] [--each-call]\n"
-        "                   [--mistake WHAT]\n"
+        "                   [--shortages] [--mistake WHAT]\n"
         "\n"
         "    --states N       look at so many states that a crash can leave: 5000\n"
         "    --seed N         where random numbers begin: HWT_TEST_SEED, or the time of day\n"
@@ -27,6 +27,8 @@ static void help(bool wanted)
         "    --each-call      instead: each call of the system fails in turn, in all ways that it\n"
         "                     can; so many such failures\n"
         "    --no-faults      the disk is never full, and no sync fails\n"
+        "    --shortages      descriptors, memory and room are short now and then, and it is "
+        "copied\n"
         "    --mistake WHAT   make a mistake while it runs: KIND:SYNC, with KIND one of none,\n"
         "                     no-sync, late, unawaited, and SYNC one of log, slot, checkpoint,\n"
         "                     store, new, rename\n"
@@ -105,17 +107,22 @@ static int report(struct program *program, struct result *result)
 
 struct wish {
     uint64_t states, seed, only;
-    bool seeded, faults, say, each_call;
+    bool seeded, faults, shortages, say, each_call;
     struct program mistake; /* that part of a program */
 };
 
 static struct wish parse(int argc, char **argv)
 {
     static const struct option options[] = {
-        { "states", required_argument, NULL, 'n' },  { "seed", required_argument, NULL, 's' },
-        { "program", required_argument, NULL, 'p' }, { "no-faults", no_argument, NULL, 'f' },
-        { "mistake", required_argument, NULL, 'm' }, { "each-call", no_argument, NULL, 'e' },
-        { "help", no_argument, NULL, 'h' },          { 0 },
+        { "states", required_argument, NULL, 'n' },
+        { "seed", required_argument, NULL, 's' },
+        { "program", required_argument, NULL, 'p' },
+        { "no-faults", no_argument, NULL, 'f' },
+        { "mistake", required_argument, NULL, 'm' },
+        { "each-call", no_argument, NULL, 'e' },
+        { "help", no_argument, NULL, 'h' },
+        { "shortages", no_argument, NULL, 'o' },
+        { 0 },
     };
     struct wish wish = { .states = 5000, .faults = true };
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -127,6 +134,8 @@ static struct wish parse(int argc, char **argv)
             wish.only = number("--program", optarg), wish.say = true;
         else if (c == 'f')
             wish.faults = false;
+        else if (c == 'o')
+            wish.shortages = true;
         else if (c == 'm')
             set_mistake(&wish.mistake, optarg);
         else if (c == 'e')
@@ -143,7 +152,8 @@ static struct wish parse(int argc, char **argv)
 
 static void draw_wished(struct program *program, struct wish *wish)
 {
-    program_draw(program, wish->say ? wish->only : test_random(&wish->seed), wish->faults);
+    program_draw(program, wish->say ? wish->only : test_random(&wish->seed), wish->faults,
+                 wish->shortages);
     program->mistake = wish->mistake.mistake;
     program->mistaken = wish->mistake.mistaken;
     program->moment = wish->mistake.moment;

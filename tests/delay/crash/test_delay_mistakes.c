@@ -41,7 +41,7 @@ int __wrap_hwt_delay_publish(hwt_delay *store)
     {
         char name[HWT_DELAY_NAME_MAX];
         hwt_delay_slot_name(slot, name);
-        if (rewriting == DELETED_EARLY && hwt_delay_is_moved(slot))
+        if (rewriting == DELETED_EARLY && slot->new_length == 0)
             hwt_delay_unlink(store, name);
     }
     return __real_hwt_delay_publish(store);
@@ -103,7 +103,7 @@ static uint64_t states_to_find(const struct mistake *mistake)
     while (states < STATES_MAX) {
         struct program program;
         struct result result;
-        program_draw(&program, test_random(&seed), false);
+        program_draw(&program, test_random(&seed), false, false);
         if (mistake) {
             program.mistake = mistake->kind;
             program.mistaken = mistake->sync;

@@ -487,6 +487,10 @@ void call_make(struct run *run, const struct operation *operation)
         expire(run);
         look_visit(run);
         break;
+    case OP_COPY:
+        expire(run);
+        look_copy(run);
+        break;
     case OP_LOOK:
         expire(run);
         look_around(run);

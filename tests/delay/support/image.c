@@ -220,6 +220,11 @@ static void image_look(struct image *image)
 
 void image_check(struct run *run)
 {
+    image_check_copy(run, run->disk);
+}
+
+void image_check_copy(struct run *run, const struct disk *disk)
+{
     if (run->result->failed)
         return;
     struct image image = {
@@ -227,7 +232,7 @@ void image_check(struct run *run)
         .realtime = run->realtime,
         .boottime = test_random(&run->luck) % HWT_SEC(1000), /* the machine has restarted */
     };
-    image.disk = disk_crashed(run->disk, &run->luck);
+    image.disk = disk_crashed(disk, &run->luck);
     image.luck = test_random(&run->luck);
     image_look(&image);
     disk_free(image.disk);

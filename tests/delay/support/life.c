@@ -3,6 +3,7 @@
 /* How a store of a running program begins and ends: opened, closed, killed, without power. */
 
 #include "tests/delay/support/run.h"
+#include "tests/delay/support/two_disks.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -48,7 +49,7 @@ bool life_may(const struct run *run, int64_t answer)
 {
     int with = run->process.fail_with;
     return run->excused || answer == -EIO ||
-           (answer == -ENOSPC && run->disk->capacity < UINT64_MAX) ||
+           (answer == -ENOSPC && (run->disk->capacity < UINT64_MAX || run->no_room)) ||
            (answer < 0 && answer == with && with != -EINTR);
 }
 
@@ -60,6 +61,7 @@ static void process_begin(struct run *run)
     process->changed = image_changed;
     process->changed_arg = run;
     process->mistaken = run->program->mistaken;
+    run->no_room = false;
     if (run->program->moment == (run->opened ? OPENING : CREATING))
         process->mistake = run->program->mistake;
     if (run->program->fail_with == 0 || run->result->fault_made)
@@ -92,7 +94,8 @@ static int open_until(struct run *run)
         process_begin(run);
         if (i < TRIES && run->program->crashes && draw(run, 4) == 0)
             run->process.die_at = 1 + draw(run, 40);
-        int r = hwt_delay_open_on("store", &options, &run->process.system, true, &run->store);
+        const struct hwt_delay_system system = two_disks(&run->process, &run->copying);
+        int r = hwt_delay_open_on("store", &options, &system, true, &run->store);
         said(run, "    open: %d%s", r, run->process.dead ? ", dead" : "");
         bool failed = run->process.fail_with != 0 && run->process.calls >= run->process.fail_at;
         if (!run->process.dead && (r == 0 || !life_may(run, r) || (r != -ENOSPC && !failed)))

@@ -50,6 +50,22 @@ void look_visit(struct run *run)
         wrong(run, "visit is %d", r);
 }
 
+void look_copy(struct run *run)
+{
+    struct disk *copied = disk_new();
+    process_start(&run->copying, copied, &run->realtime, &run->boottime);
+    int r = hwt_delay_copy(run->store, "copy");
+    bool named = copied->made && disk_find(copied, "store");
+    if (named != (r == 0) && !run->process.dead)
+        wrong(run, "copy is %d, and there is %s store", r, named ? "a" : "no");
+    if (r == 0)
+        image_check_copy(run, copied);
+    process_end(&run->copying);
+    disk_free(copied);
+    if (!life_answer(run, "copy", r) && r < 0 && !life_may(run, r))
+        wrong(run, "copy is %d", r);
+}
+
 void look_around(struct run *run)
 {
     const struct oracle *oracle = &run->before;

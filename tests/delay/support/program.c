@@ -19,7 +19,8 @@ static const unsigned char weights[OPERATIONS] = {
     [OP_DONE] = 30,       [OP_RETRY] = 12,     [OP_EXTEND] = 6,  [OP_ADVANCE] = 30, [OP_LEAP] = 4,
     [OP_CHECKPOINT] = 12, [OP_VISIT] = 6,      [OP_LOOK] = 6,    [OP_NONSENSE] = 2, [OP_FLOOD] = 1,
     [OP_CLEAR] = 3,       [OP_REOPEN] = 5,     [OP_KILL] = 4,    [OP_DIE] = 6,      [OP_CRASH] = 5,
-    [OP_FILL] = 4,        [OP_SYNC_FAIL] = 4,  [OP_APPLY] = 30,  [OP_ROUNDS] = 8,
+    [OP_FILL] = 4,        [OP_SYNC_FAIL] = 4,  [OP_APPLY] = 30,  [OP_ROUNDS] = 8,   [OP_COPY] = 15,
+    [OP_SHORT] = 30,
 };
 
 static const char *const names[OPERATIONS] = {
@@ -47,12 +48,14 @@ static const char *const names[OPERATIONS] = {
     [OP_CRASH] = "crash",
     [OP_FILL] = "fill",
     [OP_SYNC_FAIL] = "sync fails",
+    [OP_COPY] = "copy",
+    [OP_SHORT] = "shortage",
 };
 
-static enum operation_kind draw_kind(uint64_t *random, bool faults)
+static enum operation_kind draw_kind(uint64_t *random, bool faults, bool shortages)
 {
-    unsigned sum = 0;
-    for (unsigned i = 0; i < OPERATIONS; i++)
+    unsigned sum = 0, kinds = shortages ? OPERATIONS : OP_COPY;
+    for (unsigned i = 0; i < kinds; i++)
         sum += weights[i];
     for (;;) {
         unsigned kind = 0, at = (unsigned)(test_random(random) % sum);
@@ -63,18 +66,19 @@ static enum operation_kind draw_kind(uint64_t *random, bool faults)
     }
 }
 
-void program_draw(struct program *program, uint64_t seed, bool faults)
+void program_draw(struct program *program, uint64_t seed, bool faults, bool shortages)
 {
     uint64_t random = seed;
     memset(program, 0, sizeof(*program));
     program->seed = seed;
     program->faults = faults;
+    program->shortages = shortages;
     /* Long ones without a power failure at each step get to more states. */
     program->crashes = test_random(&random) % 8 > 0;
     program->length =
         1 + (unsigned)(test_random(&random) % (program->crashes ? LENGTH_USUAL : LENGTH_LONG));
     for (unsigned i = 0; i < program->length; i++) {
-        program->operations[i].kind = draw_kind(&random, faults);
+        program->operations[i].kind = draw_kind(&random, faults, shortages);
         program->operations[i].seed = test_random(&random);
     }
 }
@@ -89,6 +93,21 @@ static void rounds_make(struct run *run)
         said(run, "  %s", names[operation.kind]);
         operation_make(run, &operation);
     }
+}
+
+static void begin_shortage(struct run *run)
+{
+    static const int errors[] = { -EMFILE, -ENFILE, -ENOMEM, -ENOSPC, -EDQUOT };
+    struct process *process = &run->process;
+    run->uncounted = true;
+    process->fail_with = errors[draw(run, 5)];
+    process->fail_only = 1u << DISK_OPEN | 1u << DISK_WRITE | 1u << DISK_ALLOCATE |
+                         1u << DISK_TRUNCATE | 1u << DISK_UNLINK;
+    run->no_room |= process->fail_with == -ENOSPC || process->fail_with == -EDQUOT;
+    process->calls = 0;
+    process->die_at = 0;
+    process->fail_at = 1 + draw(run, 30);
+    process->fail_count = 1 + draw(run, draw(run, 2) ? 3 : 60);
 }
 
 static void operation_make(struct run *run, const struct operation *operation)
@@ -124,6 +143,9 @@ static void operation_make(struct run *run, const struct operation *operation)
         run->process.die_at = 0;
         run->process.fail_at = 1 + draw(run, 6);
         run->process.fail_count = 1;
+        break;
+    case OP_SHORT:
+        begin_shortage(run);
         break;
     default:
         call_make(run, operation);
@@ -191,8 +213,8 @@ void program_run_faults(struct program *program, struct result *result)
         uint64_t count;
     } faults[] = {
         { -EIO, 1 },    { -EIO, UINT64_MAX },    { -ENOSPC, 1 }, { -ENOSPC, UINT64_MAX },
-        { -ENOMEM, 1 }, { -ENOMEM, UINT64_MAX }, { 1, 1 },       { 1, UINT64_MAX },
-        { -EINTR, 3 },
+        { -ENOMEM, 1 }, { -ENOMEM, UINT64_MAX }, { -EMFILE, 1 }, { -EMFILE, UINT64_MAX },
+        { 1, 1 },       { 1, UINT64_MAX },       { -EINTR, 3 },
     };
     struct result sum = { 0 };
     program->crashes = program->faults = false;

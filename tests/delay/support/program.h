@@ -39,6 +39,9 @@ enum operation_kind {
     OP_CRASH,     /* the power fails; what is found is gone on with */
     OP_FILL,      /* the disk has no more room than that */
     OP_SYNC_FAIL, /* one of the next syncs fails */
+    /* Only with shortages. */
+    OP_COPY,
+    OP_SHORT, /* some of the next calls of the seam lack descriptors, memory or room */
     OPERATIONS
 };
 
@@ -51,8 +54,9 @@ enum { PROGRAM_MAX = 400 };
 
 struct program {
     uint64_t seed;
-    bool crashes; /* the power fails everywhere; else only in OP_CRASH */
-    bool faults;  /* OP_FILL and OP_SYNC_FAIL */
+    bool crashes;   /* the power fails everywhere; else only in OP_CRASH */
+    bool faults;    /* OP_FILL and OP_SYNC_FAIL */
+    bool shortages; /* OP_COPY and OP_SHORT */
     enum disk_mistake_kind mistake;
     enum disk_sync_kind mistaken;
     enum mistake_moment { CREATING, OPENING, RUNNING } moment; /* of the mistake */
@@ -78,7 +82,7 @@ struct result {
     char wrong[1000];
 };
 
-void program_draw(struct program *program, uint64_t seed, bool faults);
+void program_draw(struct program *program, uint64_t seed, bool faults, bool shortages);
 
 /* Runs it in this process. With `say`, prints what it does. */
 void program_run(const struct program *program, struct result *result, bool say);

@@ -29,7 +29,7 @@ struct run {
     bool say;
 
     struct disk *disk;
-    struct process process;
+    struct process process, copying; /* the other one has the directory of a copy */
     hwt_delay *store;
     bool standby;
     bool opened; /* it was, once: the store has been made */
@@ -51,6 +51,7 @@ struct run {
     unsigned old_count;
     uint64_t mark;                      /* of the last batch */
     struct marked marks[RUN_MARKS_MAX]; /* of some batches */
+    bool no_room;                       /* it lacked room, so the store may still be full */
     bool taking;                        /* a take is under way */
     bool uncounted;           /* the disk was full, or failed: deliveries may not be counted */
     hwt_delay_stats expected; /* some of the counters, since the store was opened */
@@ -77,6 +78,8 @@ void run_options(hwt_delay_options *ret_options);
 
 /* Looks at what a crash now would leave. */
 void image_check(struct run *run);
+/* The same for a copy, which has its own disk. */
+void image_check_copy(struct run *run, const struct disk *copied);
 /* process.changed */
 void image_changed(void *run, enum disk_call call, const char *name);
 
@@ -122,6 +125,8 @@ void batch_make(struct run *run);
 /* ---- looks.c ---- */
 
 void look_visit(struct run *run);
+/* Copies the store to a disk of its own, and looks at what is there then. */
+void look_copy(struct run *run);
 /* next, stats, check */
 void look_around(struct run *run);
 /* Arguments that are refused. */
