@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/base/assert.h"
 #include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
@@ -167,6 +168,7 @@ static int look(struct view *view, struct hwt_delay_key to)
     }
     if (r == 0)
         r = add_leased(view);
+    HWT_ASSERT(hwt_delay_compare(view->from, view->to) < 0); /* each stretch gets further */
     if (view->count > 0)
         qsort(view->seen, view->count, sizeof(*view->seen), by_key);
     return r;

@@ -14,8 +14,9 @@
  * because a count only goes up, and a key is given once.
  *
  * Opening applies the counts to what the log has brought to the table. Others may be of messages in
- * slots. They are kept, by key, until loading gets there, and so long their half is needed. A
- * message that gets its count by loading is FRESH, as its slot does not have that.
+ * slots. They are kept, by key, until loading gets there, and their blocks stay so long: a half
+ * begins behind them. That may be for long, if the clock was set back. A message that gets its count
+ * by loading is FRESH, as its slot does not have that.
  *
  * A take for whose block there is no room waits for a checkpoint, if it may wait. Else, and on a
  * full disk, nothing is written, and the messages are handed over all the same; so too where the
@@ -37,10 +38,18 @@ static uint64_t half_of(const hwt_delay *store)
     return store->options.segment_size / 16 * 8;
 }
 
-/* A checkpoint is to make room. */
+/* Whether the blocks take more of the half, behind its base, than one part of so many. A checkpoint
+ * makes room there. */
+static bool takes_more(const hwt_delay *store, uint64_t parts)
+{
+    const struct hwt_delay_handed *handed = &store->slots.handed;
+    const uint64_t base = handed->base[handed->half];
+    return handed->length - base > (half_of(store) - base) / parts;
+}
+
 bool hwt_delay_handed_is_long(const hwt_delay *store)
 {
-    return store->slots.handed.length >= half_of(store) / 4;
+    return takes_more(store, 4);
 }
 
 size_t hwt_delay_handed_most(const hwt_delay *store)
@@ -55,8 +64,8 @@ size_t hwt_delay_handed_most(const hwt_delay *store)
  * lets go of. */
 void hwt_delay_handed_await(hwt_delay *store)
 {
-    while (store->slots.handed.length > half_of(store) / 2 && !store->synchronous &&
-           !store->poisoned && !store->full && store->stuck == 0) {
+    while (takes_more(store, 2) && !store->synchronous && !store->poisoned && !store->full &&
+           store->stuck == 0) {
         hwt_delay_checkpoint_want(store);
         pthread_cond_wait(&store->changed, &store->lock);
     }
@@ -118,7 +127,7 @@ void hwt_delay_count_encode(struct hwt_delay_key key, uint16_t count, unsigned c
 
 /* ---- checkpoints ---- */
 
-/* The checkpoint that is begun has all counts up to now, but for those of what is in slots. */
+/* The checkpoint that is begun has all counts up to now, but for those of what is to be loaded. */
 void hwt_delay_handed_snapshot(hwt_delay *store)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;
@@ -127,16 +136,18 @@ void hwt_delay_handed_snapshot(hwt_delay *store)
     if (!handed->other_is_free || handed->writers > 0)
         return;
     handed->half ^= 1;
-    handed->length = 0;
+    handed->length = handed->base[handed->half];
     handed->other_is_free = false;
 }
 
 /* It is on the disk. */
 void hwt_delay_handed_conclude(hwt_delay *store)
 {
-    store->slots.handed.other_is_free =
-        store->slots.handed.other_is_free || store->slots.handed.frees;
-    store->slots.handed.made_good = store->slots.handed.noted;
+    struct hwt_delay_handed *handed = &store->slots.handed;
+    handed->other_is_free = true;
+    handed->made_good = handed->noted;
+    if (handed->frees)
+        handed->base[0] = handed->base[1] = 0;
 }
 
 /* ---- what opening has read ---- */
@@ -211,16 +222,21 @@ static bool is_head(const unsigned char *head, uint64_t offset, void *arg)
            hwt_delay_get64(head + HWT_DELAY_HANDED_OFFSET) == offset;
 }
 
-/* Its head is whole, and its counts are behind it. */
-static void note_block(hwt_delay *store, const unsigned char *head, uint64_t offset, uint64_t size)
+/* Its head is whole, and its counts are behind it. `kept`: some are of messages that are to be
+ * loaded. */
+static void note_block(hwt_delay *store, const unsigned char *head, uint64_t end, bool kept)
 {
     struct hwt_delay_handed *handed = &store->slots.handed;
-    uint64_t number = hwt_delay_get64(head + HWT_DELAY_HANDED_NUMBER);
+    const uint64_t number = hwt_delay_get64(head + HWT_DELAY_HANDED_NUMBER);
+    const bool half = hwt_delay_get64(head + HWT_DELAY_HANDED_OFFSET) >= half_of(store);
+    end -= half * half_of(store);
+    if (kept && end > handed->base[half])
+        handed->base[half] = end;
     if (number < handed->next_number)
         return;
     handed->next_number = number + 1; /* blocks go on behind the last one */
-    handed->half = offset >= half_of(store);
-    handed->length = offset + size - handed->half * half_of(store);
+    handed->half = half;
+    handed->length = end;
 }
 
 /* Applies the counts of a block. -EBADMSG: they do not have their checksum. */
@@ -249,13 +265,15 @@ static int64_t read_block(hwt_delay *store, uint64_t offset)
     if (n < (int64_t)sizeof(head) || !is_head(head, offset, store))
         return n < 0 ? n : 0;
     size_t length = hwt_delay_get32(head + HWT_DELAY_HANDED_LENGTH);
-    if (length > half_of(store) || length % HWT_DELAY_COUNT_SIZE != 0)
+    const uint64_t size = (HWT_DELAY_HANDED_SIZE + length + 7) / 8 * 8;
+    const uint64_t half_end = half_of(store) * (offset < half_of(store) ? 1 : 2);
+    if (offset + size > half_end || length % HWT_DELAY_COUNT_SIZE != 0)
         return 0;
+    const size_t kept = store->slots.handed.count;
     int r = read_counts(store, head, offset, length);
     if (r < 0)
         return r == -EBADMSG ? 0 : r;
-    uint64_t size = (HWT_DELAY_HANDED_SIZE + length + 7) / 8 * 8;
-    note_block(store, head, offset, size);
+    note_block(store, head, offset + size, store->slots.handed.count > kept);
     return (int64_t)size;
 }
 
@@ -285,6 +303,8 @@ int hwt_delay_handed_open(hwt_delay *store)
     int r = read_blocks(store);
     if (handed->count > 0)
         qsort(handed->counts, handed->count, sizeof(*handed->counts), by_key);
+    if (handed->length < handed->base[handed->half])
+        handed->length = handed->base[handed->half];
     return r;
 }
 

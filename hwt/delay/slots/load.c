@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "hwt/base/assert.h"
 #include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
@@ -150,6 +151,7 @@ static int take_in(hwt_delay *store, struct hwt_delay_gathered *gathered, struct
     if (gathered->gaps)
         note_gaps(store, gathered->gaps);
     merge_all(store, gathered);
+    HWT_ASSERT(hwt_delay_compare(hwt_delay_loaded(store), to) < 0); /* it gets further */
     hwt_delay_set_loaded(store, to);
     hwt_delay_handed_loaded(store);
     if (to.due > 0)

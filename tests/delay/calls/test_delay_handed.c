@@ -265,6 +265,47 @@ START_TEST(counts_go_on_in_the_half_of_the_last_block)
 }
 END_TEST
 
+/*
+ * A process that was killed has handed over what is in slots, and the clock was set back since. So its counts
+ * cannot be loaded for long. The next process makes few checkpoints for its own counts, and none is lost.
+ */
+START_TEST(counts_of_what_is_due_later_by_a_clock_that_was_set_back)
+{
+    enum { BEFORE = 300, NEXT = 2000, ROUNDS = 1500 };
+    const uint64_t due = s.realtime + HWT_MIN(60);
+    for (uint32_t i = 0; i < BEFORE; i++)
+        ck_assert_int_eq(simulated_put(&s, due + i, i, 10), 0);
+    checkpoint(0);
+    simulated_advance(&s, HWT_MIN(61));
+    for (uint32_t i = 0; i < BEFORE; i++)
+        take(1, 1, true);
+    simulated_kill(&s);
+    s.realtime -= HWT_MIN(61);
+    simulated_open(&s);
+    ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+    ck_assert_int_eq(simulated_put(&s, s.realtime, NEXT, 10), 0);
+    uint32_t deliveries = 0;
+    while (deliveries < ROUNDS)
+        take(1, ++deliveries, false);
+    /* Each has a block of 48 bytes or more, and a checkpoint is for a quarter of what the half has. */
+    ck_assert_uint_lt(simulated_stats(&s).checkpoints, ROUNDS / 50);
+    simulated_kill(&s);
+    simulated_open(&s);
+    take(1, ++deliveries, true);
+    simulated_kill(&s);
+    s.realtime += HWT_MIN(62);
+    simulated_open(&s);
+    take(1, ++deliveries, true);
+    ck_assert_uint_eq(finish(2, BEFORE), BEFORE);
+    checkpoint(0);
+    checkpoint(0);
+    for (uint32_t i = 0; i < ROUNDS; i++) { /* the halves are theirs again */
+        ck_assert_int_eq(simulated_put(&s, s.realtime, i % SIMULATED_IDS, 10), 0);
+        ck_assert_uint_eq(finish(1, 1), 1);
+    }
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_handed");
@@ -278,6 +319,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, counts_of_many_leased_on_a_full_disk);
     tcase_add_test(tcase, leased_by_turns_on_a_full_disk);
     tcase_add_test(tcase, counts_go_on_in_the_half_of_the_last_block);
+    tcase_add_test(tcase, counts_of_what_is_due_later_by_a_clock_that_was_set_back);
     suite_add_tcase(suite, tcase);
     return suite;
 }

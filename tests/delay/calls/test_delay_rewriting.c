@@ -184,6 +184,28 @@ START_TEST(test_what_was_moved_needs_no_end)
 }
 END_TEST
 
+/* More is due at the first instant than one stretch has, and most of it was cancelled. */
+START_TEST(test_a_slot_that_is_cut_at_the_first_instant_is_moved)
+{
+    enum { MANY = 1500, LEFT = 200 };
+    simulated_free(&s);
+    simulated_new(&s);
+    s.options.segment_size = 4 << 20; /* so that one checkpoint moves several stretches */
+    simulated_open(&s);
+    for (uint32_t i = 0; i < MANY; i++)
+        put(0, i, 300);
+    checkpoint();
+    for (uint32_t i = LEFT; i < MANY; i++)
+        cancel(0, i);
+    for (int i = 0; i < 4 * ROUNDS; i++)
+        checkpoint();
+    ck_assert_uint_lt(hwt_delay_slots_bytes(s.store), MANY * 300 / 2);
+    kill_and_open();
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), LEFT);
+    expect_counts(counts, 0, LEFT, 1);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_rewriting");
@@ -194,6 +216,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_slot_with_a_gap_is_not_rewritten);
     tcase_add_test(tcase, test_what_was_moved_needs_no_end);
     tcase_add_test(tcase, test_a_slot_of_which_little_is_dead_is_not_rewritten);
+    tcase_add_test(tcase, test_a_slot_that_is_cut_at_the_first_instant_is_moved);
     suite_add_tcase(suite, tcase);
     return suite;
 }
