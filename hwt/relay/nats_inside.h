@@ -6,6 +6,7 @@
  *     nats_connect.c connection, names, the table of calls
  *     nats_make.c    streams and the bucket
  *     nats_pull.c    the delay stream's messages
+ *     nats_status.c  what a pull is answered instead of messages
  *     nats_send.c    messages to targets, and their acknowledgements
  *     nats_entry.c   entries, the stream's extent, purge
  *
@@ -20,6 +21,16 @@
 #include "hwt/relay/shard.h"
 
 enum { NATS_NAME_MAX = 160, NATS_SENDS_MAX = 2 * RELAY_FLIGHTS_MAX, NATS_WAIT_MS = 2000 };
+
+/* What an answer without a message means for the consumer and what was asked of it. */
+enum nats_status {
+    NATS_ALL_IS_WELL,
+    NATS_REQUEST_ENDS,    /* and the messages that it has not got are said */
+    NATS_REQUESTS_END,    /* perhaps all */
+    NATS_REQUEST_REFUSED, /* and so will be the next one, until somebody changes a setting */
+    NATS_CONSUMER_ENDS,
+    NATS_UNKNOWN,
+};
 
 /* A message that was sent. Its number in the reply subject tells an answer from one to an earlier
  * message in the same place. */
@@ -72,6 +83,8 @@ struct relay_nats {
     char leader[NATS_NAME_MAX]; /* server that is. "": it is no cluster */
     uint64_t moved_at;          /* when a message has come last, or none was to come */
     uint64_t retry_at;          /* no new consumer before */
+    uint64_t ask_at;            /* no new request before */
+    uint64_t say_at;            /* no line about a status before */
     uint64_t incarnation;       /* as the shard knows it */
     uint64_t consumed;          /* the incarnation that the consumer was made for */
     struct nats_pulled pulled[RELAY_PULL_MAX];
@@ -93,6 +106,8 @@ int relay_nats_errno(natsStatus status);
 
 natsStatus relay_nats_make(struct relay_nats *nats);
 uint64_t relay_nats_incarnation(const jsStreamConfig *config);
+
+enum nats_status relay_nats_status(const char *status, const char *text);
 
 natsStatus relay_nats_pull_begin(struct relay_nats *nats);
 void relay_nats_pull_end(struct relay_nats *nats);

@@ -166,7 +166,7 @@ static void request(struct relay_nats *nats)
     const int64_t bytes = natsConnection_GetMaxPayload(nats->connection) + BYTES;
     char subject[2 * NATS_NAME_MAX + 64], text[160];
 
-    if (nats->requested > BATCH / 2)
+    if (nats->requested > BATCH / 2 || relay_nats_clock(&nats->engine) < nats->ask_at)
         return;
     snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.MSG.NEXT.%s.%s", nats->stream,
              nats->consumer);
@@ -237,21 +237,60 @@ static bool read_fields(natsMsg *msg, struct nats_pulled *pulled, struct relay_m
     return true;
 }
 
-/* A status without a message: 100 is a heartbeat; others end requests, and 409 the consumer as well, unless the request has
- * got as much as it has asked for. */
+/* As many as the server says that a request has not got. */
+static int64_t left(natsMsg *msg)
+{
+    const char *value = NULL;
+    uint64_t messages;
+
+    if (natsMsgHeader_Get(msg, "Nats-Pending-Messages", &value) != NATS_OK ||
+        !relay_number_read(value, &messages) || messages > INT64_MAX)
+        return BATCH;
+    return (int64_t)messages;
+}
+
+static void say(struct relay_nats *nats, const char *what, const char *status, const char *text)
+{
+    uint64_t now = relay_nats_clock(&nats->engine);
+
+    if (now < nats->say_at)
+        return;
+    nats->say_at = now + HWT_SEC(60);
+    relay_log(nats->shard, "NATS: %s: %s %s", what, status, text);
+}
+
+/* What is no message tells of requests and the consumer. */
 static bool is_status(struct relay_nats *nats, natsMsg *msg)
 {
-    const char *status = NULL, *why = NULL;
+    const char *status = NULL, *text = NULL;
 
     if (natsMsg_GetReply(msg) && strncmp(natsMsg_GetReply(msg), "$JS.ACK.", 8) == 0)
         return false;
-    if (natsMsgHeader_Get(msg, "Status", &status) != NATS_OK || strcmp(status, "100") != 0)
+    if (natsMsgHeader_Get(msg, "Status", &status) != NATS_OK)
+        status = "none";
+    if (natsMsgHeader_Get(msg, "Description", &text) != NATS_OK)
+        text = "";
+    switch (relay_nats_status(status, text)) {
+    case NATS_ALL_IS_WELL:
+        break;
+    case NATS_REQUEST_ENDS:
+        nats->requested = nats->requested > left(msg) ? nats->requested - left(msg) : 0;
+        break;
+    case NATS_REQUEST_REFUSED:
+        say(nats, "the server does not hand messages over", status, text);
+        nats->ask_at = nats->heard_at + HEARTBEAT;
         nats->requested = 0;
-    if (status && strcmp(status, "409") == 0 &&
-        (natsMsgHeader_Get(msg, "Description", &why) != NATS_OK || !strstr(why, "MaxBytes")))
-        nats->consumer[0] = 0; /* it was deleted, or the server goes */
-    if (status && strcmp(status, "503") == 0)
-        nats->consumer[0] = 0; /* nobody has it any more */
+        break;
+    case NATS_REQUESTS_END:
+        nats->requested = 0;
+        break;
+    case NATS_CONSUMER_ENDS:
+        nats->consumer[0] = 0;
+        break;
+    case NATS_UNKNOWN:
+        say(nats, "hwt-relay does not know this status of a pull, and goes on", status, text);
+        break;
+    }
     return true;
 }
 

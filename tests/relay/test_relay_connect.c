@@ -174,6 +174,25 @@ START_TEST(a_pull_that_is_refused_is_tried_again)
 }
 END_TEST
 
+/* Who is refused does not ask again at once, or it would ask without a pause. */
+START_TEST(what_the_server_refuses_is_asked_again_later)
+{
+    struct relay_engine *engine = connected();
+    struct relay_nats *nats = relay_nats_of(engine);
+
+    nats->incarnation = 5;
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    nats->ask_at = HWT_NEVER;
+    nats_library.calls = 0;
+    ck_assert_int_eq(pull(engine), 0);
+    ck_assert_uint_eq(nats_library.calls, 0);
+    nats->ask_at = 0;
+    ck_assert_int_eq(pull(engine), 0);
+    ck_assert_str_eq(nats_library.called[0], "request");
+    relay_nats_close(engine);
+}
+END_TEST
+
 /* As if the consumer had been quiet for long enough, but for heartbeats. */
 static void stand_still(struct relay_nats *nats)
 {
@@ -356,6 +375,7 @@ int main(void)
     tcase_add_test(tcase, a_stream_is_known_by_its_description);
     tcase_add_test(tcase, each_status_has_an_errno);
     tcase_add_test(tcase, a_pull_that_is_refused_is_tried_again);
+    tcase_add_test(tcase, what_the_server_refuses_is_asked_again_later);
     tcase_add_test(tcase, a_consumer_whose_copy_stands_still_is_made_anew);
     tcase_add_test(tcase, who_goes_back_reads_the_leaders_own_copy);
     tcase_add_test(tcase, entries_are_those_of_the_leader);

@@ -15,6 +15,14 @@
 #include "hwt/relay/nats_send.c"
 
 static struct relay_nats *nats;
+static unsigned lines; /* of the log */
+
+void relay_log(unsigned shard, const char *format, ...)
+{
+    (void)shard;
+    (void)format;
+    lines++;
+}
 
 static void set_up(void)
 {
@@ -101,36 +109,92 @@ START_TEST(what_another_consumer_delivers_is_nothing)
 }
 END_TEST
 
-/* A message without a reply subject of a delivery tells of the consumer. */
-static void tell(const char *status, const char *description, const char *reply)
+/* A message without a reply subject of a delivery tells of the consumer. Of a request as many are left, if that is not
+ * negative. */
+static void tell(const char *status, const char *description, const char *reply, int left)
 {
+    char number[16];
     natsMsg *msg;
     ck_assert_int_eq(natsMsg_Create(&msg, "_INBOX.x", reply, "", 0), NATS_OK);
     if (status)
         ck_assert_int_eq(natsMsgHeader_Set(msg, "Status", status), NATS_OK);
     if (description)
         ck_assert_int_eq(natsMsgHeader_Set(msg, "Description", description), NATS_OK);
+    snprintf(number, sizeof(number), "%d", left);
+    if (left >= 0)
+        ck_assert_int_eq(natsMsgHeader_Set(msg, "Nats-Pending-Messages", number), NATS_OK);
     on_message(NULL, NULL, msg, nats);
 }
 
-START_TEST(statuses_end_requests_or_the_consumer)
+/* 700 are still to come of two requests. */
+static void begin_asked(void)
+{
+    snprintf(nats->consumer, sizeof(nats->consumer), "C");
+    nats->requested = 700;
+    nats->ask_at = nats->say_at = 0;
+    lines = 0;
+}
+
+/* Each text that servers of 2.9, 2.10, 2.12 and 2.15 send. */
+START_TEST(a_status_ends_what_it_says)
 {
     static const struct {
         const char *status, *description;
-        bool asked, goes_on;
-    } cases[] = { { "100", "Idle Heartbeat", true, true },
-                  { "408", "Request Timeout", false, true },
-                  { NULL, NULL, false, true },
-                  { "409", "Message Size Exceeds MaxBytes", false, true },
-                  { "409", "Consumer Deleted", false, false },
-                  { "409", NULL, false, false },
-                  { "503", NULL, false, false } };
+        int left;           /* that it says; -1: none */
+        int64_t asked;      /* still to come then */
+        bool ends, refuses; /* the consumer; it asks no more for a while, and says so */
+    } cases[] = {
+        { "100", "Idle Heartbeat", -1, 700, false, false },
+        { "100", "FlowControl Request", -1, 700, false, false },
+        { "409", "Batch Completed", 0, 700, false, false },
+        { "409", "Message Size Exceeds MaxBytes", 40, 660, false, false },
+        { "409", "Message Size Exceeds MaxBytes", 701, 0, false, false },
+        { "409", "Message Size Exceeds MaxBytes", -1, 700 - BATCH, false, false },
+        { "404", "No Messages", -1, 0, false, false },
+        { "408", "Request Timeout", 40, 0, false, false },
+        { "408", "Interest Expired", 40, 0, false, false },
+        { "408", "Requests Pending", -1, 0, false, false },
+        { "400", "Bad Request - invalid batch size", -1, 0, false, true },
+        { "400", "Bad Request - Priority Group missing", -1, 0, false, true },
+        { "409", "Exceeded MaxRequestBatch of 100", -1, 0, false, true },
+        { "409", "Exceeded MaxRequestExpires of 1s", -1, 0, false, true },
+        { "409", "Exceeded MaxRequestMaxBytes of 100", -1, 0, false, true },
+        { "409", "Exceeded MaxWaiting", -1, 0, false, true },
+        { "412", "Required Api Level", -1, 0, false, true },
+        { "423", "Nats-Wrong-Pin-Id", 40, 0, false, true },
+        { "423", "Nats-Pin-Id mismatch", -1, 0, false, true },
+        { "409", "Consumer Deleted", -1, 700, true, false },
+        { "409", "Consumer is push based", -1, 700, true, false },
+        { "409", "Leadership Change", -1, 700, true, false },
+        { "409", "Server Shutdown", 40, 700, true, false },
+        { "503", NULL, -1, 700, true, false },
+    };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        snprintf(nats->consumer, sizeof(nats->consumer), "C");
-        nats->requested = 5;
-        tell(cases[i].status, cases[i].description, i == 0 ? "_INBOX.y" : NULL);
-        expect(0, 0, cases[i].goes_on);
-        ck_assert_int_eq(nats->requested, cases[i].asked ? 5 : 0);
+        begin_asked();
+        tell(cases[i].status, cases[i].description, i == 1 ? "$JS.FC.S.C.1" : NULL, cases[i].left);
+        take_arrived(nats, RELAY_PULL_MAX);
+        ck_assert_msg((*nats->consumer == 0) == cases[i].ends, "%s", cases[i].description);
+        ck_assert_msg(nats->requested == cases[i].asked, "%s", cases[i].description);
+        ck_assert_msg((nats->ask_at != 0) == cases[i].refuses, "%s", cases[i].description);
+        ck_assert_uint_eq(lines, cases[i].refuses);
+    }
+}
+END_TEST
+
+/* It is said, but not each time. */
+START_TEST(a_status_that_is_not_known_ends_nothing)
+{
+    static const struct {
+        const char *status, *description;
+    } cases[] = { { "409", "Stream Is Tired" }, { "409", NULL },    { "599", "Idle Heartbeat" },
+                  { "408", "Bad Request" },     { "100", "Hello" }, { NULL, NULL } };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin_asked();
+        tell(cases[i].status, cases[i].description, NULL, 40);
+        tell(cases[i].status, cases[i].description, NULL, 40);
+        expect(0, 0, true);
+        ck_assert_int_eq(nats->requested, 700);
+        ck_assert_uint_eq(lines, 1);
     }
 }
 END_TEST
@@ -138,13 +202,13 @@ END_TEST
 START_TEST(deliveries_that_cannot_be_read_are_nothing)
 {
     char text[600];
-    tell(NULL, NULL, "$JS.ACK.S.C.1");
-    tell(NULL, NULL, "$JS.ACK.S.C.1.x.1.5.0");
-    tell(NULL, NULL, "$JS.ACK.S.C.1.1.x.5.0");
-    tell(NULL, NULL, "$JS.ACK.S.C.1.1.1.x.0");
+    tell(NULL, NULL, "$JS.ACK.S.C.1", -1);
+    tell(NULL, NULL, "$JS.ACK.S.C.1.x.1.5.0", -1);
+    tell(NULL, NULL, "$JS.ACK.S.C.1.1.x.5.0", -1);
+    tell(NULL, NULL, "$JS.ACK.S.C.1.1.1.x.0", -1);
     snprintf(text, sizeof(text), "$JS.ACK.%0550d", 0);
-    tell(NULL, NULL, text);
-    tell(NULL, NULL, "$JS.ACK.domain.account.S.C.1.7.1.5.0.more"); /* this one can */
+    tell(NULL, NULL, text, -1);
+    tell(NULL, NULL, "$JS.ACK.domain.account.S.C.1.7.1.5.0.more", -1); /* this one can */
     expect(1, 7, true);
 }
 END_TEST
@@ -300,7 +364,8 @@ int main(void)
     tcase_add_test(tcase, behind_a_delivery_that_was_lost_nothing_is_taken);
     tcase_add_test(tcase, the_first_delivery_may_be_the_lost_one);
     tcase_add_test(tcase, what_another_consumer_delivers_is_nothing);
-    tcase_add_test(tcase, statuses_end_requests_or_the_consumer);
+    tcase_add_test(tcase, a_status_ends_what_it_says);
+    tcase_add_test(tcase, a_status_that_is_not_known_ends_nothing);
     tcase_add_test(tcase, deliveries_that_cannot_be_read_are_nothing);
     tcase_add_test(tcase, headers_come_with_all_their_values_in_the_order_of_names);
     tcase_add_test(tcase, no_more_are_given_than_are_wanted);
