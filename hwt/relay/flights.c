@@ -118,20 +118,64 @@ static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
     return send(shard, flight, record.target, record.id, &headers, &record);
 }
 
-/* With transactions, nothing passes a message whose transaction was taken back, because the
- * watermark stays below that one, so a new owner would send again what has passed. */
-void relay_send_step(struct relay_shard *shard)
+static int compare_dues(const void *a, const void *b)
 {
+    const struct relay_flight *left = *(struct relay_flight *const *)a,
+                              *right = *(struct relay_flight *const *)b;
+    const uint64_t by_due = left->message->due, than = right->message->due;
+
+    if (by_due != than)
+        return by_due < than ? -1 : 1;
+    return left->number < right->number ? -1 : 1;
+}
+
+/* In the order of their due times: a message that has arrived late may be due before others. */
+static size_t find_waiting(struct relay_shard *shard, struct relay_flight **waiting)
+{
+    size_t count = 0;
+    bool sorted = true;
+
     for (size_t i = 0; i < shard->flights_count; i++) {
         struct relay_flight *flight = &shard->flights[i];
         if (flight->state != RELAY_WAITS)
             continue;
+        waiting[count++] = flight;
+        sorted = sorted && (count == 1 || compare_dues(&waiting[count - 2], &flight) < 0);
+    }
+    if (!sorted)
+        qsort(waiting, count, sizeof(waiting[0]), compare_dues);
+    return count;
+}
+
+/* With transactions, what its target refuses at once goes elsewhere in the same transaction. */
+static int send_now(struct relay_shard *shard, struct relay_flight *flight)
+{
+    int r = send_flight(shard, flight);
+
+    if (r < 0 || !shard->engine->together)
+        return r;
+    relay_answers_step(shard);
+    if (flight->state != RELAY_WAITS || relay_clock(shard) < flight->not_before)
+        return 0;
+    return send_flight(shard, flight);
+}
+
+/* With transactions, nothing passes a message that waits, because the watermark stays below that
+ * one, so a new owner would send again what has passed. But one that is refused elsewhere, too, is
+ * passed. */
+void relay_send_step(struct relay_shard *shard)
+{
+    struct relay_flight *waiting[RELAY_FLIGHTS_MAX];
+    size_t count = find_waiting(shard, waiting);
+
+    for (size_t i = 0; i < count; i++) {
+        struct relay_flight *flight = waiting[i];
         if (relay_clock(shard) < flight->not_before) {
-            if (shard->engine->together && !flight->failed)
+            if (shard->engine->together && !flight->refused)
                 return;
             continue;
         }
-        if (shard->drains || !relay_lease_holds(shard) || send_flight(shard, flight) < 0)
+        if (shard->drains || !relay_lease_holds(shard) || send_now(shard, flight) < 0)
             return;
     }
 }
@@ -165,6 +209,7 @@ static void note_failure(struct relay_shard *shard, struct relay_flight *flight,
         relay_count_add(&shard->counts.failures, 1);
         return;
     }
+    flight->refused = true;
     flight->without_payload = flight->without_payload || error == -EMSGSIZE;
     flight->not_before = relay_clock(shard) + HWT_SEC(1);
 }

@@ -154,6 +154,14 @@ static bool may_claim(const struct relay_shard *shard, uint64_t now)
     return now - shard->seen_at >= patience;
 }
 
+static bool is_anything_sent(const struct relay_shard *shard)
+{
+    for (size_t i = 0; i < shard->flights_count; i++)
+        if (shard->flights[i].state == RELAY_SENT)
+            return true;
+    return false;
+}
+
 /*
  * See watermark.h. A copy of the stream may have lacked some of what is behind the place at which
  * the leader has agreed; but an engine whose sends become visible together with the entry reads one
@@ -174,6 +182,9 @@ static struct relay_watermark make_watermark(struct relay_shard *shard)
         (mark.place.incarnation == before->incarnation && mark.place.position < before->position))
         return shard->entry.watermark;
     mark.due = relay_min(mark.due, lowest > 0 ? lowest - 1 : 0);
+    if (shard->engine->together && mark.due < shard->entry.watermark.due &&
+        mark.place.incarnation == before->incarnation && !is_anything_sent(shard))
+        return shard->entry.watermark; /* it stays true, and covers more that was sent */
     return mark;
 }
 
@@ -259,14 +270,6 @@ void relay_lease_resign(struct relay_shard *shard, const char *why)
     relay_log(shard->number, "%s gives the shard back: %s", shard->config->replica, why);
     relay_lease_release(shard);
     set_role(shard, RELAY_FOLLOWS);
-}
-
-static bool is_anything_sent(const struct relay_shard *shard)
-{
-    for (size_t i = 0; i < shard->flights_count; i++)
-        if (shard->flights[i].state == RELAY_SENT)
-            return true;
-    return false;
 }
 
 /* A shard that could not be given back is taken by another one when the lease is over. */

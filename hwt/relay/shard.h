@@ -65,8 +65,9 @@ struct relay_flight {
     const hwt_delay_message *message;
     struct relay_place place;
     enum relay_state state;
-    int failed; /* why its target has not taken it: then it goes back or to the dead letters */
-    bool dead;  /* it was sent to the dead letters */
+    int failed;   /* why its target has not taken it: then it goes back or to the dead letters */
+    bool dead;    /* it was sent to the dead letters */
+    bool refused; /* by the dead letters, or by the delay stream */
     bool without_payload; /* as a dead letter it was too long with it */
     uint64_t not_before;  /* the clock at which it may be sent again */
 };

@@ -104,7 +104,7 @@ shards = {SHARDS}
 replica = r{i}
 replicas = {' '.join(RELAYS)}
 servers = {' '.join(self.urls)}
-targets = {self.space}.target
+targets = {self.space}.>
 state = {os.path.join(folder, f'state-{i}')}
 {self.settings(i)}
 """)

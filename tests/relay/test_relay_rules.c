@@ -5,6 +5,9 @@
 #include "tests/relay/fake_inside.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static struct fake fake;
@@ -367,6 +370,95 @@ START_TEST(none_passes_one_whose_transaction_was_taken_back)
 }
 END_TEST
 
+static uint64_t begins;
+
+/* Of the shard's entry at the broker. */
+static uint64_t watermark_due(void)
+{
+    struct relay_entry entry = { .owner = "-" };
+
+    for (size_t i = 0; i < fake.entries_count; i++)
+        if (strcmp(fake.entries[i].name, "shard.0") == 0)
+            ck_assert_int_eq(relay_entry_read(fake.entries[i].text, &entry), 0);
+    return entry.watermark.due;
+}
+
+/* The payload is how many ms after the beginning it is due. */
+static void put_at(uint64_t ms, const char *target)
+{
+    char due[RELAY_DUE_ROOM], payload[24];
+
+    relay_due_write(begins + HWT_MS(ms), due);
+    snprintf(payload, sizeof(payload), "%" PRIu64, ms);
+    fake_publish(&fake, payload,
+                 (const char *const[]){ "Hwt-Due", due, "Hwt-Target", target, NULL });
+}
+
+static int send_few(struct relay_engine *engine, const struct relay_outgoing *outgoing,
+                    uint64_t cookie)
+{
+    return ((struct fake_replica *)engine)->held_count < 1 ? usual->send(engine, outgoing, cookie)
+                                                           : -EAGAIN;
+}
+
+/* Each second transaction is taken back. */
+static int swap_half(struct relay_engine *engine, const char *name, uint64_t revision,
+                     const char *text, uint64_t *ret_revision)
+{
+    static bool taken;
+
+    if (((struct fake_replica *)engine)->held_count > 0 && strncmp(name, "shard.", 6) == 0) {
+        taken = !taken;
+        taken_back = !taken;
+    }
+    return swap_taken_back(engine, name, revision, text, ret_revision);
+}
+
+static void put_late(unsigned number)
+{
+    put_at(2 * number + 1, number % 2 == 0 ? "t.nobody" : "t.a");
+}
+
+/* What arrives in a transaction is covered by the watermark in it, though targets refuse what is due before, and what was due
+ * long ago arrives late: so whoever owns the shard next, however the owner ends, sends it not again. Nor does the watermark
+ * go back when transactions are taken back. */
+START_TEST(what_arrives_with_the_entry_is_covered_by_it)
+{
+    uint64_t due = 0;
+    size_t seen = 0;
+    unsigned late = 0;
+
+    tear_down();
+    fake_begin(&fake, test_seed(), FAKE_REPLICAS);
+    fake.pace = HWT_MS(5);
+    changed.send = _i == 0 ? send_few : usual->send;
+    changed.swap = _i == 0 ? usual->swap : swap_half;
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++) {
+        fake.replicas[i].engine.together = true;
+        fake.replicas[i].engine.calls = &changed;
+    }
+    while (!fake_owner(&fake))
+        fake_step(&fake);
+    begins = fake.realtime + HWT_SEC(1);
+    for (uint64_t ms = 0; ms < 1000; ms += 10)
+        put_at(ms, ms % 50 == 0 ? "t.nobody" : "t.a");
+    for (uint64_t ms = 501; ms < 600; ms += 2)
+        put_at(ms, "t.a");
+    while (fake.realtime < begins + HWT_SEC(30) && seen < 140) {
+        fake_step(&fake);
+        for (; late < 20 && fake.realtime > begins + HWT_MS(500 + 10 * late); late++)
+            put_late(late);
+        for (; seen < fake.targets.count; seen++) {
+            uint64_t ms = strtoull(fake.targets.messages[seen]->payload, NULL, 10);
+            ck_assert_uint_le(begins + HWT_MS(ms), watermark_due());
+        }
+        ck_assert(_i == 0 || watermark_due() >= due);
+        due = watermark_due();
+    }
+    ck_assert_uint_eq(seen, 140);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay_rules");
@@ -385,6 +477,7 @@ int main(void)
     tcase_add_test(tcase, what_is_behind_is_not_dropped_while_a_store_reads_again);
     tcase_add_test(tcase, an_owner_that_catches_up_does_not_send);
     tcase_add_test(tcase, none_passes_one_whose_transaction_was_taken_back);
+    tcase_add_loop_test(tcase, what_arrives_with_the_entry_is_covered_by_it, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
