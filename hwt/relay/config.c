@@ -56,7 +56,7 @@ static const struct setting {
       HWT_SEC(3600), "1s" },
     { "attempts", COUNT, offsetof(struct relay_config, attempts), 1, 1000000, "20" },
     { "message_max", SIZE, offsetof(struct relay_config, message_max), 1024, UINT64_C(8) << 20,
-      "1M" },
+      "1022K" },
     { "metrics", ADDRESS, offsetof(struct relay_config, metrics), 0, 0, "" },
 };
 

@@ -23,6 +23,7 @@ struct relay_counts {
     atomic_uint_least64_t repeats;       /* of those, known there before */
     atomic_uint_least64_t failures;      /* that their targets have not taken */
     atomic_uint_least64_t dead_letters;
+    atomic_uint_least64_t policies; /* replicas that judge otherwise than this one, which owns it */
     atomic_uint_least64_t divergences;                      /* the stream was not as it was read */
     atomic_uint_least64_t lateness[RELAY_LATE_BUCKETS + 1]; /* the last one: later than all */
     atomic_uint_least64_t lateness_sum;                     /* ns */

@@ -91,8 +91,16 @@ struct relay_engine_calls {
     void (*close)(struct relay_engine *engine);
 };
 
+/* What the delay stream takes, and so do the dead letters and the server, in bytes. 0: no limit is
+ * known. */
+struct relay_limits {
+    uint64_t message; /* headers and payload */
+    uint64_t headers;
+};
+
 struct relay_engine {
     const struct relay_engine_calls *calls;
+    struct relay_limits limits; /* as they were when it was opened */
     /*
      * The messages that are sent become visible with the next change of the shard's entry, all of
      * them or none, in one transaction. So the entry's watermark may count as ended what has been

@@ -8,46 +8,48 @@
 #include <string.h>
 
 #include "hwt/relay/log.h"
+#include "hwt/relay/policy.h"
 
 /* A message is sent to its target first. If that fails, it is sent to the delay stream again for a
  * later time, or to the dead letters, because its state is never changed but through the log. */
 enum { TRIES_TARGET, TRIES_ELSEWHERE, TRIES };
 
-/* Headers that a message gets on its way, behind its own. */
-struct headers {
+/* A message as it is sent, with the texts of the headers that it gets. */
+struct draft {
     struct relay_field fields[RELAY_FIELDS_MAX + 8];
-    size_t count;
+    size_t count, payload_size;
     char due[RELAY_DUE_ROOM], source[RELAY_ENTRY_MAX], attempt[24];
-    char id[RELAY_TARGET_MAX + 32], reason[RELAY_REASON_MAX];
+    char id[RELAY_TARGET_MAX + 32], reason[RELAY_REASON_MAX + 64];
 };
 
-static void add(struct headers *headers, const char *name, const char *value)
+static void add(struct draft *draft, const char *name, const char *value)
 {
-    headers->fields[headers->count++] = (struct relay_field){ name, value };
+    draft->fields[draft->count++] = (struct relay_field){ name, value };
 }
 
-static void begin_headers(struct headers *headers, const struct relay_shard *shard,
-                          const struct relay_record *record, uint64_t due)
+static void begin_draft(struct draft *draft, const struct relay_shard *shard,
+                        const struct relay_record *record, uint64_t due)
 {
-    headers->count = record->fields_count;
-    memcpy(headers->fields, record->fields, record->fields_count * sizeof(record->fields[0]));
-    relay_due_write(due, headers->due);
-    snprintf(headers->source, sizeof(headers->source), "%s.%u:%" PRIu64, shard->config->space,
+    draft->count = record->fields_count;
+    draft->payload_size = record->payload_size;
+    memcpy(draft->fields, record->fields, record->fields_count * sizeof(record->fields[0]));
+    relay_due_write(due, draft->due);
+    snprintf(draft->source, sizeof(draft->source), "%s.%u:%" PRIu64, shard->config->space,
              shard->number, record->place.position);
 }
 
 static int send(struct relay_shard *shard, struct relay_flight *flight, const char *target,
-                const char *id, const struct headers *headers, const struct relay_record *record)
+                const char *id, const struct draft *draft, const struct relay_record *record)
 {
     const struct relay_outgoing message = {
         .target = target,
         .id = id,
-        .fields = headers->fields,
-        .fields_count = headers->count,
+        .fields = draft->fields,
+        .fields_count = draft->count,
         .payload = record->payload,
-        .payload_size = flight->without_payload ? 0 : record->payload_size,
+        .payload_size = draft->payload_size,
     };
-    uint64_t cookie = flight->number * TRIES + (flight->failed ? TRIES_ELSEWHERE : TRIES_TARGET);
+    uint64_t cookie = flight->number * TRIES + (target && *target ? TRIES_TARGET : TRIES_ELSEWHERE);
     int r = shard->engine->calls->send(shard->engine, &message, cookie);
 
     if (r == 0)
@@ -60,62 +62,106 @@ static bool is_for_ever(int error)
     return error == -EMSGSIZE || error == -EINVAL;
 }
 
-static int send_dead(struct relay_shard *shard, struct relay_flight *flight,
-                     struct headers *headers, const struct relay_record *record)
+/* Leaves out what the dead letters have no room for. Returns its bytes. */
+static uint64_t cut(const struct relay_shard *shard, const struct relay_flight *flight,
+                    struct draft *draft)
 {
-    if (*record->target) {
-        add(headers, "Hwt-Target", record->target);
-        add(headers, "Hwt-Due", headers->due);
-        if (*record->key)
-            add(headers, "Hwt-Key", record->key);
-        snprintf(headers->reason, sizeof(headers->reason),
-                 "not sent: %s; attempt %" PRIu64 " of %" PRIu64 "%s", strerror(-flight->failed),
-                 record->attempt + 1, shard->config->attempts,
-                 flight->without_payload ? "; its payload is too long for the dead letters" : "");
-        add(headers, "Hwt-Reason", headers->reason);
+    const struct relay_limits *limits = &shard->engine->limits;
+    uint64_t headers = relay_fields_size(draft->fields, draft->count), left_out = 0;
+
+    if (flight->cut >= 2 || !relay_fits(limits->headers, headers) ||
+        !relay_fits(limits->message, headers)) {
+        left_out = headers;
+        headers = draft->count = 0;
     }
-    add(headers, "Hwt-Source", headers->source);
-    snprintf(headers->id, sizeof(headers->id), "%s:dead", record->id);
-    flight->dead = true;
-    return send(shard, flight, "", headers->id, headers, record);
+    if (flight->cut >= 1 || !relay_fits(limits->message, headers + draft->payload_size)) {
+        left_out += draft->payload_size;
+        draft->payload_size = 0;
+    }
+    return left_out;
 }
 
-static int send_again(struct relay_shard *shard, struct relay_flight *flight,
-                      struct headers *headers, const struct relay_record *record)
+static int send_dead(struct relay_shard *shard, struct relay_flight *flight, struct draft *draft,
+                     const struct relay_record *record, const char *why)
+{
+    uint64_t left_out;
+
+    draft->count -= !*record->target && draft->count > 0; /* its reason, which is `why` */
+    left_out = record->missing + cut(shard, flight, draft);
+    if (*record->target) {
+        add(draft, "Hwt-Target", record->target);
+        add(draft, "Hwt-Due", draft->due);
+        if (*record->key)
+            add(draft, "Hwt-Key", record->key);
+    }
+    if (left_out > 0)
+        snprintf(draft->reason, sizeof(draft->reason), "%s; %" PRIu64 " bytes of it are left out",
+                 why, left_out);
+    add(draft, "Hwt-Reason", left_out > 0 ? draft->reason : why);
+    add(draft, "Hwt-Source", draft->source);
+    snprintf(draft->id, sizeof(draft->id), "%s:dead", record->id);
+    flight->dead = true;
+    return send(shard, flight, "", draft->id, draft, record);
+}
+
+static int send_again(struct relay_shard *shard, struct relay_flight *flight, struct draft *draft,
+                      const struct relay_record *record)
 {
     uint64_t backoff = record->attempt < 6 ? HWT_SEC(UINT64_C(1) << record->attempt) : HWT_SEC(60);
 
-    relay_due_write(hwt_delay_now(shard->store) + backoff, headers->due);
-    snprintf(headers->attempt, sizeof(headers->attempt), "%" PRIu64, record->attempt + 1);
-    snprintf(headers->id, sizeof(headers->id), "%s:%s", record->id, headers->attempt);
-    add(headers, "Hwt-Target", record->target);
-    add(headers, "Hwt-Due", headers->due);
-    add(headers, "Hwt-Attempt", headers->attempt);
-    add(headers, "Hwt-Id", record->id);
+    relay_due_write(hwt_delay_now(shard->store) + backoff, draft->due);
+    snprintf(draft->attempt, sizeof(draft->attempt), "%" PRIu64, record->attempt + 1);
+    snprintf(draft->id, sizeof(draft->id), "%s:%s", record->id, draft->attempt);
+    add(draft, "Hwt-Target", record->target);
+    add(draft, "Hwt-Due", draft->due);
+    add(draft, "Hwt-Attempt", draft->attempt);
+    add(draft, "Hwt-Id", record->id);
     if (*record->key)
-        add(headers, "Hwt-Key", record->key);
-    return send(shard, flight, NULL, headers->id, headers, record);
+        add(draft, "Hwt-Key", record->key);
+    return send(shard, flight, NULL, draft->id, draft, record);
+}
+
+/* Why it is a dead letter; NULL: it is none. */
+static const char *find_fault(const struct relay_shard *shard, const struct relay_flight *flight,
+                              const struct relay_record *record, char reason[RELAY_REASON_MAX])
+{
+    const struct relay_case judged = { record->target, record->fields, record->fields_count,
+                                       record->payload_size };
+
+    if (!*record->target)
+        return record->fields_count > 0 ? record->fields[record->fields_count - 1].value
+                                        : "it was too long";
+    if (record->missing > 0)
+        return "it was longer than message_max when it was read";
+    if (relay_policy_judge(shard->config, &shard->engine->limits, &judged, reason) < 0)
+        return reason;
+    if (!flight->failed ||
+        (!is_for_ever(flight->failed) && record->attempt + 1 < shard->config->attempts))
+        return NULL;
+    snprintf(reason, RELAY_REASON_MAX, "not sent: %s; attempt %" PRIu64 " of %" PRIu64,
+             strerror(-flight->failed), record->attempt + 1, shard->config->attempts);
+    return reason;
 }
 
 static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
 {
     struct relay_record record;
-    struct headers headers;
+    char reason[RELAY_REASON_MAX];
+    struct draft draft;
+    const char *fault;
     int r = relay_record_read(flight->message->payload, flight->message->payload_size, &record);
 
     if (r < 0)
         return r;
-    begin_headers(&headers, shard, &record, flight->message->due);
-    if (!*record.target)
-        return send_dead(shard, flight, &headers, &record);
-    if (flight->failed) {
-        if (is_for_ever(flight->failed) || record.attempt + 1 >= shard->config->attempts)
-            return send_dead(shard, flight, &headers, &record);
-        return send_again(shard, flight, &headers, &record);
-    }
-    add(&headers, "Hwt-Due", headers.due);
-    add(&headers, "Hwt-Source", headers.source);
-    return send(shard, flight, record.target, record.id, &headers, &record);
+    begin_draft(&draft, shard, &record, flight->message->due);
+    fault = find_fault(shard, flight, &record, reason);
+    if (fault)
+        return send_dead(shard, flight, &draft, &record, fault);
+    if (flight->failed)
+        return send_again(shard, flight, &draft, &record);
+    add(&draft, "Hwt-Due", draft.due);
+    add(&draft, "Hwt-Source", draft.source);
+    return send(shard, flight, record.target, record.id, &draft, &record);
 }
 
 static int compare_dues(const void *a, const void *b)
@@ -210,7 +256,10 @@ static void note_failure(struct relay_shard *shard, struct relay_flight *flight,
         return;
     }
     flight->refused = true;
-    flight->without_payload = flight->without_payload || error == -EMSGSIZE;
+    if (error == -EMSGSIZE && flight->dead && flight->cut < 2)
+        flight->cut++;
+    else if (error == -EMSGSIZE && !flight->dead)
+        flight->failed = error; /* it cannot be sent again */
     flight->not_before = relay_clock(shard) + HWT_SEC(1);
 }
 

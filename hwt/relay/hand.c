@@ -13,6 +13,7 @@
 
 #include "hwt/relay/look.h"
 #include "hwt/relay/open.h"
+#include "hwt/relay/policy.h"
 
 /* ---- status ---- */
 
@@ -185,9 +186,25 @@ static void add_own(const struct request *request, struct relay_message *message
     }
 }
 
+/* A put, as the relay will judge it. */
+static int judge(const struct request *request, const struct relay_limits *limits,
+                 const struct relay_message *message, const struct relay_order *order,
+                 char reason[RELAY_REASON_MAX])
+{
+    struct relay_field fields[RELAY_FIELDS_MAX];
+    struct relay_case judged = { order->target, fields, 0, message->payload_size };
+
+    if (order->op == RELAY_CANCEL)
+        return 0;
+    for (size_t i = 0; i < message->fields_count; i++)
+        if (!relay_field_is_known(&message->fields[i]))
+            fields[judged.fields_count++] = message->fields[i];
+    return relay_policy_judge(request->config, limits, &judged, reason);
+}
+
 static int publish(const struct request *request, const char *op)
 {
-    const struct relay_words *targets = &request->config->targets;
+    const struct relay_limits none = { 0, 0 };
     struct relay_field fields[RELAY_FIELDS_MAX];
     struct relay_message message = { .fields = fields };
     char reason[RELAY_REASON_MAX];
@@ -206,15 +223,19 @@ static int publish(const struct request *request, const char *op)
         message.payload_size = strlen(request->operands[1]);
     }
     add_own(request, &message, fields);
-    if (relay_order_read(&message, targets->word, targets->count, &order, reason) < 0)
+    if (relay_order_read(&message, &order, reason) < 0 ||
+        judge(request, &none, &message, &order, reason) < 0)
         misuse("this would be a dead letter: %s", reason);
     const struct relay_outgoing outgoing = { .fields = fields,
                                              .fields_count = message.fields_count,
                                              .payload = message.payload,
                                              .payload_size = message.payload_size };
     struct relay_engine *engine = look_open_engine(request, shard);
-    int r = engine->calls->publish(engine, &outgoing, &position);
+    bool fits = judge(request, &engine->limits, &message, &order, reason) == 0;
+    int r = fits ? engine->calls->publish(engine, &outgoing, &position) : 0;
     engine->calls->close(engine);
+    if (!fits)
+        return fail("this would be a dead letter: %s", reason);
     if (r < 0)
         return fail("it is not known to be stored: %s", strerror(-r));
     printf("stored as %" PRIu64 " of shard %u\n", position, shard);

@@ -174,15 +174,19 @@ static int end_flights(struct relay_shard *shard, struct batch *batch, uint64_t 
     return r;
 }
 
-/* Without the payload, and then without headers, if it is too long with them. */
+/* Without the payload, and then without headers, if the store has no room for them: then it is
+ * longer than all that a relay of this message_max sends. */
 static void *write_short(const struct relay_shard *shard, struct relay_record *record, size_t *size)
 {
     void *bytes = relay_record_write(record, size);
 
     if (bytes && *size > record_max(shard->config)) {
         free(bytes);
-        if (record->payload_size == 0)
+        record->missing += record->payload_size;
+        if (record->payload_size == 0) {
+            record->missing += relay_fields_size(record->fields, record->fields_count);
             record->fields_count = 0;
+        }
         record->payload_size = 0;
         return write_short(shard, record, size);
     }
@@ -247,11 +251,15 @@ static int add_dead(struct relay_shard *shard, struct batch *batch,
                     const char *reason)
 {
     record->target = "";
-    record->fields_count = 0;
-    for (size_t i = 0; i < message->fields_count && i < RELAY_FIELDS_MAX; i++) {
+    for (size_t i = 0; i < message->fields_count; i++) {
         const struct relay_field *field = &message->fields[i];
-        if (relay_field_goes_on(field) || strncasecmp(field->name, "Hwt-", 4) == 0)
+        if ((!relay_field_is_hwt(field) && relay_field_is_known(field)) ||
+            relay_field_is_about(field))
+            continue;
+        if (record->fields_count < RELAY_FIELDS_MAX)
             record->fields[record->fields_count++] = *field;
+        else
+            record->missing += relay_fields_size(field, 1);
     }
     record->fields[record->fields_count++] = (struct relay_field){ "Hwt-Reason", reason };
     if (is_covered(shard, &record->place, message->timestamp))
@@ -275,7 +283,7 @@ static int add_order(struct relay_shard *shard, struct batch *batch,
     if (order->id)
         record->id = order->id;
     for (size_t i = 0; i < message->fields_count; i++)
-        if (relay_field_goes_on(&message->fields[i]))
+        if (!relay_field_is_known(&message->fields[i]))
             record->fields[record->fields_count++] = message->fields[i];
     /* One that comes back after a failure is no longer known by its key. */
     return add(shard, batch, order->due, order->id ? NULL : order->key, record);
@@ -299,7 +307,6 @@ static void write_id(const struct relay_shard *shard, const struct relay_order *
 static int ingest_message(struct relay_shard *shard, struct batch *batch,
                           const struct relay_message *message)
 {
-    const struct relay_words *targets = &shard->config->targets;
     struct relay_record record = { .key = "", .crc = relay_crc(message) };
     struct relay_order order = { 0 };
     char reason[RELAY_REASON_MAX], id[RELAY_ENTRY_MAX];
@@ -310,13 +317,8 @@ static int ingest_message(struct relay_shard *shard, struct batch *batch,
     record.payload = message->payload;
     record.payload_size = message->payload_size;
     record.id = id;
-    r = relay_order_read(message, targets->word, targets->count, &order, reason);
+    r = relay_order_read(message, &order, reason);
     write_id(shard, &order, &record, id);
-    if (r == 0 && message->payload_size > shard->config->message_max) {
-        snprintf(reason, sizeof(reason), "it has %zu bytes, more than message_max, and is cut",
-                 message->payload_size);
-        r = -EINVAL;
-    }
     if (r < 0)
         r = add_dead(shard, batch, message, &record, reason);
     else if (order.op == RELAY_CANCEL)

@@ -17,10 +17,7 @@ static const char *const names[NAMES] = {
     [REASON] = "Hwt-Reason",
 };
 
-/* Writes the reason and returns -EINVAL. Bytes in it that are not printable become question
- * marks. */
-__attribute__((format(printf, 2, 3))) static int refuse(char reason[RELAY_REASON_MAX],
-                                                        const char *format, ...)
+int relay_refuse(char reason[RELAY_REASON_MAX], const char *format, ...)
 {
     va_list arguments;
 
@@ -33,31 +30,61 @@ __attribute__((format(printf, 2, 3))) static int refuse(char reason[RELAY_REASON
     return -EINVAL;
 }
 
-bool relay_field_goes_on(const struct relay_field *field)
+/* NAMES: it is none. */
+static size_t find_name(const struct relay_field *field)
 {
-    return strncasecmp(field->name, "Hwt-", 4) != 0 && strncasecmp(field->name, "Nats-", 5) != 0;
+    size_t n = 0;
+
+    while (n < NAMES && strcasecmp(field->name, names[n]) != 0)
+        n++;
+    return n;
+}
+
+bool relay_field_is_hwt(const struct relay_field *field)
+{
+    return strncasecmp(field->name, "Hwt-", 4) == 0;
+}
+
+bool relay_field_is_known(const struct relay_field *field)
+{
+    return relay_field_is_hwt(field) ? find_name(field) < NAMES
+                                     : strncasecmp(field->name, "Nats-", 5) == 0;
+}
+
+bool relay_field_is_about(const struct relay_field *field)
+{
+    size_t n = find_name(field);
+
+    return n == SOURCE || n == REASON;
+}
+
+uint64_t relay_fields_size(const struct relay_field *fields, size_t count)
+{
+    uint64_t size = strlen("NATS/1.0\r\n\r\n");
+
+    for (size_t i = 0; i < count; i++)
+        size += strlen(fields[i].name) + strlen(fields[i].value) + strlen(": \r\n");
+    return size;
 }
 
 static int sort_fields(const struct relay_message *message, const char *values[NAMES],
                        char reason[RELAY_REASON_MAX])
 {
-    if (message->fields_count > RELAY_FIELDS_MAX)
-        return refuse(reason, "it has %zu headers, more than %d", message->fields_count,
-                      RELAY_FIELDS_MAX);
+    size_t others = 0;
+
     for (size_t i = 0; i < message->fields_count; i++) {
         const struct relay_field *field = &message->fields[i];
-        size_t n = 0;
-        if (strncasecmp(field->name, "Hwt-", 4) != 0)
+        others += !relay_field_is_known(field);
+        if (!relay_field_is_hwt(field) || !relay_field_is_known(field))
             continue;
-        while (n < NAMES && strcasecmp(field->name, names[n]) != 0)
-            n++;
-        if (n == NAMES)
-            return refuse(reason, "there is no header %.60s", field->name);
+        size_t n = find_name(field);
         if (values[n])
-            return refuse(reason, "%s is given twice", names[n]);
+            return relay_refuse(reason, "%s is given twice", names[n]);
         values[n] = field->value;
     }
-    return 0;
+    return others <= RELAY_FIELDS_MAX
+               ? 0
+               : relay_refuse(reason, "it has %zu headers, more than %d", others, RELAY_FIELDS_MAX);
 }
 
 static int read_op(const char *text, enum relay_op *ret_op, char reason[RELAY_REASON_MAX])
@@ -69,19 +96,25 @@ static int read_op(const char *text, enum relay_op *ret_op, char reason[RELAY_RE
     else if (strcmp(text, "replace") == 0)
         *ret_op = RELAY_REPLACE;
     else
-        return refuse(reason, "Hwt-Op is %.40s, and not put, cancel or replace", text);
+        return relay_refuse(reason, "Hwt-Op is %.40s, and not put, cancel or replace", text);
     return 0;
 }
 
 static int read_due(const char *text, const char *name, uint64_t *ret_due,
                     char reason[RELAY_REASON_MAX])
 {
+    uint64_t number;
+
+    if (relay_number_read(text, &number) && number < RELAY_MILLISECONDS_MIN)
+        return relay_refuse(
+            reason, "%s is %.40s, which is milliseconds before 1973-03-03: seconds by mistake?",
+            name, text);
     if (relay_due_read(text, ret_due))
         return 0;
-    return refuse(reason,
-                  "%s is %.40s, and not milliseconds since 1970 or RFC 3339, from 1970 to "
-                  "2554-07-21",
-                  name, text);
+    return relay_refuse(reason,
+                        "%s is %.40s, and not milliseconds since 1970 or RFC 3339, from 1970 to "
+                        "2554-07-21",
+                        name, text);
 }
 
 static int read_delay(const char *text, uint64_t timestamp, uint64_t *ret_due,
@@ -90,8 +123,8 @@ static int read_delay(const char *text, uint64_t timestamp, uint64_t *ret_due,
     uint64_t delay;
 
     if (!relay_number_read(text, &delay) || delay > (RELAY_DUE_MAX - timestamp) / 1000000)
-        return refuse(reason, "Hwt-Delay is %.40s, and not milliseconds that end before 2554-07-21",
-                      text);
+        return relay_refuse(
+            reason, "Hwt-Delay is %.40s, and not milliseconds that end before 2554-07-21", text);
     *ret_due = timestamp + delay * 1000000;
     return 0;
 }
@@ -102,46 +135,41 @@ static int read_when(const char *const values[NAMES], uint64_t timestamp, struct
     int r;
 
     if (!values[DUE] == !values[DELAY])
-        return refuse(reason, values[DUE] ? "it has Hwt-Due and Hwt-Delay"
-                                          : "it has neither Hwt-Due nor Hwt-Delay");
+        return relay_refuse(reason, values[DUE] ? "it has Hwt-Due and Hwt-Delay"
+                                                : "it has neither Hwt-Due nor Hwt-Delay");
     if (values[DUE])
         r = read_due(values[DUE], names[DUE], &order->due, reason);
     else if (order->op == RELAY_CANCEL)
-        r = refuse(reason, "a cancel is by Hwt-Due, since Hwt-Delay counts from itself");
+        r = relay_refuse(reason, "a cancel is by Hwt-Due, since Hwt-Delay counts from itself");
     else
         r = read_delay(values[DELAY], timestamp, &order->due, reason);
     if (r < 0)
         return r;
     if (!values[DUE_OLD] == (order->op == RELAY_REPLACE))
-        return refuse(reason, values[DUE_OLD] ? "Hwt-Due-Old is for a replace only"
-                                              : "a replace wants Hwt-Due-Old");
+        return relay_refuse(reason, values[DUE_OLD] ? "Hwt-Due-Old is for a replace only"
+                                                    : "a replace wants Hwt-Due-Old");
     return values[DUE_OLD] ? read_due(values[DUE_OLD], names[DUE_OLD], &order->due_old, reason) : 0;
 }
 
-static int read_target(const char *target, const char *const *targets, size_t targets_count,
-                       char reason[RELAY_REASON_MAX])
+static int read_target(const char *target, char reason[RELAY_REASON_MAX])
 {
     const char *fault;
 
     if (!target)
-        return refuse(reason, "it has no Hwt-Target");
+        return relay_refuse(reason, "it has no Hwt-Target");
     fault = relay_target_fault(target);
-    if (fault)
-        return refuse(reason, "Hwt-Target %s: %.60s", fault, target);
-    for (size_t i = 0; i < targets_count; i++)
-        if (relay_pattern_matches(targets[i], target))
-            return 0;
-    return refuse(reason, "Hwt-Target is not one that the relay may publish to: %.60s", target);
+    return fault ? relay_refuse(reason, "Hwt-Target %s: %.60s", fault, target) : 0;
 }
 
 static int read_key(const struct relay_order *order, char reason[RELAY_REASON_MAX])
 {
     if (!order->key)
-        return order->op == RELAY_PUT ? 0 : refuse(reason, "a cancel or replace wants Hwt-Key");
+        return order->op == RELAY_PUT ? 0
+                                      : relay_refuse(reason, "a cancel or replace wants Hwt-Key");
     if (!*order->key)
-        return refuse(reason, "Hwt-Key is empty");
+        return relay_refuse(reason, "Hwt-Key is empty");
     if (strlen(order->key) > RELAY_KEY_MAX)
-        return refuse(reason, "Hwt-Key is longer than %d bytes", RELAY_KEY_MAX);
+        return relay_refuse(reason, "Hwt-Key is longer than %d bytes", RELAY_KEY_MAX);
     return 0;
 }
 
@@ -153,8 +181,7 @@ static const char *find_given(const struct relay_message *message)
     return NULL;
 }
 
-int relay_order_read(const struct relay_message *message, const char *const *targets,
-                     size_t targets_count, struct relay_order *ret_order,
+int relay_order_read(const struct relay_message *message, struct relay_order *ret_order,
                      char reason[RELAY_REASON_MAX])
 {
     const char *values[NAMES] = { NULL };
@@ -169,14 +196,14 @@ int relay_order_read(const struct relay_message *message, const char *const *tar
     if (r == 0)
         r = read_key(&order, reason);
     if (r == 0 && order.op != RELAY_CANCEL)
-        r = read_target(values[TARGET], targets, targets_count, reason);
+        r = read_target(values[TARGET], reason);
     order.target = values[TARGET];
     order.given = find_given(message);
     order.id = values[ID];
     if (r == 0 && order.id && strlen(order.id) > RELAY_TARGET_MAX)
-        r = refuse(reason, "Hwt-Id is longer than %d bytes", RELAY_TARGET_MAX);
+        r = relay_refuse(reason, "Hwt-Id is longer than %d bytes", RELAY_TARGET_MAX);
     if (r == 0 && values[ATTEMPT] && !relay_number_read(values[ATTEMPT], &order.attempt))
-        r = refuse(reason, "Hwt-Attempt is not a number");
+        r = relay_refuse(reason, "Hwt-Attempt is not a number");
     if (r == 0)
         *ret_order = order;
     return r;

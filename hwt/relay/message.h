@@ -31,9 +31,15 @@ enum relay_op { RELAY_PUT, RELAY_CANCEL, RELAY_REPLACE };
 enum {
     RELAY_KEY_MAX = 254,    /* bytes; an id of the store has one more */
     RELAY_TARGET_MAX = 255, /* bytes */
-    RELAY_FIELDS_MAX = 256,
+    RELAY_FIELDS_MAX = 256, /* besides those that the protocol knows */
     RELAY_REASON_MAX = 160, /* of a reason as text, its final 0 included */
 };
+
+/* Bytes that the relay adds to a message at most, wherever it sends it, and for what a broker adds itself. */
+enum { RELAY_ROOM = 2048 };
+
+/* Milliseconds since 1970 below this, which is in 1973, are taken for seconds by mistake. */
+#define RELAY_MILLISECONDS_MIN UINT64_C(100000000000)
 
 /* The latest due time, because the next one is the store's "never". */
 #define RELAY_DUE_MAX (UINT64_MAX - 1)
@@ -51,16 +57,29 @@ struct relay_order {
 };
 
 /*
- * Reads the order of a message. `targets` are the patterns that its target must match one of.
+ * Reads the order of a message. That is a matter of the message alone. Whether the order may be
+ * carried out, is judged by policy.h.
  *
  * -EINVAL: it is none; `reason` says why to a human
  */
-int relay_order_read(const struct relay_message *message, const char *const *targets,
-                     size_t targets_count, struct relay_order *ret_order,
+int relay_order_read(const struct relay_message *message, struct relay_order *ret_order,
                      char reason[RELAY_REASON_MAX]);
 
-/* Whether a header goes on to the target. Those of the relay and those that command NATS do not. */
-bool relay_field_goes_on(const struct relay_field *field);
+/* Writes the reason and returns -EINVAL. Bytes in it that are not printable become question marks. */
+__attribute__((format(printf, 2, 3))) int relay_refuse(char reason[RELAY_REASON_MAX],
+                                                       const char *format, ...);
+
+/* Whether a header is one of the protocol's, perhaps of a later version of it. */
+bool relay_field_is_hwt(const struct relay_field *field);
+/* Whether the protocol, as this version knows it, or NATS gives a header its meaning. Others are a
+ * part of the message. */
+bool relay_field_is_known(const struct relay_field *field);
+
+/* Whether a header says what became of a message before: Hwt-Source or Hwt-Reason. */
+bool relay_field_is_about(const struct relay_field *field);
+
+/* The bytes of headers as a broker counts them; it may be a few more. */
+uint64_t relay_fields_size(const struct relay_field *fields, size_t count);
 
 /* CRC-32C of the headers, in their order, and the payload. */
 uint32_t relay_crc(const struct relay_message *message);

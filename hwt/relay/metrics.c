@@ -22,6 +22,9 @@ static const struct metric {
       FIELD(repeats) },
     { "failures_total", "counter", "Messages that targets have not taken.", FIELD(failures) },
     { "dead_letters_total", "counter", "Messages sent to the dead letters.", FIELD(dead_letters) },
+    { "policies_differ", "gauge",
+      "Replicas whose targets or limits are not the owner's, as the owner knows.",
+      FIELD(policies) },
     { "divergences_total", "counter", "How often the stream was not as it was read before.",
       FIELD(divergences) },
 };

@@ -4,6 +4,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "hwt/relay/log.h"
+
 #define INCARNATION "hwt-relay incarnation="
 
 /*
@@ -17,6 +19,14 @@ uint64_t relay_nats_incarnation(const jsStreamConfig *config)
     if (config->Description)
         sscanf(config->Description, INCARNATION "%" SCNu64, &incarnation);
     return incarnation > 0 ? incarnation : 1; /* it was made by hand */
+}
+
+static void limit(struct relay_nats *nats, int64_t bytes)
+{
+    struct relay_limits *limits = &nats->engine.limits;
+
+    if (bytes > 0 && (limits->message == 0 || (uint64_t)bytes < limits->message))
+        limits->message = (uint64_t)bytes;
 }
 
 /* A stream of one subject. One that is there is left as it is. */
@@ -38,11 +48,13 @@ static natsStatus make_stream(struct relay_nats *nats, const char *name, const c
         config.Storage = js_FileStorage;
         config.Discard = js_DiscardNew;
         config.Replicas = (int64_t)nats->config->copies;
-        config.MaxMsgSize = (int32_t)nats->config->message_max;
+        config.MaxMsgSize = (int32_t)nats->config->message_max + RELAY_ROOM;
         s = js_AddStream(&info, nats->js, &config, NULL, &code);
         if (code == JSStreamNameExistErr)
             s = NATS_OK; /* another replica has made it meanwhile */
     }
+    if (s == NATS_OK && info && info->Config)
+        limit(nats, info->Config->MaxMsgSize);
     jsStreamInfo_Destroy(info);
     return s;
 }
@@ -64,11 +76,22 @@ static natsStatus make_bucket(struct relay_nats *nats)
 
 natsStatus relay_nats_make(struct relay_nats *nats)
 {
+    const uint64_t wanted = nats->config->message_max + RELAY_ROOM;
     char dead[NATS_NAME_MAX];
     natsStatus s = make_stream(nats, nats->stream, nats->subject);
 
+    nats->engine.limits.headers = UINT16_MAX; /* of what JetStream stores */
+    limit(nats, natsConnection_GetMaxPayload(nats->connection));
     snprintf(dead, sizeof(dead), "HWT-%s-dead", nats->config->space);
     if (s == NATS_OK)
         s = make_stream(nats, dead, nats->dead);
+    if (s == NATS_OK && nats->engine.limits.message < wanted)
+        relay_log(
+            nats->shard,
+            "messages of more than %" PRIu64
+            " bytes are dead letters, whatever message_max is: set "
+            "max_payload of the servers, and the maximum message size of %s and %s, to %" PRIu64,
+            nats->engine.limits.message - relay_min(RELAY_ROOM, nats->engine.limits.message),
+            nats->stream, dead, wanted);
     return s == NATS_OK ? make_bucket(nats) : s;
 }

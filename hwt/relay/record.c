@@ -8,9 +8,10 @@
 /*
  * The form: a byte 1; six numbers, eight bytes each, the lowest byte first (incarnation, position,
  * timestamp, CRC, attempt, the number of headers); target, id, key, and name and value of each header, each
- * with a byte 0 behind it; the payload.
+ * with a byte 0 behind it; the payload. If some of the message is missing, the byte is 2, and the number of bytes that
+ * are missing is a seventh number.
  */
-enum { FORM = 1, NUMBERS = 6 };
+enum { WHOLE = 1, IN_PART = 2, NUMBERS = 6 };
 
 struct cursor {
     const unsigned char *at, *end;
@@ -32,8 +33,8 @@ static unsigned char *put_string(unsigned char *at, const char *string)
 
 static size_t record_size(const struct relay_record *record)
 {
-    size_t size = 1 + 8 * NUMBERS + strlen(record->target) + strlen(record->id) +
-                  strlen(record->key) + 3 + record->payload_size;
+    size_t size = 1 + 8 * (NUMBERS + (record->missing > 0)) + strlen(record->target) +
+                  strlen(record->id) + strlen(record->key) + 3 + record->payload_size;
 
     for (size_t i = 0; i < record->fields_count; i++)
         size += strlen(record->fields[i].name) + strlen(record->fields[i].value) + 2;
@@ -47,13 +48,15 @@ void *relay_record_write(const struct relay_record *record, size_t *ret_size)
 
     if (!bytes)
         return NULL;
-    *at++ = FORM;
+    *at++ = record->missing > 0 ? IN_PART : WHOLE;
     at = put_number(at, record->place.incarnation);
     at = put_number(at, record->place.position);
     at = put_number(at, record->place.timestamp);
     at = put_number(at, record->crc);
     at = put_number(at, record->attempt);
     at = put_number(at, record->fields_count);
+    if (record->missing > 0)
+        at = put_number(at, record->missing);
     at = put_string(at, record->target);
     at = put_string(at, record->id);
     at = put_string(at, record->key);
@@ -105,13 +108,17 @@ int relay_record_read(const void *bytes, size_t size, struct relay_record *ret_r
     struct cursor cursor = { bytes, (const unsigned char *)bytes + size };
     uint64_t crc, count;
 
-    if (size == 0 || *cursor.at++ != FORM)
+    unsigned char form = size > 0 ? *cursor.at++ : 0;
+
+    if (form != WHOLE && form != IN_PART)
         return -EBADMSG;
     ret_record->fields_count = 0;
+    ret_record->missing = 0;
     if (!get_number(&cursor, &ret_record->place.incarnation) ||
         !get_number(&cursor, &ret_record->place.position) ||
         !get_number(&cursor, &ret_record->place.timestamp) || !get_number(&cursor, &crc) ||
         !get_number(&cursor, &ret_record->attempt) || !get_number(&cursor, &count) ||
+        (form == IN_PART && !get_number(&cursor, &ret_record->missing)) ||
         !get_string(&cursor, &ret_record->target) || !get_string(&cursor, &ret_record->id) ||
         !get_string(&cursor, &ret_record->key) || !get_fields(&cursor, ret_record, count))
         return -EBADMSG;

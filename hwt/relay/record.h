@@ -21,10 +21,12 @@ struct relay_record {
     struct relay_place place;
     uint32_t crc;
     uint64_t attempt;
-    const char *target;                              /* "": dead letter */
-    const char *id;                                  /* what the target's stream knows doubles by */
-    const char *key;                                 /* "": none */
-    struct relay_field fields[RELAY_FIELDS_MAX + 1]; /* what goes on; a dead letter has all */
+    uint64_t missing;   /* bytes that had no room in the store */
+    const char *target; /* "": dead letter */
+    const char *id;     /* what the target's stream knows doubles by */
+    const char *key;    /* "": none */
+    /* What goes on, and what a later version may know; a dead letter has all, its reason last. */
+    struct relay_field fields[RELAY_FIELDS_MAX + 1];
     size_t fields_count;
     const void *payload;
     size_t payload_size;

@@ -68,8 +68,8 @@ struct relay_flight {
     int failed;   /* why its target has not taken it: then it goes back or to the dead letters */
     bool dead;    /* it was sent to the dead letters */
     bool refused; /* by the dead letters, or by the delay stream */
-    bool without_payload; /* as a dead letter it was too long with it */
-    uint64_t not_before;  /* the clock at which it may be sent again */
+    unsigned cut; /* a dead letter was too long: with its payload; and with its headers: 2 */
+    uint64_t not_before; /* the clock at which it may be sent again */
 };
 
 struct relay_shard {
@@ -120,6 +120,7 @@ struct relay_shard {
     struct relay_place reported;
     struct relay_place common; /* all replicas had said to have it at the trim before */
     uint64_t revisions[RELAY_REPLICAS_MAX]; /* of the entries of better owners, as seen last */
+    bool differs[RELAY_REPLICAS_MAX];       /* the replica's policy does, from this one's */
     uint64_t report_at, trim_at;
 
     struct relay_counts counts;

@@ -4,9 +4,20 @@
 #include <string.h>
 
 /*
- * The client library does not look at subjects, so this does. A subject that begins with $ is the
- * broker's own. Whoever publishes to $JS.API... commands the broker, and with the relay's rights.
+ * The client library does not look at subjects, so this does. Whoever publishes to $JS.API...
+ * commands the broker, and with the relay's rights. Whoever publishes to what is the relays' own, or
+ * to where they are answered, can make them lose messages.
  */
+static const struct {
+    const char *begin, *fault;
+} reserved[] = {
+    { "$", "begins with $, as the broker's own do" },
+    { "__", "begins with __, as the broker's own do" },
+    { "_INBOX.", "begins with _INBOX., where answers go" },
+    { "hwt.", "begins with hwt., as the relays' own do" },
+    { "hwt-", "begins with hwt-, as the relays' own do" },
+};
+
 static const char *subject_fault(const char *subject)
 {
     size_t length = strlen(subject);
@@ -15,8 +26,9 @@ static const char *subject_fault(const char *subject)
         return "is empty";
     if (length > RELAY_TARGET_MAX)
         return "is longer than 255 bytes";
-    if (subject[0] == '$')
-        return "begins with $, as the broker's own do";
+    for (size_t i = 0; i < sizeof(reserved) / sizeof(reserved[0]); i++)
+        if (strncmp(subject, reserved[i].begin, strlen(reserved[i].begin)) == 0)
+            return reserved[i].fault;
     for (const char *c = subject; *c; c++)
         if ((unsigned char)*c <= ' ' || *c == 0x7f)
             return "has a blank or a control character";

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "hwt/relay/log.h"
+#include "hwt/relay/policy.h"
 
 /*
  * Each replica says in an entry of its own, once a lease, how far it has read durably, and that it
@@ -66,8 +67,10 @@ static void compare_clocks(struct relay_shard *shard, uint64_t from, uint64_t wr
 static void report(struct relay_shard *shard)
 {
     const struct relay_engine_calls *calls = shard->engine->calls;
-    struct relay_member before,
-        member = { shard->at, shard->life, shard->clock_agrees && !shard->drains };
+    struct relay_member before, member = { .place = shard->at,
+                                           .life = shard->life,
+                                           .ready = shard->clock_agrees && !shard->drains,
+                                           .policy = relay_policy_hash(shard->config) };
     char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
     uint64_t revision, written, from;
 
@@ -85,6 +88,21 @@ static void report(struct relay_shard *shard)
     shard->reported = member.place;
     if (calls->written(shard->engine, name, revision, &written) == 0)
         compare_clocks(shard, from, written, hwt_delay_now(shard->store));
+}
+
+/* A replica that judges messages otherwise than this one, see policy.h, is logged when that begins
+ * and when it ends. */
+static void compare_policy(struct relay_shard *shard, size_t i, uint64_t policy)
+{
+    atomic_uint_least64_t *count = &shard->counts.policies;
+    bool differs = policy > 0 && policy != relay_policy_hash(shard->config);
+
+    if (differs == shard->differs[i])
+        return;
+    shard->differs[i] = differs;
+    relay_count_set(count, relay_count_get(count) + (differs ? 1 : UINT64_MAX));
+    relay_log(shard->number, "targets, message_max, attempts or version of %s are %s those of %s",
+              shard->config->replicas.word[i], differs ? "not" : "again", shard->config->replica);
 }
 
 /*
@@ -106,6 +124,7 @@ static void trim(struct relay_shard *shard)
         struct relay_member member;
         if (relay_read_member(shard, replicas->word[i], &member, &revision) < 0)
             return;
+        compare_policy(shard, i, member.policy);
         if (relay_place_is_forgotten(&member.place))
             continue;
         if (relay_agrees(shard, &extent, &member.place) != 1)

@@ -15,34 +15,96 @@ bool relay_watermark_covers(const struct relay_watermark *watermark,
            place->timestamp <= mark->timestamp && due <= watermark->due;
 }
 
+/* ---- Texts: name=value, with a blank between ---- */
+
+/* A value that is read: a number, or else a word of up to RELAY_NAME_MAX. */
+struct want {
+    const char *name;
+    uint64_t *number;
+    char *word;
+    bool may_lack;
+};
+
+enum { WANTS_MAX = 8 };
+
+static bool read_value(const struct want *want, const char *value, size_t length)
+{
+    char copy[RELAY_NAME_MAX];
+
+    if (length == 0 || length >= sizeof(copy))
+        return false;
+    memcpy(copy, value, length);
+    copy[length] = 0;
+    if (want->number)
+        return relay_number_read(copy, want->number);
+    strcpy(want->word, copy);
+    return true;
+}
+
+/* A word of another name is a later version's. Each that is wanted is there once. */
+static int read_words(const char *text, const struct want *wants, size_t count)
+{
+    bool seen[WANTS_MAX] = { false };
+
+    while (*text) {
+        size_t length = strcspn(text, " "), name = strcspn(text, "= ");
+        if (name == 0 || name == length)
+            return -EBADMSG;
+        for (size_t i = 0; i < count; i++) {
+            if (strlen(wants[i].name) != name || strncmp(wants[i].name, text, name) != 0)
+                continue;
+            if (seen[i] || !read_value(&wants[i], text + name + 1, length - name - 1))
+                return -EBADMSG;
+            seen[i] = true;
+        }
+        text += length;
+        text += *text == ' ' && text[1] != 0;
+        if (*text == ' ')
+            return -EBADMSG;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!seen[i] && !wants[i].may_lack)
+            return -EBADMSG;
+    return 0;
+}
+
+#define PLACE_WANTS(place)                                                                         \
+    { .name = "incarnation", .number = &(place).incarnation },                                     \
+        { .name = "position", .number = &(place).position },                                       \
+    {                                                                                              \
+        .name = "timestamp", .number = &(place).timestamp                                          \
+    }
+
+/* Returns its length. */
+static size_t write_place(const struct relay_place *place, char *text, size_t room)
+{
+    return (size_t)snprintf(text, room,
+                            "incarnation=%" PRIu64 " position=%" PRIu64 " timestamp=%" PRIu64,
+                            place->incarnation, place->position, place->timestamp);
+}
+
 void relay_entry_write(const struct relay_entry *entry, char text[RELAY_ENTRY_MAX])
 {
     const struct relay_watermark *mark = &entry->watermark;
+    size_t length = (size_t)snprintf(text, RELAY_ENTRY_MAX, "owner=%s life=%" PRIu64 " ",
+                                     entry->owner, entry->life);
 
-    snprintf(text, RELAY_ENTRY_MAX,
-             "owner=%s life=%" PRIu64 " incarnation=%" PRIu64 " position=%" PRIu64
-             " timestamp=%" PRIu64 " due=%" PRIu64,
-             entry->owner, entry->life, mark->place.incarnation, mark->place.position,
-             mark->place.timestamp, mark->due);
+    length += write_place(&mark->place, text + length, RELAY_ENTRY_MAX - length);
+    snprintf(text + length, RELAY_ENTRY_MAX - length, " due=%" PRIu64, mark->due);
 }
 
 int relay_entry_read(const char *text, struct relay_entry *ret_entry)
 {
     struct relay_entry entry = { .owner = "-" };
-    struct relay_watermark *mark = &entry.watermark;
-    int end = -1;
+    const struct want wants[] = { { .name = "owner", .word = entry.owner },
+                                  { .name = "life", .number = &entry.life },
+                                  PLACE_WANTS(entry.watermark.place),
+                                  { .name = "due", .number = &entry.watermark.due } };
+    int r = *text ? read_words(text, wants, sizeof(wants) / sizeof(wants[0])) : 0;
 
-    if (*text) {
-        sscanf(text,
-               "owner=%63s life=%" SCNu64 " incarnation=%" SCNu64 " position=%" SCNu64
-               " timestamp=%" SCNu64 " due=%" SCNu64 "%n",
-               entry.owner, &entry.life, &mark->place.incarnation, &mark->place.position,
-               &mark->place.timestamp, &mark->due, &end);
-        if (end < 0 || text[end])
-            return -EBADMSG;
-    }
-    *ret_entry = entry;
-    return 0;
+    if (r == 0)
+        *ret_entry = entry;
+    return r;
 }
 
 bool relay_place_is_forgotten(const struct relay_place *place)
@@ -50,28 +112,10 @@ bool relay_place_is_forgotten(const struct relay_place *place)
     return place->incarnation == UINT64_MAX;
 }
 
-/* Returns its length. */
-static size_t write_place(const struct relay_place *place, char text[RELAY_ENTRY_MAX])
-{
-    return (size_t)snprintf(text, RELAY_ENTRY_MAX,
-                            "incarnation=%" PRIu64 " position=%" PRIu64 " timestamp=%" PRIu64,
-                            place->incarnation, place->position, place->timestamp);
-}
-
-/* The end of it; NULL: it is none. */
-static const char *read_place(const char *text, struct relay_place *ret_place)
-{
-    int end = -1;
-
-    sscanf(text, "incarnation=%" SCNu64 " position=%" SCNu64 " timestamp=%" SCNu64 "%n",
-           &ret_place->incarnation, &ret_place->position, &ret_place->timestamp, &end);
-    return end < 0 ? NULL : text + end;
-}
-
 void relay_note_write(const struct relay_place *place, const struct relay_place *top,
                       char text[RELAY_ENTRY_MAX])
 {
-    size_t length = write_place(place, text);
+    size_t length = write_place(place, text, RELAY_ENTRY_MAX);
 
     snprintf(text + length, RELAY_ENTRY_MAX - length, " top=%" PRIu64 " top_timestamp=%" PRIu64,
              top->position, top->timestamp);
@@ -80,15 +124,14 @@ void relay_note_write(const struct relay_place *place, const struct relay_place 
 int relay_note_read(const char *text, struct relay_place *ret_place, struct relay_place *ret_top)
 {
     struct relay_place place = { 0, 0, 0 }, top = { 0, 0, 0 };
-    const char *at = *text ? read_place(text, &place) : NULL;
-    int end = -1;
+    const struct want wants[] = { PLACE_WANTS(place),
+                                  { .name = "top", .number = &top.position },
+                                  { .name = "top_timestamp", .number = &top.timestamp } };
+    int r = *text ? read_words(text, wants, sizeof(wants) / sizeof(wants[0])) : 0;
 
-    if (at)
-        sscanf(at, " top=%" SCNu64 " top_timestamp=%" SCNu64 "%n", &top.position, &top.timestamp,
-               &end);
+    if (r < 0)
+        return r;
     top.incarnation = place.incarnation;
-    if (*text && (end < 0 || at[end]))
-        return -EBADMSG;
     *ret_place = place;
     *ret_top = top;
     return 0;
@@ -96,23 +139,30 @@ int relay_note_read(const char *text, struct relay_place *ret_place, struct rela
 
 void relay_member_write(const struct relay_member *member, char text[RELAY_ENTRY_MAX])
 {
-    size_t length = write_place(&member->place, text);
+    size_t length = write_place(&member->place, text, RELAY_ENTRY_MAX);
 
-    snprintf(text + length, RELAY_ENTRY_MAX - length, " life=%" PRIu64 " ready=%d", member->life,
-             member->ready);
+    length += (size_t)snprintf(text + length, RELAY_ENTRY_MAX - length,
+                               " life=%" PRIu64 " ready=%d", member->life, member->ready);
+    if (member->policy > 0)
+        snprintf(text + length, RELAY_ENTRY_MAX - length, " policy=%" PRIu64, member->policy);
 }
 
 int relay_member_read(const char *text, struct relay_member *ret_member)
 {
     struct relay_member member = { .ready = false };
-    const char *at = *text ? read_place(text, &member.place) : NULL;
-    int ready = 0, end = -1;
+    uint64_t ready = 0;
+    const struct want wants[] = {
+        PLACE_WANTS(member.place),
+        { .name = "life", .number = &member.life },
+        { .name = "ready", .number = &ready },
+        { .name = "policy", .number = &member.policy, .may_lack = true },
+    };
+    int r = *text ? read_words(text, wants, sizeof(wants) / sizeof(wants[0])) : 0;
 
-    if (at)
-        sscanf(at, " life=%" SCNu64 " ready=%d%n", &member.life, &ready, &end);
-    if (*text && (end < 0 || at[end] || ready < 0 || ready > 1))
-        return -EBADMSG;
-    member.ready = ready;
-    *ret_member = member;
-    return 0;
+    if (r == 0 && ready > 1)
+        r = -EBADMSG;
+    member.ready = ready > 0;
+    if (r == 0)
+        *ret_member = member;
+    return r;
 }

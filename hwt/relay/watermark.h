@@ -69,7 +69,8 @@ bool relay_watermark_covers(const struct relay_watermark *watermark,
                             const struct relay_place *place, uint64_t due);
 
 void relay_entry_write(const struct relay_entry *entry, char text[RELAY_ENTRY_MAX]);
-/* "" is an entry without an owner. -EBADMSG: it is no entry. */
+/* "" is an entry without an owner. Words that it does not know are passed over. -EBADMSG: it is no
+ * entry. */
 int relay_entry_read(const char *text, struct relay_entry *ret_entry);
 
 /* A replica, in an entry of its own for each shard. One that is forgotten is waited for no more,
@@ -78,6 +79,7 @@ struct relay_member {
     struct relay_place place; /* up to which its store has read durably */
     uint64_t life;            /* as in relay_entry */
     bool ready;               /* it could own the shard */
+    uint64_t policy;          /* relay_policy_hash(); 0: its version does not say it */
 };
 
 #define RELAY_FORGOTTEN ((struct relay_place){ .incarnation = UINT64_MAX })

@@ -56,15 +56,18 @@ MAX = 8 << 20
 GOOD = "Hwt-Target: orders.good\r\n"
 BAD = {
     "no order": "",
-    "no target": "Hwt-Due: 1\r\n",
-    "wildcard": "Hwt-Due: 1\r\nHwt-Target: orders.*\r\n",
-    "api": "Hwt-Due: 1\r\nHwt-Target: $JS.API.STREAM.DELETE.ORDERS\r\n",
-    "not allowed": "Hwt-Due: 1\r\nHwt-Target: other.x\r\n",
+    "no target": "Hwt-Due: 1000000000000\r\n",
+    "wildcard": "Hwt-Due: 1000000000000\r\nHwt-Target: orders.*\r\n",
+    "api": "Hwt-Due: 1000000000000\r\nHwt-Target: $JS.API.STREAM.DELETE.ORDERS\r\n",
+    "not allowed": "Hwt-Due: 1000000000000\r\nHwt-Target: other.x\r\n",
     "no time": "Hwt-Due: soon\r\n" + GOOD,
+    "seconds": "Hwt-Due: 1795849735\r\n" + GOOD,
+    "own": "Hwt-Due: 1000000000000\r\nHwt-Target: hwt.shop.dead\r\n",
+    "answers": "Hwt-Due: 1000000000000\r\nHwt-Target: _INBOX.x\r\n",
     "after all": "Hwt-Due: 9999-12-31T23:59:59Z\r\n" + GOOD,
     "no number": "Hwt-Delay: -1\r\n" + GOOD,
-    "no such order": "Hwt-Op: undo\r\nHwt-Due: 1\r\n" + GOOD,
-    "cancel without key": "Hwt-Op: cancel\r\nHwt-Due: 1\r\n",
+    "no such order": "Hwt-Op: undo\r\nHwt-Due: 1000000000000\r\n" + GOOD,
+    "cancel without key": "Hwt-Op: cancel\r\nHwt-Due: 1000000000000\r\n",
 }
 BYTES = "".join(chr(c) for c in range(1, 256) if c not in (10, 13)).strip()
 
@@ -94,13 +97,13 @@ def texts(messages):
 
 if sys.argv[3] == "put":
     for i in range(LARGE):
-        assert b'"seq"' in put("Hwt-Due: 1\r\n" + GOOD, large(i))
-    assert b"exceeds maximum" in put("Hwt-Due: 1\r\n" + GOOD, b"x" * MAX)  # with its headers it is longer
+        assert b'"seq"' in put("Hwt-Due: 1000000000000\r\n" + GOOD, large(i))
+    assert b"exceeds maximum" in put("Hwt-Due: 1000000000000\r\n" + GOOD, b"x" * (MAX + 2048))  # with its headers it is longer
     for name, head in BAD.items():
         assert b'"seq"' in put(head, name.encode())
     for due in "1970-01-01T00:00:00Z", "2554-07-20T00:00:00Z":
         assert b'"seq"' in put(f"Hwt-Due: {due}\r\nHwt-Key: {due}\r\n" + GOOD, due.encode())
-    assert b'"seq"' in put(f"Hwt-Due: 1\r\nHwt-Key: {BYTES}\r\nOwn: {BYTES}\r\n" + GOOD, b"any bytes")
+    assert b'"seq"' in put(f"Hwt-Due: 1000000000000\r\nHwt-Key: {BYTES}\r\nOwn: {BYTES}\r\n" + GOOD, b"any bytes")
     assert b'"seq"' in put(f"Hwt-Due: 9000000000000\r\nHwt-Key: {BYTES}\r\n" + GOOD, b"cancelled")
     assert b'"seq"' in put(f"Hwt-Op: cancel\r\nHwt-Due: 9000000000000\r\nHwt-Key: {BYTES}\r\n", b"")
 elif sys.argv[3] == "wait":

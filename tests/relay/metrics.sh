@@ -4,7 +4,7 @@
 # The metrics of a relay that runs beside one server, as Prometheus gets them: promtool accepts them, where it
 # is installed, and they say what has happened.
 #
-#     RELAY=... metrics.sh
+#     RELAY=... STREAM=... metrics.sh
 #
 # Exit status: 0; 1: something is wrong, and is said; 77 where there is no nats-server or no python3.
 
@@ -55,7 +55,7 @@ attempts = 1
 replica = a
 replicas = a
 servers = $url
-targets = orders.> hwt.shop.1
+targets = orders.> taken
 state = $folder/state
 metrics = 127.0.0.1:$port
 END
@@ -65,9 +65,10 @@ relay=$process
 eventually 'hwt_relay_owner{space="shop",shard="0"} 1' fetch GET /metrics
 eventually 'hwt_relay_owner{space="shop",shard="1"} 1' fetch GET /metrics
 
-# The target of the first one is in a stream, which is that of the other shard; there it is a dead letter
-# for want of a target. Nobody takes the second one.
-answers 0 'stored as 1' -c relay.conf put --delay 0 --shard 0 hwt.shop.1 body
+# The target of the first one is in a stream. Nobody takes the second one, nor that of the other shard.
+"$STREAM" "$url" add TAKEN taken >said 2>&1 || fail 'no stream for the target'
+answers 0 'stored as 1' -c relay.conf put --delay 0 --shard 0 taken body
+answers 0 'stored as 1' -c relay.conf put --delay 0 --shard 1 orders.nobody body
 answers 0 'stored as 2' -c relay.conf put --delay 0 --shard 0 orders.nobody body
 answers 0 'stored as 3' -c relay.conf put --delay 3600000 --shard 0 orders.later body
 eventually 'hwt_relay_forwarded_total{space="shop",shard="0"} 1' fetch GET /metrics

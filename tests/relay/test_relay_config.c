@@ -63,7 +63,7 @@ START_TEST(test_what_a_file_says)
     ck_assert_uint_eq(config.shards, 1);
     ck_assert_uint_eq(config.copies, 3);
     ck_assert_uint_eq(config.lease, HWT_SEC(2));
-    ck_assert_uint_eq(config.message_max, 1 << 20);
+    ck_assert_uint_eq(config.message_max + RELAY_ROOM, 1 << 20);
     ck_assert_str_eq(config.metrics, "");
     relay_config_free(&config);
     ck_assert_int_eq(read_config(GOOD "lease=500ms\nshards =16\nattempts= 3\ncopies = 1\n"

@@ -2,6 +2,7 @@
 
 /* The protocol: what each header means, and what becomes a dead letter, with which reason. */
 
+#include "hwt/relay/policy.h"
 #include "hwt/relay/record.h"
 
 #include <errno.h>
@@ -11,7 +12,6 @@
 
 #define NOW UINT64_C(1800000000000000000)
 
-static const char *const targets[] = { "orders.>", "mails.*.send", "plain" };
 static struct relay_order order;
 static char reason[RELAY_REASON_MAX];
 
@@ -24,7 +24,7 @@ static int read_order(const char *const *headers)
     for (; headers[0]; headers += 2)
         fields[message.fields_count++] = (struct relay_field){ headers[0], headers[1] };
     reason[0] = 0;
-    return relay_order_read(&message, targets, 3, &order, reason);
+    return relay_order_read(&message, &order, reason);
 }
 
 #define READ(...) read_order((const char *const[]){ __VA_ARGS__, NULL })
@@ -39,8 +39,7 @@ static const struct {
     const char *text;
     uint64_t due;
 } good_dues[] = {
-    { "0", 0 },
-    { "1", 1000000 },
+    { "100000000000", UINT64_C(100000000000000000) },
     { "1800000000000", NOW },
     { "1970-01-01T00:00:00Z", 0 },
     { "1970-01-01t00:00:01.5z", UINT64_C(1500000000) },
@@ -147,7 +146,8 @@ START_TEST(test_puts_that_are_refused)
     refused(READ("Hwt-Target", "plain"), "neither Hwt-Due nor Hwt-Delay");
     refused(READ("Hwt-Target", "plain", "Hwt-Due", "1", "Hwt-Delay", "1"), "Hwt-Due and Hwt-Delay");
     refused(READ("Hwt-Target", "plain", "Hwt-Due", "1", "hwt-due", "1"), "Hwt-Due is given twice");
-    refused(READ("Hwt-Target", "plain", "Hwt-Dealy", "1"), "no header Hwt-Dealy");
+    refused(READ("Hwt-Target", "plain", "Hwt-Due", "1795849735"), "seconds by mistake");
+    refused(READ("Hwt-Target", "plain", "Hwt-Due", "99999999999"), "seconds by mistake");
     refused(READ("Hwt-Target", "plain", "Hwt-Delay", "-1"), "Hwt-Delay is -1");
     refused(READ("Hwt-Target", "plain", "Hwt-Delay", "18446744073709551615"), "Hwt-Delay is");
     refused(READ("Hwt-Target", "plain", "Hwt-Delay", "16646744073710"), "Hwt-Delay is");
@@ -159,6 +159,24 @@ START_TEST(test_puts_that_are_refused)
     refused(READ("Hwt-Target", "plain", "Hwt-Delay", "1", "Hwt-Attempt", "x"), "not a number");
     refused(READ("Hwt-Delay", "1"), "no Hwt-Target");
     refused(READ("Hwt-Op", "\r\nX: y"), "Hwt-Op is ??X: y");
+}
+END_TEST
+
+/* Those that relays add are not counted. */
+START_TEST(test_as_many_headers_as_there_may_be)
+{
+    struct relay_field fields[RELAY_FIELDS_MAX + 8] = {
+        { "Hwt-Delay", "1" },   { "Hwt-Target", "plain" }, { "Hwt-Key", "k" },    { "Hwt-Id", "i" },
+        { "Hwt-Attempt", "3" }, { "Hwt-Source", "x" },     { "Nats-Msg-Id", "i" }
+    };
+    struct relay_message message = { .timestamp = NOW, .fields = fields };
+
+    for (size_t i = 7; i < RELAY_FIELDS_MAX + 8; i++)
+        fields[i] = (struct relay_field){ i == 8 ? "Hwt-Later" : "X-Own", "" };
+    message.fields_count = RELAY_FIELDS_MAX + 7;
+    ck_assert_int_eq(relay_order_read(&message, &order, reason), 0);
+    message.fields_count++;
+    refused(relay_order_read(&message, &order, reason), "257 headers, more than 256");
 }
 END_TEST
 
@@ -177,12 +195,10 @@ START_TEST(test_targets_that_are_refused)
         ".orders",
         "orders..a",
         "orders.\x7f",
-        "other",
-        "orders",
-        "Orders.a",
-        "mails.send",
-        "mails.a.b.send",
-        "plain.a",
+        "__consumer_offsets",
+        "_INBOX.x",
+        "hwt.shop.0",
+        "hwt-shop-entries",
     };
     static char longest[RELAY_TARGET_MAX + 2] = "orders.";
 
@@ -197,27 +213,31 @@ END_TEST
 
 START_TEST(test_cancels_and_replaces)
 {
-    ck_assert_int_eq(READ("Hwt-Op", "cancel", "Hwt-Due", "5", "Hwt-Key", "k"), 0);
+    ck_assert_int_eq(READ("Hwt-Op", "cancel", "Hwt-Due", "500000000000", "Hwt-Key", "k"), 0);
     ck_assert_int_eq(order.op, RELAY_CANCEL);
-    ck_assert_uint_eq(order.due, 5000000);
-    refused(READ("Hwt-Op", "cancel", "Hwt-Due", "5"), "wants Hwt-Key");
+    ck_assert_uint_eq(order.due, UINT64_C(500000000000000000));
+    refused(READ("Hwt-Op", "cancel", "Hwt-Due", "500000000000"), "wants Hwt-Key");
     refused(READ("Hwt-Op", "cancel", "Hwt-Delay", "5", "Hwt-Key", "k"), "a cancel is by Hwt-Due");
-    ck_assert_int_eq(READ("Hwt-Op", "replace", "Hwt-Due", "7", "Hwt-Due-Old", "5", "Hwt-Key", "k",
-                          "Hwt-Target", "plain"),
+    ck_assert_int_eq(READ("Hwt-Op", "replace", "Hwt-Due", "700000000000", "Hwt-Due-Old",
+                          "500000000000", "Hwt-Key", "k", "Hwt-Target", "plain"),
                      0);
     ck_assert_int_eq(order.op, RELAY_REPLACE);
-    ck_assert_uint_eq(order.due, 7000000);
-    ck_assert_uint_eq(order.due_old, 5000000);
-    refused(READ("Hwt-Op", "replace", "Hwt-Due", "7", "Hwt-Key", "k", "Hwt-Target", "plain"),
-            "wants Hwt-Due-Old");
-    refused(READ("Hwt-Op", "replace", "Hwt-Due", "7", "Hwt-Due-Old", "5", "Hwt-Target", "plain"),
+    ck_assert_uint_eq(order.due, UINT64_C(700000000000000000));
+    ck_assert_uint_eq(order.due_old, UINT64_C(500000000000000000));
+    refused(
+        READ("Hwt-Op", "replace", "Hwt-Due", "700000000000", "Hwt-Key", "k", "Hwt-Target", "plain"),
+        "wants Hwt-Due-Old");
+    refused(READ("Hwt-Op", "replace", "Hwt-Due", "700000000000", "Hwt-Due-Old", "500000000000",
+                 "Hwt-Target", "plain"),
             "wants Hwt-Key");
 }
 END_TEST
 
 START_TEST(test_patterns)
 {
-    static const char *const bad[] = { "", "a.>.b", "a*", "a.b>", "$JS.>", "a b", "a..b", ">>" };
+    static const char *const bad[] = { "",      "a.>.b",      "a*",       "a.b>",
+                                       "$JS.>", "a b",        "a..b",     ">>",
+                                       "hwt.>", "hwt.shop.>", "_INBOX.>", "hwt-shop-dead" };
 
     ck_assert(relay_pattern_matches(">", "a.b"));
     ck_assert(relay_pattern_matches("a.*", "a.b"));
@@ -234,9 +254,66 @@ END_TEST
 
 START_TEST(test_which_headers_go_on)
 {
-    ck_assert(relay_field_goes_on(&(struct relay_field){ "X-Own", "" }));
-    ck_assert(!relay_field_goes_on(&(struct relay_field){ "hwt-key", "" }));
-    ck_assert(!relay_field_goes_on(&(struct relay_field){ "Nats-Rollup", "all" }));
+    ck_assert(!relay_field_is_known(&(struct relay_field){ "X-Own", "" }));
+    ck_assert(relay_field_is_known(&(struct relay_field){ "hwt-key", "" }));
+    ck_assert(relay_field_is_known(&(struct relay_field){ "Nats-Rollup", "all" }));
+    ck_assert(!relay_field_is_known(&(struct relay_field){ "Hwt-Later", "" }));
+    ck_assert(relay_field_is_hwt(&(struct relay_field){ "Hwt-Later", "" }));
+}
+END_TEST
+
+/* ---- What an owner lets pass ---- */
+
+static int judge(const char *target, const char *name, size_t headers, size_t payload,
+                 const struct relay_limits *limits)
+{
+    static const struct relay_config config = {
+        .targets = { { "orders.>", "mails.*.send", "plain" }, 3 }, .message_max = 100000
+    };
+    static char value[200000];
+    const size_t taken = strlen("NATS/1.0\r\n\r\n: \r\n") + strlen(name);
+    struct relay_field field = { name, value };
+
+    memset(value, 'x', sizeof(value));
+    value[headers - taken] = 0;
+    return relay_policy_judge(&config, limits, &(struct relay_case){ target, &field, 1, payload },
+                              reason);
+}
+
+START_TEST(test_what_an_owner_lets_pass)
+{
+    static const char *const others[] = { "other",      "orders",         "Orders.a",
+                                          "mails.send", "mails.a.b.send", "plain.a" };
+    const struct relay_limits none = { 0, 0 }, server = { 80000, 65535 };
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        refused(judge(others[i], "X", 100, 0, &none), "may publish to");
+    ck_assert_int_eq(judge("mails.a.send", "X", 100, 0, &none), 0);
+    refused(judge("plain", "Hwt-Dealy", 100, 0, &none), "no header Hwt-Dealy");
+    ck_assert_int_eq(judge("plain", "X", 99000, 1000, &none), 0);
+    refused(judge("plain", "X", 99000, 1001, &none), "more than message_max");
+    ck_assert_int_eq(judge("plain", "X", 100, 80000 - RELAY_ROOM - 100, &server), 0);
+    refused(judge("plain", "X", 100, 80000 - RELAY_ROOM - 99, &server), "takes 80000 at most");
+    ck_assert_int_eq(judge("plain", "X", 65535 - RELAY_ROOM, 0, &server), 0);
+    refused(judge("plain", "X", 65536 - RELAY_ROOM, 0, &server), "takes 65535 at most");
+    ck_assert(!relay_fits(RELAY_ROOM - 1, 0));
+}
+END_TEST
+
+START_TEST(test_replicas_that_judge_alike_have_one_hash)
+{
+    const struct relay_config one = { .targets = { { "a", "b" }, 2 }, .message_max = 5 };
+    struct relay_config other = { .targets = { { "b", "a" }, 2 }, .message_max = 5, .lease = 3 };
+
+    ck_assert_uint_eq(relay_policy_hash(&one), relay_policy_hash(&other));
+    other.message_max = 6;
+    ck_assert_uint_ne(relay_policy_hash(&one), relay_policy_hash(&other));
+    other = one;
+    other.targets.count = 1;
+    ck_assert_uint_ne(relay_policy_hash(&one), relay_policy_hash(&other));
+    other = one;
+    other.attempts = 1;
+    ck_assert_uint_ne(relay_policy_hash(&one), relay_policy_hash(&other));
 }
 END_TEST
 
@@ -252,9 +329,11 @@ START_TEST(test_crc)
 }
 END_TEST
 
+/* Whole, and with something missing. */
 START_TEST(test_a_record_is_read_as_it_was_written)
 {
-    struct relay_record record = { .place = { 1, UINT64_MAX, 3 },
+    struct relay_record record = { .missing = (uint64_t)_i * 70000,
+                                   .place = { 1, UINT64_MAX, 3 },
                                    .crc = UINT32_MAX,
                                    .attempt = 7,
                                    .target = "t",
@@ -272,6 +351,7 @@ START_TEST(test_a_record_is_read_as_it_was_written)
     ck_assert_mem_eq(&read.place, &record.place, sizeof(read.place));
     ck_assert_uint_eq(read.crc, record.crc);
     ck_assert_uint_eq(read.attempt, 7);
+    ck_assert_uint_eq(read.missing, record.missing);
     ck_assert_str_eq(read.fields[1].value, "c");
     ck_assert_uint_eq(read.payload_size, 2);
     for (size_t i = 0; i < size - 2; i++) {  /* the payload may be of any length */
@@ -293,12 +373,15 @@ int main(void)
     tcase_add_test(tcase, test_a_due_time_is_read_as_it_was_written);
     tcase_add_test(tcase, test_puts);
     tcase_add_test(tcase, test_puts_that_are_refused);
+    tcase_add_test(tcase, test_as_many_headers_as_there_may_be);
     tcase_add_test(tcase, test_targets_that_are_refused);
     tcase_add_test(tcase, test_cancels_and_replaces);
     tcase_add_test(tcase, test_patterns);
     tcase_add_test(tcase, test_which_headers_go_on);
+    tcase_add_test(tcase, test_what_an_owner_lets_pass);
+    tcase_add_test(tcase, test_replicas_that_judge_alike_have_one_hash);
     tcase_add_test(tcase, test_crc);
-    tcase_add_test(tcase, test_a_record_is_read_as_it_was_written);
+    tcase_add_loop_test(tcase, test_a_record_is_read_as_it_was_written, 0, 2);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

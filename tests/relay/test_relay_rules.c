@@ -459,6 +459,74 @@ START_TEST(what_arrives_with_the_entry_is_covered_by_it)
 }
 END_TEST
 
+/* ---- What a store holds is a function of the message alone ---- */
+
+static const char *header(const struct fake_message *message, const char *name)
+{
+    for (size_t i = 0; i < message->message.fields_count; i++)
+        if (strcmp(message->fields[i].name, name) == 0)
+            return message->fields[i].value;
+    return "";
+}
+
+static void put_to(const char *target, uint64_t due, const char *key, const char *later)
+{
+    char text[RELAY_DUE_ROOM];
+
+    relay_due_write(due, text);
+    fake_publish(&fake, key,
+                 (const char *const[]){ "Hwt-Due", text, "Hwt-Target", target, "Hwt-Key", key,
+                                        later ? later : NULL, "x", NULL });
+}
+
+/* Replicas are given one target more, one after the other. A message for it comes meanwhile. */
+START_TEST(what_one_owner_may_not_send_the_next_one_may)
+{
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        if (&fake.replicas[i] != owner)
+            fake.replicas[i].config.targets = (struct relay_words){ { "t.>", "u.>" }, 2 };
+    put_to("u.x", fake.realtime + 10 * FAKE_LEASE, "new", NULL);
+    fake_run(&fake, 5 * FAKE_LEASE);
+    ck_assert_uint_eq(relay_count_get(&owner->shard->counts.policies), 2);
+    ck_assert_uint_eq(fake.dead.count, 0);
+    kill_replica(owner);
+    fake_run(&fake, 10 * FAKE_LEASE);
+    ck_assert_uint_eq(fake_arrived(&fake, "new"), 1);
+    ck_assert_uint_eq(fake.dead.count, 0);
+    fake_check_empty(&fake);
+}
+END_TEST
+
+/* So a cancel finds it, and an owner that may send it does. */
+START_TEST(what_an_owner_may_not_send_is_a_dead_letter_when_it_is_due)
+{
+    const uint64_t due = fake.realtime + 3 * FAKE_LEASE;
+    char text[RELAY_DUE_ROOM];
+
+    put_to("u.x", due, "target", NULL);
+    put_to("t.a", due, "header", "Hwt-Later");
+    put_to("u.x", due, "cancelled", NULL);
+    relay_due_write(due, text);
+    fake_publish(
+        &fake, "",
+        (const char *const[]){ "Hwt-Op", "cancel", "Hwt-Due", text, "Hwt-Key", "cancelled", NULL });
+    fake_run(&fake, 2 * FAKE_LEASE);
+    ck_assert_uint_eq(fake.dead.count, 0);
+    fake_run(&fake, 3 * FAKE_LEASE);
+    ck_assert_uint_eq(fake.dead.count, 2);
+    for (size_t i = 0; i < 2; i++) {
+        const struct fake_message *dead = fake.dead.messages[i];
+        bool unknown = strcmp(dead->payload, "header") == 0;
+        ck_assert_ptr_nonnull(strstr(header(dead, "Hwt-Reason"),
+                                     unknown ? "no header Hwt-Later" : "may publish to: u.x"));
+        ck_assert_str_eq(header(dead, "Hwt-Later"), unknown ? "x" : "");
+        ck_assert_str_eq(header(dead, "Hwt-Key"), unknown ? "header" : "target");
+    }
+    ck_assert_uint_eq(fake.targets.count, 0);
+    fake_check_empty(&fake);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay_rules");
@@ -478,6 +546,8 @@ int main(void)
     tcase_add_test(tcase, an_owner_that_catches_up_does_not_send);
     tcase_add_test(tcase, none_passes_one_whose_transaction_was_taken_back);
     tcase_add_loop_test(tcase, what_arrives_with_the_entry_is_covered_by_it, 0, 2);
+    tcase_add_test(tcase, what_one_owner_may_not_send_the_next_one_may);
+    tcase_add_test(tcase, what_an_owner_may_not_send_is_a_dead_letter_when_it_is_due);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

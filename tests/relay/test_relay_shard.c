@@ -68,9 +68,50 @@ START_TEST(test_an_entry_is_read_as_it_was_written)
     ck_assert_mem_eq(&read.watermark, &entry.watermark, sizeof(entry.watermark));
     ck_assert_int_eq(relay_entry_read("", &read), 0);
     ck_assert_str_eq(read.owner, "-");
-    strcat(text, "x");
-    ck_assert_int_ne(relay_entry_read(text, &read), 0);
     ck_assert_int_ne(relay_entry_read("owner=b", &read), 0);
+    strcat(text, " later=-1.5"); /* a later version's */
+    ck_assert_int_eq(relay_entry_read(text, &read), 0);
+    strcat(text, " life=1");
+    ck_assert_int_ne(relay_entry_read(text, &read), 0);
+}
+END_TEST
+
+/* As 0.3 has written them, and with what is none. */
+START_TEST(test_texts_are_read_as_they_stand)
+{
+    static const char *const bad[] = {
+        "incarnation=-1 position=2 timestamp=3",
+        "incarnation=1 position=+2 timestamp=3",
+        "incarnation=1 position=18446744073709551616 timestamp=3",
+        "incarnation=1 position=2  timestamp=3",
+        "incarnation=1 position= timestamp=3",
+        "incarnation=1 position=2x timestamp=3",
+        "incarnation=1 timestamp=3",
+        "incarnation=1 position=2 timestamp=3 timestamp=3",
+        "incarnation=1 position=2 timestamp=3 x",
+        "incarnation=1 position=2 timestamp=3 =x",
+        "hello",
+    };
+    struct relay_place place, top;
+    struct relay_member member;
+    char text[RELAY_ENTRY_MAX];
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        snprintf(text, sizeof(text), "%s top=5 top_timestamp=6", bad[i]);
+        ck_assert_msg(relay_note_read(text, &place, &top) == -EBADMSG, "%s", text);
+        snprintf(text, sizeof(text), "%s life=5 ready=1", bad[i]);
+        ck_assert_msg(relay_member_read(text, &member) == -EBADMSG, "%s", text);
+    }
+    ck_assert_int_eq(
+        relay_note_read("incarnation=1 position=2 timestamp=3 top=5 top_timestamp=6", &place, &top),
+        0);
+    ck_assert_uint_eq(top.position, 5);
+    ck_assert_int_eq(
+        relay_member_read("incarnation=1 position=2 timestamp=3 life=5 ready=1", &member), 0);
+    ck_assert(member.ready && member.policy == 0);
+    ck_assert_int_eq(
+        relay_member_read("incarnation=1 position=2 timestamp=3 life=5 ready=2", &member),
+        -EBADMSG);
 }
 END_TEST
 
@@ -371,6 +412,7 @@ int main(void)
     tcase_set_timeout(tcase, 100);
     tcase_add_test(tcase, test_a_watermark_covers_nothing_of_another_incarnation);
     tcase_add_test(tcase, test_an_entry_is_read_as_it_was_written);
+    tcase_add_test(tcase, test_texts_are_read_as_they_stand);
     tcase_add_test(tcase, test_followers_drop_what_the_owner_has_forwarded);
     tcase_add_test(tcase, test_ids_are_those_of_producers);
     tcase_add_loop_test(tcase, test_a_drained_shard_is_taken_at_once, 0, 8);
