@@ -43,7 +43,13 @@ static inline uint64_t hwt_time_reached(const struct hwt_time *time)
     return now > last_pass ? now : last_pass;
 }
 
-/* The same for figures: up to HWT_COUNTER_LATE earlier. */
+/* Whether the deadline has passed. HWT_NEVER does not, whatever a clock or a caller says. */
+static inline bool hwt_time_has_passed(const struct hwt_time *time, uint64_t deadline)
+{
+    return deadline < HWT_NEVER && deadline <= hwt_time_reached(time);
+}
+
+/* The instant reached, for figures: up to HWT_COUNTER_LATE earlier. */
 static inline uint64_t hwt_time_reached_about(const struct hwt_time *time)
 {
     if (!time->uses_counter)

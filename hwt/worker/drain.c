@@ -253,11 +253,14 @@ static void read_all_streams(struct hwt_worker *worker)
     worker->file_from = file_from;
 }
 
-/* There was no memory for a hint or a record: looks at all entries. */
+/* There was no memory for a hint or a record: looks at all entries. What is due and could not be
+ * filed takes its turn now, also after a pass that was cut short. */
 static void rescan(struct hwt_worker *worker)
 {
     struct hwt_entry *entry;
     uint32_t number = 0, seat = 0;
+    const uint64_t file_from = worker->file_from;
+    worker->file_from = 0;
     while ((entry = hwt_pool_walk(&worker->shared->pool, &number, &seat)) != NULL) {
         uint64_t state = hwt_entry_state(entry);
         uint64_t deadline = hwt_entry_deadline(entry);
@@ -273,6 +276,7 @@ static void rescan(struct hwt_worker *worker)
         if (hwt_phase(state) == HWT_PHASE_PENDING)
             read_pending(worker, &record, 1);
     }
+    worker->file_from = file_from;
     if (worker->wheel.hints >= worker->sweep_at)
         (void)hwt_worker_sweep(worker, worker->wheel.hints, false);
 }

@@ -6,12 +6,6 @@
 #include "hwt/pool/trim.h"
 #include "hwt/worker/worker.h"
 
-/* Relaxed: a producer that sets it later wakes the worker, see hwt_shared_need_rescan(). */
-static bool is_rescan_needed(const struct hwt_worker *worker)
-{
-    return atomic_load_explicit(&worker->shared->rescan_needed, memory_order_relaxed);
-}
-
 /* The tick that goes on; or a tick that is over, if the last pass was cut short. */
 static uint64_t this_tick(const struct hwt_worker *worker)
 {
@@ -29,7 +23,7 @@ static bool find_next(struct hwt_worker *worker, uint64_t *ret_next)
     if (hwt_worker_read_single(worker, hwt_ticks_end(&wheel->ticks, *ret_next)))
         known = hwt_wheel_find(wheel, UINT64_MAX, HWT_LOOKS, ret_next);
     /* After a tick the worker looks again at what it could not read or file. */
-    bool again = worker->unclaimed > 0 || is_rescan_needed(worker);
+    bool again = worker->unclaimed > 0 || hwt_worker_needs_rescan(worker);
     if (again && soon < *ret_next)
         *ret_next = soon;
     return known;
@@ -57,7 +51,7 @@ static uint64_t close_for(struct hwt_worker *worker, uint64_t next)
     hwt_worker_read_dismissed(worker, pending, false);
     hwt_worker_read_dismissed(worker, cancelled, true);
     hwt_worker_read(worker);
-    if (worker->unclaimed == 0 && !is_rescan_needed(worker))
+    if (worker->unclaimed == 0 && !hwt_worker_needs_rescan(worker))
         worker->parked_for = next;
     uint64_t after;
     (void)find_next(worker, &after);

@@ -155,6 +155,13 @@ static bool expire_some(struct hwt_worker *worker, uint64_t limit)
     return true;
 }
 
+/* If a stream could not be read, or a timeout could not be filed, there may be more for the last tick
+ * that is over. So that tick stays open, unless it was handled. */
+static void set_lags(struct hwt_worker *worker, bool more_may_come)
+{
+    worker->wheel.lags = more_may_come && worker->wheel.tick < worker->limit;
+}
+
 /* The worker's own thread runs what it has slept for before it reads the records that were added
  * meanwhile, because these may be many. None of them is for an earlier tick, and in the same tick
  * they come behind. */
@@ -201,7 +208,7 @@ static void expire_begun(struct hwt_worker *worker, uint64_t until)
 static void expire_unfiled(struct hwt_worker *worker, uint64_t horizon, uint64_t most)
 {
     struct hwt_shared *shared = worker->shared;
-    if (!atomic_load_explicit(&shared->rescan_needed, memory_order_relaxed))
+    if (!hwt_worker_needs_rescan(worker))
         return;
     bool all = worker->walk_number == 0 && worker->walk_seat == 0;
     while (!hwt_worker_is_stopping(worker) && worker->runs < most) {
@@ -267,14 +274,16 @@ uint64_t hwt_worker_pass(struct hwt_worker *worker, uint64_t now, uint64_t most)
     hwt_worker_has_kept_up(worker, now);
     expire_first(worker);
     hwt_worker_read(worker);
-    /* A stream that could not be read may hold timeouts for the last tick that is over, so that
-     * tick stays open, unless it was handled. */
-    worker->wheel.lags = worker->unclaimed > 0 && worker->wheel.tick < worker->limit;
     uint64_t horizon = hwt_ticks_instant(&worker->wheel.ticks, worker->limit);
     expire_unfiled(worker, horizon, most - most / 2); /* the rest is for what is filed */
-    while (expire_some(worker, worker->limit) || goes_on_in_vain(worker))
-        ;
+    do
+        set_lags(worker, worker->unclaimed > 0 || hwt_worker_needs_rescan(worker));
+    while (expire_some(worker, worker->limit) || goes_on_in_vain(worker));
     expire_unfiled(worker, horizon, most); /* tasks may have moved some within these ticks */
+    if (!is_cut_short(worker)) {           /* then what could not be filed has run */
+        set_lags(worker, worker->unclaimed > 0);
+        (void)expire_some(worker, worker->limit);
+    }
     /* After a pass that was cut short, the next one does the rest. A hint that is filed until then
      * for a tick that is over comes behind the timeouts that the tasks of this pass have added. */
     worker->file_from = is_cut_short(worker) ? hwt_worker_tick_after_pass(worker) : 0;

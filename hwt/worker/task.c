@@ -138,6 +138,7 @@ enum hwt_run hwt_task_run(struct hwt_shared *shared, struct hwt_entry *entry, ui
 {
     uint64_t running, now = hwt_time_reached_about(&shared->time);
     HWT_SCHED_POINT(BEGIN);
+    HWT_ASSERT(*deadline < HWT_NEVER);
     if (now > latest || !hwt_entry_begin_run(entry, state, *deadline, &running, shared->one_thread))
         return HWT_RUN_NOT;
     struct hwt_frame frame = {
@@ -198,7 +199,7 @@ static void take_up(struct hwt_shared *shared, struct hwt_entry *entry)
         if (hwt_phase(state) != HWT_PHASE_PENDING || !(state & HWT_HANDED))
             return;
         HWT_SCHED_POINT(TAKE_UP);
-        if (deadline > hwt_time_reached(&shared->time)) {
+        if (!hwt_time_has_passed(&shared->time, deadline)) {
             if (!hwt_entry_take_back(entry, state, deadline))
                 continue;
             hwt_task_publish_again(shared, entry, state, deadline);

@@ -83,6 +83,13 @@ static inline bool hwt_worker_is_stopping(const struct hwt_worker *worker)
            (HWT_HALTED_STOPPING | HWT_HALTED_FORKED);
 }
 
+/* Whether there was no memory to file something. Relaxed: a producer that sets it later wakes the
+ * worker, see hwt_shared_need_rescan(). */
+static inline bool hwt_worker_needs_rescan(const struct hwt_worker *worker)
+{
+    return atomic_load_explicit(&worker->shared->rescan_needed, memory_order_relaxed);
+}
+
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel);
 
 /* One pass at `now`: reads the streams, and runs what is due, but no more than `most` tasks.
