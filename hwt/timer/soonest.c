@@ -78,6 +78,7 @@ int64_t hwt_timer_soonest(hwt_timer *timer, bool (*wanted)(const hwt_pending *pe
         hwt_pending pending = { .timeout = { entry, hwt_generation(hwt_entry_state(entry)) } };
         if (!may_enter(&soonest, hwt_entry_deadline(entry)))
             continue;
+        HWT_SCHED_POINT(SOONEST);
         if (hwt_timeout_get(pending.timeout, &pending.deadline, &pending.task, &pending.arg) == 0 &&
             may_enter(&soonest, pending.deadline) && (!wanted || wanted(&pending, data)))
             enter(&soonest, pending);

@@ -146,6 +146,27 @@ START_TEST(next_tick_is_the_instant_at_which_the_next_one_runs)
 }
 END_TEST
 
+/* However many were cancelled before it: more than one look goes by, and so few that they stay filed
+ * until then. Each loop: with and without a descriptor, by which a loop sleeps. */
+START_TEST(next_tick_is_not_that_of_many_that_were_cancelled)
+{
+    enum { MANY = 7000 };
+    static const hwt_task quiet = { count_run, NULL };
+    static hwt_timeout many[MANY];
+    ends e = { 0 };
+    if (_i)
+        ck_assert_int_ge(hwt_timer_fd(m.timer), 0);
+    for (int i = 0; i < MANY; i++)
+        many[i] = arm(m.timer, &quiet, &e, HWT_MS(5));
+    ck_assert_uint_eq(hwt_timer_next_tick(m.timer), m.start + HWT_MS(6));
+    for (int i = 0; i < MANY; i++)
+        must(hwt_timeout_cancel(many[i]));
+    arm(m.timer, &quiet, &e, HWT_MS(9));
+    ck_assert_uint_eq(hwt_timer_next_tick(m.timer), m.start + HWT_MS(10));
+    manual_close(&m);
+}
+END_TEST
+
 START_TEST(a_loop_by_next_tick_visits_only_ticks_with_something_due)
 {
     ends e = { 0 };
@@ -359,6 +380,7 @@ static void add_driving(Suite *suite)
     tcase_add_test(tcase, a_task_that_adds_with_delay_0_runs_in_the_next_tick_not_in_this);
     tcase_add_test(tcase, next_tick_is_never_where_nothing_is_pending);
     tcase_add_test(tcase, next_tick_is_the_instant_at_which_the_next_one_runs);
+    tcase_add_loop_test(tcase, next_tick_is_not_that_of_many_that_were_cancelled, 0, 2);
     tcase_add_test(tcase, a_loop_by_next_tick_visits_only_ticks_with_something_due);
     tcase_add_test(tcase, next_tick_of_one_pushed_back_is_no_later_than_its_tick);
     tcase_add_test(tcase, with_a_set_clock_the_descriptor_goes_by_the_distance);
