@@ -319,17 +319,13 @@ HWT_PUBLIC int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, 
 
 /*
  * The same as hwt_timer_new_timeout() for what need not be exact. The deadline is chosen between
- * now + earliest and now + latest. `within` gathers timeouts, so that fewer wake-ups serve as many:
- * it takes the tick at which a parked worker wakes anyway, or one that other windows are likely to
- * take too. `spread` takes an instant at random, each as likely as any other, so that what was
- * added together does not fire together. Both take the time once. Lock-free.
+ * now + earliest and now + latest. It gathers timeouts, so that fewer wake-ups serve as many: it
+ * takes the tick at which a parked worker wakes anyway, or one that other windows are likely to
+ * take too. It takes the time once. Lock-free.
  *
  * As hwt_timer_new_timeout(); -EINVAL also: earliest is more than latest
  */
 HWT_PUBLIC int hwt_timer_new_timeout_within(hwt_timer *timer, const hwt_task *task, void *arg,
-                                            uint64_t earliest, uint64_t latest,
-                                            hwt_timeout *ret_timeout);
-HWT_PUBLIC int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *task, void *arg,
                                             uint64_t earliest, uint64_t latest,
                                             hwt_timeout *ret_timeout);
 

@@ -7,7 +7,7 @@
  * thread's own, so that what was begun before a fork() differs in every child.
  */
 
-#include "hwt/base/random.h"
+#include "hwt/net/random.h"
 #include "hwt/net/options.h"
 
 void hwt_retry_options_init(hwt_retry_options *options, size_t size)

@@ -12,7 +12,7 @@
  *            returned from that.
  */
 
-#include "hwt/base/random.h"
+#include "hwt/net/random.h"
 
 #include <pthread.h>
 #include <stdbool.h>

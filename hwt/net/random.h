@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#ifndef HWT_BASE_RANDOM_H
-#define HWT_BASE_RANDOM_H
+#ifndef HWT_NET_RANDOM_H
+#define HWT_NET_RANDOM_H
 
 /*
- * Random numbers, to spread timeouts that would come together; not for secrets. The state of a
+ * Random numbers, to spread attempts that would come together; not for secrets. The state of a
  * sequence is one word. Each thread has a sequence of its own, which a child of fork() begins anew.
  */
 

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * Timeouts that may fire at any instant of a window. They are gathered, to wake the worker less
- * often; or spread, so that they do not all come at once.
- */
+/* Timeouts that may fire at any instant of a window. They are gathered, to wake the worker less
+ * often. */
 
 #include <errno.h>
 
-#include "hwt/base/random.h"
 #include "hwt/timer/timer.h"
 
 struct window {
@@ -48,12 +45,6 @@ static uint64_t gathered(const struct hwt_shared *shared, const struct window *w
     return wakes > window->earliest ? wakes : window->earliest;
 }
 
-static uint64_t spread(const struct window *window)
-{
-    uint64_t width = window->latest - window->earliest;
-    return window->earliest + hwt_random_up_to(hwt_random_own(), width);
-}
-
 int hwt_timer_new_timeout_within(hwt_timer *timer, const hwt_task *task, void *arg,
                                  uint64_t earliest, uint64_t latest, hwt_timeout *ret_timeout)
 {
@@ -62,15 +53,6 @@ int hwt_timer_new_timeout_within(hwt_timer *timer, const hwt_task *task, void *a
         return -EINVAL;
     return hwt_timer_new_timeout_at(timer, task, arg, gathered(&timer->shared, &window),
                                     ret_timeout);
-}
-
-int hwt_timer_new_timeout_spread(hwt_timer *timer, const hwt_task *task, void *arg,
-                                 uint64_t earliest, uint64_t latest, hwt_timeout *ret_timeout)
-{
-    struct window window;
-    if (!timer || open_window(&timer->shared, earliest, latest, &window) < 0)
-        return -EINVAL;
-    return hwt_timer_new_timeout_at(timer, task, arg, spread(&window), ret_timeout);
 }
 
 bool hwt_timeout_reschedule_within(hwt_timeout timeout, uint64_t earliest, uint64_t latest)

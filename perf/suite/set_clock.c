@@ -163,29 +163,10 @@ static double count_wakeups(const struct options *options, arm_window *window)
     return (double)wakeups;
 }
 
-/* N connections lost at once, each to be tried again in one to two seconds: the most in a tick. */
-static double count_herd(const struct options *options, arm_window *window)
-{
-    hwt_timer *timer = make_set_timer(options);
-    uint64_t herd = 0;
-
-    for (uint64_t i = 0; i < options->pending; i++)
-        window(timer, &count_task, NULL, SECOND, 2 * SECOND, NULL);
-    while (runs < options->pending) {
-        set_clock += options->tick_ns;
-        uint64_t together = hwt_timer_advance(timer, set_clock);
-        herd = together > herd ? together : herd;
-    }
-    hwt_timer_destroy(timer);
-    return (double)herd;
-}
-
 void run_window(const struct options *options)
 {
     metric("wakeups_exact", count_wakeups(options, arm_exactly));
     metric("wakeups_within", count_wakeups(options, hwt_timer_new_timeout_within));
-    metric("herd_exact", count_herd(options, arm_exactly));
-    metric("herd_spread", count_herd(options, hwt_timer_new_timeout_spread));
 }
 
 /* ---- peak ---- */

@@ -1,15 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Timeouts that may fire anywhere in a window: gathered or spread. */
+/* Timeouts that may fire anywhere in a window: gathered. */
 
 #include "api_fixture.h"
 
 #define TICK HWT_MS(1)
-
-typedef int arm_window(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t earliest,
-                       uint64_t latest, hwt_timeout *ret_timeout);
-
-static arm_window *const windows[] = { hwt_timer_new_timeout_within, hwt_timer_new_timeout_spread };
 
 static manual m;
 static ends e;
@@ -26,10 +21,10 @@ static void close_timer(void)
 }
 
 /* Arms one and says in how many ns it is due. */
-static uint64_t chosen(arm_window *window, uint64_t earliest, uint64_t latest)
+static uint64_t chosen(uint64_t earliest, uint64_t latest)
 {
     hwt_timeout timeout;
-    must(window(m.timer, &counting, &e, earliest, latest, &timeout) == 0);
+    must(hwt_timer_new_timeout_within(m.timer, &counting, &e, earliest, latest, &timeout) == 0);
     return hwt_timeout_remaining(timeout);
 }
 
@@ -40,7 +35,7 @@ START_TEST(a_deadline_is_chosen_in_the_window)
         uint64_t earliest = test_random(&seed) >> (test_random(&seed) % 63 + 1);
         uint64_t width = test_random(&seed) >> (test_random(&seed) % 63 + 1);
         m.now += test_random(&seed) % TICK;
-        uint64_t delay = chosen(windows[_i], earliest, earliest + width);
+        uint64_t delay = chosen(earliest, earliest + width);
         must(delay >= earliest && delay <= earliest + width);
     }
 }
@@ -48,17 +43,17 @@ END_TEST
 
 START_TEST(a_window_of_no_width_is_exact)
 {
-    ck_assert_uint_eq(chosen(windows[_i], 0, 0), 0);
-    ck_assert_uint_eq(chosen(windows[_i], HWT_SEC(7) + 1, HWT_SEC(7) + 1), HWT_SEC(7) + 1);
-    ck_assert_uint_eq(chosen(windows[_i], HWT_NEVER, HWT_NEVER), HWT_NEVER);
-    ck_assert_uint_eq(chosen(windows[_i], HWT_NEVER - 1, HWT_NEVER), HWT_NEVER);
+    ck_assert_uint_eq(chosen(0, 0), 0);
+    ck_assert_uint_eq(chosen(HWT_SEC(7) + 1, HWT_SEC(7) + 1), HWT_SEC(7) + 1);
+    ck_assert_uint_eq(chosen(HWT_NEVER, HWT_NEVER), HWT_NEVER);
+    ck_assert_uint_eq(chosen(HWT_NEVER - 1, HWT_NEVER), HWT_NEVER);
 }
 END_TEST
 
 START_TEST(the_widest_window_is_accepted)
 {
     for (int i = 0; i < 100; i++)
-        must(windows[_i](m.timer, &counting, &e, 0, HWT_NEVER, NULL) == 0);
+        must(hwt_timer_new_timeout_within(m.timer, &counting, &e, 0, HWT_NEVER, NULL) == 0);
     ck_assert_uint_eq(hwt_timer_pending(m.timer), 100);
 }
 END_TEST
@@ -67,13 +62,14 @@ START_TEST(bad_windows_are_refused_and_change_nothing)
 {
     hwt_timeout timeout = { NULL, 17 };
     hwt_task idle = { NULL, NULL };
-    ck_assert_int_eq(windows[_i](m.timer, &counting, &e, 2, 1, &timeout), -EINVAL);
-    ck_assert_int_eq(windows[_i](NULL, &counting, &e, 1, 2, &timeout), -EINVAL);
-    ck_assert_int_eq(windows[_i](m.timer, NULL, &e, 1, 2, &timeout), -EINVAL);
-    ck_assert_int_eq(windows[_i](m.timer, &idle, &e, 1, 2, &timeout), -EINVAL);
+    ck_assert_int_eq(hwt_timer_new_timeout_within(m.timer, &counting, &e, 2, 1, &timeout), -EINVAL);
+    ck_assert_int_eq(hwt_timer_new_timeout_within(NULL, &counting, &e, 1, 2, &timeout), -EINVAL);
+    ck_assert_int_eq(hwt_timer_new_timeout_within(m.timer, NULL, &e, 1, 2, &timeout), -EINVAL);
+    ck_assert_int_eq(hwt_timer_new_timeout_within(m.timer, &idle, &e, 1, 2, &timeout), -EINVAL);
     ck_assert_uint_eq(hwt_timer_pending(m.timer), 0);
     hwt_timer_stop(m.timer, NULL, NULL);
-    ck_assert_int_eq(windows[_i](m.timer, &counting, &e, 1, 2, &timeout), -ESHUTDOWN);
+    ck_assert_int_eq(hwt_timer_new_timeout_within(m.timer, &counting, &e, 1, 2, &timeout),
+                     -ESHUTDOWN);
     ck_assert_ptr_null(timeout.entry);
     ck_assert_uint_eq(timeout.generation, 17);
 }
@@ -96,7 +92,7 @@ START_TEST(windows_gather_in_few_ticks)
     uint64_t seed = test_seed();
     for (int i = 0; i < 1000; i++) {
         uint64_t earliest = HWT_SEC(1) + test_random(&seed) % HWT_SEC(10);
-        must(chosen(hwt_timer_new_timeout_within, earliest, earliest + HWT_SEC(1)) >= earliest);
+        must(chosen(earliest, earliest + HWT_SEC(1)) >= earliest);
     }
     /* A window of 1000 ticks holds a multiple of 512 of them. */
     ck_assert_uint_le(busy_ticks(HWT_SEC(13)), 13 * 1000 / 512 + 1);
@@ -112,50 +108,11 @@ START_TEST(a_parked_loop_is_not_woken_more_often)
     uint64_t next = hwt_timer_next_tick(m.timer);
     for (int i = 0; i < 100; i++) {
         uint64_t earliest = HWT_SEC(1) + test_random(&seed) % HWT_SEC(4);
-        chosen(hwt_timer_new_timeout_within, earliest, HWT_SEC(5) + HWT_MS(2));
+        chosen(earliest, HWT_SEC(5) + HWT_MS(2));
     }
     ck_assert_uint_eq(hwt_timer_next_tick(m.timer), next);
     m.now = next;
     ck_assert_uint_eq(hwt_timer_dispatch(m.timer), 101);
-}
-END_TEST
-
-/* Chi-square over 64 equal parts: 63 degrees, 140 is passed once in 10^7 times. */
-START_TEST(spread_is_uniform)
-{
-    enum { PARTS = 64, EACH = 1000 };
-    uint64_t counts[PARTS] = { 0 };
-    for (int i = 0; i < PARTS * EACH; i++)
-        counts[(chosen(hwt_timer_new_timeout_spread, HWT_SEC(1), HWT_SEC(1) + PARTS * TICK - 1) -
-                HWT_SEC(1)) /
-               TICK]++;
-    double chi_square = 0;
-    for (int i = 0; i < PARTS; i++) {
-        double away = (double)counts[i] - EACH;
-        chi_square += away * away / EACH;
-    }
-    ck_assert_double_lt(chi_square, 140);
-}
-END_TEST
-
-static void *choose_some(void *data)
-{
-    uint64_t *deadlines = data;
-    for (int i = 0; i < 100; i++)
-        deadlines[i] = chosen(hwt_timer_new_timeout_spread, 0, UINT64_C(1) << 60);
-    return NULL;
-}
-
-START_TEST(threads_do_not_spread_alike)
-{
-    static uint64_t deadlines[4][100];
-    pthread_t threads[4];
-    for (int i = 0; i < 4; i++)
-        threads[i] = spawn(choose_some, deadlines[i]);
-    for (int i = 0; i < 4; i++)
-        join(threads[i]);
-    for (int i = 1; i < 4; i++)
-        ck_assert_int_ne(memcmp(deadlines[0], deadlines[i], sizeof(deadlines[0])), 0);
 }
 END_TEST
 
@@ -165,14 +122,12 @@ int main(void)
     TCase *window = tcase_create("window");
     tcase_add_checked_fixture(window, open_timer, close_timer);
     tcase_set_timeout(window, 60);
-    tcase_add_loop_test(window, a_deadline_is_chosen_in_the_window, 0, 2);
-    tcase_add_loop_test(window, a_window_of_no_width_is_exact, 0, 2);
-    tcase_add_loop_test(window, the_widest_window_is_accepted, 0, 2);
-    tcase_add_loop_test(window, bad_windows_are_refused_and_change_nothing, 0, 2);
+    tcase_add_test(window, a_deadline_is_chosen_in_the_window);
+    tcase_add_test(window, a_window_of_no_width_is_exact);
+    tcase_add_test(window, the_widest_window_is_accepted);
+    tcase_add_test(window, bad_windows_are_refused_and_change_nothing);
     tcase_add_test(window, windows_gather_in_few_ticks);
     tcase_add_test(window, a_parked_loop_is_not_woken_more_often);
-    tcase_add_test(window, spread_is_uniform);
-    tcase_add_test(window, threads_do_not_spread_alike);
     suite_add_tcase(suite, window);
     return run_suite(suite);
 }

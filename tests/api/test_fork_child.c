@@ -125,7 +125,6 @@ static void expect_shut(hwt_timer *timer, ends *e)
     child_must(hwt_timer_new_timeout(timer, &counting, e, 0, &timeout) == -ESHUTDOWN);
     child_must(hwt_timer_new_timeout_at(timer, &counting, e, 0, &timeout) == -ESHUTDOWN);
     child_must(hwt_timer_new_timeout_within(timer, &counting, e, 0, 1, &timeout) == -ESHUTDOWN);
-    child_must(hwt_timer_new_timeout_spread(timer, &counting, e, 0, 1, &timeout) == -ESHUTDOWN);
     child_must(timeout.entry == NULL && timeout.generation == 17);
     child_must(hwt_timer_start(timer) == -ESHUTDOWN);
 }
@@ -348,80 +347,6 @@ START_TEST(a_child_that_destroys_the_timer_does_not_wake_the_parents_worker)
 }
 END_TEST
 
-/* ---- spread ---- */
-
-enum { CHILDREN = 8, DRAWS = 4 };
-
-static uint64_t *drawn; /* shared with the children: DRAWS of each, then the parent's */
-
-static uint64_t *drawn_by(int process)
-{
-    return drawn + process * DRAWS;
-}
-
-static void share_drawn(void)
-{
-    size_t size = (CHILDREN + 1) * DRAWS * sizeof(*drawn);
-    drawn = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert(drawn != MAP_FAILED);
-}
-
-static void draw(uint64_t *into)
-{
-    manual m;
-    ends e = { 0 };
-    manual_open(&m, HWT_SEC(1), HWT_MS(1), 64);
-    for (int i = 0; i < DRAWS; i++) {
-        hwt_timeout timeout;
-        must(hwt_timer_new_timeout_spread(m.timer, &counting, &e, 0, UINT64_C(1) << 60, &timeout) ==
-             0);
-        into[i] = hwt_timeout_remaining(timeout);
-    }
-    manual_close(&m);
-}
-
-static void draw_in_child(void *data)
-{
-    draw(data);
-}
-
-static void assert_all_differ(void)
-{
-    for (int i = 0; i < (CHILDREN + 1) * DRAWS; i++)
-        for (int j = 0; j < i; j++)
-            if (drawn[i] == drawn[j])
-                ck_abort_msg("process %d drew what process %d drew", i / DRAWS, j / DRAWS);
-}
-
-/* Each loop: the parent has drawn before it forks, or not. A server that forks its workers. */
-START_TEST(children_do_not_spread_alike)
-{
-    share_drawn();
-    if (_i)
-        draw(drawn_by(CHILDREN));
-    for (int i = 0; i < CHILDREN; i++)
-        expect_well("a child", draw_in_child, drawn_by(i));
-    if (!_i)
-        draw(drawn_by(CHILDREN));
-    assert_all_differ();
-}
-END_TEST
-
-static void draw_in_grandchild(void *data)
-{
-    expect_well("a child of a child", draw_in_child, data);
-}
-
-START_TEST(children_of_children_do_not_spread_alike)
-{
-    share_drawn();
-    draw(drawn_by(CHILDREN));
-    for (int i = 0; i < CHILDREN; i++)
-        expect_well("a child", draw_in_grandchild, drawn_by(i));
-    assert_all_differ();
-}
-END_TEST
-
 /* ---- a child after many threads ---- */
 
 enum { CROWD = 150, SOME = 50000 };
@@ -512,9 +437,6 @@ static void add_owner(Suite *suite)
 
 static void add_children(Suite *suite)
 {
-    TCase *spread = add_case(suite, "spread");
-    tcase_add_loop_test(spread, children_do_not_spread_alike, 0, 2);
-    tcase_add_test(spread, children_of_children_do_not_spread_alike);
     if (WITH_THREAD_SANITIZER) /* it starts no thread in the child of a process that had several */
         return;
     TCase *threads = add_case(suite, "threads");

@@ -147,12 +147,12 @@ static void call_first_arm(scene *s)
     s->answer = hwt_timer_new_timeout(s->timer, &counting, &s->ends, 0, NULL);
 }
 
-static void call_first_spread(scene *s)
+static void call_first_within(scene *s)
 {
-    s->answer = hwt_timer_new_timeout_spread(s->timer, &counting, &s->ends, 0, HWT_MS(1), NULL);
+    s->answer = hwt_timer_new_timeout_within(s->timer, &counting, &s->ends, 0, HWT_MS(1), NULL);
 }
 
-static void (*const starting[])(scene *) = { call_start, call_first_arm, call_first_spread };
+static void (*const starting[])(scene *) = { call_start, call_first_arm, call_first_within };
 enum { STARTING = sizeof(starting) / sizeof(*starting) };
 
 START_TEST(a_call_that_starts_the_worker_returns)

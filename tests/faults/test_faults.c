@@ -175,14 +175,11 @@ static void open_story(void)
 static int add_by(size_t i, struct record *record)
 {
     uint64_t at = record->earliest, delay = at - story.now, width = record->latest - at;
-    switch (i % 4) {
+    switch (i % 3) {
     case 0:
         return hwt_timer_new_timeout(story.timer, &record_task, record, delay, &record->timeout);
     case 1:
         return hwt_timer_new_timeout_within(story.timer, &record_task, record, delay, delay + width,
-                                            &record->timeout);
-    case 2:
-        return hwt_timer_new_timeout_spread(story.timer, &record_task, record, delay, delay + width,
                                             &record->timeout);
     default:
         return hwt_timer_new_timeout_at(story.timer, &record_task, record, at, &record->timeout);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Where the delays of hwt/retry.h, and timeouts that are spread, take their chance from: a seed
- * says all; without one, no two sequences, threads or children of fork() draw the same.
+ * Where the delays of hwt/retry.h take their chance from: a seed says all; without one, no two sequences, threads or children of fork() draw the same.
  */
 
 #include "api_fixture.h"
@@ -147,20 +146,6 @@ static void draw_delays(void *arg, uint64_t *ret_drawn)
         ret_drawn[i] = hwt_backoff_next(arg);
 }
 
-static void draw_spread(void *arg, uint64_t *ret_drawn)
-{
-    static const hwt_task task = { count_run, NULL };
-    manual m;
-    hwt_timeout timeout;
-    (void)arg;
-    manual_open(&m, 0, HWT_MS(1), 64);
-    for (int i = 0; i < DRAWS; i++) {
-        must(hwt_timer_new_timeout_spread(m.timer, &task, NULL, 0, HWT_NEVER - 1, &timeout) == 0);
-        ret_drawn[i] = hwt_timeout_remaining(timeout);
-    }
-    manual_close(&m);
-}
-
 /* In a child, which forks one itself, that draws after it. */
 static void draw_in_child(void (*draw)(void *, uint64_t *), void *arg, int fd)
 {
@@ -207,12 +192,6 @@ START_TEST(children_of_one_parent_draw_other_delays)
 }
 END_TEST
 
-START_TEST(children_of_one_parent_spread_otherwise)
-{
-    check_children(draw_spread, NULL);
-}
-END_TEST
-
 START_TEST(a_sequence_with_a_seed_goes_on_in_a_child)
 {
     hwt_backoff backoff = seeded(42);
@@ -242,7 +221,6 @@ static Suite *make_suite(void)
 
     TCase *forks = add_case(suite, "fork");
     tcase_add_test(forks, children_of_one_parent_draw_other_delays);
-    tcase_add_test(forks, children_of_one_parent_spread_otherwise);
     tcase_add_test(forks, a_sequence_with_a_seed_goes_on_in_a_child);
     return suite;
 }

@@ -79,7 +79,6 @@ enum {
     HOW_RELATIVE = 1, /* NEW, CROWD, RESCHEDULE: by a delay */
     HOW_TOLD = 2,     /* NEW, CROWD, WINDOW: with a `cancelled` */
     HOW_UNASKED = 4,  /* NEW: ret_timeout is NULL */
-    HOW_SPREAD = 8,   /* WINDOW: spread in it, not gathered */
     HOW_SYNC = 1,     /* CANCEL */
     HOW_DISPATCH = 1, /* ADVANCE: by the clock */
     HOW_OLDER = 2,    /* ADVANCE: by a reading of COUNT nanoseconds ago */

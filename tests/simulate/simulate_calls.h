@@ -106,18 +106,9 @@ static void do_crowd(const struct operation *op)
         add_one(&at, op->target + i, sum(deadline, product(i, op->numbers[STRIDE])), said);
 }
 
-/* What was chosen at random would be chosen otherwise the next time: it is moved at once. */
-static void move_to(uint32_t id, struct item *item, uint64_t deadline)
-{
-    say("ck_assert_int_eq(hwt_timeout_reschedule_at(t[%u], %s), 1);", id, number(deadline));
-    must(hwt_timeout_reschedule_at(item->handle, deadline));
-    model_rescheduled(item, deadline);
-}
-
 static void do_window(const struct operation *op)
 {
     struct item *item = &model.items[model.count];
-    bool spread = op->numbers[HOW] & HOW_SPREAD;
     uint64_t earliest = difference(instant_of(op), model.clock);
     uint64_t latest = sum(earliest, op->numbers[COUNT]);
     const char *answer = answer_to_new(1);
@@ -126,13 +117,13 @@ static void do_window(const struct operation *op)
     if (!has_room(op->target))
         return;
     *item = (struct item){ .told = op->numbers[HOW] & HOW_TOLD, .known = true };
-    say("%shwt_timer_new_timeout_%s(timer, &%s, &t[%u], %s, %s, &t[%u])%s%s%s;",
-        answer ? "ck_assert_int_eq(" : "(void)", spread ? "spread" : "within",
-        item->told ? "telling" : "quiet", op->target, number(earliest), number(latest), op->target,
-        answer ? ", " : "", answer ? answer : "", answer ? ")" : "");
+    say("%shwt_timer_new_timeout_within(timer, &%s, &t[%u], %s, %s, &t[%u])%s%s%s;",
+        answer ? "ck_assert_int_eq(" : "(void)", item->told ? "telling" : "quiet", op->target,
+        number(earliest), number(latest), op->target, answer ? ", " : "", answer ? answer : "",
+        answer ? ")" : "");
     model.changes++;
-    int r = (spread ? hwt_timer_new_timeout_spread : hwt_timer_new_timeout_within)(
-        model.timer, item->told ? &task_telling : &task_quiet, item, earliest, latest, &handle);
+    int r = hwt_timer_new_timeout_within(model.timer, item->told ? &task_telling : &task_quiet,
+                                         item, earliest, latest, &handle);
     if (r < 0) {
         must(handle.entry == NULL && handle.generation == 77);
         model_refused(r);
@@ -145,8 +136,6 @@ static void do_window(const struct operation *op)
     expect(chosen <= sum(model.clock, latest),
            "ck_assert_uint_le(hwt_timeout_remaining(t[%u]), %s);", op->target, number(latest));
     sit_down(item, op->target, handle, chosen);
-    if (spread)
-        move_to(op->target, item, sum(model.clock, earliest));
 }
 
 /* ---- on a handle ---- */

@@ -282,7 +282,6 @@ static void draw_numbers(struct source *source, struct operation *op)
         break;
     case OP_WINDOW:
         n[HOW] = draw(source, 2) ? HOW_TOLD : 0;
-        n[HOW] |= draw(source, 2) ? HOW_SPREAD : 0;
         draw_distance(source, n);
         n[COUNT] = draw(source, 8) ? draw(source, product(model.tick, 1 + draw(source, 100)))
                                    : draw_magnitude(source);

@@ -139,8 +139,6 @@ static int call_add(struct slot *slot, uint64_t delay, uint64_t how, hwt_timeout
         return hwt_timer_new_timeout_at(timer, task, slot, now + delay, ret_timeout);
     case 1:
         return hwt_timer_new_timeout_within(timer, task, slot, delay, delay + TICK, ret_timeout);
-    case 2:
-        return hwt_timer_new_timeout_spread(timer, task, slot, delay, delay + TICK, ret_timeout);
     default:
         return hwt_timer_new_timeout(timer, task, slot, delay, ret_timeout);
     }

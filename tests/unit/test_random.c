@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * hwt/base/random.h with a system that refuses what it asks: random numbers, or a handler for
+ * hwt/net/random.h with a system that refuses what it asks: random numbers, or a handler for
  * fork(). What it promises of threads and children is in test_backoff_seeds.c.
  */
 
@@ -11,7 +11,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "hwt/base/random.h"
+#include "hwt/net/random.h"
 
 static bool refuse_random, refuse_handler;
 static unsigned asked;
