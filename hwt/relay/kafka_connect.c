@@ -123,7 +123,11 @@ static bool set_all(struct relay_kafka *kafka, rd_kafka_conf_t *conf, const char
         char *name = strdup(own->word[i]), *value = name ? strchr(name, '=') : NULL;
         if (value)
             *value++ = 0;
-        fine = value && set(kafka, conf, name, value);
+        fine = value && !relay_kafka_is_own(name);
+        if (value && !fine)
+            relay_log(kafka->shard, "Kafka: %s cannot be set, because the relay goes by its own",
+                      name);
+        fine = fine && set(kafka, conf, name, value);
         free(name);
     }
     return fine;
@@ -171,9 +175,10 @@ static void end(struct relay_engine *engine)
     struct relay_kafka *kafka = relay_kafka_of(engine);
 
     relay_kafka_writer_end(&kafka->owner);
-    relay_kafka_writer_end(&kafka->member);
+    relay_kafka_plain_end(kafka);
     relay_kafka_pull_end(kafka);
-    relay_kafka_entries_end(kafka);
+    relay_kafka_entries_end(&kafka->shards);
+    relay_kafka_entries_end(&kafka->places);
     if (kafka->event >= 0)
         close(kafka->event);
     free(kafka);
@@ -242,8 +247,28 @@ static int look_for_topics(struct relay_kafka *kafka)
     int r = relay_kafka_topic(kafka, rk, kafka->topic, shards);
 
     if (r == 0)
-        r = relay_kafka_topic(kafka, rk, kafka->entries_topic, shards);
-    return r == 0 ? relay_kafka_topic(kafka, rk, kafka->dead, 1) : r;
+        r = relay_kafka_topic(kafka, rk, kafka->shards.reader.topic, shards);
+    if (r == 0)
+        r = relay_kafka_topic(kafka, rk, kafka->places.reader.topic, shards);
+    if (r == 0)
+        r = relay_kafka_topic(kafka, rk, kafka->dead, 1);
+    return r == 0 ? relay_kafka_check(kafka) : r;
+}
+
+static int open_readers(struct relay_kafka *kafka)
+{
+    char entries[KAFKA_NAME_MAX + 1], places[KAFKA_NAME_MAX + 1];
+    int r = relay_kafka_reader_open(kafka, &kafka->reader, kafka->topic, KAFKA_SIGNALS);
+
+    snprintf(entries, sizeof(entries), "hwt-%s-entries", kafka->config->space);
+    snprintf(places, sizeof(places), "hwt-%s-places", kafka->config->space);
+    if (r == 0)
+        r = relay_kafka_reader_open(kafka, &kafka->looker, kafka->topic, KAFKA_LOOKS);
+    if (r == 0)
+        r = relay_kafka_reader_open(kafka, &kafka->shards.reader, entries, KAFKA_LOOKS);
+    return r == 0
+               ? relay_kafka_reader_open(kafka, &kafka->places.reader, places, KAFKA_LOOKS_AT_ALL)
+               : r;
 }
 
 static int begin(struct relay_kafka *kafka)
@@ -251,11 +276,7 @@ static int begin(struct relay_kafka *kafka)
     int r = kafka->event < 0 ? -errno : 0;
 
     if (r == 0)
-        r = relay_kafka_reader_open(kafka, &kafka->reader, kafka->topic, true);
-    if (r == 0)
-        r = relay_kafka_reader_open(kafka, &kafka->looker, kafka->topic, false);
-    if (r == 0)
-        r = relay_kafka_reader_open(kafka, &kafka->entry_reader, kafka->entries_topic, false);
+        r = open_readers(kafka);
     if (r == 0)
         r = know_cluster(kafka);
     return r == 0 ? look_for_topics(kafka) : r;
@@ -276,7 +297,7 @@ int relay_kafka_open(const struct relay_config *config, unsigned shard,
     kafka->limit = KAFKA_SENDS_MAX;
     snprintf(kafka->topic, sizeof(kafka->topic), "hwt-%s", config->space);
     snprintf(kafka->dead, sizeof(kafka->dead), "hwt-%s-dead", config->space);
-    snprintf(kafka->entries_topic, sizeof(kafka->entries_topic), "hwt-%s-entries", config->space);
+    kafka->waits_at = -1;
     kafka->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     r = begin(kafka);
     if (r == 0)

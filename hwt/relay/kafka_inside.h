@@ -4,21 +4,38 @@
 
 /*
  *     kafka_connect.c  clients and their properties, names, errors, the table of calls
+ *     kafka_check.c    topics and properties by which messages would be lost
  *     kafka_read.c     a reader of one partition
  *     kafka_pull.c     the delay topic's messages, its extent, purge
  *     kafka_message.c  headers and keys, from Kafka's form and back
- *     kafka_entry.c    entries: a compacted topic
+ *     kafka_entry.c    entries: compacted topics
  *     kafka_writer.c   transactions
  *     kafka_send.c     messages to targets, which go with the shard's entry
+ *     kafka_plain.c    what is written without transactions
  *
- * A shard has a partition of the delay topic and one of the entries' topic. An offset plus 1 is a
+ * A shard has a partition of the delay topic, one of the entries' topic, which has the shard's own
+ * entry alone, and one of the places' topic, which has those of the replicas. An offset plus 1 is a
  * position, or an entry's revision.
  *
- * An entry is changed in a transaction, by a producer whose transactional.id is the entry's. To
- * begin it fences each other producer of that id: what that one has not committed never will be. So
- * after it has begun, it reads the entry; if that has the revision that the caller knows, it stays
- * so until this producer changes it, or is fenced itself, and then its next commit fails. That
- * makes a compare-and-set. Messages to targets are in the transactions of the shard's entry.
+ * The shard's entry is changed in a transaction, by a producer whose transactional.id is the
+ * shard's. To begin it fences each other producer of that id: what that one has not committed never
+ * will be. So after it has begun, it reads the entry; if that has the revision that the caller
+ * knows, it stays so until this producer changes it, or is fenced itself, and then its next commit
+ * fails. That makes a compare-and-set. Messages to targets are in the same transactions.
+ *
+ * What is committed is read up to the first transaction that is open. So the entry that is read
+ * before the fence may be old, and what an owner has left open may hide the one that it has
+ * committed since. Two rules come from that:
+ *
+ *     The fence first, and then the read: behind the fence nothing of the shard's owners is open. If the end of what
+ *     can be read is still before the partition's end, the transaction is somebody else's, and may hide an entry. Then the
+ *     replica does not hold the shard, and says so.
+ *     Nobody is fenced whose entries arrive: while a transaction is open there, a replica goes by the partition's end,
+ *     and fences only when that has stood still for a lease.
+ *
+ * A replica's own place is not in a transaction, so nobody waits for it, and a replica that dies
+ * leaves nothing open. It is read committed or not. To change it is no compare-and-set, because only
+ * that replica writes it, and who forgets it; if both do at once, the later one counts.
  *
  * So two owners never have both committed behind one entry, whatever their clocks and pauses:
  *
@@ -46,6 +63,7 @@ enum {
     KAFKA_NAME_MAX = 249, /* of a topic */
     KAFKA_SENDS_MAX = RELAY_FLIGHTS_MAX,
     KAFKA_BARRED_MAX = 16,
+    KAFKA_FAULT_MAX = 640, /* a sentence with two names */
 };
 
 #define KAFKA_WAIT_MS 2000 /* for what is asked when the engine is opened */
@@ -68,6 +86,15 @@ struct kafka_entry {
     uint64_t revision, written;
 };
 
+/* A partition of entries. */
+struct kafka_table {
+    struct kafka_reader reader;
+    struct kafka_entry *entries;
+    size_t count;
+    int64_t high;     /* the partition's end, before it was read last */
+    uint64_t high_at; /* the clock when that was seen first */
+};
+
 enum kafka_state {
     KAFKA_IDLE,
     KAFKA_OPEN,    /* a transaction has begun */
@@ -75,7 +102,7 @@ enum kafka_state {
     KAFKA_ABORTS,  /* likewise */
 };
 
-/* A producer with transactions, for one entry. */
+/* A producer with transactions, for the shard's entry. */
 struct kafka_writer {
     rd_kafka_t *rk; /* NULL: none */
     char name[RELAY_ENTRY_MAX];
@@ -106,7 +133,7 @@ struct relay_kafka {
     struct relay_engine engine;
     const struct relay_config *config;
     unsigned shard;
-    char topic[KAFKA_NAME_MAX + 1], dead[KAFKA_NAME_MAX + 1], entries_topic[KAFKA_NAME_MAX + 1];
+    char topic[KAFKA_NAME_MAX + 1], dead[KAFKA_NAME_MAX + 1];
     uint64_t cluster; /* which one it is; the incarnation */
     int event;
 
@@ -120,13 +147,26 @@ struct relay_kafka {
     size_t pulled_count;
     bool warned; /* of the kind of the timestamps */
 
+    /* What the topics lack. */
+    char fault[KAFKA_FAULT_MAX]; /* as it was said last; "": nothing */
+    bool check_unknown;
+    uint64_t check_at;
+
+    int64_t waits_at;     /* where an open transaction holds up who reads; or -1 */
+    uint64_t waits_since; /* the clock when that was seen first */
+    bool waits_said;
+
     /* Entries. */
-    struct kafka_reader entry_reader;
-    struct kafka_entry *entries;
-    size_t entries_count;
+    struct kafka_table shards, places; /* the first one is read committed */
+    bool hides;                        /* it has said that something may be hidden */
+
+    /* What is written without transactions. */
+    rd_kafka_t *plain; /* NULL: none */
+    int64_t plain_offset;
+    rd_kafka_resp_err_t plain_error;
 
     /* Sends. */
-    struct kafka_writer owner, member; /* of the shard's entry, and of another one */
+    struct kafka_writer owner;
     struct kafka_send sends[KAFKA_SENDS_MAX];
     size_t sends_count;
     size_t limit; /* messages in a transaction */
@@ -159,12 +199,22 @@ int relay_kafka_patience(const struct relay_kafka *kafka);
 /* Likewise for a broker's answer to who reads, of which an owner may miss one. */
 int relay_kafka_wait_ms(const struct relay_kafka *kafka);
 
+/* ---- kafka_check.c ---- */
+
+/* Looks at the topics, once a minute. -EINVAL: messages are lost by what is found, which was logged. */
+int relay_kafka_check(struct relay_kafka *kafka);
+/* Whether it is a property of the library that a configuration cannot set. */
+bool relay_kafka_is_own(const char *property);
+
 /* ---- kafka_read.c ---- */
 
-/* One that signals reads on all the while; another one is stopped when its caller has what it
- * wants. */
+enum kafka_use {
+    KAFKA_SIGNALS, /* it reads on all the while; others are stopped when their callers have what they want */
+    KAFKA_LOOKS,
+    KAFKA_LOOKS_AT_ALL, /* what is not committed, too */
+};
 int relay_kafka_reader_open(struct relay_kafka *kafka, struct kafka_reader *reader,
-                            const char *topic, bool signals);
+                            const char *topic, enum kafka_use use);
 void relay_kafka_reader_close(struct kafka_reader *reader);
 /* From now on it reads from that offset. */
 int relay_kafka_reader_seek(struct relay_kafka *kafka, struct kafka_reader *reader, int64_t offset);
@@ -173,10 +223,14 @@ void relay_kafka_reader_stop(struct kafka_reader *reader);
 /* Up to `max` messages that have arrived, or arrive within a time. The caller destroys them. */
 size_t relay_kafka_reader_take(struct relay_kafka *kafka, struct kafka_reader *reader, int wait_ms,
                                size_t max, rd_kafka_message_t **ret_messages);
-/* The partition's first offset, and the one behind its last message that can be read, as its leader
- * says. */
-int relay_kafka_reader_ends(struct relay_kafka *kafka, struct kafka_reader *reader,
-                            int64_t *ret_first, int64_t *ret_end);
+/* As the partition's leader says: its first offset; the one behind its last message that can be read;
+ * and the one behind its last message. */
+int relay_kafka_reader_first(struct relay_kafka *kafka, const struct kafka_reader *reader,
+                             int64_t *ret_first);
+int relay_kafka_reader_end(struct relay_kafka *kafka, const struct kafka_reader *reader,
+                           int64_t *ret_end);
+int relay_kafka_reader_high(struct relay_kafka *kafka, const struct kafka_reader *reader,
+                            int64_t *ret_high);
 /* The timestamp of a message in ns, which differs for each message of a millisecond. */
 uint64_t relay_kafka_stamp_of(const rd_kafka_message_t *message);
 
@@ -203,11 +257,14 @@ rd_kafka_resp_err_t relay_kafka_produce(rd_kafka_t *rk, const char *topic, int32
 
 /* ---- kafka_entry.c ---- */
 
-void relay_kafka_entries_end(struct relay_kafka *kafka);
-/* Reads up to the topic's end as it is now. */
-int relay_kafka_entries_read(struct relay_kafka *kafka);
-/* NULL: there is none of that name. */
-const struct kafka_entry *relay_kafka_entry_find(const struct relay_kafka *kafka, const char *name);
+void relay_kafka_entries_end(struct kafka_table *table);
+/* Reads up to the end of what can be read now. */
+int relay_kafka_entries_read(struct relay_kafka *kafka, struct kafka_table *table);
+/* Reads, and compares the revision: -EAGAIN: it is another one. */
+int relay_kafka_entry_compare(struct relay_kafka *kafka, struct kafka_table *table,
+                              const char *name, uint64_t revision);
+/* Whether a transaction may hide an entry of before the last read. */
+bool relay_kafka_entries_hide(const struct kafka_table *table);
 int relay_kafka_read(struct relay_engine *engine, const char *name, char ret_text[RELAY_ENTRY_MAX],
                      uint64_t *ret_revision);
 int relay_kafka_written(struct relay_engine *engine, const char *name, uint64_t revision,
@@ -240,6 +297,13 @@ size_t relay_kafka_answers(struct relay_engine *engine, size_t max,
                            struct relay_answer *ret_answers);
 int relay_kafka_swap(struct relay_engine *engine, const char *name, uint64_t revision,
                      const char *text, uint64_t *ret_revision);
+
+/* ---- kafka_plain.c ---- */
+
+void relay_kafka_plain_end(struct relay_kafka *kafka);
+/* Changes the entry of a replica. */
+int relay_kafka_place_swap(struct relay_kafka *kafka, const char *name, uint64_t revision,
+                           const char *text, uint64_t *ret_revision);
 int relay_kafka_publish(struct relay_engine *engine, const struct relay_outgoing *message,
                         uint64_t *ret_position);
 

@@ -2,6 +2,7 @@
 #include "hwt/relay/kafka_inside.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -91,14 +92,43 @@ int64_t relay_kafka_pull(struct relay_engine *engine, uint64_t after, size_t max
     return (int64_t)kafka->pulled_count;
 }
 
+/* A transaction that is open for longer than a lease is said, when it is seen and when it has ended. */
+static void look_at_end(struct relay_kafka *kafka, int64_t end, int64_t high)
+{
+    const uint64_t now = relay_kafka_clock(&kafka->engine);
+
+    if (end < high && end == kafka->waits_at) {
+        if (kafka->waits_said || now - kafka->waits_since < kafka->config->lease)
+            return;
+        kafka->waits_said = true;
+        relay_log(kafka->shard,
+                  "%s: a producer's transaction is open at offset %" PRId64 ", so the %" PRId64
+                  " messages from there on cannot be read until it ends",
+                  kafka->topic, end, high - end);
+        return;
+    }
+    if (kafka->waits_said)
+        relay_log(kafka->shard, "%s: the transaction has ended, and its partition is read on",
+                  kafka->topic);
+    kafka->waits_said = false;
+    kafka->waits_at = end < high ? end : -1;
+    kafka->waits_since = now;
+}
+
 int relay_kafka_extent(struct relay_engine *engine, struct relay_extent *ret_extent)
 {
     struct relay_kafka *kafka = relay_kafka_of(engine);
-    int64_t first, end;
-    int r = relay_kafka_reader_ends(kafka, &kafka->reader, &first, &end);
+    int64_t first, end, high;
+    int r = relay_kafka_reader_first(kafka, &kafka->reader, &first);
 
+    if (r == 0)
+        r = relay_kafka_reader_high(kafka, &kafka->reader, &high);
+    if (r == 0)
+        r = relay_kafka_reader_end(kafka, &kafka->reader, &end);
     if (r < 0)
         return r;
+    look_at_end(kafka, end, high);
+    (void)relay_kafka_check(kafka); /* it has said what is wrong */
     *ret_extent = (struct relay_extent){ .incarnation = kafka->cluster,
                                          .first = (uint64_t)first + 1,
                                          .last = (uint64_t)end };

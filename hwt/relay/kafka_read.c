@@ -9,7 +9,7 @@
 
 /*
  * A reader assigns the partition to itself at an offset, and commits none, because the store has it. The library wants a
- * group nevertheless, though nobody joins it. Only what is committed is read.
+ * group nevertheless, though nobody joins it.
  */
 static const char *const properties[] = { "enable.auto.commit",
                                           "false",
@@ -17,8 +17,6 @@ static const char *const properties[] = { "enable.auto.commit",
                                           "error",
                                           "enable.partition.eof",
                                           "true",
-                                          "isolation.level",
-                                          "read_committed",
                                           "fetch.error.backoff.ms",
                                           "100",
                                           "reconnect.backoff.max.ms",
@@ -32,16 +30,18 @@ static const char *const properties[] = { "enable.auto.commit",
                                           NULL };
 
 int relay_kafka_reader_open(struct relay_kafka *kafka, struct kafka_reader *reader,
-                            const char *topic, bool signals)
+                            const char *topic, enum kafka_use use)
 {
     const uint64_t one = 1;
-    const char *all[sizeof(properties) / sizeof(properties[0]) + 4];
+    const char *all[sizeof(properties) / sizeof(properties[0]) + 6];
 
     all[0] = "group.id";
     all[1] = kafka->topic;
     all[2] = "fetch.wait.max.ms";
-    all[3] = signals ? "100" : "1"; /* see relay_kafka_reader_stop() */
-    memcpy(all + 4, properties, sizeof(properties));
+    all[3] = use == KAFKA_SIGNALS ? "100" : "1"; /* see relay_kafka_reader_stop() */
+    all[4] = "isolation.level";
+    all[5] = use == KAFKA_LOOKS_AT_ALL ? "read_uncommitted" : "read_committed";
+    memcpy(all + 6, properties, sizeof(properties));
     snprintf(reader->topic, sizeof(reader->topic), "%s", topic);
     reader->partition = (int32_t)kafka->shard;
     reader->rk = relay_kafka_client(kafka, RD_KAFKA_CONSUMER, all);
@@ -49,7 +49,7 @@ int relay_kafka_reader_open(struct relay_kafka *kafka, struct kafka_reader *read
         return -EINVAL;
     rd_kafka_poll_set_consumer(reader->rk);
     reader->queue = rd_kafka_queue_get_consumer(reader->rk);
-    if (signals)
+    if (use == KAFKA_SIGNALS)
         rd_kafka_queue_io_event_enable(reader->queue, kafka->event, &one, sizeof(one));
     return 0;
 }
@@ -129,8 +129,8 @@ size_t relay_kafka_reader_take(struct relay_kafka *kafka, struct kafka_reader *r
 }
 
 /* rd_kafka_query_watermark_offsets() would wait for as long as a broker is away, whatever time it is given. */
-static int ask_for(struct relay_kafka *kafka, struct kafka_reader *reader, int64_t which,
-                   int64_t *ret_offset)
+static int ask_for(struct relay_kafka *kafka, rd_kafka_t *rk, const struct kafka_reader *reader,
+                   int64_t which, int64_t *ret_offset)
 {
     rd_kafka_topic_partition_list_t *list = rd_kafka_topic_partition_list_new(1);
     rd_kafka_topic_partition_t *place =
@@ -138,7 +138,7 @@ static int ask_for(struct relay_kafka *kafka, struct kafka_reader *reader, int64
     rd_kafka_resp_err_t error;
 
     place->offset = which;
-    error = rd_kafka_offsets_for_times(reader->rk, list, relay_kafka_wait_ms(kafka));
+    error = rd_kafka_offsets_for_times(rk, list, relay_kafka_wait_ms(kafka));
     if (!error)
         error = place->err;
     *ret_offset = place->offset;
@@ -146,17 +146,30 @@ static int ask_for(struct relay_kafka *kafka, struct kafka_reader *reader, int64
     return relay_kafka_errno(error);
 }
 
-int relay_kafka_reader_ends(struct relay_kafka *kafka, struct kafka_reader *reader,
-                            int64_t *ret_first, int64_t *ret_end)
+int relay_kafka_reader_first(struct relay_kafka *kafka, const struct kafka_reader *reader,
+                             int64_t *ret_first)
 {
-    int r = ask_for(kafka, reader, RD_KAFKA_OFFSET_BEGINNING, ret_first);
+    return ask_for(kafka, reader->rk, reader, RD_KAFKA_OFFSET_BEGINNING, ret_first);
+}
 
-    return r < 0 ? r : ask_for(kafka, reader, RD_KAFKA_OFFSET_END, ret_end);
+int relay_kafka_reader_end(struct relay_kafka *kafka, const struct kafka_reader *reader,
+                           int64_t *ret_end)
+{
+    return ask_for(kafka, reader->rk, reader, RD_KAFKA_OFFSET_END, ret_end);
+}
+
+/* A client that reads all is told of another end. */
+int relay_kafka_reader_high(struct relay_kafka *kafka, const struct kafka_reader *reader,
+                            int64_t *ret_high)
+{
+    return ask_for(kafka, kafka->places.reader.rk, reader, RD_KAFKA_OFFSET_END, ret_high);
 }
 
 uint64_t relay_kafka_stamp_of(const rd_kafka_message_t *message)
 {
+    const int64_t most = (int64_t)(RELAY_DUE_MAX / 1000000) - 1;
     int64_t ms = rd_kafka_message_timestamp(message, NULL);
 
-    return ms < 0 ? 0 : (uint64_t)ms * 1000000 + (uint64_t)message->offset % 1000000;
+    ms = ms < 0 ? 0 : ms > most ? most : ms; /* producers may write anything */
+    return (uint64_t)ms * 1000000 + (uint64_t)message->offset % 1000000;
 }

@@ -79,11 +79,14 @@ static bool is_of_topic(int error)
 void relay_kafka_delivered(struct relay_kafka *kafka, const rd_kafka_t *rk, uintptr_t number,
                            const rd_kafka_message_t *message)
 {
-    struct kafka_writer *writer = rk == kafka->owner.rk ? &kafka->owner : &kafka->member;
+    struct kafka_writer *owner = &kafka->owner;
 
-    if (number == 0) {
-        writer->offset = message->err ? -1 : message->offset;
-        writer->entry_error = message->err;
+    if (rk != owner->rk) {
+        kafka->plain_offset = message->offset;
+        kafka->plain_error = message->err;
+    } else if (number == 0) {
+        owner->offset = message->err ? -1 : message->offset;
+        owner->entry_error = message->err;
     } else if (number <= kafka->sends_count)
         kafka->sends[number - 1].error = message->err;
 }
@@ -207,14 +210,13 @@ int relay_kafka_send(struct relay_engine *engine, const struct relay_outgoing *m
 
 /* Settles a transaction of before by what is known now. The caller knew less when it wrote its
  * text. */
-static int settle(struct relay_kafka *kafka, struct kafka_writer *writer)
+static int settle(struct relay_kafka *kafka)
 {
-    int r = relay_kafka_writer_settle(kafka, writer);
+    int r = relay_kafka_writer_settle(kafka, &kafka->owner);
 
     if (r == -ETIMEDOUT)
         return r;
-    if (writer == &kafka->owner)
-        end_sends(kafka, r == 0);
+    end_sends(kafka, r == 0);
     return r == 0 ? -EAGAIN : -EIO;
 }
 
@@ -222,12 +224,13 @@ int relay_kafka_swap(struct relay_engine *engine, const char *name, uint64_t rev
                      const char *text, uint64_t *ret_revision)
 {
     struct relay_kafka *kafka = relay_kafka_of(engine);
-    bool is_shard = strncmp(name, "shard.", 6) == 0;
-    struct kafka_writer *writer = is_shard ? &kafka->owner : &kafka->member;
+    struct kafka_writer *writer = &kafka->owner;
     int r;
 
+    if (strncmp(name, "shard.", 6) != 0)
+        return relay_kafka_place_swap(kafka, name, revision, text, ret_revision);
     if (writer->state > KAFKA_OPEN)
-        return settle(kafka, writer);
+        return settle(kafka);
     r = relay_kafka_writer_hold(kafka, writer, name, revision);
     if (r < 0 && writer->state == KAFKA_IDLE)
         return r;
@@ -239,36 +242,7 @@ int relay_kafka_swap(struct relay_engine *engine, const char *name, uint64_t rev
         r = relay_kafka_writer_commit(kafka, writer, text);
     if (r == 0)
         *ret_revision = writer->revision;
-    if (is_shard && r != -ETIMEDOUT)
+    if (r != -ETIMEDOUT)
         end_sends(kafka, r == 0);
     return r == -ECANCELED ? -EIO : r;
-}
-
-/* A producer without transactions, which waits for its report. */
-int relay_kafka_publish(struct relay_engine *engine, const struct relay_outgoing *message,
-                        uint64_t *ret_position)
-{
-    struct relay_kafka *kafka = relay_kafka_of(engine);
-    struct kafka_writer *writer = &kafka->member;
-    char bytes[24];
-    const char *const properties[] = {
-        "enable.idempotence", "true", "message.timeout.ms", "5000", "message.max.bytes", bytes, NULL
-    };
-    rd_kafka_resp_err_t error;
-
-    relay_kafka_writer_end(writer);
-    snprintf(bytes, sizeof(bytes), "%llu", (unsigned long long)kafka->config->message_max + 65536);
-    writer->rk = relay_kafka_client(kafka, RD_KAFKA_PRODUCER, properties);
-    if (!writer->rk)
-        return -EINVAL;
-    writer->entry_error = RD_KAFKA_RESP_ERR__TIMED_OUT;
-    error = relay_kafka_produce(writer->rk, kafka->topic, (int32_t)kafka->shard, message, NULL, 0);
-    if (!error) {
-        rd_kafka_flush(writer->rk, 6000);
-        error = writer->entry_error;
-    }
-    if (!error)
-        *ret_position = (uint64_t)writer->offset + 1;
-    relay_kafka_writer_end(writer);
-    return relay_kafka_errno(error);
 }

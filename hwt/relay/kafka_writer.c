@@ -33,7 +33,7 @@ static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, c
 {
     const uint64_t lease = kafka->config->lease / 1000000;
     char id[RELAY_ENTRY_MAX], patience[24], transaction[24], bytes[24];
-    const char *what = strchr(name, '.') + 1; /* "0" of "shard.0", "a.0" of "place.a.0" */
+    const char *number = strchr(name, '.') + 1; /* of "shard.0" */
     const char *const properties[] = { "transactional.id",
                                        id,
                                        "transaction.timeout.ms",
@@ -56,7 +56,7 @@ static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, c
     int r;
 
     relay_kafka_writer_end(writer);
-    snprintf(id, sizeof(id), "%s-%s", kafka->config->space, what);
+    snprintf(id, sizeof(id), "%s-%s", kafka->config->space, number);
     snprintf(patience, sizeof(patience), "%" PRIu64, lease / 2); /* before the commit gives up */
     snprintf(transaction, sizeof(transaction), "%" PRIu64, lease < 5000 ? 10000 : 2 * lease);
     snprintf(bytes, sizeof(bytes), "%" PRIu64, kafka->config->message_max + 65536);
@@ -64,7 +64,7 @@ static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, c
     snprintf(writer->name, sizeof(writer->name), "%s", name);
     if (!writer->rk)
         return -EINVAL;
-    r = relay_kafka_topic(kafka, writer->rk, kafka->entries_topic, (int)kafka->shard + 1);
+    r = relay_kafka_topic(kafka, writer->rk, kafka->shards.reader.topic, (int)kafka->shard + 1);
     if (r < 0)
         relay_kafka_writer_end(writer);
     return r;
@@ -87,30 +87,59 @@ static bool may_go_on(struct relay_kafka *kafka, struct kafka_writer *writer,
 static int fence(struct relay_kafka *kafka, struct kafka_writer *writer, const char *name)
 {
     rd_kafka_error_t *error;
-    int r = 0;
+    int r = open_writer(kafka, writer, name);
 
-    if (!writer->rk || strcmp(writer->name, name) != 0)
-        r = open_writer(kafka, writer, name);
     if (r < 0)
         return r;
     error = rd_kafka_init_transactions(writer->rk, relay_kafka_patience(kafka));
     if (!error)
         return 0;
     if (may_go_on(kafka, writer, error))
-        return -ETIMEDOUT;
-    relay_kafka_writer_end(writer);
-    return relay_kafka_errno(writer->error);
+        r = -ETIMEDOUT;
+    relay_kafka_writer_end(writer); /* else it goes on, and fences later who has the shard then */
+    return r < 0 ? r : relay_kafka_errno(writer->error);
 }
 
-static int compare(struct relay_kafka *kafka, const char *name, uint64_t revision)
+/* Somebody's entries arrive, though they cannot be read yet. */
+static bool is_alive(struct relay_kafka *kafka)
 {
-    const struct kafka_entry *entry;
-    int r = relay_kafka_entries_read(kafka);
+    const struct kafka_table *table = &kafka->shards;
 
-    if (r < 0)
-        return r;
-    entry = relay_kafka_entry_find(kafka, name);
-    return (entry ? entry->revision : 0) == revision ? 0 : -EAGAIN;
+    return relay_kafka_entries_hide(table) &&
+           relay_kafka_clock(&kafka->engine) - table->high_at < kafka->config->lease;
+}
+
+/*
+ * Replicas that claim a shard at the same time fence each other, and only the one that commits before the next one
+ * begins has it. So one that was fenced waits for a time that is not the others'.
+ */
+static void stand_back(struct relay_kafka *kafka, struct kafka_writer *writer)
+{
+    const uint64_t now = relay_kafka_clock(&kafka->engine);
+
+    writer->not_before = now + now % (kafka->config->lease / 8);
+}
+
+/* -EBUSY: somebody else's transaction may hide the entry. */
+static int compare_behind_fence(struct relay_kafka *kafka, struct kafka_writer *writer,
+                                const char *name, uint64_t revision)
+{
+    int r = relay_kafka_entry_compare(kafka, &kafka->shards, name, revision);
+    bool hides = r != -ETIMEDOUT && relay_kafka_entries_hide(&kafka->shards);
+
+    if (r == 0 && hides) {
+        stand_back(kafka, writer);
+        r = -EBUSY;
+    }
+    if (hides != kafka->hides)
+        relay_log(kafka->shard,
+                  hides ? "%s, partition %u, has an open transaction that is none of its owners', "
+                          "so nobody can own the "
+                          "shard until it ends"
+                        : "%s, partition %u: that transaction has ended",
+                  kafka->shards.reader.topic, kafka->shard);
+    kafka->hides = hides;
+    return r;
 }
 
 /*
@@ -121,10 +150,11 @@ static int compare(struct relay_kafka *kafka, const char *name, uint64_t revisio
 int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writer,
                             const char *name, uint64_t revision)
 {
+    struct kafka_table *table = &kafka->shards;
     int r;
 
-    if (writer->holds && strcmp(writer->name, name) == 0 && writer->revision == revision) {
-        r = writer->bumped ? compare(kafka, name, revision) : 0;
+    if (writer->holds && writer->revision == revision) {
+        r = writer->bumped ? relay_kafka_entry_compare(kafka, table, name, revision) : 0;
         writer->bumped = writer->bumped && r < 0;
         return r;
     }
@@ -132,14 +162,15 @@ int relay_kafka_writer_hold(struct relay_kafka *kafka, struct kafka_writer *writ
         return -EAGAIN;
     if (writer->holds)
         relay_kafka_writer_end(writer); /* it, or the caller, does not know what there is */
-    r = compare(kafka, name, revision);
+    r = relay_kafka_entry_compare(kafka, table, name, revision);
+    if (r == 0 && is_alive(kafka))
+        r = -EAGAIN;
     if (r == 0)
         r = fence(kafka, writer, name);
     if (r == 0)
-        r = compare(kafka, name, revision);
+        r = compare_behind_fence(kafka, writer, name, revision);
     if (r < 0) {
-        if (r != -ETIMEDOUT)
-            relay_kafka_writer_end(writer);
+        relay_kafka_writer_end(writer);
         return r;
     }
     writer->holds = true;
@@ -183,17 +214,6 @@ static int settle_abort(struct relay_kafka *kafka, struct kafka_writer *writer)
     return -ECANCELED;
 }
 
-/*
- * Replicas that claim a shard at the same time fence each other, and only the one that commits before the next one
- * begins has it. So one that was fenced waits for a time that is not the others'.
- */
-static void stand_back(struct relay_kafka *kafka, struct kafka_writer *writer)
-{
-    const uint64_t now = relay_kafka_clock(&kafka->engine);
-
-    writer->not_before = now + now % (kafka->config->lease / 8);
-}
-
 int relay_kafka_writer_settle(struct relay_kafka *kafka, struct kafka_writer *writer)
 {
     rd_kafka_error_t *error;
@@ -228,7 +248,7 @@ int relay_kafka_writer_commit(struct relay_kafka *kafka, struct kafka_writer *wr
                               const char *text)
 {
     rd_kafka_resp_err_t error = rd_kafka_producev(
-        writer->rk, RD_KAFKA_V_TOPIC(kafka->entries_topic),
+        writer->rk, RD_KAFKA_V_TOPIC(kafka->shards.reader.topic),
         RD_KAFKA_V_PARTITION((int32_t)kafka->shard), RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY),
         RD_KAFKA_V_KEY(writer->name, strlen(writer->name)),
         RD_KAFKA_V_VALUE((void *)(uintptr_t)text, strlen(text)), RD_KAFKA_V_OPAQUE(NULL),

@@ -28,8 +28,8 @@ class Brokers(Cluster):
 
     def __init__(self, relay, out, brokers, properties, space, settings=lambda i: ""):
         self.delay, self.dead, self.target = f"hwt-{space}", f"hwt-{space}-dead", f"{space}.target"
-        self.entries = f"{self.delay}-entries"
-        self.topics = {self.delay: SHARDS, self.entries: SHARDS, self.dead: 1, self.target: 3}
+        self.entries, self.places = f"{self.delay}-entries", f"{self.delay}-places"
+        self.topics = {self.delay: SHARDS, self.entries: SHARDS, self.places: SHARDS, self.dead: 1, self.target: 3}
         own = f"kafka = {' '.join(properties)}" if properties else ""
         self.config = {"bootstrap.servers": brokers, "log_level": 2, **dict(word.split("=", 1) for word in properties)}
         super().__init__(relay, out, settings=lambda i: f"engine = kafka\n{own}\n{settings(i)}", space=space,
@@ -40,7 +40,7 @@ class Brokers(Cluster):
         admin = AdminClient(self.config)
         copies = min(len(admin.list_topics(timeout=ANSWER).brokers), 3)
         config = {"min.insync.replicas": str(max(copies - 1, 1)), "message.timestamp.type": "LogAppendTime"}
-        own = {self.delay: {"retention.ms": "-1"}, self.entries: {"cleanup.policy": "compact"}}
+        own = {self.delay: {"retention.ms": "-1"}, **{name: {"cleanup.policy": "compact"} for name in (self.entries, self.places)}}
         topics = [NewTopic(name, partitions, copies, config={**config, **own.get(name, {})})
                   for name, partitions in self.topics.items()]
         for name, made in admin.create_topics(topics).items():
@@ -130,7 +130,8 @@ class Mock(Brokers):
     they cannot."""
 
     def __init__(self, program, relay, out, properties, space, settings=lambda i: ""):
-        names = f"hwt-{space}:{SHARDS}", f"hwt-{space}-entries:{SHARDS}", f"hwt-{space}-dead:1", f"{space}.target:3"
+        names = [f"hwt-{space}{part}:{SHARDS}" for part in ("", "-entries", "-places")]
+        names += [f"hwt-{space}-dead:1", f"{space}.target:3"]
         self.mock = subprocess.Popen([program, "3", *names], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         super().__init__(relay, out, self.mock.stdout.readline().strip(), properties, space, settings)
 

@@ -45,7 +45,7 @@ answers 1 'No such configuration property' -c a.conf status
 
 # It ends with its standard input, which is held open here.
 mkfifo hold
-"$MOCK" 1 hwt-shop:1 hwt-shop-entries:1 hwt-shop-dead:1 orders.now:1 <hold >brokers 2>mock.log &
+"$MOCK" 1 hwt-shop:1 hwt-shop-entries:1 hwt-shop-places:1 hwt-shop-dead:1 orders.now:1 <hold >brokers 2>mock.log &
 started="$started $!"
 exec 9>hold
 for _ in $(seq 600); do

@@ -12,8 +12,8 @@ KAFKA_BROKERS has those of somebody else. The exit status is 1 if a case fails, 
 import collections
 import os
 import signal
+import subprocess
 import sys
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,6 +21,7 @@ sys.path[:0] = [os.path.join(HERE, "../../perf", name) for name in ("relay", "su
     os.path.join(HERE, "../recipes")]
 
 import confluent_kafka  # noqa: E402
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions  # noqa: E402
 
 import kafka  # noqa: E402
 from kafka_brokers import Servers, Skipped  # noqa: E402
@@ -34,7 +35,7 @@ class Space(kafka.Brokers):
     def __init__(self, relay, folder, brokers, name, settings=""):
         os.makedirs(folder)
         super().__init__(relay, folder, brokers, [], f"{name}-{int(time.time())}", lambda i: settings)
-        self.put_count, self.due = 0, {}
+        self.put_count, self.due, self.altered = 0, {}, {}
 
     def producer(self, **config):
         return confluent_kafka.Producer({**self.config, **{k.replace("_", "."): v for k, v in config.items()}})
@@ -91,6 +92,29 @@ class Space(kafka.Brokers):
                 raise AssertionError(f"no relay says: {words}")
             time.sleep(0.2)
 
+    def settle(self):
+        """Until no claim has fenced anybody for four seconds: at the start several replicas may claim a shard at once."""
+        self.wait_for_owners()
+        before = None
+        while (now := self.log().count("fenced")) != before:
+            before = now
+            time.sleep(4)
+
+    def alter(self, topic, name, value):
+        """Of all that are altered, the others have to be given, too."""
+        self.altered.setdefault(topic, dict(GOOD if topic == self.delay else {**GOOD, "cleanup.policy": "compact"}))
+        self.altered[topic][name] = value
+        resource = ConfigResource("topic", topic, set_config=self.altered[topic])
+        admin = AdminClient(self.config)
+        admin.alter_configs([resource])[resource].result(COMES)
+        time.sleep(0.5)  # until all brokers know
+
+    def refused(self):
+        """What a command says that fails."""
+        done = subprocess.run([self.relay, "-c", self.path("relay-0.conf"), "status"], capture_output=True, text=True,
+                              check=False)
+        return done.stdout + done.stderr if done.returncode else ""
+
     def drain_owner(self, shard=0):
         owner = self.owner(shard)
         if owner:
@@ -114,7 +138,137 @@ def unknown_topic(space):
     space.check()
 
 
-CASES = [unknown_topic]
+def foreign_transaction(space):
+    """Somebody else's transaction is open on the entries of a shard for four leases: its owner goes on."""
+    space.make_topics()
+    space.start_relays()
+    space.settle()
+    space.put(1500, time.time() + 3, 100)
+    producer = space.producer(transactional_id=f"{space.space}-foreign")
+    producer.init_transactions(COMES)
+    before = space.log().count("fenced")
+    producer.begin_transaction()
+    producer.produce(space.entries, "text", key="strange", partition=0)
+    producer.flush(COMES)
+    time.sleep(8)
+    after = space.log().count("fenced")
+    producer.abort_transaction(COMES)
+    space.check()
+    if after != before:
+        raise AssertionError(f"owners were fenced, by {after - before} lines")
+
+
+def transaction_left_open(space):
+    """An owner has died with its transaction open, for ten minutes if nobody ends it: who claims the shard does."""
+    space.make_topics()
+    for shard in range(2):
+        producer = space.producer(transactional_id=f"{space.space}-{shard}", transaction_timeout_ms="600000")
+        producer.init_transactions(COMES)
+        producer.begin_transaction()
+        producer.produce(space.entries, "text", key=f"shard.{shard}", partition=shard)
+        producer.produce(space.target, "never committed")
+        producer.flush(COMES)
+        KEPT.append(producer)
+    space.start_relays()
+    space.put(200, time.time() + 2, 100)
+    space.check()
+
+
+def foreign_transaction_at_the_start(space):
+    """Nobody can own a shard whose entry may be hidden by somebody else's transaction, and that is said."""
+    space.make_topics()
+    producer = space.producer(transactional_id=f"{space.space}-foreign")
+    producer.init_transactions(COMES)
+    producer.begin_transaction()
+    producer.produce(space.entries, "text", key="strange", partition=0)
+    producer.flush(COMES)
+    for relay in space.relays:
+        relay.start()
+    space.wait_for_log("is none of its owners")
+    producer.abort_transaction(COMES)
+    space.wait_for_owners()
+    space.put(200, time.time() + 2, 100)
+    space.check()
+
+
+def entries_as_a_target(space):
+    """A message for the topic of entries is a dead letter, and nobody believes it."""
+    space.make_topics()
+    space.start_relays()
+    client = space.producer()
+    place = "incarnation=1 position=99999999 timestamp=18000000000000000000 due=18000000000000000000"
+    for shard in range(2):
+        client.produce(space.delay, f"owner=- life=1 {place}", key=f"shard.{1 - shard}", partition=shard,
+                       headers=[("Hwt-Delay", "1"), ("Hwt-Target", space.entries)])
+    client.flush(COMES)
+    space.put(200, time.time() + 3, 100)
+    space.check()
+    if space.count_dead() != 2:
+        raise AssertionError(f"{space.count_dead()} dead letters, and not 2")
+
+
+def followers_killed(space):
+    """Replicas are killed again and again in the middle of what they report."""
+    space.make_topics()
+    space.start_relays()
+    begin = time.time() + 5
+    space.put(2500, begin, 100)
+    for i in range(50):
+        relay = space.relays[i % 3]
+        if relay is space.owner(0) or relay is space.owner(1):
+            continue
+        relay.end()
+        relay.start()
+        time.sleep(0.3 + i % 7 / 10)
+    space.check()
+
+
+def all_killed(space):
+    """All replicas are killed at once, in the middle of transactions."""
+    space.make_topics()
+    space.start_relays()
+    begin = time.time() + 5
+    space.put(2000, begin, 100)
+    for _ in range(3):
+        time.sleep(6)
+        for relay in space.relays:
+            relay.send(signal.SIGKILL)
+        for relay in space.relays:
+            relay.end()
+            relay.start()
+    space.check()
+
+
+def topics_that_lose(space):
+    """Topics by whose properties messages would be lost are refused, by name."""
+    delay, entries = space.delay, space.entries
+    cases = [(delay, "retention.ms", "86400000"), (delay, "retention.bytes", "1000000"),
+             (delay, "cleanup.policy", "compact"), (entries, "cleanup.policy", "delete"),
+             (delay, "message.timestamp.type", "CreateTime"), (delay, "min.insync.replicas", "1"),
+             (entries, "unclean.leader.election.enable", "true")]
+    space.make_topics()
+    if not space.status():
+        raise AssertionError("good topics are refused")
+    space.relays[0].start()
+    for topic, name, value in cases:
+        space.alter(topic, name, value)
+        said = space.refused()
+        if f"the topic {topic} has {name}={value}" not in said:
+            raise AssertionError(f"{name}={value} of {topic}: {said or 'it is not refused'}")
+        space.alter(topic, name, GOOD[name] if topic == delay else {**GOOD, "cleanup.policy": "compact"}[name])
+    admin = AdminClient(space.config)
+    admin.create_partitions([NewPartitions(delay, 3)])[delay].result(COMES)
+    time.sleep(1)
+    if "has 3 partitions, and there are 2 shards" not in space.refused():
+        raise AssertionError("a partition of no shard is not refused")
+
+
+GOOD = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete",
+        "message.timestamp.type": "LogAppendTime", "min.insync.replicas": "2",
+        "unclean.leader.election.enable": "false"}
+KEPT = []  # producers whose transactions stay open
+CASES = [unknown_topic, foreign_transaction, transaction_left_open, foreign_transaction_at_the_start,
+         entries_as_a_target, followers_killed, all_killed, topics_that_lose]
 
 
 def run(case, relay, folder, brokers):

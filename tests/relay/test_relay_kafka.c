@@ -74,6 +74,34 @@ START_TEST(a_producer_of_one_name_serves_another)
 }
 END_TEST
 
+/* The engine goes by its own. */
+START_TEST(properties_of_the_relay_cannot_be_set)
+{
+    static const char *const words[] = {
+        "acks=1",
+        "auto.offset.reset=earliest",
+        "delivery.timeout.ms=1",
+        "enable.auto.commit=true",
+        "enable.idempotence=false",
+        "group.id=x",
+        "isolation.level=read_uncommitted",
+        "message.timeout.ms=1",
+        "metadata.broker.list=127.0.0.1:1",
+        "partitioner=random",
+        "transaction.timeout.ms=1",
+        "transactional.id=x",
+    };
+    struct relay_engine *none = NULL;
+
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        config.kafka.word[config.kafka.count++] = words[i];
+        ck_assert_int_eq(relay_kafka_open(&config, 0, &none), -EINVAL);
+        ck_assert_ptr_null(none);
+        config.kafka.count--;
+    }
+}
+END_TEST
+
 /* ---- Sends ---- */
 
 static int send_to(const char *target, const char *payload, uint64_t cookie)
@@ -118,7 +146,7 @@ static rd_kafka_message_t *read_one(const char *topic, int64_t offset)
     rd_kafka_message_t *message;
     uint64_t end = until();
 
-    ck_assert_int_eq(relay_kafka_reader_open(kafka(), &reader, topic, false), 0);
+    ck_assert_int_eq(relay_kafka_reader_open(kafka(), &reader, topic, KAFKA_LOOKS), 0);
     ck_assert_int_eq(relay_kafka_reader_seek(kafka(), &reader, offset), 0);
     while (relay_kafka_reader_take(kafka(), &reader, 100, 1, &message) == 0)
         ck_assert_uint_lt(relay_kafka_clock(NULL), end);
@@ -458,6 +486,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, kafka_set_up, kafka_tear_down);
     tcase_add_test(tcase, an_entry_is_changed_by_who_knows_it);
     tcase_add_test(tcase, a_producer_of_one_name_serves_another);
+    tcase_add_test(tcase, properties_of_the_relay_cannot_be_set);
     tcase_add_test(tcase, what_is_sent_goes_with_the_entry);
     tcase_add_test(tcase, names_and_sizes_are_looked_at_first);
     tcase_add_loop_test(tcase, a_topic_that_fails_holds_no_other, 0, 2);

@@ -56,6 +56,7 @@ sync -DEXECUTOR
 watermark -DLOADS
 watermark -DCANCEL
 watermark -DANEW
+fence
 '
 
 longer='
@@ -161,6 +162,8 @@ PLACE_LATE watermark
 LEASE_UNCHECKED watermark -DCANCEL
 ANY_INCARNATION watermark -DANEW
 POSITION_IDENTITY watermark -DANEW
+READ_BEFORE_FENCE fence
+HIDDEN_BELIEVED fence
 '
 
 here=$root/tests/spin
