@@ -198,7 +198,7 @@ typedef struct hwt_options {
     hwt_clock clock; /* only with HWT_NO_WORKER; default NULL: clock_id */
     void *clock_data;
     int clock_id;            /* CLOCK_MONOTONIC (default) or CLOCK_BOOTTIME (counts suspend) */
-    int worker_cpu;          /* the one processor the worker runs on; default -1: any */
+    int worker_cpu;          /* the one processor the worker runs on; default -1: its starter's */
     const char *worker_name; /* copied, 15 bytes used; default "hwt-worker" */
     uint64_t initialised; /* 1: a field that is 0 means 0, so worker_cpu 0 is the first processor */
 } hwt_options;
@@ -247,13 +247,11 @@ HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_time
  * Starts the worker now rather than with the first timeout. Returns 0 also if it runs already, and
  * under HWT_NO_WORKER. May block on other callers that start it.
  *
- * Whatever thread starts it, the worker has the scheduling policy and the nice value that the
- * process's first thread had when the library was loaded, and its processors, unless worker_cpu
- * says which. Linux lets no unprivileged thread leave SCHED_IDLE, or become less nice than
- * RLIMIT_NICE allows. A worker that such a thread starts stays as near to the first thread's values
- * as that. So if such a thread may arm the first timeout, call this early, from another one. The
- * worker blocks all signals but those that a fault of a task raises: SIGSEGV, SIGBUS, SIGFPE,
- * SIGILL, SIGTRAP, SIGABRT, SIGSYS.
+ * The worker has the scheduling policy, the priority and the nice value of the thread that starts
+ * it, and its processors, unless worker_cpu says which. So if a thread that is idle, of real time or
+ * bound to a processor may arm the first timeout, call this early, from another one. The worker
+ * blocks all signals but those that a fault of a task raises: SIGSEGV, SIGBUS, SIGFPE, SIGILL,
+ * SIGTRAP, SIGABRT, SIGSYS.
  *
  * -EINVAL (also: worker_cpu cannot be had); -EAGAIN: no thread could be started, try again later;
  *   -ESHUTDOWN: after stop or end, or the timer is that of the parent of a fork(); -EMFILE,

@@ -7,36 +7,17 @@
 #include "hwt/timer/timer.h"
 #include "hwt/worker/task.h"
 
-/*
- * If a callback is left by longjmp(), the timer stays driven for ever. Two calls that have not
- * returned have different stack frames. So the next call that is made from the same depth finds the
- * address of its own frame here, and knows that the other call is lost. Relaxed: of the addresses
- * of its own stack a thread sees the last that was stored, whoever had that stack before.
- */
-static void check_last(const hwt_timer *timer, uintptr_t here)
-{
-    if (__builtin_expect(atomic_load_explicit(&timer->driven_from, memory_order_relaxed) == here,
-                         0))
-        hwt_task_does_not_return();
-}
-
-/* Begins a call that drives, which leave() ends. False: the timer cannot be driven now. It is not
- * inlined, so it has a frame of its own. */
-__attribute__((noinline)) static bool enter(hwt_timer *timer)
+/* Begins a call that drives, which leave() ends. False: the timer cannot be driven now. */
+static bool enter(hwt_timer *timer)
 {
     const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED;
-    uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    if (!timer || !(timer->flags & HWT_NO_WORKER))
-        return false;
-    check_last(timer, here);
-    if (hwt_in_callback(&timer->shared) || hwt_halted_by(timer, over))
+    if (!timer || !(timer->flags & HWT_NO_WORKER) || hwt_in_callback(&timer->shared) ||
+        hwt_halted_by(timer, over))
         return false;
     if (!timer->shared.one_thread)
         pthread_mutex_lock(&timer->driving);
-    if (!hwt_halted_by(timer, over)) {
-        atomic_store_explicit(&timer->driven_from, here, memory_order_relaxed);
+    if (!hwt_halted_by(timer, over))
         return true;
-    }
     if (!timer->shared.one_thread)
         pthread_mutex_unlock(&timer->driving);
     return false;
@@ -76,7 +57,6 @@ static void leave(hwt_timer *timer)
         if (!hwt_gate_is_asleep(gate))
             set_fd(timer, 0);
     }
-    atomic_store_explicit(&timer->driven_from, 0, memory_order_relaxed);
     if (!shared->one_thread)
         hwt_unlock(timer, &timer->driving);
 }

@@ -59,7 +59,6 @@ static void in_child(void)
         renew_locks(timer);
         (void)hwt_gate_open(&timer->shared.gate);
         timer->parked_until = 0;
-        atomic_store_explicit(&timer->driven_from, 0, memory_order_relaxed);
         timer->thread_runs = false;
         if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED)) {
             hwt_gate_renew_fd(&timer->shared.gate, timer->flags & HWT_NO_WORKER);

@@ -14,9 +14,6 @@ struct hwt_timer {
     _Alignas(64) struct hwt_worker worker;
     /* The instant to which the descriptor that a loop watches is set; 0: it is not set to any. */
     uint64_t parked_until;
-    /* HWT_NO_WORKER: the address of the stack frame of the call that drives; 0: none does. Threads
-     * that are about to drive read it. */
-    _Atomic uintptr_t driven_from;
 
     /* Frozen after create. */
     uint32_t flags;

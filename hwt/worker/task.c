@@ -58,20 +58,15 @@ struct hwt_frame *hwt_own_task(hwt_timeout timeout)
 
 /* ---- running ---- */
 
-/* A callback that does not return to its caller (an exception, longjmp, pthread_exit) leaves locks
- * and states as they are, and others waiting for ever. */
-void hwt_task_does_not_return(void)
-{
-    (void)fputs("hwt: a callback did not return (an exception, longjmp, pthread_exit or "
-                "pthread_cancel)\n",
-                stderr);
-    abort();
-}
-
+/* A callback that ends its thread (an exception, pthread_exit, pthread_cancel) leaves locks and
+ * states as they are, and others waiting for ever. */
 static void must_return(volatile bool *returned)
 {
-    if (!*returned)
-        hwt_task_does_not_return();
+    if (*returned)
+        return;
+    (void)fputs("hwt: a callback did not return (an exception, pthread_exit or pthread_cancel)\n",
+                stderr);
+    abort();
 }
 
 static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,

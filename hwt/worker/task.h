@@ -22,9 +22,6 @@ void hwt_frame_leave(const struct hwt_frame *frame);
 /* Whether this thread is inside a callback of the timer. */
 bool hwt_in_callback(const struct hwt_shared *shared);
 
-/* Aborts, with a message that a callback did not return. */
-_Noreturn void hwt_task_does_not_return(void);
-
 /* The run of this very timeout, if this thread is in it; or NULL. */
 struct hwt_frame *hwt_own_task(hwt_timeout timeout);
 

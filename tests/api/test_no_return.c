@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A callback that does not return (pthread_exit, a cancelled thread, longjmp past the library) is
- * forbidden, and it is not a silent hang: the program is aborted with a message that
- * names hwt, at once where the thread ends, else at the next call that drives the timer from the
- * same place. Where the library keeps such a thing from happening, the timer goes on as ever; and
- * what does return, by whatever way, is never taken for one that does not.
+ * A callback that does not return is forbidden. Where it ends its thread (pthread_exit, a cancelled
+ * thread), that is not a silent hang: the program is aborted with a message that names hwt. Where
+ * the library keeps such a thing from happening, the timer goes on as ever; and what does return, by
+ * whatever way, is never taken for one that does not.
  */
 
-#include <setjmp.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
 
@@ -34,14 +32,6 @@ static void cancel_own_thread(hwt_timeout timeout, void *arg)
     (void)timeout, (void)arg;
     pthread_cancel(pthread_self());
     pthread_testcancel();
-}
-
-static jmp_buf outside;
-
-static void jump(hwt_timeout timeout, void *arg)
-{
-    (void)timeout, (void)arg;
-    longjmp(outside, 1);
 }
 
 /* The library learns of a thread's end by a cleanup of its own functions. musl does not run these, nor
@@ -106,7 +96,6 @@ static void cancel_on_worker(void *task)
 
 static hwt_task leaving = { leave_thread, leave_thread };
 static hwt_task cancelling = { cancel_own_thread, cancel_own_thread };
-static hwt_task jumping = { jump, jump };
 
 START_TEST(a_task_that_ends_the_worker_is_not_silent)
 {
@@ -129,31 +118,6 @@ START_TEST(a_task_that_cancels_the_worker_does_not_end_it)
 END_TEST
 
 /* ---- in a call that drives the timer ---- */
-
-static void jump_out_of_dispatch(void *call)
-{
-    hwt_timer *timer = child_timer(HWT_NO_WORKER);
-    hwt_timeout timeout;
-    child_must(hwt_timer_new_timeout(timer, &jumping, NULL, 0, &timeout) == 0);
-    if (*(const int *)call == 1)
-        hwt_timeout_cancel(timeout);
-    usleep(3000);
-    if (setjmp(outside) == 0) {
-        for (int i = 0; i < 1000; i++, usleep(1000))
-            hwt_timer_dispatch(timer);
-        child_must(!"it jumped");
-    }
-    hwt_timer_dispatch(timer);
-    child_must(!"dispatch returned");
-}
-
-START_TEST(a_jump_out_of_dispatch_is_not_silent)
-{
-    int call = _i;
-    expect_abort(_i ? "longjmp from `cancelled`" : "longjmp from a task", jump_out_of_dispatch,
-                 &call);
-}
-END_TEST
 
 static void *dispatch_once(void *timer)
 {
@@ -337,7 +301,6 @@ int main(void)
     }
     tcase_add_test(on_worker, a_task_that_cancels_the_worker_does_not_end_it);
     TCase *driven = add_case(suite, "dispatch");
-    tcase_add_loop_test(driven, a_jump_out_of_dispatch_is_not_silent, 0, 2);
     if (told)
         tcase_add_test(driven, a_thread_that_ends_in_dispatch_is_not_silent);
 #if WITH_COROUTINES

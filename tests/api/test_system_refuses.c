@@ -60,7 +60,6 @@ static const refusal refusals[] = {
     ALL_REFUSALS(madvise),
     ALL_REFUSALS(prctl),
     ALL_REFUSALS(sched_getaffinity),
-    ALL_REFUSALS(sched_setscheduler),
     ALL_REFUSALS(sched_setaffinity),
     ALL_REFUSALS(getcpu),
 #ifdef SYS_futex_time64 /* 32 bits; with another error libc itself aborts */

@@ -3,11 +3,9 @@
 /*
  * What the worker is as a thread of the system: its processors, its scheduling, its signals.
  *
- * The rule: it gets the processors and the nice value that the process's first thread had when the
- * library was loaded (by taskset, a cpuset, nice), and SCHED_OTHER; nothing of what the thread that
- * adds first has made of itself. So a network thread that has pinned itself does not get the worker on
- * its own processor, and a process that was started on two processors stays on two. For
- * what a thread without privileges can have of it see test_scheduling.c.
+ * The rule: it has what the thread has that starts it, by hwt_timer_start() or by the first timeout.
+ * So a program that starts it early has a worker like its first thread, whatever the threads that
+ * add have made of themselves.
  */
 
 #include <sys/mman.h>
@@ -25,6 +23,7 @@ typedef struct sight {
 } sight;
 
 static sight at_load; /* of the first thread, before it did anything */
+static hwt_timer *timer;
 
 static void look(sight *s)
 {
@@ -47,16 +46,6 @@ static void see(hwt_timeout timeout, void *arg)
 
 static const hwt_task seeing = { see, NULL };
 
-/* Of the worker of a timer that this thread makes and adds to first. */
-static void *see_worker(void *data)
-{
-    hwt_timer *timer = create_ticking(HWT_MS(1));
-    arm(timer, &seeing, data, 0);
-    must(await_count(&((sight *)data)->seen, 1));
-    hwt_timer_destroy(timer);
-    return NULL;
-}
-
 /* ---- processors ---- */
 
 static void pin_to_the_first(void)
@@ -69,89 +58,24 @@ static void pin_to_the_first(void)
     ck_assert_int_eq(sched_setaffinity(0, sizeof(one), &one), 0);
 }
 
-static void assert_all_processors(const sight *worker)
-{
-    if (!CPU_EQUAL(&worker->processors, &at_load.processors))
-        ck_abort_msg("the worker may use %d processors, the process was given %d",
-                     CPU_COUNT(&worker->processors), CPU_COUNT(&at_load.processors));
-}
-
-START_TEST(the_worker_of_a_pinned_first_thread_is_not_pinned)
-{
-    sight worker = { 0 };
-    pin_to_the_first();
-    see_worker(&worker);
-    assert_all_processors(&worker);
-}
-END_TEST
-
-static void *pin_and_see_worker(void *data)
-{
-    pin_to_the_first();
-    return see_worker(data);
-}
-
-START_TEST(the_worker_of_another_thread_that_is_pinned_is_not_pinned)
-{
-    sight worker = { 0 };
-    join(spawn(pin_and_see_worker, &worker));
-    assert_all_processors(&worker);
-}
-END_TEST
-
-typedef struct first_adder {
-    hwt_timer *timer;
-    sight worker;
-} first_adder;
-
 static void *pin_and_add(void *data)
 {
-    first_adder *a = data;
     pin_to_the_first();
-    arm(a->timer, &seeing, &a->worker, 0);
+    arm(timer, &seeing, data, 0);
     return NULL;
 }
 
-START_TEST(a_timer_made_by_one_thread_and_started_by_a_pinned_one_is_not_pinned)
-{
-    first_adder a = { .timer = create_ticking(HWT_MS(1)) };
-    join(spawn(pin_and_add, &a));
-    ck_assert(await_count(&a.worker.seen, 1));
-    hwt_timer_destroy(a.timer);
-    assert_all_processors(&a.worker);
-}
-END_TEST
-
-/* ---- a process that was given one processor ---- */
-
-/* What the program does when it is called with this word. */
-#define SEE_ONE "see-one-processor"
-
-static int see_one(void)
+/* Each loop: it is started by the thread that is bound to a processor and adds, or before. */
+START_TEST(the_worker_may_use_the_processors_of_its_starter)
 {
     sight worker = { 0 };
-    hwt_timer *timer = NULL;
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.tick_duration = HWT_MS(1);
-    if (hwt_timer_create(&options, &timer) < 0 ||
-        hwt_timer_new_timeout(timer, &seeing, &worker, 0, NULL) < 0)
-        return EXIT_FAILURE;
-    (void)await_count(&worker.seen, 1);
+    timer = create_ticking(HWT_MS(1));
+    if (_i)
+        ck_assert_int_eq(hwt_timer_start(timer), 0);
+    join(spawn(pin_and_add, &worker));
+    ck_assert(await_count(&worker.seen, 1));
+    ck_assert_int_eq(CPU_COUNT(&worker.processors), _i ? CPU_COUNT(&at_load.processors) : 1);
     hwt_timer_destroy(timer);
-    return CPU_COUNT(&worker.processors) == 1 ? EXIT_SUCCESS : EXIT_FAILURE;
-}
-
-static void start_on_one(void *arg)
-{
-    (void)arg;
-    pin_to_the_first();
-    execl("/proc/self/exe", "test_worker_thread", SEE_ONE, (char *)NULL);
-    child_must(!"execl");
-}
-
-START_TEST(a_process_that_was_started_on_one_processor_stays_there)
-{
-    expect_well("a program started on one processor", start_on_one, NULL);
 }
 END_TEST
 
@@ -164,7 +88,7 @@ START_TEST(a_worker_cpu_that_was_asked_for_holds_whoever_adds)
         last = CPU_ISSET((size_t)i, &at_load.processors) ? i : last;
     options.worker_cpu = last;
     options.tick_duration = HWT_MS(1);
-    hwt_timer *timer = create(&options);
+    timer = create(&options);
     pin_to_the_first();
     arm(timer, &seeing, &worker, 0);
     ck_assert(await_count(&worker.seen, 1));
@@ -183,49 +107,40 @@ static const schedule schedules[] = {
     { SCHED_BATCH, 0 }, { SCHED_IDLE, 0 }, { SCHED_RR, 1 }, { SCHED_FIFO, 1 }
 };
 
-/* A first adder whose own policy the system refuses to set is one like all others. */
-static void *be_scheduled_and_see_worker(void *data)
-{
-    first_adder *a = data;
-    const schedule *s = &schedules[a->worker.priority];
-    struct sched_param param = { .sched_priority = s->priority };
-    a->worker.priority = 0;
-    if (sched_setscheduler(0, s->policy, &param) != 0)
-        printf("policy %d is refused here\n", s->policy);
-    return see_worker(&a->worker);
-}
+/* What the adder has made of itself, if the system lets it. */
+typedef struct adder {
+    const schedule *schedule;
+    sight own, worker;
+} adder;
 
-START_TEST(the_worker_does_not_take_the_policy_of_the_first_adder)
+static void *change_and_add(void *data)
 {
-    first_adder a = { .worker = { .priority = _i } };
-    if (sched_getscheduler(0) < 0) /* musl tells no policies */
-        return;
-    join(spawn(be_scheduled_and_see_worker, &a));
-    ck_assert_int_eq(a.worker.policy, SCHED_OTHER);
-    ck_assert_int_eq(a.worker.priority, 0);
-}
-END_TEST
-
-static bool may_lower_nice(void)
-{
-    int nice = (int)setpriority(PRIO_PROCESS, 0, 1) == 0;
-    return nice && setpriority(PRIO_PROCESS, 0, 0) == 0;
-}
-
-static void *be_nice_and_see_worker(void *data)
-{
+    adder *a = data;
+    struct sched_param param = { .sched_priority = a->schedule->priority };
+    if (sched_setscheduler(0, a->schedule->policy, &param) != 0)
+        printf("policy %d is refused here\n", a->schedule->policy);
     must(setpriority(PRIO_PROCESS, 0, 20 - at_load.nice + 3) == 0); /* of this thread alone */
-    return see_worker(data);
+    look(&a->own);
+    arm(timer, &seeing, &a->worker, 0);
+    return NULL;
 }
 
-/* Where the system lets a thread have its old priority again, which takes a privilege. */
-START_TEST(the_worker_is_not_nicer_than_the_process)
+/* Each loop: another policy; it is started by the thread that adds, or before. */
+START_TEST(the_worker_has_the_scheduling_of_its_starter)
 {
-    sight worker = { 0 };
-    if (at_load.nice != 20 || !may_lower_nice())
+    adder a = { .schedule = &schedules[_i / 2] };
+    if (at_load.policy < 0) /* musl tells no policies */
         return;
-    join(spawn(be_nice_and_see_worker, &worker));
-    ck_assert_int_eq(worker.nice, at_load.nice);
+    timer = create_ticking(HWT_MS(1));
+    if (_i % 2)
+        ck_assert_int_eq(hwt_timer_start(timer), 0);
+    join(spawn(change_and_add, &a));
+    ck_assert(await_count(&a.worker.seen, 1));
+    const sight *like = _i % 2 ? &at_load : &a.own;
+    ck_assert_int_eq(a.worker.policy, like->policy);
+    ck_assert_int_eq(a.worker.priority, like->priority);
+    ck_assert_int_eq(a.worker.nice, like->nice);
+    hwt_timer_destroy(timer);
 }
 END_TEST
 
@@ -260,7 +175,10 @@ START_TEST(the_worker_blocks_all_signals_but_those_of_a_fault)
     sigset_t mask, after;
     _i ? sigfillset(&mask) : sigemptyset(&mask);
     pthread_sigmask(SIG_SETMASK, &mask, NULL);
-    see_worker(&worker);
+    timer = create_ticking(HWT_MS(1));
+    arm(timer, &seeing, &worker, 0);
+    ck_assert(await_count(&worker.seen, 1));
+    hwt_timer_destroy(timer);
     pthread_sigmask(SIG_SETMASK, NULL, &after);
     assert_only_faults_are_open(&worker);
     ck_assert_int_eq(sigismember(&after, SIGUSR1), _i); /* the adder's are as they were */
@@ -298,7 +216,7 @@ static void wait_for_a_fault(void *arg)
 {
     static const hwt_task faulting = { fault_in_task, NULL };
     const struct sigaction action = { .sa_handler = handle_fault };
-    hwt_timer *timer = create_ticking(HWT_MS(1));
+    timer = create_ticking(HWT_MS(1));
     child_must(sigaction(*(const int *)arg, &action, NULL) == 0);
     arm(timer, &faulting, arg, 0);
     sleep(CHILD_PATIENCE / 2);
@@ -319,27 +237,19 @@ END_TEST
 static void add_all(Suite *suite)
 {
     TCase *processors = add_case(suite, "processors");
-    tcase_add_test(processors, the_worker_of_a_pinned_first_thread_is_not_pinned);
-    tcase_add_test(processors, the_worker_of_another_thread_that_is_pinned_is_not_pinned);
-    tcase_add_test(processors,
-                   a_timer_made_by_one_thread_and_started_by_a_pinned_one_is_not_pinned);
-    if (!is_emulated()) /* which cannot run itself */
-        tcase_add_test(processors, a_process_that_was_started_on_one_processor_stays_there);
+    tcase_add_loop_test(processors, the_worker_may_use_the_processors_of_its_starter, 0, 2);
     tcase_add_test(processors, a_worker_cpu_that_was_asked_for_holds_whoever_adds);
     TCase *scheduling = add_case(suite, "scheduling");
-    tcase_add_loop_test(scheduling, the_worker_does_not_take_the_policy_of_the_first_adder, 0,
-                        sizeof(schedules) / sizeof(schedules[0]));
-    tcase_add_test(scheduling, the_worker_is_not_nicer_than_the_process);
+    tcase_add_loop_test(scheduling, the_worker_has_the_scheduling_of_its_starter, 0,
+                        2 * sizeof(schedules) / sizeof(schedules[0]));
     TCase *signals = add_case(suite, "signals");
     if (!is_emulated()) /* which has signals of its own */
         tcase_add_loop_test(signals, the_worker_blocks_all_signals_but_those_of_a_fault, 0, 2);
     tcase_add_loop_test(signals, a_fault_in_a_task_reaches_the_handler_of_the_program, 0, FAULTS);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    if (argc == 2 && strcmp(argv[1], SEE_ONE) == 0)
-        return see_one();
     look(&at_load);
     Suite *suite = suite_create("api: the worker as a thread");
     add_all(suite);

@@ -297,10 +297,6 @@ int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, v
                           void *arg);
 int __real_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *processors);
 int __wrap_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *processors);
-int __real_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param);
-int __wrap_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param);
-int __real_setpriority(int which, id_t who, int priority);
-int __wrap_setpriority(int which, id_t who, int priority);
 int __real_prctl(int option, ...);
 int __wrap_prctl(int option, ...);
 int __real_pthread_setspecific(pthread_key_t key, const void *value);
@@ -316,17 +312,6 @@ int __wrap_sched_setaffinity(pid_t thread, size_t size, const cpu_set_t *process
 {
     return refuse(FAULTS_AFFINITY) ? refused_with(ENOMEM)
                                    : __real_sched_setaffinity(thread, size, processors);
-}
-
-int __wrap_sched_setscheduler(pid_t thread, int policy, const struct sched_param *param)
-{
-    return refuse(FAULTS_MANNERS) ? refused_with(EPERM)
-                                  : __real_sched_setscheduler(thread, policy, param);
-}
-
-int __wrap_setpriority(int which, id_t who, int priority)
-{
-    return refuse(FAULTS_MANNERS) ? refused_with(EPERM) : __real_setpriority(which, who, priority);
 }
 
 int __wrap_prctl(int option, ...)

@@ -22,7 +22,7 @@ enum {
     FAULTS_DESCRIPTOR = 1 << 5, /* timerfd_create: `descriptor_error` */
     FAULTS_BARRIER = 1 << 6,    /* membarrier, by syscall(): EPERM */
     FAULTS_ADVICE = 1 << 7,     /* madvise: EAGAIN */
-    FAULTS_MANNERS = 1 << 8,    /* sched_setscheduler, setpriority, prctl: EPERM */
+    FAULTS_MANNERS = 1 << 8,    /* prctl: EPERM */
     FAULTS_ALL = (1 << 9) - 1
 };
 
