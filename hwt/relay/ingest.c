@@ -256,7 +256,7 @@ static int add_dead(struct relay_shard *shard, struct batch *batch,
         if ((!relay_field_is_hwt(field) && relay_field_is_known(field)) ||
             relay_field_is_about(field))
             continue;
-        if (record->fields_count < RELAY_FIELDS_MAX)
+        if (*field->name && record->fields_count < RELAY_FIELDS_MAX)
             record->fields[record->fields_count++] = *field;
         else
             record->missing += relay_fields_size(field, 1);

@@ -10,7 +10,7 @@
  * their bytes in hexadecimal, or "-" for NULL, in fields whose names begin with a control character. A header whose
  * name begins so is such a field, too, so each message comes out as it went in.
  */
-#define BYTES "\1"      /* and the header's name */
+#define BYTES RELAY_BYTES /* and the header's name */
 #define KEY "\2"        /* the message's key */
 #define NO_PAYLOAD "\3" /* the payload is NULL, and not merely empty */
 

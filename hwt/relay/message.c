@@ -74,6 +74,10 @@ static int sort_fields(const struct relay_message *message, const char *values[N
 
     for (size_t i = 0; i < message->fields_count; i++) {
         const struct relay_field *field = &message->fields[i];
+        if (!*field->name)
+            return relay_refuse(reason, "it has a line that is no header: %.60s", field->value);
+        if (*field->name == *RELAY_BYTES && strncasecmp(field->name + 1, "Hwt-", 4) == 0)
+            return relay_refuse(reason, "%.60s has a byte 0, or is NULL", field->name + 1);
         others += !relay_field_is_known(field);
         if (!relay_field_is_hwt(field) || !relay_field_is_known(field))
             continue;

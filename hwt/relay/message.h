@@ -11,10 +11,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A header. Both are strings, so no value has a byte 0. */
+/* A header. Both are strings, so no value has a byte 0. A name that is "" means a line of NATS that is no
+ * header; one that begins with RELAY_BYTES a header of Kafka whose value is no string, in hexadecimal. */
 struct relay_field {
     const char *name, *value;
 };
+
+#define RELAY_BYTES "\1"
 
 /* A message as the delay stream has it. */
 struct relay_message {

@@ -43,7 +43,6 @@ struct nats_send {
 /* A message as the shard has it. */
 struct nats_pulled {
     natsMsg *msg;
-    const char **names;
     struct relay_field *fields;
 };
 

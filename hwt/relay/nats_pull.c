@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hwt/relay/header.h"
 #include "hwt/relay/log.h"
 
 /*
@@ -69,7 +70,6 @@ static void free_pulled(struct relay_nats *nats)
 {
     for (size_t i = 0; i < nats->pulled_count; i++) {
         natsMsg_Destroy(nats->pulled[i].msg);
-        free(nats->pulled[i].names);
         free(nats->pulled[i].fields);
     }
     nats->pulled_count = 0;
@@ -203,38 +203,28 @@ static bool read_reply(const struct relay_nats *nats, const char *reply, uint64_
            relay_number_read(tokens[first + 5], ret_timestamp);
 }
 
-static int compare_names(const void *a, const void *b)
+/*
+ * The library reads headers in its own way, and hands no bytes out. In the memory of a message that has arrived they
+ * stand between reply subject and payload, with a byte 0 behind each of them.
+ *
+ * -EPROTO: a later library has them elsewhere
+ */
+static int read_fields(natsMsg *msg, struct nats_pulled *pulled, struct relay_message *message)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+    const char *begin = natsMsg_GetReply(msg), *end = natsMsg_GetData(msg), **names = NULL;
+    size_t size;
+    int count = 0;
 
-/* The headers, in the order of their names, because the library has none. */
-static bool read_fields(natsMsg *msg, struct nats_pulled *pulled, struct relay_message *message)
-{
-    size_t room = 0;
-    int names = 0;
-
-    if (natsMsgHeader_Keys(msg, &pulled->names, &names) != NATS_OK)
-        names = 0;
-    if (names > 0)
-        qsort(pulled->names, (size_t)names, sizeof(char *), compare_names);
-    for (int i = 0; i < names; i++) {
-        const char **values = NULL;
-        int count = 0;
-        if (natsMsgHeader_Values(msg, pulled->names[i], &values, &count) != NATS_OK)
-            return false;
-        room += (size_t)count;
-        struct relay_field *more = realloc(pulled->fields, room * sizeof(*more));
-        if (more)
-            pulled->fields = more;
-        for (int n = 0; more && n < count; n++)
-            more[message->fields_count++] = (struct relay_field){ pulled->names[i], values[n] };
-        free(values);
-        if (!more)
-            return false;
+    begin += strlen(begin) + 1;
+    size = (size_t)(end - begin);
+    if (size == 0) {
+        natsStatus s = natsMsgHeader_Keys(msg, &names, &count);
+        free(names);
+        return s == NATS_OK && count > 0 ? -EPROTO : 0;
     }
-    message->fields = pulled->fields;
-    return true;
+    if (end[-1] != 0)
+        return -EPROTO;
+    return relay_header_read(begin, size - 1, &pulled->fields, &message->fields_count);
 }
 
 /* As many as the server says that a request has not got. */
@@ -300,6 +290,7 @@ static bool take_message(struct relay_nats *nats, natsMsg *msg)
     struct nats_pulled *pulled = &nats->pulled[nats->pulled_count];
     struct relay_message *message = &nats->messages[nats->pulled_count];
     uint64_t number;
+    int r;
 
     nats->heard_at = relay_nats_clock(&nats->engine);
     if (is_status(nats, msg))
@@ -317,12 +308,15 @@ static bool take_message(struct relay_nats *nats, natsMsg *msg)
     }
     nats->delivered = number;
     nats->requested--;
-    if (!read_fields(msg, pulled, message)) {
-        free(pulled->names);
-        free(pulled->fields);
-        nats->consumer[0] = 0; /* no memory: it is read again */
+    r = read_fields(msg, pulled, message);
+    if (r < 0) {
+        if (r == -EPROTO)
+            say(nats, "libnats has headers elsewhere than this hwt-relay knows, so nothing is read",
+                "libnats", nats_GetVersion());
+        nats->consumer[0] = 0; /* it is read again */
         return false;
     }
+    message->fields = pulled->fields;
     nats->given = message->position;
     nats->moved_at = nats->heard_at;
     nats->pulled_count++;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hwt/relay/header.h"
+
 /* The server answers within a second, unless it has lost its leader. */
 #define ANSWER_MAX HWT_SEC(5)
 
@@ -86,13 +88,16 @@ static natsStatus make(const struct relay_nats *nats, const struct relay_outgoin
     const char *target = !message->target   ? nats->subject
                          : *message->target ? message->target
                                             : nats->dead;
+    const char *last;
+    char *names = relay_header_write(message->id, message->fields, message->fields_count, &last);
     natsStatus s =
-        natsMsg_Create(ret_msg, target, reply, message->payload, (int)message->payload_size);
+        names ? natsMsg_Create(ret_msg, target, reply, message->payload, (int)message->payload_size)
+              : NATS_NO_MEMORY;
 
-    for (size_t i = 0; s == NATS_OK && i < message->fields_count; i++)
-        s = natsMsgHeader_Add(*ret_msg, message->fields[i].name, message->fields[i].value);
-    if (s == NATS_OK && message->id)
-        s = natsMsgHeader_Set(*ret_msg, "Nats-Msg-Id", message->id);
+    /* The library orders headers by a hash. It writes the name of one as it stands, so this is all of them. */
+    if (s == NATS_OK && *names)
+        s = natsMsgHeader_Set(*ret_msg, names, last);
+    free(names);
     return s;
 }
 

@@ -62,6 +62,8 @@ BAD = {
     "not allowed": "Hwt-Due: 1000000000000\r\nHwt-Target: other.x\r\n",
     "no time": "Hwt-Due: soon\r\n" + GOOD,
     "seconds": "Hwt-Due: 1795849735\r\n" + GOOD,
+    "no name": "Hwt-Due: 1000000000000\r\n" + GOOD + ": x\r\n",
+    "byte 0": "Hwt-Due: 1000000000000\r\nHwt-Key: a\0b\r\n" + GOOD,
     "own": "Hwt-Due: 1000000000000\r\nHwt-Target: hwt.shop.dead\r\n",
     "answers": "Hwt-Due: 1000000000000\r\nHwt-Target: _INBOX.x\r\n",
     "after all": "Hwt-Due: 9999-12-31T23:59:59Z\r\n" + GOOD,
@@ -106,6 +108,9 @@ if sys.argv[3] == "put":
     assert b'"seq"' in put(f"Hwt-Due: 1000000000000\r\nHwt-Key: {BYTES}\r\nOwn: {BYTES}\r\n" + GOOD, b"any bytes")
     assert b'"seq"' in put(f"Hwt-Due: 9000000000000\r\nHwt-Key: {BYTES}\r\n" + GOOD, b"cancelled")
     assert b'"seq"' in put(f"Hwt-Op: cancel\r\nHwt-Due: 9000000000000\r\nHwt-Key: {BYTES}\r\n", b"")
+    empty = "Hwt-Due: 9000000000000\r\ntracestate: \r\nHwt-Key: t\r\ntracestate:\r\n"
+    assert b'"seq"' in put(empty + GOOD, b"cancelled, too")
+    assert b'"seq"' in put(empty + "Hwt-Op: cancel\r\n", b"")
 elif sys.argv[3] == "wait":
     until = time.time() + 300
     while nats.ask("STREAM.INFO.ORDERS")["state"]["last_seq"] < LARGE + 2 or \
