@@ -113,21 +113,34 @@ static int is_renamed(struct relay_shard *shard, const struct relay_extent *exte
     return r == -ENOENT ? 0 : r;
 }
 
-/* It is known by another number than before. -EAGAIN: somebody has edited its description, or it is
- * not known now. */
-static int meet_another(struct relay_shard *shard, const struct relay_extent *extent)
+/* It is known by another number than before. If somebody has edited its description only, it goes by the number of before. -EAGAIN:
+ * that is not known now. */
+static int meet_another(struct relay_shard *shard, struct relay_extent *extent)
 {
     int r = is_renamed(shard, extent);
 
-    shard->knows_stream = false;
-    if (r == 0)
-        return begin_anew(shard, extent);
-    if (r > 0)
+    if (r <= 0) {
+        shard->knows_stream = false;
+        shard->renamed = 0;
+        return r == 0 ? begin_anew(shard, extent) : -EAGAIN;
+    }
+    if (shard->renamed != extent->incarnation)
         relay_log(shard->number,
                   "the stream's description was changed: set it to \"hwt-relay incarnation=%" PRIu64
-                  "\" again; until then nothing is read",
+                  "\" again; until then nothing is deleted that all have read",
                   shard->at.incarnation);
-    return -EAGAIN;
+    shard->renamed = extent->incarnation;
+    extent->incarnation = shard->at.incarnation;
+    return compare(shard, extent);
+}
+
+int relay_extent(struct relay_shard *shard, struct relay_extent *ret_extent)
+{
+    int r = shard->engine->calls->extent(shard->engine, ret_extent);
+
+    if (r == 0 && ret_extent->incarnation == shard->renamed)
+        ret_extent->incarnation = shard->at.incarnation;
+    return r;
 }
 
 /*
@@ -232,8 +245,12 @@ int relay_agree(struct relay_shard *shard)
     relay_count_set(&shard->counts.last, extent.last);
     if (shard->goal > extent.last)
         shard->knows_goal = false; /* it may never be that long again */
-    r = shard->at.incarnation != extent.incarnation ? meet_another(shard, &extent)
-                                                    : compare(shard, &extent);
+    if (shard->at.incarnation == extent.incarnation) {
+        shard->renamed = 0;
+        r = compare(shard, &extent);
+    } else {
+        r = meet_another(shard, &extent);
+    }
     if (r < 0)
         return r == -EAGAIN || relay_is_for_now(r) ? 0 : r;
     r = extent.first > shard->at.position + 1 ? find_missing(shard, &extent) : 0;

@@ -282,6 +282,8 @@ static int64_t check_entries(const struct request *request, unsigned shard)
     else if (r == 0)
         printf("shard %u: the stream has %" PRIu64 " to %" PRIu64 "\n", shard, extent.first,
                extent.last);
+    if (*engine->fault)
+        found += find("messages may be lost: %s", engine->fault);
     for (size_t i = 0; r == 0 && i < replicas->count; i++) {
         struct relay_place place;
         uint64_t revision;

@@ -29,6 +29,7 @@ enum kind {
     PATTERNS,
     PATH,
     ADDRESS,
+    SUBJECT,
     COUNT,
     SIZE,
     DURATION
@@ -46,6 +47,7 @@ static const struct setting {
     { "replica", NAME, offsetof(struct relay_config, replica), 0, 0, NULL },
     { "replicas", NAMES, offsetof(struct relay_config, replicas), 0, 0, NULL },
     { "servers", WORDS, offsetof(struct relay_config, servers), 0, 0, NULL },
+    { "api_prefix", SUBJECT, offsetof(struct relay_config, api), 0, 0, "$JS.API" },
     { "kafka", PROPERTIES, offsetof(struct relay_config, kafka), 0, 0, "" },
     { "targets", PATTERNS, offsetof(struct relay_config, targets), 0, 0, NULL },
     { "state", PATH, offsetof(struct relay_config, state), 0, 0, NULL },
@@ -84,6 +86,14 @@ static bool is_name(const char *word)
         if (!isalnum((unsigned char)*c) && *c != '_' && (*c != '-' || c == word))
             return false;
     return length > 0 && length < RELAY_NAME_MAX;
+}
+
+static bool is_subject(const char *word)
+{
+    size_t length = strlen(word);
+
+    return *word != '.' && word[length - 1] != '.' && !strstr(word, "..") &&
+           !strpbrk(word, "*> \t") && length < RELAY_NAME_MAX;
 }
 
 static int split(const struct line *line, struct relay_words *words)
@@ -178,6 +188,11 @@ static int read_value(const struct line *line, const struct setting *setting, vo
                    : mistake(line,
                              "%s: %s is no address; it is a number and a port, as 127.0.0.1:9464",
                              line->name, line->value);
+    case SUBJECT:
+        *(const char **)field = line->value;
+        return is_subject(line->value)
+                   ? 0
+                   : mistake(line, "%s: %s is no subject, as $JS.hub.API", line->name, line->value);
     case ENGINE:
         *(const char **)field = line->value;
         return strcmp(line->value, "nats") == 0 || strcmp(line->value, "kafka") == 0
@@ -255,7 +270,8 @@ static int read_missing(struct line *line, struct relay_config *config, unsigned
             r = mistake(line, "%s is not set up to here, and has to be", settings[i].name);
             continue;
         }
-        if (settings[i].kind == ADDRESS || settings[i].kind == ENGINE) {
+        if (settings[i].kind == ADDRESS || settings[i].kind == ENGINE ||
+            settings[i].kind == SUBJECT) {
             *(const char **)((char *)config + settings[i].offset) = settings[i].missing;
             continue;
         }

@@ -43,6 +43,7 @@ struct relay_answer {
 };
 
 enum { RELAY_ENTRY_MAX = 512 }; /* an entry's text, its final 0 included */
+enum { RELAY_FAULT_MAX = 320 };
 
 struct relay_engine_calls {
     /*
@@ -101,6 +102,8 @@ struct relay_limits {
 struct relay_engine {
     const struct relay_engine_calls *calls;
     struct relay_limits limits; /* as they were when it was opened */
+    /* A setting at the broker that loses messages or withholds them, in a sentence; "": none is known. */
+    char fault[RELAY_FAULT_MAX];
     /*
      * The messages that are sent become visible with the next change of the shard's entry, all of
      * them or none, in one transaction. So the entry's watermark may count as ended what has been

@@ -48,6 +48,8 @@ static int print_shard(const struct relay_config *config, struct relay_engine *e
     relay_due_write(entry.watermark.due, due);
     printf("shard %u: %s%s\n", shard, strcmp(entry.owner, "-") == 0 ? "free" : "owned by ",
            strcmp(entry.owner, "-") == 0 ? "" : entry.owner);
+    if (*engine->fault)
+        printf("    messages may be lost: %s\n", engine->fault);
     printf("    of the messages up to %" PRIu64 ", all due by %s have ended\n",
            entry.watermark.place.position, due);
     for (size_t i = 0; r == 0 && i < config->replicas.count; i++)
@@ -231,15 +233,17 @@ static int publish(const struct request *request, const char *op)
                                              .payload = message.payload,
                                              .payload_size = message.payload_size };
     struct relay_engine *engine = look_open_engine(request, shard);
-    bool fits = judge(request, &engine->limits, &message, &order, reason) == 0;
-    int r = fits ? engine->calls->publish(engine, &outgoing, &position) : 0;
+    int r;
+    if (*engine->fault)
+        r = fail("it is not put: %s", engine->fault);
+    else if (judge(request, &engine->limits, &message, &order, reason) < 0)
+        r = fail("this would be a dead letter: %s", reason);
+    else if ((r = engine->calls->publish(engine, &outgoing, &position)) < 0)
+        r = fail("it is not known to be stored: %s", strerror(-r));
+    else
+        printf("stored as %" PRIu64 " of shard %u\n", position, shard);
     engine->calls->close(engine);
-    if (!fits)
-        return fail("this would be a dead letter: %s", reason);
-    if (r < 0)
-        return fail("it is not known to be stored: %s", strerror(-r));
-    printf("stored as %" PRIu64 " of shard %u\n", position, shard);
-    return fflush(stdout) == 0 ? 0 : FAILED;
+    return fflush(stdout) == 0 ? r : FAILED;
 }
 
 int command_put(const struct request *request)

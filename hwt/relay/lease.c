@@ -220,7 +220,7 @@ static int catch_up(struct relay_shard *shard)
         r = relay_agree(shard);
         if (r < 0 || !shard->knows_stream || shard->role != RELAY_CATCHES_UP)
             return r;
-        if (shard->engine->calls->extent(shard->engine, &extent) < 0)
+        if (relay_extent(shard, &extent) < 0)
             return 0;
         if (extent.incarnation != shard->at.incarnation) {
             shard->knows_stream = false;

@@ -110,6 +110,7 @@ static natsStatus connect_to(struct relay_nats *nats)
     natsOptions_Destroy(options);
     jsOptions_Init(&js);
     js.Wait = NATS_WAIT_MS;
+    js.Prefix = nats->config->api;
     return s == NATS_OK ? natsConnection_JetStream(&nats->js, nats->connection, &js) : s;
 }
 

@@ -7,48 +7,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VALUE_MAX = 64 };
+static int read_extent(struct relay_nats *nats, natsMsg *info, struct relay_extent *ret_extent)
+{
+    struct relay_extent extent = { .incarnation = relay_nats_incarnation(info) };
+    char first[NATS_VALUE_MAX], last[NATS_VALUE_MAX], value[NATS_VALUE_MAX] = "";
+    uint64_t threshold;
+
+    if (!relay_nats_value(info, "state.first_seq", first) ||
+        !relay_number_read(first, &extent.first) ||
+        !relay_nats_value(info, "state.last_seq", last) || !relay_number_read(last, &extent.last))
+        return -EIO;
+    nats->threshold = relay_nats_value(info, "inactive_threshold", value) &&
+                              relay_number_read(value, &threshold) && threshold > 0 &&
+                              threshold < HWT_SEC(60)
+                          ? (int64_t)threshold
+                          : (int64_t)HWT_SEC(60);
+    value[0] = 0;
+    (void)relay_nats_value(info, "leader", value);
+    relay_nats_pull_told(nats, &extent, value);
+    (void)relay_nats_judge(nats, info);
+    *ret_extent = extent;
+    return 0;
+}
 
 int relay_nats_extent(struct relay_engine *engine, struct relay_extent *ret_extent)
 {
     struct relay_nats *nats = relay_nats_of(engine);
-    jsStreamInfo *info = NULL;
-    natsStatus s = js_GetStreamInfo(&info, nats->js, nats->stream, NULL, NULL);
+    natsMsg *info = NULL;
+    natsStatus s = relay_nats_ask(nats, "STREAM.INFO", nats->stream, "", &info);
+    int r = s == NATS_OK ? read_extent(nats, info, ret_extent) : relay_nats_errno(s);
 
-    if (s != NATS_OK)
-        return relay_nats_errno(s);
-    *ret_extent = (struct relay_extent){ .incarnation = relay_nats_incarnation(info->Config),
-                                         .first = info->State.FirstSeq,
-                                         .last = info->State.LastSeq };
-    relay_nats_pull_told(nats, ret_extent, info->Cluster ? info->Cluster->Leader : NULL);
-    jsStreamInfo_Destroy(info);
-    return 0;
-}
-
-/* The value behind a name in the API's JSON. It has headers and payloads in base64, so no string in it looks like
- * a name. */
-static bool read_value(natsMsg *answer, const char *name, char ret_value[VALUE_MAX])
-{
-    const char *text = natsMsg_GetData(answer), *end = text + natsMsg_GetDataLength(answer);
-    const char *at = memmem(text, (size_t)(end - text), name, strlen(name));
-    size_t n = 0;
-
-    if (!at)
-        return false;
-    for (at += strlen(name); at < end && n + 1 < VALUE_MAX && !strchr("\",}", *at); at++)
-        ret_value[n++] = *at;
-    ret_value[n] = 0;
-    return true;
+    natsMsg_Destroy(info);
+    return r;
 }
 
 static int read_found(natsMsg *answer, uint64_t *ret_position, uint64_t *ret_timestamp)
 {
-    char value[VALUE_MAX];
+    uint64_t code = relay_nats_code(answer);
+    char value[NATS_VALUE_MAX];
 
-    if (read_value(answer, "\"err_code\":", value))
-        return strtol(value, NULL, 10) == JSNoMessageFoundErr ? -ENOENT : -EIO;
-    return read_value(answer, "\"seq\":", value) && relay_number_read(value, ret_position) &&
-                   read_value(answer, "\"time\":\"", value) && relay_due_read(value, ret_timestamp)
+    if (code)
+        return code == JSNoMessageFoundErr ? -ENOENT : -EIO;
+    return relay_nats_value(answer, "seq", value) && relay_number_read(value, ret_position) &&
+                   relay_nats_value(answer, "time", value) && relay_due_read(value, ret_timestamp)
                ? 0
                : -EIO;
 }
@@ -58,14 +59,13 @@ int relay_nats_find(struct relay_engine *engine, uint64_t position, uint64_t *re
                     uint64_t *ret_timestamp)
 {
     struct relay_nats *nats = relay_nats_of(engine);
-    char subject[2 * NATS_NAME_MAX], text[80];
+    char text[80];
     natsMsg *answer = NULL;
     natsStatus s;
     int r;
 
-    snprintf(subject, sizeof(subject), "$JS.API.STREAM.MSG.GET.%s", nats->stream);
     snprintf(text, sizeof(text), "{\"seq\":%" PRIu64 ",\"next_by_subj\":\">\"}", position);
-    s = natsConnection_RequestString(&answer, nats->connection, subject, text, NATS_WAIT_MS);
+    s = relay_nats_ask(nats, "STREAM.MSG.GET", nats->stream, text, &answer);
     r = s == NATS_OK ? read_found(answer, ret_position, ret_timestamp) : relay_nats_errno(s);
     natsMsg_Destroy(answer);
     return r;

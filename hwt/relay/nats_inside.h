@@ -5,6 +5,7 @@
 /*
  *     nats_connect.c connection, names, the table of calls
  *     nats_make.c    streams and the bucket
+ *     nats_ask.c     the API's answers, and settings of streams that lose messages
  *     nats_pull.c    the delay stream's messages
  *     nats_status.c  what a pull is answered instead of messages
  *     nats_send.c    messages to targets, and their acknowledgements
@@ -19,6 +20,10 @@
 
 #include "hwt/relay/nats.h"
 #include "hwt/relay/shard.h"
+
+/* In a stream's metadata, and at the beginning of its description. */
+#define NATS_INCARNATION "hwt-relay-incarnation"
+#define NATS_DESCRIPTION "hwt-relay incarnation="
 
 enum { NATS_NAME_MAX = 160, NATS_SENDS_MAX = 2 * RELAY_FLIGHTS_MAX, NATS_WAIT_MS = 2000 };
 
@@ -84,6 +89,9 @@ struct relay_nats {
     uint64_t retry_at;          /* no new consumer before */
     uint64_t ask_at;            /* no new request before */
     uint64_t say_at;            /* no line about a status before */
+    uint64_t judge_at;          /* when the settings are looked at next */
+    int64_t batch;              /* messages of a request */
+    int64_t threshold;          /* ns without requests after which the consumer goes */
     uint64_t incarnation;       /* as the shard knows it */
     uint64_t consumed;          /* the incarnation that the consumer was made for */
     struct nats_pulled pulled[RELAY_PULL_MAX];
@@ -104,7 +112,19 @@ void relay_nats_signal(struct relay_nats *nats);
 int relay_nats_errno(natsStatus status);
 
 natsStatus relay_nats_make(struct relay_nats *nats);
-uint64_t relay_nats_incarnation(const jsStreamConfig *config);
+
+enum { NATS_VALUE_MAX = 64 };
+/* Asks the API: a call, and the stream that it is about. */
+natsStatus relay_nats_ask(struct relay_nats *nats, const char *call, const char *stream,
+                          const char *text, natsMsg **ret_answer);
+/* The value of a name in an answer, quoted or not. Behind a name with a dot is one of a later place. False: it is not
+ * there. */
+bool relay_nats_value(natsMsg *answer, const char *name, char ret_value[NATS_VALUE_MAX]);
+/* The API's code of the error in an answer; 0: there is none. */
+uint64_t relay_nats_code(natsMsg *answer);
+uint64_t relay_nats_incarnation(natsMsg *info);
+/* Once a minute: says what in the settings of the delay stream and the bucket loses or withholds messages. */
+natsStatus relay_nats_judge(struct relay_nats *nats, natsMsg *info);
 
 enum nats_status relay_nats_status(const char *status, const char *text);
 

@@ -6,56 +6,58 @@
 
 #include "hwt/relay/log.h"
 
-#define INCARNATION "hwt-relay incarnation="
-
-/*
- * Which stream of its name it is, is in its description. The time at which it was made is no help,
- * because servers of a cluster that have begun again since (2.9.10) each tell another time.
- */
-uint64_t relay_nats_incarnation(const jsStreamConfig *config)
+/* A stream of one subject, by its JSON, since the library knows no metadata. */
+static natsStatus add_stream(struct relay_nats *nats, const char *name, const char *subject,
+                             natsMsg **ret_info)
 {
-    uint64_t incarnation = 0;
+    char text[1024], why[NATS_VALUE_MAX] = "";
+    int64_t incarnation = nats_NowInNanoSeconds();
+    natsStatus s;
 
-    if (config->Description)
-        sscanf(config->Description, INCARNATION "%" SCNu64, &incarnation);
-    return incarnation > 0 ? incarnation : 1; /* it was made by hand */
+    *ret_info = NULL;
+    snprintf(text, sizeof(text),
+             "{\"name\":\"%s\",\"subjects\":[\"%s\"],\"storage\":\"file\",\"retention\":\"limits\","
+             "\"discard\":\"new\",\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,"
+             "\"max_msgs_per_subject\":-1,\"max_age\":0,\"max_msg_size\":%" PRIu64
+             ",\"num_replicas\":%" PRIu64 ",\"description\":\"" NATS_DESCRIPTION "%" PRId64
+             "\",\"metadata\":{\"" NATS_INCARNATION "\":\"%" PRId64 "\"}}",
+             name, subject, nats->config->message_max + RELAY_ROOM, nats->config->copies,
+             incarnation, incarnation);
+    s = relay_nats_ask(nats, "STREAM.CREATE", name, text, ret_info);
+    if (s == NATS_OK && relay_nats_code(*ret_info) != 0 &&
+        relay_nats_code(*ret_info) !=
+            JSStreamNameExistErr) { /* another replica has made it meanwhile */
+        (void)relay_nats_value(*ret_info, "description", why);
+        relay_log(nats->shard, "NATS: the stream %s cannot be made: %s", name, why);
+        s = NATS_ERR;
+    }
+    return s;
 }
 
-static void limit(struct relay_nats *nats, int64_t bytes)
+/* As much as a stream takes, by its API. */
+static void limit(struct relay_nats *nats, natsMsg *info)
 {
-    struct relay_limits *limits = &nats->engine.limits;
+    char value[NATS_VALUE_MAX];
+    uint64_t bytes;
 
-    if (bytes > 0 && (limits->message == 0 || (uint64_t)bytes < limits->message))
-        limits->message = (uint64_t)bytes;
+    if (relay_nats_value(info, "max_msg_size", value) && relay_number_read(value, &bytes) &&
+        bytes > 0)
+        nats->engine.limits.message = relay_min(bytes, nats->engine.limits.message);
 }
 
-/* A stream of one subject. One that is there is left as it is. */
+/* One that is there is left as it is. */
 static natsStatus make_stream(struct relay_nats *nats, const char *name, const char *subject)
 {
-    char description[sizeof(INCARNATION) + 20];
-    jsStreamInfo *info = NULL;
-    jsStreamConfig config;
-    jsErrCode code = 0;
-    natsStatus s = js_GetStreamInfo(&info, nats->js, name, NULL, NULL);
+    natsMsg *info = NULL;
+    natsStatus s = relay_nats_ask(nats, "STREAM.INFO", name, "", &info);
 
-    if (s == NATS_NOT_FOUND) {
-        jsStreamConfig_Init(&config);
-        snprintf(description, sizeof(description), INCARNATION "%" PRId64, nats_NowInNanoSeconds());
-        config.Name = name;
-        config.Description = description;
-        config.Subjects = &subject;
-        config.SubjectsLen = 1;
-        config.Storage = js_FileStorage;
-        config.Discard = js_DiscardNew;
-        config.Replicas = (int64_t)nats->config->copies;
-        config.MaxMsgSize = (int32_t)nats->config->message_max + RELAY_ROOM;
-        s = js_AddStream(&info, nats->js, &config, NULL, &code);
-        if (code == JSStreamNameExistErr)
-            s = NATS_OK; /* another replica has made it meanwhile */
+    if (s == NATS_OK && relay_nats_code(info) == JSStreamNotFoundErr) {
+        natsMsg_Destroy(info);
+        s = add_stream(nats, name, subject, &info);
     }
-    if (s == NATS_OK && info && info->Config)
-        limit(nats, info->Config->MaxMsgSize);
-    jsStreamInfo_Destroy(info);
+    if (s == NATS_OK)
+        limit(nats, info);
+    natsMsg_Destroy(info);
     return s;
 }
 
@@ -78,11 +80,13 @@ natsStatus relay_nats_make(struct relay_nats *nats)
 {
     const uint64_t wanted = nats->config->message_max + RELAY_ROOM;
     char dead[NATS_NAME_MAX];
-    natsStatus s = make_stream(nats, nats->stream, nats->subject);
+    natsMsg *info = NULL;
+    natsStatus s;
 
     nats->engine.limits.headers = UINT16_MAX; /* of what JetStream stores */
-    limit(nats, natsConnection_GetMaxPayload(nats->connection));
+    nats->engine.limits.message = (uint64_t)natsConnection_GetMaxPayload(nats->connection);
     snprintf(dead, sizeof(dead), "HWT-%s-dead", nats->config->space);
+    s = make_stream(nats, nats->stream, nats->subject);
     if (s == NATS_OK)
         s = make_stream(nats, dead, nats->dead);
     if (s == NATS_OK && nats->engine.limits.message < wanted)
@@ -93,5 +97,12 @@ natsStatus relay_nats_make(struct relay_nats *nats)
             "max_payload of the servers, and the maximum message size of %s and %s, to %" PRIu64,
             nats->engine.limits.message - relay_min(RELAY_ROOM, nats->engine.limits.message),
             nats->stream, dead, wanted);
-    return s == NATS_OK ? make_bucket(nats) : s;
+    if (s == NATS_OK)
+        s = make_bucket(nats);
+    if (s == NATS_OK)
+        s = relay_nats_ask(nats, "STREAM.INFO", nats->stream, "", &info);
+    if (s == NATS_OK)
+        s = relay_nats_judge(nats, info);
+    natsMsg_Destroy(info);
+    return s;
 }

@@ -103,6 +103,16 @@ void relay_nats_pull_told(struct relay_nats *nats, const struct relay_extent *ex
     snprintf(nats->leader, NATS_NAME_MAX, "%s", leader ? leader : "");
 }
 
+static void say(struct relay_nats *nats, const char *what, const char *status, const char *text)
+{
+    uint64_t now = relay_nats_clock(&nats->engine);
+
+    if (now < nats->say_at)
+        return;
+    nats->say_at = now + HWT_SEC(60);
+    relay_log(nats->shard, "NATS: %s: %s %s", what, status, text ? text : "");
+}
+
 /* A consumer on a server that is drawn. */
 static natsStatus add_consumer(struct relay_nats *nats, uint64_t after,
                                char ret_server[NATS_NAME_MAX])
@@ -115,12 +125,17 @@ static natsStatus add_consumer(struct relay_nats *nats, uint64_t after,
     config.DeliverPolicy = js_DeliverByStartSequence;
     config.OptStartSeq = after + 1;
     config.AckPolicy = js_AckNone;
-    config.InactiveThreshold = (int64_t)HWT_SEC(60);
+    config.InactiveThreshold = nats->threshold;
     config.MemoryStorage = true;
     config.Replicas = 1;
     s = js_AddConsumer(&info, nats->js, nats->stream, &config, NULL, NULL);
-    if (s != NATS_OK)
+    if (s != NATS_OK) {
+        say(nats, "no consumer is made", natsStatus_GetText(s), nats_GetLastError(NULL));
         return s;
+    }
+    nats->batch = BATCH;
+    if (info->Config && info->Config->MaxRequestBatch > 0 && info->Config->MaxRequestBatch < BATCH)
+        nats->batch = info->Config->MaxRequestBatch;
     snprintf(nats->consumer, NATS_NAME_MAX, "%s", info->Name);
     snprintf(ret_server, NATS_NAME_MAX, "%s",
              info->Cluster && info->Cluster->Leader ? info->Cluster->Leader : "");
@@ -166,17 +181,17 @@ static void request(struct relay_nats *nats)
     const int64_t bytes = natsConnection_GetMaxPayload(nats->connection) + BYTES;
     char subject[2 * NATS_NAME_MAX + 64], text[160];
 
-    if (nats->requested > BATCH / 2 || relay_nats_clock(&nats->engine) < nats->ask_at)
+    if (nats->requested > nats->batch / 2 || relay_nats_clock(&nats->engine) < nats->ask_at)
         return;
-    snprintf(subject, sizeof(subject), "$JS.API.CONSUMER.MSG.NEXT.%s.%s", nats->stream,
-             nats->consumer);
+    snprintf(subject, sizeof(subject), "%s.CONSUMER.MSG.NEXT.%s.%s", nats->config->api,
+             nats->stream, nats->consumer);
     snprintf(text, sizeof(text),
-             "{\"batch\":%d,\"max_bytes\":%" PRId64 ",\"expires\":%" PRIu64
+             "{\"batch\":%" PRId64 ",\"max_bytes\":%" PRId64 ",\"expires\":%" PRIu64
              ",\"idle_heartbeat\":%" PRIu64 "}",
-             BATCH, bytes, EXPIRES, HEARTBEAT);
+             nats->batch, bytes, EXPIRES, HEARTBEAT);
     if (natsConnection_PublishRequestString(nats->connection, subject, nats->pull_inbox, text) ==
         NATS_OK)
-        nats->requested += BATCH;
+        nats->requested += nats->batch;
 }
 
 /*
@@ -228,25 +243,15 @@ static int read_fields(natsMsg *msg, struct nats_pulled *pulled, struct relay_me
 }
 
 /* As many as the server says that a request has not got. */
-static int64_t left(natsMsg *msg)
+static int64_t left(const struct relay_nats *nats, natsMsg *msg)
 {
     const char *value = NULL;
     uint64_t messages;
 
     if (natsMsgHeader_Get(msg, "Nats-Pending-Messages", &value) != NATS_OK ||
         !relay_number_read(value, &messages) || messages > INT64_MAX)
-        return BATCH;
+        return nats->batch;
     return (int64_t)messages;
-}
-
-static void say(struct relay_nats *nats, const char *what, const char *status, const char *text)
-{
-    uint64_t now = relay_nats_clock(&nats->engine);
-
-    if (now < nats->say_at)
-        return;
-    nats->say_at = now + HWT_SEC(60);
-    relay_log(nats->shard, "NATS: %s: %s %s", what, status, text);
 }
 
 /* What is no message tells of requests and the consumer. */
@@ -264,7 +269,7 @@ static bool is_status(struct relay_nats *nats, natsMsg *msg)
     case NATS_ALL_IS_WELL:
         break;
     case NATS_REQUEST_ENDS:
-        nats->requested = nats->requested > left(msg) ? nats->requested - left(msg) : 0;
+        nats->requested = nats->requested > left(nats, msg) ? nats->requested - left(nats, msg) : 0;
         break;
     case NATS_REQUEST_REFUSED:
         say(nats, "the server does not hand messages over", status, text);

@@ -32,6 +32,8 @@ static int read_answer(natsMsg *msg, bool *ret_repeated)
         return -EHOSTUNREACH;
     snprintf(text, sizeof(text), "%.*s", natsMsg_GetDataLength(msg), natsMsg_GetData(msg));
     *ret_repeated = strstr(text, "\"duplicate\":") != NULL;
+    if (strstr(text, "\"seq\":0,"))
+        return -ETIMEDOUT; /* a double of one that the leader has not stored yet, and may never (2.10) */
     if (!strstr(text, "\"error\":"))
         return strstr(text, "\"stream\":") ? 0 : -EIO;
     code = strstr(text, "\"err_code\":");
@@ -196,6 +198,8 @@ int relay_nats_publish(struct relay_engine *engine, const struct relay_outgoing 
 
     if (s == NATS_OK)
         s = js_PublishMsg(&ack, nats->js, msg, NULL, NULL);
+    if (s == NATS_OK && ack->Sequence == 0)
+        s = NATS_TIMEOUT; /* as in read_answer() */
     if (s == NATS_OK)
         *ret_position = ack->Sequence;
     jsPubAck_Destroy(ack);

@@ -84,8 +84,10 @@ struct relay_shard {
     struct relay_place agreed; /* the newest one at which the stream's leader has agreed */
     struct relay_place top; /* of the highest position that it ever has read in this incarnation */
     bool knows_stream;      /* the stream is the one of `at`, and has all behind it */
-    uint64_t ingest_after;  /* the clock at which it reads on */
-    uint64_t compare_at;    /* the clock of the next comparison with the stream's leader */
+    uint64_t
+        renamed; /* the number by which it is known now, if that is not the one of `at`; or 0 */
+    uint64_t ingest_after; /* the clock at which it reads on */
+    uint64_t compare_at;   /* the clock of the next comparison with the stream's leader */
     struct relay_point points[RELAY_POINTS_MAX]; /* the newest is the last */
     size_t points_count;
     uint64_t dropped_due, dropped_mark; /* the last drop; 0: none */
@@ -178,6 +180,8 @@ void relay_lease_resign(struct relay_shard *shard, const char *why);
 /* ---- agree.c ---- */
 
 int relay_agree_step(struct relay_shard *shard);
+/* What the stream has. It has the number by which this shard knows it, whatever its description says. */
+int relay_extent(struct relay_shard *shard, struct relay_extent *ret_extent);
 /* Compares the place with the stream. Afterwards knows_stream says whether that was possible, and
  * the place is one of the stream. */
 int relay_agree(struct relay_shard *shard);

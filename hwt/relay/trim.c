@@ -118,7 +118,7 @@ static void trim(struct relay_shard *shard)
     struct relay_extent extent;
     uint64_t revision;
 
-    if (shard->engine->calls->extent(shard->engine, &extent) < 0)
+    if (relay_extent(shard, &extent) < 0)
         return;
     for (size_t i = 0; i < replicas->count; i++) {
         struct relay_member member;

@@ -3,13 +3,13 @@
 #
 # Runs cluster.c in a folder of the build, which is removed if all is well.
 #
-#     RELAY=... CLUSTER=... cluster.sh NODES
+#     RELAY=... CLUSTER=... [NATS_SERVER=...] cluster.sh NODES
 #
 # Exit status: that of cluster; 77 where there is no nats-server.
 
 set -eu
 
-server=$(command -v nats-server) || {
+server=$(command -v "${NATS_SERVER:-nats-server}") || {
     echo 'skipped: there is no nats-server (Debian: nats-server)'
     exit 77
 }

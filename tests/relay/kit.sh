@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
 # To be sourced, with hwt-relay in $RELAY. Goes to an empty folder that is called after the script; what
-# is started by `start` is killed at the end. Exits with 77 where there is no nats-server, unless $server has another one.
+# is started by `start` is killed at the end. The server is the program $server, or $NATS_SERVER,
+# or nats-server; exits with 77 where there is none.
 
-[ -n "${server:-}" ] || server=$(command -v nats-server) || {
+[ -n "${server:-}" ] || server=$(command -v "${NATS_SERVER:-nats-server}") || {
     echo 'skipped: there is no nats-server (Debian: nats-server)'
     exit 77
 }

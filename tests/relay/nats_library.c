@@ -2,6 +2,7 @@
 
 #include "nats_library.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "hwt/relay/nats_inside.h"
@@ -13,12 +14,14 @@ void nats_library_reset(void)
 {
     nats_library = (struct nats_library){
         .connection_status = NATS_CONN_STATUS_CONNECTED,
-        .stream_config = { .Description = "hwt-relay incarnation=5" },
-        .stream = { .Config = &nats_library.stream_config,
-                    .Cluster = &nats_library.leads,
-                    .State = { .FirstSeq = 1, .LastSeq = 9 } },
+        .info = "{\"config\":{\"description\":\"hwt-relay incarnation=5\",\"first_seq\":4},"
+                "\"state\":{\"first_seq\":1,\"last_seq\":9},\"cluster\":{\"leader\":\"n2\"}}",
+        .bucket = "{\"config\":{\"max_age\":0}}",
+        .made = "{\"config\":{}}",
         .leads = { .Leader = (char *)(uintptr_t) "n2" },
-        .consumer = { .Name = (char *)(uintptr_t) "C", .Cluster = &nats_library.has_consumer },
+        .consumer = { .Name = (char *)(uintptr_t) "C",
+                      .Cluster = &nats_library.has_consumer,
+                      .Config = &nats_library.consumer_config },
         .found = "",
     };
 }
@@ -42,7 +45,7 @@ static natsStatus make(const char *name, void *ret_object)
 {
     natsStatus s = call(name);
     if (s == NATS_OK) {
-        void *made = &nats_library.stream;
+        void *made = &nats_library;
         memcpy(ret_object, &made, sizeof(made));
         nats_library.objects++;
     }
@@ -133,7 +136,7 @@ natsStatus natsConnection_Connect(natsConnection **made, natsOptions *options)
 natsStatus natsConnection_JetStream(jsCtx **made, natsConnection *connection, jsOptions *options)
 {
     (void)connection;
-    (void)options;
+    ck_assert_str_eq(options->Prefix, "$JS.hub.API");
     return make("jetstream", made);
 }
 
@@ -185,32 +188,32 @@ void natsSubscription_Destroy(natsSubscription *sub)
     drop(sub);
 }
 
-natsStatus js_GetStreamInfo(jsStreamInfo **made, jsCtx *js, const char *name, jsOptions *options,
-                            jsErrCode *error)
+/* An answer of the API. */
+static natsStatus answer(natsMsg **made, const char *text)
 {
-    (void)js;
-    (void)name;
-    (void)options;
-    (void)error;
-    return find("look", made);
+    return natsMsg_Create(made, "_INBOX.x", NULL, text, (int)strlen(text));
 }
 
-natsStatus js_AddStream(jsStreamInfo **made, jsCtx *js, jsStreamConfig *wanted, jsOptions *options,
-                        jsErrCode *error)
+static natsStatus find_stream(natsMsg **made, const char *name)
 {
-    (void)js;
-    (void)options;
-    ck_assert_int_eq(wanted->Replicas, 3);
-    ck_assert_uint_gt(relay_nats_incarnation(wanted), 1);
-    if (!nats_library.is_made_meanwhile)
-        return make("add", made);
-    *error = JSStreamNameExistErr;
-    return NATS_ERR;
+    natsStatus s = call("look");
+
+    if (s != NATS_OK)
+        return s;
+    return answer(made, !nats_library.is_there ? "{\"error\":{\"code\":404,\"err_code\":10059,"
+                                                 "\"description\":\"stream not found\"}}"
+                        : strncmp(name, "KV_", 3) == 0 ? nats_library.bucket
+                                                       : nats_library.info);
 }
 
-void jsStreamInfo_Destroy(jsStreamInfo *info)
+static natsStatus make_stream(natsMsg **made, const char *text)
 {
-    drop(info);
+    natsStatus s = call("add");
+
+    ck_assert_ptr_nonnull(strstr(text, "\"num_replicas\":3,"));
+    ck_assert_ptr_nonnull(strstr(text, "\"description\":\"hwt-relay incarnation=1"));
+    ck_assert_ptr_nonnull(strstr(text, "\"metadata\":{\"hwt-relay-incarnation\":\"1"));
+    return s != NATS_OK ? s : answer(made, nats_library.made);
 }
 
 natsStatus js_KeyValue(kvStore **made, jsCtx *js, const char *bucket)
@@ -252,6 +255,7 @@ natsStatus js_AddConsumer(jsConsumerInfo **made, jsCtx *js, const char *name,
     (void)error;
     ck_assert_str_eq(name, "HWT-shop-3");
     ck_assert_uint_eq(wanted->OptStartSeq, 8);
+    nats_library.threshold = wanted->InactiveThreshold;
     *made = &nats_library.consumer;
     nats_library.has_consumer.Leader = ++nats_library.draws == nats_library.drawn_at
                                            ? nats_library.leads.Leader
@@ -268,6 +272,23 @@ natsStatus js_DeleteConsumer(jsCtx *js, const char *name, const char *of, jsOpti
     ck_assert_str_eq(name, "HWT-shop-3");
     ck_assert_str_eq(of, "C");
     return call("delete");
+}
+
+natsStatus js_PublishMsg(jsPubAck **made, jsCtx *js, natsMsg *msg, jsPubOptions *options,
+                         jsErrCode *error)
+{
+    natsStatus s = call("publish");
+    (void)js;
+    (void)msg;
+    (void)options;
+    (void)error;
+    *made = &nats_library.ack;
+    return s;
+}
+
+void jsPubAck_Destroy(jsPubAck *ack)
+{
+    ck_assert_ptr_eq(ack, &nats_library.ack);
 }
 
 /* An entry, as the bucket's leader has it. */
@@ -306,14 +327,17 @@ int64_t natsMsg_GetTime(natsMsg *msg)
 natsStatus natsConnection_RequestString(natsMsg **made, natsConnection *connection,
                                         const char *subject, const char *text, int64_t wait)
 {
-    natsStatus s = call("find");
+    natsStatus s;
     (void)connection;
-    ck_assert_str_eq(subject, "$JS.API.STREAM.MSG.GET.HWT-shop-3");
-    ck_assert_str_eq(text, "{\"seq\":7,\"next_by_subj\":\">\"}");
     ck_assert_int_gt(wait, 0);
-    return s == NATS_OK ? natsMsg_Create(made, "_INBOX.x", NULL, nats_library.found,
-                                         (int)strlen(nats_library.found))
-                        : s;
+    if (strncmp(subject, "$JS.hub.API.STREAM.INFO.", 24) == 0)
+        return find_stream(made, subject + 24);
+    if (strncmp(subject, "$JS.hub.API.STREAM.CREATE.HWT-shop-", 35) == 0)
+        return make_stream(made, text);
+    s = call("find");
+    ck_assert_str_eq(subject, "$JS.hub.API.STREAM.MSG.GET.HWT-shop-3");
+    ck_assert_str_eq(text, "{\"seq\":7,\"next_by_subj\":\">\"}");
+    return s == NATS_OK ? answer(made, nats_library.found) : s;
 }
 
 void jsConsumerInfo_Destroy(jsConsumerInfo *info)
@@ -326,7 +350,8 @@ natsStatus natsConnection_PublishRequestString(natsConnection *connection, const
 {
     (void)connection;
     (void)reply;
-    ck_assert_str_eq(subject, "$JS.API.CONSUMER.MSG.NEXT.HWT-shop-3.C");
+    ck_assert_str_eq(subject, "$JS.hub.API.CONSUMER.MSG.NEXT.HWT-shop-3.C");
+    nats_library.batch = strtol(text + strlen("{\"batch\":"), NULL, 10);
     ck_assert_ptr_nonnull(strstr(text, "\"idle_heartbeat\""));
     ck_assert_ptr_nonnull(
         strstr(text, "\"max_bytes\":5242880,")); /* a message of max_payload, and 4 MiB */

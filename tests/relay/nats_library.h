@@ -15,12 +15,14 @@ struct nats_library {
     unsigned calls, refused_at, objects;
     natsStatus refused_with;
     bool is_there; /* the streams and the bucket are */
-    bool is_made_meanwhile;
     natsConnStatus connection_status;
-    jsStreamConfig stream_config;
-    jsStreamInfo stream;
+    const char *info, *bucket,
+        *made; /* what the API says of the stream, the bucket's, and one that is made */
     jsClusterInfo leads, has_consumer;
     jsConsumerInfo consumer;
+    jsConsumerConfig consumer_config;
+    int64_t threshold, batch; /* of the consumer and the request that were asked for last */
+    jsPubAck ack;
     unsigned draws, drawn_at; /* consumers; the number of the one that is on the leader's server */
     const char *found; /* what the leader says of the first message at a position or behind it */
 };

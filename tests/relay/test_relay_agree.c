@@ -88,8 +88,8 @@ START_TEST(test_a_point_before_the_beginning)
 }
 END_TEST
 
-/* Somebody edits the stream's description, by which it is known. Nothing is read until it is set right, and nothing is
- * sent twice. */
+/* Somebody edits the stream's description, by which it is known. All goes on, also with another owner, but nothing is deleted
+ * until it is set right. */
 START_TEST(test_a_description_that_is_edited)
 {
     const uint64_t incarnation = fake.incarnation;
@@ -102,11 +102,17 @@ START_TEST(test_a_description_that_is_edited)
     fake_put_some(&fake, 4, 4, fake.realtime + HWT_SEC(20));
     fake_run(&fake, HWT_SEC(10));
     fake_check_arrived(&fake, 4);
+    ck_assert_uint_le(fake.first, 1);
+    fake_stop(fake_owner(&fake)); /* it begins again by itself */
+    fake_run(&fake, HWT_SEC(20));
+    fake_check_arrived(&fake, 8);
+    ck_assert_uint_le(fake.first, 1);
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
         ck_assert_uint_eq(relay_count_get(&fake.replicas[i].shard->counts.divergences), 0);
     fake.incarnation = incarnation;
     fake_run(&fake, HWT_SEC(30));
     fake_check_arrived(&fake, 8);
+    ck_assert_uint_eq(fake.first, 9);
     fake_check_empty(&fake);
 }
 END_TEST

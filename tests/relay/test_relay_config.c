@@ -65,15 +65,17 @@ START_TEST(test_what_a_file_says)
     ck_assert_uint_eq(config.lease, HWT_SEC(2));
     ck_assert_uint_eq(config.message_max + RELAY_ROOM, 1 << 20);
     ck_assert_str_eq(config.metrics, "");
+    ck_assert_str_eq(config.api, "$JS.API");
     relay_config_free(&config);
     ck_assert_int_eq(read_config(GOOD "lease=500ms\nshards =16\nattempts= 3\ncopies = 1\n"
-                                      "message_max = 64K\nmetrics = [::1]:9464",
+                                      "message_max = 64K\nmetrics = [::1]:9464\napi_prefix = $JS.hub.API",
                                  &config),
                      0);
     ck_assert_uint_eq(config.lease, HWT_MS(500));
     ck_assert_uint_eq(config.shards, 16);
     ck_assert_uint_eq(config.message_max, 65536);
     ck_assert_str_eq(config.metrics, "[::1]:9464");
+    ck_assert_str_eq(config.api, "$JS.hub.API");
     relay_config_free(&config);
 }
 END_TEST
@@ -96,6 +98,8 @@ START_TEST(test_mistakes_are_named_with_their_line)
         { GOOD "shards = two\n", ":9: shards: two is not a number" },
         { GOOD "message_max = 1G\n", ":9: message_max: 1G is not bytes" },
         { GOOD "message_max = 99M\n", ":9: message_max: 99M is out of range" },
+        { GOOD "api_prefix = $JS..API\n", ":9: api_prefix: $JS..API is no subject" },
+        { GOOD "api_prefix = $JS.>\n", ":9: api_prefix: $JS.> is no subject" },
         { GOOD "metrics = 9464\n", ":9: metrics: 9464 is no address" },
         { GOOD "metrics = localhost:9464\n", ":9: metrics: localhost:9464 is no address" },
         { GOOD "metrics = 127.0.0.1:http\n", ":9: metrics: 127.0.0.1:http is no address" },

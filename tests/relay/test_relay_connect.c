@@ -18,6 +18,7 @@ static const struct relay_config config = {
     .replica = "a",
     .servers = { { "nats://a", "nats://b" }, 2 },
     .copies = 3,
+    .api = "$JS.hub.API",
 };
 
 static int connect_refused_at(unsigned at, natsStatus with, struct relay_engine **ret_engine)
@@ -63,37 +64,169 @@ START_TEST(another_replica_may_make_the_streams_meanwhile)
     struct relay_engine *engine;
 
     nats_library.is_there = false;
-    nats_library.is_made_meanwhile = true;
+    nats_library.made = "{\"error\":{\"code\":400,\"err_code\":10058,\"description\":\"\"}}";
     ck_assert_int_eq(connect_refused_at(0, NATS_OK, &engine), 0);
     relay_nats_close(engine);
     ck_assert_uint_eq(nats_library.objects, 0);
 }
 END_TEST
 
-/* Servers that have begun again may each tell another time of making. */
-START_TEST(a_stream_is_known_by_its_description)
+/* Connected, and the n-th call from now on is refused. */
+static struct relay_engine *connected(void)
 {
-    static const struct {
-        const char *description;
-        uint64_t incarnation;
-    } cases[] = { { "hwt-relay incarnation=5", 5 },
-                  { "hwt-relay incarnation=1800000000000000001", UINT64_C(1800000000000000001) },
-                  { "hwt-relay incarnation=", 1 },
-                  { "hwt-relay incarnation=0", 1 },
-                  { "orders", 1 },
-                  { NULL, 1 } };
-    struct relay_extent extent;
     struct relay_engine *engine;
-
     nats_library.is_there = true;
     ck_assert_int_eq(connect_refused_at(0, NATS_OK, &engine), 0);
+    nats_library.calls = 0;
+    return engine;
+}
+
+/* As if half a second were over. */
+static int64_t pull(struct relay_engine *engine)
+{
+    const struct relay_message *messages;
+    relay_nats_of(engine)->retry_at = 0;
+    return relay_nats_pull(engine, 7, 10, &messages);
+}
+
+/* Servers before 2.10 have no metadata. A description that somebody edits means nothing where there is some. */
+START_TEST(a_stream_is_known_by_its_metadata_or_its_description)
+{
+    static const struct {
+        const char *config;
+        uint64_t incarnation;
+    } cases[] = {
+        { "\"description\":\"hwt-relay incarnation=5\"", 5 },
+        { "\"description\":\"hwt-relay incarnation=1800000000000000001\"",
+          UINT64_C(1800000000000000001) },
+        { "\"description\":\"hwt-relay incarnation=\"", 1 },
+        { "\"description\":\"hwt-relay incarnation=0\"", 1 },
+        { "\"description\":\"orders\"", 1 },
+        { "\"name\":\"S\"", 1 },
+        { "\"description\":\"orders\",\"metadata\":{\"hwt-relay-incarnation\":\"6\"}", 6 },
+        { "\"description\":\"hwt-relay incarnation=5\","
+          "\"metadata\":{\"a\":\"b\",\"hwt-relay-incarnation\":\"6\",\"c\":\"d\"}",
+          6 },
+    };
+    struct relay_extent extent;
+    struct relay_engine *engine = connected();
+    char info[512];
+
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        nats_library.stream_config.Description = cases[i].description;
-        nats_library.stream.Created = (int64_t)i;
-        nats_library.refused_at = 0;
+        nats_library_refuse(0, NATS_OK);
+        snprintf(info, sizeof(info), "{\"config\":{%s},\"state\":{\"first_seq\":1,\"last_seq\":9}}",
+                 cases[i].config);
+        nats_library.info = info;
         ck_assert_int_eq(relay_nats_extent(engine, &extent), 0);
         ck_assert_uint_eq(extent.incarnation, cases[i].incarnation);
+        ck_assert_uint_eq(extent.first, 1);
+        ck_assert_uint_eq(extent.last, 9);
     }
+    nats_library.info = "{\"error\":{\"code\":404,\"err_code\":10059}}";
+    ck_assert_int_eq(relay_nats_extent(engine, &extent), -EIO);
+    relay_nats_close(engine);
+}
+END_TEST
+
+/* They are said at the first look and then once a minute, as long as they are there. */
+START_TEST(settings_that_lose_messages_are_said)
+{
+    static const struct {
+        const char *config, *fault;
+        bool bucket;
+    } cases[] = {
+        { "\"max_age\":30000000000,\"a\":1", "max_age 30000000000", false },
+        { "\"max_age\":30000000000,\"a\":1", "KV_hwt-shop has max_age 30000000000", true },
+        { "\"retention\":\"interest\"", "retention interest", false },
+        { "\"retention\":\"workqueue\"", "retention workqueue", false },
+        { "\"max_msgs\":5,\"discard\":\"old\"", "max_msgs 5", false },
+        { "\"max_bytes\":5,\"discard\":\"old\"", "max_bytes 5", false },
+        { "\"max_msgs_per_subject\":5,\"discard\":\"new\"", "max_msgs_per_subject 5", false },
+        { "\"allow_rollup_hdrs\":true", "Nats-Rollup", false },
+        { "\"allow_msg_ttl\":true", "Nats-TTL", false },
+        { "\"allow_msg_schedules\":true", "Nats-Schedule", false },
+        { "\"allow_msg_counter\":true", "allow_msg_counter", false },
+        { "\"no_ack\":true", "no_ack", false },
+        { "\"persist_mode\":\"async\"", "persist_mode async", false },
+        { "\"sealed\":true", "sealed", false },
+        { "\"deny_purge\":true", "deny_purge", false },
+        { "\"max_msgs\":5,\"max_bytes\":5,\"discard\":\"new\"", "", false },
+        { "\"retention\":\"limits\",\"max_consumers\":-1,\"max_msgs\":-1,\"max_bytes\":-1,\"max_"
+          "age\":0,"
+          "\"max_msgs_per_subject\":-1,\"discard\":\"old\",\"sealed\":false,\"deny_purge\":false,"
+          "\"allow_rollup_hdrs\":false,\"allow_msg_ttl\":false,\"persist_mode\":\"default\"",
+          "", false },
+        { "\"max_msgs_per_subject\":1,\"allow_rollup_hdrs\":true,\"discard\":\"new\"", "", true },
+    };
+    struct relay_extent extent;
+    struct relay_engine *engine = connected();
+    char info[512];
+
+    ck_assert_str_eq(engine->fault, "");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        nats_library_reset();
+        snprintf(info, sizeof(info),
+                 "{\"config\":{\"description\":\"\\\"sealed\\\":true\",%s},"
+                 "\"state\":{\"first_seq\":1,\"last_seq\":9}}",
+                 cases[i].config);
+        *(cases[i].bucket ? &nats_library.bucket : &nats_library.info) = info;
+        nats_library.is_there = true;
+        ck_assert_int_eq(relay_nats_extent(engine, &extent), 0);
+        ck_assert_str_eq(engine->fault, "");
+        relay_nats_of(engine)->judge_at = 0;
+        ck_assert_int_eq(relay_nats_extent(engine, &extent), 0);
+        ck_assert_msg(*cases[i].fault ? strstr(engine->fault, cases[i].fault) != NULL
+                                      : !*engine->fault,
+                      "%s: %s", cases[i].config, engine->fault);
+        nats_library_reset();
+        nats_library.is_there = true;
+        relay_nats_of(engine)->judge_at = 0;
+        ck_assert_int_eq(relay_nats_extent(engine, &extent), 0);
+        ck_assert_str_eq(engine->fault, "");
+    }
+    relay_nats_close(engine);
+}
+END_TEST
+
+/* A server may limit a request, and a stream how long a consumer stays that nobody asks. */
+START_TEST(limits_of_consumers_are_respected)
+{
+    struct relay_engine *engine = connected();
+    struct relay_nats *nats = relay_nats_of(engine);
+
+    nats->incarnation = 5;
+    nats_library.consumer_config.MaxRequestBatch = 100;
+    nats_library.info =
+        "{\"config\":{\"description\":\"hwt-relay incarnation=5\",\"consumer_limits\":{"
+        "\"inactive_threshold\":10000000000}},\"state\":{\"first_seq\":1,\"last_seq\":9}}";
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    ck_assert_int_eq(nats_library.threshold, HWT_SEC(10));
+    ck_assert_int_eq(pull(engine), 0);
+    ck_assert_int_eq(nats_library.batch, 100);
+    ck_assert_int_eq(nats->requested, 100);
+    nats_library_reset();
+    nats_library.is_there = true;
+    nats->consumer[0] = 0;
+    ck_assert_int_eq(pull(engine), -ESTALE);
+    ck_assert_int_eq(nats_library.threshold, HWT_SEC(60));
+    ck_assert_int_eq(pull(engine), 0);
+    ck_assert_int_eq(nats_library.batch, 512);
+    relay_nats_close(engine);
+}
+END_TEST
+
+/* A leader of 2.10 and later says that a message is a double of one that it has not stored yet. */
+START_TEST(a_position_of_nothing_is_no_acknowledgement)
+{
+    const struct relay_outgoing message = { .payload = "x", .payload_size = 1 };
+    struct relay_engine *engine = connected();
+    uint64_t position = 0;
+
+    nats_library.ack.Duplicate = true;
+    ck_assert_int_eq(relay_nats_publish(engine, &message, &position), -ETIMEDOUT);
+    nats_library.ack.Sequence = 7;
+    ck_assert_int_eq(relay_nats_publish(engine, &message, &position), 0);
+    ck_assert_uint_eq(position, 7);
     relay_nats_close(engine);
 }
 END_TEST
@@ -115,24 +248,6 @@ START_TEST(each_status_has_an_errno)
         ck_assert_int_eq(connect_refused_at(9, cases[i].status, &engine), cases[i].r);
 }
 END_TEST
-
-/* Connected, and the n-th call from now on is refused. */
-static struct relay_engine *connected(void)
-{
-    struct relay_engine *engine;
-    nats_library.is_there = true;
-    ck_assert_int_eq(connect_refused_at(0, NATS_OK, &engine), 0);
-    nats_library.calls = 0;
-    return engine;
-}
-
-/* As if half a second were over. */
-static int64_t pull(struct relay_engine *engine)
-{
-    const struct relay_message *messages;
-    relay_nats_of(engine)->retry_at = 0;
-    return relay_nats_pull(engine, 7, 10, &messages);
-}
 
 START_TEST(a_pull_that_is_refused_is_tried_again)
 {
@@ -299,7 +414,7 @@ START_TEST(the_leader_says_which_message_is_there)
           -EIO },
         { "{\"message\":{\"seq\":8}}", -EIO },
         { "{\"message\":{\"seq\":8,\"time\":\"noon\"}}", -EIO },
-        { "{\"message\":{\"seq\":\"8\",\"time\":\"2026-11-25T10:00:00Z\"}}", -EIO },
+        { "{\"message\":{\"seq\":\"x8\",\"time\":\"2026-11-25T10:00:00Z\"}}", -EIO },
         { "", -EIO },
     };
     struct relay_engine *engine = connected();
@@ -372,7 +487,10 @@ int main(void)
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, what_is_refused_ends_the_connecting_and_leaves_nothing, 0, 2);
     tcase_add_test(tcase, another_replica_may_make_the_streams_meanwhile);
-    tcase_add_test(tcase, a_stream_is_known_by_its_description);
+    tcase_add_test(tcase, a_stream_is_known_by_its_metadata_or_its_description);
+    tcase_add_test(tcase, settings_that_lose_messages_are_said);
+    tcase_add_test(tcase, limits_of_consumers_are_respected);
+    tcase_add_test(tcase, a_position_of_nothing_is_no_acknowledgement);
     tcase_add_test(tcase, each_status_has_an_errno);
     tcase_add_test(tcase, a_pull_that_is_refused_is_tried_again);
     tcase_add_test(tcase, what_the_server_refuses_is_asked_again_later);

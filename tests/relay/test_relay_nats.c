@@ -131,6 +131,7 @@ static void begin_asked(void)
 {
     snprintf(nats->consumer, sizeof(nats->consumer), "C");
     nats->requested = 700;
+    nats->batch = BATCH;
     nats->ask_at = nats->say_at = 0;
     lines = 0;
 }
@@ -320,6 +321,7 @@ START_TEST(an_answer_says_what_became_of_a_message)
         { NULL, "{\"stream\":\"ORDERS\",\"seq\":1,\"duplicate\":true}", 0, true },
         { NULL, "{\"stream\":\"error\",\"seq\":1}", 0, false },
         { NULL, "{\"stream\":\"duplicate\",\"seq\":1}", 0, false },
+        { NULL, "{\"stream\":\"ORDERS\",\"seq\":0,\"duplicate\":true}", -ETIMEDOUT, true },
         { "503", "", -EHOSTUNREACH, false },
         { NULL, "hello", -EIO, false },
         { NULL, "{\"error\":{\"code\":400,\"err_code\":10054}}", -EMSGSIZE, false },
