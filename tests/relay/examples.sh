@@ -34,7 +34,7 @@ while read -r line; do
     { cat relay.conf && sed -n "${line}p" relay.conf; } >wrong.conf
     answers 2 "is set in line $line already" -c wrong.conf dump
 done <numbers
-[ "$lines" -eq 14 ] || fail "the example has $lines settings, and not all 14"
+[ "$lines" -eq 15 ] || fail "the example has $lines settings, and not all 15"
 # shellcheck disable=SC2016 # a subject begins with it
 for mistake in 'space = a.b' 'replica = a b' 'replicas = a a' 'targets = $JS.>' 'shards = 17' 'copies = six' \
     'lease = 2' 'clock_bound = 1' 'attempts = 0' 'message_max = 9M' 'metrics = here:1'; do
