@@ -161,8 +161,7 @@ static bool ask(struct relay_kafka *kafka, char fault[KAFKA_FAULT_MAX])
 {
     rd_kafka_topic_t *handle = rd_kafka_topic_new(kafka->looker.rk, kafka->topic, NULL);
     const struct rd_kafka_metadata *metadata = NULL;
-    rd_kafka_resp_err_t error =
-        rd_kafka_metadata(kafka->looker.rk, 0, handle, &metadata, WAIT_MS);
+    rd_kafka_resp_err_t error = rd_kafka_metadata(kafka->looker.rk, 0, handle, &metadata, WAIT_MS);
 
     *fault = 0;
     if (!error) {

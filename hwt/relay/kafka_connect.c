@@ -176,6 +176,7 @@ static void end(struct relay_engine *engine)
 
     relay_kafka_writer_end(&kafka->owner);
     relay_kafka_plain_end(kafka);
+    relay_kafka_targets_end(kafka);
     relay_kafka_pull_end(kafka);
     relay_kafka_entries_end(&kafka->shards);
     relay_kafka_entries_end(&kafka->places);

@@ -11,6 +11,7 @@
  *     kafka_entry.c    entries: compacted topics
  *     kafka_writer.c   transactions
  *     kafka_send.c     messages to targets, which go with the shard's entry
+ *     kafka_target.c   whether something can go to a topic
  *     kafka_plain.c    what is written without transactions
  *
  * A shard has a partition of the delay topic, one of the entries' topic, which has the shard's own
@@ -62,7 +63,7 @@
 enum {
     KAFKA_NAME_MAX = 249, /* of a topic */
     KAFKA_SENDS_MAX = RELAY_FLIGHTS_MAX,
-    KAFKA_BARRED_MAX = 16,
+    KAFKA_TARGETS_MAX = 512,
     KAFKA_FAULT_MAX = 640, /* a sentence with two names */
 };
 
@@ -123,10 +124,20 @@ struct kafka_send {
     char *topic; /* NULL: no memory */
 };
 
-struct kafka_barred {
-    char topic[KAFKA_NAME_MAX + 1];
+/* A topic where something has failed. */
+struct kafka_target {
+    char topic[KAFKA_NAME_MAX + 1]; /* "": none */
     int error;
-    uint64_t until;
+    uint64_t until;   /* the clock at which it may be tried again */
+    unsigned doubled; /* how often the time up to there was */
+};
+
+/* All that the cluster has. */
+struct kafka_topics {
+    const struct rd_kafka_metadata *all;
+    const rd_kafka_metadata_topic_t **sorted; /* by name; NULL: not known */
+    size_t count;
+    uint64_t asked_at; /* the clock; 0: the producer was not asked */
 };
 
 struct relay_kafka {
@@ -172,8 +183,8 @@ struct relay_kafka {
     size_t limit; /* messages in a transaction */
     struct relay_answer answers[2 * KAFKA_SENDS_MAX];
     size_t answers_count;
-    struct kafka_barred barred[KAFKA_BARRED_MAX];
-    size_t barred_next;
+    struct kafka_target targets[KAFKA_TARGETS_MAX];
+    struct kafka_topics topics;
 };
 
 static inline struct relay_kafka *relay_kafka_of(struct relay_engine *engine)
@@ -297,6 +308,14 @@ size_t relay_kafka_answers(struct relay_engine *engine, size_t max,
                            struct relay_answer *ret_answers);
 int relay_kafka_swap(struct relay_engine *engine, const char *name, uint64_t revision,
                      const char *text, uint64_t *ret_revision);
+
+/* ---- kafka_target.c ---- */
+
+void relay_kafka_targets_end(struct relay_kafka *kafka);
+/* 0, or why what is for a topic fails now; -EAGAIN: it is not known. */
+int relay_kafka_target_look(struct relay_kafka *kafka, const char *topic);
+void relay_kafka_target_failed(struct relay_kafka *kafka, const char *topic, int error);
+void relay_kafka_target_took(struct relay_kafka *kafka, const char *topic);
 
 /* ---- kafka_plain.c ---- */
 

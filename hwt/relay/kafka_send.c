@@ -12,8 +12,8 @@
  * finds a batch too long, does not tell. Then the next transactions are of half as many messages,
  * until one is of a single one. Each that succeeds lets the next one be of twice as many.
  *
- * A topic that has failed is barred for the length of a lease. Messages for it get the same answer
- * at once, and disturb no transaction.
+ * A message that has timed out may have waited for the coordinator, or for its topic's leader. It was the topic if
+ * the entry, which goes last, was stored.
  */
 
 static void add_answer(struct relay_kafka *kafka, uint64_t cookie, int result)
@@ -34,47 +34,12 @@ size_t relay_kafka_answers(struct relay_engine *engine, size_t max,
     return count;
 }
 
-/* ---- Topics ---- */
-
-static const char *topic_fault(const char *topic)
-{
-    size_t length = strlen(topic);
-
-    if (length > KAFKA_NAME_MAX ||
-        strspn(topic, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWX"
-                      "YZ0123456789._-") != length)
-        return "it is no name of a topic";
-    return strncmp(topic, "__", 2) == 0 ? "it is one of the cluster's own" : NULL;
-}
-
-static void bar(struct relay_kafka *kafka, const char *topic, int error)
-{
-    struct kafka_barred *barred = &kafka->barred[kafka->barred_next++ % KAFKA_BARRED_MAX];
-
-    snprintf(barred->topic, sizeof(barred->topic), "%s", topic);
-    barred->error = error;
-    barred->until = relay_kafka_clock(&kafka->engine) + kafka->config->lease;
-}
-
-/* 0, or why what is for a topic fails now. */
-static int look_at_topic(struct relay_kafka *kafka, const char *topic)
-{
-    if (topic_fault(topic))
-        return -EINVAL;
-    for (size_t i = 0; i < KAFKA_BARRED_MAX; i++) {
-        const struct kafka_barred *barred = &kafka->barred[i];
-        if (barred->until > relay_kafka_clock(&kafka->engine) && strcmp(barred->topic, topic) == 0)
-            return barred->error;
-    }
-    return 0;
-}
+/* ---- The end of a transaction ---- */
 
 static bool is_of_topic(int error)
 {
     return error == -EHOSTUNREACH || error == -EACCES || error == -ETIMEDOUT;
 }
-
-/* ---- The end of a transaction ---- */
 
 void relay_kafka_delivered(struct relay_kafka *kafka, const rd_kafka_t *rk, uintptr_t number,
                            const rd_kafka_message_t *message)
@@ -113,6 +78,8 @@ static int fault_of(const struct relay_kafka *kafka, const struct kafka_send *se
 {
     int r = relay_kafka_errno(send->error);
 
+    if (r == -ETIMEDOUT && kafka->owner.offset < 0)
+        return 0;
     return is_purged(send->error) || (!is_of_topic(r) && kafka->sends_count > 1) ? 0 : r;
 }
 
@@ -158,7 +125,9 @@ static void end_sends(struct relay_kafka *kafka, bool committed)
         struct kafka_send *send = &kafka->sends[i];
         int fault = blames ? fault_of(kafka, send) : 0;
         if (fault < 0 && is_of_topic(fault) && send->topic)
-            bar(kafka, send->topic, fault);
+            relay_kafka_target_failed(kafka, send->topic, fault);
+        else if (committed && send->topic)
+            relay_kafka_target_took(kafka, send->topic);
         add_answer(kafka, send->cookie, committed ? 0 : fault < 0 ? fault : -ECANCELED);
         free(send->topic);
     }
@@ -186,7 +155,9 @@ int relay_kafka_send(struct relay_engine *engine, const struct relay_outgoing *m
     if (kafka->sends_count >= kafka->limit || kafka->sends_count == KAFKA_SENDS_MAX ||
         kafka->answers_count >= KAFKA_SENDS_MAX)
         return -EAGAIN;
-    r = look_at_topic(kafka, topic);
+    r = relay_kafka_target_look(kafka, topic);
+    if (r == -EAGAIN)
+        return r;
     if (r < 0) {
         add_answer(kafka, cookie, r);
         return 0;

@@ -56,6 +56,7 @@ static int open_writer(struct relay_kafka *kafka, struct kafka_writer *writer, c
     int r;
 
     relay_kafka_writer_end(writer);
+    relay_kafka_targets_end(kafka); /* the next producer has to know them, too */
     snprintf(id, sizeof(id), "%s-%s", kafka->config->space, number);
     snprintf(patience, sizeof(patience), "%" PRIu64, lease / 2); /* before the commit gives up */
     snprintf(transaction, sizeof(transaction), "%" PRIu64, lease < 5000 ? 10000 : 2 * lease);

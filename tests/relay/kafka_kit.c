@@ -40,6 +40,7 @@ void kafka_set_up(void)
     ck_assert_ptr_nonnull(base);
     mock = rd_kafka_mock_cluster_new(base, 1);
     make_topic("orders"); /* others are made when they are asked for, of four partitions */
+    make_topic("mails");
     make_topic("hwt-shop");
     config = (struct relay_config){ .space = "shop",
                                     .replica = "a",

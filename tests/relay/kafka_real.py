@@ -32,9 +32,10 @@ COMES = 120  # seconds within which what is to come has come, on a busy machine
 class Space(kafka.Brokers):
     """Topics and three replicas for a case."""
 
-    def __init__(self, relay, folder, brokers, name, settings=""):
+    def __init__(self, relay, folder, own, brokers, name):
         os.makedirs(folder)
-        super().__init__(relay, folder, brokers, [], f"{name}-{int(time.time())}", lambda i: settings)
+        super().__init__(relay, folder, brokers, [], f"{name}-{int(time.time())}")
+        self.own = own  # the brokers, if they were started here
         self.put_count, self.due, self.altered = 0, {}, {}
 
     def producer(self, **config):
@@ -245,6 +246,46 @@ def all_killed(space):
     space.check()
 
 
+def many_unknown_topics(space):
+    """Beside good messages as many for a hundred topics that are not there: no transaction is taken back for them."""
+    space.make_topics()
+    space.start_relays()
+    space.settle()
+    begin = time.time() + 4
+    before = space.log().count("the transaction of")
+    space.put(2000, begin, 100)
+    for i in range(100):
+        space.put(10, begin + i / 100, 1, f"{space.space}.nobody-{i}")
+    space.check()
+    lost = space.log().count("the transaction of") - before
+    if lost > 5:
+        raise AssertionError(f"{lost} transactions were taken back")
+
+
+def coordinators_killed(space):
+    """The brokers that have the shards' transactions die: that costs a healthy target's messages no attempt."""
+    space.make_topics()
+    space.start_relays()
+    space.settle()
+    space.put(3000, time.time() + 4, 100)
+    for i in range(3):
+        time.sleep(6)
+        victim = space.own.leader("__transaction_state", i)
+        if victim is None:
+            continue
+        victim.end()
+        time.sleep(8)
+        victim.start()
+        space.own.wait_until_whole()
+    space.check()
+    tried = []
+    space.read(space.delay, lambda message: tried.extend(
+        1 for name, _ in message.headers() or [] if name == "Hwt-Attempt"))
+    print(f"    {len(tried)} attempts", flush=True)
+    if tried:
+        raise AssertionError(f"{len(tried)} attempts count, and the target was there")
+
+
 def topics_that_lose(space):
     """Topics by whose properties messages would be lost are refused, by name."""
     delay, entries = space.delay, space.entries
@@ -274,12 +315,13 @@ GOOD = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete
         "unclean.leader.election.enable": "false"}
 KEPT = []  # producers whose transactions stay open
 CASES = [unknown_topic, foreign_transaction, transaction_left_open, foreign_transaction_at_the_start,
-         entries_as_a_target, followers_killed, all_killed, topics_that_lose]
+         entries_as_a_target, followers_killed, all_killed, topics_that_lose, many_unknown_topics,
+         coordinators_killed]
 
 
-def run(case, relay, folder, brokers):
+def run(case, relay, folder, own, brokers):
     print(f"{case.__name__}: {case.__doc__}", flush=True)
-    space = Space(relay, os.path.join(folder, case.__name__), brokers, case.__name__.replace("_", "-"))
+    space = Space(relay, os.path.join(folder, case.__name__), own, brokers, case.__name__.replace("_", "-"))
     try:
         case(space)
         return True
@@ -299,7 +341,7 @@ def main():
             servers = Servers(f"{folder}/brokers")
             servers.start()
             brokers = ",".join(servers.urls)
-        fine = [run(case, relay, folder, brokers) for case in cases]
+        fine = [run(case, relay, folder, servers, brokers) for case in cases]
     except Skipped as reason:
         print(f"skipped: {reason}")
         sys.exit(77)

@@ -243,6 +243,13 @@ static unsigned settle(const char *const *targets, uint64_t count, int results[]
     return rounds;
 }
 
+/* As if that were long ago. */
+static void forget_targets(void)
+{
+    memset(kafka()->targets, 0, sizeof(kafka()->targets));
+    relay_kafka_targets_end(kafka());
+}
+
 /* The topic is not there, or not permitted. The others arrive, and for a while nothing is tried. */
 START_TEST(a_topic_that_fails_holds_no_other)
 {
@@ -326,9 +333,59 @@ START_TEST(dead_letters_that_are_refused_are_told)
     ck_assert(results[1] == -EACCES || results[1] == -ETIMEDOUT);
     ck_assert_int_eq(results[2], 0);
     rd_kafka_mock_topic_set_error(mock, "hwt-shop-dead", RD_KAFKA_RESP_ERR_NO_ERROR);
-    kafka()->barred[0].until = 0;
+    forget_targets();
     settle((const char *const[]){ "" }, 1, results);
     ck_assert_int_eq(results[0], 0);
+}
+END_TEST
+
+/* It has waited for the cluster, and not for its topic, so it counts as no attempt there. */
+START_TEST(a_message_that_waits_for_the_cluster_is_not_to_blame)
+{
+    uint64_t end = until(), revision;
+    int r;
+
+    config.lease = HWT_SEC(2);
+    engine->calls->close(engine);
+    engine = kafka_open();
+    revision = swap_surely(engine, "shard.0", "one");
+    ck_assert_int_eq(relay_kafka_target_look(kafka(), "orders"), 0);
+    rd_kafka_mock_broker_set_down(mock, -1);
+    ck_assert_int_eq(send_to("orders", "m", 1), 0);
+    while (kafka()->sends[0].error == 0) {
+        rd_kafka_poll(kafka()->owner.rk, 100);
+        ck_assert_uint_lt(relay_kafka_clock(NULL), end);
+    }
+    rd_kafka_mock_broker_set_up(mock, -1);
+    while ((r = swap(engine, "shard.0", "two", &revision)) == -ETIMEDOUT)
+        ck_assert_uint_lt(relay_kafka_clock(NULL), end);
+    ck_assert_int_lt(r, 0);
+    ck_assert_int_eq(answer_to(1), -ECANCELED);
+}
+END_TEST
+
+/* What is known of a topic is asked for again when it is old, and when it has failed. */
+START_TEST(a_topic_is_asked_for_before_something_goes_there)
+{
+    uint64_t revision;
+
+    config.lease = HWT_SEC(4);
+    engine->calls->close(engine);
+    engine = kafka_open();
+    revision = swap_surely(engine, "shard.0", "one");
+    rd_kafka_mock_topic_set_error(mock, "mails", RD_KAFKA_RESP_ERR_UNKNOWN_TOPIC_OR_PART);
+    ck_assert_int_eq(send_to("orders", "m", 1), 0);
+    ck_assert_int_eq(send_to("mails", "m", 2), 0);
+    ck_assert_int_eq(answer_to(2), -EHOSTUNREACH); /* at once */
+    ck_assert_int_eq(swap(engine, "shard.0", "two", &revision), 0);
+    ck_assert_int_eq(answer_to(1), 0);
+    rd_kafka_mock_topic_set_error(mock, "mails", RD_KAFKA_RESP_ERR_NO_ERROR);
+    ck_assert_int_eq(send_to("mails", "m", 3), 0);
+    ck_assert_int_eq(answer_to(3), -EHOSTUNREACH);
+    forget_targets();
+    ck_assert_int_eq(send_to("mails", "m", 4), 0);
+    ck_assert_int_eq(swap(engine, "shard.0", "three", &revision), 0);
+    ck_assert_int_eq(answer_to(4), 0);
 }
 END_TEST
 
@@ -493,6 +550,8 @@ int main(void)
     tcase_add_loop_test(tcase, a_batch_that_is_refused_is_halved, 0, 3);
     tcase_add_loop_test(tcase, a_single_message_that_is_refused_is_told, 0, 3);
     tcase_add_test(tcase, dead_letters_that_are_refused_are_told);
+    tcase_add_test(tcase, a_message_that_waits_for_the_cluster_is_not_to_blame);
+    tcase_add_test(tcase, a_topic_is_asked_for_before_something_goes_there);
     tcase_add_test(tcase, who_was_fenced_stands_back);
     tcase_add_test(tcase, errors_that_pass_are_not_seen);
     tcase_add_loop_test(tcase, after_a_fatal_error_there_is_another_producer, 0, 3);
