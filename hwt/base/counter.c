@@ -90,15 +90,14 @@ static bool is_trusted(void)
 #endif
 #endif
 
-/* In the child of a fork(). */
-static void drop_anchor(void)
+void hwt_counter_drop_anchor(void)
 {
     hwt_counter_anchor = (struct hwt_counter_anchor){ 0 };
 }
 
 static void look(void)
 {
-    trusted = is_trusted() && pthread_atfork(NULL, NULL, drop_anchor) == 0;
+    trusted = is_trusted();
 }
 
 bool hwt_counter_is_trusted(void)
@@ -137,7 +136,7 @@ static void measure(struct hwt_counter_anchor *begin)
         uint64_t rate = (elapsed << 32) / counts;
         if (rate <= SLOWEST)
             atomic_store_explicit(&known, rate - (rate >> SLOWER), memory_order_relaxed);
-        drop_anchor();
+        hwt_counter_drop_anchor();
     }
 }
 
@@ -162,10 +161,10 @@ uint64_t hwt_counter_read_clock(uint64_t count)
     if (rate == 0) {
         measure(anchor);
     } else if (after - count >= BRACKET) {
-        drop_anchor();
+        hwt_counter_drop_anchor();
     } else if (is_wrong(anchor, after, instant)) {
         atomic_store_explicit(&known, 0, memory_order_relaxed);
-        drop_anchor();
+        hwt_counter_drop_anchor();
     } else {
         *anchor = (struct hwt_counter_anchor){
             .count = after,

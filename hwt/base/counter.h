@@ -67,6 +67,9 @@ bool hwt_counter_is_trusted(void);
 /* Whether the rate is known, so that the counter is used. Wait-free. */
 bool hwt_counter_is_used(void);
 
+/* Takes the calling thread's anchor away. */
+void hwt_counter_drop_anchor(void);
+
 /* Reads the clock, and sets an anchor if it can. The caller has read `count` just before. */
 uint64_t hwt_counter_read_clock(uint64_t count);
 

@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
+#include "hwt/base/process.h"
 #include "hwt/base/sched_point.h"
 
 #define BITS 64
@@ -17,7 +18,6 @@ HWT_THREAD_LOCAL uint32_t hwt_thread_number;
 void (*_Atomic hwt_thread_ends)(void);
 
 static _Atomic uint64_t taken[WORDS]; /* bit n of word w: number w * 64 + n + 1 */
-static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t at_thread_end;
 static bool has_thread_end;
 
@@ -35,8 +35,7 @@ static void give_number_back(void *number)
                               memory_order_release);
 }
 
-/* Runs in the child of a fork(), which has one thread. */
-static void forget_the_others(void)
+void hwt_thread_forget_others(void)
 {
     uint32_t own = hwt_thread_number;
     for (uint32_t w = 0; w < WORDS; w++)
@@ -46,17 +45,9 @@ static void forget_the_others(void)
                               memory_order_relaxed);
 }
 
-static void begin(void)
+void hwt_thread_begin(void)
 {
-    has_thread_end = pthread_key_create(&at_thread_end, give_number_back) == 0 &&
-                     pthread_atfork(NULL, NULL, forget_the_others) == 0;
-}
-
-/* Runs when the library is loaded, so that no thread must wait for another's first call. A program
- * that is linked statically may call it earlier, from a constructor of its own. */
-__attribute__((constructor)) static void begin_once(void)
-{
-    pthread_once(&once, begin);
+    has_thread_end = pthread_key_create(&at_thread_end, give_number_back) == 0;
 }
 
 /* Runs when the library is unloaded, so that threads that end later do not call it. */
@@ -83,7 +74,7 @@ static uint32_t take_in_word(uint32_t w)
 uint32_t hwt_thread_take_number(void)
 {
     uint32_t number = 0;
-    begin_once();
+    hwt_process_enter();
     for (uint32_t w = 0; w < WORDS && number == 0 && has_thread_end; w++)
         number = take_in_word(w);
     if (number != 0 && pthread_setspecific(at_thread_end, (void *)(uintptr_t)number) != 0) {

@@ -34,4 +34,10 @@ extern void (*_Atomic hwt_thread_ends)(void);
 /* Gives the calling thread its number. Lock-free, once the library is loaded. */
 uint32_t hwt_thread_take_number(void);
 
+/* Once, before a thread takes a number: see process.c. */
+void hwt_thread_begin(void);
+
+/* In a child of fork(), by the thread that forked: all numbers but its own are free. */
+void hwt_thread_forget_others(void);
+
 #endif

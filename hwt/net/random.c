@@ -5,40 +5,25 @@
  *
  * GROUND RULES
  *
- * own        Its thread's alone. A child of fork() has one thread, and the `own` of the thread that
- *            forked. The handler that runs in the child before fork() returns has it seeded anew.
- *
- * watched    Written once, inside pthread_once(), whose return publishes it. Every reader has
- *            returned from that.
+ * own        Its thread's alone. It is seeded anew in a child of fork(): then it is of another
+ *            process.
  */
 
 #include "hwt/net/random.h"
 
-#include <pthread.h>
-#include <stdbool.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "hwt/base/process.h"
 #include "hwt/base/shield.h"
 
 struct own {
     uint64_t sequence;
-    bool seeded;
+    uint32_t process; /* in which it was seeded; 0: in none */
 };
 
 static _Thread_local struct own own;
-static bool watched; /* a fork will be noticed */
-
-static void forget_seed(void)
-{
-    own.seeded = false;
-}
-
-static void watch_forks(void)
-{
-    watched = pthread_atfork(NULL, NULL, forget_seed) == 0;
-}
 
 static uint64_t nanoseconds(clockid_t clock)
 {
@@ -59,20 +44,18 @@ static uint64_t makeshift_seed(void)
 
 static void seed_own(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
     int shield = hwt_shield();
-    pthread_once(&once, watch_forks);
     uint64_t seed;
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed))
         seed = makeshift_seed();
     hwt_unshield(shield);
     own.sequence = seed;
-    own.seeded = watched; /* else it is seeded anew at each use */
+    own.process = hwt_process_number();
 }
 
 uint64_t *hwt_random_own(void)
 {
-    if (!own.seeded)
+    if (own.process != hwt_process_number())
         seed_own();
     return &own.sequence;
 }

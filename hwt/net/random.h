@@ -33,8 +33,7 @@ static inline uint64_t hwt_random_up_to(uint64_t *sequence, uint64_t most)
 
 /*
  * The calling thread's own sequence, to be used at once and not kept. The first call in a thread,
- * or in a child of fork(), asks the system for a seed. A child that was made by a bare clone() goes
- * on with its parent's sequence.
+ * or in a child of fork(), asks the system for a seed.
  */
 uint64_t *hwt_random_own(void);
 

@@ -42,9 +42,9 @@
  * INSIDE    In the state while `attempt` is being called: set and cleared by run() alone, kept by
  *           everyone else.
  *
- * FIRST     Not 0 from the start to the starter's last exchange: one more than the number of forks
- *           (modulo 255) that led to the process whose thread has started it. In a child of that
- *           process the thread is not there, and must not be waited for.
+ * FIRST     Not 0 from the start to the starter's last exchange: one more than the number
+ *           (modulo 255) of the process whose thread has started it. In a child of that process the
+ *           thread is not there, and must not be waited for.
  *
  * OVER      Set by `cancelled` while FIRST is set, together with an end if none was decided. The
  *           timeout has ended. Cleared by the starter with FIRST.
@@ -96,9 +96,9 @@
  */
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "hwt/base/own_task.h"
+#include "hwt/base/process.h"
 #include "hwt/net/line.h"
 #include "hwt/net/options.h"
 #include "hwt/net/pen.h"
@@ -318,21 +318,10 @@ struct first {
 };
 
 static _Thread_local struct first *firsts;
-static uint64_t forks; /* that led to this process */
-
-static void count_fork(void)
-{
-    forks++;
-}
-
-__attribute__((constructor)) static void watch_forks(void)
-{
-    (void)pthread_atfork(NULL, NULL, count_fork); /* only fails for want of memory */
-}
 
 static uint64_t first_of_this_process(void)
 {
-    return (1 + forks % 255) * FIRST_ONE;
+    return (1 + hwt_process_number() % 255) * FIRST_ONE;
 }
 
 static bool is_made_elsewhere(const hwt_retry *retry, uint64_t state)

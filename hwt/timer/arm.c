@@ -192,7 +192,8 @@ __attribute__((noinline)) static int new_timeout_fast(hwt_timer *timer, const hw
     /* All these looks come after the append: see gate.h. */
     if (__builtin_expect(!hwt_stream_is_listed(&lane->pending), 0) ||
         __builtin_expect(hwt_gate_asks(&shared->gate, deadline), 0) ||
-        __builtin_expect(atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed) != 0,
+        __builtin_expect(atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed) !=
+                             hwt_process.fast,
                          0))
         return list_and_announce(timer, lane, entry, state, deadline, ret_timeout);
     if (ret_timeout)
@@ -206,11 +207,10 @@ int hwt_timer_new_timeout_at(hwt_timer *timer, const hwt_task *task, void *arg, 
     if (!timer || !task || !task->run)
         return -EINVAL;
     /* Acquire: the worker that was started. */
-    uint32_t slow_path_bits =
-        atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_acquire);
-    if (slow_path_bits == 0)
+    uint32_t bits = atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_acquire);
+    if (bits == hwt_process.fast)
         return new_timeout_fast(timer, task, arg, deadline, ret_timeout);
-    if (slow_path_bits == HWT_ONE_THREADED)
+    if (bits == hwt_process.single)
         return new_timeout_single(timer, task, arg, deadline, ret_timeout);
     return new_timeout_slow(timer, task, arg, deadline, ret_timeout);
 }

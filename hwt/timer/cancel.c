@@ -109,11 +109,11 @@ bool hwt_timeout_cancel(hwt_timeout timeout)
     uint64_t state = hwt_entry_state(entry);
     if (__builtin_expect(!hwt_state_quiet(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && cancel_slow(timeout, shared);
-    uint32_t slow_path_bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
+    uint32_t bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
     HWT_SCHED_POINT(CANCEL);
-    if (slow_path_bits != 0)
-        return slow_path_bits == HWT_ONE_THREADED ? cancel_single(timeout, shared, state)
-                                                  : cancel_slow(timeout, shared);
+    if (bits != hwt_process.fast)
+        return bits == hwt_process.single ? cancel_single(timeout, shared, state)
+                                          : cancel_slow(timeout, shared);
     /* The fast way with threads. */
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(!lane, 0) || __builtin_expect(lane->cache.count == HWT_CACHE_BATCH, 0) ||

@@ -38,7 +38,7 @@ static void freeze_options(hwt_timer *timer, const hwt_options *options)
     shared->executor = options->executor;
     shared->executor_data = options->executor_data;
     shared->one_thread = options->flags & HWT_ONE_THREAD;
-    atomic_init(&shared->slow_path_bits, HWT_HALTED_UNSTARTED |
+    atomic_init(&shared->slow_path_bits, HWT_PROCESS_FAST | HWT_HALTED_UNSTARTED |
                                              (shared->one_thread ? HWT_ONE_THREADED : 0) |
                                              (shared->max_pending > 0 ? HWT_LIMITED : 0));
     timer->flags = options->flags;
@@ -162,12 +162,11 @@ void hwt_timer_destroy(hwt_timer *timer)
     int shield = hwt_shield();
     /* In the child of a fork() there is no worker to stop. */
     hwt_timer_stop(timer, NULL, NULL);
-    hwt_fork_remove(
-        timer); /* until here, a child of a task that forks finds the timer in the list */
     bool forked = hwt_halted_by(timer, HWT_HALTED_FORKED);
     /* In a forked child any mutex may be held, and a bucket or a stream may be half-way through a
      * step. So the child keeps their memory, in reach of leak checkers. */
     if (!forked) {
+        hwt_fork_remove(timer); /* until here, a child of a task that forks finds it in the list */
         pthread_cond_destroy(&timer->shared.returned);
         pthread_mutex_destroy(&timer->shared.run_lock);
         pthread_mutex_destroy(&timer->driving);
@@ -178,9 +177,7 @@ void hwt_timer_destroy(hwt_timer *timer)
     }
     hwt_gate_destroy(&timer->shared.gate);
     hwt_pool_destroy(&timer->shared.pool, forked);
-    if (forked)
-        hwt_fork_keep(timer);
-    else
+    if (!forked)
         free(timer);
     hwt_unshield(shield);
 }

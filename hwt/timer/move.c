@@ -129,12 +129,11 @@ bool hwt_timeout_reschedule_at(hwt_timeout timeout, uint64_t deadline)
     uint64_t before = hwt_entry_deadline(entry);
     if (__builtin_expect(!hwt_state_queued(state, timeout.generation), 0))
         return hwt_generation(state) == timeout.generation && move_slow(timeout, deadline);
-    uint32_t slow_path_bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
+    uint32_t bits = atomic_load_explicit(&shared->slow_path_bits, memory_order_relaxed);
     HWT_SCHED_POINT(MOVE);
-    if (slow_path_bits != 0)
-        return slow_path_bits == HWT_ONE_THREADED
-                   ? move_single(shared, timeout, state, before, deadline)
-                   : move_slow(timeout, deadline);
+    if (bits != hwt_process.fast)
+        return bits == hwt_process.single ? move_single(shared, timeout, state, before, deadline)
+                                          : move_slow(timeout, deadline);
     struct hwt_lane *lane = hwt_lane_own(&shared->lanes);
     if (__builtin_expect(deadline < before || !lane, 0) ||
         __builtin_expect(!hwt_entry_move(entry, state, before, deadline, false), 0))

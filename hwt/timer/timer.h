@@ -29,7 +29,7 @@ struct hwt_timer {
     /* Set under `control`, cleared by the worker under `run_lock`; see request.h. */
     _Atomic(struct hwt_request *) request;
 
-    /* Under the lock of all timers: see fork.c. */
+    /* Under the lock of the process: see fork.c. */
     struct hwt_timer *next, **previous;
 };
 
@@ -41,6 +41,7 @@ static inline hwt_timer *hwt_timer_whole(struct hwt_shared *shared)
 
 static inline bool hwt_halted_by(const hwt_timer *timer, uint32_t reasons)
 {
+    hwt_process_enter();
     /* Relaxed: the bits may be old. Who must be sure looks after a barrier: see stop.c. */
     return atomic_load_explicit(&timer->shared.slow_path_bits, memory_order_relaxed) & reasons;
 }
@@ -71,8 +72,5 @@ int hwt_worker_thread_create(hwt_timer *timer);
 /* Enters a timer into the list that fork() goes through, and takes it out. */
 void hwt_fork_add(hwt_timer *timer);
 void hwt_fork_remove(hwt_timer *timer);
-
-/* Keeps a timer that is destroyed in a forked child, in reach of leak checkers. */
-void hwt_fork_keep(hwt_timer *timer);
 
 #endif

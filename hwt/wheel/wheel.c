@@ -68,6 +68,13 @@ static void set_tick(struct hwt_wheel *wheel, uint64_t tick)
     wheel->near_end = end < wheel->ticks.last ? end : wheel->ticks.last;
 }
 
+void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
+{
+    wheel->ticks = ticks;
+    wheel->tick = 0;
+    set_tick(wheel, 0);
+}
+
 int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
@@ -83,7 +90,6 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
         .far_due = UINT64_MAX,
     };
     *wheel = (struct hwt_wheel){
-        .ticks = ticks,
         .directory = directory,
         .looks = UINT64_MAX,
         .bytes = sizeof(*inside) + ((size_t)n + 2) * sizeof(*inside->buckets) +
@@ -94,7 +100,7 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
         hwt_wheel_destroy(wheel);
         return -ENOMEM;
     }
-    set_tick(wheel, 0);
+    hwt_wheel_begin(wheel, ticks);
     return 0;
 }
 

@@ -91,6 +91,9 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel);
 void hwt_wheel_destroy(struct hwt_wheel *wheel);
 
+/* Counts ticks from their start on. The wheel is empty. */
+void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks);
+
 /* Removes all hints, and does not look at the places: the caller files nothing after that. */
 void hwt_wheel_clear(struct hwt_wheel *wheel);
 

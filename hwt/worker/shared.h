@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 
+#include "hwt/base/process.h"
 #include "hwt/inbox/gate.h"
 #include "hwt/inbox/lane.h"
 #include "hwt/pool/pool.h"
@@ -14,7 +15,8 @@
 #include "hwt/worker/clock.h"
 #include "hwt/worker/counters.h"
 
-/* Bits of `slow_path_bits`. While it is 0, as mostly, calls go a fast way. */
+/* Bits of `slow_path_bits`. While it is `fast` or `single` of process.h, as mostly, calls go a fast
+ * way. */
 enum {
     HWT_HALTED_UNSTARTED = 1, /* the first timeout starts the worker */
     HWT_HALTED_STOPPING = 2,
@@ -25,8 +27,11 @@ enum {
     HWT_FENCED = 64,  /* the producers make their own barriers */
 };
 
+_Static_assert(HWT_PROCESS_SINGLE == (HWT_PROCESS_FAST | HWT_ONE_THREADED),
+               "a timer always has the bit of FAST");
+
 struct hwt_shared {
-    /* Frozen after create. */
+    /* Frozen after create; `ticks` may begin anew in a child of fork(), see fork.c. */
     struct hwt_time time;
     struct hwt_ticks ticks;
     uint64_t max_pending;
