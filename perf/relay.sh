@@ -31,6 +31,8 @@
 # relay's clock is stepped, and its disk is full. On Kafka relays are killed, stopped and drained, and of brokers only those
 # that it has started; others are their keeper's to kill meanwhile.
 #
+# The servers are the program NATS_SERVER of the environment, or nats-server; tests/relay/newest.sh --install prints a newer one.
+#
 # Works from any folder. Prints the ledger in the end: what is missing, early, double, late, in all and
 # after each kind of fault. lateness.svg shows lateness over time with the faults, if gnuplot is there.
 # The exit status is 0; 1 if a message was missing, early, double, or came although it was cancelled, if a bar was not
@@ -44,7 +46,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 case " $* " in
 *' --help '*)
-    sed -n '4,38s/^# \{0,1\}//p' "$0"
+    sed -n '4,40s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac

@@ -93,7 +93,8 @@ server_name: n{i}
 jetstream {{ store_dir: "{self.path(f'js-{i}')}" }}
 cluster {{ name: c, listen: "{route}", routes: [ {cluster} ] }}
 """)
-        return Child(f"n{i}", self.inside(f"n{i}") + [shutil.which("nats-server"), "-c", path],
+        program = shutil.which(os.environ.get("NATS_SERVER") or "nats-server")
+        return Child(f"n{i}", self.inside(f"n{i}") + [program, "-c", path],
                      self.path(f"nats-{i}.log"))
 
     def make_relay(self, i, library):
