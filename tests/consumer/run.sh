@@ -426,7 +426,7 @@ variant()
         exit 77
     fi
     unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
-    CC=$compiler meson setup "$work/build" "$root" -Dman=disabled -Dwerror=true --libdir=lib \
+    CC=$compiler meson setup "$work/build" "$root" -Dcore_only=true -Dwerror=true --libdir=lib \
         --prefix="$work/variant" "$@"
     meson install -C "$work/build"
     PKG_CONFIG_LIBDIR=$work/variant/lib/pkgconfig
@@ -444,12 +444,12 @@ variant()
 
 test_musl()
 {
-    variant musl-gcc '' -Dprobes=disabled -Ddelay=disabled
+    variant musl-gcc '' -Dprobes=disabled
 }
 
 test_m32()
 {
-    variant "$CC -m32" '' -Dprobes=disabled -Ddelay=disabled
+    variant "$CC -m32" '' -Dprobes=disabled
 }
 
 test_lto()
@@ -545,6 +545,9 @@ test_subproject()
     unset PKG_CONFIG_LIBDIR LD_LIBRARY_PATH
     meson setup "$work/build" "$work/source"
     meson test -C "$work/build" --print-errorlogs
+    ninja -C "$work/build" -t targets all >"$work/targets"
+    grep -q '^subprojects/hwt/hwt/libhwt' "$work/targets" || fail "$(cat "$work/targets")"
+    ! grep -E 'delay|relay|\.[1-7]:' "$work/targets" || fail 'more than libhwt is built'
 }
 
 cd "$MESON_BUILD_ROOT"
