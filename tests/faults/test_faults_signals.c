@@ -167,7 +167,7 @@ START_TEST(signals_that_rain_on_all_threads_change_nothing)
     char line[64];
     handle_drops();
     pthread_t rainer = spawn(rain, &over);
-    for (unsigned round = 0; round < scaled(8); round++) {
+    for (unsigned round = 0; round < test_scaled(8); round++) {
         worker = 0;
         storm_open(&storm, _i);
         ck_assert(storm_goes_on(&storm, HWT_SEC(60), 1000));

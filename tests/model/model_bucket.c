@@ -241,7 +241,7 @@ static void run_program(void)
 START_TEST(a_bucket_does_what_a_plain_list_does)
 {
     seed = test_seed();
-    for (unsigned i = test_scaled(PROGRAMS, 1); i > 0; i--)
+    for (unsigned i = test_scaled(PROGRAMS); i > 0; i--)
         run_program();
 }
 END_TEST

@@ -353,7 +353,7 @@ static void program_begin(uint64_t program)
 
 START_TEST(random_programs_do_what_the_history_says)
 {
-    unsigned steps = test_scaled(200000, 1);
+    unsigned steps = test_scaled(200000);
     for (uint64_t program = 0; steps > 0; program++) {
         program_begin(program);
         uint64_t length = 1 + below(2000);

@@ -308,7 +308,7 @@ enum { STEPS = 500000 };
 START_TEST(random_programs_do_what_the_oracle_says)
 {
     struct model sums = { 0 };
-    unsigned steps = test_scaled(STEPS, 1);
+    unsigned steps = test_scaled(STEPS);
 
     for (uint64_t program = 0; steps > 0; program++) {
         uint64_t length;
@@ -333,7 +333,7 @@ END_TEST
 /* Ten thousand at a time: buckets that grow, and many that are swept at once. */
 START_TEST(crowds_do_what_the_oracle_says)
 {
-    uint64_t programs = test_scaled(STEPS, 1) / 30000;
+    uint64_t programs = test_scaled(STEPS) / 30000;
 
     for (uint64_t program = 1000000; program < 1000000 + programs + 1; program++) {
         program_begin(program, 14000);

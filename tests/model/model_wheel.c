@@ -388,7 +388,7 @@ START_TEST(a_wheel_of_any_size_answers_as_a_sorted_list_does)
     wheel_length = (uint32_t)1 << _i;
     state += wheel_length;
     for (int i = 0; i < 4; i++)
-        run(starts[i], durations[below(4)], test_scaled(30000, 1));
+        run(starts[i], durations[below(4)], test_scaled(30000));
 }
 END_TEST
 
@@ -397,7 +397,7 @@ START_TEST(so_it_does_where_time_ends)
     wheel_length = (uint32_t)1 << _i;
     state += wheel_length;
     for (int i = 0; i < 20; i++)
-        run(UINT64_MAX - below(100000), 8 + below(100), test_scaled(2000, 1));
+        run(UINT64_MAX - below(100000), 8 + below(100), test_scaled(2000));
 }
 END_TEST
 

@@ -133,7 +133,7 @@ static void *fail_and_succeed(void *arg)
 START_TEST(nothing_is_lost_between_threads)
 {
     pthread_t threads[THREADS];
-    unsigned rounds = scaled(CALLS);
+    unsigned rounds = test_scaled(CALLS);
     fill(1000000, 0.25);
     for (unsigned i = 0; i < 499000; i++)
         hwt_retry_budget_failed(&budget);
@@ -158,7 +158,7 @@ static void *fail_on(void *arg)
 START_TEST(threads_that_fail_together_are_allowed_as_many_as_one)
 {
     pthread_t threads[THREADS];
-    unsigned rounds = scaled(CALLS);
+    unsigned rounds = test_scaled(CALLS);
     fill(rounds, 1);
     for (int i = 0; i < THREADS; i++)
         threads[i] = spawn(fail_on, &rounds);

@@ -209,7 +209,7 @@ START_TEST(test_each_message_ends_once_through_faults)
 {
     uint64_t seed = test_seed();
     const char *lives = getenv("RELAY_LIVES");
-    unsigned long n = lives ? strtoul(lives, NULL, 10) : 2000;
+    unsigned long n = lives ? strtoul(lives, NULL, 10) : test_scaled(2000);
     unsigned made[FAULTS] = { 0 };
 
     for (unsigned long i = 0; i < n; i++)

@@ -339,7 +339,7 @@ static struct steps {
 /* One of so many. */
 static bool is_chosen(unsigned of)
 {
-    return below(&random_state, 1000000) < scaled(1000000) / of;
+    return below(&random_state, 1000000) < test_scaled(1000000) / of;
 }
 
 static void perform_all(unsigned one_of)

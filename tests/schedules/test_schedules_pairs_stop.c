@@ -141,7 +141,7 @@ static void perform_all(unsigned one_of)
         for (uint32_t k = 0; k < STOP_STEPS; k++) {
             /* Who drives and who stops wait for each other. */
             scene.stop_first = !drives(scene.third) && below(&random_state, 2);
-            if (below(&random_state, 1000000) < scaled(1000000) / one_of)
+            if (below(&random_state, 1000000) < test_scaled(1000000) / one_of)
                 perform(i, k);
         }
     }

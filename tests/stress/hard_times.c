@@ -141,7 +141,7 @@ START_TEST(forks_in_the_midst_of_adds_cost_the_parent_nothing)
 {
     static struct storm storm;
     storm_open(&storm, _i);
-    for (unsigned i = 0; i < scaled(100) * times; i++) {
+    for (unsigned i = 0; i < test_scaled(100) * times; i++) {
         ck_assert(storm_goes_on(&storm, HWT_SEC(60), 10 + i % 100));
         pid_t child = fork();
         ck_assert_int_ge(child, 0);
@@ -247,7 +247,7 @@ START_TEST(beside_a_worker_that_is_stuck_adds_and_cancels_go_on_in_bounded_memor
     uint64_t cancelled = add_and_cancel(&stuck, BESIDE, HWT_MS(1));
     churn(&stuck, 500000);
     uint64_t before = stats_of(stuck.timer).memory;
-    churn(&stuck, scaled(1000000) * (uint64_t)times);
+    churn(&stuck, test_scaled(1000000) * (uint64_t)times);
     /* Between two compactions some hundred chunks come; of all that there are 20 MB. */
     ck_assert_uint_le(stats_of(stuck.timer).memory, before + 1024 * 1024);
     ck_assert_uint_eq(stuck.ends.runs, 0);

@@ -77,7 +77,7 @@ static void crowd_open(struct crowd *crowd, bool by_executor)
         options.executor = defer;
         options.executor_data = &crowd->crew;
     }
-    crowd->each = scaled(1000000 / ADDERS);
+    crowd->each = test_scaled(1000000 / ADDERS);
     crowd->members = calloc(ADDERS * crowd->each, sizeof(*crowd->members));
     ck_assert_ptr_nonnull(crowd->members);
     manual_open_with(&crowd->m, HWT_SEC(1), options);
@@ -191,7 +191,7 @@ END_TEST
 /* As many as there may be descriptors for, a thousand at the most. */
 static unsigned timers_possible(void)
 {
-    const unsigned wanted = scaled(1000), others = 100;
+    const unsigned wanted = test_scaled(1000), others = 100;
     struct rlimit limit;
     ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
     limit.rlim_cur = limit.rlim_max;

@@ -138,14 +138,14 @@ static void race_play(int way, unsigned races, unsigned period_us)
 
 START_TEST(nobody_reads_the_argument_after_cancel_sync)
 {
-    race_play(_i, scaled(_i & BY_EXECUTOR ? 60000 : 120000), 0);
+    race_play(_i, test_scaled(_i & BY_EXECUTOR ? 60000 : 120000), 0);
 }
 END_TEST
 
 START_TEST(nobody_reads_the_argument_of_a_repeated_one_after_cancel_sync)
 {
-    race_play(_i, scaled(15000), 25);
-    race_play(_i, scaled(15000), 10);
+    race_play(_i, test_scaled(15000), 25);
+    race_play(_i, test_scaled(15000), 10);
 }
 END_TEST
 
@@ -241,7 +241,7 @@ START_TEST(of_two_cancels_and_the_firing_exactly_one_wins)
     uint64_t random = test_seed();
 
     memset(&contest, 0, sizeof contest);
-    contest.rounds = scaled(40000) / BATCH + 1;
+    contest.rounds = test_scaled(40000) / BATCH + 1;
     contest.prizes = calloc((size_t)contest.rounds * BATCH, sizeof *contest.prizes);
     ck_assert_ptr_nonnull(contest.prizes);
     contest.seed = test_random(&random);
@@ -323,7 +323,7 @@ START_TEST(a_periodic_one_cancelled_during_its_task_does_not_come_back)
     struct rig rig;
 
     rig_open(&rig, _i, HWT_US(100), 16);
-    for (unsigned round = 0; round < scaled(240) + 8; round++) {
+    for (unsigned round = 0; round < test_scaled(240) + 8; round++) {
         struct periodic periodic = { .early = round & 1, .repeats = round & 2, .tells = round & 4 };
         hwt_timeout timeout = arm(rig.timer, &periodic_tasks[periodic.tells], &periodic, 0);
 
@@ -430,7 +430,7 @@ START_TEST(stale_handles_harm_no_other_timeout)
 
     memset(&yard, 0, sizeof yard);
     pthread_mutex_init(&yard.lock, NULL);
-    yard.rounds = scaled(400) + 5;
+    yard.rounds = test_scaled(400) + 5;
     yard.seed = test_seed() + (uint64_t)_i;
     rig_open(&yard.rig, _i, HWT_US(50), 32);
     for (int i = 0; i < OWNERS + HAMMERS; i++)

@@ -21,7 +21,7 @@ enum { LIVE = 0x11fe11fe, THREADS = 2, SLOTS = 48, OBJECTS = 12 };
 /* Whether a thread goes on: until there have been rounds and events enough. */
 static bool goes_on(unsigned round, unsigned rounds, shared_count *events, uint64_t begin)
 {
-    return round < rounds || (*events < scaled(10000) && monotonic() < begin + HWT_SEC(30));
+    return round < rounds || (*events < test_scaled(10000) && monotonic() < begin + HWT_SEC(30));
 }
 
 /* ---- Freed once ---- */
@@ -139,7 +139,7 @@ static void *traffic_thread(void *arg)
 {
     struct traffic *traffic = arg;
     uint64_t random = traffic->seed + traffic->next_thread++, begin = monotonic();
-    for (unsigned round = 0; goes_on(round, scaled(50000), &traffic->told, begin); round++) {
+    for (unsigned round = 0; goes_on(round, test_scaled(50000), &traffic->told, begin); round++) {
         struct slot *slot = &traffic->slots[below(&random, SLOTS)];
         struct connection *connection = atomic_exchange(&slot->connection, NULL);
         if (!connection)
@@ -252,7 +252,7 @@ static void *arena_thread(void *arg)
 {
     struct arena *arena = arg;
     uint64_t random = arena->seed + arena->next_thread++, begin = monotonic();
-    for (unsigned round = 0; goes_on(round, scaled(50000), &arena->told, begin); round++) {
+    for (unsigned round = 0; goes_on(round, test_scaled(50000), &arena->told, begin); round++) {
         struct object *object = &arena->objects[below(&random, OBJECTS)];
         switch (below(&random, 8)) {
         case 0:
@@ -354,7 +354,7 @@ START_TEST(the_newest_of_the_instants_noted_at_once_counts)
 {
     static const hwt_heartbeat_rules rules = { .dead = HWT_SEC(60), .notify = notes_told };
     static struct notes notes;
-    for (unsigned round = 0; round < scaled(16); round++) {
+    for (unsigned round = 0; round < test_scaled(16); round++) {
         manual m;
         pthread_t threads[THREADS];
         memset(&notes, 0, sizeof(notes));

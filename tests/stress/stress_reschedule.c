@@ -180,15 +180,15 @@ static void traffic_play(int way, unsigned movers, bool cancels, unsigned rounds
 
 START_TEST(never_before_the_last_deadline_of_the_one_that_moves_it)
 {
-    traffic_play(_i, 1, false, scaled(600));
-    traffic_play(_i, 1, true, scaled(300));
+    traffic_play(_i, 1, false, test_scaled(600));
+    traffic_play(_i, 1, true, test_scaled(300));
 }
 END_TEST
 
 START_TEST(never_before_the_last_deadlines_of_three_that_move_it)
 {
-    traffic_play(_i, MOVERS, false, scaled(300));
-    traffic_play(_i, MOVERS, true, scaled(200));
+    traffic_play(_i, MOVERS, false, test_scaled(300));
+    traffic_play(_i, MOVERS, true, test_scaled(200));
 }
 END_TEST
 
@@ -254,7 +254,7 @@ static void chase_check(struct chase *chase)
 START_TEST(a_cancel_among_moves_is_the_end)
 {
     static struct chase chase;
-    unsigned rounds = scaled(60) + 2;
+    unsigned rounds = test_scaled(60) + 2;
 
     memset(&chase, 0, sizeof chase);
     chase.count = 1000;

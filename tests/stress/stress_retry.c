@@ -258,7 +258,7 @@ START_TEST(every_life_ends_once_and_as_its_answers_say)
 {
     static struct story story;
     pthread_t threads[MEDDLERS];
-    story_open(&story, _i, scaled(100) + 2, false);
+    story_open(&story, _i, test_scaled(100) + 2, false);
     rig_open(&story.rig, _i, TICK, 64);
     for (int i = 0; i < MEDDLERS; i++)
         threads[i] = spawn(meddler, &story);
@@ -292,7 +292,7 @@ static void *stopper(void *arg)
 START_TEST(a_stop_ends_what_was_started_and_nothing_else)
 {
     static struct story story;
-    unsigned rounds = scaled(200) + 2;
+    unsigned rounds = test_scaled(200) + 2;
     story_open(&story, _i, 1, true);
     for (unsigned round = 0; round < rounds; round++) {
         pthread_t threads[MEDDLERS];
@@ -358,7 +358,7 @@ START_TEST(whoever_starts_it_again_comes_after_the_life_before)
     static struct contested contested;
     pthread_t threads[2];
     memset(&contested, 0, sizeof(contested));
-    contested.wanted = scaled(4000) + 10;
+    contested.wanted = test_scaled(4000) + 10;
     rig_open(&contested.rig, _i, TICK, 64);
     for (int i = 0; i < 2; i++)
         threads[i] = spawn(contested_start, &contested);
@@ -404,7 +404,7 @@ START_TEST(no_attempt_runs_after_cancel_sync)
     struct slow slow;
     hwt_retry_options options = HWT_RETRY_OPTIONS_INIT;
     uint64_t random = test_seed() + (uint64_t)_i;
-    unsigned rounds = scaled(2000) + 10;
+    unsigned rounds = test_scaled(2000) + 10;
     uint64_t begun = 0;
     memset(&slow, 0, sizeof(slow));
     options.first_delay = 0;

@@ -326,7 +326,7 @@ static void round_open(uint64_t seed)
     memset(&theround, 0, sizeof(theround));
     theround.seed = seed;
     theround.shares = test_random(&seed) % 2;
-    theround.enough = STRESS_SANITIZED ? 1000 : 4000;
+    theround.enough = TEST_SANITIZED ? 1000 : 4000;
     for (int i = 0; i < OWNERS; i++) {
         for (int k = 0; k < SLOTS; k++) {
             pthread_mutex_init(&theround.slots[i][k].lock, NULL);

@@ -261,9 +261,9 @@ START_TEST(six_threads_add_cancel_and_reschedule_against_stop)
 {
     static struct story story;
     uint64_t random = test_seed() + (uint64_t)_i;
-    unsigned per_thread = scaled(3000) + 50;
+    unsigned per_thread = test_scaled(3000) + 50;
 
-    for (unsigned round = 0; round < scaled(30) + 3; round++) {
+    for (unsigned round = 0; round < test_scaled(30) + 3; round++) {
         story_open(&story, _i, 6, per_thread);
         story.seed = test_random(&random);
         story.all_told = round % 3 == 2;
@@ -277,9 +277,9 @@ START_TEST(eight_adders_against_stop)
 {
     static struct story story;
     uint64_t random = test_seed() + (uint64_t)_i;
-    unsigned per_thread = scaled(5000) + 50;
+    unsigned per_thread = test_scaled(5000) + 50;
 
-    for (unsigned round = 0; round < scaled(32) + 3; round++) {
+    for (unsigned round = 0; round < test_scaled(32) + 3; round++) {
         story_open(&story, _i, 8, per_thread);
         story.seed = test_random(&random);
         story.all_told = round % 3 == 2;
@@ -295,7 +295,7 @@ START_TEST(a_stop_at_the_very_start_loses_nothing)
     static struct story story;
     uint64_t random = test_seed() + (uint64_t)_i;
 
-    for (unsigned round = 0; round < scaled(400) + 10; round++) {
+    for (unsigned round = 0; round < test_scaled(400) + 10; round++) {
         story_open(&story, _i, 2, 40);
         story.seed = test_random(&random);
         story_play(&story, only_add, below(&random, 3), round % 2);

@@ -110,7 +110,7 @@ static uint64_t churn_play(int way, unsigned at_once, unsigned told, uint64_t du
 static bool churn_keeps_within(int way, unsigned at_once, unsigned told)
 {
     for (int attempt = 0; attempt < 5; attempt++)
-        if (churn_play(way, at_once, told, HWT_MS(scaled(500))) < UINT64_C(64) << 20)
+        if (churn_play(way, at_once, told, HWT_MS(test_scaled(500))) < UINT64_C(64) << 20)
             return true;
     return false;
 }
@@ -121,7 +121,7 @@ START_TEST(adding_and_cancelling_at_full_speed_keeps_within_memory)
     ck_assert(churn_keeps_within(_i, 1000, 0));
     /* An executor that has to call a `cancelled` for each sets the pace: no bound to assert. */
     if (_i & BY_EXECUTOR)
-        churn_play(_i, 1000, 2, HWT_MS(scaled(500)));
+        churn_play(_i, 1000, 2, HWT_MS(test_scaled(500)));
     else
         ck_assert(churn_keeps_within(_i, 1000, 2));
 }
@@ -154,7 +154,7 @@ static void *visitor(void *arg)
 START_TEST(threads_come_and_go_by_the_thousand)
 {
     static struct hotel hotel;
-    unsigned rounds = scaled(400) + 4;
+    unsigned rounds = test_scaled(400) + 4;
     uint64_t half = (uint64_t)rounds * AT_ONCE * PER_VISITOR / 2;
     uint64_t before;
 
@@ -196,7 +196,7 @@ START_TEST(a_thousand_timers_at_once)
     static hwt_timer *timers[1000];
     static ends fired;
     unsigned room = (descriptors_allowed() - 64) / 4;
-    unsigned count = scaled(1000) < room ? scaled(1000) : room;
+    unsigned count = test_scaled(1000) < room ? test_scaled(1000) : room;
     hwt_options options = HWT_OPTIONS_INIT;
 
     options.tick_duration = HWT_MS(1);
@@ -249,11 +249,11 @@ static void wake_up_play(int way, uint64_t far, uint64_t tick, uint64_t delay, u
 
 START_TEST(a_worker_about_to_park_is_woken_for_an_early_timeout)
 {
-    wake_up_play(_i, HWT_SEC(60), HWT_MS(1), HWT_MS(10), scaled(30) + 3);
-    wake_up_play(_i, 0, HWT_MS(1), HWT_MS(10), scaled(30) + 3);
-    wake_up_play(_i, HWT_NEVER, HWT_US(20), 0, scaled(2500));
-    wake_up_play(_i, HWT_SEC(60), HWT_US(20), HWT_US(30), scaled(2500));
-    wake_up_play(_i, 0, HWT_US(1), 0, scaled(2500));
+    wake_up_play(_i, HWT_SEC(60), HWT_MS(1), HWT_MS(10), test_scaled(30) + 3);
+    wake_up_play(_i, 0, HWT_MS(1), HWT_MS(10), test_scaled(30) + 3);
+    wake_up_play(_i, HWT_NEVER, HWT_US(20), 0, test_scaled(2500));
+    wake_up_play(_i, HWT_SEC(60), HWT_US(20), HWT_US(30), test_scaled(2500));
+    wake_up_play(_i, 0, HWT_US(1), 0, test_scaled(2500));
 }
 END_TEST
 
@@ -263,7 +263,7 @@ START_TEST(a_worker_about_to_park_is_woken_for_one_moved_earlier)
     static struct rig rig;
     static ends fired;
     uint64_t random = test_seed() + (uint64_t)_i;
-    unsigned rounds = scaled(2000);
+    unsigned rounds = test_scaled(2000);
 
     memset(&fired, 0, sizeof fired);
     rig_open(&rig, _i, HWT_US(20), 64);
@@ -282,7 +282,7 @@ START_TEST(a_stop_is_not_lost_on_a_worker_about_to_park)
 {
     uint64_t random = test_seed() + (uint64_t)_i;
 
-    for (unsigned round = 0; round < scaled(600) + 8; round++) {
+    for (unsigned round = 0; round < test_scaled(600) + 8; round++) {
         static struct rig rig;
         static ends fired;
         uint64_t far = round % 2, near = round % 4 / 2;
@@ -345,7 +345,7 @@ static void feed_play(int way)
     pthread_t threads[FEEDERS];
 
     memset(&feed, 0, sizeof feed);
-    feed.per_thread = scaled(4000) + 100;
+    feed.per_thread = test_scaled(4000) + 100;
     feed.seed = test_seed();
     rig_open(&feed.rig, way, HWT_US(200), 128);
     for (int i = 0; i < FEEDERS; i++)
@@ -363,7 +363,7 @@ static void feed_play(int way)
 
 START_TEST(what_other_threads_add_is_run_without_another_call)
 {
-    for (unsigned round = 0; round < scaled(20) + 1; round++)
+    for (unsigned round = 0; round < test_scaled(20) + 1; round++)
         feed_play(_i);
 }
 END_TEST
@@ -392,7 +392,7 @@ START_TEST(a_hundred_threads_make_the_first_add_at_once)
     static struct first first;
     pthread_t threads[100];
 
-    for (unsigned round = 0; round < scaled(30) + 2; round++) {
+    for (unsigned round = 0; round < test_scaled(30) + 2; round++) {
         memset(&first, 0, sizeof first);
         pthread_barrier_init(&first.go, NULL, 100);
         first.timer = create_ticking(HWT_MS(1));

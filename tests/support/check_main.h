@@ -16,7 +16,7 @@
  *     CK_FORK=no          all tests in one process, for a debugger; no time-outs then
  *     CK_VERBOSITY=verbose
  *     HWT_TEST_SEED=n     the seed of the random tests, decimal or 0x...
- *     HWT_TEST_SCALE=n    an nth of the rounds of tests that have very many
+ *     HWT_TEST_SCALE=n    an nth of the rounds of tests that have very many (default 1; 8 under a sanitizer)
  */
 
 #include <check.h>
@@ -27,6 +27,17 @@
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
 
 /*
  * Check writes to a file whenever an assertion holds, so that it can tell where a test was when it crashed or was too
@@ -111,11 +122,11 @@ static inline uint64_t test_seed(void)
     return test_seed_get(true);
 }
 
-/* So many rounds, or fewer where each of them is slow; at least one. `usual` is the scale without HWT_TEST_SCALE. */
-static inline unsigned test_scaled(unsigned rounds, unsigned long usual)
+/* So many rounds, or fewer where each of them is slow; at least one. */
+static inline unsigned test_scaled(unsigned rounds)
 {
     const char *text = getenv("HWT_TEST_SCALE");
-    unsigned long scale = text && *text ? strtoul(text, NULL, 0) : usual;
+    unsigned long scale = text && *text ? strtoul(text, NULL, 0) : TEST_SANITIZED ? 8 : 1;
 
     return scale <= 1 ? rounds : rounds / scale > 0 ? (unsigned)(rounds / scale) : 1;
 }

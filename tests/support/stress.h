@@ -18,23 +18,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define STRESS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define STRESS_SANITIZED 1
-#endif
-#endif
-#ifndef STRESS_SANITIZED
-#define STRESS_SANITIZED 0
-#endif
-
-/* So many rounds, or fewer where each of them is slow; at least one. */
-static inline unsigned scaled(unsigned rounds)
-{
-    return test_scaled(rounds, STRESS_SANITIZED ? 8 : 1);
-}
-
 static inline uint64_t below(uint64_t *random, uint64_t limit)
 {
     return test_random(random) % limit;

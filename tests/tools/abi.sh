@@ -170,7 +170,7 @@ check_library()
 ensure_packages gcc abigail isal libbsd
 [ -f "$build/build.ninja" ] ||
     CC=gcc meson setup "$build" "$root" --buildtype=debugoptimized -Dtests=disabled -Dperf=disabled \
-        -Dman=disabled -Ddelay=enabled -Ddefault_library=shared >&2
+        -Dman=disabled -Ddelay=enabled -Drelay=disabled -Ddefault_library=shared >&2
 ninja -C "$build" >"$build.log" || { cat "$build.log" >&2 && exit 1; }
 mkdir -p "$build/public"
 cp "$root"/hwt/*.h "$build/public"

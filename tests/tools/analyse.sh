@@ -7,8 +7,8 @@
 #
 #     sh tests/tools/analyse.sh [TOOL...]
 #
-#     TOOL    gcc (-fanalyzer), clang-tidy (with .clang-tidy), cppcheck, scan-build, shellcheck,
-#             reuse; all by default
+#     TOOL    gcc (-fanalyzer), clang-tidy (with .clang-tidy, clang's own analyser in it),
+#             cppcheck, shellcheck, reuse; all by default
 #
 # Installs what it needs, works from any folder, and writes to build/analyse only. The exit status
 # is 0, 1 if something was found, 2 for misuse.
@@ -19,7 +19,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 
-tools='gcc clang-tidy cppcheck scan-build shellcheck reuse'
+tools='gcc clang-tidy cppcheck shellcheck reuse'
 build=$root/build/analyse
 
 chosen=
@@ -29,7 +29,7 @@ for argument in "$@"; do
         sed -n '4,15s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
-    gcc | clang-tidy | cppcheck | scan-build | shellcheck | reuse) chosen="$chosen $argument" ;;
+    gcc | clang-tidy | cppcheck | shellcheck | reuse) chosen="$chosen $argument" ;;
     *)
         echo "tests/tools/analyse.sh: there is no tool $argument; see --help" >&2
         exit 2
@@ -44,7 +44,7 @@ set_up()
     folder=$build/$1
     shift
     [ -f "$folder/build.ninja" ] || CC="$*" meson setup "$folder" "$root" -Dtests=disabled \
-        -Dperf=disabled -Dman=disabled -Ddelay=disabled -Ddefault_library=static >"$folder.log" 2>&1 || {
+        -Dperf=disabled -Dcore_only=true -Ddefault_library=static >"$folder.log" 2>&1 || {
         cat "$folder.log" >&2
         exit 1
     }
@@ -76,18 +76,6 @@ analyse_cppcheck()
         -DHWT_INLINE_URCU=1 -DHWT_PROBES=0 -I "$root" -i "$root/hwt/delay" -i "$root/hwt/relay" "$root/hwt"
 }
 
-analyse_scan_build()
-{
-    rm -rf "$build/scan"
-    scan-build --use-cc=clang -o "$build/scan-reports" meson setup "$build/scan" "$root" \
-        -Dtests=disabled -Dperf=disabled -Dman=disabled -Ddelay=disabled -Ddefault_library=static \
-        >"$build/scan.log" 2>&1 || { cat "$build/scan.log" && return 1; }
-    scan-build --use-cc=clang --status-bugs -o "$build/scan-reports" \
-        ninja -C "$build/scan" hwt/libhwt.a >"$build/scan.log" 2>&1 && return
-    cat "$build/scan.log"
-    return 1
-}
-
 analyse_shellcheck()
 {
     # shellcheck disable=SC2046 # a file each
@@ -103,7 +91,7 @@ analyse_reuse()
 }
 
 # shellcheck disable=SC2046,SC2086 # names are words
-ensure_packages $(printf '%s\n' $chosen | sed 's/^clang-tidy$/clang &/; s/^scan-build$/clang &/')
+ensure_packages $(printf '%s\n' $chosen | sed 's/^clang-tidy$/clang &/')
 mkdir -p "$build"
 failed=0
 for tool in $chosen; do

@@ -47,7 +47,7 @@ while [ $# -gt 0 ]; do
 done
 
 # As a regular expression.
-slow='simulate.*|test_memory_bound|delay_crash_dropped_tombstone|test_delay_mistakes'
+slow='simulate.*|test_memory_bound|delay_crash_dropped_tombstone|test_delay_mistakes|relay_cluster_3'
 
 build=$root/build/coverage
 ensure_packages gcc check gcovr

@@ -4,7 +4,7 @@
 # To be sourced, with the root of the checkout in $root. Defines
 #
 #     ensure_packages [check] [c++] [cmake] [gcc] [clang] [valgrind] [spin] [fuzzer] [afl]
-#                     [clang-tidy] [cppcheck] [scan-build] [shellcheck] [reuse] [gcovr] [abigail]
+#                     [clang-tidy] [cppcheck] [shellcheck] [reuse] [gcovr] [abigail]
 #                     [aarch64] [i386] [musl] [isal] [libbsd] [mmdebstrap] [debian] [rpm]
 #                     [arch] [systemd] [nats] [kafka] [kafka-client] [python3]
 #
@@ -14,7 +14,7 @@
 #
 #     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
 #                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs] [nats] [kafka]
-#                       [sqlite] [gnuplot] [machines] [rabbitmq] [redis]
+#                       [sqlite] [gnuplot] [machines] [rabbitmq] [redis] [ccache]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -38,7 +38,6 @@ packages_of()
     afl) echo afl++ ;;
     spin) echo spin ;;
     clang-tidy | cppcheck | shellcheck | reuse | gcovr | mmdebstrap) echo "$1" ;;
-    scan-build) echo clang-tools ;;
     abigail) echo abigail-tools ;;
     aarch64) echo gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user ;;
     i386) echo gcc-i686-linux-gnu libc6-dev-i386-cross ;;
@@ -58,7 +57,7 @@ packages_of()
     scdoc) echo scdoc ;;
     mandoc) echo mandoc ;;
     sdt) echo systemtap-sdt-dev ;;
-    gdb | bpftrace | curl) echo "$1" ;;
+    gdb | bpftrace | curl | ccache) echo "$1" ;;
     promtool) echo prometheus ;;
     btrfs) echo btrfs-progs ;;
     nats) echo libnats-dev nats-server ;;
@@ -90,7 +89,7 @@ package_is()
     fuzzer) echo "clang's sanitizers and libFuzzer" ;;
     afl) echo 'the AFL++ fuzzer' ;;
     spin) echo 'the Spin model checker, 6.4 or later' ;;
-    clang-tidy | cppcheck | scan-build | shellcheck) echo 'a static analyser' ;;
+    clang-tidy | cppcheck | shellcheck) echo 'a static analyser' ;;
     reuse) echo 'what reads the licence of each file' ;;
     gcovr) echo 'what counts covered lines' ;;
     abigail) echo 'what compares binary interfaces' ;;
@@ -111,6 +110,7 @@ package_is()
     promtool) echo 'what checks metrics, for the tests' ;;
     btrfs) echo 'a file system that copies, for the tests' ;;
     gnuplot) echo 'what draws plots' ;;
+    ccache) echo 'what keeps what was compiled' ;;
     machines) echo 'network namespaces and what cuts them off' ;;
     rabbitmq | redis) echo 'a rival of hwt-relay, and its client in Python' ;;
     python3) echo 'Python, for the scripts that are in it' ;;
@@ -152,7 +152,7 @@ has()
     fuzzer) links_fuzzer ;;
     afl) command -v afl-fuzz >/dev/null && command -v afl-clang-fast >/dev/null ;;
     spin) spin -V 2>/dev/null | grep -q '^Spin Version 6' ;;
-    clang-tidy | cppcheck | scan-build | shellcheck | reuse | gcovr | mmdebstrap) command -v "$1" >/dev/null ;;
+    clang-tidy | cppcheck | shellcheck | reuse | gcovr | mmdebstrap) command -v "$1" >/dev/null ;;
     abigail) command -v abidw >/dev/null ;;
     aarch64) compiles_c aarch64-linux-gnu-gcc && command -v qemu-aarch64 >/dev/null ;;
     i386) compiles_c i686-linux-gnu-gcc ;;
@@ -173,7 +173,7 @@ has()
     sd-event) pkg-config --exists libsystemd 2>/dev/null ;;
     io_uring) pkg-config --exists liburing 2>/dev/null ;;
     scdoc) command -v scdoc >/dev/null ;;
-    mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3) command -v "$1" >/dev/null ;;
+    mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3 | ccache) command -v "$1" >/dev/null ;;
     btrfs) command -v mkfs.btrfs >/dev/null ;;
     kafka) pkg-config --exists rdkafka 2>/dev/null ;;
     kafka-client) /usr/bin/python3 -c 'import confluent_kafka' 2>/dev/null ;;

@@ -226,16 +226,22 @@ static size_t used(const struct disk_file *file)
     return size;
 }
 
+static size_t part_of(int i)
+{
+    return (test_seed() + (uint64_t)i) % PARTS;
+}
+
 START_TEST(test_a_flipped_bit_is_found_or_does_not_matter)
 {
     uint64_t random = test_seed() + (uint64_t)_i;
+    size_t part = part_of(_i);
     for (size_t f = 0; f < whole->seen.count; f++) {
         const struct disk_entry *entry = &whole->seen.entries[f];
         size_t end = used(entry->file);
-        for (size_t at = (size_t)_i; at < end; at += PARTS) {
+        for (size_t at = part; at < end; at += PARTS) {
             /* What is zero between the head of a segment and its frames is not read. */
             bool gap = strncmp(entry->name, "log.", 4) == 0 && at >= 64 && at < 4096;
-            if (!gap || at % 256 == (size_t)_i)
+            if (!gap || at % 256 == part)
                 flip(whole, entry->name, at, (unsigned char)(1u << test_random(&random) % 8));
         }
         for (size_t at = end + test_random(&random) % 2000; at < entry->file->seen.size;
@@ -264,7 +270,7 @@ START_TEST(test_a_cut_file_is_found_or_does_not_matter)
     for (size_t f = 0; f < whole->seen.count; f++) {
         const struct disk_entry *entry = &whole->seen.entries[f];
         size_t end = used(entry->file);
-        for (size_t at = (size_t)_i; at < end; at += at < 128 ? PARTS : 5 * PARTS + 1)
+        for (size_t at = part_of(_i); at < end; at += at < 128 ? PARTS : 5 * PARTS + 1)
             cut(entry->name, at);
     }
 }
@@ -331,12 +337,14 @@ static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_damage");
     TCase *tcase = tcase_create("damage");
+    /* HWT_TEST_SCALE: other places with each seed. */
+    int parts = (int)test_scaled(PARTS);
     tcase_set_timeout(tcase, 120);
     tcase_add_checked_fixture(tcase, make, unmake);
     tcase_add_test(tcase, test_nothing_is_wrong_with_what_is_whole);
-    tcase_add_loop_test(tcase, test_a_flipped_bit_is_found_or_does_not_matter, 0, PARTS);
+    tcase_add_loop_test(tcase, test_a_flipped_bit_is_found_or_does_not_matter, 0, parts);
     tcase_add_test(tcase, test_after_a_close_the_last_frame_is_not_lost_in_silence);
-    tcase_add_loop_test(tcase, test_a_cut_file_is_found_or_does_not_matter, 0, PARTS);
+    tcase_add_loop_test(tcase, test_a_cut_file_is_found_or_does_not_matter, 0, parts);
     tcase_add_test(tcase, test_a_file_that_is_gone_is_found);
     tcase_add_test(tcase, test_a_store_without_a_file_is_not_made_anew);
     suite_add_tcase(suite, tcase);

@@ -332,7 +332,7 @@ END_TEST
 
 /* ---- as they like ---- */
 
-enum { THREADS = 8, CALLS = STRESS_SANITIZED ? 150 : 600 };
+enum { THREADS = 8, CALLS = TEST_SANITIZED ? 150 : 600 };
 
 static int64_t (*write_inner)(void *data, int file, const void *bytes, size_t size,
                               uint64_t offset);

@@ -33,7 +33,7 @@ static uint64_t schedules;
 static uint64_t scale(void)
 {
     const char *text = getenv("HWT_TEST_SCALE");
-    uint64_t n = text && *text ? strtoull(text, NULL, 0) : STRESS_SANITIZED ? 64 : 8;
+    uint64_t n = text && *text ? strtoull(text, NULL, 0) : TEST_SANITIZED ? 64 : 8;
     return n > 0 ? n : 1;
 }
 
