@@ -10,7 +10,7 @@
 #     JOB              only these; all by default:
 #
 #     simulate         a hundred million operations of tests/simulate/simulate.c
-#     delay            a million crash states of the durable store, 50000 failures of the
+#     delay            a million crash states of the durable store, 100000 with shortages, 50000 failures of the
 #                      system, a hundred kills, and all schedules of its calls
 #     fuzz             ten minutes of each fuzzer
 #     spin             the models in larger bounds: ten minutes and 4 GB
@@ -20,7 +20,8 @@
 #     local            what README says, below /usr/local of a fresh root
 #     builds           the tests with musl, static, with link-time optimisation, small
 #     clang            all that tests/run.sh has, built by clang
-#     stress           each stress test ten times, and so under ThreadSanitizer
+#     stress           each stress test ten times, and so under ThreadSanitizer; and there ten
+#                      minutes of the durable store with all its threads
 #     soak             an hour of tests/stress/soak.sh
 #
 # Leaves what failed in build/night/. Installs what it needs. The exit status is 0, 1 if a job
@@ -46,7 +47,7 @@ chosen=
 while [ $# -gt 0 ]; do
     case $1 in
     --help)
-        sed -n '4,29s/^# \{0,1\}//p' "$0"
+        sed -n '4,30s/^# \{0,1\}//p' "$0"
         exit 0
         ;;
     --processes | --seed)
@@ -112,6 +113,7 @@ job_delay()
         tail -n 1 "$1/delay-SEED.log"
         rm "$1/delay-SEED.log"
     ' sh "$build" &&
+        "$build/tests/delay/crash/delay_crash" --shortages --seed "$seed" --states 100000 &&
         "$build/tests/delay/crash/delay_crash" --each-call --seed "$seed" --states 50000 &&
         "$build/tests/delay/crash/delay_kill" --seed "$seed" --kills 100 &&
         HWT_TEST_SCALE=1 HWT_TEST_SEED=$seed "$build/tests/delay/test_delay_pairs"
@@ -175,7 +177,8 @@ job_clang()
 job_stress()
 {
     sh "$root/tests/run.sh" --suite stress --repeat 10 &&
-        sh "$root/tests/run.sh" --sanitize thread --suite stress --repeat 10
+        sh "$root/tests/run.sh" --sanitize thread --suite stress --repeat 10 &&
+        "$root/build/tests-thread/tests/delay/crash/delay_together" --seconds 600
 }
 
 job_soak()

@@ -11,8 +11,9 @@
  * `lock` guards everything here, unless it is said to be frozen, which is set at opening and does
  * not change. Three things belong to one thread at a time, which may use them without the lock:
  *   - log.writing_bytes and the log's files: the leader's (log/log.c);
- *   - the readers of the slots, and slots.aside: of whoever has locked the slots (hwt_delay_slots_lock()). That thread alone
- *     changes `next`, `highest` and `length` of a slot, with `lock`, so it may read them without;
+ *   - the readers of the slots, and slots.aside: of whoever has locked the slots (hwt_delay_slots_lock()). Nobody else looks at
+ *     them, with `lock` or without. That thread alone changes `next`, `highest` and `length` of a slot, with `lock`, so it may
+ *     read them without;
  *   - the slots' files, the checkpoint's and the log's length: of whoever has pinned the log
  * (hwt_delay_log_pin()). Those that wait for a frame look at log.durable_frame without it, and
  * sleep on log.turns (log/wait.c). The bytes of a record do not change once it is in the table. No

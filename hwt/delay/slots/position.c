@@ -34,7 +34,8 @@ int hwt_delay_epoch_begin(hwt_delay *store)
     return 0;
 }
 
-/* From an epoch on nothing is appended. */
+/* From an epoch on nothing is appended. A loader may be reading the slot, so this does not look at its
+ * reader, of which an empty slot has nothing. */
 void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoch)
 {
     if (slot->sealed)
@@ -42,7 +43,8 @@ void hwt_delay_seal(hwt_delay *store, struct hwt_delay_slot *slot, uint64_t epoc
     slot->sealed = true;
     slot->since = epoch;
     RB_INSERT(hwt_delay_highests, &store->slots.wheel.highests, slot);
-    hwt_delay_slot_bounds(store, slot);
+    if (slot->length == 0)
+        hwt_delay_slot_bounds(store, slot);
 }
 
 /* All that is lower than `left` has been dealt with. */

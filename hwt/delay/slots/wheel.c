@@ -184,7 +184,8 @@ static void find_bounds(const struct hwt_delay_slot *slot, struct hwt_delay_key 
     *ret_next = last < loaded.due || (slot->sealed && slot->length == 0) ? HWT_NEVER : next;
 }
 
-/* After a change of the slot's length, or of what its reader has read, or of `loaded`. */
+/* After a change of the slot's length, or of what its reader has read, or of `loaded`. The slots are
+ * locked, or nothing was read of it. */
 void hwt_delay_slot_bounds(hwt_delay *store, struct hwt_delay_slot *slot)
 {
     struct hwt_delay_wheel *wheel = &store->slots.wheel;
