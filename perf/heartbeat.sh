@@ -22,7 +22,7 @@ case " $* " in
 *' --help '*)
     sed -n '4,14s/^# \{0,1\}//p' "$0"
     awk -f "$root/perf/options.awk" "$root/perf/heartbeat/options.c"
-    echo '    --picture          an SVG of what happened, over time, to this file'
+    echo '    --picture          an SVG of what happened, over time, to this file (needs gnuplot)'
     exit 0
     ;;
 esac
@@ -48,6 +48,9 @@ build()
 mkdir -p "$root/build"
 # shellcheck disable=SC2119 # nothing beside what a build always needs
 ensure_packages
+case " $* " in
+*' --picture'*) wish_for_packages gnuplot ;;
+esac
 if ! build >"$dir.log" 2>&1 </dev/null; then
     cat "$dir.log" >&2
     echo 'perf/heartbeat.sh: the build failed' >&2

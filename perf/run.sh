@@ -71,7 +71,7 @@ suite=$root/build/suite
 peers=$root/build/peers
 stores='hwt hierarchical heap'
 threads="$stores netty stpe go tokio"
-loops='hwt_loop libev libuv libevent glib sdevent asio dpdk plain_heap'
+loops='hwt_loop libev libuv libevent plain_heap'
 all="primitives $threads $loops"
 
 # ---- What has to be there, and what is nice to have ----
@@ -91,10 +91,6 @@ found()
     libuv) pkg-config --exists libuv ;;
     libev) echo '#include <ev.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     libevent) pkg-config --exists libevent_core ;;
-    glib) pkg-config --exists glib-2.0 ;;
-    sdevent) pkg-config --exists libsystemd ;;
-    dpdk) pkg-config --exists libdpdk ;;
-    asio) [ -f /usr/include/asio/steady_timer.hpp ] && command -v "${CXX:-c++}" >/dev/null ;;
     valgrind) command -v valgrind >/dev/null ;;
     jdk) command -v javac >/dev/null ;;
     netty) any_file /usr/share/java/netty*common*.jar /usr/share/java/netty-all*.jar ;;
@@ -112,10 +108,6 @@ optional_packages()
     libuv) echo libuv1-dev ;;
     libev) echo libev-dev ;;
     libevent) echo libevent-dev ;;
-    glib) echo libglib2.0-dev ;;
-    sdevent) echo libsystemd-dev ;;
-    dpdk) echo dpdk-dev ;;
-    asio) echo libasio-dev g++ ;;
     valgrind) echo valgrind libc6-dbg ;;
     jdk) echo openjdk-17-jdk-headless ;;
     netty) echo libnetty-java ;;
@@ -129,7 +121,7 @@ optional_packages()
 # As tests/tools/packages.sh does it, but what cannot be had is only named.
 install_optional()
 {
-    for wish in gnuplot valgrind libuv libev libevent glib sdevent asio dpdk jdk netty jctools go \
+    for wish in gnuplot valgrind libuv libev libevent jdk netty jctools go \
         rust tokio; do
         found "$wish" && continue
         packages=$(optional_packages "$wish")
@@ -310,11 +302,6 @@ describe_machine()
         "libevent: $(pkg-config --modversion libevent_core 2>/dev/null || echo none)," \
         "libev: $(sed -n 's/.*EV_VERSION_\(MAJOR\|MINOR\) \([0-9]*\).*/\2/p' /usr/include/ev.h \
             2>/dev/null | paste -s -d .)"
-    echo "glib: $(pkg-config --modversion glib-2.0 2>/dev/null || echo none)," \
-        "sd-event: $(pkg-config --modversion libsystemd 2>/dev/null || echo none)," \
-        "DPDK: $(pkg-config --modversion libdpdk 2>/dev/null || echo none)," \
-        "Asio: $(sed -n 's|^#define ASIO_VERSION .*// ||p' \
-            /usr/include/asio/version.hpp 2>/dev/null)"
     for file in "$peers"/*.version; do
         [ ! -f "$file" ] || cat "$file"
     done

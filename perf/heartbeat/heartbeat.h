@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <sys/queue.h>
 
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
@@ -225,6 +226,9 @@ struct picture {
 };
 
 void picture_note(struct picture *picture, struct run *run, const hwt_stats *stats, uint64_t now);
+/* A row a sample: seconds, pending, open, runs and wake-ups a second, half of the runs and all at most so
+ * late in ms, nan: there were none. */
+void picture_rows(const struct picture *picture, FILE *to);
 bool picture_write(const struct picture *picture, const struct run *run, const char *path);
 
 /* ---- threads.c ---- */

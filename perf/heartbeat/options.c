@@ -50,7 +50,8 @@ static void usage(void)
            "Keeps many TCP connections over loopback alive with one hwt timer, makes some of\n"
            "them fail, and tells how well that was found out. Defaults in brackets.\n\n");
     rules_print(&all);
-    printf("  --%-16s an SVG of what happened, over time, to this file\n", "picture");
+    printf("  --%-16s an SVG of what happened, over time, to this file (needs gnuplot)\n",
+           "picture");
     printf("  --%-16s this text\n\n", "help");
     printf("Exit status: 0; 1 if a silent peer was missed, a live one closed, a time-out lost,\n"
            "a reconnect lost, or anything fired early, or if it could not run; 2 for a bad\n"

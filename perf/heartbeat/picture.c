@@ -1,26 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What happened, as an SVG: pending timeouts, wake-ups and runs, and how late runs were, over time.
- * The main thread notes a sample each time it looks; when there is no room left, each two are
- * made one, so that a run of any length fits.
+ * What happened, as a picture that gnuplot draws: pending timeouts, wake-ups and runs, and how late runs
+ * were, over time. The main thread notes a sample each time it looks; when there is no room left, each two
+ * are made one, so that a run of any length fits.
  */
 
 #include "heartbeat.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#define WIDTH 900
-#define LEFT 70
-#define RIGHT 790 /* names of the lines are to the right of it */
-#define PANEL 150
-#define GAP 45
-#define TOP 30
-
-static const char blue[] = "#0072b2", orange[] = "#d55e00", grey[] = "#888888";
 
 /* ---- Samples ---- */
 
@@ -88,31 +80,6 @@ void picture_note(struct picture *picture, struct run *run, const hwt_stats *sta
 
 /* ---- What is drawn of a sample ---- */
 
-static double seconds_of(const struct picture_sample *sample)
-{
-    return (double)(sample->end - sample->begin) / 1e9;
-}
-
-static double draw_pending(const struct picture_sample *sample)
-{
-    return (double)sample->pending;
-}
-
-static double draw_open(const struct picture_sample *sample)
-{
-    return (double)sample->open;
-}
-
-static double draw_wakeups(const struct picture_sample *sample)
-{
-    return (double)sample->wakeups / seconds_of(sample);
-}
-
-static double draw_fired(const struct picture_sample *sample)
-{
-    return (double)sample->fired / seconds_of(sample);
-}
-
 /*
  * So many of a hundred runs were at most as late, in ms; none: NAN. Runs are counted by powers of two:
  * those of one power are taken to lie evenly between its ends, 2^i and 2^(i + 1). None was later than
@@ -132,195 +99,66 @@ static double lateness(const struct picture_sample *sample, uint64_t percent)
     return fmax(late, 1) / 1e6;
 }
 
-static double draw_median(const struct picture_sample *sample)
+void picture_rows(const struct picture *picture, FILE *to)
 {
-    return lateness(sample, 50);
-}
-
-static double draw_latest(const struct picture_sample *sample)
-{
-    return lateness(sample, 100);
-}
-
-/* ---- Panels ---- */
-
-typedef double (*reading)(const struct picture_sample *sample);
-
-struct line {
-    const char *name, *colour;
-    reading read;
-};
-
-struct panel {
-    const char *title;
-    bool logarithmic;
-    struct line lines[2];
-};
-
-static const struct panel panels[] = {
-    { "timeouts pending, connections open",
-      false,
-      { { "pending", blue, draw_pending }, { "open", orange, draw_open } } },
-    { "a second: tasks run, wake-ups of the timer",
-      false,
-      { { "run", blue, draw_fired }, { "wake-ups", orange, draw_wakeups } } },
-    { "how late tasks ran, in ms (tick: dashed)",
-      true,
-      { { "half of them", blue, draw_median }, { "latest", orange, draw_latest } } },
-};
-#define PANELS (sizeof(panels) / sizeof(panels[0]))
-
-/* From the numbers to the paper. */
-struct axes {
-    double least, most, seconds;
-    bool logarithmic;
-    int top;
-};
-
-static double x_of(const struct axes *axes, double seconds)
-{
-    return LEFT + (RIGHT - LEFT) * seconds / axes->seconds;
-}
-
-static double y_of(const struct axes *axes, double value)
-{
-    double part = axes->logarithmic ? log(value / axes->least) / log(axes->most / axes->least)
-                                    : (value - axes->least) / (axes->most - axes->least);
-
-    return axes->top + PANEL * (1 - part);
-}
-
-/* 1, 2, 4, 6 or 8 times a power of ten, so that a quarter of it is round too: at least so much. */
-static double round_number(double value)
-{
-    double power = pow(10, floor(log10(value)));
-    double times = ceil(value / power * 0.999999);
-
-    return power * (times <= 2 ? times : times <= 8 ? 2 * ceil(times / 2) : 10);
-}
-
-static struct axes measure(const struct picture *picture, const struct panel *panel, int top)
-{
-    struct axes axes = { .least = 1e9, .most = 0, .logarithmic = panel->logarithmic, .top = top };
-
     for (size_t i = 0; i < picture->count; i++) {
-        for (size_t j = 0; j < 2; j++) {
-            double value = panel->lines[j].read(&picture->samples[i]);
-            axes.most = value > axes.most ? value : axes.most;
-            axes.least = value < axes.least ? value : axes.least;
-        }
-    }
-    axes.most = axes.most > 0 ? axes.most : 1;
-    if (panel->logarithmic) {
-        axes.least =
-            pow(10, floor(log10(axes.least < axes.most ? axes.least / 2 : axes.most / 20)));
-        axes.most = pow(10, ceil(log10(axes.most)));
-    } else {
-        axes.least = 0;
-        axes.most = round_number(axes.most);
-    }
-    axes.seconds = (double)picture->samples[picture->count - 1].end / 1e9;
-    return axes;
-}
-
-static void draw_text(FILE *svg, double x, double y, const char *anchor, const char *colour,
-                      const char *text)
-{
-    fprintf(svg, "<text x='%.1f' y='%.1f' text-anchor='%s' fill='%s'>%s</text>\n", x, y, anchor,
-            colour, text);
-}
-
-static void draw_rule(FILE *svg, const struct axes *axes, double value)
-{
-    char text[32];
-    double y = y_of(axes, value);
-
-    snprintf(text, sizeof(text), "%.6g", value);
-    fprintf(svg, "<path d='M%d %.1fH%d' stroke='#dddddd'/>\n", LEFT, y, RIGHT);
-    draw_text(svg, LEFT - 6, y + 4, "end", grey, text);
-}
-
-static void draw_frame(FILE *svg, const struct axes *axes, const char *title)
-{
-    char text[32];
-    double step = round_number(axes->seconds / 10);
-
-    draw_text(svg, LEFT, axes->top - 8, "start", "#222222", title);
-    if (axes->logarithmic) {
-        for (double value = axes->least; value < axes->most * 1.5; value *= 10)
-            draw_rule(svg, axes, value);
-    } else {
-        for (int i = 0; i <= 4; i++)
-            draw_rule(svg, axes, axes->most * i / 4);
-    }
-    for (double at = 0; at <= axes->seconds * 1.001; at += step) {
-        snprintf(text, sizeof(text), "%.6g s", at);
-        draw_text(svg, x_of(axes, at), axes->top + PANEL + 16, "middle", grey, text);
+        const struct picture_sample *sample = &picture->samples[i];
+        double seconds = (double)(sample->end - sample->begin) / 1e9;
+        fprintf(to, "%.9g %" PRIu64 " %" PRIu64 " %.9g %.9g %.9g %.9g\n", (double)sample->end / 1e9,
+                sample->pending, sample->open, (double)sample->fired / seconds,
+                (double)sample->wakeups / seconds, lateness(sample, 50), lateness(sample, 100));
     }
 }
 
-static void draw_line(FILE *svg, const struct picture *picture, const struct axes *axes,
-                      const struct line *line)
-{
-    bool drawn = false;
+static const char settings[] =
+    "set terminal svg noenhanced size 900,640 background '#ffffff' font 'sans-serif,12'\n"
+    "set grid lc rgb '#dddddd'\nset border 3\nset tics nomirror\nset key outside right top\n"
+    "set lmargin 10\nset rmargin 16\nset yrange [0:*]\nset xrange [0:*]\n";
 
-    fprintf(svg, "<path fill='none' stroke='%s' stroke-width='1.5' d='", line->colour);
-    for (size_t i = 0; i < picture->count; i++) {
-        double value = line->read(&picture->samples[i]);
-        if (isnan(value)) {
-            drawn = false;
-            continue;
-        }
-        fprintf(svg, "%c%.1f %.1f", drawn ? 'L' : 'M',
-                x_of(axes, (double)picture->samples[i].end / 1e9), y_of(axes, value));
-        drawn = true;
-    }
-    fprintf(svg, "'/>\n");
+/* Two lines of a panel, whose columns of the rows follow each other. */
+static void draw_panel(FILE *plot, const char *title, int column, const char *first,
+                       const char *second)
+{
+    fprintf(plot,
+            "set title '%s' offset 0,-0.7\n"
+            "plot $rows using 1:%d with lines lw 1.5 lc rgb '#0072b2' title '%s', "
+            "$rows using 1:%d with lines lw 1.5 lc rgb '#d55e00' title '%s'\n",
+            title, column, first, column + 1, second);
 }
 
-/* The names stand beside the panel, in the order of the lines' colours. */
-static void draw_panel(FILE *svg, const struct picture *picture, const struct panel *panel, int top,
-                       double tick_ms)
+static void draw(FILE *plot, const struct picture *picture, const struct options *o)
 {
-    struct axes axes = measure(picture, panel, top);
-
-    draw_frame(svg, &axes, panel->title);
-    if (panel->logarithmic && tick_ms > axes.least && tick_ms < axes.most)
-        fprintf(svg, "<path d='M%d %.1fH%d' stroke='#222222' stroke-dasharray='4 4'/>\n", LEFT,
-                y_of(&axes, tick_ms), RIGHT);
-    for (size_t i = 0; i < 2; i++) {
-        draw_line(svg, picture, &axes, &panel->lines[i]);
-        draw_text(svg, RIGHT + 8, top + 14 + 18 * (double)i, "start", panel->lines[i].colour,
-                  panel->lines[i].name);
-    }
+    fprintf(plot, "%s$rows << end\n", settings);
+    picture_rows(picture, plot);
+    fprintf(plot,
+            "end\nset multiplot layout 3,1 title 'heartbeat: %" PRIu64
+            " connections, a heartbeat after %" PRIu64 " ms, idle limit %" PRIu64
+            " ms, tick %" PRIu64 " us%s'\n",
+            o->connections, o->heartbeat_ms, o->idle_ms, o->tick_us, o->loop ? ", no worker" : "");
+    draw_panel(plot, "timeouts pending, connections open", 2, "pending", "open");
+    draw_panel(plot, "a second: tasks run, wake-ups of the timer", 4, "run", "wake-ups");
+    fprintf(plot,
+            "set logscale y\nset yrange [*:*]\nset xlabel 's'\n"
+            "set arrow from graph 0, first %g to graph 1, first %g nohead dt 2\n",
+            (double)o->tick_us / 1e3, (double)o->tick_us / 1e3);
+    draw_panel(plot, "how late tasks ran, in ms (tick: dashed)", 6, "half of them", "latest");
 }
 
 bool picture_write(const struct picture *picture, const struct run *run, const char *path)
 {
-    const struct options *o = &run->options;
-    int height = TOP + (int)PANELS * (PANEL + GAP) + 25;
-    FILE *svg = fopen(path, "w");
+    FILE *file = fopen(path, "w"), *plot = NULL;
 
-    if (svg == NULL) {
+    if (file != NULL)
+        plot = popen("gnuplot 2>/dev/null", "w");
+    if (file == NULL || plot == NULL) {
         fprintf(stderr, "heartbeat: cannot write %s: %s\n", path, strerror(errno));
         return false;
     }
-    fprintf(svg,
-            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %d %d' font-family='sans-serif' "
-            "font-size='12'>\n<rect width='%d' height='%d' fill='#ffffff'/>\n",
-            WIDTH, height, WIDTH, height);
-    for (size_t i = 0; i < PANELS; i++)
-        draw_panel(svg, picture, &panels[i], TOP + (int)i * (PANEL + GAP),
-                   (double)o->tick_us / 1e3);
-    fprintf(svg,
-            "<text x='%d' y='%d' fill='%s'>heartbeat: %llu connections, a heartbeat after %llu ms, "
-            "idle limit %llu ms, tick %llu us%s</text>\n</svg>\n",
-            LEFT, height - 8, grey, (unsigned long long)o->connections,
-            (unsigned long long)o->heartbeat_ms, (unsigned long long)o->idle_ms,
-            (unsigned long long)o->tick_us, o->loop ? ", no worker" : "");
-    if (fclose(svg) != 0) {
-        fprintf(stderr, "heartbeat: cannot write %s: %s\n", path, strerror(errno));
-        return false;
-    }
-    return true;
+    fclose(file);
+    fprintf(plot, "set output '%s'\n", path);
+    draw(plot, picture, &run->options);
+    if (pclose(plot) == 0)
+        return true;
+    fprintf(stderr, "heartbeat: gnuplot did not draw %s: is it installed?\n", path);
+    return false;
 }
