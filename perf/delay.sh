@@ -15,6 +15,8 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=perf/build.sh
+. "$root/perf/build.sh"
 
 case " $* " in
 *' --help '*)
@@ -25,29 +27,6 @@ case " $* " in
     ;;
 esac
 
-dir=$root/build/release
-
-configure()
-{
-    set -- --buildtype=release -Dtests=disabled -Dperf=enabled -Ddelay=enabled
-    if [ -f "$dir/build.ninja" ]; then
-        # Fails in a folder that was moved, or was made by another Meson.
-        meson setup "$dir" "$root" --reconfigure "$@" && return
-        rm -rf "$dir"
-    fi
-    meson setup "$dir" "$root" "$@"
-}
-
-build()
-{
-    configure && meson compile -C "$dir"
-}
-
-mkdir -p "$root/build"
 ensure_packages isal libbsd
-if ! build >"$dir.log" 2>&1 </dev/null; then
-    cat "$dir.log" >&2
-    echo 'perf/delay.sh: the build failed' >&2
-    exit 1
-fi
-exec "$dir/perf/delay/delay_life" --directory "$root/build" "$@"
+build_release perf/delay.sh "$root/build/release" -Ddelay=enabled perf/delay/delay_life
+exec "$root/build/release/perf/delay/delay_life" --directory "$root/build" "$@"

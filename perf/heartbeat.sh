@@ -17,6 +17,8 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 # shellcheck source-path=SCRIPTDIR/.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=perf/build.sh
+. "$root/perf/build.sh"
 
 case " $* " in
 *' --help '*)
@@ -27,33 +29,10 @@ case " $* " in
     ;;
 esac
 
-dir=$root/build/release
-
-configure()
-{
-    set -- --buildtype=release -Dtests=disabled -Dperf=enabled
-    if [ -f "$dir/build.ninja" ]; then
-        # Fails in a folder that was moved, or was made by another Meson.
-        meson setup "$dir" "$root" --reconfigure "$@" && return
-        rm -rf "$dir"
-    fi
-    meson setup "$dir" "$root" "$@"
-}
-
-build()
-{
-    configure && meson compile -C "$dir"
-}
-
-mkdir -p "$root/build"
 # shellcheck disable=SC2119 # nothing beside what a build always needs
 ensure_packages
 case " $* " in
 *' --picture'*) wish_for_packages gnuplot ;;
 esac
-if ! build >"$dir.log" 2>&1 </dev/null; then
-    cat "$dir.log" >&2
-    echo 'perf/heartbeat.sh: the build failed' >&2
-    exit 1
-fi
-exec "$dir/perf/heartbeat/heartbeat" "$@"
+build_release perf/heartbeat.sh "$root/build/release" '' perf/heartbeat/heartbeat
+exec "$root/build/release/perf/heartbeat/heartbeat" "$@"

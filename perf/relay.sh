@@ -103,8 +103,8 @@ done
 [ -n "$seed" ] || seed=$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 
 dir=$root/build/release
-# shellcheck source-path=SCRIPTDIR/.. source=perf/relay/build.sh
-. "$root/perf/relay/build.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=perf/build.sh
+. "$root/perf/build.sh"
 if [ -n "$brokers" ]; then
     ensure_packages isal libbsd kafka kafka-client
     wish_for_packages gnuplot

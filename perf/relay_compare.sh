@@ -55,8 +55,8 @@ while [ $# -gt 0 ]; do
 done
 
 dir=$root/build/release
-# shellcheck source-path=SCRIPTDIR/.. source=perf/relay/build.sh
-. "$root/perf/relay/build.sh"
+# shellcheck source-path=SCRIPTDIR/.. source=perf/build.sh
+. "$root/perf/build.sh"
 ensure_packages isal libbsd nats python3
 wish_for_packages gnuplot rabbitmq redis
 has rabbitmq || names=$(echo " $names " | sed 's/ rabbitmq / /')

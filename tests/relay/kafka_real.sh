@@ -14,8 +14,8 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
 dir=$root/build/release
-# shellcheck source-path=SCRIPTDIR/../.. source=perf/relay/build.sh
-. "$root/perf/relay/build.sh"
+# shellcheck source-path=SCRIPTDIR/../.. source=perf/build.sh
+. "$root/perf/build.sh"
 
 ensure_packages isal libbsd kafka kafka-client
 build_relay tests/relay/kafka_real.sh

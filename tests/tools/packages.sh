@@ -15,6 +15,8 @@
 #     wish_for_packages [musl] [libuv] [libev] [libevent] [glib] [sd-event] [io_uring] [scdoc]
 #                       [mandoc] [sdt] [gdb] [bpftrace] [curl] [promtool] [btrfs] [nats] [kafka]
 #                       [sqlite] [gnuplot] [machines] [rabbitmq] [redis] [ccache]
+#                       [jdk] [netty] [jctools] [go] [rust] [tokio]
+#                       [beanstalkd] [redis-server] [hiredis] [rocksdb] [lmdb]
 #
 # the same for what can be done without: where it cannot install it only says so.
 
@@ -57,7 +59,13 @@ packages_of()
     scdoc) echo scdoc ;;
     mandoc) echo mandoc ;;
     sdt) echo systemtap-sdt-dev ;;
-    gdb | bpftrace | curl | ccache) echo "$1" ;;
+    gdb | bpftrace | curl | ccache | beanstalkd | redis-server) echo "$1" ;;
+    jdk) echo openjdk-17-jdk-headless ;;
+    netty | jctools) echo "lib$1-java" ;;
+    go) echo golang-go ;;
+    rust) echo rustc cargo ;;
+    tokio) echo librust-tokio-dev ;;
+    hiredis | rocksdb | lmdb) echo "lib$1-dev" ;;
     promtool) echo prometheus ;;
     btrfs) echo btrfs-progs ;;
     nats) echo libnats-dev nats-server ;;
@@ -111,6 +119,8 @@ package_is()
     btrfs) echo 'a file system that copies, for the tests' ;;
     gnuplot) echo 'what draws plots' ;;
     ccache) echo 'what keeps what was compiled' ;;
+    jdk | netty | jctools | go | rust | tokio) echo "for a timer that hwt's is compared with" ;;
+    beanstalkd | redis-server | hiredis | rocksdb | lmdb) echo 'for a store that hwt-delay is compared with' ;;
     machines) echo 'network namespaces and what cuts them off' ;;
     rabbitmq | redis) echo 'a rival of hwt-relay, and its client in Python' ;;
     python3) echo 'Python, for the scripts that are in it' ;;
@@ -173,7 +183,7 @@ has()
     sd-event) pkg-config --exists libsystemd 2>/dev/null ;;
     io_uring) pkg-config --exists liburing 2>/dev/null ;;
     scdoc) command -v scdoc >/dev/null ;;
-    mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3 | ccache) command -v "$1" >/dev/null ;;
+    mandoc | gdb | bpftrace | curl | promtool | gnuplot | python3 | ccache | beanstalkd | redis-server | go) command -v "$1" >/dev/null ;;
     btrfs) command -v mkfs.btrfs >/dev/null ;;
     kafka) pkg-config --exists rdkafka 2>/dev/null ;;
     kafka-client) /usr/bin/python3 -c 'import confluent_kafka' 2>/dev/null ;;
@@ -182,6 +192,13 @@ has()
     redis) command -v redis-server >/dev/null && /usr/bin/python3 -c 'import redis' 2>/dev/null ;;
     machines) command -v ip >/dev/null && command -v nft >/dev/null && command -v nsenter >/dev/null ;;
     sqlite) pkg-config --exists sqlite3 2>/dev/null ;;
+    jdk) command -v javac >/dev/null ;;
+    rust) command -v cargo >/dev/null ;;
+    netty) ls /usr/share/java/netty*common*.jar >/dev/null 2>&1 || ls /usr/share/java/netty-all*.jar >/dev/null 2>&1 ;;
+    jctools) ls /usr/share/java/jctools*.jar >/dev/null 2>&1 ;;
+    tokio) ls -d /usr/share/cargo/registry/tokio-[0-9]* >/dev/null 2>&1 ;;
+    hiredis | lmdb) pkg-config --exists "$1" 2>/dev/null ;;
+    rocksdb) echo '#include <rocksdb/c.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     sdt) echo '#include <sys/sdt.h>' | "${CC:-cc}" -E - >/dev/null 2>&1 ;;
     *)
         echo "ensure_packages: what is $1?" >&2

@@ -1,66 +1,15 @@
-#!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Reads DIR/raw.csv, which perf/delay_compare.sh wrote; writes results.csv, results.md and plots.
-
-    python3 perf/delay/report.py DIR
-
-What is shown are medians of the rounds; ratios are taken within a round.
-"""
+"""What perf/delay_compare.sh shows of the store: the bars that it has to reach, what is compared, and plots."""
 
 import csv
 import os
-import shutil
-import subprocess
-import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "suite"))
+from plots import Plot, curves
+from results import HWT, at_least, at_most, number
 
-import plots  # noqa: E402
-import report  # noqa: E402
-from report import number  # noqa: E402
-
-HWT = "hwt"
-COLOURS = {"hwt": "#0060c0", "bare": "#808080", "beanstalkd": "#704000", "redis": "#c00030",
-           "rocksdb": "#d07000", "lmdb": "#308030", "sqlite": "#9040c0"}
-
-
-class Results(report.Results):
-    def contenders_of(self, workload, options):
-        order = list(COLOURS)
-        found = super().contenders_of(workload, options)
-        return sorted(found, key=lambda name: (order.index(name) if name in order else 99, name))
-
-    def sweep(self, workload, option, **others):
-        """[(value of the option, options)] of the runs that have these other options."""
-        found = []
-        for options in self.options_of(workload):
-            given = options_dict(options)
-            if option in given and all(given.get(k) == v for k, v in others.items()):
-                found.append((float(given[option]), options))
-        return sorted(found)
-
-
-def options_dict(options):
-    words = options.split()
-    return {words[i][2:]: words[i + 1] for i in range(0, len(words), 2)}
-
-
-# ---- bars: (what, bar, measured, verdict, at what size) ----
-
-def verdict(value, met, small):
-    if value is None:
-        return "not measured"
-    if not met:
-        return "**not met**"
-    return "met at this size" if small else "met"
-
-
-def at_least(what, text, value, limit, size, small=False):
-    return what, text, value, verdict(value, value is not None and value >= limit, small), size
-
-
-def at_most(what, text, value, limit, size, small=False):
-    return what, text, value, verdict(value, value is not None and value <= limit, small), size
+ORDER = ["hwt", "bare", "beanstalkd", "redis", "rocksdb", "lmdb", "sqlite"]
+OURS = ("bare",)  # is no store
+INTRODUCTION = "perf/delay/README.md says what the workloads and metrics are."
 
 
 def largest(results, workload, option, contender, **others):
@@ -164,43 +113,39 @@ def calls_bars(r):
     yield at_most("the same", "at most 100 MB of disk", of("stores_disk_mb"), 100, "empty")
 
 
-def bars_table(r):
-    rows = []
+def bars(r):
     for family in (put_bars, life_bars, standing_bars, time_bars, backlog_bars, calls_bars):
-        for what, text, value, answer, size in family(r):
-            rows.append([what, text, number(value), answer, size])
-    return report.table(["what", "bar", "measured", "", "at"], rows)
+        yield from family(r)
+
+
+def compared(results):
+    return [(f"{workload} {options}", HWT, workload, options, metric, True)
+            for workload, metric in (("put", "puts_s"), ("life", "messages_s"), ("burst", "taken_s"))
+            for options in results.options_of(workload)]
 
 
 # ---- plots ----
 
-def curves(results, plot, workload, points, metric):
-    names = {c: True for _, o in points for c in results.contenders_of(workload, o)}
-    for name in names:
-        plot.add(name, COLOURS.get(name, "#000000"),
-                 [(x, results.median(workload, o, name, metric)) for x, o in points])
-
-
 def result_plots(results):
-    plot = plots.Plot("put-producers.svg", "Synced puts of 200 bytes", "producers", "a second",
+    plot = Plot("put-producers.svg", "Synced puts of 200 bytes", "producers", "a second",
                       "xy")
     points = [(x, o) for x, o in results.sweep("put", "producers") if "--batch" not in o]
     curves(results, plot, "put", points, "puts_s")
     yield plot
-    plot = plots.Plot("life-written.svg", "Bytes to the device for one payload byte",
+    plot = Plot("life-written.svg", "Bytes to the device for one payload byte",
                       "delays up to so many seconds", "bytes", "xy")
     curves(results, plot, "life", results.sweep("life", "delay", messages="1000000"),
            "device_per_byte")
     yield plot
     for metric, text, unit in (("rss_mb", "Resident memory", "MB"),
                                ("open_ms", "Opening after kill -9", "ms")):
-        plot = plots.Plot(f"standing-{metric.split('_')[0]}.svg", text, "messages pending", unit,
+        plot = Plot(f"standing-{metric.split('_')[0]}.svg", text, "messages pending", unit,
                           "xy")
         curves(results, plot, "standing", results.sweep("standing", "messages"), metric)
         yield plot
 
 
-class Timeline(plots.Plot):
+class Timeline(Plot):
     """Lateness over time: dots, for it goes up and down; checkpoints are dashed lines."""
 
     def __init__(self, path):
@@ -223,77 +168,6 @@ class Timeline(plots.Plot):
         return f"with points pt 7 ps 0.5 lc rgb '{colour}'"
 
 
-def draw(results, folder):
-    """Returns [(file name, title)] of the plots that could be drawn."""
-    for name in os.listdir(folder):
-        if name.endswith(".svg"):
-            os.remove(os.path.join(folder, name))
-    if not shutil.which("gnuplot"):
-        return []
-    drawn = list(result_plots(results))
+def plots(results, _, folder):
     timeline = os.path.join(folder, "timeline.csv")
-    if os.path.exists(timeline):
-        drawn.append(Timeline(timeline))
-    drawn = [plot for plot in drawn if plot.shows_anything()]
-    for plot in drawn:
-        subprocess.run(["gnuplot"], input=plot.script(folder), text=True, check=True)
-    return [(plot.name, plot.title) for plot in drawn]
-
-
-# ---- the page ----
-
-def times_table(results):
-    """How many times what the others do in a second hwt does."""
-    rows = []
-    names = [n for n in COLOURS if n not in (HWT, "bare")]
-    for workload, metric in (("put", "puts_s"), ("life", "messages_s"), ("burst", "taken_s")):
-        for options in results.options_of(workload):
-            times = {n: results.ratio(workload, options, HWT, n, metric) for n in names}
-            if any(times.values()):
-                rows.append([f"{workload} {options}", *(number(times[n]) for n in names)])
-    return report.table(["", *names], rows)
-
-
-def metrics_table(results, workload, options):
-    metrics = results.metrics_of(workload, options)
-    rows = []
-    for contender in results.contenders_of(workload, options):
-        values = (results.rounds(workload, options, contender, m).values() for m in metrics)
-        rows.append([contender, *(report.spread(list(v)) for v in values)])
-    return report.table(["", *metrics], rows)
-
-
-def markdown(results, folder, pictures):
-    yield "# Results\n"
-    yield from (f"- {line}" for line in report.read_lines(os.path.join(folder, "machine.txt")))
-    yield "\nMedians, with the least and the greatest of the rounds. perf/delay/README.md says what "
-    yield "the workloads and metrics are.\n"
-    yield "## The bars\n"
-    yield from bars_table(results)
-    yield "## How many times what the others do in a second\n"
-    yield "Below 1, hwt is behind.\n"
-    yield from times_table(results)
-    for workload in results.workloads():
-        for options in results.options_of(workload):
-            yield f"## {workload} {options}\n"
-            yield from metrics_table(results, workload, options)
-    for title, name in (("Skipped", "skipped"), ("Not done by", "declined"), ("Failed", "failed")):
-        yield from report.listed(title, report.read_lines(os.path.join(folder, name + ".txt")))
-    if pictures:
-        yield "## Plots\n"
-        yield from (f"![{title}]({name})\n" for name, title in pictures)
-
-
-def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: report.py DIR")
-    folder = sys.argv[1]
-    results = Results(os.path.join(folder, "raw.csv"))
-    report.write_csv(results, os.path.join(folder, "results.csv"))
-    pictures = draw(results, folder)
-    with open(os.path.join(folder, "results.md"), "w", encoding="utf-8") as file:
-        file.writelines(line + "\n" for line in markdown(results, folder, pictures))
-
-
-if __name__ == "__main__":
-    main()
+    return [*result_plots(results), *([Timeline(timeline)] if os.path.exists(timeline) else [])]
