@@ -22,6 +22,7 @@ import ledger  # noqa: E402
 import reminders  # noqa: E402
 from cluster import Cluster, NODES, SHARDS, SPACE, free_ports  # noqa: E402
 from load import Client, Ledger, Producer, TARGET  # noqa: E402
+from results import share, text_of  # noqa: E402
 
 LEASE = 2  # seconds
 PACE, PACE_SECONDS = 2000, 20  # messages a second
@@ -44,8 +45,7 @@ class Bars:
               flush=True)
 
     def table(self):
-        lines = ["| | bar | measured | reached |", "|---|---|---|---|"]
-        return "\n".join(lines + [f"| {' | '.join(row)} |" for row in self.rows]) + "\n"
+        return text_of(["", "bar", "measured", "reached"], self.rows)
 
 
 # ---- Many messages ----
@@ -150,8 +150,8 @@ def run_load(cluster, seed, rate, work, first=0):
 
 def measure_lateness(bars, cluster, seed):
     late = [1000 * ledger.lateness(m) for m in run_load(cluster, seed, PACE, lambda: time.sleep(PACE_SECONDS))]
-    bars.add(f"lateness at {PACE}/s, p50", ledger.share(late, 0.5), 3, "ms")
-    bars.add(f"lateness at {PACE}/s, p99", ledger.share(late, 0.99), 50, "ms")
+    bars.add(f"lateness at {PACE}/s, p50", share(late, 0.5), 3, "ms")
+    bars.add(f"lateness at {PACE}/s, p99", share(late, 0.99), 50, "ms")
 
 
 def measure_outages(bars, cluster, client, seed):

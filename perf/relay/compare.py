@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import random
 import shutil
-import subprocess
 import sys
 import time
 
@@ -19,6 +18,7 @@ sys.path[:0] = [HERE, os.path.join(HERE, "..", "suite"), os.path.join(HERE, "../
 
 import plots  # noqa: E402
 import rivals  # noqa: E402
+from results import share, text_of  # noqa: E402
 
 LEAST, MOST = 1, 5  # seconds of delay
 PATIENCE = 30  # seconds behind the last due time
@@ -76,29 +76,18 @@ def measure(make, out, relay, seconds, rate, seed):
         rival.end()
 
 
-def share(late, part):
-    return sorted(late)[min(int(len(late) * part), len(late) - 1)]
-
-
 def table(found, count, base):
-    lines = ["| | came | early | p50 ms | p90 ms | p99 ms | max ms | p99 against hwt-relay |",
-             "|---|---|---|---|---|---|---|---|"]
+    rows = []
     for name, late in found.items():
-        if not late:
-            lines.append(f"| {name} | 0 of {count} | | | | | | |")
-            continue
         cells = [f"{share(late, part):.1f}" for part in PARTS]
         ratio = f"{share(late, 0.99) / share(base, 0.99):.1f}" if base else ""
-        lines.append(f"| {name} | {len(late)} of {count} | {sum(one < 0 for one in late)} | "
-                     + " | ".join(cells) + f" | {ratio} |")
-    return "\n".join(lines) + "\n"
+        rows.append([name, f"{len(late)} of {count}",
+                     *([sum(one < 0 for one in late), *cells, ratio] if late else [""] * 6)])
+    return text_of(["", "came", "early", "p50 ms", "p90 ms", "p99 ms", "max ms", "p99 against hwt-relay"], rows)
 
 
 def draw(found, title, out):
     """The share that is later than so much, as far as one in a thousand."""
-    if not shutil.which("gnuplot"):
-        print("There is no gnuplot, so there is no picture.")
-        return
     path = os.path.join(out, "lateness.svg")
     script = [plots.STYLE, f"set output {plots.quoted(path)}", f"set title {plots.quoted(title)}",
               "set xlabel 'late by ms'", "set ylabel 'share that is later'", "set logscale xy",
@@ -111,8 +100,7 @@ def draw(found, title, out):
             at = min(int(len(late) * (1 - left)), len(late) - 1)
             script.append(f"{max(late[at], 0.1):.3f} {left:.5f}")
         script.append("e")
-    subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=True)
-    print(f"The picture is {path}.")
+    plots.tell(script, path)
 
 
 def main():

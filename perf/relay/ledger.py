@@ -3,11 +3,10 @@
 
 import bisect
 import os
-import shutil
-import subprocess
 
 import plots
 from faults import BOUND
+from results import share, text_of
 
 LATE = 1.0  # seconds
 NAMED = 24  # faults whose names fit into a picture
@@ -25,10 +24,6 @@ def lateness(message):
 def met_at(message):
     """When it was under way last: a fault counts for what was not there yet."""
     return min(message.arrived) / 1e9 if message.arrived else message.due / 1000
-
-
-def share(values, part):
-    return sorted(values)[min(int(len(values) * part), len(values) - 1)] if values else 0
 
 
 def is_early(message, faults):
@@ -73,14 +68,8 @@ class Account:
         return self.missing + self.early + self.revived == 0 and (may_be_double or self.double == 0)
 
 
-HEAD = ["", "messages", "missing", "early", "double", "cancelled, and came", "lost by the broker",
+HEAD = ["messages", "missing", "early", "double", "cancelled, and came", "lost by the broker",
         "late by more than 1 s", "p50 ms", "p99 ms", "max ms"]
-
-
-def table(first, rows):
-    lines = ["| " + " | ".join(str(cell) for cell in row) + " |" for row in [[first] + HEAD[1:]] + rows]
-    lines.insert(1, "|---" * len(HEAD) + "|")
-    return "\n".join(lines) + "\n"
 
 
 def by_kind(met):
@@ -133,15 +122,12 @@ def settle(begin, messages, strangers, dead, faults, may_be_double=False):
     says = (f"{sum(m.cancelled for m in messages)} were cancelled. {silent} were never acknowledged to the"
             f" producer. {dead} are dead letters. {len(strangers)} came that nobody has put. {gone} had"
             f" come, and are not in the target's stream any more. {twice} were stored twice by the broker.\n")
-    return (table("after", rows) + "\n" + says, table("after", each),
+    return (text_of(["after", *HEAD], rows) + "\n" + says, text_of(["after", *HEAD], each),
             whole.is_fine(may_be_double) and dead == 0 and not strangers)
 
 
 def draw(begin, messages, faults, title, out):
     """lateness.svg: by the second at which messages were to come."""
-    if not shutil.which("gnuplot"):
-        print("There is no gnuplot, so there is no picture.")
-        return
     seconds = {}
     for message in messages:
         if message.is_wanted() and message.arrived:
@@ -163,5 +149,4 @@ def draw(begin, messages, faults, title, out):
     for _, part, _ in lines:
         script += [f"{second + 0.5} {max(share(found, part), 0.1):.3f}"
                    for second, found in sorted(seconds.items())] + ["e"]
-    subprocess.run(["gnuplot"], input="\n".join(script) + "\n", text=True, check=True)
-    print(f"The picture is {out}/lateness.svg.")
+    plots.tell(script, os.path.join(out, "lateness.svg"))

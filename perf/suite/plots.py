@@ -88,6 +88,14 @@ def run(script):
     return True
 
 
+def tell(script, path):
+    """The same, for one picture, of which a person is told."""
+    if run("\n".join(script) + "\n"):
+        print(f"The picture is {path}.")
+    else:
+        print("There is no gnuplot, so there is no picture.")
+
+
 def draw(plots, folder):
     """Returns [(file name, title)] of the plots that could be drawn; those of an earlier run go."""
     for name in os.listdir(folder):
