@@ -7,7 +7,7 @@
  * have in common:
  *
  *     compare.c            options; which workload
- *     compare_kit.c        clocks, histograms, what /proc says, servers
+ *     compare_kit.c        clocks, what /proc says, servers
  *     compare_gather.c     one commit for all who wait, for stores that do not do it themselves
  *     compare_put.c        workloads put, life and burst
  *     compare_standing.c   workload standing
@@ -22,6 +22,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+
+#include "../histogram.h"
 
 #define SECOND UINT64_C(1000000000)
 #define ID_SIZE 16 /* text, without a 0 */
@@ -94,17 +96,6 @@ double random_unit(uint64_t *state); /* 0 to 1 */
 
 /* Numbered messages: ids of their own, and a payload that does not compress. */
 void message_make(struct message *message, uint64_t number, uint64_t due);
-
-/* Values by size, each known to 1 in 16. */
-struct histogram {
-    uint64_t counts[64 * 16], total, greatest;
-};
-
-void histogram_add(struct histogram *histogram, uint64_t value);
-void histogram_merge(struct histogram *to, const struct histogram *from);
-uint64_t histogram_at(const struct histogram *histogram, double part);
-void print_histogram(const struct histogram *histogram, const char *name, const char *unit,
-                     double divisor);
 
 uint64_t resident_bytes(pid_t pid);      /* of a process: VmRSS */
 uint64_t peak_resident_bytes(pid_t pid); /* VmHWM */

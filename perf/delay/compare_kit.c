@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -116,65 +115,6 @@ void message_make(struct message *message, uint64_t number, uint64_t due)
     message->due = due;
     message->payload = noise + number * 61 % (sizeof(noise) - options.payload);
     message->payload_size = options.payload;
-}
-
-/* ---- Histograms ---- */
-
-static size_t histogram_slot(uint64_t value)
-{
-    if (value < 16)
-        return (size_t)value;
-    size_t log = 63 - (size_t)__builtin_clzll(value);
-    return (log - 3) * 16 + (size_t)(value >> (log - 4)) % 16;
-}
-
-static uint64_t slot_end(size_t slot)
-{
-    return slot < 16 ? slot : (UINT64_C(17) + slot % 16) << (slot / 16 - 1);
-}
-
-void histogram_add(struct histogram *histogram, uint64_t value)
-{
-    histogram->counts[histogram_slot(value)]++;
-    histogram->total++;
-    if (value > histogram->greatest)
-        histogram->greatest = value;
-}
-
-void histogram_merge(struct histogram *to, const struct histogram *from)
-{
-    for (size_t i = 0; i < sizeof(to->counts) / sizeof(to->counts[0]); i++)
-        to->counts[i] += from->counts[i];
-    to->total += from->total;
-    if (from->greatest > to->greatest)
-        to->greatest = from->greatest;
-}
-
-uint64_t histogram_at(const struct histogram *histogram, double part)
-{
-    uint64_t below = 0, wanted = (uint64_t)ceil((double)histogram->total * part);
-
-    for (size_t i = 0; i < sizeof(histogram->counts) / sizeof(histogram->counts[0]); i++) {
-        below += histogram->counts[i];
-        if (below >= wanted)
-            return slot_end(i) < histogram->greatest ? slot_end(i) : histogram->greatest;
-    }
-    return histogram->greatest;
-}
-
-void print_histogram(const struct histogram *histogram, const char *name, const char *unit,
-                     double divisor)
-{
-    static const struct {
-        const char *name;
-        double part;
-    } parts[] = { { "p50", 0.5 }, { "p99", 0.99 }, { "p999", 0.999 }, { "max", 1 } };
-    char metric[64];
-
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        snprintf(metric, sizeof(metric), "%s%s_%s", name, parts[i].name, unit);
-        print_metric(metric, (double)histogram_at(histogram, parts[i].part) / divisor);
-    }
 }
 
 /* ---- What the system knows ---- */

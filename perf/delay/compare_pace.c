@@ -71,7 +71,7 @@ static void note(uint64_t due, void *arg)
     if (w->now < steady)
         return;
     w->taken++;
-    histogram_add(&w->late, w->now - due);
+    histogram_add(&w->late, (int64_t)(w->now - due));
     uint64_t bucket = (w->now - start) / (SECOND / 10);
     if (bucket >= BUCKETS)
         return;
@@ -80,7 +80,7 @@ static void note(uint64_t due, void *arg)
         buckets[bucket] = calloc(1, sizeof(*buckets[bucket]));
     if (!buckets[bucket])
         die("no memory");
-    histogram_add(&buckets[bucket]->late, w->now - due);
+    histogram_add(&buckets[bucket]->late, (int64_t)(w->now - due));
     pthread_mutex_unlock(&bucket_lock);
 }
 
@@ -182,7 +182,7 @@ void work_pace(void)
         taken += consumers[i].taken;
     }
     print_metric("taken_s", (double)taken / options.seconds);
-    print_histogram(&late, "late_", "ms", 1e6);
+    histogram_print(&late, "late_", "ms", 1e6, print_metric);
     print_metric("behind_ms", (double)behind / 1e6);
     print_metric("checkpoints", (double)checkpoints);
     print_metric("peak_mb", (double)peak_resident_bytes(store_pid()) / 1e6);

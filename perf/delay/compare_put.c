@@ -41,7 +41,7 @@ static void *produce(void *arg)
             p->begin = before;
         p->end = now;
         p->put += options.batch;
-        histogram_add(&p->took, now - before);
+        histogram_add(&p->took, (int64_t)(now - before));
     }
     contender.disconnect(handle);
     free(batch);
@@ -51,7 +51,7 @@ static void *produce(void *arg)
 void work_put(void)
 {
     struct producer *producers = calloc(options.producers, sizeof(*producers));
-    struct histogram took = { 0 };
+    static struct histogram took;
     uint64_t put = 0, all = 0, begin = UINT64_MAX, end = 0;
 
     contender.open(options.directory);
@@ -81,7 +81,7 @@ void work_put(void)
     if (put == 0)
         die("nothing was put in %g s", options.seconds);
     print_metric("puts_s", (double)put / ((double)(end - begin) / 1e9));
-    print_histogram(&took, "put_", "us", 1e3);
+    histogram_print(&took, "put_", "us", 1e3, print_metric);
     print_written(&written, (double)(all * options.payload));
     contender.close();
     free(producers);

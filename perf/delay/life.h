@@ -26,6 +26,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "../histogram.h"
 #include "hwt/delay.h"
 
 /* ---- life_options.c ---- */
@@ -65,16 +66,14 @@ struct store_counts {
     counter syncs, commits, log_bytes, slot_bytes, checkpoints, replayed, cut, clock_leaps;
 };
 
-#define LATENESS_SLOTS 1024
-
 struct shared {
     counter acknowledged, delivered, cancelled; /* recounted when a life begins */
     counter early, after_cancel, wrong_content, out_of_order, repeated[CAUSES];
-    counter lateness[LATENESS_SLOTS], lateness_max, punctual; /* to 1 in 16 */
-    counter pending;                                          /* at the end, by the store */
-    counter opening_max;                                      /* ns that an open took */
-    counter clock_offset;                                     /* ns that the clock is ahead */
-    counter far_at; /* CLOCK_MONOTONIC: from then on the clock is moved */
+    struct histogram lateness; /* the consumer's */
+    counter pending;           /* at the end, by the store */
+    counter opening_max;       /* ns that an open took */
+    counter clock_offset;      /* ns that the clock is ahead */
+    counter far_at;            /* CLOCK_MONOTONIC: from then on the clock is moved */
     counter phase;
     _Atomic uint32_t life;
     struct store_counts now;
@@ -97,8 +96,6 @@ static inline void count(counter *c, uint64_t n)
 }
 
 void raise_to(counter *c, uint64_t value);
-void lateness_add(struct shared *shared, uint64_t ns);
-uint64_t lateness_at(const struct shared *shared, double part);
 
 /* ---- what both processes use ---- */
 

@@ -72,7 +72,7 @@ static void note_time(struct run *run, const struct entry *e, uint64_t now, bool
         count(&run->shared->early, 1);
     /* Lateness is of what was not held up by a kill. */
     else if (first && e->puts == 1 && e->due > run->opened && run->shared->phase != PHASE_FAR)
-        lateness_add(run->shared, now - e->due);
+        histogram_add(&run->shared->lateness, (int64_t)(now - e->due));
 }
 
 /* Returns its entry if it is to be done with; NULL: left undone, or nobody put it. */

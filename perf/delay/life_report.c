@@ -87,10 +87,10 @@ static void table_time(const struct run *run, const struct watch *watch)
 
     printf("\ntime\n");
     row_of("all of it", (double)(clock_ns(CLOCK_MONOTONIC) - watch->begin) / 1e9, "s", "");
-    row_of("late by, p50", (double)lateness_at(s, 0.5) / 1e6, "ms",
+    row_of("late by, p50", (double)histogram_at(&s->lateness, 0.5) / 1e6, "ms",
            "of what came in real time and no kill held up");
-    row_of("         p99", (double)lateness_at(s, 0.99) / 1e6, "ms", "");
-    row_of("         max", (double)counted(&s->lateness_max) / 1e6, "ms", "");
+    row_of("         p99", (double)histogram_at(&s->lateness, 0.99) / 1e6, "ms", "");
+    row_of("         max", (double)histogram_at(&s->lateness, 1) / 1e6, "ms", "");
     row_of("opening took, at most", (double)counted(&s->opening_max) / 1e6, "ms", "");
     row("kills", watch->kills, "");
     row_of("clock moved by", (double)counted(&s->clock_offset) / 86400e9, "days", "");

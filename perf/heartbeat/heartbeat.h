@@ -28,6 +28,8 @@
 #include <stdio.h>
 #include <sys/queue.h>
 
+#include "../histogram.h"
+
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
 
 struct run;
@@ -169,8 +171,8 @@ struct server {
     LIST_HEAD(, connection) connections;
     struct fault *drops;
     size_t drop_count;
-    uint64_t *lateness; /* one a silent peer that was found */
-    uint64_t *suspect;  /* when peers were closed that were not silent */
+    struct histogram lateness; /* of silent peers that were found */
+    uint64_t *suspect;         /* when peers were closed that were not silent */
     size_t suspect_count;
 };
 

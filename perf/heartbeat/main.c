@@ -130,10 +130,7 @@ static void plan_faults(struct run *run)
     run->client.silences = plan(peers, silent, from, silent_to, &random);
     run->server.drop_count = drops;
     run->server.drops = plan(peers + silent, drops, from, drop_to, &random);
-    run->server.lateness = calloc(silent + 1, sizeof(uint64_t));
     free(peers);
-    if (run->server.lateness == NULL)
-        die("faults", ENOMEM);
     run->client.random = random_next(&random);
     run->server.random = random_next(&random);
 }

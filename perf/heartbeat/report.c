@@ -50,13 +50,6 @@ static void row_ms(const char *name, uint64_t ns, const char *remark)
            remark);
 }
 
-static int compare(const void *a, const void *b)
-{
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void table_timeouts(struct run *run)
 {
     const hwt_stats *s = &run->stats;
@@ -85,7 +78,7 @@ static uint64_t not_silenced(struct run *run)
 static void table_peers(struct run *run, uint64_t wrong)
 {
     struct counts *c = &run->counts;
-    uint64_t *lateness = run->server.lateness;
+    const struct histogram *late = &run->server.lateness;
     uint64_t n = counted(&c->found);
     uint64_t starved = counted(&c->live_closed) - wrong;
 
@@ -99,11 +92,9 @@ static void table_peers(struct run *run, uint64_t wrong)
     if (counted(&c->spared) > 0)
         row("spared", counted(&c->spared), "at the limit, but read from in that moment");
     if (n > 0) {
-        qsort(lateness, n, sizeof(*lateness), compare);
-        row_ms("found late by, p50", lateness[(n - 1) * 50 / 100],
-               "from the idle limit to the close");
-        row_ms("               p99", lateness[(n - 1) * 99 / 100], "");
-        row_ms("               max", lateness[n - 1], "");
+        row_ms("found late by, p50", histogram_at(late, 0.5), "from the idle limit to the close");
+        row_ms("               p99", histogram_at(late, 0.99), "");
+        row_ms("               max", histogram_at(late, 1), "");
     }
 }
 

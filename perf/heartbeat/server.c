@@ -114,8 +114,8 @@ static void judge(const struct connection *connection)
 
     if (truth != NULL && atomic_load(&truth->silent)) {
         atomic_store(&truth->found, true);
-        server->lateness[counted(&run->counts.found)] =
-            now - (connection->pulse.noted + server->rules.dead);
+        histogram_add(&server->lateness,
+                      (int64_t)(now - (connection->pulse.noted + server->rules.dead)));
         count(&run->counts.found);
     } else {
         /* Whose fault that was can only be told when it is known who was kept waiting. */
@@ -267,6 +267,5 @@ void server_close(struct server *server)
     loop_close(&server->loop);
     free(server->by_peer);
     free(server->drops);
-    free(server->lateness);
     free(server->suspect);
 }

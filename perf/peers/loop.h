@@ -29,7 +29,7 @@
 
 #define TURN 64
 
-static struct samples lateness;
+static struct histogram lateness;
 static uint64_t left;
 
 static struct peer_timer *peer_array(uint64_t count)

@@ -10,7 +10,7 @@
 
 static void record(struct peer_timer *timer)
 {
-    samples_add(&lateness, *peer_deadline(timer), now_ns());
+    histogram_add(&lateness, (int64_t)(now_ns() - *peer_deadline(timer)));
     left--;
 }
 
@@ -22,7 +22,6 @@ static void run_fire(const struct options *options)
     check_options(options);
     peer_open();
     struct peer_timer *timers = peer_array(n);
-    samples_open(&lateness, n);
     left = n;
     peer_turn(false);
     uint64_t begin = now_ns(), cpu = process_cpu_ns();
@@ -39,9 +38,8 @@ static void run_fire(const struct options *options)
 
     metric("add_ns", (double)(added - begin) / (double)n);
     metric("cpu_ns", (double)(process_cpu_ns() - cpu) / (double)n);
-    samples_lateness(&lateness);
+    print_lateness(&lateness);
     peer_close();
-    samples_close(&lateness);
     free(timers);
 }
 
@@ -56,7 +54,7 @@ static void beat(struct peer_timer *timer)
     uint64_t now = now_ns();
     double late = (double)(int64_t)(now - *deadline);
 
-    samples_add(&lateness, *deadline, now);
+    histogram_add(&lateness, (int64_t)(now - *deadline));
     first_sum += *deadline < first_end ? late : 0;
     first_count += *deadline < first_end;
     last_sum += *deadline >= last_begin ? late : 0;
@@ -76,7 +74,6 @@ static void run_heartbeat(const struct options *options)
     check_options(options);
     peer_open();
     struct peer_timer *timers = peer_array(n);
-    samples_open(&lateness, n * periods);
     left = n;
     peer_turn(false);
     uint64_t begin = now_ns() + SECOND;
@@ -97,11 +94,10 @@ static void run_heartbeat(const struct options *options)
     load_end(&load);
     while (left > 0)
         peer_turn(true);
-    samples_lateness(&lateness);
+    print_lateness(&lateness);
     metric("drift_us",
            (last_sum / last_count - first_sum / first_count) / 1e3 / (double)(periods - 1));
     peer_close();
-    samples_close(&lateness);
     free(timers);
 }
 

@@ -28,7 +28,7 @@ struct adder {
     uint64_t random;
     size_t oldest;
     hwt_timeout window[WINDOW];
-    struct samples quiet, meanwhile;
+    struct histogram quiet, meanwhile;
 };
 
 /* Cancels the oldest, adds a new one, and records what that add took. Returns the time. */
@@ -43,9 +43,9 @@ static uint64_t adder_turn(struct adder *adder)
     arm(adder->timer, &idle_task, NULL, delay, at);
     uint64_t after = now_ns();
     if (before < deadline)
-        samples_add(&adder->quiet, before, after);
+        histogram_add(&adder->quiet, (int64_t)(after - before));
     else if (atomic_load_explicit(&last_run, memory_order_relaxed) == 0)
-        samples_add(&adder->meanwhile, before, after);
+        histogram_add(&adder->meanwhile, (int64_t)(after - before));
     return after;
 }
 
@@ -78,8 +78,6 @@ void run_burst(const struct options *options)
     static struct adder adder;
     pthread_t thread;
 
-    samples_open(&adder.quiet, SAMPLES);
-    samples_open(&adder.meanwhile, SAMPLES);
     adder.timer = make_timer(options);
     adder.random = 2;
     deadline = now_ns() + 2 * SECOND;
@@ -90,10 +88,8 @@ void run_burst(const struct options *options)
     pthread_join(thread, NULL);
 
     metric("last_run_ms", (double)(last_run - deadline) / 1e6);
-    metric("quiet_add_p999_us", (double)samples_percentile(&adder.quiet, 99.9) / 1e3);
-    metric("add_p999_us", (double)samples_percentile(&adder.meanwhile, 99.9) / 1e3);
-    metric("add_max_us", (double)samples_percentile(&adder.meanwhile, 100) / 1e3);
+    metric("quiet_add_p999_us", (double)histogram_at(&adder.quiet, 0.999) / 1e3);
+    metric("add_p999_us", (double)histogram_at(&adder.meanwhile, 0.999) / 1e3);
+    metric("add_max_us", (double)histogram_at(&adder.meanwhile, 1) / 1e3);
     hwt_timer_destroy(adder.timer);
-    samples_close(&adder.quiet);
-    samples_close(&adder.meanwhile);
 }

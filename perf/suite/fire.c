@@ -9,7 +9,7 @@
 #define PERIOD SECOND
 
 /* The worker's until `left` is 0. */
-static struct samples lateness;
+static struct histogram lateness;
 static uint64_t last_cpu; /* of the process, at the last run */
 static _Atomic uint64_t left;
 
@@ -25,7 +25,7 @@ static void wait_for_all(void)
 static void record(hwt_timeout timeout, void *arg)
 {
     (void)timeout;
-    samples_add(&lateness, (uint64_t)(uintptr_t)arg, now_ns());
+    histogram_add(&lateness, (int64_t)(now_ns() - (uint64_t)(uintptr_t)arg));
     uint64_t remaining = atomic_load_explicit(&left, memory_order_relaxed) - 1;
     if (remaining == 0)
         last_cpu = process_cpu_ns();
@@ -39,7 +39,6 @@ void run_fire(const struct options *options)
     uint64_t n = options->pending, random = 1;
     hwt_timer *timer = make_timer(options);
 
-    samples_open(&lateness, n);
     atomic_store(&left, n);
     uint64_t begin = now_ns(), begin_cpu = process_cpu_ns();
     for (uint64_t i = 0; i < n; i++) {
@@ -52,8 +51,7 @@ void run_fire(const struct options *options)
 
     metric("add_ns", (double)(added - begin) / (double)n);
     metric("cpu_ns", (double)(last_cpu - begin_cpu) / (double)n);
-    samples_lateness(&lateness);
-    samples_close(&lateness);
+    print_lateness(&lateness);
     hwt_timer_destroy(timer);
 }
 
@@ -81,7 +79,7 @@ static void beat_run(hwt_timeout timeout, void *arg)
     struct beat *beat = arg;
     uint64_t now = now_ns();
 
-    samples_add(&lateness, beat->deadline, now);
+    histogram_add(&lateness, (int64_t)(now - beat->deadline));
     if (beat->deadline < first_end)
         mean_add(&first, (double)(int64_t)(now - beat->deadline));
     if (beat->deadline >= last_begin)
@@ -103,7 +101,6 @@ void run_heartbeat(const struct options *options)
     struct beat *beats = allocate(n, sizeof(*beats));
     hwt_timer *timer = make_timer(options);
 
-    samples_open(&lateness, n * periods);
     atomic_store(&left, n);
     uint64_t begin = now_ns() + SECOND; /* the first deadline, when all have been added */
     uint64_t end = begin + periods * PERIOD;
@@ -121,10 +118,9 @@ void run_heartbeat(const struct options *options)
     sleep_until(end);
     load_end(&load);
     wait_for_all();
-    samples_lateness(&lateness);
+    print_lateness(&lateness);
     double drift = last.sum / last.count - first.sum / first.count;
     metric("drift_us", drift / 1e3 / (double)(periods - 1));
     hwt_timer_destroy(timer);
-    samples_close(&lateness);
     free(beats);
 }

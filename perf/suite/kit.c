@@ -115,44 +115,10 @@ void load_end(const struct load *begin)
     metric("wakeups_per_s", (double)(end.switches - begin->switches) * 1e9 / wall);
 }
 
-/* ---- Samples ---- */
-
-void samples_open(struct samples *samples, size_t room)
+void print_lateness(const struct histogram *lateness)
 {
-    *samples = (struct samples){ allocate(room, sizeof(*samples->at)), 0, room };
-}
-
-void samples_close(struct samples *samples)
-{
-    free(samples->at);
-}
-
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
-int64_t samples_percentile(struct samples *samples, double percent)
-{
-    if (samples->count == 0)
-        return 0;
-    qsort(samples->at, samples->count, sizeof(*samples->at), compare);
-    return samples->at[(size_t)((double)(samples->count - 1) * percent / 100.0)];
-}
-
-void samples_lateness(struct samples *samples)
-{
-    metric("lateness_p50_us", (double)samples_percentile(samples, 50) / 1e3);
-    if (samples->count == 0)
-        return;
-    /* It is sorted from here on. */
-    double last = (double)(samples->count - 1);
-    metric("lateness_p99_us", (double)samples->at[(size_t)(last * 0.99)] / 1e3);
-    metric("lateness_p999_us", (double)samples->at[(size_t)(last * 0.999)] / 1e3);
-    metric("lateness_max_us", (double)samples->at[samples->count - 1] / 1e3);
-    metric("earliest_us", (double)samples->at[0] / 1e3);
+    histogram_print(lateness, "lateness_", "us", 1e3, metric);
+    metric("earliest_us", (double)lateness->least / 1e3);
 }
 
 /* ---- The command line ---- */

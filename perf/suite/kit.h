@@ -3,7 +3,7 @@
 #define HWT_PERF_KIT_H
 
 /*
- * What the contenders written in C share: options, clocks, samples and metrics. The
+ * What the contenders written in C share: options, clocks and metrics. The
  * interface of a contender is in README.md. Nothing here knows a timer.
  */
 
@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
+
+#include "../histogram.h"
 
 #define US UINT64_C(1000)
 #define MS UINT64_C(1000000)
@@ -132,22 +134,6 @@ struct request_calls {
 
 void measure_requests(const struct options *options, const struct request_calls *calls);
 
-/* ---- Samples ---- */
-
-struct samples {
-    int64_t *at;
-    size_t count, room; /* what comes when there is no room is left out */
-};
-
-void samples_open(struct samples *samples, size_t room);
-void samples_close(struct samples *samples);
-int64_t samples_percentile(struct samples *samples, double percent); /* sorts; 0: there are none */
-void samples_lateness(struct samples *samples);                      /* prints lateness_... */
-
-static inline void samples_add(struct samples *samples, uint64_t from, uint64_t to)
-{
-    if (samples->count < samples->room)
-        samples->at[samples->count++] = (int64_t)(to - from);
-}
+void print_lateness(const struct histogram *lateness); /* lateness_..., earliest_us */
 
 #endif
