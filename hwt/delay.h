@@ -615,7 +615,8 @@ HWT_PUBLIC int64_t hwt_delay_note(hwt_delay *store, void *buffer, size_t size, u
  * included, and their lease is not 0. Needs no memory beyond options.memory. It may or may not see
  * the changes that others make meanwhile. The visitor may not call functions of this store.
  *
- * 0: all were visited; -EBADMSG: all that can be read were; -ESTALE: the store was opened with
+ * 0: all were visited; -EBADMSG: all but those of a time of which something cannot be read, because
+ * that may have cancelled them; -ESTALE: the store was opened with
  * HWT_DELAY_READ_ONLY, and its owner has deleted what was to be read: open it again
  */
 HWT_PUBLIC int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,

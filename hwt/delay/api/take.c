@@ -34,7 +34,8 @@ static struct hwt_delay_record *first_due(hwt_delay *store, uint64_t now, bool *
     return first;
 }
 
-static void count_lateness(hwt_delay *store, const struct hwt_delay_record *record, uint64_t now)
+/* It is handed over. */
+static void count_taken(hwt_delay *store, const struct hwt_delay_record *record, uint64_t now)
 {
     hwt_delay_stats *stats = &store->stats;
     uint64_t since = record->key.due > record->arrived ? record->key.due : record->arrived;
@@ -58,6 +59,7 @@ struct taking {
     struct taken *taken;
     size_t count, room;
     size_t bytes;
+    uint64_t now; /* when they were leased */
 };
 
 static int grow(struct taking *taking, size_t max)
@@ -79,6 +81,7 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
     uint64_t end = hwt_delay_boottime(store) + store->options.lease;
     bool removed = false;
     int r = 0;
+    taking->now = now;
     if (end < store->options.lease)
         end = HWT_NEVER;
     while (taking->count < max && (record = first_due(store, now, &removed))) {
@@ -96,7 +99,6 @@ static int take_due(hwt_delay *store, size_t max, uint64_t now, struct taking *t
         taking->taken[taking->count++] =
             (struct taken){ record, lease->token, record->expired, record->handed };
         taking->bytes += record->id_size + (size_t)record->payload_size;
-        count_lateness(store, record, now);
     }
     if (removed || taking->count > 0)
         hwt_delay_positions_follow(store);
@@ -164,6 +166,8 @@ static int write_counts(hwt_delay *store, const struct taking *taking,
 static int64_t finish(hwt_delay *store, struct taking *taking, hwt_delay_message *messages)
 {
     int64_t count = (int64_t)taking->count;
+    for (size_t i = 0; i < taking->count; i++)
+        count_taken(store, taking->taken[i].record, taking->now);
     hwt_delay_load_soon(store);
     hwt_delay_wake_arm(store);
     const struct hwt_delay_handing handing = hwt_delay_handed_begin(store, taking->count);

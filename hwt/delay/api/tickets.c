@@ -5,7 +5,7 @@
  * put back or moved since.
  *
  * A message that is not due when it was put first has that instant, its origin, in its record. No
- * index of all of them is kept. Those in the table and those that are leased are in a tree by
+ * index of all of them is kept. Those in the table and those that are leased are in a map by
  * origin. A slot has the lowest and the highest origin of what was ever written to it, in the
  * checkpoint too. So a ticket is looked for in memory, then at its own due time, and then in those
  * slots alone whose range it is in. Most slots have no range, because few messages are moved to

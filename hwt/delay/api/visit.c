@@ -8,6 +8,10 @@
  * slot until the stretch has been brought together with the table. The readers stay from stretch to
  * stretch, with a reference to their slot, so that each goes on where it was. The visitor is called
  * without the lock, on references.
+ *
+ * A stretch is of one instant, so it is brought together without letting go of the lock. It ends
+ * where the table, or what is leased, has STRETCH records, and slots as much as SLOTS_MOST, so
+ * nobody waits for long.
  */
 
 #include <errno.h>
@@ -17,7 +21,8 @@
 #include "hwt/delay/base/array.h"
 #include "hwt/delay/whole.h"
 
-#define STRETCH 4096
+#define STRETCH 1024
+#define SLOTS_MOST (UINT64_C(256) << 10) /* in memory */
 
 struct seen {
     struct hwt_delay_record *record;
@@ -63,44 +68,50 @@ static int by_key(const void *a, const void *b)
     return hwt_delay_compare(x->record->key, y->record->key);
 }
 
-static int add_leased(struct view *view)
+static void end_by(struct view *view, struct hwt_delay_key to)
 {
-    struct hwt_delay_lease *lease;
-    HWT_DELAY_FOREACH_LEASE(lease, view->store)
-    {
-        struct hwt_delay_record *record = lease->record;
-        if (lease->superseded || hwt_delay_compare(record->key, view->from) < 0 ||
-            hwt_delay_compare(record->key, view->to) >= 0)
-            continue;
-        int r = add(view, record, lease->token);
-        if (r < 0)
-            return r;
-    }
-    return 0;
+    if (hwt_delay_compare(to, view->to) < 0)
+        view->to = to;
 }
 
-/* Messages of the table up to the end of the stretch, or up to about `most`. Then the stretch ends
- * there, between two keys. */
-static int add_table(struct view *view, size_t most)
+/* The stretch ends behind so many of these records: between two due times, unless there are so many
+ * of one. Not between records of one key, which are only in files that somebody else has made. */
+static void end_by_count(struct view *view, struct hwt_delay_record *record)
 {
-    hwt_delay *store = view->store;
-    struct hwt_delay_record *record = hwt_delay_from(store, view->from);
-    struct hwt_delay_key last = view->from;
-    for (; record && hwt_delay_compare(record->key, view->to) < 0;
+    for (size_t count = 0; record && hwt_delay_compare(record->key, view->to) < 0;
          record = RB_NEXT(hwt_delay_keys, NULL, record)) {
-        if (view->count >= most && hwt_delay_compare(record->key, last) > 0) {
-            view->to = record->key;
-            break;
-        }
-        last = record->key;
-        int r = record->kind == HWT_DELAY_PUT ? add(view, record, 0) : 0;
-        if (r < 0)
-            return r;
+        struct hwt_delay_key end = record->key;
+        end.sequence = end.due > view->from.due ? 0 : end.sequence;
+        if (count++ >= STRETCH && hwt_delay_compare(end, view->from) > 0)
+            view->to = end;
     }
-    return 0;
+}
+
+/* Messages of the table, or that are leased, up to the end of the stretch. */
+static int add_all(struct view *view, struct hwt_delay_record *record)
+{
+    int r = 0;
+    for (; r == 0 && record && hwt_delay_compare(record->key, view->to) < 0;
+         record = RB_NEXT(hwt_delay_keys, NULL, record)) {
+        bool leased = record->state == HWT_DELAY_LEASED;
+        if (record->kind == HWT_DELAY_PUT)
+            r = add(view, record, leased ? record->lease->token : 0);
+    }
+    return r;
 }
 
 /* ---- slots ---- */
+
+/* What cannot be read may cancel it. */
+static bool is_uncertain(const struct view *view, const struct hwt_delay_record *record)
+{
+    for (size_t i = 0; i < view->found.count; i++) {
+        if (hwt_delay_compare(view->found.all[i].from, record->key) <= 0 &&
+            hwt_delay_compare(record->key, view->found.all[i].to) < 0)
+            return true;
+    }
+    return false;
+}
 
 /* The slots are locked. */
 static int add_slots(struct view *view, bool in_gap)
@@ -115,8 +126,9 @@ static int add_slots(struct view *view, bool in_gap)
         view->readers.all[i]->position = view->readers.all[i]->slot->before;
     struct hwt_delay_gathered gathered = { .gaps = &view->found };
     pthread_mutex_unlock(&store->lock);
-    r = hwt_delay_gather(store, view->readers.all, view->readers.count, view->from, &view->to,
-                         store->options.memory / 8, &gathered);
+    r = hwt_delay_gather(
+        store, view->readers.all, view->readers.count, view->from, &view->to,
+        store->options.memory / 8 < SLOTS_MOST ? store->options.memory / 8 : SLOTS_MOST, &gathered);
     if (r == 0)
         hwt_delay_gathered_mark(&gathered, NULL);
     pthread_mutex_lock(&store->lock);
@@ -125,9 +137,9 @@ static int add_slots(struct view *view, bool in_gap)
     struct hwt_delay_record *record;
     RB_FOREACH(record, hwt_delay_keys, &gathered.keys)
     {
-        if (record->kind == HWT_DELAY_PUT && !record->replaced &&
-            !hwt_delay_has_newer(store, record) && !hwt_delay_is_dropped(store, record->key) &&
-            r == 0)
+        if (r == 0 && record->kind == HWT_DELAY_PUT && !record->replaced &&
+            !is_uncertain(view, record) && !hwt_delay_has_newer(store, record) &&
+            !hwt_delay_is_dropped(store, record->key))
             r = add(view, record, 0);
     }
     hwt_delay_gathered_free(&gathered);
@@ -135,12 +147,6 @@ static int add_slots(struct view *view, bool in_gap)
 }
 
 /* ---- stretches ---- */
-
-static void end_by(struct view *view, struct hwt_delay_key to)
-{
-    if (hwt_delay_compare(to, view->to) < 0)
-        view->to = to;
-}
 
 /* Collects the pending messages of a stretch, which may end before `to`. */
 static int look(struct view *view, struct hwt_delay_key to)
@@ -158,19 +164,19 @@ static int look(struct view *view, struct hwt_delay_key to)
             if (hwt_delay_compare(hwt_delay_gaps_of(store)->all[i].from, view->from) > 0)
                 end_by(view, hwt_delay_gaps_of(store)->all[i].from);
         }
-        r = add_table(view, STRETCH);
-    } else {
+    }
+    end_by_count(view, hwt_delay_from(store, view->from));
+    end_by_count(view, hwt_delay_leased_from(store, view->from));
+    if (gap || hwt_delay_compare(view->from, hwt_delay_loaded(store)) >= 0) {
         hwt_delay_slots_lock(store);
         r = add_slots(view, gap != NULL);
         hwt_delay_slots_unlock(store);
-        if (r == 0)
-            r = add_table(view, SIZE_MAX);
     }
     if (r == 0)
-        r = add_leased(view);
+        r = add_all(view, hwt_delay_from(store, view->from));
+    if (r == 0)
+        r = add_all(view, hwt_delay_leased_from(store, view->from));
     HWT_ASSERT(hwt_delay_compare(view->from, view->to) < 0); /* each stretch gets further */
-    if (view->count > 0)
-        qsort(view->seen, view->count, sizeof(*view->seen), by_key);
     return r;
 }
 
@@ -178,6 +184,8 @@ static int show(const struct view *view,
                 int (*visitor)(const hwt_delay_message *message, void *data), void *data)
 {
     int r = 0;
+    if (view->count > 0)
+        qsort(view->seen, view->count, sizeof(*view->seen), by_key);
     for (size_t i = 0; i < view->count && r == 0; i++) {
         const struct hwt_delay_record *record = view->seen[i].record;
         hwt_delay_message message = hwt_delay_message_of(record);

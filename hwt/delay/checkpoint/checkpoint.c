@@ -239,7 +239,8 @@ static uint64_t watch(hwt_delay *store)
 
 /*
  * The job that makes them, and a longer log. It tries again every second if something is missing.
- * It makes one, too, when nothing has been left for a while, to give the log's disk back.
+ * It makes one, too, when nothing has been left for a while, to give the log's disk back, and where
+ * opening has found that one is worth while.
  */
 uint64_t hwt_delay_checkpointer(void *arg)
 {
@@ -248,11 +249,12 @@ uint64_t hwt_delay_checkpointer(void *arg)
     bool quiet = store->checkpoint.watched &&
                  store->checkpoint.quiet_since == hwt_delay_log_next(store) &&
                  !hwt_delay_extent_is_wanted(store) && hwt_delay_log_may_shrink(store);
+    bool due = !is_short(store) && hwt_delay_checkpoint_is_due(store);
     bool gives_room = !hwt_delay_checkpoint_is_wanted(store) && is_short(store) &&
                       !store->poisoned && look_for_room(store);
     if (hwt_delay_extent_is_wanted(store))
         hwt_delay_extent_grow(store);
-    if ((hwt_delay_checkpoint_is_wanted(store) || gives_room || quiet) && !store->poisoned)
+    if ((hwt_delay_checkpoint_is_wanted(store) || due || gives_room || quiet) && !store->poisoned)
         hwt_delay_checkpoint_make(store);
     uint64_t delay = store->poisoned ? HWT_NEVER : is_short(store) ? HWT_SEC(1) : watch(store);
     pthread_mutex_unlock(&store->lock);

@@ -44,6 +44,7 @@ struct hwt_delay_checkpoint {
 
 bool hwt_delay_nothing_is_left(const hwt_delay *store);
 bool hwt_delay_log_may_shrink(const hwt_delay *store);
+bool hwt_delay_checkpoint_is_due(const hwt_delay *store);
 /* Called where the log has grown, or something is done. */
 void hwt_delay_checkpoint_look(hwt_delay *store);
 

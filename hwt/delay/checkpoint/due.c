@@ -4,11 +4,17 @@
 
 #include "hwt/delay/whole.h"
 
-/* All slots are passed, and nothing is pending besides. */
+/* Slots that the next checkpoint leaves out. One may be counted twice, if it was passed since a drop. */
+static size_t done_with(const hwt_delay *store)
+{
+    return hwt_delay_passed_count(store) + hwt_delay_dropped_count(store);
+}
+
+/* All slots are done with, and nothing is pending besides. */
 bool hwt_delay_nothing_is_left(const hwt_delay *store)
 {
-    return hwt_delay_passed_count(store) == hwt_delay_slots_count(store) &&
-           !hwt_delay_lowest(store) && hwt_delay_leased_count(store) == 0;
+    return done_with(store) >= hwt_delay_slots_count(store) && !hwt_delay_lowest(store) &&
+           hwt_delay_leased_count(store) == 0;
 }
 
 /* The log is empty, or would be after a checkpoint, and longer than that of a new store. */
@@ -19,7 +25,7 @@ bool hwt_delay_log_may_shrink(const hwt_delay *store)
 
 /* Whether a checkpoint is worth while for the memory, for the log, or to delete slots, if those
  * have a whole segment's length or are the last ones. */
-static bool is_due(const hwt_delay *store)
+bool hwt_delay_checkpoint_is_due(const hwt_delay *store)
 {
     uint64_t segment = store->options.segment_size;
     return hwt_delay_bytes_in(store, HWT_DELAY_FRESH) + hwt_delay_log_tombstone_bytes(store) >=
@@ -27,7 +33,7 @@ static bool is_due(const hwt_delay *store)
            hwt_delay_log_kept_bytes(store) >= segment / 2 ||
            hwt_delay_passed_bytes(store) + hwt_delay_dropped_bytes(store) >= segment ||
            (hwt_delay_nothing_is_left(store) &&
-            (hwt_delay_passed_count(store) > 0 ||
+            (done_with(store) > 0 ||
              hwt_delay_log_kept_bytes(store) >= hwt_delay_log_extent(store) / 4)) ||
            store->checkpoint.rewriting || hwt_delay_handed_is_long(store);
 }
@@ -37,7 +43,7 @@ void hwt_delay_checkpoint_look(hwt_delay *store)
     if (hwt_delay_log_is_pinned(store) || hwt_delay_checkpoint_is_wanted(store) ||
         store->stuck != 0)
         return;
-    if (is_due(store)) {
+    if (hwt_delay_checkpoint_is_due(store)) {
         if (store->synchronous)
             hwt_delay_checkpoint_make(store);
         else

@@ -261,11 +261,10 @@ static void conclude_parts(hwt_delay *store, const struct hwt_delay_plan *plan)
     for (size_t i = 0; i < plan->count; i++) {
         const struct hwt_delay_part *part = &plan->parts[i];
         struct hwt_delay_slot *slot = part->slot;
-        uint64_t last = part->records[part->count - 1]->key.due;
-        slot->last = last > slot->last ? last : slot->last;
+        slot->last = slot->new_last;
+        slot->newest = slot->new_newest;
         slot->count = slot->new_count;
         slot->origins = slot->new_origins;
-        slot->newest = store->checkpoint.snapshot.from.sequence - 1;
         hwt_delay_slot_set_length(store, slot, slot->new_length);
     }
     hwt_delay_dead_conclude(store);

@@ -24,11 +24,10 @@ static void encode_before(const struct hwt_delay_slot *slot, unsigned char *at)
     hwt_delay_set64(at + HWT_DELAY_FILE_BEFORE + 8, before.sequence);
 }
 
-static void encode_slot(const struct hwt_delay_slot *slot, size_t size, unsigned char *at)
+static void encode_slot(const struct hwt_delay_slot *slot, unsigned char *at)
 {
     struct hwt_delay_key position =
         hwt_delay_compare(slot->noted, slot->moved) < 0 ? slot->moved : slot->noted;
-    memset(at, 0, size);
     hwt_delay_set64(at + HWT_DELAY_FILE_NUMBER, slot->number);
     hwt_delay_set64(at + HWT_DELAY_FILE_INDEX, slot->index);
     hwt_delay_set64(at + HWT_DELAY_FILE_LENGTH, slot->new_length);
@@ -40,13 +39,9 @@ static void encode_slot(const struct hwt_delay_slot *slot, size_t size, unsigned
     hwt_delay_set64(at + HWT_DELAY_FILE_DEAD, slot->new_dead);
     hwt_delay_set64(at + HWT_DELAY_FILE_FROM, slot->new_origins.from);
     hwt_delay_set64(at + HWT_DELAY_FILE_TO, slot->new_origins.to);
-    if (size == HWT_DELAY_FILE_SIZE_MOST)
-        encode_before(slot, at);
-}
-
-static size_t entry_size(size_t gaps)
-{
-    return gaps > 0 ? HWT_DELAY_FILE_SIZE_MOST : HWT_DELAY_FILE_SIZE;
+    encode_before(slot, at);
+    hwt_delay_set64(at + HWT_DELAY_FILE_LAST, slot->new_last);
+    hwt_delay_set64(at + HWT_DELAY_FILE_NEWEST, slot->new_newest);
 }
 
 static void encode_gap(const struct hwt_delay_gap *gap, unsigned char *at)
@@ -75,7 +70,7 @@ static void encode_head(const hwt_delay *store, unsigned char *head, size_t size
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_SHIFT, filed->shift);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_NUMBER, hwt_delay_slots_number(store));
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_GAPS, (uint32_t)gaps);
-    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_ENTRY, (uint32_t)entry_size(gaps));
+    hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_ENTRY, HWT_DELAY_FILE_SIZE);
     hwt_delay_set64(head + HWT_DELAY_CHECKPOINT_COUNTED, snapshot->counted);
     hwt_delay_set32(head + HWT_DELAY_CHECKPOINT_CRC,
                     hwt_delay_crc(store->key, head + HWT_DELAY_CHECKPOINT_VERSION,
@@ -104,15 +99,15 @@ static unsigned char *encode(hwt_delay *store, const struct hwt_delay_filed *fil
     pthread_mutex_lock(&store->lock);
     size_t slots = 0;
     size_t gaps = hwt_delay_gaps_of(store)->count;
-    unsigned char *bytes =
-        malloc(size + hwt_delay_slots_count(store) * entry_size(gaps) + gaps * HWT_DELAY_GAP_SIZE);
+    unsigned char *bytes = malloc(size + hwt_delay_slots_count(store) * HWT_DELAY_FILE_SIZE +
+                                  gaps * HWT_DELAY_GAP_SIZE);
     unsigned char *at = bytes ? bytes + HWT_DELAY_CHECKPOINT_SIZE : NULL;
     struct hwt_delay_slot *slot = bytes ? hwt_delay_slots_first(store) : NULL;
     for (; slot; slot = hwt_delay_slots_next(slot)) {
         if (slot->new_length == 0)
             continue;
-        encode_slot(slot, entry_size(gaps), at);
-        at += entry_size(gaps);
+        encode_slot(slot, at);
+        at += HWT_DELAY_FILE_SIZE;
         slots++;
     }
     for (size_t i = 0; bytes && i < gaps; i++, at += HWT_DELAY_GAP_SIZE)
@@ -151,7 +146,7 @@ static void set_room_aside(hwt_delay *store, const unsigned char *bytes, uint64_
                   ENVELOPE_MAX * hwt_delay_get64(at + HWT_DELAY_FILE_COUNT);
     if (leased > hwt_delay_leased_bytes_max(store))
         leased = hwt_delay_leased_bytes_max(store);
-    uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE_MOST +
+    uint64_t room = HWT_DELAY_CHECKPOINT_SIZE + 2 * slots * HWT_DELAY_FILE_SIZE +
                     HWT_DELAY_SPANS_MAX * HWT_DELAY_SPAN_SIZE + HWT_DELAY_RECORD_HEAD_MAX + 4 +
                     HWT_DELAY_NOTE_MAX;
     room = (room < ROOM_MIN ? ROOM_MIN : room) + leased;

@@ -115,6 +115,8 @@ static void note_slots(hwt_delay *store)
         slot->new_length = named ? slot->length : 0;
         slot->new_count = named ? slot->count : 0;
         slot->new_origins = slot->origins;
+        slot->new_last = slot->last;
+        slot->new_newest = slot->newest;
     }
     hwt_delay_drops_settle(store);
 }

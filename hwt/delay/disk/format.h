@@ -204,7 +204,7 @@ enum {
     HWT_DELAY_BLOCK_OFFSET = 32,      /* u64: where this head is in its file */
     HWT_DELAY_BLOCK_NUMBER = 40,      /* u64: of the file */
     HWT_DELAY_BLOCK_SIZE = 48,
-    HWT_DELAY_BLOCK_RECORDS = 16384
+    HWT_DELAY_BLOCK_RECORDS = 2048 /* or one record; until release 0.3 it was 16384 */
 };
 
 /* A checkpoint: this head, `files` entries, `gaps` gaps, `spans` spans, `records` records. */
@@ -249,10 +249,13 @@ enum {
     HWT_DELAY_FILE_SIZE_LEAST = 64, /* without origins */
     HWT_DELAY_FILE_FROM = 64, /* u64: no origin in it is lower; higher than the next: it has none */
     HWT_DELAY_FILE_TO = 72,   /* u64: none is higher */
-    HWT_DELAY_FILE_SIZE = 80, /* where there are no gaps */
+    HWT_DELAY_FILE_SIZE_ORIGINS = 80, /* as release 0.3 wrote it where there were no gaps */
     HWT_DELAY_FILE_BEFORE =
         80, /* u64 due, u64 sequence: what is before has been dealt with though it is in a gap */
-    HWT_DELAY_FILE_SIZE_MOST = 96
+    HWT_DELAY_FILE_SIZE_BEFORE = 96, /* as it wrote it where there were gaps */
+    HWT_DELAY_FILE_LAST = 96,        /* u64: no record is due later */
+    HWT_DELAY_FILE_NEWEST = 104,     /* u64: no record has a higher sequence */
+    HWT_DELAY_FILE_SIZE = 112
 };
 
 /* A span, behind the gaps, in order. It says how many pending messages slots have. See filed.c. */

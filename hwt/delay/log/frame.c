@@ -6,13 +6,19 @@
 
 #include "hwt/delay/whole.h"
 
+/* Is this the head of a frame of this store, which may have been written at another place? */
+static bool is_any_head(const hwt_delay *store, const unsigned char *head)
+{
+    return hwt_delay_head_is(head, store->key, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE);
+}
+
 /* Is this the head of a frame of this store that belongs there? */
 static bool is_head(const hwt_delay *store, const unsigned char *head, unsigned segment,
                     uint64_t offset)
 {
     uint64_t size = HWT_DELAY_FRAME_SIZE + (uint64_t)hwt_delay_get32(head + HWT_DELAY_FRAME_LENGTH);
     uint32_t count = hwt_delay_get32(head + HWT_DELAY_FRAME_COUNT);
-    return hwt_delay_head_is(head, store->key, HWT_DELAY_MAGIC_FRAME, HWT_DELAY_FRAME_SIZE) &&
+    return is_any_head(store, head) &&
            hwt_delay_get32(head + HWT_DELAY_FRAME_PLACE) == hwt_delay_place(segment, offset) &&
            offset % 8 == 0 && size <= store->log.frame_max && size <= store->log.extent - offset &&
            count > 0 && hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) <= UINT64_MAX - count;
@@ -88,15 +94,33 @@ struct search {
     const hwt_delay *store;
     unsigned segment;
     uint64_t sequence;
-    bool any;
+    bool any, displaced;
     struct hwt_delay_frame *found; /* the one with the lowest sequence */
+    struct hwt_delay_log_point expected[2];
+    size_t count;
 };
+
+/* Is it the head of a frame that is expected at another place? */
+static bool is_displaced(const struct search *search, const unsigned char *head, uint64_t offset)
+{
+    for (size_t i = 0; i < search->count; i++) {
+        const struct hwt_delay_log_point *at = &search->expected[i];
+        if (hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE) == at->sequence &&
+            hwt_delay_get32(head + HWT_DELAY_FRAME_PLACE) ==
+                hwt_delay_place(at->segment, at->offset))
+            return search->segment != at->segment || offset != at->offset;
+    }
+    return false;
+}
 
 static bool note_frame(const unsigned char *head, uint64_t offset, void *arg)
 {
     struct search *search = arg;
     uint64_t sequence = hwt_delay_get64(head + HWT_DELAY_FRAME_SEQUENCE);
-    if (sequence >= search->sequence && (!search->any || sequence < search->found->sequence) &&
+    if (sequence < search->sequence || !is_any_head(search->store, head))
+        return false;
+    search->displaced |= is_displaced(search, head, offset);
+    if (sequence > search->sequence && (!search->any || sequence < search->found->sequence) &&
         is_head(search->store, head, search->segment, offset)) {
         *search->found = frame_of(head, search->segment, offset);
         search->any = true;
@@ -104,10 +128,36 @@ static bool note_frame(const unsigned char *head, uint64_t offset, void *arg)
     return false;
 }
 
-/* Looks at the heads alone, because nothing but a frame that was written there can have one. */
-int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame)
+/* The next frame; and the one behind it, if the head of the next is there, and the rest is not
+ * whole. */
+static int expect_frames(hwt_delay *store, struct search *search)
+{
+    const struct hwt_delay_log *log = &store->log;
+    unsigned char head[HWT_DELAY_FRAME_SIZE];
+    search->expected[search->count++] = hwt_delay_log_end(store);
+    int r = read_head(store, log->segment, log->offset, head);
+    if (r < 0)
+        return r == -EBADMSG ? 0 : r;
+    const struct hwt_delay_frame frame = frame_of(head, log->segment, log->offset);
+    if (frame.sequence == log->next_sequence)
+        search->expected[search->count++] =
+            (struct hwt_delay_log_point){ frame.segment, frame.offset + frame.size,
+                                          frame.sequence + frame.count };
+    return 0;
+}
+
+/*
+ * Looks at the heads alone, because nothing but a frame that was written there can have one. A payload
+ * may have the head of any frame, so a head at another place says something only if the log goes on
+ * with that frame.
+ */
+int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame,
+                          bool *ret_displaced)
 {
     struct search search = { .store = store, .sequence = sequence, .found = ret_frame };
+    int expected = expect_frames(store, &search);
+    if (expected < 0)
+        return expected;
     for (; search.segment < 2; search.segment++) {
         int64_t r =
             hwt_delay_search(store, store->log.files[search.segment], HWT_DELAY_FRAME_SIZE,
@@ -115,5 +165,6 @@ int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_
         if (r < 0)
             return (int)r;
     }
+    *ret_displaced = search.displaced;
     return search.any;
 }

@@ -191,8 +191,10 @@ struct hwt_delay_frame {
 unsigned char *hwt_delay_frame_new(const hwt_delay *store);
 int hwt_delay_frame_read(hwt_delay *store, unsigned segment, uint64_t offset, unsigned char *bytes,
                          struct hwt_delay_frame *ret_frame);
-/* 1: the frame with the lowest sequence that is not below this one; 0: there is none. */
-int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame);
+/* 1: the frame with the lowest sequence above this one; 0: there is none. Displaced: the frame with
+ * which the log would go on stands at another place. */
+int hwt_delay_frame_later(hwt_delay *store, uint64_t sequence, struct hwt_delay_frame *ret_frame,
+                          bool *ret_displaced);
 int64_t hwt_delay_frame_torn(hwt_delay *store, unsigned segment, uint64_t offset,
                              uint64_t sequence);
 

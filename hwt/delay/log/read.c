@@ -6,7 +6,8 @@
  * It ends where no frame has the sequence that is next, at its place or at the beginning of the
  * other segment. The head of a frame with a higher sequence anywhere means that something in
  * between is damaged, because an unfinished write is always the last one. If the store was closed,
- * there is always such a head, unless that one itself is damaged.
+ * there is always such a head, unless that one itself is damaged. The head of the next frame
+ * at another place means that bytes were inserted or left out.
  */
 
 #include <errno.h>
@@ -87,15 +88,27 @@ static int skip_to(hwt_delay *store, const struct hwt_delay_frame *later)
     return r;
 }
 
+static int put_rest_aside(hwt_delay *store)
+{
+    const struct hwt_delay_log *log = &store->log;
+    return hwt_delay_put_aside(store, log->files[log->segment], log->offset,
+                               log->extent - log->offset);
+}
+
 /* There is no next frame. 1: the log ends here; 0: salvage goes on behind. */
 static int end_of_log(hwt_delay *store)
 {
     struct hwt_delay_frame later = { 0 };
-    int r = hwt_delay_frame_later(store, store->log.next_sequence + 1, &later);
+    bool displaced;
+    int r = hwt_delay_frame_later(store, store->log.next_sequence, &later, &displaced);
     if (r < 0)
         return r;
-    if (r == 0) {
+    if (r == 0 && !displaced) {
         r = note_cut(store);
+        return r < 0 ? r : 1;
+    }
+    if (r == 0 && store->salvage) {
+        r = put_rest_aside(store);
         return r < 0 ? r : 1;
     }
     if (store->salvage)

@@ -40,16 +40,21 @@ static int read_slot_entry(hwt_delay *store, const unsigned char *at, size_t siz
     slot->position.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_POSITION + 8);
     slot->sealed = hwt_delay_get32(at + HWT_DELAY_FILE_SEALED) != 0;
     slot->dead = hwt_delay_get64(at + HWT_DELAY_FILE_DEAD);
-    if (size >= HWT_DELAY_FILE_SIZE) {
+    if (size >= HWT_DELAY_FILE_SIZE_ORIGINS) {
         slot->origins.from = hwt_delay_get64(at + HWT_DELAY_FILE_FROM);
         slot->origins.to = hwt_delay_get64(at + HWT_DELAY_FILE_TO);
     }
-    if (size >= HWT_DELAY_FILE_SIZE_MOST) {
+    if (size >= HWT_DELAY_FILE_SIZE_BEFORE) {
         slot->before.due = hwt_delay_get64(at + HWT_DELAY_FILE_BEFORE);
         slot->before.sequence = hwt_delay_get64(at + HWT_DELAY_FILE_BEFORE + 8);
     }
     slot->made = slot->named = true;
     slot->newest = hwt_delay_log_kept(store).sequence - 1;
+    if (size >= HWT_DELAY_FILE_SIZE) {
+        uint64_t last = hwt_delay_get64(at + HWT_DELAY_FILE_LAST);
+        slot->last = last < slot->last ? last : slot->last;
+        slot->newest = hwt_delay_get64(at + HWT_DELAY_FILE_NEWEST);
+    }
     if (slot->dead > slot->length)
         slot->dead = slot->length;
     hwt_delay_wheel_add(store, slot);

@@ -82,9 +82,10 @@ int hwt_delay_rebuild(hwt_delay *store)
     {
         r = r == 0 ? measure(store, slot) : r;
     }
+    bool displaced;
     struct hwt_delay_frame oldest = { .offset = HWT_DELAY_SEGMENT_FRAMES, .sequence = 1 };
     if (r == 0)
-        r = hwt_delay_frame_later(store, 0, &oldest);
+        r = hwt_delay_frame_later(store, 0, &oldest, &displaced);
     hwt_delay_log_keep(
         store, (struct hwt_delay_log_point){ oldest.segment, oldest.offset, oldest.sequence });
     return r < 0 ? r : 0;

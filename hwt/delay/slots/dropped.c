@@ -32,20 +32,25 @@ void hwt_delay_drops_snapshot(hwt_delay *store)
     const struct hwt_delay_drops *drops = hwt_delay_drops_of(store);
     for (size_t i = 0; i < drops->count; i++)
         drops->all[i]->needed = is_needed(store, drops->all[i]);
-    store->slots.dropped_bytes = 0;
 }
 
 /* How much the next checkpoint would delete. */
-static uint64_t dropped_bytes(hwt_delay *store)
+static void count_dropped(hwt_delay *store)
 {
     struct hwt_delay_slot *slot;
-    uint64_t bytes = 0;
+    store->slots.dropped_bytes = store->slots.dropped_count = 0;
     HWT_DELAY_FOREACH_SLOT(slot, store)
     {
-        if (!slot->passed && hwt_delay_slot_is_dropped(store, slot))
-            bytes += slot->length;
+        if (slot->passed || !hwt_delay_slot_is_dropped(store, slot))
+            continue;
+        store->slots.dropped_bytes += slot->length;
+        store->slots.dropped_count++;
     }
-    return bytes;
+}
+
+size_t hwt_delay_dropped_count(const hwt_delay *store)
+{
+    return store->slots.dropped_count;
 }
 
 uint64_t hwt_delay_dropped_bytes(const hwt_delay *store)
@@ -58,7 +63,7 @@ void hwt_delay_drop(hwt_delay *store, struct hwt_delay_record *drop)
 {
     hwt_delay_drops_add(store, drop);
     hwt_delay_positions_follow(store);
-    store->slots.dropped_bytes = dropped_bytes(store);
+    count_dropped(store);
 }
 
 /* The numbers of what slots have follow. */

@@ -7,8 +7,9 @@
  * The runs are merged, block by block. The next block to be read is that of the run which goes on
  * with the lowest key. The records of the stretch are kept, by key. If they get more than the
  * budget, the highest are dropped, and the stretch ends there. So each stretch is as long as its
- * memory allows, no slot is opened that begins behind it, and a block is read once, or twice where
- * a stretch ends in it.
+ * memory allows, and no slot is opened that begins behind it. The block in which a run's stretch ends
+ * is kept for the next stretch, so a block is read once: else each stretch would read a block of each
+ * run for a few records. All that are kept take as much as options.memory at most.
  *
  * A stretch ends between two due times, so that records of one identity are together. If a single
  * instant has more than the budget it is cut at a sequence, and a second reading looks for what
@@ -51,6 +52,7 @@ struct gather {
     const struct hwt_delay_slot *slot; /* whose file is open */
     int file;
     struct hwt_delay_block block;
+    uint64_t kept; /* bytes of blocks */
 };
 
 static int by_next(const void *a, const void *b)
@@ -203,12 +205,38 @@ static int take_block(struct gather *gather, struct hwt_delay_reader *reader,
     return 0;
 }
 
+static void close_slot(struct gather *gather)
+{
+    if (gather->slot)
+        hwt_delay_close_file(gather->store, gather->file);
+    gather->slot = NULL;
+}
+
+/* One file is open at a time. */
+static int open_slot(struct gather *gather, const struct hwt_delay_slot *slot)
+{
+    if (gather->slot == slot)
+        return 0;
+    close_slot(gather);
+    char name[HWT_DELAY_NAME_MAX];
+    hwt_delay_slot_name(slot, name);
+    gather->file = hwt_delay_open_file(gather->store, name, O_RDONLY);
+    if (gather->file < 0)
+        return gather->file != -ENOENT    ? gather->file
+               : gather->store->read_only ? -ESTALE
+                                          : -EBADMSG;
+    gather->slot = slot;
+    return 0;
+}
+
 /* Moves *offset on to the next block that can be read, or to `end`. */
 static int find_readable(struct gather *gather, const struct hwt_delay_slot *slot, uint64_t *offset,
                          uint64_t end)
 {
     hwt_delay *store = gather->store;
-    int found;
+    int found = open_slot(gather, slot);
+    if (found < 0)
+        return found;
     do {
         int64_t at = hwt_delay_slot_search(store, slot, gather->file, *offset + 1, end);
         if (at < 0)
@@ -271,27 +299,53 @@ static bool run_is_needed(const struct gather *gather, const struct hwt_delay_re
            hwt_delay_compare(run->last, reader->position) >= 0;
 }
 
-static void close_slot(struct gather *gather)
+/* ---- blocks that are kept ---- */
+
+static bool is_kept(const struct hwt_delay_run *run, uint64_t offset)
 {
-    if (gather->slot)
-        hwt_delay_close_file(gather->store, gather->file);
-    gather->slot = NULL;
+    return run->kept && run->kept_at == offset;
 }
 
-/* One file is open at a time. */
-static int open_slot(struct gather *gather, const struct hwt_delay_slot *slot)
+static void forget_kept(struct gather *gather, struct hwt_delay_run *run)
 {
-    if (gather->slot == slot)
+    if (!run->kept)
+        return;
+    gather->kept -= run->kept_size;
+    free(run->kept);
+    run->kept = NULL;
+}
+
+/* The block that was read may be needed again. If there is no memory it is read again. */
+static void keep_block(struct gather *gather, struct hwt_delay_run *run, uint64_t offset)
+{
+    const size_t size = (size_t)(gather->block.behind - offset);
+    if (gather->replacements || run->rough || gather->store->salvage ||
+        gather->kept + size > gather->store->options.memory)
+        return;
+    forget_kept(gather, run);
+    run->kept = malloc(size);
+    if (!run->kept)
+        return;
+    memcpy(run->kept, gather->block.at - HWT_DELAY_BLOCK_SIZE, size);
+    run->kept_size = size;
+    run->kept_at = offset;
+    gather->kept += size;
+}
+
+/* The run's block at an offset; unless it is kept, the slot is open. */
+static int get_block(struct gather *gather, const struct hwt_delay_slot *slot,
+                     struct hwt_delay_run *run, uint64_t offset)
+{
+    if (is_kept(run, offset)) {
+        hwt_delay_block_at(&gather->block, run->kept, offset);
         return 0;
-    close_slot(gather);
-    char name[HWT_DELAY_NAME_MAX];
-    hwt_delay_slot_name(slot, name);
-    gather->file = hwt_delay_open_file(gather->store, name, O_RDONLY);
-    if (gather->file < 0)
-        return gather->file != -ENOENT    ? gather->file
-               : gather->store->read_only ? -ESTALE
-                                          : -EBADMSG;
-    gather->slot = slot;
+    }
+    int r =
+        hwt_delay_slot_block(gather->store, slot, gather->file, offset, run->end, &gather->block);
+    if (r < 0)
+        return r;
+    gather->gathered->read += gather->block.behind - offset;
+    keep_block(gather, run, offset);
     return 0;
 }
 
@@ -302,8 +356,10 @@ static int read_block(struct gather *gather, const struct cursor *cursor, uint64
     bool salvage = gather->store->salvage;
     const struct hwt_delay_slot *slot = cursor->reader->slot;
     struct hwt_delay_run *run = cursor->run;
-    int r =
-        hwt_delay_slot_block(gather->store, slot, gather->file, *offset, run->end, &gather->block);
+    int r = is_kept(run, *offset) ? 0 : open_slot(gather, slot);
+    if (r < 0)
+        return r;
+    r = get_block(gather, slot, run, *offset);
     if (r == -EBADMSG && salvage)
         return skip_damage(gather, slot, offset, run->end);
     if (r == -EBADMSG && gather->gathered->gaps)
@@ -311,7 +367,6 @@ static int read_block(struct gather *gather, const struct cursor *cursor, uint64
     if (r < 0)
         return r;
     uint64_t behind = gather->block.behind;
-    gather->gathered->read += behind - *offset;
     r = take_block(gather, cursor->reader, ret_last);
     if (r == -EBADMSG && !salvage && gather->gathered->gaps) {
         *ret_last = cursor->lowest;
@@ -331,13 +386,10 @@ static int read_block(struct gather *gather, const struct cursor *cursor, uint64
 static int read_first(struct gather *gather)
 {
     struct cursor *first = &gather->cursors[0];
-    int r = open_slot(gather, first->reader->slot);
-    if (r == 0) {
-        struct hwt_delay_key last = first->lowest;
-        r = read_block(gather, first, &first->offset, &last);
-        if (!first->run->rough)
-            first->lowest = last;
-    }
+    struct hwt_delay_key last = first->lowest;
+    int r = read_block(gather, first, &first->offset, &last);
+    if (!first->run->rough)
+        first->lowest = last;
     if (first->offset >= first->run->end)
         gather->cursors[0] = gather->cursors[--gather->cursor_count];
     sift_down(gather);
@@ -447,6 +499,20 @@ static void move_on(struct gather *gather, bool cut)
         /* If reading stopped at the end of the stretch, the block's last is behind that end. */
         mark->run->first = whole || cut ? gather->to : mark->last;
     }
+    for (size_t i = 0; i < gather->count; i++) {
+        if (gather->marks[i].run->kept_at < gather->marks[i].run->next)
+            forget_kept(gather, gather->marks[i].run);
+    }
+}
+
+static uint64_t kept_by(struct hwt_delay_reader **readers, size_t count)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t run = 0; run < readers[i]->count; run++)
+            bytes += readers[i]->runs[run].kept ? readers[i]->runs[run].kept_size : 0;
+    }
+    return bytes;
 }
 
 /*
@@ -463,17 +529,17 @@ int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t
         .to = *to,
         .budget = budget,
         .gathered = ret_gathered,
+        .kept = kept_by(readers, count),
     };
     RB_INIT(&ret_gathered->keys);
     ret_gathered->bytes = ret_gathered->read = 0;
     int r = read_slots(&gather, readers, count);
     bool cut = r == 0 && hwt_delay_compare(gather.to, *to) < 0;
-    bool instant = cut && RB_MIN(hwt_delay_keys, &ret_gathered->keys)->key.due == gather.to.due;
-    if (cut && !instant)
+    if (cut && RB_MIN(hwt_delay_keys, &ret_gathered->keys)->key.due < gather.to.due)
         end_at(&gather, (struct hwt_delay_key){ gather.to.due, 0 });
     if (r == 0)
         move_on(&gather, cut);
-    if (instant)
+    if (r == 0 && gather.to.sequence > 0) /* it ends within an instant */
         r = read_replacements(&gather, readers, count);
     close_slot(&gather);
     for (size_t i = 0; i < count && r < 0; i++)

@@ -17,8 +17,16 @@
 /* The next reading begins with the slot's first run. */
 void hwt_delay_reader_reset(struct hwt_delay_reader *reader)
 {
-    reader->count = 0;
+    while (reader->count > 0)
+        free(reader->runs[--reader->count].kept);
     reader->indexed = 0;
+}
+
+/* It is not used again. */
+void hwt_delay_reader_clear(struct hwt_delay_reader *reader)
+{
+    hwt_delay_reader_reset(reader);
+    free(reader->runs);
 }
 
 uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader)
@@ -43,7 +51,7 @@ static void release(struct hwt_delay_readers *readers, size_t i)
     struct hwt_delay_reader *reader = readers->all[i];
     readers->all[i] = readers->all[--readers->count];
     hwt_delay_slot_unref(reader->slot);
-    free(reader->runs);
+    hwt_delay_reader_clear(reader);
     free(reader);
 }
 

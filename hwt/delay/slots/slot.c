@@ -156,10 +156,19 @@ static struct hwt_delay_range origins_of(const struct hwt_delay_slot *slot,
     return range;
 }
 
+static uint64_t newest_of(const struct hwt_delay_slot *slot, struct hwt_delay_record **records,
+                          size_t count)
+{
+    uint64_t newest = slot->length > 0 ? slot->newest : 0;
+    for (size_t i = 0; i < count; i++)
+        newest = records[i]->key.sequence > newest ? records[i]->key.sequence : newest;
+    return newest;
+}
+
 /*
  * Appends a run; returns the file, which the caller flushes and closes. It flushes the directory,
- * too, where the slot is new. Sets new_length, new_count and new_origins, which count once the
- * checkpoint is on the disk.
+ * too, where the slot is new. Sets what is `new` of the slot, which counts once the checkpoint is on
+ * the disk.
  */
 int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
                           struct hwt_delay_record **records, size_t count)
@@ -186,6 +195,9 @@ int hwt_delay_slot_append(hwt_delay *store, struct hwt_delay_slot *slot,
     slot->new_length = writer.offset;
     slot->new_count = slot->count + count;
     slot->new_origins = origins_of(slot, records, count);
+    uint64_t last = records[count - 1]->key.due;
+    slot->new_last = last > slot->last ? last : slot->last;
+    slot->new_newest = newest_of(slot, records, count);
     return file;
 }
 
@@ -347,11 +359,18 @@ int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, in
         hwt_delay_get32(head + HWT_DELAY_BLOCK_RECORDS_CRC) !=
             hwt_delay_crc(store->key, head + HWT_DELAY_BLOCK_SIZE, length))
         return -EBADMSG;
+    hwt_delay_block_at(block, head, offset);
+    return 0;
+}
+
+/* A block that was read has these bytes, with its head. */
+void hwt_delay_block_at(struct hwt_delay_block *block, const unsigned char *head, uint64_t offset)
+{
+    const size_t length = hwt_delay_get32(head + HWT_DELAY_BLOCK_LENGTH);
     block->at = head + HWT_DELAY_BLOCK_SIZE;
     block->end = block->at + length;
     block->count = hwt_delay_get32(head + HWT_DELAY_BLOCK_COUNT);
     block->behind = offset + HWT_DELAY_BLOCK_SIZE + length;
-    return 0;
 }
 
 /* The first record's key; false: there is none. */

@@ -137,6 +137,7 @@ void hwt_delay_slots_conclude(hwt_delay *store)
         TAILQ_INSERT_TAIL(&store->slots.finished, slot, listed);
         store->slots.finished_bytes += slot->length;
     }
+    store->slots.dropped_bytes = store->slots.dropped_count = 0;
     if (hwt_delay_slots_count(store) == 0)
         hwt_delay_filed_settle(store, UINT64_MAX);
 }

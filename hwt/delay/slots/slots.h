@@ -21,7 +21,10 @@ struct hwt_delay_run {
     uint64_t end;
     struct hwt_delay_key first; /* no record from `next` on is lower */
     struct hwt_delay_key last;
-    bool rough; /* its head was damaged: there may be any records in it, in any order */
+    bool rough;          /* its head was damaged: there may be any records in it, in any order */
+    unsigned char *kept; /* the block at `kept_at`, with its head; NULL: none is kept */
+    size_t kept_size;
+    uint64_t kept_at;
 };
 
 /* How far a slot has been read, by loading or by a visit. See slot.c and gather.c. */
@@ -75,7 +78,7 @@ struct hwt_delay_slot {
     uint64_t highest;               /* no due time is higher, as far as is known by now */
     struct hwt_delay_key noted;     /* the position for the checkpoint that is being made */
     uint64_t new_length, new_count; /* after that checkpoint; 0: it does not name the slot */
-    uint64_t new_dead;
+    uint64_t new_dead, new_last, new_newest;
     struct hwt_delay_range origins, new_origins; /* all that its records have are in it */
     struct hwt_delay_key moved;     /* what is lower is moved by that checkpoint; 0: nothing */
     struct hwt_delay_reader reader; /* of loading */
@@ -151,7 +154,8 @@ struct hwt_delay_slots {
     uint64_t finished_bytes;
     uint64_t next_number;
     struct hwt_delay_positions positions;
-    uint64_t dropped_bytes; /* of slots that are wholly under a drop */
+    uint64_t dropped_bytes; /* of slots that are wholly under a drop, and not passed */
+    size_t dropped_count;
     struct hwt_delay_handed handed;
     struct hwt_delay_aside *aside; /* of whoever has locked the slots */
     size_t aside_count, aside_room;
@@ -211,6 +215,7 @@ struct hwt_delay_block {
 };
 int hwt_delay_slot_block(hwt_delay *store, const struct hwt_delay_slot *slot, int file,
                          uint64_t offset, uint64_t end, struct hwt_delay_block *block);
+void hwt_delay_block_at(struct hwt_delay_block *block, const unsigned char *head, uint64_t offset);
 /* So much of a run is rather read than searched. */
 #define HWT_DELAY_SEEK_LEAST (UINT64_C(512) << 10)
 bool hwt_delay_block_first(const struct hwt_delay_block *block, struct hwt_delay_key *ret_key);
@@ -265,6 +270,7 @@ bool hwt_delay_slot_is_dropped(const hwt_delay *store, const struct hwt_delay_sl
 void hwt_delay_drops_snapshot(hwt_delay *store);
 void hwt_delay_drops_settle(hwt_delay *store);
 uint64_t hwt_delay_dropped_bytes(const hwt_delay *store);
+size_t hwt_delay_dropped_count(const hwt_delay *store);
 
 /* ---- gather.c ---- */
 
@@ -290,6 +296,7 @@ void hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
 /* ---- readers.c ---- */
 
 void hwt_delay_reader_reset(struct hwt_delay_reader *reader);
+void hwt_delay_reader_clear(struct hwt_delay_reader *reader);
 /* No due time in the part that was not read is lower; HWT_NEVER: nothing is there. */
 uint64_t hwt_delay_reader_next(const struct hwt_delay_reader *reader);
 

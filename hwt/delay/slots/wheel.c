@@ -95,7 +95,7 @@ void hwt_delay_slot_unref(struct hwt_delay_slot *slot)
 {
     if (--slot->refs > 0)
         return;
-    free(slot->reader.runs);
+    hwt_delay_reader_clear(&slot->reader);
     free(slot);
 }
 

@@ -71,10 +71,19 @@ void hwt_delay_lease_add(hwt_delay *store, struct hwt_delay_lease *lease,
     if (filed)
         hwt_delay_filed_end(&store->table.filed, record->key.due);
     record->lease = lease;
+    RB_INSERT(hwt_delay_keys, &store->table.leased, record);
     hwt_delay_map_insert(&store->table.tokens, &lease->by_token);
     TAILQ_INSERT_TAIL(&store->table.leases, lease, link);
     RB_INSERT(hwt_delay_ends, &store->table.ends, lease);
     store->table.leased_count++;
+}
+
+/* The record of a lease is not the one that counts any more. */
+static void forget_record(hwt_delay *store, struct hwt_delay_record *record)
+{
+    RB_REMOVE(hwt_delay_keys, &store->table.leased, record);
+    hwt_delay_origin_remove(store, record);
+    hwt_delay_map_remove(&store->table.identities, &record->by_identity);
 }
 
 /* Ends a lease and frees it. The record is the caller's; NULL: it was superseded. */
@@ -85,15 +94,14 @@ struct hwt_delay_record *hwt_delay_lease_end(hwt_delay *store, struct hwt_delay_
     TAILQ_REMOVE(&store->table.leases, lease, link);
     RB_REMOVE(hwt_delay_ends, &store->table.ends, lease);
     store->table.leased_count--;
-    hwt_delay_origin_remove(store, record);
+    if (!lease->superseded)
+        forget_record(store, record);
     hwt_delay_set_state(store, record, HWT_DELAY_NOWHERE);
     store->table.bytes[HWT_DELAY_NOWHERE] -= hwt_delay_record_bytes(record);
     if (lease->superseded) {
         store->table.superseded--;
         hwt_delay_record_unref(record);
         record = NULL;
-    } else {
-        hwt_delay_map_remove(&store->table.identities, &record->by_identity);
     }
     free(lease);
     return record;
@@ -113,7 +121,7 @@ void hwt_delay_lease_prefetch(const struct hwt_delay_lease *lease)
 /* Supersedes the lease of a record that something newer replaces, so that it does not come back. */
 void hwt_delay_lease_supersede(hwt_delay *store, struct hwt_delay_record *record)
 {
-    hwt_delay_map_remove(&store->table.identities, &record->by_identity);
+    forget_record(store, record);
     record->lease->superseded = true;
     store->table.superseded++;
 }

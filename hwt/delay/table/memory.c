@@ -10,6 +10,7 @@ void hwt_delay_table_init(hwt_delay *store)
 {
     struct hwt_delay_table *table = &store->table;
     RB_INIT(&table->keys);
+    RB_INIT(&table->leased);
     hwt_delay_map_init(&table->identities);
     hwt_delay_map_init(&table->origins);
     hwt_delay_map_init(&table->tokens);

@@ -40,7 +40,8 @@ static size_t origin_at(size_t size)
 struct hwt_delay_record *hwt_delay_record_new(uint8_t kind, const hwt_delay_message *message)
 {
     size_t size = message->id_size + message->payload_size;
-    bool moved = message->first_due != 0 && message->first_due != message->due;
+    bool moved =
+        kind == HWT_DELAY_PUT && message->first_due != 0 && message->first_due != message->due;
     struct hwt_delay_record *record =
         malloc(moved ? origin_at(size) + sizeof(*record->origin) : sizeof(*record) + size);
     if (!record)
@@ -143,9 +144,10 @@ void hwt_delay_prefetch_nodes(const hwt_delay *store, const struct hwt_delay_rec
         hwt_delay_map_prefetch_node(&store->table.origins, record->origin->node.hash);
 }
 
-struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key)
+static struct hwt_delay_record *find_from(const struct hwt_delay_keys *keys,
+                                          struct hwt_delay_key key)
 {
-    struct hwt_delay_record *record = RB_ROOT(&store->table.keys), *found = NULL;
+    struct hwt_delay_record *record = RB_ROOT(keys), *found = NULL;
     while (record) {
         if (hwt_delay_compare(record->key, key) >= 0) {
             found = record;
@@ -155,6 +157,16 @@ struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key k
         }
     }
     return found;
+}
+
+struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key)
+{
+    return find_from(&store->table.keys, key);
+}
+
+struct hwt_delay_record *hwt_delay_leased_from(hwt_delay *store, struct hwt_delay_key key)
+{
+    return find_from(&store->table.leased, key);
 }
 
 void hwt_delay_set_state(hwt_delay *store, struct hwt_delay_record *record,

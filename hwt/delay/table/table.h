@@ -67,13 +67,15 @@ struct hwt_delay_record;
 
 /* The due time of a message's first put. See tickets.c. */
 struct hwt_delay_origin {
-    struct hwt_delay_node node; /* while its record is in the table, or leased */
+    struct hwt_delay_node node; /* while its record is the newest with its ticket; see origins.c */
+    RB_HEAD(hwt_delay_older, hwt_delay_origin) older; /* those of the others, then */
+    RB_ENTRY(hwt_delay_origin) by_sequence;           /* while it is one of these */
     struct hwt_delay_record *record;
     uint64_t due;
 };
 
 struct hwt_delay_record {
-    RB_ENTRY(hwt_delay_record) by_key;
+    RB_ENTRY(hwt_delay_record) by_key; /* of the table, or of what is leased */
     struct hwt_delay_node by_identity; /* in the table, or leased */
     union {
         TAILQ_ENTRY(hwt_delay_record) fresh_link; /* while FRESH */
@@ -189,6 +191,7 @@ struct hwt_delay_table {
 
     struct hwt_delay_map tokens;
     struct hwt_delay_leases leases; /* in the order in which they were given */
+    struct hwt_delay_keys leased;   /* records that are leased and not superseded */
     struct hwt_delay_ends ends;
     uint64_t leased_count;
     uint64_t superseded; /* of them */
@@ -226,8 +229,9 @@ void hwt_delay_apply_tombstone(hwt_delay *store, struct hwt_delay_record *tombst
  * second for each, a little ahead. */
 void hwt_delay_prefetch_buckets(const hwt_delay *store, const struct hwt_delay_record *record);
 void hwt_delay_prefetch_nodes(const hwt_delay *store, const struct hwt_delay_record *record);
-/* The lowest record in the table that is at or above a key. */
+/* The lowest record in the table, or of those that are leased, that is at or above a key. */
 struct hwt_delay_record *hwt_delay_from(hwt_delay *store, struct hwt_delay_key key);
+struct hwt_delay_record *hwt_delay_leased_from(hwt_delay *store, struct hwt_delay_key key);
 
 /* ---- memory.c ---- */
 
@@ -366,6 +370,7 @@ uint64_t hwt_delay_leased_bytes_max(const hwt_delay *store);
 
 /* ---- origins.c ---- */
 
+RB_PROTOTYPE(hwt_delay_older, hwt_delay_origin, by_sequence, )
 bool hwt_delay_ticket_is_of(const struct hwt_delay_record *ticket,
                             const struct hwt_delay_record *record);
 void hwt_delay_origin_add(hwt_delay *store, struct hwt_delay_record *record);

@@ -72,6 +72,8 @@ static void read_lines(struct batch *batch, uint64_t now)
         if (memchr(line, '\0', (size_t)length))
             misuse("line %zu: a zero byte; write it as \\x00", number);
         if (line[length - 1] == '\n')
+            line[--length] = '\0';
+        if (length > 0 && line[length - 1] == '\r') /* of a file with lines that end in CRLF */
             line[length - 1] = '\0';
         add_line(batch, now, line, number);
     }

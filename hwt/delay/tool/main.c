@@ -84,12 +84,21 @@ int fail(const char *format, ...)
 
 hwt_delay *open_store(const char *directory, uint32_t flags)
 {
+    return open_store_for(directory, flags, 0);
+}
+
+hwt_delay *open_store_for(const char *directory, uint32_t flags, uint64_t payload)
+{
     hwt_delay_options opening = HWT_DELAY_OPTIONS_INIT;
     hwt_delay *store = NULL;
     int tries = 10;
     int r;
 
     opening.flags = flags;
+    if (opening.memory < 32 * payload) {
+        opening.memory = 32 * payload;
+        opening.segment_size = (opening.memory / 4 + 4095) / 4096 * 4096;
+    }
     opening.payload_max = (uint32_t)(opening.memory / 32); /* as long as there may be */
     do
         r = hwt_delay_open(directory, &opening, &store);

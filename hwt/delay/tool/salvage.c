@@ -58,6 +58,15 @@ static int add_copy(const hwt_delay_message *message, void *data)
     return put_batch(salvage);
 }
 
+static int note_longest(const hwt_delay_message *message, void *longest)
+{
+    uint64_t *size = longest;
+
+    if (message->payload_size > *size)
+        *size = message->payload_size;
+    return 0;
+}
+
 int command_salvage(const struct request *request)
 {
     static struct salvage salvage;
@@ -65,8 +74,11 @@ int command_salvage(const struct request *request)
     hwt_delay *from = open_store(request->directory, HWT_DELAY_SALVAGE);
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
 
-    salvage.to = open_store(new, HWT_DELAY_CREATE);
-    int r = hwt_delay_visit(from, 0, HWT_NEVER, add_copy, &salvage);
+    uint64_t longest = 0;
+    int r = hwt_delay_visit(from, 0, HWT_NEVER, note_longest, &longest);
+    salvage.to = open_store_for(new, HWT_DELAY_CREATE, longest);
+    if (r == 0)
+        r = hwt_delay_visit(from, 0, HWT_NEVER, add_copy, &salvage);
     if (r == 0)
         r = put_batch(&salvage);
     if (r == 0)

@@ -50,6 +50,8 @@ int fail(const char *format, ...) __attribute__((format(printf, 1, 2))); /* retu
 
 /* Opens a store, or says why not and ends the program with FAILED. */
 hwt_delay *open_store(const char *directory, uint32_t flags);
+/* The same; a store that is made has room for a payload of so many bytes, if that is long. */
+hwt_delay *open_store_for(const char *directory, uint32_t flags, uint64_t payload);
 
 /* Whether all of stdout arrived: 0 or FAILED. */
 int finish_output(void);

@@ -238,6 +238,56 @@ START_TEST(test_the_end_of_a_large_slot)
 }
 END_TEST
 
+/* ---- any order of due times ---- */
+
+/* Messages of one second, in many runs, each over the whole of it; [1]: of one instant. */
+static void make_unordered(uint32_t number, uint64_t due, bool instant)
+{
+    enum { UNORDERED_BATCH = 64, UNORDERED_PAYLOAD = 60 };
+    static unsigned char payload[UNORDERED_PAYLOAD];
+    hwt_delay_message messages[UNORDERED_BATCH];
+    uint64_t random = test_seed();
+    uint32_t ids[UNORDERED_BATCH];
+    for (uint32_t i = 0; i < number; i += UNORDERED_BATCH) {
+        for (uint32_t k = 0; k < UNORDERED_BATCH; k++) {
+            ids[k] = i + k;
+            messages[k] = (hwt_delay_message){
+                .due = due + (instant ? 0 : test_random(&random) % HWT_SEC(1)),
+                .id = &ids[k],
+                .id_size = sizeof(ids[k]),
+                .payload = payload,
+                .payload_size = sizeof(payload),
+            };
+        }
+        ck_assert_int_eq(hwt_delay_put(s.store, messages, UNORDERED_BATCH), 0);
+    }
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+}
+
+/* [0]: visited; [1]: taken. Both with the least memory that a store may have. */
+START_TEST(test_each_byte_is_read_a_few_times_in_any_order_of_due_times)
+{
+    enum { NUMBER = 100032 };
+    const uint64_t due = ((s.realtime + HWT_SEC(10)) >> 30 << 30) + HWT_MS(10);
+    struct {
+        uint64_t count, last;
+    } seen = { 0 };
+    make_unordered(NUMBER, due, false);
+    const uint64_t written = hwt_delay_slots_bytes(s.store);
+    simulated_close(&s);
+    open_counted();
+    if (_i == 0) {
+        ck_assert_int_eq(hwt_delay_visit(s.store, 0, HWT_NEVER, count_one, &seen), 0);
+    } else {
+        simulated_advance(&s, HWT_SEC(20));
+        seen.count = take_all();
+    }
+    ck_assert_uint_eq(seen.count, NUMBER);
+    ck_assert_msg(bytes_read <= 3 * written, "%" PRIu64 " bytes were read of %" PRIu64, bytes_read,
+                  written);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_backlog");
@@ -249,6 +299,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_opening_makes_each_name_a_few_times);
     tcase_add_loop_test(tcase, test_a_large_slot_is_read_once, 0, 2);
     tcase_add_loop_test(tcase, test_the_end_of_a_large_slot, 0, 2);
+    tcase_add_loop_test(tcase, test_each_byte_is_read_a_few_times_in_any_order_of_due_times, 0, 2);
     suite_add_tcase(suite, tcase);
     return suite;
 }

@@ -120,6 +120,19 @@ START_TEST(test_opened_before_the_clock_was_set)
 }
 END_TEST
 
+/* Once the clock has been accepted, a leap to where the last process was is none of its correction. */
+START_TEST(test_a_leap_behind_a_clock_that_was_accepted)
+{
+    put(s.realtime + DAY, 0, 10);
+    simulated_close(&s);
+    s.realtime -= DAY;
+    simulated_open(&s);
+    ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+    s.realtime += 3 * DAY;
+    ck_assert_int_eq(simulated_deliver(&s, 1, NULL), -ETIME);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_clock");
@@ -131,6 +144,7 @@ static Suite *make_suite(void)
     tcase_add_loop_test(tcase, test_the_clock_leaps_a_year_forward, 0, 2);
     tcase_add_loop_test(tcase, test_a_year_off_is_no_leap, 0, 2);
     tcase_add_loop_test(tcase, test_opened_before_the_clock_was_set, 0, 2);
+    tcase_add_test(tcase, test_a_leap_behind_a_clock_that_was_accepted);
     suite_add_tcase(suite, tcase);
     return suite;
 }

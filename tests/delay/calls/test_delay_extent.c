@@ -106,22 +106,38 @@ END_TEST
 
 static void put_meanwhile(void *arg, enum disk_call call, const char *name)
 {
-    (void)arg, (void)name;
+    (void)name;
     if (call != DISK_RENAME)
         return;
     s.process.changed = NULL;
-    put_some(0, 20, s.realtime);
+    put_some(0, *(uint32_t *)arg, s.realtime);
 }
 
 /* The checkpoint with which it would become shorter is on the disk: what comes then is behind the new end. */
 START_TEST(what_is_put_while_it_becomes_shorter_stays)
 {
+    uint32_t number = 20;
     expect(put_until(640 << 10));
     s.process.changed = put_meanwhile;
+    s.process.changed_arg = &number;
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     ck_assert(!s.process.changed);
     reopen(true);
     expect(20);
+}
+END_TEST
+
+/* It becomes shorter if half of what is left of it is enough for what is put meanwhile, with the ends of that. */
+START_TEST(half_of_a_log_that_becomes_shorter_is_free)
+{
+    uint32_t number = _i == 0 ? 2 : 6; /* of 4000 bytes each, in 40 KiB */
+    const uint64_t extent = 640 << 10;
+    expect(put_until(extent));
+    s.process.changed = put_meanwhile;
+    s.process.changed_arg = &number;
+    ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
+    assert_extent(_i == 0 ? 40 << 10 : extent);
+    expect(number);
 }
 END_TEST
 
@@ -479,6 +495,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_long_record_finds_room_in_a_new_store);
     tcase_add_loop_test(tcase, what_is_empty_gives_its_disk_back_when_it_has_been_quiet, 0, 2);
     tcase_add_test(tcase, what_is_put_while_it_becomes_shorter_stays);
+    tcase_add_loop_test(tcase, half_of_a_log_that_becomes_shorter_is_free, 0, 2);
     tcase_add_loop_test(tcase, on_a_full_disk_there_is_room_for_all_cancels, 0, 5);
     tcase_add_test(tcase, a_log_that_could_not_become_longer_does_after_a_checkpoint);
     tcase_add_loop_test(tcase, what_became_longer_in_vain_is_cut_again, 0, 3);

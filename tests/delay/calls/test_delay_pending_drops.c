@@ -5,6 +5,7 @@
  * longest until its time has come; what was not dropped counts all the time.
  */
 
+#include "hwt/delay/whole.h"
 #include "tests/delay/support/simulated_one.h"
 
 /* A month ahead, where a span of the accounts begins. */
@@ -247,6 +248,60 @@ START_TEST(test_drops_that_cover_those_before_need_no_room)
 }
 END_TEST
 
+/* A drop is kept as long as a slot has something that is due at its very instant: where the slot begins, or
+ * [1] where deliveries have got to. */
+START_TEST(test_a_drop_of_one_instant_is_kept)
+{
+    const uint64_t begins = ((s.realtime + HOUR) >> 40 << 40) + (UINT64_C(1) << 40);
+    const uint64_t due = _i == 0 ? begins : begins + 1;
+    unsigned counts[SIMULATED_IDS] = { 0 };
+    put(begins, 0, 10);
+    put(due, 1, 10);
+    const uint64_t up_to = mark();
+    put(begins + 5, 2, 10);
+    checkpoint();
+    if (_i == 1) {
+        advance_to(begins);
+        ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+        ck_assert_int_eq(simulated_deliver(&s, 1, counts), 1);
+        counts[0] = 0;
+    }
+    drop(due, up_to);
+    checkpoint();
+    checkpoint();
+    kill_and_open();
+    advance_to(begins + HOUR);
+    ck_assert_int_eq(hwt_delay_accept_clock(s.store), 0);
+    ck_assert_int_eq(simulated_deliver(&s, SIZE_MAX, counts), 1);
+    ck_assert_uint_eq(counts[2], 1);
+}
+END_TEST
+
+/* All that slots have is dropped by a store that was opened since; or [1] before it is opened once more. */
+START_TEST(test_a_drop_after_an_opening_gives_all_back)
+{
+    const uint64_t due = s.realtime + HWT_MIN(10);
+    put_many(0, 100, due, 1, 100);
+    const uint64_t up_to = mark();
+    checkpoint();
+    reopen(false);
+    if (_i == 1) { /* the process dies before it has made a checkpoint */
+        s.process.fail_only = 1 << DISK_RENAME;
+        s.process.fail_with = -ENOSPC;
+        s.process.fail_at = 1;
+        s.process.calls = 0;
+        s.process.fail_count = UINT64_MAX;
+    }
+    drop(due + HWT_SEC(1), up_to);
+    if (_i == 1) {
+        kill_and_open();
+        hwt_delay_checkpointer(s.store); /* as at each opening */
+    }
+    ck_assert_uint_eq(simulated_stats(&s).files, 0);
+    ck_assert_uint_eq(pending(), 0);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_pending_drops");
@@ -254,6 +309,8 @@ static Suite *make_suite(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, begin, end);
     tcase_add_loop_test(tcase, test_pending_of_what_is_dropped, 0, 3);
+    tcase_add_loop_test(tcase, test_a_drop_after_an_opening_gives_all_back, 0, 2);
+    tcase_add_loop_test(tcase, test_a_drop_of_one_instant_is_kept, 0, 2);
     tcase_add_loop_test(tcase, test_pending_beside_what_is_dropped, 0, 2);
     tcase_add_test(tcase, test_pending_of_a_slot_that_is_dropped_in_part);
     tcase_add_loop_test(tcase, test_pending_of_spans_that_are_dropped, 0, 2);

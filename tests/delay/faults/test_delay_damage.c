@@ -265,6 +265,41 @@ START_TEST(test_after_a_close_the_last_frame_is_not_lost_in_silence)
 }
 END_TEST
 
+/* So many bytes are inserted before it: a frame, and all behind it, stand where they were not written. */
+static void shift_from(struct disk_file *file, size_t at, size_t by)
+{
+    const size_t size = file->seen.size;
+    unsigned char *bytes = malloc(size);
+    memcpy(bytes, disk_seen(file), size);
+    for (size_t i = at; i < size; i++)
+        disk_flip(file, i, bytes[i] ^ (i < at + by ? 0 : bytes[i - by]));
+    free(bytes);
+}
+
+START_TEST(test_frames_that_stand_at_another_place_are_damage)
+{
+    static const size_t by[] = { 1, 8, 4096 };
+    unsigned tried = 0;
+    struct disk_file *log = disk_find(whole, "log.0");
+    for (size_t at = HWT_DELAY_SEGMENT_FRAMES; at + 8192 < log->seen.size; at += 8) {
+        if (hwt_delay_get32(disk_seen(log) + at + HWT_DELAY_HEAD_MAGIC) != HWT_DELAY_MAGIC_FRAME)
+            continue;
+        struct disk *disk = disk_copy(whole);
+        struct simulated s;
+        unsigned counts[SIMULATED_IDS] = { 0 };
+        shift_from(disk_find(disk, "log.0"), at, by[_i]);
+        begin(&s, disk, 0);
+        int r = simulated_try_open(&s);
+        if (r == 0)
+            ck_assert_int_eq(simulated_list(&s, counts), 0);
+        ck_assert_msg(r == -EBADMSG || (r == 0 && is_right(counts, false)), "at %zu: %d", at, r);
+        tried++;
+        simulated_free(&s);
+    }
+    ck_assert_uint_gt(tried, 10);
+}
+END_TEST
+
 START_TEST(test_a_cut_file_is_found_or_does_not_matter)
 {
     for (size_t f = 0; f < whole->seen.count; f++) {
@@ -344,6 +379,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_nothing_is_wrong_with_what_is_whole);
     tcase_add_loop_test(tcase, test_a_flipped_bit_is_found_or_does_not_matter, 0, parts);
     tcase_add_test(tcase, test_after_a_close_the_last_frame_is_not_lost_in_silence);
+    tcase_add_loop_test(tcase, test_frames_that_stand_at_another_place_are_damage, 0, 3);
     tcase_add_loop_test(tcase, test_a_cut_file_is_found_or_does_not_matter, 0, parts);
     tcase_add_test(tcase, test_a_file_that_is_gone_is_found);
     tcase_add_test(tcase, test_a_store_without_a_file_is_not_made_anew);

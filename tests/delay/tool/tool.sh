@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# One test of the program hwt-delay: tool.sh TEST PROGRAM; meson's tests call this.
+# One test of the program hwt-delay: tool.sh TEST PROGRAM [HELPER]; meson's tests call this.
 #
 # shellcheck disable=SC1003 # backslashes before a quote are meant
 
@@ -9,6 +9,7 @@ set -eu
 
 name=$1
 tool=$(realpath "$2")
+helper=$(realpath "${3-$2}")
 stores=$(CDPATH='' cd -- "$(dirname -- "$0")/../stores" && pwd)
 work=$(mktemp -d)
 holder=
@@ -170,6 +171,10 @@ test_lines()
     run 0 dump --messages store
     prints "$(line 1 one payload)" "$(line 2 two '')" \
         "$(line 3 '\x00three' 'tabs\x09stay\\')" "$(line 4 last 'no new line')"
+    # Lines may end in CRLF, which is no part of a payload or an id.
+    printf '@1577836801\tone\tpayload\r\n@1577836802\ttwo\r\n' | "$tool" put --create --lines crlf >out
+    prints "$(line 1 one payload)" "$(line 2 two '')"
+    run 0 dump --messages store
     # What is printed can be put into another store.
     cp out printed
     "$tool" put --create --lines other <printed >out
@@ -545,6 +550,27 @@ test_salvage_whole()
     prints '0 damaged blocks, 0 bytes, put aside in store' '2500 messages put into new'
     run 0 dump --messages new
     diff printed out >&2 || fail 'not the same messages'
+}
+
+# Of what it prints, something will come again; alone it does not.
+test_partly()
+{
+    printf '@1\ta\n@1\tb\n@1\tc\n' | "$tool" put --create --lines store >out
+    status=0
+    "$tool" take --max 2 store >out 2>err || status=$?
+    [ "$status" -eq 1 ] || fail "exit status $status"
+    grep -q 'some of it will come again' err || fail "says: $(cat err)"
+    run 0 take store
+}
+
+# Payloads that are longer than a store of this program takes, and more than one batch has room for.
+test_salvage_large()
+{
+    "$helper" || fail 'no store'
+    run 0 salvage store new
+    prints '0 damaged blocks, 0 bytes, put aside in store' '6 messages put into new'
+    run 0 dump --messages new
+    [ "$(cut -f 2 out | tr '\n' ' ')" = 'large0 large1 large2 large3 large4 small ' ] || fail 'not the same messages'
 }
 
 "test_$name"

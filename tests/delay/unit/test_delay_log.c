@@ -108,6 +108,24 @@ START_TEST(frames_have_what_was_gathered)
 }
 END_TEST
 
+/* Puts leave an eighth of the log for ends. What is gathered and not written yet counts as what was written. */
+START_TEST(what_is_gathered_takes_room_of_puts)
+{
+    const uint64_t extent = hwt_delay_log_extent(store);
+    store->log.stunted = true; /* it does not become longer */
+    while (store->log.kept_bytes < extent / 8 * 5) {
+        add(0, 1000);
+        flush();
+    }
+    const size_t size = extent / 8 * 7 - store->log.kept_bytes - 1000;
+    ck_assert_int_eq(hwt_delay_log_try(store, size, 0, true), 0);
+    add(0, 1400);
+    ck_assert_int_eq(hwt_delay_log_try(store, size, 0, true), -EAGAIN);
+    flush();
+    ck_assert_int_eq(hwt_delay_log_try(store, size, 0, true), -EAGAIN);
+}
+END_TEST
+
 /* A frame whose bytes have changed is none, and the search for a later one finds the next. */
 START_TEST(damage_is_seen_and_what_is_behind_it_is_found)
 {
@@ -125,9 +143,12 @@ START_TEST(damage_is_seen_and_what_is_behind_it_is_found)
     ck_assert_int_eq(hwt_delay_write_all(store, file, &byte, 1, place), 0);
     ck_assert_int_eq(hwt_delay_frame_read(store, from.segment, from.offset, bytes, &frame),
                      -EBADMSG);
-    ck_assert_int_eq(hwt_delay_frame_later(store, second, &frame), 1);
+    bool displaced;
+    ck_assert_int_eq(hwt_delay_frame_later(store, second - 1, &frame, &displaced), 1);
+    ck_assert(!displaced);
     ck_assert_uint_eq(frame.sequence, second);
-    ck_assert_int_eq(hwt_delay_frame_later(store, second + 1, &frame), 0);
+    ck_assert_int_eq(hwt_delay_frame_later(store, second, &frame, &displaced), 0);
+    ck_assert(!displaced);
     free(bytes);
 }
 END_TEST
@@ -197,6 +218,7 @@ static Suite *make_suite(void)
     TCase *tcase = tcase_create("log");
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_test(tcase, frames_have_what_was_gathered);
+    tcase_add_test(tcase, what_is_gathered_takes_room_of_puts);
     tcase_add_test(tcase, damage_is_seen_and_what_is_behind_it_is_found);
     tcase_add_test(tcase, a_call_between_two_frames);
     tcase_add_test(tcase, what_opening_would_read_again);
