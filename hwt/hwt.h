@@ -197,7 +197,7 @@ typedef struct hwt_options {
     void *executor_data;
     hwt_clock clock; /* only with HWT_NO_WORKER; default NULL: clock_id */
     void *clock_data;
-    int clock_id;            /* CLOCK_MONOTONIC (default) or CLOCK_BOOTTIME (counts suspend) */
+    int clock_id;            /* CLOCK_MONOTONIC (default); with HWT_NO_WORKER also CLOCK_BOOTTIME */
     int worker_cpu;          /* the one processor the worker runs on; default -1: its starter's */
     const char *worker_name; /* copied, 15 bytes used; default "hwt-worker" */
     uint64_t initialised; /* 1: a field that is 0 means 0, so worker_cpu 0 is the first processor */
@@ -236,10 +236,10 @@ typedef enum hwt_state {
  * this instant. It starts no thread yet.
  *
  * -EINVAL: an option out of its range; unknown flags, or HWT_ONE_THREAD without HWT_NO_WORKER;
- *   tick_duration times the wheel over INT64_MAX; a clock function without HWT_NO_WORKER; a size
- *   that no release has, or bytes that are not zero past those this build knows
- * -ENOMEM; with CLOCK_BOOTTIME, whose worker sleeps on a descriptor: -EMFILE, -ENFILE; -EPERM,
- *   -ENOSYS: the system refuses timerfd_create()
+ *   tick_duration times the wheel over INT64_MAX; a clock function or CLOCK_BOOTTIME without
+ *   HWT_NO_WORKER; a size that no release has, or bytes that are not zero past those this build
+ *   knows
+ * -ENOMEM
  */
 HWT_PUBLIC int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer);
 
@@ -638,10 +638,10 @@ HWT_PUBLIC const char *hwt_version(void);
  * own there. The child may ask, cancel and destroy any other. A call that arms or drives it is
  * refused (-ESHUTDOWN, false, 0), and the parent's descriptor is not touched. hwt_timer_destroy()
  * of such a timer gives back the timeouts' memory. The memory of the worker and of the threads
- * stays until the child ends. A timer that goes along and has a descriptor, for hwt_timer_fd() or
- * CLOCK_BOOTTIME, has one of its own in the child, of the same number. If the child cannot have it,
- * hwt_timer_start() and the first timeout are refused with -EMFILE, -ENFILE or -ENOMEM until the
- * worker can have one, or hwt_timer_fd() has returned another. In a child that a callback has made
+ * stays until the child ends. A timer that goes along and has a descriptor has one of its own in
+ * the child, of the same number. If the child cannot have it, hwt_timer_start() and the first
+ * timeout are refused with -EMFILE, -ENFILE or -ENOMEM until hwt_timer_fd() has returned another. In
+ * a child that a callback has made
  * nothing more is called back. If that callback was the worker's, the child ends when it returns,
  * because the child has no other thread.
  *

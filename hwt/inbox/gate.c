@@ -86,13 +86,13 @@ void hwt_gate_destroy(struct hwt_gate *gate)
         close(fd);
 }
 
-void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking)
+void hwt_gate_renew_fd(struct hwt_gate *gate)
 {
     int before = atomic_exchange_explicit(&gate->fd, -1, memory_order_relaxed);
     if (before < 0)
         return;
     close(before); /* at a limit of descriptors there may be no other number */
-    int r = hwt_gate_open_fd(gate, nonblocking), fd = fd_of(gate);
+    int r = hwt_gate_open_fd(gate), fd = fd_of(gate);
     if (r == 0 && fd != before) { /* a loop may have noted the number */
         r = dup3(fd, before, O_CLOEXEC) < 0 ? -EMFILE : 0;
         atomic_store_explicit(&gate->fd, r < 0 ? -1 : before, memory_order_relaxed);
@@ -101,15 +101,14 @@ void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking)
     atomic_store_explicit(&gate->lost, -r, memory_order_relaxed);
     if (r < 0)
         return;
-    if (nonblocking) /* the loop that watches it comes at once, and parks anew */
-        hwt_gate_set_fd(gate, 1, true);
+    hwt_gate_set_fd(gate, 1, true); /* the loop that watches it comes at once, and parks anew */
 }
 
-int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking)
+int hwt_gate_open_fd(struct hwt_gate *gate)
 {
     if (fd_of(gate) >= 0)
         return 0;
-    int fd = timerfd_create(gate->clock_id, TFD_CLOEXEC | (nonblocking ? TFD_NONBLOCK : 0));
+    int fd = timerfd_create(gate->clock_id, TFD_CLOEXEC | TFD_NONBLOCK);
     if (fd < 0)
         return -errno;
     atomic_store_explicit(&gate->fd, fd, memory_order_release);
@@ -203,25 +202,8 @@ void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before)
     HWT_SCHED_POINT(PARK_B);
 }
 
-static void sleep_on_fd(struct hwt_gate *gate, uint64_t until)
-{
-    uint64_t expirations;
-    hwt_gate_set_fd(gate, until, false);
-    HWT_SCHED_POINT(PARK_D);
-    /* The kernel orders this and step 5, and the later one holds. If this is later, the waker has
-     * marked it CALLED before. */
-    if (hwt_gate_is_asleep(gate)) {
-        ssize_t n = read(fd_of(gate), &expirations, sizeof(expirations));
-        (void)n; /* whatever has ended it, the worker looks at the clock and the streams */
-    }
-}
-
 void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
 {
-    if (fd_of(gate) >= 0) {
-        sleep_on_fd(gate, until);
-        return;
-    }
     const struct timespec at = hwt_timespec(until);
     HWT_SCHED_POINT(PARK_D);
     futex_wait(&gate->parking, with_state(number_of(gate), HWT_GATE_ASLEEP),
@@ -258,7 +240,7 @@ void hwt_gate_wake(struct hwt_gate *gate)
 {
     HWT_SCHED_POINT(WAKE_3);
     /* Seq_cst: after stop's flag, a request or a backlog, which are seq_cst or have a barrier
-     * behind them; and before the call, see sleep_on_fd(). */
+     * behind them; and before the call, see hwt_gate_is_asleep(). */
     uint32_t parking = atomic_load_explicit(&gate->parking, memory_order_seq_cst);
     while (state_of(parking) == HWT_GATE_ASLEEP &&
            !atomic_compare_exchange_weak_explicit(&gate->parking, &parking,

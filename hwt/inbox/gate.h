@@ -61,8 +61,8 @@
  * a barrier. A waker sets a flag, seq_cst, or makes a barrier, and then looks at `parking`. So the
  * worker sees the flag, or the waker ends the sleep.
  *
- * A futex knows the monotonic clock alone, and no loop can watch one. A timer with another clock,
- * or one that a loop watches, has a timer descriptor instead: 5 sets it to now, D to t.
+ * No loop can watch a futex. A timer that a loop watches has a timer descriptor instead: 5 sets it
+ * to now, and D is the driver's, which sets it to t.
  */
 
 #include <stdatomic.h>
@@ -98,10 +98,10 @@ void hwt_gate_init(struct hwt_gate *gate, clockid_t clock_id, _Atomic uint32_t *
 void hwt_gate_destroy(struct hwt_gate *gate);
 
 /* Opens the timer descriptor, if there is none. 0 or a negative errno. One thread at a time. */
-int hwt_gate_open_fd(struct hwt_gate *gate, bool nonblocking);
+int hwt_gate_open_fd(struct hwt_gate *gate);
 
 /* In a child of fork(): opens one of its own by the same number, if there is one; or it is lost. */
-void hwt_gate_renew_fd(struct hwt_gate *gate, bool nonblocking);
+void hwt_gate_renew_fd(struct hwt_gate *gate);
 
 /* 0, or the negative errno for which it is lost. */
 static inline int hwt_gate_loss(const struct hwt_gate *gate)
@@ -121,8 +121,8 @@ void hwt_gate_close(struct hwt_gate *gate, uint64_t wake_before);
 /* Step B. If the system now refuses membarrier, producers make their own from here on. */
 void hwt_gate_barrier(struct hwt_gate *gate);
 
-/* Worker: step D. `until` is an instant of the gate's clock; UINT64_MAX: until somebody wakes it.
- * May return early. */
+/* Worker: step D. `until` is an instant of the monotonic clock; UINT64_MAX: until somebody wakes
+ * it. May return early. */
 void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until);
 
 /* Sets the descriptor: it becomes readable at the instant, or, `relative`, in so many nanoseconds.
@@ -152,7 +152,8 @@ static inline bool hwt_gate_is_fenced(const struct hwt_gate *gate)
 /* Whether the worker is asleep and nobody has called it. */
 static inline bool hwt_gate_is_asleep(const struct hwt_gate *gate)
 {
-    /* Seq_cst: see sleep_on_fd(). */
+    /* Seq_cst: the driver has set the descriptor before this. The kernel orders that and step 5, and
+     * the later one holds. If the driver's is later, the waker has marked it CALLED before. */
     return (atomic_load_explicit(&gate->parking, memory_order_seq_cst) & HWT_GATE_STATE_MASK) ==
            HWT_GATE_ASLEEP;
 }

@@ -75,16 +75,8 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
     r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
     if (r < 0)
         goto destroy_lanes;
-    /* A futex knows the monotonic clock alone. */
-    if (!(timer->flags & HWT_NO_WORKER) && shared->time.clock_id != CLOCK_MONOTONIC) {
-        r = hwt_gate_open_fd(&shared->gate, false);
-        if (r < 0)
-            goto destroy_worker;
-    }
     return 0;
 
-destroy_worker:
-    hwt_wheel_destroy(&timer->worker.wheel);
 destroy_lanes:
     hwt_lanes_destroy(&shared->lanes);
 destroy_pool:
@@ -118,15 +110,12 @@ int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
 
 /* ---- start ---- */
 
-/* In a child of fork() the descriptor may be lost. A worker opens another one. A loop that watches
- * the descriptor must ask for it again, because it knows a number. */
+/* In a child of fork() the descriptor may be lost. A loop that watches it must ask for it again,
+ * because it knows a number. */
 static int begin(hwt_timer *timer)
 {
-    struct hwt_gate *gate = &timer->shared.gate;
-    if (timer->flags & HWT_NO_WORKER)
-        return hwt_gate_loss(gate);
-    int r = hwt_gate_loss(gate) < 0 ? hwt_gate_open_fd(gate, false) : 0;
-    return r < 0 ? r : hwt_worker_thread_create(timer);
+    return timer->flags & HWT_NO_WORKER ? hwt_gate_loss(&timer->shared.gate)
+                                        : hwt_worker_thread_create(timer);
 }
 
 int hwt_timer_start(hwt_timer *timer)

@@ -99,7 +99,7 @@ int hwt_timer_fd(hwt_timer *timer)
     struct hwt_gate *gate = &timer->shared.gate;
     int r = -ESHUTDOWN;
     if (enter(timer)) {
-        r = hwt_gate_open_fd(gate, true);
+        r = hwt_gate_open_fd(gate);
         leave(timer);
     }
     /* Acquire: opened by another thread. */

@@ -69,7 +69,7 @@ static void in_child(void)
         timer->thread_runs = false;
         if (bits & HWT_HALTED_UNSTARTED) {
             renew_clock(timer);
-            hwt_gate_renew_fd(&timer->shared.gate, timer->flags & HWT_NO_WORKER);
+            hwt_gate_renew_fd(&timer->shared.gate);
             if (bits & HWT_HALTED_STOPPING)
                 hwt_gate_quiet(&timer->shared.gate);
         } else {

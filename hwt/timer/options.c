@@ -59,8 +59,9 @@ static bool is_in_range(const hwt_options *options)
            options->ticks_per_wheel <= TICKS_PER_WHEEL_MAX &&
            options->tick_duration <= (uint64_t)INT64_MAX / round_up(options->ticks_per_wheel) &&
            !(options->flags & ~(HWT_NO_WORKER | HWT_ONE_THREAD | HWT_EXACT_CLOCK)) &&
-           (!(options->clock || options->flags & HWT_ONE_THREAD) ||
-            options->flags & HWT_NO_WORKER) &&
+           (options->flags & HWT_NO_WORKER ||
+            (!options->clock && !(options->flags & HWT_ONE_THREAD) &&
+             options->clock_id == CLOCK_MONOTONIC)) &&
            (options->clock_id == CLOCK_MONOTONIC || options->clock_id == CLOCK_BOOTTIME) &&
            options->worker_cpu >= -1 && options->worker_cpu < CPU_SETSIZE &&
            options->initialised <= 1;

@@ -251,6 +251,23 @@ START_TEST(a_loop_that_sleeps_on_the_descriptor_runs_everything)
 }
 END_TEST
 
+START_TEST(a_loop_may_go_by_the_clock_that_counts_suspend)
+{
+    ends e = { 0 };
+    hwt_options options = HWT_OPTIONS_INIT;
+    options.flags = HWT_NO_WORKER;
+    options.tick_duration = HWT_MS(1);
+    options.clock_id = CLOCK_BOOTTIME;
+    hwt_timer *timer = create(&options);
+    int fd = hwt_timer_fd(timer);
+    uint64_t deadline = hwt_timer_now(timer) + HWT_MS(20);
+    must(hwt_timer_new_timeout_at(timer, &counting, &e, deadline, NULL) == 0);
+    (void)loop_until(timer, fd, &e.runs, 1);
+    ck_assert_uint_ge(hwt_timer_now(timer), deadline);
+    hwt_timer_destroy(timer);
+}
+END_TEST
+
 START_TEST(what_was_added_before_the_descriptor_was_asked_for_counts_too)
 {
     ends e = { 0 };
@@ -391,6 +408,7 @@ static void add_descriptor(Suite *suite)
     TCase *tcase = add_case(suite, "descriptor");
     tcase_add_test(tcase, the_descriptor_is_the_same_at_each_call_and_closed_by_destroy);
     tcase_add_test(tcase, a_loop_that_sleeps_on_the_descriptor_runs_everything);
+    tcase_add_test(tcase, a_loop_may_go_by_the_clock_that_counts_suspend);
     tcase_add_test(tcase, what_was_added_before_the_descriptor_was_asked_for_counts_too);
     tcase_add_test(tcase, the_descriptor_is_not_readable_long_before_the_tick);
     tcase_add_test(tcase, a_reschedule_to_earlier_makes_it_readable);

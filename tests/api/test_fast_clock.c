@@ -100,6 +100,7 @@ START_TEST(the_statistics_say_whether_the_counter_is_used)
     exact.flags = HWT_EXACT_CLOCK;
     fine.tick_duration = HWT_US(511);
     boot.clock_id = CLOCK_BOOTTIME;
+    boot.flags = HWT_NO_WORKER;
     own.flags = HWT_NO_WORKER;
     own.clock = own_clock;
     const hwt_options plain[] = { exact, fine, boot, own };

@@ -2,8 +2,8 @@
 
 /*
  * A timer that fork() takes along has a descriptor of its own in the child. Where the child can have
- * none, its timer would sleep by another clock, or its loop never be woken: so the first timeout and
- * the start are refused with the system's error, and nothing is lost.
+ * none, its loop would never be woken: so the first timeout and the start are refused with the
+ * system's error, and nothing is lost.
  */
 
 #include "fork_fixture.h"
@@ -56,37 +56,12 @@ static void expect_start_to_be_refused(hwt_timer *timer)
     child_must(stats_of(timer).rejected == 1);
 }
 
-static void start_without_a_descriptor(void *timer)
-{
-    expect_start_to_be_refused(timer);
-    allow_descriptors_again();
-    first_arm(timer);
-}
+static int noted;
 
-static void fork_at_the_limit(void *timer)
+static void loop_by_what_was_noted(void *timer)
 {
-    allow_no_more_descriptors();
-    fork_and_expect_well(start_without_a_descriptor, timer);
-    allow_descriptors_again();
-    first_arm(timer); /* the parent's is as it was */
+    loop_by(timer, noted);
 }
-
-/* Only with this clock the worker has one. */
-static hwt_timer *create_with_descriptor(void)
-{
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.clock_id = CLOCK_BOOTTIME;
-    options.tick_duration = HWT_MS(1);
-    return create(&options);
-}
-
-START_TEST(a_child_without_a_descriptor_is_refused_until_it_can_have_one)
-{
-    hwt_timer *timer = create_with_descriptor();
-    expect_well("a parent with no number left", fork_at_the_limit, timer);
-    hwt_timer_destroy(timer);
-}
-END_TEST
 
 /* All numbers are taken, and the child takes that of its parent. */
 static void fork_with_all_taken(void *timer)
@@ -94,18 +69,18 @@ static void fork_with_all_taken(void *timer)
     allow_descriptors_below(64);
     while (dup(STDERR_FILENO) >= 0)
         ;
-    fork_and_expect_well(first_arm, timer);
+    fork_and_expect_well(loop_by_what_was_noted, timer);
 }
 
 START_TEST(a_child_needs_no_more_descriptors_than_its_parent)
 {
-    hwt_timer *timer = create_with_descriptor();
+    hwt_timer *timer = create_driven(0, HWT_MS(1));
+    noted = hwt_timer_fd(timer);
+    ck_assert_int_ge(noted, 0);
     expect_well("a parent with all descriptors taken", fork_with_all_taken, timer);
     hwt_timer_destroy(timer);
 }
 END_TEST
-
-static int noted;
 
 /* What its loop has noted is gone, so it asks again. */
 static void loop_without_a_descriptor(void *timer)
@@ -195,7 +170,6 @@ int main(void)
 {
     Suite *suite = suite_create("api: children without descriptors");
     TCase *tcase = add_case(suite, "limits");
-    tcase_add_test(tcase, a_child_without_a_descriptor_is_refused_until_it_can_have_one);
     tcase_add_test(tcase, a_child_needs_no_more_descriptors_than_its_parent);
     tcase_add_loop_test(
         tcase, a_loop_in_a_child_without_its_descriptor_is_refused_until_it_asks_for_one, 0, 2);

@@ -133,7 +133,8 @@ static bool in_range(const hwt_options *o)
            o->ticks_per_wheel <= UINT32_C(1) << 30 &&
            o->tick_duration <= INT64_MAX / rounded_up(o->ticks_per_wheel) &&
            (o->flags & ~(HWT_NO_WORKER | HWT_ONE_THREAD | HWT_EXACT_CLOCK)) == 0 &&
-           (!(o->clock || o->flags & HWT_ONE_THREAD) || o->flags & HWT_NO_WORKER) &&
+           (!(o->clock || o->flags & HWT_ONE_THREAD || o->clock_id == CLOCK_BOOTTIME) ||
+            o->flags & HWT_NO_WORKER) &&
            (o->clock_id == CLOCK_MONOTONIC || o->clock_id == CLOCK_BOOTTIME) &&
            o->worker_cpu >= -1 && o->worker_cpu < CPU_SETSIZE;
 }

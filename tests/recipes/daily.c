@@ -12,7 +12,8 @@
  *     when it fires: if the date is not reached yet, since the clock was slowed down, for the rest.
  *
  * The next date is counted in the calendar, not as 24 hours from the last: there are days of 23
- * and of 25. A process that may be suspended takes CLOCK_BOOTTIME for the timer.
+ * and of 25. A process that may be suspended takes CLOCK_BOOTTIME for the timer, and
+ * drives it itself.
  *
  * Here the clock that is set is the program's own, so that it can be tested.
  */

@@ -9,7 +9,8 @@
  *     worker               hwt_gate_begin(), _close(), _sleep() and _open(); the look at the streams
  *                          is in hwt/worker/park.c
  *
- * With -DDESCRIPTOR the worker sleeps on a timer descriptor, which each call sets to now.
+ * With -DDESCRIPTOR the loop that drives the timer sleeps on a timer descriptor, which each call sets
+ * to now.
  *
  * Verified: when the worker sleeps, and each waker has done what it does or stands still, nothing
  * is unread of what a waker has said whose call is over.

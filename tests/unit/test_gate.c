@@ -24,16 +24,10 @@ static void open_by_futex(void)
     hwt_gate_init(&gate, CLOCK_MONOTONIC, &flags, FENCES);
 }
 
-static void open_by_fd(void)
-{
-    open_by_futex();
-    ck_assert_int_eq(hwt_gate_open_fd(&gate, false), 0);
-}
-
 static void open_watched(void)
 {
     open_by_futex();
-    ck_assert_int_eq(hwt_gate_open_fd(&gate, true), 0);
+    ck_assert_int_eq(hwt_gate_open_fd(&gate), 0);
 }
 
 static void close_gate(void)
@@ -231,7 +225,7 @@ START_TEST(it_is_opened_once)
 {
     int fd = gate.fd;
     ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(hwt_gate_open_fd(&gate, true), 0);
+    ck_assert_int_eq(hwt_gate_open_fd(&gate), 0);
     ck_assert_int_eq(gate.fd, fd);
 }
 END_TEST
@@ -240,7 +234,7 @@ START_TEST(a_clock_that_no_descriptor_knows_is_an_error)
 {
     struct hwt_gate other;
     hwt_gate_init(&other, CLOCK_PROCESS_CPUTIME_ID, &flags, FENCES);
-    ck_assert_int_eq(hwt_gate_open_fd(&other, false), -EINVAL);
+    ck_assert_int_eq(hwt_gate_open_fd(&other), -EINVAL);
     ck_assert_int_eq(other.fd, -1);
     hwt_gate_destroy(&other);
 }
@@ -321,7 +315,7 @@ END_TEST
 START_TEST(in_a_child_it_is_another_one_by_the_same_number)
 {
     int number = gate.fd, old = dup(number);
-    hwt_gate_renew_fd(&gate, true);
+    hwt_gate_renew_fd(&gate);
     ck_assert_int_eq(gate.fd, number);
     hwt_gate_set_fd(&gate, 1, true);
     ck_assert(is_readable(10000));
@@ -334,7 +328,7 @@ END_TEST
 
 START_TEST(in_a_child_there_is_none_where_there_was_none)
 {
-    hwt_gate_renew_fd(&gate, true);
+    hwt_gate_renew_fd(&gate);
     ck_assert_int_eq(gate.fd, -1);
 }
 END_TEST
@@ -385,7 +379,6 @@ int main(void)
     tcase_add_test(asked, a_wake_opens_it);
     tcase_add_test(asked, a_barrier_is_there_or_fences_are);
     add_sleeps(unit_case(suite, "futex", open_by_futex, close_gate));
-    add_sleeps(unit_case(suite, "sleeping descriptor", open_by_fd, close_gate));
     TCase *watched = unit_case(suite, "watched descriptor", open_watched, close_gate);
     tcase_add_test(watched, it_is_opened_once);
     tcase_add_test(watched, a_clock_that_no_descriptor_knows_is_an_error);
