@@ -119,6 +119,25 @@ test_exports()
     [ "$HWT_DELAY" != yes ] || exports hwt-delay "$root/hwt/delay/delay.map" delay.h
 }
 
+# Nothing that an archive defines gets out of the program or library which has it in itself; so two
+# copies in one process do not mix, even if the program exports all that it can.
+test_copies()
+{
+    [ "$HWT_DEFAULT_LIBRARY" = both ] || skip 'there are no two libraries'
+    for package in $packages; do
+        readelf -sW "$libdir/lib$package.a" |
+            awk '$5 == "GLOBAL" && $6 != "HIDDEN" && $7 != "UND"' | grep . &&
+            fail "lib$package.a does not hide this"
+    done
+    # shellcheck disable=SC2046 # flags are words
+    $CC -DPLUG -shared -fPIC "$here/copies.c" -o "$work/libplug.so" $(pkg-config --cflags --libs hwt)
+    # shellcheck disable=SC2046 # flags are words
+    $CC -rdynamic "$here/copies.c" -o "$work/copies" $(pkg-config --cflags hwt) -L"$work" -lplug \
+        "$libdir/libhwt.a" -Wl,-rpath-link,"$libdir" $(pkg-config --static --libs-only-other hwt) \
+        $(pkg-config --static --libs-only-l hwt | sed 's/-lhwt//')
+    LD_LIBRARY_PATH=$work:$libdir "$work/copies"
+}
+
 # Each header alone, and twice, with this compiler for a source of this suffix.
 alone()
 {
