@@ -204,6 +204,50 @@ static int judge(const struct request *request, const struct relay_limits *limit
     return relay_policy_judge(request->config, limits, &judged, reason);
 }
 
+static int publish_in(const struct request *request, unsigned shard,
+                      const struct relay_message *message, const struct relay_order *order)
+{
+    const struct relay_outgoing outgoing = { .fields = message->fields,
+                                             .fields_count = message->fields_count,
+                                             .payload = message->payload,
+                                             .payload_size = message->payload_size };
+    struct relay_engine *engine = look_open_engine(request, shard);
+    char reason[RELAY_REASON_MAX];
+    uint64_t position;
+    int r;
+
+    if (*engine->fault)
+        r = fail("it is not put: %s", engine->fault);
+    else if (judge(request, &engine->limits, message, order, reason) < 0)
+        r = fail("this would be a dead letter: %s", reason);
+    else if ((r = engine->calls->publish(engine, &outgoing, &position)) < 0)
+        r = fail("it is not known to be stored: %s", strerror(-r));
+    else
+        printf("stored as %" PRIu64 " of shard %u\n", position, shard);
+    engine->calls->close(engine);
+    return fflush(stdout) == 0 ? r : FAILED;
+}
+
+/* Whoever has put the message may have chosen another shard than that of its key. */
+static int cancel_elsewhere(const struct request *request, unsigned shard, const char *due)
+{
+    const struct relay_field fields[] = { { "Hwt-Op", "cancel" },
+                                          { "Hwt-Due", due },
+                                          { "Hwt-Key", request->key } };
+    const struct relay_message message = { .fields = fields, .fields_count = 3 };
+    char reason[RELAY_REASON_MAX];
+    struct relay_order order;
+    int r = 0;
+
+    if (request->shard || !relay_engine_scatters(request->config))
+        return 0;
+    if (relay_order_read(&message, &order, reason) < 0)
+        misuse("this would be a dead letter: %s", reason);
+    for (unsigned i = 0; r == 0 && i < request->config->shards; i++)
+        r = i == shard ? 0 : publish_in(request, i, &message, &order);
+    return r;
+}
+
 static int publish(const struct request *request, const char *op)
 {
     const struct relay_limits none = { 0, 0 };
@@ -212,7 +256,7 @@ static int publish(const struct request *request, const char *op)
     char reason[RELAY_REASON_MAX];
     struct relay_order order;
     unsigned shard = choose_shard(request);
-    uint64_t position;
+    int r = 0;
 
     add(&message, fields, "Hwt-Op", op);
     add(&message, fields, "Hwt-Due", request->due);
@@ -228,22 +272,10 @@ static int publish(const struct request *request, const char *op)
     if (relay_order_read(&message, &order, reason) < 0 ||
         judge(request, &none, &message, &order, reason) < 0)
         misuse("this would be a dead letter: %s", reason);
-    const struct relay_outgoing outgoing = { .fields = fields,
-                                             .fields_count = message.fields_count,
-                                             .payload = message.payload,
-                                             .payload_size = message.payload_size };
-    struct relay_engine *engine = look_open_engine(request, shard);
-    int r;
-    if (*engine->fault)
-        r = fail("it is not put: %s", engine->fault);
-    else if (judge(request, &engine->limits, &message, &order, reason) < 0)
-        r = fail("this would be a dead letter: %s", reason);
-    else if ((r = engine->calls->publish(engine, &outgoing, &position)) < 0)
-        r = fail("it is not known to be stored: %s", strerror(-r));
-    else
-        printf("stored as %" PRIu64 " of shard %u\n", position, shard);
-    engine->calls->close(engine);
-    return fflush(stdout) == 0 ? r : FAILED;
+    if (order.op != RELAY_PUT)
+        r = cancel_elsewhere(request, shard,
+                             order.op == RELAY_REPLACE ? request->due_old : request->due);
+    return r == 0 ? publish_in(request, shard, &message, &order) : r;
 }
 
 int command_put(const struct request *request)

@@ -9,8 +9,8 @@
 #include "hwt/relay/log.h"
 
 /*
- * The topics' properties are looked at when the engine is opened and once a minute. One by which messages are lost is refused at
- * the opening. Later it is said, when it is seen and when it has gone, since nobody loses less if the shard stands still.
+ * The topics' properties are looked at when the engine is opened and once a minute. One by which messages are lost is said
+ * when it is seen and when it has gone. The shard goes on, since nobody loses less if it stands still.
  */
 #define AGAIN HWT_MIN(1)
 enum { WAIT_MS = 1000 };
@@ -58,26 +58,26 @@ static const char *value_of(const rd_kafka_ConfigResource_t *resource, const cha
 }
 
 static void judge(const rd_kafka_ConfigResource_t *resource, const struct topic *topic,
-                  char fault[KAFKA_FAULT_MAX])
+                  char fault[RELAY_FAULT_MAX])
 {
     for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && !*fault; i++) {
         const char *value = value_of(resource, rules[i].name);
         if ((rules[i].topics & topic->kind) && value && strcmp(value, rules[i].value) != 0)
-            snprintf(fault, KAFKA_FAULT_MAX, "the topic %s has %s=%s: set it to %s, else %s",
+            snprintf(fault, RELAY_FAULT_MAX, "the topic %s has %s=%s: set it to %s, else %s",
                      topic->name, rules[i].name, value, rules[i].value, rules[i].otherwise);
     }
 }
 
 /* With one copy nothing is lost but with its disk; with more of them, what one alone had may be. */
 static void judge_copies(const rd_kafka_ConfigResource_t *resource,
-                         const rd_kafka_metadata_topic_t *metadata, char fault[KAFKA_FAULT_MAX])
+                         const rd_kafka_metadata_topic_t *metadata, char fault[RELAY_FAULT_MAX])
 {
     const char *least = value_of(resource, "min.insync.replicas");
 
     if (!*fault && least && metadata->partition_cnt > 0 &&
         metadata->partitions[0].replica_cnt > 1 && strtol(least, NULL, 10) < 2)
         snprintf(
-            fault, KAFKA_FAULT_MAX,
+            fault, RELAY_FAULT_MAX,
             "the topic %s has min.insync.replicas=%s and %d copies: set it to 2, else what one "
             "copy alone has is lost with it",
             metadata->topic, least, metadata->partitions[0].replica_cnt);
@@ -85,12 +85,12 @@ static void judge_copies(const rd_kafka_ConfigResource_t *resource,
 
 /* Nobody reads what is in a partition of no shard. */
 static void judge_partitions(const struct relay_kafka *kafka,
-                             const rd_kafka_metadata_topic_t *metadata, char fault[KAFKA_FAULT_MAX])
+                             const rd_kafka_metadata_topic_t *metadata, char fault[RELAY_FAULT_MAX])
 {
     const unsigned shards = (unsigned)kafka->config->shards;
 
     if (!*fault && (unsigned)metadata->partition_cnt > shards)
-        snprintf(fault, KAFKA_FAULT_MAX,
+        snprintf(fault, RELAY_FAULT_MAX,
                  "the topic %s has %d partitions, and there are %u shards: set shards to %d, else "
                  "messages in the others are never forwarded",
                  metadata->topic, metadata->partition_cnt, shards, metadata->partition_cnt);
@@ -110,7 +110,7 @@ static void say_unknown(struct relay_kafka *kafka, const char *why)
 
 static void judge_all(struct relay_kafka *kafka, rd_kafka_event_t *event,
                       const struct topic topics[TOPICS], const struct rd_kafka_metadata *of_delay,
-                      char fault[KAFKA_FAULT_MAX])
+                      char fault[RELAY_FAULT_MAX])
 {
     size_t count = 0;
     const rd_kafka_ConfigResource_t **resources = rd_kafka_DescribeConfigs_result_resources(
@@ -129,7 +129,7 @@ static void judge_all(struct relay_kafka *kafka, rd_kafka_event_t *event,
 }
 
 static void ask_for_properties(struct relay_kafka *kafka, const struct rd_kafka_metadata *of_delay,
-                               char fault[KAFKA_FAULT_MAX])
+                               char fault[RELAY_FAULT_MAX])
 {
     rd_kafka_t *rk = kafka->looker.rk;
     rd_kafka_AdminOptions_t *options =
@@ -157,7 +157,7 @@ static void ask_for_properties(struct relay_kafka *kafka, const struct rd_kafka_
 }
 
 /* False: no broker says what there is. */
-static bool ask(struct relay_kafka *kafka, char fault[KAFKA_FAULT_MAX])
+static bool ask(struct relay_kafka *kafka, char fault[RELAY_FAULT_MAX])
 {
     rd_kafka_topic_t *handle = rd_kafka_topic_new(kafka->looker.rk, kafka->topic, NULL);
     const struct rd_kafka_metadata *metadata = NULL;
@@ -173,22 +173,21 @@ static bool ask(struct relay_kafka *kafka, char fault[KAFKA_FAULT_MAX])
     return !error;
 }
 
-int relay_kafka_check(struct relay_kafka *kafka)
+void relay_kafka_check(struct relay_kafka *kafka)
 {
     const uint64_t now = relay_kafka_clock(&kafka->engine);
-    char fault[KAFKA_FAULT_MAX];
+    char fault[RELAY_FAULT_MAX], *before = kafka->engine.fault;
 
     if (now < kafka->check_at)
-        return 0;
+        return;
     kafka->check_at = now + AGAIN;
     if (!ask(kafka, fault))
-        return 0;
-    if (*fault && strcmp(fault, kafka->fault) != 0)
-        relay_log(kafka->shard, "%s", fault);
-    else if (!*fault && *kafka->fault)
-        relay_log(kafka->shard, "that is well again: %s", kafka->fault);
-    strcpy(kafka->fault, fault);
-    return *fault ? -EINVAL : 0;
+        return;
+    if (*fault && strcmp(fault, before) != 0)
+        relay_log(kafka->shard, "Kafka: %s", fault);
+    else if (!*fault && *before)
+        relay_log(kafka->shard, "Kafka: that is well again: %s", before);
+    strcpy(before, fault);
 }
 
 /* ---- The configuration's own properties ---- */

@@ -253,7 +253,9 @@ static int look_for_topics(struct relay_kafka *kafka)
         r = relay_kafka_topic(kafka, rk, kafka->places.reader.topic, shards);
     if (r == 0)
         r = relay_kafka_topic(kafka, rk, kafka->dead, 1);
-    return r == 0 ? relay_kafka_check(kafka) : r;
+    if (r == 0)
+        relay_kafka_check(kafka);
+    return r;
 }
 
 static int open_readers(struct relay_kafka *kafka)

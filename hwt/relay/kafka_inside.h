@@ -64,7 +64,6 @@ enum {
     KAFKA_NAME_MAX = 249, /* of a topic */
     KAFKA_SENDS_MAX = RELAY_FLIGHTS_MAX,
     KAFKA_TARGETS_MAX = 512,
-    KAFKA_FAULT_MAX = 640, /* a sentence with two names */
 };
 
 #define KAFKA_WAIT_MS 2000 /* for what is asked when the engine is opened */
@@ -158,8 +157,7 @@ struct relay_kafka {
     size_t pulled_count;
     bool warned; /* of the kind of the timestamps */
 
-    /* What the topics lack. */
-    char fault[KAFKA_FAULT_MAX]; /* as it was said last; "": nothing */
+    /* Looks at the topics' properties. */
     bool check_unknown;
     uint64_t check_at;
 
@@ -212,8 +210,8 @@ int relay_kafka_wait_ms(const struct relay_kafka *kafka);
 
 /* ---- kafka_check.c ---- */
 
-/* Looks at the topics, once a minute. -EINVAL: messages are lost by what is found, which was logged. */
-int relay_kafka_check(struct relay_kafka *kafka);
+/* Looks at the topics, once a minute, and sets the engine's fault. */
+void relay_kafka_check(struct relay_kafka *kafka);
 /* Whether it is a property of the library that a configuration cannot set. */
 bool relay_kafka_is_own(const char *property);
 

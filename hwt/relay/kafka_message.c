@@ -11,8 +11,8 @@
  * name begins so is such a field, too, so each message comes out as it went in.
  */
 #define BYTES RELAY_BYTES /* and the header's name */
-#define KEY "\2"        /* the message's key */
-#define NO_PAYLOAD "\3" /* the payload is NULL, and not merely empty */
+#define KEY "\2"          /* the message's key */
+#define NO_PAYLOAD "\3"   /* the payload is NULL, and not merely empty */
 
 static const char digits[] = "0123456789abcdef";
 

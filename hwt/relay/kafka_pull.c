@@ -128,7 +128,7 @@ int relay_kafka_extent(struct relay_engine *engine, struct relay_extent *ret_ext
     if (r < 0)
         return r;
     look_at_end(kafka, end, high);
-    (void)relay_kafka_check(kafka); /* it has said what is wrong */
+    relay_kafka_check(kafka);
     *ret_extent = (struct relay_extent){ .incarnation = kafka->cluster,
                                          .first = (uint64_t)first + 1,
                                          .last = (uint64_t)end };

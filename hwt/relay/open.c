@@ -16,12 +16,13 @@ static const struct kind {
     int (*open)(const struct relay_config *config, unsigned shard,
                 struct relay_engine **ret_engine);
     unsigned (*shard)(const char *key, unsigned shards);
+    bool scatters;
 } kinds[] = {
 #ifdef RELAY_NATS
-    { "nats", relay_nats_open, relay_nats_shard },
+    { "nats", relay_nats_open, relay_nats_shard, false },
 #endif
 #ifdef RELAY_KAFKA
-    { "kafka", relay_kafka_open, relay_kafka_shard },
+    { "kafka", relay_kafka_open, relay_kafka_shard, true },
 #endif
 };
 
@@ -47,4 +48,9 @@ int relay_engine_open(const struct relay_config *config, unsigned shard,
 unsigned relay_engine_shard(const struct relay_config *config, const char *key)
 {
     return find(config)->shard(key, (unsigned)config->shards);
+}
+
+bool relay_engine_scatters(const struct relay_config *config)
+{
+    return find(config)->scatters;
 }

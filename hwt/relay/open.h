@@ -20,5 +20,7 @@ int relay_engine_open(const struct relay_config *config, unsigned shard,
 
 /* The shard of a key, as the producers of that broker find it. */
 unsigned relay_engine_shard(const struct relay_config *config, const char *key);
+/* Whether some producers find another one, by the partitioner of their library. */
+bool relay_engine_scatters(const struct relay_config *config);
 
 #endif

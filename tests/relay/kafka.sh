@@ -45,7 +45,7 @@ answers 1 'No such configuration property' -c a.conf status
 
 # It ends with its standard input, which is held open here.
 mkfifo hold
-"$MOCK" 1 hwt-shop:1 hwt-shop-entries:1 hwt-shop-places:1 hwt-shop-dead:1 orders.now:1 <hold >brokers 2>mock.log &
+"$MOCK" 1 hwt-many:3 hwt-many-entries:3 hwt-many-places:3 hwt-many-dead:1 hwt-shop:1 hwt-shop-entries:1 hwt-shop-places:1 hwt-shop-dead:1 orders.now:1 <hold >brokers 2>mock.log &
 started="$started $!"
 exec 9>hold
 for _ in $(seq 600); do
@@ -76,6 +76,21 @@ grep -q '^2091.*orders.now	order-17	pay 18$' said || fail 'the dump is another o
 answers 0 'a has read up to' -c a.conf status
 answers 1 'b: has read nothing yet' -c a.conf check
 answers 1 'a owns a shard: drain it' -c a.conf forget a
+
+# ---- a cancel reaches the message whatever partition its producer has chosen ----
+
+sed 's/^space.*/space = many\nshards = 3/' a.conf >many.conf
+answers 0 'of shard' -c many.conf put --due 2090-01-01T00:00:00Z --key order-17 orders.now body
+[ "$(grep -c 'stored as' said)" -eq 1 ] || fail 'a put goes to more than one shard'
+for op in 'cancel' 'replace --due-old 2090-01-01T00:00:00Z'; do
+    # shellcheck disable=SC2086 # words
+    set -- $op --due 2090-01-01T00:00:00Z --key order-17
+    [ "$op" = cancel ] || set -- "$@" orders.now other
+    answers 0 'of shard' -c many.conf "$@"
+    [ "$(sed -n 's/^stored as .* of shard //p' said | sort | tr '\n' ' ')" = '0 1 2 ' ] || fail "$op does not go to each shard"
+done
+answers 0 'of shard 1' -c many.conf cancel --due 2090-01-01T00:00:00Z --key order-17 --shard 1
+[ "$(grep -c 'stored as' said)" -eq 1 ] || fail 'a cancel in one shard goes to others'
 
 # ---- a second replica; the first one is drained, then killed ----
 
