@@ -30,6 +30,7 @@ enum kind {
     PATH,
     ADDRESS,
     SUBJECT,
+    TEXT, /* which may be secret */
     COUNT,
     SIZE,
     DURATION
@@ -47,6 +48,15 @@ static const struct setting {
     { "replica", NAME, offsetof(struct relay_config, replica), 0, 0, NULL },
     { "replicas", NAMES, offsetof(struct relay_config, replicas), 0, 0, NULL },
     { "servers", WORDS, offsetof(struct relay_config, servers), 0, 0, NULL },
+    { "user", TEXT, offsetof(struct relay_config, user), 0, 0, "" },
+    { "password", TEXT, offsetof(struct relay_config, password), 0, 0, "" },
+    { "token", TEXT, offsetof(struct relay_config, token), 0, 0, "" },
+    { "nkey", TEXT, offsetof(struct relay_config, nkey), 0, 0, "" },
+    { "nkey_seed", TEXT, offsetof(struct relay_config, nkey_seed), 0, 0, "" },
+    { "credentials", TEXT, offsetof(struct relay_config, credentials), 0, 0, "" },
+    { "ca", TEXT, offsetof(struct relay_config, ca), 0, 0, "" },
+    { "certificate", TEXT, offsetof(struct relay_config, certificate), 0, 0, "" },
+    { "key", TEXT, offsetof(struct relay_config, key), 0, 0, "" },
     { "api_prefix", SUBJECT, offsetof(struct relay_config, api), 0, 0, "$JS.API" },
     { "kafka", PROPERTIES, offsetof(struct relay_config, kafka), 0, 0, "" },
     { "targets", PATTERNS, offsetof(struct relay_config, targets), 0, 0, NULL },
@@ -105,7 +115,7 @@ static int split(const struct line *line, struct relay_words *words)
             return mistake(line, "%s: more than %d words", line->name, RELAY_WORDS_MAX);
         for (size_t i = 0; i < words->count; i++)
             if (strcmp(words->word[i], word) == 0)
-                return mistake(line, "%s: %s is there twice", line->name, word);
+                return mistake(line, "%s: word %zu is there twice", line->name, i + 1);
         words->word[words->count++] = word;
     }
     return 0;
@@ -121,7 +131,7 @@ static int read_words(const struct line *line, enum kind kind, struct relay_word
             r = mistake(line, "%s: %s is no name; names are of letters, digits, _ and -",
                         line->name, word);
         else if (kind == PROPERTIES && (!strchr(word, '=') || *word == '='))
-            r = mistake(line, "%s: %s is no property; it is name=value", line->name, word);
+            r = mistake(line, "%s: word %zu is no property; it is name=value", line->name, i + 1);
         else if (kind == PATTERNS && relay_pattern_fault(word))
             r = mistake(line, "%s: %s %s", line->name, word, relay_pattern_fault(word));
     }
@@ -179,6 +189,7 @@ static int read_value(const struct line *line, const struct setting *setting, vo
                                               "_ and -",
                                               line->name, line->value);
     case PATH:
+    case TEXT:
         *(const char **)field = line->value;
         return 0;
     case ADDRESS:
@@ -225,7 +236,8 @@ static int set(const struct line *line, struct relay_config *config, unsigned se
             return mistake(line, "%s has no value", line->name);
         return read_value(line, &settings[i], (char *)config + settings[i].offset);
     }
-    return mistake(line, "there is no setting %s", line->name);
+    return mistake(line, "there is no setting %s",
+                   is_name(line->name) ? line->name : "of that name"); /* it may be a secret */
 }
 
 /* The text without blanks at its ends. */
@@ -240,12 +252,22 @@ static char *trimmed(char *text)
     return text;
 }
 
+/* A comment begins behind a blank only, since a password may have any character in it. */
+static void cut_comment(char *text)
+{
+    for (char *c = text; *c; c++)
+        if (*c == '#' && (c == text || strchr(" \t", c[-1]))) {
+            *c = 0;
+            return;
+        }
+}
+
 static int read_line(struct line *line, char *text, struct relay_config *config,
                      unsigned seen[SETTINGS])
 {
     char *value;
 
-    text[strcspn(text, "#")] = 0;
+    cut_comment(text);
     text = trimmed(text);
     if (!*text)
         return 0;
@@ -256,6 +278,21 @@ static int read_line(struct line *line, char *text, struct relay_config *config,
     line->name = trimmed(text);
     line->value = trimmed(value);
     return set(line, config, seen);
+}
+
+/* Of two settings neither has a meaning alone. */
+static int check_pairs(const struct line *line, const struct relay_config *config)
+{
+    const struct {
+        const char *names, *one, *other;
+    } pairs[] = { { "user and password", config->user, config->password },
+                  { "nkey and nkey_seed", config->nkey, config->nkey_seed },
+                  { "certificate and key", config->certificate, config->key } };
+
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+        if (!*pairs[i].one != !*pairs[i].other)
+            return mistake(line, "%s belong together: set both", pairs[i].names);
+    return 0;
 }
 
 static int read_missing(struct line *line, struct relay_config *config, unsigned seen[SETTINGS])
@@ -271,7 +308,7 @@ static int read_missing(struct line *line, struct relay_config *config, unsigned
             continue;
         }
         if (settings[i].kind == ADDRESS || settings[i].kind == ENGINE ||
-            settings[i].kind == SUBJECT) {
+            settings[i].kind == SUBJECT || settings[i].kind == TEXT) {
             *(const char **)((char *)config + settings[i].offset) = settings[i].missing;
             continue;
         }
@@ -284,7 +321,7 @@ static int read_missing(struct line *line, struct relay_config *config, unsigned
         return r;
     for (size_t i = 0; i < config->replicas.count; i++)
         if (strcmp(config->replicas.word[i], config->replica) == 0)
-            return 0;
+            return check_pairs(line, config);
     return mistake(line, "replicas does not have this one, which is %s", config->replica);
 }
 

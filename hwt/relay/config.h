@@ -22,6 +22,8 @@ struct relay_config {
     const char *replica;         /* this one */
     struct relay_words replicas; /* all of them */
     struct relay_words servers;
+    const char *user, *password, *token, *nkey, *nkey_seed, *credentials; /* ""; or who it is, */
+    const char *ca, *certificate, *key;                                   /* and files for TLS */
     const char *api;            /* what subjects of JetStream's API begin with */
     struct relay_words kafka;   /* properties of its client library, as name=value */
     struct relay_words targets; /* patterns */

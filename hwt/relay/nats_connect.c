@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -77,6 +78,47 @@ static const struct relay_engine_calls calls = {
     .close = relay_nats_close,
 };
 
+static bool is_set(const char *text)
+{
+    return text && *text;
+}
+
+/* Who the relay is. */
+static natsStatus identify(natsOptions *options, const struct relay_config *config)
+{
+    natsStatus s = NATS_OK;
+
+    if (is_set(config->user))
+        s = natsOptions_SetUserInfo(options, config->user, config->password);
+    if (s == NATS_OK && is_set(config->token))
+        s = natsOptions_SetToken(options, config->token);
+    if (s == NATS_OK && is_set(config->nkey))
+        s = natsOptions_SetNKeyFromSeed(options, config->nkey, config->nkey_seed);
+    if (s == NATS_OK && is_set(config->credentials))
+        s = natsOptions_SetUserCredentialsFromFiles(options, config->credentials, NULL);
+    return s;
+}
+
+/* The library takes a server without TLS if it is not told that TLS is wanted, whatever its address says. */
+static bool wants_tls(const struct relay_config *config)
+{
+    for (size_t i = 0; i < config->servers.count; i++)
+        if (strncasecmp(config->servers.word[i], "tls://", 6) == 0)
+            return true;
+    return is_set(config->ca) || is_set(config->certificate);
+}
+
+static natsStatus protect(natsOptions *options, const struct relay_config *config)
+{
+    natsStatus s = wants_tls(config) ? natsOptions_SetSecure(options, true) : NATS_OK;
+
+    if (s == NATS_OK && is_set(config->ca))
+        s = natsOptions_LoadCATrustedCertificates(options, config->ca);
+    if (s == NATS_OK && is_set(config->certificate))
+        s = natsOptions_LoadCertificatesChain(options, config->certificate, config->key);
+    return s;
+}
+
 /*
  * A message that is published while there is no connection would be kept and sent later, perhaps
  * after the lease. So hardly anything is kept, and relay_nats_send() looks first.
@@ -105,6 +147,10 @@ static natsStatus connect_to(struct relay_nats *nats)
         s = natsOptions_SetPingInterval(options, 1000);
     if (s == NATS_OK)
         s = natsOptions_SetMaxPingsOut(options, 3);
+    if (s == NATS_OK)
+        s = identify(options, nats->config);
+    if (s == NATS_OK)
+        s = protect(options, nats->config);
     if (s == NATS_OK)
         s = natsConnection_Connect(&nats->connection, options);
     natsOptions_Destroy(options);
@@ -136,6 +182,19 @@ static natsStatus begin(struct relay_nats *nats)
     return s;
 }
 
+/* The library names the port of an address that it cannot read, which may be a password. */
+static void say_why(unsigned shard, natsStatus s)
+{
+    const char *more = nats_GetLastError(NULL);
+
+    if (s == NATS_SECURE_CONNECTION_WANTED)
+        more = "a server has no TLS, on which tls:// in `servers`, `ca` and `certificate` insist";
+    else if (s == NATS_INVALID_ARG)
+        more = "an address in `servers` is none; it is nats://HOST:PORT or tls://HOST:PORT";
+    relay_log(shard, "NATS: %s%s%s", natsStatus_GetText(s), is_set(more) ? ": " : "",
+              more ? more : "");
+}
+
 int relay_nats_open(const struct relay_config *config, unsigned shard,
                     struct relay_engine **ret_engine)
 {
@@ -158,9 +217,7 @@ int relay_nats_open(const struct relay_config *config, unsigned shard,
         *ret_engine = &nats->engine;
         return 0;
     }
-    const char *more = nats_GetLastError(NULL);
-    relay_log(shard, "NATS: %s%s%s", natsStatus_GetText(s), more && *more ? ": " : "",
-              more ? more : "");
+    say_why(shard, s);
     relay_nats_close(&nats->engine);
     return relay_nats_errno(s);
 }

@@ -81,6 +81,6 @@ start_server()
         [ -n "$ports" ] && break
         sleep 0.1
     done
-    url=$(echo "$ports" | grep -o 'nats://127.0.0.1:[0-9]*' | head -n 1)
+    url=$(echo "$ports" | grep -oE '(nats|tls)://127.0.0.1:[0-9]+' | head -n 1)
     [ -n "$url" ] || { echo 'FAILED: nats-server does not start' && cat nats.log && exit 1; }
 }

@@ -87,6 +87,61 @@ natsStatus natsOptions_SetName(natsOptions *options, const char *name)
     return call("name");
 }
 
+natsStatus natsOptions_SetUserInfo(natsOptions *options, const char *user, const char *password)
+{
+    (void)options;
+    ck_assert_str_eq(user, "u");
+    ck_assert_str_eq(password, "p");
+    return call("user");
+}
+
+natsStatus natsOptions_SetToken(natsOptions *options, const char *token)
+{
+    (void)options;
+    ck_assert_str_eq(token, "t");
+    return call("token");
+}
+
+natsStatus natsOptions_SetNKeyFromSeed(natsOptions *options, const char *key, const char *seed)
+{
+    (void)options;
+    ck_assert_str_eq(key, "n");
+    ck_assert_str_eq(seed, "s");
+    return call("nkey");
+}
+
+natsStatus natsOptions_SetUserCredentialsFromFiles(natsOptions *options, const char *file,
+                                                   const char *seed)
+{
+    (void)options;
+    ck_assert_str_eq(file, "c");
+    ck_assert_ptr_null(seed);
+    return call("credentials");
+}
+
+natsStatus natsOptions_SetSecure(natsOptions *options, bool is_secure)
+{
+    (void)options;
+    ck_assert(is_secure);
+    return call("secure");
+}
+
+natsStatus natsOptions_LoadCATrustedCertificates(natsOptions *options, const char *file)
+{
+    (void)options;
+    ck_assert_str_eq(file, "ca");
+    return call("ca");
+}
+
+natsStatus natsOptions_LoadCertificatesChain(natsOptions *options, const char *file,
+                                             const char *key)
+{
+    (void)options;
+    ck_assert_str_eq(file, "cert");
+    ck_assert_str_eq(key, "key");
+    return call("certificate");
+}
+
 natsStatus natsOptions_SetMaxReconnect(natsOptions *options, int n)
 {
     (void)options;

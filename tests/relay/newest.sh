@@ -38,6 +38,6 @@ if [ "${1-}" = --install ]; then
     echo "$server"
     exit
 fi
-[ $# -gt 0 ] || set -- relay_cluster_3 relay_settings relay_domain relay_anew relay_program
+[ $# -gt 0 ] || set -- relay_cluster_3 relay_settings relay_domain relay_identity relay_anew relay_program
 NATS_SERVER=$server meson test -C "$root/build/tests" --no-rebuild --num-processes 4 --timeout-multiplier 2 \
     --print-errorlogs --logbase newest "$@"

@@ -67,15 +67,21 @@ START_TEST(test_what_a_file_says)
     ck_assert_str_eq(config.metrics, "");
     ck_assert_str_eq(config.api, "$JS.API");
     relay_config_free(&config);
-    ck_assert_int_eq(read_config(GOOD "lease=500ms\nshards =16\nattempts= 3\ncopies = 1\n"
-                                      "message_max = 64K\nmetrics = [::1]:9464\napi_prefix = $JS.hub.API",
-                                 &config),
-                     0);
+    ck_assert_int_eq(
+        read_config(GOOD "lease=500ms\nshards =16\nattempts= 3\ncopies = 1\n"
+                         "message_max = 64K\nmetrics = [::1]:9464\napi_prefix = $JS.hub.API\n"
+                         "user = relay\npassword = a#b  # c\ncredentials = my file",
+                    &config),
+        0);
     ck_assert_uint_eq(config.lease, HWT_MS(500));
     ck_assert_uint_eq(config.shards, 16);
     ck_assert_uint_eq(config.message_max, 65536);
     ck_assert_str_eq(config.metrics, "[::1]:9464");
     ck_assert_str_eq(config.api, "$JS.hub.API");
+    ck_assert_str_eq(config.user, "relay");
+    ck_assert_str_eq(config.password, "a#b");
+    ck_assert_str_eq(config.credentials, "my file");
+    ck_assert_str_eq(config.token, "");
     relay_config_free(&config);
 }
 END_TEST
@@ -110,7 +116,12 @@ START_TEST(test_mistakes_are_named_with_their_line)
         { "shards = " TEN TEN "\n" GOOD, " is not a number" },
         { "replicas = a1 a2 a3 a4 a5 a6 a7 a8 a9 b1 b2 b3 b4 b5 b6 b7 b8\n" GOOD,
           ":1: replicas: more than 16" },
-        { "replicas = a a\n" GOOD, ":1: replicas: a is there twice" },
+        { "replicas = a a\n" GOOD, ":1: replicas: word 1 is there twice" },
+        { "servers = nats://u:p@a nats://u:p@a\n", ":1: servers: word 1 is there twice" },
+        { GOOD "user = relay\n", ":9: user and password belong together: set both" },
+        { GOOD "nkey_seed = s\n", ":9: nkey and nkey_seed belong together: set both" },
+        { GOOD "key = k\n", ":9: certificate and key belong together: set both" },
+        { GOOD "nats://u:pass=word\n", ":9: there is no setting of that name" },
         { "replicas = a b/c\n" GOOD, ":1: replicas: b/c is no name" },
         { "targets = orders.> $JS.>\n" GOOD, ":1: targets: $JS.> begins with $" },
         { "targets = a.>.b\n" GOOD, ":1: targets: a.>.b has a wildcard" },

@@ -21,6 +21,24 @@ static const struct relay_config config = {
     .api = "$JS.hub.API",
 };
 
+/* All that is said of who it is, and of TLS. */
+static const struct relay_config full_config = {
+    .space = "shop",
+    .replica = "a",
+    .servers = { { "TLS://a", "nats://b" }, 2 },
+    .copies = 3,
+    .api = "$JS.hub.API",
+    .user = "u",
+    .password = "p",
+    .token = "t",
+    .nkey = "n",
+    .nkey_seed = "s",
+    .credentials = "c",
+    .ca = "ca",
+    .certificate = "cert",
+    .key = "key",
+};
+
 static int connect_refused_at(unsigned at, natsStatus with, struct relay_engine **ret_engine)
 {
     nats_library_refuse(at, with);
@@ -54,6 +72,30 @@ START_TEST(what_is_refused_ends_the_connecting_and_leaves_nothing)
         ck_assert_int_eq(connect_refused_at(at, NATS_TIMEOUT, &engine), -ETIMEDOUT);
         ck_assert_msg(nats_library.calls == at, "%s was refused, and %s called",
                       nats_library.called[at - 1], nats_library.called[nats_library.calls - 1]);
+        ck_assert_uint_eq(nats_library.objects, 0);
+    }
+}
+END_TEST
+
+START_TEST(who_it_is_and_tls_are_as_configured)
+{
+    static const char *const wanted[] = { "user",   "token", "nkey",        "credentials",
+                                          "secure", "ca",    "certificate", "connect" };
+    struct relay_engine *engine;
+    unsigned all;
+
+    nats_library.is_there = true;
+    nats_library_refuse(0, NATS_OK);
+    ck_assert_int_eq(relay_nats_open(&full_config, 3, &engine), 0);
+    relay_nats_close(engine);
+    for (all = 0; strcmp(nats_library.called[all], "user") != 0; all++)
+        ck_assert_uint_lt(all, nats_library.calls);
+    for (unsigned i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        ck_assert_str_eq(nats_library.called[all + i], wanted[i]);
+    for (unsigned i = 1; i <= sizeof(wanted) / sizeof(wanted[0]); i++) {
+        nats_library_refuse(all + i, NATS_SSL_ERROR);
+        ck_assert_int_eq(relay_nats_open(&full_config, 3, &engine), -EIO);
+        ck_assert_uint_eq(nats_library.calls, all + i);
         ck_assert_uint_eq(nats_library.objects, 0);
     }
 }
@@ -486,6 +528,7 @@ int main(void)
 
     tcase_add_checked_fixture(tcase, set_up, tear_down);
     tcase_add_loop_test(tcase, what_is_refused_ends_the_connecting_and_leaves_nothing, 0, 2);
+    tcase_add_test(tcase, who_it_is_and_tls_are_as_configured);
     tcase_add_test(tcase, another_replica_may_make_the_streams_meanwhile);
     tcase_add_test(tcase, a_stream_is_known_by_its_metadata_or_its_description);
     tcase_add_test(tcase, settings_that_lose_messages_are_said);
