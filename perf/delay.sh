@@ -22,7 +22,6 @@ case " $* " in
 *' --help '*)
     sed -n '4,11s/^# \{0,1\}//p' "$0"
     awk -f "$root/perf/options.awk" "$root/perf/delay/life_options.c"
-    echo '    --directory        the store is made in DIR/hwt-delay-life (build/)'
     exit 0
     ;;
 esac

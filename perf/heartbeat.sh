@@ -24,7 +24,6 @@ case " $* " in
 *' --help '*)
     sed -n '4,14s/^# \{0,1\}//p' "$0"
     awk -f "$root/perf/options.awk" "$root/perf/heartbeat/options.c"
-    echo '    --picture          an SVG of what happened, over time, to this file (needs gnuplot)'
     exit 0
     ;;
 esac

@@ -5,25 +5,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The options of a program: numbers and switches, which are uint64_t of its struct, and one text. */
+/* The options of a program, which are fields of its struct, by name. options.awk reads the table `rules` too. */
+
+enum rule_kind {
+    RULE_NUMBER,  /* uint64_t; a switch, without a number, if `most` is 0 */
+    RULE_DECIMAL, /* double */
+    RULE_TEXT,    /* const char *, left alone if the option is not given */
+};
 
 struct option_rule {
     const char *name;
     size_t field;                  /* its offset */
-    uint64_t initial, least, most; /* 0 at most: a switch, without a number */
+    uint64_t initial, least, most; /* of a number */
     const char *help;
+    enum rule_kind kind;
 };
 
 struct option_rules {
     const char *program;
     const struct option_rule *all;
     size_t count;
-    const char *text;  /* the option that takes a text */
-    size_t text_field; /* the offset of a const char *, NULL if the option is not given */
     void (*usage)(void);
+    const char *operand;  /* a word that has to be there, as WORKLOAD; NULL: none may be */
+    size_t operand_field; /* the offset of a const char * */
 };
 
-/* A line for each number and switch. */
+/* A line for each option. */
 void rules_print(const struct option_rules *rules);
 
 /* Exits with 0 after --help, and as rules_misuse() does. */

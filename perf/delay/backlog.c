@@ -7,7 +7,6 @@
  */
 
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../rules.h"
 #include "hwt/delay/open/open.h"
 
 enum { BATCH = 100, PAYLOAD = 1000, CANCELLED_PAYLOAD = 200 };
@@ -271,40 +271,38 @@ static void cancelled(void)
     hwt_delay_close(store);
 }
 
-static _Noreturn void usage(int status)
+static void usage(void);
+
+struct options {
+    uint64_t quick;
+    const char *directory;
+};
+
+static const struct option_rule rules[] = {
+    { "quick", offsetof(struct options, quick), 0, 0, 0, "fewer slots and files", RULE_NUMBER },
+    { "directory", offsetof(struct options, directory), 0, 0, 0,
+      "works in DIR/hwt-delay-backlog, which is removed before and after", RULE_TEXT },
+};
+static const struct option_rules all = {
+    .program = "delay_backlog", .all = rules, .count = 2, .usage = usage
+};
+
+static void usage(void)
 {
-    fputs(
-        "Usage: delay_backlog [--directory DIR] [--quick]\n\n"
-        "Measures backlogs of 400 and 4000 slots and a visit with 1 MiB of memory, 8000 slot "
-        "files\n"
-        "beside 10, and cancelled messages, in DIR/hwt-delay-backlog, which is removed before and\n"
-        "after. DIR is the current directory; on one in memory, flushes cost nothing.\n\n"
-        "  --quick  400 and 1000 slots, and 1000 files\n"
-        "  --help   this text\n\n"
-        "Exit status: 0; 1 if it could not run; 2 for a bad option.\n",
-        status ? stderr : stdout);
-    exit(status);
+    printf("Usage: delay_backlog [--quick] [--directory DIR]\n\n"
+           "Measures what many slot files, a large slot and cancelled messages cost.\n\n");
+    rules_print(&all);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = { { "directory", required_argument, NULL, 'd' },
-                                             { "quick", no_argument, NULL, 'q' },
-                                             { "help", no_argument, NULL, 'h' },
-                                             { 0 } };
-    const char *in = ".";
-    bool quick = false;
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c == 'd')
-            in = optarg;
-        else if (c == 'q')
-            quick = true;
-        else
-            usage(c == 'h' ? 0 : 2);
-    }
-    if (optind < argc || strlen(in) > sizeof(directory) - 64 || strchr(in, '\''))
-        usage(2);
-    snprintf(directory, sizeof(directory), "%s/hwt-delay-backlog", in);
+    struct options options = { .directory = "." };
+
+    rules_read(&all, &options, argc, argv);
+    bool quick = options.quick > 0;
+    if (strlen(options.directory) > sizeof(directory) - 64 || strchr(options.directory, '\''))
+        die(options.directory, -EINVAL);
+    snprintf(directory, sizeof(directory), "%s/hwt-delay-backlog", options.directory);
     counted = hwt_delay_real_system;
     counted.read = read_counted;
     counted.realtime = realtime;

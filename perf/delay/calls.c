@@ -7,7 +7,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <getopt.h>
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,6 +18,8 @@
 #include <unistd.h>
 
 #include <hwt/delay.h>
+
+#include "../rules.h"
 
 enum { BATCH = 1000, MANY = 200000, PAYLOAD = 200, STORES = 100, SECONDS = 3 };
 
@@ -256,32 +257,36 @@ static void many_stores(void)
         check("close", hwt_delay_close(stores[i]));
 }
 
-static _Noreturn void usage(int status)
+static void usage(void);
+
+struct options {
+    const char *directory;
+};
+
+static const struct option_rule rules[] = {
+    { "directory", offsetof(struct options, directory), 0, 0, 0,
+      "works in DIR/hwt-delay-calls, which is removed before and after", RULE_TEXT },
+};
+static const struct option_rules all = {
+    .program = "delay_calls", .all = rules, .count = 1, .usage = usage
+};
+
+static void usage(void)
 {
-    fputs("Usage: delay_calls [--directory DIR]\n\n"
-          "Measures, in DIR/hwt-delay-calls, which is removed before and after: done, retry and\n"
-          "cancel a second in batches of 1000; the longest put of a producer that does not wait;\n"
-          "threads and disk of a hundred empty stores.\n\n"
-          "  --help   this text\n\n"
-          "Exit status: 0; 1 if it could not run; 2 for a bad option.\n",
-          status ? stderr : stdout);
-    exit(status);
+    printf("Usage: delay_calls [--directory DIR]\n\n"
+           "Measures done, retry and cancel a second in batches of 1000; the longest put of a\n"
+           "producer that does not wait; threads and disk of a hundred empty stores.\n\n");
+    rules_print(&all);
 }
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = { { "directory", required_argument, NULL, 'd' },
-                                             { "help", no_argument, NULL, 'h' },
-                                             { 0 } };
-    const char *in = ".";
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if (c != 'd')
-            usage(c == 'h' ? 0 : 2);
-        in = optarg;
-    }
-    if (optind < argc || strlen(in) > sizeof(directory) - 64 || strchr(in, '\''))
-        usage(2);
-    snprintf(directory, sizeof(directory), "%s/hwt-delay-calls", in);
+    struct options options = { "." };
+
+    rules_read(&all, &options, argc, argv);
+    if (strlen(options.directory) > sizeof(directory) - 64 || strchr(options.directory, '\''))
+        check(options.directory, -EINVAL);
+    snprintf(directory, sizeof(directory), "%s/hwt-delay-calls", options.directory);
     run("rm -rf");
     check(directory, mkdir(directory, 0700) < 0 ? -errno : 0);
     batches();

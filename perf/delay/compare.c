@@ -1,33 +1,45 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "compare.h"
 
-#include <errno.h>
-#include <getopt.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct options options = {
-    .directory = NULL,
-    .producers = 1,
-    .consumers = 2,
-    .batch = 1,
-    .messages = 100000,
-    .payload = 200,
-    .rate = 10000,
-    .seed = 1,
-    .seconds = 2,
-    .delay = 60,
+#include "../rules.h"
+
+struct options options;
+
+static void usage(void);
+
+static const struct option_rule rules[] = {
+    { "producers", offsetof(struct options, producers), 1, 1, 1024, "threads that put",
+      RULE_NUMBER },
+    { "consumers", offsetof(struct options, consumers), 2, 1, 64, "threads that take",
+      RULE_NUMBER },
+    { "batch", offsetof(struct options, batch), 1, 1, 10000, "messages of one put", RULE_NUMBER },
+    { "messages", offsetof(struct options, messages), 100000, 1, 10000000000, "messages",
+      RULE_NUMBER },
+    { "payload", offsetof(struct options, payload), 200, 1, 60000, "bytes of a message",
+      RULE_NUMBER },
+    { "rate", offsetof(struct options, rate), 10000, 1, 10000000, "messages a second",
+      RULE_NUMBER },
+    { "seed", offsetof(struct options, seed), 1, 1, UINT64_MAX, "of what chance decides",
+      RULE_NUMBER },
+    { "seconds", offsetof(struct options, seconds), 2, 0, 100000000, "length of the run",
+      RULE_DECIMAL },
+    { "delay", offsetof(struct options, delay), 60, 0, 100000000, "the longest, in seconds",
+      RULE_DECIMAL },
+    { "directory", offsetof(struct options, directory), 0, 0, 0, "where the store is", RULE_TEXT },
+    { "timeline", offsetof(struct options, timeline), 0, 0, 0,
+      "pace: lateness over time, to this file", RULE_TEXT },
 };
 
-static const struct option longs[] = {
-    { "directory", required_argument, NULL, 'd' }, { "timeline", required_argument, NULL, 't' },
-    { "producers", required_argument, NULL, 'p' }, { "consumers", required_argument, NULL, 'c' },
-    { "batch", required_argument, NULL, 'b' },     { "messages", required_argument, NULL, 'n' },
-    { "payload", required_argument, NULL, 'l' },   { "rate", required_argument, NULL, 'r' },
-    { "seed", required_argument, NULL, 'x' },      { "seconds", required_argument, NULL, 's' },
-    { "delay", required_argument, NULL, 'y' },     { NULL, 0, NULL, 0 },
+static struct option_rules all = {
+    .all = rules,
+    .count = sizeof(rules) / sizeof(rules[0]),
+    .usage = usage,
+    .operand = "WORKLOAD",
+    .operand_field = offsetof(struct options, workload),
 };
 
 static const struct workload {
@@ -38,95 +50,28 @@ static const struct workload {
     { "standing", work_standing }, { "pace", work_pace },
 };
 
-static _Noreturn void misuse(const char *what, const char *text)
+static void usage(void)
 {
-    fprintf(stderr,
-            "%s: %s %s\nusage: %s put|life|burst|standing|pace --directory DIR [--producers N]\n"
-            "    [--consumers N] [--batch N] [--messages N] [--payload N] [--rate N] [--seed N]\n"
-            "    [--seconds S] [--delay S] [--timeline FILE]; see perf/delay/README.md\n",
-            contender.name, what, text, contender.name);
-    exit(2);
-}
-
-static uint64_t whole(const char *text, uint64_t most)
-{
-    char *end;
-
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || errno != 0 || value == 0 || value > most)
-        misuse("not a number from 1, or too great:", text);
-    return value;
-}
-
-static double decimal(const char *text)
-{
-    char *end;
-    double value = strtod(text, &end);
-
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value < 0.1 || value > 1e8)
-        misuse("not a number of seconds from 0.1:", text);
-    return value;
-}
-
-static void set_option(int letter)
-{
-    switch (letter) {
-    case 'd':
-        options.directory = optarg;
-        break;
-    case 't':
-        options.timeline = optarg;
-        break;
-    case 'p':
-        options.producers = whole(optarg, 1024);
-        break;
-    case 'c':
-        options.consumers = whole(optarg, 64);
-        break;
-    case 'b':
-        options.batch = whole(optarg, 10000);
-        break;
-    case 'n':
-        options.messages = whole(optarg, UINT64_C(10000000000));
-        break;
-    case 'l':
-        options.payload = whole(optarg, 60000);
-        break;
-    case 'r':
-        options.rate = whole(optarg, 10000000);
-        break;
-    case 'x':
-        options.seed = whole(optarg, UINT64_MAX);
-        break;
-    case 's':
-        options.seconds = decimal(optarg);
-        break;
-    case 'y':
-        options.delay = decimal(optarg);
-        break;
-    default:
-        misuse("a bad option:", "see above");
-    }
+    printf("Usage: %s WORKLOAD --directory DIR [--option N]...\n\nWorkloads:", contender.name);
+    for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
+        printf(" %s", workloads[i].name);
+    printf("\nSee perf/delay/README.md.\n\n");
+    rules_print(&all);
 }
 
 int main(int argc, char **argv)
 {
-    int letter;
-
-    while ((letter = getopt_long(argc, argv, "", longs, NULL)) != -1)
-        set_option(letter);
-    if (argc - optind != 1)
-        misuse("one workload, not", argc > optind ? argv[optind + 1] : "none");
+    all.program = contender.name;
+    rules_read(&all, &options, argc, argv);
     snprintf(socket_path, sizeof(socket_path), "/tmp/hwt-%s-%d", contender.name, (int)getpid());
-    if (!options.directory)
-        misuse("what is missing is", "--directory");
-    for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]); i++)
-        if (strcmp(argv[optind], workloads[i].name) == 0) {
+    for (size_t i = 0; i < sizeof(workloads) / sizeof(workloads[0]) && options.directory; i++)
+        if (strcmp(options.workload, workloads[i].name) == 0) {
             if (contender.puts_only && workloads[i].run != work_put)
                 decline("it only puts");
             workloads[i].run();
             return 0;
         }
-    misuse("no such workload:", argv[optind]);
+    fprintf(stderr, "%s: %s\n", contender.name,
+            options.directory ? "there is no such workload" : "there is no --directory");
+    rules_misuse(&all);
 }

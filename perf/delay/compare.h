@@ -62,7 +62,7 @@ struct contender {
 extern const struct contender contender; /* of this program */
 
 struct options {
-    const char *directory, *timeline;
+    const char *workload, *directory, *timeline;
     uint64_t producers, consumers, batch, messages, payload, rate, seed;
     double seconds, delay;
 };

@@ -8,21 +8,23 @@
 static void usage(void);
 
 static const struct option_rule rules[] = {
-    { "messages", offsetof(struct options, messages), 200000, 100, 1000000000, "messages to put" },
-    { "threads", offsetof(struct options, threads), 16, 1, 1000, "producers" },
-    { "payload", offsetof(struct options, payload), 200, 0, 1 << 20, "bytes in a message" },
+    { "messages", offsetof(struct options, messages), 200000, 100, 1000000000, "messages to put",
+      RULE_NUMBER },
+    { "threads", offsetof(struct options, threads), 16, 1, 1000, "producers", RULE_NUMBER },
+    { "payload", offsetof(struct options, payload), 200, 0, 1 << 20, "bytes in a message",
+      RULE_NUMBER },
     { "kills", offsetof(struct options, kills), 6, 0, 1000,
-      "times that the process is killed on the way" },
+      "times that the process is killed on the way", RULE_NUMBER },
     { "seed", offsetof(struct options, seed), 1, 0, UINT64_MAX,
-      "delays, who is cancelled, when to kill, and all else that chance decides" },
+      "delays, who is cancelled, when to kill, and all else that chance decides", RULE_NUMBER },
+    { "directory", offsetof(struct options, directory), 0, 0, 0,
+      "the store is made in DIR/hwt-delay-life; what an earlier run left there goes", RULE_TEXT },
 };
 
 static const struct option_rules all = {
     .program = "delay_life",
     .all = rules,
     .count = sizeof(rules) / sizeof(rules[0]),
-    .text = "directory",
-    .text_field = offsetof(struct options, directory),
     .usage = usage,
 };
 
@@ -34,10 +36,7 @@ static void usage(void)
            "When all are put and the near ones have come, the clock is moved, so that the far\n"
            "ones come too. Defaults in brackets.\n\n");
     rules_print(&all);
-    printf("  --%-16s the store is made in DIR/hwt-delay-life, and what an earlier run has\n"
-           "                     left there is removed (.)\n"
-           "  --%-16s this text\n\n",
-           "directory", "help");
+    printf("  --%-16s this text\n\n", "help");
     printf("Exit status: 0; 1 if a promise was not kept, or if it could not run; 2 for a bad\n"
            "option.\n");
 }

@@ -3,12 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#include "../rules.h"
 
 _Noreturn void die(const char *what, int error)
 {
@@ -123,92 +124,58 @@ void print_lateness(const struct histogram *lateness)
 
 /* ---- The command line ---- */
 
-static _Noreturn void usage(const char *program, const struct workload *workloads, int status)
-{
-    FILE *out = status == 0 ? stdout : stderr;
+static void usage(void);
 
-    fprintf(out,
-            "Usage: %s WORKLOAD [--producers P] [--pending N] [--wheel W] [--seconds S]\n"
-            "       [--tick-ns T] [--ops N] [--rounds R] [--window N] [--rate R]\n\nWorkloads:",
-            program);
-    for (const struct workload *w = workloads; w->name != NULL; w++)
-        fprintf(out, " %s", w->name);
-    fprintf(out, "\nSee perf/README.md.\n");
-    exit(status);
-}
-
-static double parse(const char *program, const char *name, const char *text, double most)
-{
-    char *end;
-    double value = strtod(text, &end);
-
-    if (end == text || *end != '\0' || !(value >= 0 && value <= most)) {
-        fprintf(stderr, "%s: --%s %s: not a number from 0 to %.0f\n", program, name, text, most);
-        exit(2);
-    }
-    return value;
-}
-
-/* Those that are whole numbers: where each goes, and the most it may be. */
-static const struct number {
-    const char *name;
-    size_t at;
-    double most;
-} numbers[] = {
-    { "producers", offsetof(struct options, producers), 4096 },
-    { "pending", offsetof(struct options, pending), 1e9 },
-    { "wheel", offsetof(struct options, wheel), 1 << 30 },
-    { "tick-ns", offsetof(struct options, tick_ns), 1e12 },
-    { "ops", offsetof(struct options, ops), 1e12 },
-    { "rounds", offsetof(struct options, rounds), 1e6 },
-    { "window", offsetof(struct options, window), 1e8 },
-    { "rate", offsetof(struct options, rate), 1e7 },
+static const struct option_rule rules[] = {
+    { "producers", offsetof(struct options, producers), 1, 1, 4096, "threads that add",
+      RULE_NUMBER },
+    { "pending", offsetof(struct options, pending), 0, 0, 1000000000,
+      "timeouts; 0: the workload's own", RULE_NUMBER },
+    { "wheel", offsetof(struct options, wheel), 512, 0, 1 << 30, "ticks of the wheel",
+      RULE_NUMBER },
+    { "tick-ns", offsetof(struct options, tick_ns), 0, 0, 1000000000000,
+      "length of a tick; 0: the workload's own", RULE_NUMBER },
+    { "ops", offsetof(struct options, ops), 0, 0, 1000000000000,
+      "operations of a producer; 0: as long as the seconds", RULE_NUMBER },
+    { "rounds", offsetof(struct options, rounds), 1000, 2, 1000000,
+      "the longest delay of rounds, in wheel lengths", RULE_NUMBER },
+    { "window", offsetof(struct options, window), WINDOW, 1, 100000000,
+      "timeouts that a producer of churn has pending", RULE_NUMBER },
+    { "rate", offsetof(struct options, rate), 1000, 1, 10000000, "requests a second", RULE_NUMBER },
+    { "seconds", offsetof(struct options, seconds), 0, 0, 86400,
+      "length of the run; 0: the workload's own", RULE_DECIMAL },
 };
 
-#define NUMBERS (sizeof(numbers) / sizeof(numbers[0]))
+static struct option_rules all = {
+    .all = rules,
+    .count = sizeof(rules) / sizeof(rules[0]),
+    .usage = usage,
+    .operand = "WORKLOAD",
+    .operand_field = offsetof(struct options, workload),
+};
+static const struct workload *known;
 
-static void parse_options(struct options *options, int argc, char **argv,
-                          const struct workload *workloads)
+static void usage(void)
 {
-    struct option longs[NUMBERS + 3] = { [NUMBERS] = { "seconds", required_argument, NULL, 's' },
-                                         [NUMBERS + 1] = { "help", no_argument, NULL, 'h' } };
-    int c, which;
-
-    for (size_t i = 0; i < NUMBERS; i++)
-        longs[i] = (struct option){ numbers[i].name, required_argument, NULL, 'n' };
-    while ((c = getopt_long(argc, argv, "h", longs, &which)) != -1) {
-        if (c == 'n') {
-            const struct number *number = &numbers[which];
-            double value = parse(argv[0], number->name, optarg, number->most);
-            uint64_t whole = (uint64_t)value;
-            memcpy((char *)options + number->at, &whole, sizeof(whole));
-        } else if (c == 's') {
-            options->seconds = parse(argv[0], "seconds", optarg, 86400);
-        } else {
-            usage(argv[0], workloads, c == 'h' ? 0 : 2);
-        }
-    }
+    printf("Usage: %s WORKLOAD [--option N]...\n\nWorkloads:", all.program);
+    for (const struct workload *w = known; w->name != NULL; w++)
+        printf(" %s", w->name);
+    printf("\nSee perf/README.md.\n\n");
+    rules_print(&all);
 }
 
 int contend(int argc, char **argv, const struct workload *workloads)
 {
-    struct options options = {
-        .producers = 1,
-        .wheel = 512,
-        .rounds = 1000,
-        .window = WINDOW,
-        .rate = 1000,
-    };
+    struct options options;
     const struct workload *w = workloads;
 
-    parse_options(&options, argc, argv, workloads);
-    if (optind + 1 != argc || options.producers == 0 || options.rounds < 2 || options.window == 0 ||
-        options.rate == 0)
-        usage(argv[0], workloads, 2);
-    while (w->name != NULL && strcmp(w->name, argv[optind]) != 0)
+    known = workloads;
+    all.program = argv[0];
+    rules_read(&all, &options, argc, argv);
+    while (w->name != NULL && strcmp(w->name, options.workload) != 0)
         w++;
     if (w->name == NULL) {
-        fprintf(stderr, "%s does not do %s\n", argv[0], argv[optind]);
+        fprintf(stderr, "%s does not do %s\n", argv[0], options.workload);
         return 3;
     }
     if (options.pending == 0)

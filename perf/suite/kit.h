@@ -21,6 +21,7 @@
 #define WINDOW 1000 /* timeouts that one who churns has pending, unless the options say otherwise */
 
 struct options {
+    const char *workload;
     double seconds; /* 0: the workload's own, as of the next two */
     uint64_t pending;
     uint64_t tick_ns;
