@@ -13,6 +13,13 @@ set -eu
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 # shellcheck source-path=SCRIPTDIR/../.. source=tests/tools/packages.sh
 . "$root/tests/tools/packages.sh"
+case ${1-} in
+--help)
+    sed -n '4,9s/^# \{0,1\}//p' "$0"
+    exit 0
+    ;;
+esac
+
 dir=$root/build/release
 # shellcheck source-path=SCRIPTDIR/../.. source=perf/build.sh
 . "$root/perf/build.sh"
