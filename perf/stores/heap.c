@@ -136,6 +136,12 @@ static void number_anew(struct hwt_wheel_inside *inside)
 
 /* ---- the seam ---- */
 
+void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
+{
+    wheel->ticks = ticks;
+    wheel->tick = 0;
+}
+
 int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {

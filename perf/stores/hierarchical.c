@@ -270,6 +270,17 @@ static void flush(struct hwt_wheel *wheel, uint32_t from)
 
 /* ---- the seam ---- */
 
+void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
+{
+    struct hwt_wheel_inside *inside = wheel->inside;
+    wheel->ticks = ticks;
+    wheel->tick = 0;
+    while (inside->waiting)
+        wait_no_more(inside);
+    inside->levels = 0;
+    make_level(inside, 0);
+}
+
 int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
                    struct hwt_ticks ticks, uint32_t ticks_per_wheel)
 {
@@ -286,7 +297,7 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
         inside->nodes[bucket].id = HWT_ID_NONE;
     }
     forget_nodes(wheel);
-    make_level(inside, 0);
+    hwt_wheel_begin(wheel, ticks);
     store_far_begin(&inside->far);
     return 0;
 }
