@@ -60,13 +60,17 @@ struct hwt_frame *hwt_own_task(hwt_timeout timeout)
 
 /* A callback that ends its thread (an exception, pthread_exit, pthread_cancel) leaves locks and
  * states as they are, and others waiting for ever. */
-static void must_return(volatile bool *returned)
+__attribute__((noinline)) static _Noreturn void does_not_return(void)
 {
-    if (*returned)
-        return;
     (void)fputs("hwt: a callback did not return (an exception, pthread_exit or pthread_cancel)\n",
                 stderr);
     abort();
+}
+
+static void must_return(volatile bool *returned)
+{
+    if (!*returned)
+        does_not_return();
 }
 
 static void call(void (*function)(hwt_timeout timeout, void *arg), hwt_timeout timeout, void *arg,
