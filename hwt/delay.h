@@ -732,6 +732,9 @@ typedef struct hwt_delay_damage {
  * Damage to the last write looks the same. But if the store was closed by hwt_delay_close() behind
  * that write, it is damage, and is counted.
  *
+ * A file of messages that is gone, or too short, is damage. A store with such damage can be opened with
+ * HWT_DELAY_READ_ONLY.
+ *
  * -ESTALE: as hwt_delay_visit()
  */
 HWT_PUBLIC int64_t hwt_delay_check(hwt_delay *store,

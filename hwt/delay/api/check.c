@@ -93,12 +93,12 @@ static int check_slot(struct check *check, struct hwt_delay_slot *slot)
     if (slot->length == 0) /* a checkpoint is making it */
         return 0;
     int file = hwt_delay_open_file(store, name, O_RDONLY);
-    if (file == -ENOENT && !store->read_only) {
-        check_that_it_is_gone(check, slot, name);
-        return 0;
+    if (file == -ENOENT) {
+        int lost = hwt_delay_damaged_or_stale(store);
+        if (lost == -EBADMSG)
+            check_that_it_is_gone(check, slot, name);
+        return lost == -EBADMSG ? 0 : lost;
     }
-    if (file == -ENOENT)
-        return -ESTALE;
     if (file < 0)
         return file;
     struct hwt_delay_reader *reader = &slot->reader;
@@ -170,20 +170,6 @@ static int check_frame(struct check *check, struct hwt_delay_log_point point,
     return r < 0 ? r : ret_frame->sequence == point.sequence ? 0 : -EBADMSG;
 }
 
-/* A frame cannot be read: -EBADMSG. -ESTALE: the owner has made a checkpoint meanwhile, and may
- * have written it over. */
-static int damaged_or_stale(struct check *check)
-{
-    unsigned char *checkpoint;
-    uint64_t size;
-    int r = hwt_delay_checkpoint_read(check->store, &checkpoint, &size);
-    if (r < 0)
-        return r;
-    uint64_t sequence = hwt_delay_get64(checkpoint + HWT_DELAY_CHECKPOINT_SEQUENCE);
-    free(checkpoint);
-    return sequence == hwt_delay_log_kept(check->store).sequence ? -EBADMSG : -ESTALE;
-}
-
 static int check_frames(struct check *check, uint64_t behind, unsigned char *bytes)
 {
     struct hwt_delay_log_point point = hwt_delay_log_kept(check->store);
@@ -194,8 +180,8 @@ static int check_frames(struct check *check, uint64_t behind, unsigned char *byt
             const struct hwt_delay_log_point other = { point.segment ^ 1, HWT_DELAY_SEGMENT_FRAMES,
                                                        point.sequence };
             r = check_frame(check, other, &frame, bytes);
-            if (r == -EBADMSG && check->store->read_only)
-                r = damaged_or_stale(check);
+            if (r == -EBADMSG)
+                r = hwt_delay_damaged_or_stale(check->store);
             if (r == -EBADMSG) {
                 tell(check, hwt_delay_segment_name(point.segment), point.offset,
                      hwt_delay_log_extent(check->store) - point.offset,

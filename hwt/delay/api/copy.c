@@ -229,7 +229,7 @@ static int open_slot(const struct copy *copy, struct slot_copy *slot)
 {
     slot->file = hwt_delay_open_file(copy->store, slot->name, O_RDONLY);
     if (slot->file == -ENOENT)
-        return copy->store->read_only ? -ESTALE : -EBADMSG;
+        return hwt_delay_damaged_or_stale(copy->store);
     return slot->file < 0 ? slot->file : 0;
 }
 

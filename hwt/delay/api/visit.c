@@ -197,6 +197,12 @@ static int show(const struct view *view,
     return r;
 }
 
+/* Something could not be read. */
+static bool is_lacking(const struct view *view, int r)
+{
+    return r == -EBADMSG || (r == 0 && view->found.count > 0);
+}
+
 int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
                     int (*visitor)(const hwt_delay_message *message, void *data), void *data)
 {
@@ -217,7 +223,7 @@ int hwt_delay_visit(hwt_delay *store, uint64_t from, uint64_t to,
     hwt_delay_readers_free(&view.readers);
     hwt_delay_leave(store, shield);
     free(view.seen);
-    return r == 0 && view.found.count > 0 ? -EBADMSG : r;
+    return is_lacking(&view, r) ? hwt_delay_damaged_or_stale(store) : r;
 }
 
 static void choose(const struct view *view, const struct hwt_delay_record *ticket,
@@ -250,5 +256,10 @@ int hwt_delay_visit_for(hwt_delay *store, uint64_t from, uint64_t to,
     }
     hwt_delay_readers_free(&view.readers);
     free(view.seen);
-    return r == 0 && view.found.count > 0 ? -EBADMSG : r;
+    if (!is_lacking(&view, r))
+        return r;
+    pthread_mutex_unlock(&store->lock);
+    r = hwt_delay_damaged_or_stale(store);
+    pthread_mutex_lock(&store->lock);
+    return r;
 }

@@ -35,9 +35,10 @@ struct hwt_delay_checkpoint {
     struct hwt_delay_snapshot snapshot; /* of the one that is being made */
     bool watched; /* the checkpointer will see whether the log is still at `quiet_since` */
     uint64_t quiet_since;
-    int copies;     /* that are being made: finished slots are not deleted meanwhile */
-    bool rewriting; /* the last checkpoint has left slots that are to be rewritten */
-    bool rebuilt;   /* by salvage, with numbers skipped, and no checkpoint on the disk has it yet */
+    int copies;          /* that are being made: finished slots are not deleted meanwhile */
+    bool rewriting;      /* the last checkpoint has left slots that are to be rewritten */
+    uint32_t opened_crc; /* of the checkpoint that opening has read */
+    bool rebuilt; /* by salvage, with numbers skipped, and no checkpoint on the disk has it yet */
 };
 
 /* ---- due.c ---- */
@@ -87,6 +88,8 @@ int hwt_delay_checkpoint_write(hwt_delay *store, const unsigned char *bytes, siz
 int hwt_delay_checkpoint_read(hwt_delay *store, unsigned char **ret_bytes, uint64_t *ret_size);
 bool hwt_delay_checkpoint_fits(const unsigned char *head, uint64_t extent);
 struct hwt_delay_log_point hwt_delay_checkpoint_point(const unsigned char *head);
+void hwt_delay_checkpoint_opened(hwt_delay *store, const unsigned char *head);
+int hwt_delay_damaged_or_stale(hwt_delay *store);
 
 /* ---- rewrite.c ---- */
 

@@ -80,3 +80,29 @@ struct hwt_delay_log_point hwt_delay_checkpoint_point(const unsigned char *head)
         .sequence = hwt_delay_get64(head + HWT_DELAY_CHECKPOINT_SEQUENCE),
     };
 }
+
+/* This is the checkpoint with which the store is opened. */
+void hwt_delay_checkpoint_opened(hwt_delay *store, const unsigned char *head)
+{
+    store->checkpoint.opened_crc = hwt_delay_get32(head + HWT_DELAY_CHECKPOINT_CRC);
+}
+
+/*
+ * Something that the checkpoint of the opening names is not there, or cannot be read: -EBADMSG.
+ * -ESTALE: the store was opened read-only, and its owner has made a checkpoint since. Without the
+ * lock.
+ */
+int hwt_delay_damaged_or_stale(hwt_delay *store)
+{
+    unsigned char *checkpoint;
+    uint64_t size;
+    if (!store->read_only)
+        return -EBADMSG;
+    int r = hwt_delay_checkpoint_read(store, &checkpoint, &size);
+    if (r < 0)
+        return r;
+    bool same =
+        hwt_delay_get32(checkpoint + HWT_DELAY_CHECKPOINT_CRC) == store->checkpoint.opened_crc;
+    free(checkpoint);
+    return same ? -EBADMSG : -ESTALE;
+}

@@ -146,6 +146,8 @@ static int read_checkpoint(hwt_delay *store)
     uint64_t size;
     int r = hwt_delay_checkpoint_read(store, &bytes, &size);
     if (r == 0)
+        hwt_delay_checkpoint_opened(store, bytes);
+    if (r == 0)
         r = hwt_delay_checkpoint_fits(bytes, hwt_delay_log_extent(store))
                 ? take_checkpoint(store, bytes, size)
                 : -EBADMSG;
@@ -207,6 +209,14 @@ static int delete_leftovers(hwt_delay *store)
     return r;
 }
 
+/* Something of it is not there. A store that is opened to look at it is opened all the same, so that
+ * hwt_delay_check() can name the file. */
+static int is_lacking(hwt_delay *store)
+{
+    int r = hwt_delay_damaged_or_stale(store);
+    return r == -EBADMSG && store->read_only ? 0 : r;
+}
+
 /* Is all of it there that counts? */
 static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
 {
@@ -214,7 +224,7 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
     hwt_delay_slot_name(slot, name);
     int file = hwt_delay_open_file(store, name, O_RDONLY);
     if (file < 0)
-        return file == -ENOENT ? store->read_only ? -ESTALE : -EBADMSG : file;
+        return file == -ENOENT ? is_lacking(store) : file;
     int64_t size = hwt_delay_file_size(store, file);
     hwt_delay_close_file(store, file);
     if (size < 0)
@@ -222,7 +232,7 @@ static int look_at(hwt_delay *store, struct hwt_delay_slot *slot)
     if ((uint64_t)size >= slot->length)
         return 0;
     if (!store->salvage)
-        return -EBADMSG;
+        return is_lacking(store);
     hwt_delay_count_salvaged(store, slot->length - (uint64_t)size);
     hwt_delay_slot_set_length(store, slot, (uint64_t)size);
     hwt_delay_seal(store, slot, 0); /* its last run claims what would be appended */

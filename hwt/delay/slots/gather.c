@@ -222,9 +222,7 @@ static int open_slot(struct gather *gather, const struct hwt_delay_slot *slot)
     hwt_delay_slot_name(slot, name);
     gather->file = hwt_delay_open_file(gather->store, name, O_RDONLY);
     if (gather->file < 0)
-        return gather->file != -ENOENT    ? gather->file
-               : gather->store->read_only ? -ESTALE
-                                          : -EBADMSG;
+        return gather->file == -ENOENT ? -EBADMSG : gather->file;
     gather->slot = slot;
     return 0;
 }
@@ -517,7 +515,7 @@ static uint64_t kept_by(struct hwt_delay_reader **readers, size_t count)
 
 /*
  * Gathers what the slots have from `from` to *to, which comes down to where memory ended. Sorts the
- * readers. -EBADMSG, -ESTALE, -EIO, -ENOMEM; then the readers begin anew the next time.
+ * readers. -EBADMSG, -EIO, -ENOMEM; then the readers begin anew the next time.
  */
 int hwt_delay_gather(hwt_delay *store, struct hwt_delay_reader **readers, size_t count,
                      struct hwt_delay_key from, struct hwt_delay_key *to, uint64_t budget,

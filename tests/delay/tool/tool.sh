@@ -464,6 +464,16 @@ test_check()
     [ "$status" -eq 1 ] || fail "a damaged slot: exit status $status"
     grep -q "^${slot#0.3.0/}: [0-9]* bytes at [0-9]*: a block" out || fail "prints: $(cat out)"
     grep -q 'damaged in 1 places' err || fail "says: $(cat err)"
+    # A file that is gone is named, too, and nobody else is blamed.
+    rm "$slot"
+    status=0
+    "$tool" check 0.3.0 >out 2>err || status=$?
+    [ "$status" -eq 1 ] || fail "without a slot: exit status $status"
+    grep -q "^${slot#0.3.0/}: [0-9]* bytes at 0: the file is not there" out || fail "prints: $(cat out)"
+    grep -q 'damaged in 1 places' err || fail "says: $(cat err)"
+    status=0
+    "$tool" dump --messages 0.3.0 >out 2>err || status=$?
+    [ "$status" -eq 1 ] && ! grep -q owner err || fail "says: $(cat err)"
 }
 
 test_salvage()
