@@ -49,7 +49,8 @@ input { font: inherit; width: 100%; box-sizing: border-box; padding: .5em .7em;
 ul.names { list-style: none; padding: 0; }
 ul.names li { padding: .15em 0; }
 ul.names small { color: #888; }
-img { max-width: 100%; background: #fff; border-radius: 6px; }
+.plot { overflow-x: auto; }
+.plot img { width: 100%; min-width: 44em; background: #fff; border-radius: 6px; }
 table.tbl { border-collapse: collapse; display: block; overflow-x: auto; }
 table.tbl td { padding: .2em .6em; border-bottom: 1px solid var(--line); vertical-align: top; }
 """
@@ -60,16 +61,16 @@ box.addEventListener('input', () => {
   const words = box.value.toLowerCase().split(/\\s+/).filter(Boolean);
   found.replaceChildren();
   if (!words.length) return;
-  for (const [name, page, about] of NAMES) {
-    const text = (name + ' ' + about).toLowerCase();
-    if (!words.every(word => text.includes(word))) continue;
+  const named = (one) => words.every(word => (one[0] + ' ' + one[2]).toLowerCase().includes(word));
+  const saying = (one) => !named(one) && one[3] && words.every(word => TEXTS[one[1]].includes(word));
+  for (const [name, page, about] of [...NAMES.filter(named), ...NAMES.filter(saying)]) {
     const item = document.createElement('li'), link = document.createElement('a');
     link.href = page; link.textContent = name;
     const small = document.createElement('small');
     small.textContent = ' ' + about;
     item.append(link, small); found.append(item);
   }
-  if (!found.children.length) found.textContent = 'Nothing has such a name.';
+  if (!found.children.length) found.textContent = 'No page has these words.';
 });
 """
 
@@ -92,6 +93,7 @@ class Manual:
         self.source, self.output, self.mandoc, self.version = source, output, mandoc, version
         self.pages = pages  # page: aliases
         self.about = {}
+        self.texts = {}  # file: its words
         self.targets = {}  # name(section): file
         for page, aliases in pages.items():
             name, section = page.rsplit(".", 1)
@@ -118,6 +120,8 @@ class Manual:
                       lambda match: re.sub(r"\n?<br/>", "", match.group(0)), run.stdout, flags=re.S)
         about = re.search(r'id="NAME".*?<p class="Pp">(.*?)</p>', text, re.S)
         self.about[page] = " ".join(html.unescape(about.group(1)).split()).split(" - ", 1)[1]
+        words = re.findall(r"[a-z0-9_-]{2,}", html.unescape(re.sub(r"<[^>]*>", "", text)).lower())
+        self.texts[page_file(page)] = " ".join(sorted(set(words)))
         self.write(page_file(page), document(page, self.link(text, page_file(page))))
 
     def add_recipe(self, path):
@@ -135,14 +139,24 @@ class Manual:
         about = re.search(r'(?:/\*\n \* |""")(.*?)[:.]', text, re.S)
         return name, " ".join(about.group(1).replace(" * ", " ").split()) if about else ""
 
+    def by_use(self):
+        """The pages in the order in which the overviews have them, and what these do not have last."""
+        order = []
+        for overview in ("hwt", "hwt-delay"):
+            with open(os.path.join(self.source, "hwt/man", overview + ".7.scd"), encoding="utf-8") as file:
+                listed = file.read().split("## Pages\n", 1)[1].split("\n#", 1)[0]
+            order += [".".join(found) for found in re.findall(r"\*([a-z_-]+)\*\((\d)\)", listed)]
+        return sorted(self.pages, key=lambda page: order.index(page) if page in order else len(order))
+
     def index(self, recipes, plots):
-        names = sorted([name, page_file(page), self.about[page]]
+        # One name of each page is found by its text, too.
+        names = sorted([name, page_file(page), self.about[page], name == page.rsplit(".", 1)[0]]
                        for page, aliases in self.pages.items()
                        for name in [page.rsplit(".", 1)[0], *aliases])
         body = [f"<p>hwt {self.version}: a hashed wheel timer for network programs.</p>",
-                '<input id="search" type="search" placeholder="Search names" autofocus>',
+                '<input id="search" type="search" placeholder="Search names and texts" autofocus>',
                 '<ul class="names" id="found"></ul>']
-        left = dict(self.pages)
+        left = {page: self.pages[page] for page in self.by_use()}
         for title, pattern in GROUPS:
             mine = [page for page in left if re.fullmatch(pattern, page)]
             if not mine:
@@ -159,8 +173,8 @@ class Manual:
         body += [f'<li><a href="{name}.html">{name}</a> <small>{html.escape(about)}</small></li>'
                  for name, about in recipes]
         body.append("</ul>\n<h1>Measured</h1>")
-        body += [f'<p><img src="{name}" alt="{name}" loading="lazy"></p>' for name in plots]
-        body.append(f"<script>const NAMES = {json.dumps(names)};\n{SEARCH}</script>")
+        body += [f'<p class="plot"><img src="{name}" alt="{name}" loading="lazy"></p>' for name in plots]
+        body.append(f"<script>const NAMES = {json.dumps(names)}, TEXTS = {json.dumps(self.texts)};\n{SEARCH}</script>")
         self.write("index.html", document("hwt: the manual", "\n".join(body), home=False))
 
 
@@ -179,6 +193,8 @@ def files_in(folder, ending):
 
 def main():
     source, output, mandoc, version, *rest = sys.argv[1:]
+    if not shutil.which(mandoc):
+        sys.exit("web.py: the pages need mandoc: install it, and say this again")
     split = rest.index("-")
     pages = {page: [alias for alias in aliases.split(",") if alias]
              for page, aliases in (word.split("=") for word in rest[:split])}
