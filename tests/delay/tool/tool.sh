@@ -473,7 +473,8 @@ test_check()
     grep -q 'damaged in 1 places' err || fail "says: $(cat err)"
     status=0
     "$tool" dump --messages 0.3.0 >out 2>err || status=$?
-    [ "$status" -eq 1 ] && ! grep -q owner err || fail "says: $(cat err)"
+    [ "$status" -eq 1 ] || fail "without a slot, dump: exit status $status"
+    ! grep -q owner err || fail "blames an owner: $(cat err)"
 }
 
 test_salvage()
