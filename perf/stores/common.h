@@ -111,8 +111,7 @@ static inline void store_fetch(const struct hwt_wheel *wheel, uint32_t id)
     __builtin_prefetch(hwt_directory_place(wheel->directory, id));
 }
 
-static inline bool store_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place,
-                                  uint64_t tick)
+bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place, uint64_t tick)
 {
     uint32_t kind = place->where & ~STORE_LOW_BITS;
     uint64_t age = store_age(wheel->tick);
@@ -269,6 +268,25 @@ static inline bool store_far_check(const struct hwt_wheel *wheel, const struct s
     *ret_hints = (uint64_t)hwt_bucket_count(&far->later) + hwt_bucket_count(&far->never);
     return far->due == right.due && hwt_bucket_check(&far->later, store_later_round(wheel)) &&
            hwt_bucket_check(&far->never, 0);
+}
+
+/* ---- sweeping ---- */
+
+/* The store's: looks at up to so many hints, all if it is as many as there are. */
+static void sweep(struct hwt_wheel *wheel, uint64_t most);
+
+/* As much as it was told: that is not more than `enough` asks for by much. */
+uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
+{
+    hwt_hints_filter wanted = wheel->wanted;
+    uint64_t before = wheel->hints;
+    if (before <= enough)
+        return 0;
+    if (!asks)
+        wheel->wanted = NULL;
+    sweep(wheel, most);
+    wheel->wanted = wanted;
+    return before - wheel->hints;
 }
 
 /* ---- memory ---- */

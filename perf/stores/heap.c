@@ -194,11 +194,6 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     return 0;
 }
 
-bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *place, uint64_t tick)
-{
-    return store_is_after(wheel, place, tick);
-}
-
 static bool stays(const struct hwt_wheel *wheel, const struct item *item)
 {
     return store_stays(wheel, item->id, item->generation, store_where(tick_of(item)));
@@ -312,20 +307,6 @@ static void sweep(struct hwt_wheel *wheel, uint64_t most)
         store_far_sweep(wheel, &inside->far);
     }
     give_room_back(wheel);
-}
-
-/* As much as it was told: that is not more than `enough` asks for by much. */
-uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
-{
-    hwt_hints_filter wanted = wheel->wanted;
-    uint64_t before = wheel->hints;
-    if (before <= enough)
-        return 0;
-    if (!asks)
-        wheel->wanted = NULL;
-    sweep(wheel, most);
-    wheel->wanted = wanted;
-    return before - wheel->hints;
 }
 
 uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
