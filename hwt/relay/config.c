@@ -295,6 +295,20 @@ static int check_pairs(const struct line *line, const struct relay_config *confi
     return 0;
 }
 
+/* The topics of a space are hwt-SPACE, and that with these behind it. */
+static int check_topics(const struct line *line, const char *space)
+{
+    static const char *const ends[] = { "-dead", "-entries", "-places" };
+    const size_t length = strlen(space);
+
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+        if (length > strlen(ends[i]) && strcmp(space + length - strlen(ends[i]), ends[i]) == 0)
+            return mistake(
+                line, "space: on Kafka no space ends with %s, as a topic of another space does",
+                ends[i]);
+    return 0;
+}
+
 static int read_missing(struct line *line, struct relay_config *config, unsigned seen[SETTINGS])
 {
     int r = 0;
@@ -317,6 +331,8 @@ static int read_missing(struct line *line, struct relay_config *config, unsigned
         line->value = value;
         read_value(line, &settings[i], (char *)config + settings[i].offset);
     }
+    if (r == 0 && strcmp(config->engine, "kafka") == 0)
+        r = check_topics(line, config->space);
     if (r < 0)
         return r;
     for (size_t i = 0; i < config->replicas.count; i++)

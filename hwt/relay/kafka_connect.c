@@ -93,12 +93,14 @@ static void on_log(const rd_kafka_t *rk, int level, const char *facility, const 
 static bool set(struct relay_kafka *kafka, rd_kafka_conf_t *conf, const char *name,
                 const char *value)
 {
-    char why[256];
+    char why[256]; /* it may have the value, which may be a password */
+    rd_kafka_conf_res_t r = rd_kafka_conf_set(conf, name, value, why, sizeof(why));
 
-    if (rd_kafka_conf_set(conf, name, value, why, sizeof(why)) == RD_KAFKA_CONF_OK)
-        return true;
-    relay_log(kafka->shard, "Kafka: %s", why);
-    return false;
+    if (r != RD_KAFKA_CONF_OK)
+        relay_log(kafka->shard, "Kafka: %s %s", name,
+                  r == RD_KAFKA_CONF_UNKNOWN ? "is no property of librdkafka"
+                                             : "does not take the value that it is given");
+    return r == RD_KAFKA_CONF_OK;
 }
 
 /* Both kinds of clients get those of the configuration; the library takes what is of the other

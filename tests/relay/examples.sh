@@ -45,9 +45,10 @@ done
 
 # ---- nats-server.conf ----
 
-# Another address and directory; all else is the example.
+# Another address and directory, and the server writes down what it gets; all else is the example.
 sed -e 's/^listen: .*/listen: "127.0.0.1:-1"/' -e "s,store_dir: .*,store_dir: \"$folder/js\"," \
     "$SOURCE/nats-server.conf" >nats.conf
+echo 'trace: true' >>nats.conf
 start_server
 host=${url#nats://}
 sed -i -e "s,^servers = .*,servers = nats://relay:change-me@$host," -e 's/^copies = .*/copies = 1/' \
@@ -67,8 +68,9 @@ due = int(time.time() * 1000) + 1
 position = nats.publish("hwt.shop.in.order-1", b"pay",
                         [("Hwt-Due", due), ("Hwt-Key", "order-1"), ("Hwt-Target", "orders.nobody")])
 assert position == 2, position
-for subject in ("orders.x", "hwt.shop.1", "hwt.shop.dead", "$KV.hwt-shop.shard.0",
-                "$JS.API.STREAM.MSG.GET.HWT-shop-0", "$JS.API.STREAM.DELETE.HWT-shop-0"):
+for subject in ("orders.x", "reminders.order", "hwt.shop.1", "hwt.shop.dead", "$KV.hwt-shop.shard.0",
+                "$JS.API.STREAM.MSG.GET.HWT-shop-0", "$JS.API.STREAM.DELETE.HWT-shop-0",
+                "$JS.API.STREAM.DELETE.REMINDERS"):
     try:
         nats.request(subject, b"", seconds=60)
         raise AssertionError(f"the shop may publish to {subject}")
@@ -90,7 +92,45 @@ END
 # Nobody has its target, so it is sent again once, and is a dead letter then. The stream is emptied.
 eventually 'the stream has nothing left, and had up to 3' "$RELAY" -c relay.conf check
 eventually 'state: 1 pending, read up to 3' "$RELAY" -c relay.conf check
+
+# ---- reminders.py, as it stands ----
+
+shop()
+{
+    python3 "$RECIPE" "nats://shop:change-me-too@$host" shop "$@" 2>>shop.log || fail "reminders.py $*: $(cat shop.log)"
+}
+: >reminded
+start reminded python3 "$RECIPE" "nats://shop:change-me-too@$host" shop remind
+due=$(shop order paid 60000)
+shop paid paid "$due"
+shop order unpaid 1 >said
+eventually 'remind unpaid' cat reminded
+[ "$(cat reminded)" = 'remind unpaid' ] || fail 'another reminder comes'
+
+# ---- each permission of the relay ----
+
+# There is a subject that the relay has published to, and that no other permission has: without this one, it could
+# not have. What a target has not taken, is put again and is a dead letter; all of it is in the trace by now.
+answers 0 'stored as' -c relay.conf put --delay 1 mails.a.send body
+eventually 'the stream has nothing left, and had up to 8' "$RELAY" -c relay.conf check
 answers 0 '' -c relay.conf drain
+python3 - nats.conf nats.log >said 2>&1 <<'END' || fail 'a permission of the relay is not needed'
+import re, sys
+block = re.search(r"user: relay,.*?publish: \[(.*?)\]\s*subscribe", open(sys.argv[1]).read(), re.S)[1]
+permissions = re.findall(r'"([^"]+)"', block)
+subjects = set(re.findall(r"<<- \[H?PUB ([^ \]]+)", open(sys.argv[2]).read()))
+
+
+def has(pattern, subject):
+    form = re.escape(pattern).replace(r"\*", "[^.]+").replace(">", ".+")
+    return re.fullmatch(form, subject) is not None
+
+
+only = {p: [s for s in subjects if has(p, s) and not any(has(o, s) for o in permissions if o != p)] for p in permissions}
+needless = [p for p in permissions if not only[p]]
+assert len(permissions) > 15, permissions
+assert needless == ["$JS.API.CONSUMER.DELETE.HWT-shop-0.>"], (needless, sorted(subjects))
+END
 ! grep -i 'permission' relay.log nats.log | grep -v shop >said || fail 'the relay may not do what it must'
 
 # ---- hwt-relay@.service ----

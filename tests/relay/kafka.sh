@@ -41,7 +41,7 @@ write_config a
 answers 1 'the broker does not answer' -c a.conf status
 answers 1 'the broker does not answer' -c a.conf put --delay 1 orders.x body
 echo 'kafka = no.such.property=1' >>a.conf
-answers 1 'No such configuration property' -c a.conf status
+answers 1 'is no property of librdkafka' -c a.conf status
 
 # It ends with its standard input, which is held open here.
 mkfifo hold

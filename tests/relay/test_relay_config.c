@@ -11,15 +11,14 @@
 
 #include "check_main.h"
 
-#define GOOD                                                                                       \
-    "# all there is to say\n"                                                                      \
-    "space = shop\n"                                                                               \
+#define REST                                                                                       \
     "replica = a\n"                                                                                \
     "\n"                                                                                           \
     "replicas = a b\tc  # three\n"                                                                 \
     "servers = nats://127.0.0.1:4222 nats://127.0.0.1:4223\n"                                      \
     "targets = orders.> mails.*.send\n"                                                            \
     "state = /var/lib/hwt relay\n"
+#define GOOD "# all there is to say\nspace = shop\n" REST
 
 #define TEN "1234567890"
 
@@ -125,6 +124,11 @@ START_TEST(test_mistakes_are_named_with_their_line)
         { "replicas = a b/c\n" GOOD, ":1: replicas: b/c is no name" },
         { "targets = orders.> $JS.>\n" GOOD, ":1: targets: $JS.> begins with $" },
         { "targets = a.>.b\n" GOOD, ":1: targets: a.>.b has a wildcard" },
+        { "targets = hwt.>\n" GOOD, ":1: targets: hwt.> begins with hwt." },
+        { GOOD "engine = kafka\nspace = x\n", ":10: space is set in line 2 already" },
+        { "engine = kafka\nspace = shop-dead\n" REST, "no space ends with -dead" },
+        { "engine = kafka\nspace = shop-entries\n" REST, "no space ends with -entries" },
+        { "engine = kafka\nspace = shop-places\n" REST, "no space ends with -places" },
         { "space = shop\n", ":1: replica is not set up to here" },
     };
     struct relay_config config;
@@ -148,6 +152,40 @@ START_TEST(test_mistakes_are_named_with_their_line)
 }
 END_TEST
 
+/* Whatever the mistake is. */
+START_TEST(test_passwords_are_not_said)
+{
+    static const char *const bad[] = {
+        GOOD "kafka = sasl.password=secret secret\n",
+        GOOD "kafka = sasl.password=secret sasl.password=secret\n",
+        GOOD "kafka = =secret\n",
+        GOOD "kafka sasl.password secret\n",
+        GOOD "nats://relay:secret@host?x=1\n",
+        GOOD "servers = nats://relay:secret@host\n",
+        "servers = nats://relay:secret@host nats://relay:secret@host\n" GOOD,
+    };
+    struct relay_config config;
+
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        ck_assert_int_eq(read_config(bad[i], &config), -EINVAL);
+        ck_assert_ptr_nonnull(strstr(said, "relay-config"));
+        ck_assert_msg(!strstr(said, "secret"), "%s", said);
+    }
+}
+END_TEST
+
+START_TEST(test_a_comment_begins_behind_a_blank)
+{
+    struct relay_config config;
+
+    ck_assert_int_eq(read_config(GOOD "kafka = a=b#c d=#e #f=g\n\t# x\n#y\n", &config), 0);
+    ck_assert_uint_eq(config.kafka.count, 2);
+    ck_assert_str_eq(config.kafka.word[0], "a=b#c");
+    ck_assert_str_eq(config.kafka.word[1], "d=#e");
+    relay_config_free(&config);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay_config");
@@ -156,6 +194,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, make_path, NULL);
     tcase_add_test(tcase, test_what_a_file_says);
     tcase_add_test(tcase, test_mistakes_are_named_with_their_line);
+    tcase_add_test(tcase, test_passwords_are_not_said);
+    tcase_add_test(tcase, test_a_comment_begins_behind_a_blank);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
