@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "hwt/relay/look.h"
+#include "hwt/relay/open.h"
 #include "hwt/relay/program.h"
 
 /*
@@ -273,8 +274,13 @@ static int64_t check_entries(const struct request *request, unsigned shard)
     const struct relay_words *replicas = &request->config->replicas;
     struct relay_engine *engine = look_open_engine(request, shard);
     struct relay_extent extent;
+    char fault[RELAY_ENTRY_MAX];
     int64_t found = 0;
     int r = engine->calls->extent(engine, &extent);
+
+    relay_engine_shards_fault(request->config, engine, fault);
+    if (shard == 0 && *fault)
+        found += find("%s", fault);
 
     if (r == 0 && extent.first > extent.last)
         printf("shard %u: the stream has nothing left, and had up to %" PRIu64 "\n", shard,

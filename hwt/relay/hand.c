@@ -59,15 +59,20 @@ static int print_shard(const struct relay_config *config, struct relay_engine *e
 
 int command_status(const struct request *request)
 {
+    char fault[RELAY_ENTRY_MAX] = "";
     int r = 0;
 
     for (unsigned i = 0; r == 0 && i < request->config->shards; i++) {
         struct relay_engine *engine = look_open_engine(request, i);
         r = print_shard(request->config, engine, i);
+        if (i == 0)
+            relay_engine_shards_fault(request->config, engine, fault);
         engine->calls->close(engine);
     }
     if (r < 0)
         return fail("%s", strerror(-r));
+    if (*fault)
+        printf("%s\n", fault);
     return fflush(stdout) == 0 ? 0 : fail("writing the output failed");
 }
 

@@ -214,6 +214,8 @@ int relay_nats_open(const struct relay_config *config, unsigned shard,
     nats->event = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     s = nats->event < 0 ? NATS_NO_MEMORY : begin(nats);
     if (s == NATS_OK) {
+        if (shard == 0)
+            relay_nats_count_shards(nats);
         *ret_engine = &nats->engine;
         return 0;
     }

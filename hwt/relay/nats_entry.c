@@ -149,3 +149,16 @@ int relay_nats_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t
     options.Stream.Purge.Sequence = below;
     return relay_nats_errno(js_PurgeStream(nats->js, nats->stream, &options, NULL));
 }
+
+/* A shard that somebody has owned has an entry. */
+void relay_nats_count_shards(struct relay_nats *nats)
+{
+    char name[32], text[RELAY_ENTRY_MAX];
+    uint64_t revision;
+
+    for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++) {
+        snprintf(name, sizeof(name), "shard.%u", i);
+        if (relay_nats_read(&nats->engine, name, text, &revision) == 0 && *text)
+            nats->engine.shards = i + 1;
+    }
+}

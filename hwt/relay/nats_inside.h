@@ -150,6 +150,7 @@ int relay_nats_written(struct relay_engine *engine, const char *name, uint64_t r
                        uint64_t *ret_written);
 int relay_nats_read(struct relay_engine *engine, const char *name, char ret_text[RELAY_ENTRY_MAX],
                     uint64_t *ret_revision);
+void relay_nats_count_shards(struct relay_nats *nats);
 int relay_nats_swap(struct relay_engine *engine, const char *name, uint64_t revision,
                     const char *text, uint64_t *ret_revision);
 int relay_nats_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t below);

@@ -2,6 +2,8 @@
 #include "hwt/relay/open.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #ifdef RELAY_NATS
@@ -53,4 +55,16 @@ unsigned relay_engine_shard(const struct relay_config *config, const char *key)
 bool relay_engine_scatters(const struct relay_config *config)
 {
     return find(config)->scatters;
+}
+
+void relay_engine_shards_fault(const struct relay_config *config, const struct relay_engine *engine,
+                               char ret_fault[RELAY_ENTRY_MAX])
+{
+    *ret_fault = 0;
+    if (engine->shards > config->shards)
+        snprintf(ret_fault, RELAY_ENTRY_MAX,
+                 "the broker has %" PRIu64
+                 " shards, and nothing is forwarded of those from %" PRIu64
+                 " on: raise shards to %" PRIu64 "; see hwt-relay(1), To take shards away",
+                 engine->shards, config->shards, engine->shards);
 }

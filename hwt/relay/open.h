@@ -23,4 +23,8 @@ unsigned relay_engine_shard(const struct relay_config *config, const char *key);
 /* Whether some producers find another one, by the partitioner of their library. */
 bool relay_engine_scatters(const struct relay_config *config);
 
+/* "", or what is wrong if the broker has more shards than the configuration. */
+void relay_engine_shards_fault(const struct relay_config *config, const struct relay_engine *engine,
+                               char ret_fault[RELAY_ENTRY_MAX]);
+
 #endif

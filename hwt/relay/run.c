@@ -110,6 +110,15 @@ static void close_shard(struct worker *worker)
     relay_shard_close(shard);
 }
 
+static void say_shards(struct worker *worker)
+{
+    char fault[RELAY_ENTRY_MAX];
+
+    relay_engine_shards_fault(worker->config, worker->engine, fault);
+    if (*fault)
+        relay_log(worker->number, "%s", fault);
+}
+
 /* From the opening of the store to its end. */
 static int live(struct worker *worker)
 {
@@ -120,6 +129,8 @@ static int live(struct worker *worker)
     while (!worker->engine && !worker->ends)
         if (relay_engine_open(worker->config, worker->number, &worker->engine) < 0)
             wait_for(worker, -1, -1, HWT_SEC(1));
+    if (worker->engine && worker->number == 0)
+        say_shards(worker);
     if (worker->engine)
         r = open_shard(worker);
     if (worker->engine && r == 0) {

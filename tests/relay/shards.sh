@@ -52,9 +52,19 @@ answers 0 'of shard 1' -c a.conf put --delay 1000 --shard 1 orders.x two
 eventually one "$STREAM" "$url" read ORDERS
 eventually two "$STREAM" "$url" read ORDERS
 [ "$("$STREAM" "$url" read ORDERS | wc -l)" -eq 2 ] || fail 'one was sent twice'
+
+# Two shards of three: what is in the last one would never come.
+sed 's/^shards = .*/shards = 2/' a.conf >few.conf
+answers 0 'has 3 shards, and nothing is forwarded of those from 2 on' -c few.conf status
+answers 1 'has 3 shards, and nothing is forwarded of those from 2 on' -c few.conf check
+"$RELAY" -c a.conf status >said || fail 'the status of three shards'
+! grep 'nothing is forwarded' said || fail 'three shards are too few'
 for replica in a b; do
     answers 0 '' -c $replica.conf drain
 done
+start few.log "$RELAY" -c few.conf
+eventually 'has 3 shards, and nothing is forwarded of those from 2 on' cat few.log
+answers 0 '' -c few.conf drain
 wait "$a" || fail "the relay that was drained exits with $?"
 cd ..
 rm -rf "$folder"
