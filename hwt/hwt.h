@@ -297,8 +297,8 @@ HWT_PUBLIC uint64_t hwt_timer_now(const hwt_timer *timer);
 /*
  * Arms a timeout that runs task->run in the first tick after now + delay, never before. Delay 0 is
  * the next tick. ret_timeout may be NULL. Takes no lock and makes no system call but to wake a
- * parked worker, to map entries, or in malloc() and free() for every 62 records at most. The first
- * timeout starts the worker. Lock-free.
+ * parked worker, or to map memory when more timeouts are pending than ever before. The first
+ * timeout starts the worker, and others that are armed meanwhile do not wait for it. Lock-free.
  *
  * Timeouts of one tick start in the order in which one thread added them. The task may run before
  * *ret_timeout is written, so it uses the handle that it has as an argument.

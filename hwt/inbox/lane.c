@@ -5,7 +5,6 @@
 #include "hwt/inbox/lane.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How many chunks come between two compactions, whatever stays; see struct hwt_stream_filter. SLACK
@@ -17,27 +16,21 @@
 #define ROOM 1024
 #define ROOM_MAX 256
 #define WIDE 2560
+#define LINE 64 /* bytes: of a cache */
 
-static void destroy_lane(struct hwt_lane *lane)
-{
-    if (!lane)
-        return;
-    hwt_stream_destroy(&lane->pending);
-    hwt_stream_destroy(&lane->cancelled);
-    free(lane);
-}
+_Static_assert(sizeof(struct hwt_lane) + LINE <= HWT_PIECES_CHUNK, "a lane fits a chunk's piece");
 
-static struct hwt_lane *make_lane(bool locked)
+static struct hwt_lane *make_lane(struct hwt_pieces *pieces, bool locked)
 {
-    size_t size = (sizeof(struct hwt_lane) + 63) / 64 * 64;
-    struct hwt_lane *lane = aligned_alloc(64, size);
-    if (!lane)
+    uintptr_t piece = (uintptr_t)hwt_pieces_take(pieces, HWT_PIECES_CHUNKS);
+    if (!piece)
         return NULL;
-    memset(lane, 0, size);
+    struct hwt_lane *lane = (struct hwt_lane *)((piece + LINE - 1) / LINE * LINE);
+    memset(lane, 0, sizeof(*lane));
     lane->locked = locked;
     lane->soonest = UINT64_MAX;
-    hwt_stream_init(&lane->pending);
-    hwt_stream_init(&lane->cancelled);
+    hwt_stream_init(&lane->pending, pieces);
+    hwt_stream_init(&lane->cancelled, pieces);
     return lane;
 }
 
@@ -56,20 +49,13 @@ int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_ga
     lanes->backlog = backlog;
     lanes->own = pool->rest;
     lanes->made = lanes->own + HWT_LANE_SEATS;
-    lanes->shared = make_lane(!one_thread);
+    lanes->shared = make_lane(&pool->pieces, !one_thread);
     if (!lanes->shared)
         return -ENOMEM;
     pthread_mutex_init(&lanes->shared_lock, NULL);
     init_streams(&lanes->pending);
     init_streams(&lanes->cancelled);
     return 0;
-}
-
-void hwt_lanes_destroy(struct hwt_lanes *lanes)
-{
-    uint32_t count = hwt_lanes_count(lanes);
-    for (uint32_t i = 0; i < count; i++)
-        destroy_lane(hwt_lane_at(lanes, i));
 }
 
 /* ---- the threads ---- */
@@ -83,7 +69,7 @@ static struct hwt_lane *made_at(const struct hwt_lanes *lanes, uint32_t number)
 /* Makes the lane of the calling thread. NULL: no memory. */
 static struct hwt_lane *make_own(struct hwt_lanes *lanes, uint32_t number)
 {
-    struct hwt_lane *lane = make_lane(false);
+    struct hwt_lane *lane = make_lane(&lanes->pool->pieces, false);
     if (!lane)
         return NULL;
     atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
@@ -165,15 +151,7 @@ struct hwt_lane *hwt_lane_at(const struct hwt_lanes *lanes, uint32_t n)
 
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes)
 {
-    uint32_t count = hwt_lanes_count(lanes);
-    uint64_t bytes = 2 * ((count * sizeof(*lanes->own) + 4095) / 4096 * 4096);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct hwt_lane *lane = hwt_lane_at(lanes, i);
-        if (lane)
-            bytes += sizeof(*lane) + hwt_stream_bytes(&lane->pending) +
-                     hwt_stream_bytes(&lane->cancelled);
-    }
-    return bytes;
+    return 2 * ((hwt_lanes_count(lanes) * sizeof(*lanes->own) + 4095) / 4096 * 4096);
 }
 
 /* ---- what stays ---- */

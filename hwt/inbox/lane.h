@@ -100,7 +100,6 @@ struct hwt_lanes {
 
 int hwt_lanes_init(struct hwt_lanes *lanes, struct hwt_pool *pool, struct hwt_gate *gate,
                    uint32_t backlog, bool one_thread);
-void hwt_lanes_destroy(struct hwt_lanes *lanes);
 
 /* Makes the calling thread's lane, or gives back what it is asked for, or locks the shared one. */
 struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes);
@@ -263,7 +262,7 @@ bool hwt_streams_receive(struct hwt_streams *streams);
  * the worker must read them once more. */
 struct hwt_stream *hwt_streams_dismiss(struct hwt_streams *streams);
 
-/* About how many bytes the lanes take. Any thread. */
+/* About how many bytes the lanes take, besides pieces. Any thread. */
 uint64_t hwt_lanes_bytes(const struct hwt_lanes *lanes);
 
 #endif

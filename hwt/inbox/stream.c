@@ -4,44 +4,16 @@
 
 #include "hwt/inbox/stream.h"
 
-#include <stdlib.h>
-
 #define COMPACT_FIRST 2 /* chunks */
-#define SPARE_MAX 8
+#define OWN_SPARE_MIN 4
 
-_Static_assert(sizeof(struct hwt_chunk) <= 1024, "a chunk is a KiB");
+_Static_assert(sizeof(struct hwt_chunk) <= HWT_PIECES_CHUNK, "a chunk is a piece");
 
-static void count_allocated(struct hwt_stream *stream, uint32_t more)
-{
-    /* Relaxed: a number. */
-    atomic_fetch_add_explicit(&stream->allocated, more, memory_order_relaxed);
-}
-
-static struct hwt_chunk *make_chunk(struct hwt_stream *stream)
-{
-    struct hwt_chunk *chunk = malloc(sizeof(*chunk));
-    if (!chunk)
-        return NULL;
-    atomic_init(&chunk->next, NULL);
-    atomic_init(&chunk->used, HWT_CHUNK_FIRST);
-    count_allocated(stream, 1);
-    return chunk;
-}
-
-void hwt_stream_init(struct hwt_stream *stream)
+void hwt_stream_init(struct hwt_stream *stream, struct hwt_pieces *pieces)
 {
     stream->at = stream->read = HWT_CHUNK_END;
     stream->compact_at = COMPACT_FIRST;
-}
-
-static void free_chunks(struct hwt_stream *stream, struct hwt_chunk *chunk)
-{
-    while (chunk) {
-        struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
-        free(chunk);
-        count_allocated(stream, UINT32_MAX);
-        chunk = next;
-    }
+    stream->pieces = pieces;
 }
 
 /* The pointer to the chunk after this one; after none, to the first. */
@@ -50,74 +22,41 @@ static _Atomic(struct hwt_chunk *) *next_of(struct hwt_stream *stream, struct hw
     return chunk ? &chunk->next : &stream->first;
 }
 
-void hwt_stream_destroy(struct hwt_stream *stream)
-{
-    struct hwt_chunk *head = stream->head;
-    if (!head)
-        head = atomic_load_explicit(&stream->first, memory_order_relaxed);
-    free_chunks(stream, head);
-    free_chunks(stream, stream->own_spare);
-    free_chunks(stream, atomic_load_explicit(&stream->spare, memory_order_relaxed));
-}
-
-/* A claimer looks into the chunk on top of the stack, and the producer may take that chunk
- * meanwhile. So the producer frees them only as the claimer; else they serve the next thread of the
- * lane. */
 void hwt_stream_free_spare(struct hwt_stream *stream)
 {
-    if (!hwt_stream_claim(stream))
-        return;
-    struct hwt_chunk *own = stream->own_spare;
-    stream->own_spare = NULL;
-    /* Relaxed: the claim has acquired what was written to the chunks. */
-    struct hwt_chunk *given = atomic_exchange_explicit(&stream->spare, NULL, memory_order_relaxed);
-    hwt_stream_release(stream);
-    free_chunks(stream, own);
-    free_chunks(stream, given);
+    while (stream->own_spare) {
+        struct hwt_chunk *chunk = stream->own_spare;
+        stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        hwt_pieces_give_chunk(stream->pieces, chunk);
+    }
+    stream->own_spare_count = 0;
 }
 
-/* The claimer: gives a chunk that was read back to the producer. If that has enough, the chunk is
- * freed when the claim ends. */
-static void give_back_chunk(struct hwt_stream *stream, struct hwt_chunk *chunk)
-{
-    /* Relaxed: the exchange publishes them. Only the claimer pushes, and the producer takes all: so
-     * the chunk on top stays where it is, or all are gone, and `depth` is the claimer's alone. */
-    struct hwt_chunk *top = atomic_load_explicit(&stream->spare, memory_order_relaxed);
-    do {
-        chunk->depth = top ? top->depth + 1 : 1;
-        if (chunk->depth > SPARE_MAX) {
-            atomic_store_explicit(&chunk->next, stream->surplus, memory_order_relaxed);
-            stream->surplus = chunk;
-            return;
-        }
-        atomic_store_explicit(&chunk->next, top, memory_order_relaxed);
-        HWT_SCHED_POINT(SPARE);
-    } while (!atomic_compare_exchange_weak_explicit(&stream->spare, &top, chunk,
-                                                    memory_order_release, memory_order_relaxed));
-}
-
-void hwt_stream_release(struct hwt_stream *stream)
-{
-    struct hwt_chunk *surplus = stream->surplus;
-    stream->surplus = NULL;
-    HWT_SCHED_POINT(RELEASE);
-    atomic_store_explicit(&stream->claimed, false, memory_order_release);
-    free_chunks(stream, surplus);
-}
-
-/* The producer: an empty chunk, NULL: no memory. */
+/* An empty chunk. NULL: no memory. */
 static struct hwt_chunk *take_chunk(struct hwt_stream *stream)
 {
-    if (!stream->own_spare)
-        /* Acquire: what was written to the chunks. */
-        stream->own_spare = atomic_exchange_explicit(&stream->spare, NULL, memory_order_acquire);
     struct hwt_chunk *chunk = stream->own_spare;
-    if (!chunk)
-        return make_chunk(stream);
-    stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+    if (chunk) {
+        stream->own_spare = atomic_load_explicit(&chunk->next, memory_order_relaxed);
+        stream->own_spare_count--;
+    } else if (!(chunk = hwt_pieces_take(stream->pieces, HWT_PIECES_CHUNKS))) {
+        return NULL;
+    }
     atomic_store_explicit(&chunk->next, NULL, memory_order_relaxed);
     atomic_store_explicit(&chunk->used, HWT_CHUNK_FIRST, memory_order_relaxed);
     return chunk;
+}
+
+/* After a compaction: some are kept for the chunks to come. */
+static void keep_chunk(struct hwt_stream *stream, struct hwt_chunk *chunk, uint32_t most)
+{
+    if (stream->own_spare_count >= most) {
+        hwt_pieces_give_chunk(stream->pieces, chunk);
+        return;
+    }
+    atomic_store_explicit(&chunk->next, stream->own_spare, memory_order_relaxed);
+    stream->own_spare = chunk;
+    stream->own_spare_count++;
 }
 
 /* ---- the producer ---- */
@@ -146,8 +85,8 @@ static void set_chunks(struct hwt_stream *stream, uint32_t chunks)
     atomic_store_explicit(&stream->chunks, chunks, memory_order_relaxed);
 }
 
-/* Ends the stream at `to`. */
-static void cut(struct hwt_stream *stream, const struct cursor *to)
+/* Ends the stream at `to`, and keeps up to `spare` of the chunks behind. */
+static void cut(struct hwt_stream *stream, const struct cursor *to, uint32_t spare)
 {
     struct hwt_chunk *chunk = atomic_load_explicit(&to->chunk->next, memory_order_relaxed);
     atomic_store_explicit(&to->chunk->next, NULL, memory_order_relaxed);
@@ -160,7 +99,7 @@ static void cut(struct hwt_stream *stream, const struct cursor *to)
     HWT_SCHED_POINT(CUT);
     while (chunk) {
         struct hwt_chunk *next = atomic_load_explicit(&chunk->next, memory_order_relaxed);
-        give_back_chunk(stream, chunk);
+        keep_chunk(stream, chunk, spare);
         chunk = next;
     }
 }
@@ -214,13 +153,14 @@ static bool is_first_of_its_id(const void *data, const struct hwt_record *record
 
 /* There are more records than entries, because a timeout that is moved to and fro has many. Any one
  * of them is enough. The first one stays, because its timeout was added there. False: no memory. */
-static bool pack_once(struct cursor *to, struct hwt_stream_filter filter)
+static bool pack_once(struct hwt_pieces *pieces, struct cursor *to, struct hwt_stream_filter filter)
 {
-    unsigned char *seen = calloc(filter.ids / 8 + 1, 1);
+    const size_t size = filter.ids / 8 + 1;
+    unsigned char *seen = hwt_pieces_map(pieces, size);
     if (!seen)
         return false;
     (void)pack(to, (struct hwt_stream_filter){ .stays = is_first_of_its_id, .data = &seen });
-    free(seen);
+    hwt_pieces_unmap(pieces, seen, size);
     return true;
 }
 
@@ -256,13 +196,14 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     bool all = true;
     if (!hwt_stream_claim(stream))
         return true;
+    const uint32_t spare = most_of(filter.slack, OWN_SPARE_MIN);
     struct cursor to = beginning_of(stream);
     bool too_many = pack(&to, filter) > filter.most;
-    cut(stream, &to);
+    cut(stream, &to, spare);
     if (too_many) {
         to = beginning_of(stream);
-        all = pack_once(&to, filter);
-        cut(stream, &to);
+        all = pack_once(stream->pieces, &to, filter);
+        cut(stream, &to, spare);
     }
     stream->compact_at = to.chunks + space_until_next(to.chunks, filter);
     hwt_stream_release(stream);
@@ -299,7 +240,7 @@ uint32_t hwt_stream_peek(struct hwt_stream *stream, const struct hwt_record **re
         if (!some)
             return 0;
         if (read)
-            give_back_chunk(stream, read);
+            hwt_pieces_give(stream->pieces, read);
     }
     *ret_records = hwt_chunk_record(stream->head, stream->read);
     /* Acquire: the records. */
@@ -315,10 +256,4 @@ bool hwt_stream_is_used(const struct hwt_stream *stream)
     if (stream->read == HWT_CHUNK_END)
         return atomic_load_explicit(&stream->head->next, memory_order_relaxed) != NULL;
     return atomic_load_explicit(&stream->head->used, memory_order_relaxed) != stream->read;
-}
-
-size_t hwt_stream_bytes(const struct hwt_stream *stream)
-{
-    return atomic_load_explicit(&stream->allocated, memory_order_relaxed) *
-           sizeof(struct hwt_chunk);
 }

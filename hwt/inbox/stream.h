@@ -16,7 +16,7 @@
  * GROUND RULES
  *
  *   tail, at, compact_at              the producer
- *   head, read, surplus               the claimer: the worker reads, the producer compacts
+ *   head, read                        the claimer: the worker reads, the producer compacts
  *   a record                          the producer, before `used` is past it; with one thread the
  *                                     last one may be replaced
  *   used, next, first                 the producer; release: the records before it, the chunk. A
@@ -25,33 +25,30 @@
  *                                     is how much one reading is for
  *   claimed                           set by the claimer: exchange, acquire; cleared with release:
  *                                     head and read pass from one to the other
- *   spare                             a stack of empty chunks on their way back: the claimer pushes
- *                                     (release), the producer takes all (acquire)
- *   depth                             the claimer; of a chunk in that stack
- *   own_spare                         the producer
- *   allocated                         how many chunks there are, in all: who makes or frees some
+ *   own_spare                         the producer: empty chunks that its compactions have left.
+ *                                     Others come from the pieces, and go there when they were read
  *   listed                            set by the producer, which then pushes the stream on its
  *                                     queue; cleared by the worker, release, when it has left its
  *                                     list
  *
  * WHICH CALLS MAY OVERLAP, on one stream
  *
- *                     append  grow  free_spare  peek  release  is_used  bytes
- *     append            P      P        P        1       1        1       1
- *     grow                     P        P        C       2        1       1
- *     free_spare                        P        C       2        1       1
- *     peek, advance                              W       W        W       1
- *     claim, release                                     W        W       1
- *     is_used                                                     W       1
+ *                     append  grow  free_spare  peek  release  is_used
+ *     append            P      P        P        1       1        1
+ *     grow                     P        P        C       1        1
+ *     free_spare                        P        -       -        -
+ *     peek, advance                              W       W        W
+ *     claim, release                                     W        W
+ *     is_used                                                     W
  *
  *     P  not at once: they are the producer's, and there is one at a time. A lane passes from
  *        thread to thread by a number or by a lock, see lane.h
  *     W  not at once: they are the worker's
  *     1  `used`, `next` and `first` are released by the one and acquired by the other; is_used(),
- *        backlog(), is_listed() and bytes() read numbers and follow nothing
- *     2  a chunk that comes back is released and acquired by `spare`
+ *        backlog() and is_listed() read numbers and follow nothing
  *     C  by the claim: which of the two has it touches head, read and what is not read. The other
- *        does without: grow() does not compact, free_spare() frees nothing, the worker comes again
+ *        does without: grow() does not compact, the worker comes again
+ *     -  they touch nothing in common
  *
  * A thread that keeps the worker from working may call is_used() instead of the worker.
  *
@@ -78,6 +75,7 @@
 
 #include "hwt/base/assert.h"
 #include "hwt/base/queue.h"
+#include "hwt/base/pieces.h"
 
 #define HWT_CHUNK_RECORDS 62
 
@@ -90,7 +88,6 @@ struct hwt_record {
 struct hwt_chunk {
     _Atomic(struct hwt_chunk *) next;
     _Atomic uint32_t used; /* where the records end */
-    uint32_t depth;        /* of a spare chunk: how many there are from this one down */
     struct hwt_record records[HWT_CHUNK_RECORDS];
 };
 
@@ -109,26 +106,25 @@ struct hwt_stream {
     struct hwt_chunk *tail; /* NULL: there was no record yet */
     uint32_t at;
     _Atomic uint32_t chunks;
-    uint32_t compact_at; /* chunks */
-    struct hwt_chunk *own_spare;
+    uint32_t compact_at;         /* chunks */
+    struct hwt_chunk *own_spare; /* chunks that a compaction has left, */
+    uint32_t own_spare_count;    /* so many */
     _Atomic bool listed;
-    _Atomic(struct hwt_chunk *) spare;
     _Atomic(struct hwt_chunk *) first; /* the first of all chunks; it is `next` of none */
-    _Atomic uint32_t allocated;        /* chunks, with spare ones */
+    struct hwt_pieces *pieces;         /* frozen: where chunks come from, and go to */
     hwt_queue_node node;
     /* the claimer */
     _Alignas(64) _Atomic bool claimed;
-    uint32_t read;             /* in head */
-    struct hwt_chunk *head;    /* NULL: the worker has not come to `first` yet */
-    struct hwt_chunk *surplus; /* to be freed */
+    uint32_t read;          /* in head */
+    struct hwt_chunk *head; /* NULL: the worker has not come to `first` yet */
     _Atomic uint32_t chunks_read;
     struct hwt_stream *next_listed; /* the worker's list */
     uint64_t drain_epoch, left;     /* the worker's: this drain still reads so many records */
 };
 
-/* The stream is all zero before. It has no chunk until there is a record. */
-void hwt_stream_init(struct hwt_stream *stream);
-void hwt_stream_destroy(struct hwt_stream *stream);
+/* The stream is all zero before. It has no chunk until there is a record. Its chunks go when all
+ * pieces go. */
+void hwt_stream_init(struct hwt_stream *stream, struct hwt_pieces *pieces);
 
 /* Whether an unread record must stay. */
 typedef bool (*hwt_stream_stays)(const void *data, const struct hwt_record *record);
@@ -147,7 +143,7 @@ struct hwt_stream_filter {
  * left out, so the worker must look at the entries. */
 bool hwt_stream_grow(struct hwt_stream *stream, struct hwt_stream_filter filter);
 
-/* Producer, when it ends: frees its spare chunks, unless the worker has claimed the stream. */
+/* Producer, when it ends: gives its spare chunks back. */
 void hwt_stream_free_spare(struct hwt_stream *stream);
 
 static inline bool hwt_stream_is_full(const struct hwt_stream *stream)
@@ -205,8 +201,11 @@ static inline bool hwt_stream_claim(struct hwt_stream *stream)
     return !atomic_exchange_explicit(&stream->claimed, true, memory_order_acquire);
 }
 
-/* The claimer: ends the claim, and then frees the surplus chunks, because that may take long. */
-void hwt_stream_release(struct hwt_stream *stream);
+static inline void hwt_stream_release(struct hwt_stream *stream)
+{
+    HWT_SCHED_POINT(RELEASE);
+    atomic_store_explicit(&stream->claimed, false, memory_order_release);
+}
 
 /* Worker, which has claimed the stream: how many records it can read at *ret_records. When it has
  * read them, it calls hwt_stream_advance(). */
@@ -220,8 +219,5 @@ static inline void hwt_stream_advance(struct hwt_stream *stream, uint32_t n)
 
 /* Worker, or a thread that keeps it from working: whether anything is unread. */
 bool hwt_stream_is_used(const struct hwt_stream *stream);
-
-/* How many bytes its chunks take. Any thread. */
-size_t hwt_stream_bytes(const struct hwt_stream *stream);
 
 #endif

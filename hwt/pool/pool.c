@@ -5,7 +5,6 @@
 #include "hwt/pool/pool.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 
 #include "hwt/base/sched_point.h"
@@ -32,21 +31,6 @@ static void unmap_slabs(char *base, size_t size)
     munmap(base, size);
 }
 
-/* Maps `size` bytes, aligned to 2 MiB if that is their size, else to a slab; and `rest` behind. */
-static char *map_aligned(size_t size, size_t rest)
-{
-    size_t alignment = size < HWT_SLAB_SIZE * HWT_REGION_SLABS ? HWT_SLAB_SIZE : size;
-    char *memory = mmap(NULL, size + rest + alignment, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED)
-        return NULL;
-    size_t before = -(uintptr_t)memory & (alignment - 1);
-    if (before > 0)
-        munmap(memory, before);
-    munmap(memory + before + size + rest, alignment - before);
-    return memory + before;
-}
-
 /* Takes n numbers for slabs, and makes room for them. HWT_ID_NONE: no memory, or none left. */
 static uint32_t take_numbers(struct hwt_pool *pool, uint32_t n)
 {
@@ -59,6 +43,17 @@ static uint32_t take_numbers(struct hwt_pool *pool, uint32_t n)
     } while (!atomic_compare_exchange_weak_explicit(&pool->slabs, &number, number + n,
                                                     memory_order_relaxed, memory_order_relaxed));
     return number;
+}
+
+/* Whole pages, however great they are. */
+static size_t whole(size_t size)
+{
+    return (size + HWT_SLAB_SIZE - 1) / HWT_SLAB_SIZE * HWT_SLAB_SIZE;
+}
+
+static size_t size_behind(uint32_t n, size_t rest)
+{
+    return whole(rest + n * sizeof(struct hwt_site));
 }
 
 /* Enters the n slabs of a region as empty. */
@@ -74,30 +69,34 @@ static void enter_region(struct hwt_pool *pool, uint32_t number, struct hwt_site
     }
 }
 
-/* Maps n slabs, and `rest` bytes behind them. False: no memory. */
-static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t rest)
+/* Maps n slabs, and behind them `rest` bytes, and their sites; and before them the first region of
+ * pieces, if `before` is its size. False: no memory. */
+static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t before, size_t rest)
 {
-    size_t size = n * HWT_SLAB_SIZE;
-    char *memory = map_aligned(size, rest);
-    struct hwt_site *sites = memory ? calloc(n, sizeof(*sites)) : NULL;
-    uint32_t number = sites ? take_numbers(pool, n) : HWT_ID_NONE;
+    const size_t size = n * HWT_SLAB_SIZE, behind = size_behind(n, rest);
+    const size_t alignment = n == HWT_REGION_SLABS ? size : before > 0 ? before : HWT_SLAB_SIZE;
+    char *memory = hwt_map_aligned(before + size, alignment, behind);
+    if (!memory)
+        return false;
+    uint32_t number = take_numbers(pool, n);
     if (number == HWT_ID_NONE) {
-        free(sites);
-        if (memory)
-            munmap(memory, size + rest);
+        munmap(memory, before + size + behind);
         return false;
     }
+    if (before > 0)
+        hwt_pieces_init(&pool->pieces, memory);
+    memory += before;
+    struct hwt_site *sites = (void *)(memory + size + rest);
     if (n == HWT_REGION_SLABS)
         (void)madvise(memory, size, MADV_HUGEPAGE); /* only ever faster */
     if (__lsan_register_root_region)
-        __lsan_register_root_region(memory, size + rest);
+        __lsan_register_root_region(memory, size + behind);
     enter_region(pool, number, sites, memory, n);
     return true;
 }
 
 int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
 {
-    rest_size = (rest_size + HWT_SLAB_SIZE - 1) / HWT_SLAB_SIZE * HWT_SLAB_SIZE; /* whole pages */
     pool->timer = timer;
     atomic_init(&pool->batches[0], HWT_ID_NONE);
     atomic_init(&pool->batches[1], HWT_ID_NONE);
@@ -108,7 +107,7 @@ int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
     pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE, .not_before = 1 };
     if (hwt_directory_init(&pool->directory, HWT_SLAB_SEATS * sizeof(struct hwt_entry)) < 0)
         return -ENOMEM;
-    if (!map_slabs(pool, 1, rest_size)) {
+    if (!map_slabs(pool, 1, HWT_PIECES_REGION, rest_size)) {
         hwt_directory_destroy(&pool->directory);
         return -ENOMEM;
     }
@@ -123,10 +122,11 @@ void hwt_pool_destroy(struct hwt_pool *pool, bool keeps_rest)
     for (uint32_t number = 0, n; number < slabs; number += n) {
         struct hwt_site *site = hwt_directory_find(&pool->directory, number);
         n = site ? site->region : 1; /* in a child of fork() it may not be there */
+        size_t rest = number == 0 ? pool->rest_size : 0;
         if (site && (number > 0 || !keeps_rest))
-            unmap_slabs(site->base, n * HWT_SLAB_SIZE + (number == 0 ? pool->rest_size : 0));
-        free(site);
+            unmap_slabs(site->base, n * HWT_SLAB_SIZE + size_behind(n, rest));
     }
+    hwt_pieces_destroy(&pool->pieces);
     hwt_directory_destroy(&pool->directory);
 }
 
@@ -137,7 +137,7 @@ static bool map_region(struct hwt_pool *pool)
 {
     uint32_t held = atomic_load_explicit(&pool->slabs, memory_order_relaxed);
     uint32_t n = held / 8 < HWT_REGION_SLABS ? held / 8 : HWT_REGION_SLABS;
-    return (n > 1 && map_slabs(pool, n, 0)) || map_slabs(pool, 1, 0);
+    return (n > 1 && map_slabs(pool, n, 0, 0)) || map_slabs(pool, 1, 0, 0);
 }
 
 /* Makes batches of an empty slab. */

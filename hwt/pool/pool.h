@@ -19,8 +19,9 @@ struct hwt_cache {
     uint32_t count;          /* of the chain at `first` */
 };
 
-/* 0 or -ENOMEM. Maps the first slab, and behind it pool->rest: that many bytes, zero, for the
- * owner. They share one mapping because a process cannot have very many. */
+/* 0 or -ENOMEM. Maps the first region of pieces, the first slab, and behind it pool->rest: that
+ * many bytes, zero, for the owner. They share one mapping because a process cannot have very
+ * many. */
 int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size);
 
 /* Unmaps all regions, or all but the one that has the rest. No other call may be under way. */

@@ -19,6 +19,7 @@
  * The struct of the pool is here because each function of a slab needs it.
  */
 
+#include "hwt/base/pieces.h"
 #include "hwt/pool/entry.h"
 #include "hwt/wheel/directory.h"
 
@@ -60,6 +61,7 @@ struct hwt_trim {
 struct hwt_pool {
     hwt_timer *timer;
     struct hwt_directory directory;
+    struct hwt_pieces pieces;                 /* for all else that the timer has */
     _Alignas(64) _Atomic uint64_t batches[2]; /* two stacks: tag << 32 | the first entry's id */
     _Atomic uint32_t given_to;                /* one of the two; the worker's */
     _Atomic uint64_t empty_slabs;             /* a stack: tag << 32 | a slab's number */
@@ -156,7 +158,7 @@ static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
     /* Relaxed, both: numbers. */
     return atomic_load_explicit(&pool->slabs_used, memory_order_relaxed) * (uint64_t)HWT_SLAB_SIZE +
            atomic_load_explicit(&pool->slabs, memory_order_relaxed) * sizeof(struct hwt_site) +
-           hwt_directory_bytes(&pool->directory);
+           hwt_directory_bytes(&pool->directory) + hwt_pieces_bytes(&pool->pieces);
 }
 
 /* Chains free entries: `arg` of one leads to the next. The head of a stack publishes that. Release,

@@ -34,6 +34,19 @@ static bool renew(hwt_timer *timer, struct hwt_lane *lane, struct hwt_entry *ent
     return true;
 }
 
+/* -ESHUTDOWN: the adder has ended the timeout, and refuses it. UNTOLD: another thread has. */
+static int take_back(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt_entry *entry,
+                     uint64_t state)
+{
+    if (!hwt_entry_withdraw(entry, state))
+        return hwt_in_callback(shared)
+                   ? 0
+                   : UNTOLD; /* stop waits for callbacks before it looks at entries */
+    hwt_count(&lane->added, UINT64_MAX, false);
+    hwt_pool_give(&shared->pool, &lane->cache, entry);
+    return -ESHUTDOWN;
+}
+
 /*
  * After the timeout was published: takes it back if stop has begun. Stop sets STOPPING, makes all
  * threads pass a barrier, and only then looks at the entries. So stop sees this entry, or this
@@ -49,13 +62,7 @@ static int withdraw(struct hwt_shared *shared, struct hwt_lane *lane, struct hwt
     if (__builtin_expect(!(halted & HWT_HALTED_STOPPING), 1))
         return 0;
     HWT_SCHED_POINT(WITHDRAW);
-    if (!hwt_entry_withdraw(entry, state))
-        return hwt_in_callback(shared)
-                   ? 0
-                   : UNTOLD; /* stop waits for callbacks before it looks at entries */
-    hwt_count(&lane->added, UINT64_MAX, false);
-    hwt_pool_give(&shared->pool, &lane->cache, entry);
-    return -ESHUTDOWN;
+    return take_back(shared, lane, entry, state);
 }
 
 /* After publishing: wakes the worker if that must be, and takes the timeout back after a stop. */
@@ -106,13 +113,34 @@ static int accept_timeout(hwt_timer *timer, struct hwt_lane *lane, const hwt_tas
     return announce(timer, lane, entry, state, deadline, ret_timeout);
 }
 
+/* The start on which this arm has relied has failed meanwhile: tries it, and takes the timeout back
+ * if that fails, too. If another thread has ended the timeout, it was accepted. */
+static int start_late(hwt_timer *timer, hwt_timeout added)
+{
+    struct hwt_shared *shared = &timer->shared;
+    int r = hwt_timer_start_to_arm(timer);
+    if (r == 0)
+        return 0;
+    struct hwt_lane *lane = hwt_shared_enter(shared);
+    uint64_t state = hwt_entry_state(added.entry);
+    if (state & HWT_HANDED || !hwt_state_queued(state, added.generation) ||
+        take_back(shared, lane, added.entry, state) != -ESHUTDOWN)
+        r = 0;
+    if (r < 0)
+        hwt_unreserve(shared);
+    if (r < 0 && r != -ESHUTDOWN)
+        hwt_count(&lane->rejected, 1, false);
+    hwt_lane_leave(&shared->lanes, lane);
+    return r;
+}
+
 __attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hwt_task *task,
                                                       void *arg, uint64_t deadline,
                                                       hwt_timeout *ret_timeout)
 {
     struct hwt_shared *shared = &timer->shared;
-    int r = hwt_timer_start(timer);
-    if (r == -ESHUTDOWN || r == -EINVAL)
+    int r = hwt_timer_start_to_arm(timer);
+    if (r == -ESHUTDOWN)
         return r;
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_timeout added = { NULL, 0 };
@@ -126,6 +154,8 @@ __attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hw
     if (r < 0 && r != -ESHUTDOWN)
         hwt_count(&lane->rejected, 1, false);
     hwt_lane_leave(&shared->lanes, lane);
+    if (r == 0 && __builtin_expect(hwt_halted_by(timer, HWT_HALTED_UNSTARTED), 0))
+        r = start_late(timer, added);
     if (r >= 0 && ret_timeout)
         *ret_timeout = added;
     if (r == UNTOLD)

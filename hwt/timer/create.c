@@ -74,11 +74,9 @@ static int set_up(hwt_timer *timer, uint32_t ticks_per_wheel)
         goto destroy_pool;
     r = hwt_worker_init(&timer->worker, shared, ticks_per_wheel);
     if (r < 0)
-        goto destroy_lanes;
+        goto destroy_pool;
     return 0;
 
-destroy_lanes:
-    hwt_lanes_destroy(&shared->lanes);
 destroy_pool:
     hwt_pool_destroy(&shared->pool, false);
     return r;
@@ -110,6 +108,23 @@ int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
 
 /* ---- start ---- */
 
+/*
+ * One thread starts a timer: who has exchanged UNSTARTED for STARTING. Threads that arm meanwhile do
+ * not wait for it. Their records are in their lanes, and the worker reads all lanes first. If the
+ * start fails, UNSTARTED is back.
+ *
+ *     starter                                  adder
+ *     UNSTARTED becomes STARTING
+ *     makes the worker's thread                sees STARTING, publishes its timeout
+ *     clears STARTING; or, on failure,         is UNSTARTED back? Then it tries to start, and takes
+ *     STARTING becomes UNSTARTED               its timeout back if that fails, too
+ *
+ * An adder that has looked before the failure has returned. Its timeout is pending, and so is run as
+ * soon as the next call that arms has started the worker.
+ */
+
+static const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED | HWT_HALTED_ENDING;
+
 /* In a child of fork() the descriptor may be lost. A loop that watches it must ask for it again,
  * because it knows a number. */
 static int begin(hwt_timer *timer)
@@ -118,27 +133,58 @@ static int begin(hwt_timer *timer)
                                         : hwt_worker_thread_create(timer);
 }
 
-int hwt_timer_start(hwt_timer *timer)
+/* True: the caller is the starter. */
+static bool becomes_starter(hwt_timer *timer)
 {
-    const uint32_t over = HWT_HALTED_STOPPING | HWT_HALTED_FORKED | HWT_HALTED_ENDING;
-    if (!timer)
-        return -EINVAL;
-    if (hwt_halted_by(timer, over))
-        return -ESHUTDOWN;
-    if (!hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
-        return 0;
+    _Atomic uint32_t *bits = &timer->shared.slow_path_bits;
+    uint32_t seen = atomic_load_explicit(bits, memory_order_relaxed);
+    while (seen & HWT_HALTED_UNSTARTED) {
+        /* Acquire: what the last starter did, which has failed. */
+        if (atomic_compare_exchange_weak_explicit(
+                bits, &seen, seen ^ (HWT_HALTED_UNSTARTED | HWT_HALTED_STARTING),
+                memory_order_acquire, memory_order_relaxed))
+            return true;
+    }
+    return false;
+}
 
-    int r = 0, shield = hwt_shield();
+static int start(hwt_timer *timer)
+{
+    int r = -ESHUTDOWN, shield = hwt_shield();
     HWT_SCHED_POINT(START);
     pthread_mutex_lock(&timer->control);
-    if (hwt_halted_by(timer, over))
-        r = -ESHUTDOWN;
-    else if (hwt_halted_by(timer, HWT_HALTED_UNSTARTED))
+    if (!hwt_halted_by(timer, over))
         r = begin(timer);
-    if (r == 0)
-        hwt_unhalt(timer, HWT_HALTED_UNSTARTED);
-    pthread_mutex_unlock(&timer->control);
+    HWT_SCHED_POINT(STARTED);
+    /* Release: the worker that was started; or what this starter did. */
+    if (r < 0)
+        atomic_fetch_xor_explicit(&timer->shared.slow_path_bits,
+                                  HWT_HALTED_UNSTARTED | HWT_HALTED_STARTING, memory_order_release);
+    else
+        hwt_unhalt(timer, HWT_HALTED_STARTING);
+    hwt_unlock(timer, &timer->control);
     hwt_unshield(shield);
+    return r;
+}
+
+int hwt_timer_start_to_arm(hwt_timer *timer)
+{
+    if (hwt_halted_by(timer, over))
+        return -ESHUTDOWN;
+    return becomes_starter(timer) ? start(timer) : 0;
+}
+
+/* The caller wants to know whether the worker runs. So it waits for another starter, if need be. */
+int hwt_timer_start(hwt_timer *timer)
+{
+    const struct timespec pause = { 0, 100000 };
+    if (!timer)
+        return -EINVAL;
+    int r = hwt_timer_start_to_arm(timer);
+    while (r == 0 && hwt_halted_by(timer, HWT_HALTED_STARTING | HWT_HALTED_UNSTARTED)) {
+        nanosleep(&pause, NULL);
+        r = hwt_timer_start_to_arm(timer);
+    }
     return r;
 }
 
@@ -162,7 +208,6 @@ void hwt_timer_destroy(hwt_timer *timer)
         pthread_mutex_destroy(&timer->control);
         pthread_mutex_destroy(&timer->shared.lanes.shared_lock);
         hwt_wheel_destroy(&timer->worker.wheel);
-        hwt_lanes_destroy(&timer->shared.lanes);
     }
     hwt_gate_destroy(&timer->shared.gate);
     hwt_pool_destroy(&timer->shared.pool, forked);

@@ -29,19 +29,27 @@ static int choose_processor(int worker_cpu)
     return sched_setaffinity(0, sizeof(processors), &processors) == 0 ? 0 : -errno;
 }
 
-/* Shared by the starter, which waits, and the thread. */
-struct beginning {
-    hwt_timer *timer;
-    int r; /* 1: not known yet */
-};
-
-static void tell_beginning(struct beginning *beginning, int r)
+/* Where a processor was asked for, the starter waits until it is known whether it can be had. */
+static void tell_beginning(hwt_timer *timer, int r)
 {
-    struct hwt_shared *shared = &beginning->timer->shared;
+    struct hwt_shared *shared = &timer->shared;
     pthread_mutex_lock(&shared->run_lock);
-    beginning->r = r;
+    timer->begun = r;
     pthread_cond_broadcast(&shared->returned);
     pthread_mutex_unlock(&shared->run_lock);
+}
+
+static int await_beginning(hwt_timer *timer)
+{
+    struct hwt_shared *shared = &timer->shared;
+    pthread_mutex_lock(&shared->run_lock);
+    while (timer->begun > 0)
+        pthread_cond_wait(&shared->returned, &shared->run_lock);
+    int r = timer->begun;
+    pthread_mutex_unlock(&shared->run_lock);
+    if (r < 0)
+        pthread_join(timer->thread, NULL);
+    return r;
 }
 
 static bool goes_on(const hwt_timer *timer)
@@ -51,12 +59,12 @@ static bool goes_on(const hwt_timer *timer)
 
 static void *run_worker(void *arg)
 {
-    struct beginning *beginning = arg;
-    hwt_timer *timer = beginning->timer;
+    hwt_timer *timer = arg;
     struct hwt_gate *gate = &timer->shared.gate;
     (void)hwt_shield(); /* for good: nobody could do its work if it ended */
     int r = choose_processor(timer->worker_cpu);
-    tell_beginning(beginning, r); /* `beginning` is gone from here on */
+    if (timer->worker_cpu >= 0)
+        tell_beginning(timer, r);
     if (r < 0)
         return NULL;
     prctl(PR_SET_NAME, timer->worker_name);
@@ -80,29 +88,21 @@ static void *run_worker(void *arg)
     return NULL;
 }
 
-static int create_thread(hwt_timer *timer, struct beginning *beginning)
+static int create_thread(hwt_timer *timer)
 {
     sigset_t before;
     hwt_block_signals(&before);
-    int r = pthread_create(&timer->thread, NULL, run_worker, beginning);
+    int r = pthread_create(&timer->thread, NULL, run_worker, timer);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return -r;
 }
 
 int hwt_worker_thread_create(hwt_timer *timer)
 {
-    struct hwt_shared *shared = &timer->shared;
-    struct beginning beginning = { timer, 1 };
-    int r = create_thread(timer, &beginning);
-    if (r < 0)
-        return r;
-    pthread_mutex_lock(&shared->run_lock);
-    while (beginning.r > 0)
-        pthread_cond_wait(&shared->returned, &shared->run_lock);
-    pthread_mutex_unlock(&shared->run_lock);
-    if (beginning.r < 0)
-        pthread_join(timer->thread, NULL);
-    else
-        timer->thread_runs = true;
-    return beginning.r;
+    timer->begun = 1;
+    int r = create_thread(timer);
+    if (r == 0 && timer->worker_cpu >= 0)
+        r = await_beginning(timer);
+    timer->thread_runs = r == 0;
+    return r;
 }

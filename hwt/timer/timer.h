@@ -24,6 +24,7 @@ struct hwt_timer {
     pthread_mutex_t control;
     pthread_t thread;
     bool thread_runs;
+    int begun; /* the worker's thread, under run_lock: 0 or a negative errno; 1: not yet */
     pthread_mutex_t driving; /* HWT_NO_WORKER: held by the thread that drives */
 
     /* Set under `control`, cleared by the worker under `run_lock`; see request.h. */
@@ -65,6 +66,9 @@ static inline void hwt_unlock(const hwt_timer *timer, pthread_mutex_t *lock)
     if (!hwt_halted_by(timer, HWT_HALTED_FORKED))
         pthread_mutex_unlock(lock);
 }
+
+/* Starts the timer, unless another thread is about to: see create.c. 0 or a negative errno. */
+int hwt_timer_start_to_arm(hwt_timer *timer);
 
 /* Starts the worker's thread. 0 or a negative errno. */
 int hwt_worker_thread_create(hwt_timer *timer);

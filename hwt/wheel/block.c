@@ -5,7 +5,6 @@
 #include "hwt/wheel/block.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CAPACITY_FEW 16   /* the one after HWT_BLOCK_MIN */
@@ -18,24 +17,35 @@ static size_t bytes_of(uint32_t capacity)
     return (size_t)capacity * sizeof(struct hwt_hint);
 }
 
+static struct hwt_hint *take_array(struct hwt_pieces *pieces, uint32_t capacity)
+{
+    return hwt_pieces_take(pieces, hwt_pieces_kind(bytes_of(capacity)));
+}
+
+/* The capacity of the array that has at least that. */
+static uint32_t rounded(uint32_t capacity)
+{
+    size_t size = hwt_pieces_size(hwt_pieces_kind(bytes_of(capacity))) / sizeof(struct hwt_hint);
+    return size < HWT_BLOCK_MAX ? (uint32_t)size : HWT_BLOCK_MAX;
+}
+
 /* ---- memory ---- */
 
-int hwt_block_resize(struct hwt_block *block, uint32_t capacity, size_t *bytes)
+int hwt_block_resize(struct hwt_block *block, uint32_t capacity, struct hwt_pieces *pieces)
 {
     const uint32_t begin = block->begin, count = hwt_block_count(block);
-    struct hwt_hint *old = block->hints, *hints = malloc(bytes_of(capacity));
+    struct hwt_hint *old = block->hints, *hints = take_array(pieces, capacity);
     if (!hints)
         return -ENOMEM;
     if (count > 0)
         memcpy(hints, old + begin, bytes_of(count));
-    *bytes += bytes_of(capacity) - bytes_of(block->capacity);
     block->hints = hints;
-    block->capacity = capacity;
+    block->capacity = rounded(capacity);
     block->begin = 0;
     block->sorted -= begin;
     block->used = count;
     HWT_ASSERT(hwt_block_is_whole(block));
-    free(old);
+    hwt_pieces_give(pieces, old);
     return 0;
 }
 
@@ -52,40 +62,38 @@ static uint32_t grown(uint32_t capacity)
     return capacity < HWT_BLOCK_MAX ? capacity : HWT_BLOCK_MAX;
 }
 
-int hwt_block_grow(struct hwt_block *block, size_t *bytes)
+int hwt_block_grow(struct hwt_block *block, struct hwt_pieces *pieces)
 {
     uint32_t begin = block->begin;
     if (begin == 0 || begin < block->capacity / 4)
-        return hwt_block_resize(block, grown(hwt_block_count(block)), bytes);
+        return hwt_block_resize(block, grown(hwt_block_count(block)), pieces);
     hwt_block_close(block, 0, begin); /* the hints that were taken leave room */
     return 0;
 }
 
-void hwt_block_release(struct hwt_block *block, size_t *bytes)
+void hwt_block_release(struct hwt_block *block, struct hwt_pieces *pieces)
 {
-    struct hwt_hint *old = block->hints;
-    *bytes -= bytes_of(block->capacity);
+    hwt_pieces_give(pieces, block->hints);
     *block = (struct hwt_block){ 0 };
-    free(old);
 }
 
-void hwt_block_empty(struct hwt_block *block, size_t *bytes)
+void hwt_block_empty(struct hwt_block *block, struct hwt_pieces *pieces)
 {
     block->begin = block->sorted = block->used = 0;
     if (block->capacity > HWT_BLOCK_MIN)
-        hwt_block_release(block, bytes);
+        hwt_block_release(block, pieces);
 }
 
-void hwt_block_leave(struct hwt_block *block, size_t *bytes)
+void hwt_block_leave(struct hwt_block *block, struct hwt_pieces *pieces)
 {
     const uint32_t count = hwt_block_count(block);
     if (count == 0) {
-        hwt_block_empty(block, bytes);
+        hwt_block_empty(block, pieces);
         return;
     }
     block->least = block->hints[block->begin].round;
     if (block->capacity > HWT_BLOCK_MIN && count < block->capacity / 4)
-        (void)hwt_block_resize(block, grown(count), bytes); /* without memory: another time */
+        (void)hwt_block_resize(block, grown(count), pieces); /* without memory: another time */
 }
 
 static void find_least(struct hwt_block *block, uint32_t base)
@@ -100,16 +108,16 @@ static void find_least(struct hwt_block *block, uint32_t base)
     block->least = base + least;
 }
 
-void hwt_block_fit(struct hwt_block *block, uint32_t base, size_t *bytes)
+void hwt_block_fit(struct hwt_block *block, uint32_t base, struct hwt_pieces *pieces)
 {
     const uint32_t count = hwt_block_count(block), wanted = count + count / 4 + HWT_BLOCK_MIN;
     if (count == 0) {
-        hwt_block_empty(block, bytes);
+        hwt_block_empty(block, pieces);
         return;
     }
     find_least(block, base);
-    if (wanted < block->capacity - block->capacity / 4)
-        (void)hwt_block_resize(block, wanted, bytes);
+    if (wanted < block->capacity && rounded(wanted) < block->capacity)
+        (void)hwt_block_resize(block, wanted, pieces);
 }
 
 void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from)
@@ -126,20 +134,21 @@ void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from)
     HWT_ASSERT(hwt_block_is_whole(block));
 }
 
-bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base, size_t *bytes)
+bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base,
+                    struct hwt_pieces *pieces)
 {
     const uint32_t more = hwt_block_count(next), all = hwt_block_count(block) + more;
     if (all > HWT_BLOCK_MAX / 2)
         return false;
     if (block->used + more > block->capacity &&
-        hwt_block_resize(block, all + all / 4 + HWT_BLOCK_MIN, bytes) < 0)
+        hwt_block_resize(block, all + all / 4 + HWT_BLOCK_MIN, pieces) < 0)
         return false;
     memcpy(block->hints + block->used, next->hints + next->begin, bytes_of(more));
     if (all == more || next->least - base < block->least - base)
         block->least = next->least;
     block->used += more;
     HWT_ASSERT(hwt_block_is_whole(block));
-    hwt_block_release(next, bytes);
+    hwt_block_release(next, pieces);
     return true;
 }
 
@@ -195,14 +204,14 @@ static void skip_sorted(struct hwt_block *block, uint32_t base)
     block->sorted = i;
 }
 
-void hwt_block_order(struct hwt_block *block, uint32_t base)
+void hwt_block_order(struct hwt_block *block, uint32_t base, struct hwt_pieces *pieces)
 {
     struct hwt_hint *other;
     skip_sorted(block, base);
     /* Many new hints are sorted together with the sorted ones, few are merged into them. */
     const bool again = block->used - block->sorted > (block->sorted - block->begin) / 2;
     const uint32_t from = again ? block->begin : block->sorted, n = block->used - from;
-    if (block->used - block->sorted <= FEW || !(other = malloc(bytes_of(n)))) {
+    if (block->used - block->sorted <= FEW || !(other = take_array(pieces, n))) {
         sort_one_by_one(block, base);
         return;
     }
@@ -213,5 +222,5 @@ void hwt_block_order(struct hwt_block *block, uint32_t base)
     }
     block->sorted = block->used;
     HWT_ASSERT(hwt_block_is_whole(block));
-    free(other);
+    hwt_pieces_give(pieces, other);
 }

@@ -5,7 +5,6 @@
 #include "hwt/wheel/bucket.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define FULL_MIN 4                            /* blocks */
@@ -27,36 +26,48 @@ static void count_gone(struct hwt_bucket *bucket, uint32_t block, uint32_t n)
 
 /* ---- full blocks ---- */
 
-static int grow_full(struct hwt_bucket *bucket, size_t *bytes)
+static bool is_great(uint32_t capacity)
 {
-    const uint32_t had = bucket->full_capacity, capacity = had ? 2 * had : FULL_MIN;
-    struct hwt_block *old = bucket->full, *full;
-    if (capacity > FULL_MAX || !(full = malloc(capacity * sizeof(*full))))
-        return -ENOMEM;
-    if (had > 0)
-        memcpy(full, old, had * sizeof(*full));
-    *bytes += (capacity - had) * sizeof(*full);
-    bucket->full = full;
-    bucket->full_capacity = capacity;
-    free(old);
-    return 0;
+    return capacity * sizeof(struct hwt_block) > HWT_PIECES_ROOM;
 }
 
-/* No block is in the array any more. */
-static void free_full(struct hwt_bucket *bucket, size_t *bytes)
+static struct hwt_block *take_full(struct hwt_pieces *pieces, uint32_t capacity)
 {
-    free(bucket->full);
-    *bytes -= bucket->full_capacity * sizeof(*bucket->full);
+    const size_t size = capacity * sizeof(struct hwt_block);
+    return is_great(capacity) ? hwt_pieces_map(pieces, size)
+                              : hwt_pieces_take(pieces, hwt_pieces_kind(size));
+}
+
+static void give_full(struct hwt_pieces *pieces, struct hwt_bucket *bucket)
+{
+    if (is_great(bucket->full_capacity))
+        hwt_pieces_unmap(pieces, bucket->full, bucket->full_capacity * sizeof(*bucket->full));
+    else
+        hwt_pieces_give(pieces, bucket->full);
     bucket->full = NULL;
     bucket->full_capacity = 0;
 }
 
+static int grow_full(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
+{
+    const uint32_t had = bucket->full_capacity, capacity = had ? 2 * had : FULL_MIN;
+    struct hwt_block *full = capacity <= FULL_MAX ? take_full(pieces, capacity) : NULL;
+    if (!full)
+        return -ENOMEM;
+    if (had > 0)
+        memcpy(full, bucket->full, had * sizeof(*full));
+    give_full(pieces, bucket);
+    bucket->full = full;
+    bucket->full_capacity = capacity;
+    return 0;
+}
+
 /* The last block becomes one of the full ones, and an empty one becomes the last. */
-static int close_last(struct hwt_bucket *bucket, size_t *bytes)
+static int close_last(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
 {
     struct hwt_block fresh = { 0 };
-    if ((bucket->full_count == bucket->full_capacity && grow_full(bucket, bytes) < 0) ||
-        hwt_block_resize(&fresh, SECOND_CAPACITY, bytes) < 0)
+    if ((bucket->full_count == bucket->full_capacity && grow_full(bucket, pieces) < 0) ||
+        hwt_block_resize(&fresh, SECOND_CAPACITY, pieces) < 0)
         return -ENOMEM;
     bucket->in_full += hwt_block_count(&bucket->last);
     bucket->full[bucket->full_count++] = bucket->last;
@@ -66,7 +77,7 @@ static int close_last(struct hwt_bucket *bucket, size_t *bytes)
 
 /* After the least round was taken, or hints were thrown away: frees blocks that are empty, joins
  * one block that has become small to the one before, and finds the least round. */
-static void tidy(struct hwt_bucket *bucket, size_t *bytes)
+static void tidy(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
 {
     const uint32_t base = bucket->least, count = bucket->full_count;
     struct hwt_block *full = bucket->full;
@@ -74,11 +85,11 @@ static void tidy(struct hwt_bucket *bucket, size_t *bytes)
     bool joined = false;
     for (uint32_t i = 0; i < count; i++) {
         if (hwt_block_count(&full[i]) == 0) {
-            hwt_block_release(&full[i], bytes);
+            hwt_block_release(&full[i], pieces);
             continue;
         }
         if (kept > 0 && !joined &&
-            (joined = hwt_block_join(&full[kept - 1], &full[i], base, bytes)))
+            (joined = hwt_block_join(&full[kept - 1], &full[i], base, pieces)))
             continue;
         full[kept++] = full[i];
     }
@@ -93,26 +104,27 @@ static void tidy(struct hwt_bucket *bucket, size_t *bytes)
         }
     }
     bucket->least = base + least;
-    if (kept == 0 && bucket->full_capacity > 0)
-        free_full(bucket, bytes);
+    if (kept == 0)
+        give_full(pieces, bucket);
     HWT_ASSERT_ALL(hwt_bucket_check(bucket, base));
 }
 
 /* ---- adding ---- */
 
-static int make_room(struct hwt_bucket *bucket, size_t *bytes)
+static int make_room(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
 {
     const struct hwt_block *last = &bucket->last;
     if (last->capacity == HWT_BLOCK_MAX && last->begin < HWT_BLOCK_MAX / 4)
-        return close_last(bucket, bytes);
-    return hwt_block_grow(&bucket->last, bytes);
+        return close_last(bucket, pieces);
+    return hwt_block_grow(&bucket->last, pieces);
 }
 
-int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes)
+int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now,
+                   struct hwt_pieces *pieces)
 {
     struct hwt_block *last = &bucket->last;
     const bool none = hwt_bucket_count(bucket) == 0;
-    if (last->used == last->capacity && make_room(bucket, bytes) < 0)
+    if (last->used == last->capacity && make_room(bucket, pieces) < 0)
         return -ENOMEM;
     if (hwt_block_count(last) == 0 || hint.round - now < last->least - now)
         last->least = hint.round;
@@ -133,14 +145,14 @@ static bool has_least(const struct hwt_bucket *bucket, const struct hwt_block *b
 }
 
 /* Goes on to the next block with the least round. False: no other block has it. */
-static bool next_due_block(struct hwt_bucket *bucket, size_t *bytes)
+static bool next_due_block(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
 {
-    hwt_block_leave(block_at(bucket, bucket->due_block), bytes);
+    hwt_block_leave(block_at(bucket, bucket->due_block), pieces);
     while (bucket->due_block < bucket->full_count) {
         if (has_least(bucket, block_at(bucket, ++bucket->due_block)))
             return true;
     }
-    tidy(bucket, bytes);
+    tidy(bucket, pieces);
     return false;
 }
 
@@ -166,7 +178,8 @@ static bool has_more(const struct hwt_bucket *bucket)
     return block->begin < block->used && block->hints[block->begin].round == bucket->least;
 }
 
-size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max, size_t *bytes)
+size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max,
+                       struct hwt_pieces *pieces)
 {
     size_t n = 0;
     do {
@@ -174,10 +187,10 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t
         if (block->sorted < block->used) {
             if (n > 0)
                 break;
-            hwt_block_order(block, bucket->least);
+            hwt_block_order(block, bucket->least, pieces);
         }
         n += take_sorted(bucket, taken + n, max - n);
-    } while (!has_more(bucket) && next_due_block(bucket, bytes) && n < max);
+    } while (!has_more(bucket) && next_due_block(bucket, pieces) && n < max);
     return n;
 }
 
@@ -193,19 +206,19 @@ static bool stays(hwt_hints_filter filter, const void *data, struct hwt_hint hin
 }
 
 /* Sorts the due block. False: no look is left for that. */
-static bool order(struct hwt_bucket *bucket, uint32_t *looks)
+static bool order(struct hwt_bucket *bucket, uint32_t *looks, struct hwt_pieces *pieces)
 {
     struct hwt_block *block = block_at(bucket, bucket->due_block);
     const uint32_t cost = (block->used - block->sorted) / SORT_PER_LOOK;
     if (cost > 0 && *looks == 0)
         return false;
     *looks -= cost < *looks ? cost : *looks;
-    hwt_block_order(block, bucket->least);
+    hwt_block_order(block, bucket->least, pieces);
     return true;
 }
 
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
-                      uint32_t *looks, size_t *bytes)
+                      uint32_t *looks, struct hwt_pieces *pieces)
 {
     const struct hwt_hint *first = hwt_bucket_peek(bucket);
     uint32_t heads;
@@ -214,7 +227,7 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
     if (hwt_bucket_count(bucket) == 0)
         return false;
     do {
-        if (!order(bucket, looks))
+        if (!order(bucket, looks, pieces))
             return true;
         struct hwt_block *block = block_at(bucket, bucket->due_block);
         for (; has_more(bucket); block->begin++) {
@@ -223,7 +236,7 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
             count_gone(bucket, bucket->due_block, 1);
         }
         heads = bucket->full_count / SORT_PER_LOOK;
-    } while (next_due_block(bucket, bytes));
+    } while (next_due_block(bucket, pieces));
     *looks -= heads < *looks ? heads : *looks; /* all blocks were looked at for the next round */
     return false;
 }
@@ -242,28 +255,28 @@ static void close_gap(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
     sweep->cursor = sweep->kept;
 }
 
-static void end_block(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)
+static void end_block(struct hwt_sweep *sweep, struct hwt_bucket *bucket, struct hwt_pieces *pieces)
 {
     struct hwt_block *block = block_at(bucket, sweep->block);
     close_gap(sweep, bucket);
-    hwt_block_fit(block, bucket->least, bytes);
+    hwt_block_fit(block, bucket->least, pieces);
     if (sweep->block == bucket->full_count || hwt_block_count(block) == 0)
         return;
     if (sweep->before == sweep->block ||
-        !hwt_block_join(&bucket->full[sweep->before], block, bucket->least, bytes))
+        !hwt_block_join(&bucket->full[sweep->before], block, bucket->least, pieces))
         sweep->before = sweep->block;
 }
 
 uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
                         hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
-                        size_t *bytes)
+                        struct hwt_pieces *pieces)
 {
     struct hwt_block *block;
     *ret_stay = 0;
     while ((block = block_at(bucket, sweep->block))->used == sweep->cursor) {
         if (sweep->block == bucket->full_count)
             return 0;
-        end_block(sweep, bucket, bytes);
+        end_block(sweep, bucket, pieces);
         sweep->block++;
         sweep->kept = sweep->cursor = block_at(bucket, sweep->block)->begin;
     }
@@ -292,10 +305,10 @@ const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
     return n < SAMPLES && at < block->used ? &block->hints[at] : NULL;
 }
 
-void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes)
+void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, struct hwt_pieces *pieces)
 {
-    end_block(sweep, bucket, bytes);
-    tidy(bucket, bytes);
+    end_block(sweep, bucket, pieces);
+    tidy(bucket, pieces);
 }
 
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
@@ -304,20 +317,11 @@ const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)
     return has_more(bucket) ? &block->hints[block->begin] : NULL;
 }
 
-void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes)
+void hwt_bucket_clear(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
 {
     for (uint32_t i = 0; i < bucket->full_count; i++)
-        hwt_block_release(&bucket->full[i], bytes);
-    hwt_block_empty(&bucket->last, bytes);
+        hwt_block_release(&bucket->full[i], pieces);
+    hwt_block_empty(&bucket->last, pieces);
     bucket->full_count = bucket->in_full = bucket->due_block = 0;
-    if (bucket->full)
-        free_full(bucket, bytes);
-}
-
-void hwt_bucket_destroy(struct hwt_bucket *bucket)
-{
-    for (uint32_t i = 0; i < bucket->full_count; i++)
-        free(bucket->full[i].hints);
-    free(bucket->full);
-    free(bucket->last.hints);
+    give_full(pieces, bucket);
 }

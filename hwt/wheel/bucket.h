@@ -57,9 +57,10 @@ static inline const struct hwt_block *hwt_bucket_block(const struct hwt_bucket *
 
 /*
  * Puts a hint at the end. No hint of the bucket is before the round `now`, and this one is at most
- * 2^32 - 2 rounds later. -ENOMEM: nothing has changed. *bytes follows the memory held.
+ * 2^32 - 2 rounds later. -ENOMEM: nothing has changed.
  */
-int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now, size_t *bytes);
+int hwt_bucket_add(struct hwt_bucket *bucket, struct hwt_hint hint, uint32_t now,
+                   struct hwt_pieces *pieces);
 
 /* Room for a hint of this round, which the caller writes there. The rounds of the bucket must be
  * less than 2^31 apart. NULL: there is no room, or the round would be a new least one, and nothing
@@ -80,13 +81,13 @@ static inline struct hwt_hint *hwt_bucket_room(struct hwt_bucket *bucket, uint32
  * the next one.
  */
 size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t max,
-                       size_t *bytes);
+                       struct hwt_pieces *pieces);
 
 /* Throws away hints of the least round until it meets one that stays. It looks at no more than
  * *looks hints, sorting counts as looks, and *looks becomes the number that is left. False: no hint
  * of that round stays. Then `least` is the next round, or the bucket is empty. */
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
-                      uint32_t *looks, size_t *bytes);
+                      uint32_t *looks, struct hwt_pieces *pieces);
 
 /*
  * A sweep throws away all hints that do not stay, a part at a time. Between two parts hints may be
@@ -110,7 +111,7 @@ void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket);
  * *ret_stay of them stay; they are those just before `kept`. */
 uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
                         hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
-                        size_t *bytes);
+                        struct hwt_pieces *pieces);
 
 /* The n-th hint of the block that is due, from 0 on, without those that are gone. NULL: there are
  * no more, or n is not one of a few. */
@@ -118,17 +119,17 @@ const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
                                       const struct hwt_bucket *bucket, uint32_t n);
 
 /* Ends a sweep, wherever it is. */
-void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, size_t *bytes);
+void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, struct hwt_pieces *pieces);
 
 static inline void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter,
-                                    const void *data, size_t *bytes)
+                                    const void *data, struct hwt_pieces *pieces)
 {
     struct hwt_sweep sweep;
     uint32_t stay;
     hwt_sweep_begin(&sweep, bucket);
-    while (hwt_sweep_some(&sweep, bucket, UINT32_MAX, filter, data, &stay, bytes) > 0)
+    while (hwt_sweep_some(&sweep, bucket, UINT32_MAX, filter, data, &stay, pieces) > 0)
         ;
-    hwt_sweep_end(&sweep, bucket, bytes);
+    hwt_sweep_end(&sweep, bucket, pieces);
 }
 
 /* The hint that is taken first. NULL: that is not known before its block is sorted. */
@@ -141,9 +142,7 @@ static inline void hwt_bucket_fetch(const struct hwt_bucket *bucket)
     __builtin_prefetch(block->hints + block->begin, 1);
 }
 
-void hwt_bucket_clear(struct hwt_bucket *bucket, size_t *bytes);
-
-void hwt_bucket_destroy(struct hwt_bucket *bucket);
+void hwt_bucket_clear(struct hwt_bucket *bucket, struct hwt_pieces *pieces);
 
 /* Whether the bucket is in order. For tests and assertions. */
 bool hwt_bucket_check(const struct hwt_bucket *bucket, uint32_t now);

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #include "hwt/base/sched_point.h"
 
@@ -14,10 +15,14 @@
 static struct hwt_site sealed;
 #define SEALED (&sealed)
 
-static struct hwt_sites *make_sites(uint32_t count, uint32_t places)
+static size_t size_of(uint32_t count)
 {
-    struct hwt_sites *sites = calloc(1, sizeof(*sites) + count * sizeof(sites->at[0]));
-    if (!sites)
+    return sizeof(struct hwt_sites) + count * sizeof(((struct hwt_sites *)NULL)->at[0]);
+}
+
+static struct hwt_sites *init_sites(struct hwt_sites *sites, uint32_t count, uint32_t places)
+{
+    if (!sites || sites == MAP_FAILED)
         return NULL;
     sites->count = count;
     sites->places = places;
@@ -26,7 +31,7 @@ static struct hwt_sites *make_sites(uint32_t count, uint32_t places)
 
 int hwt_directory_init(struct hwt_directory *directory, size_t places)
 {
-    directory->first = make_sites(SITES_FIRST, (uint32_t)places);
+    directory->first = init_sites(calloc(1, size_of(SITES_FIRST)), SITES_FIRST, (uint32_t)places);
     atomic_init(&directory->sites, directory->first);
     return directory->first ? 0 : -ENOMEM;
 }
@@ -35,8 +40,19 @@ void hwt_directory_destroy(struct hwt_directory *directory)
 {
     for (struct hwt_sites *next, *sites = directory->first; sites; sites = next) {
         next = atomic_load_explicit(&sites->next, memory_order_relaxed);
-        free(sites);
+        if (sites == directory->first)
+            free(sites);
+        else
+            munmap(sites, size_of(sites->count));
     }
+}
+
+/* Mapped: malloc() may wait for another thread. */
+static struct hwt_sites *map_sites(uint32_t count, uint32_t places)
+{
+    void *sites =
+        mmap(NULL, size_of(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return init_sites(sites, count, places);
 }
 
 /* The array that comes after this one. NULL: no memory. */
@@ -45,12 +61,12 @@ static struct hwt_sites *make_next(struct hwt_sites *sites)
     struct hwt_sites *next = atomic_load_explicit(&sites->next, memory_order_acquire);
     if (next)
         return next;
-    struct hwt_sites *made = make_sites(2 * sites->count, sites->places);
+    struct hwt_sites *made = map_sites(2 * sites->count, sites->places);
     HWT_SCHED_POINT(DIRECTORY_NEXT);
     if (!made || atomic_compare_exchange_strong_explicit(
                      &sites->next, &next, made, memory_order_acq_rel, memory_order_acquire))
         return made;
-    free(made); /* another thread was sooner */
+    munmap(made, size_of(made->count)); /* another thread was sooner */
     return next;
 }
 

@@ -107,8 +107,6 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    for (size_t i = 0; inside->buckets && i <= wheel_far_index(inside); i++)
-        hwt_bucket_destroy(&inside->buckets[i]);
     free(inside->buckets);
     free(inside->due);
     free(inside);
@@ -119,7 +117,7 @@ static bool prune(struct hwt_wheel *wheel, uint32_t index, uint32_t *looks)
     struct hwt_bucket *bucket = &wheel->inside->buckets[index];
     const struct wheel_judge judge = { wheel, index, true, false };
     uint32_t before = hwt_bucket_count(bucket);
-    bool some = hwt_bucket_prune(bucket, hwt_wheel_keep, &judge, looks, &wheel->bytes);
+    bool some = hwt_bucket_prune(bucket, hwt_wheel_keep, &judge, looks, wheel->pieces);
     wheel->hints -= before - hwt_bucket_count(bucket);
     if (!some)
         hwt_wheel_update(wheel, index);
@@ -168,7 +166,7 @@ __attribute__((noinline)) static int file_slow(struct hwt_wheel *wheel, struct h
         inside->sweep.block == inside->buckets[index].full_count)
         hwt_wheel_end_sweep(wheel);
     int r = hwt_bucket_add(&inside->buckets[index], hint, hwt_wheel_round_now(wheel, index),
-                           &wheel->bytes);
+                           wheel->pieces);
     if (r < 0)
         return r;
     wheel->hints++;
@@ -288,7 +286,7 @@ static size_t take_from(struct hwt_wheel *wheel, uint32_t index, uint32_t *ids, 
     struct hwt_hint hints[WHEEL_LOOK_MAX];
     const uint32_t round = bucket->least, where = wheel_where_of(wheel->inside, index, round);
     size_t taken =
-        hwt_bucket_take(bucket, hints, max < WHEEL_LOOK_MAX ? max : WHEEL_LOOK_MAX, &wheel->bytes);
+        hwt_bucket_take(bucket, hints, max < WHEEL_LOOK_MAX ? max : WHEEL_LOOK_MAX, wheel->pieces);
     size_t n = 0;
     HWT_ASSERT(taken <= wheel->hints);
     wheel->hints -= taken;

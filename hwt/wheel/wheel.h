@@ -28,12 +28,13 @@ struct hwt_ticks {
 struct hwt_wheel {
     struct hwt_ticks ticks;
     const struct hwt_directory *directory;
-    uint64_t tick;     /* the next tick to handle; all before it were handled */
-    uint64_t near_end; /* hints of ticks before it go to the bucket of their tick */
-    size_t bytes;      /* memory held */
-    uint64_t hints;    /* held, with those that do not count any more */
-    bool lags;         /* the caller's: it may yet file something for the tick before `limit` */
-    uint64_t looks;    /* the caller's: so many hints that do not count may hwt_wheel_take() meet */
+    struct hwt_pieces *pieces; /* the caller's: memory for hints */
+    uint64_t tick;             /* the next tick to handle; all before it were handled */
+    uint64_t near_end;         /* hints of ticks before it go to the bucket of their tick */
+    size_t bytes;              /* memory held, besides pieces */
+    uint64_t hints;            /* held, with those that do not count any more */
+    bool lags;      /* the caller's: it may yet file something for the tick before `limit` */
+    uint64_t looks; /* the caller's: so many hints that do not count may hwt_wheel_take() meet */
     /* Moves the hints of timeouts that are still wanted to the front, in order, and returns how
      * many they are. NULL: all are wanted. The wheel asks before it says which tick is next, and
      * before it throws hints away. */

@@ -49,7 +49,7 @@ void hwt_wheel_end_sweep(struct hwt_wheel *wheel)
         return;
     uint32_t index = inside->sweep_index++;
     inside->sweeps = false;
-    hwt_sweep_end(&inside->sweep, &inside->buckets[index], &wheel->bytes);
+    hwt_sweep_end(&inside->sweep, &inside->buckets[index], wheel->pieces);
     hwt_wheel_update(wheel, index);
 }
 
@@ -78,7 +78,7 @@ static uint32_t sweep_some(struct hwt_wheel *wheel, uint32_t most, bool asks, ui
     struct hwt_wheel_inside *inside = wheel->inside;
     const struct wheel_judge judge = { wheel, inside->sweep_index, asks, asks };
     uint32_t n = hwt_sweep_some(&inside->sweep, &inside->buckets[inside->sweep_index], most,
-                                hwt_wheel_keep, &judge, ret_stay, &wheel->bytes);
+                                hwt_wheel_keep, &judge, ret_stay, wheel->pieces);
     wheel->hints -= n - *ret_stay;
     return n;
 }
@@ -162,7 +162,7 @@ void hwt_wheel_clear(struct hwt_wheel *wheel)
     hwt_wheel_end_sweep(wheel);
     for (uint32_t index = 0; index <= wheel_far_index(inside); index++) {
         if (hwt_bucket_count(&inside->buckets[index]) > 0) {
-            hwt_bucket_clear(&inside->buckets[index], &wheel->bytes);
+            hwt_bucket_clear(&inside->buckets[index], wheel->pieces);
             hwt_wheel_update(wheel, index);
         }
     }

@@ -23,6 +23,7 @@ int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32
     int r = hwt_wheel_init(&worker->wheel, &shared->pool.directory, shared->ticks, ticks_per_wheel);
     if (r < 0)
         return r;
+    worker->wheel.pieces = &shared->pool.pieces;
     worker->wheel.wanted = hwt_worker_wanted;
     worker->wheel.owner = worker;
     worker->upkeep_at = HWT_NEVER;
@@ -236,7 +237,7 @@ static void flush_own(const struct hwt_worker *worker)
 }
 
 /* Gives memory back after a peak, a slice in each pass, so that nothing waits for long: first hints
- * that have heaped up, and then slabs. */
+ * that have heaped up, then chunks, and then slabs. */
 static void keep_house(struct hwt_worker *worker)
 {
     struct hwt_pool *pool = &worker->shared->pool;
@@ -247,6 +248,10 @@ static void keep_house(struct hwt_worker *worker)
     if (hints > HWT_HEAP_MAX && hwt_worker_sweep(worker, HWT_SWEEP_SLICE, true)) {
         /* If no hint could go, it looks at the next ones in a tick. */
         worker->upkeep_at = wheel->hints < hints ? 0 : now;
+        return;
+    }
+    if (hwt_pieces_collect(&pool->pieces)) {
+        worker->upkeep_at = 0;
         return;
     }
     worker->upkeep_at = hwt_pool_trim_at(pool);

@@ -23,8 +23,9 @@ enum {
     HWT_HALTED_ENDING = 4, /* what is pending may run; nothing new */
     HWT_HALTED_FORKED = 8, /* this is a child of fork(), and the timer was in use */
     HWT_ONE_THREADED = 16,
-    HWT_LIMITED = 32, /* by max_pending */
-    HWT_FENCED = 64,  /* the producers make their own barriers */
+    HWT_LIMITED = 32,          /* by max_pending */
+    HWT_FENCED = 64,           /* the producers make their own barriers */
+    HWT_HALTED_STARTING = 128, /* a thread starts the worker, and others arm already */
 };
 
 _Static_assert(HWT_PROCESS_SINGLE == (HWT_PROCESS_FAST | HWT_ONE_THREADED),

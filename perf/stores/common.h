@@ -44,6 +44,12 @@ static inline struct hwt_wheel_inside *store_begin(struct hwt_wheel *wheel,
     return wheel->inside;
 }
 
+void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
+{
+    wheel->ticks = ticks;
+    wheel->tick = 0;
+}
+
 /* To which tick the hand goes when all before `limit` are handled. */
 static inline uint64_t store_limit(const struct hwt_wheel *wheel, uint64_t limit)
 {
@@ -150,16 +156,10 @@ static inline void store_far_begin(struct store_far *far)
     far->due = UINT64_MAX;
 }
 
-static inline void store_far_end(struct store_far *far)
-{
-    hwt_bucket_destroy(&far->later);
-    hwt_bucket_destroy(&far->never);
-}
-
 static inline void store_far_clear(struct hwt_wheel *wheel, struct store_far *far)
 {
-    hwt_bucket_clear(&far->later, &wheel->bytes);
-    hwt_bucket_clear(&far->never, &wheel->bytes);
+    hwt_bucket_clear(&far->later, wheel->pieces);
+    hwt_bucket_clear(&far->never, wheel->pieces);
     far->due = UINT64_MAX;
 }
 
@@ -171,7 +171,7 @@ static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far,
     uint32_t age = never ? 0 : (uint32_t)store_age(tick);
     int r =
         hwt_bucket_add(never ? &far->never : &far->later, (struct hwt_hint){ age, id, generation },
-                       never ? 0 : store_later_round(wheel), &wheel->bytes);
+                       never ? 0 : store_later_round(wheel), wheel->pieces);
     if (r < 0)
         return r;
     wheel->hints++;
@@ -208,7 +208,7 @@ static inline uint64_t store_far_next(struct hwt_wheel *wheel, struct store_far 
     bool some = false;
     while (!some && far->due <= most && far->due != UINT64_MAX) {
         uint32_t before = hwt_bucket_count(&far->later), looks = UINT32_MAX;
-        some = hwt_bucket_prune(&far->later, store_keep_later, wheel, &looks, &wheel->bytes);
+        some = hwt_bucket_prune(&far->later, store_keep_later, wheel, &looks, wheel->pieces);
         wheel->hints -= before - hwt_bucket_count(&far->later);
         store_far_update(wheel, far);
     }
@@ -223,7 +223,7 @@ static inline size_t store_far_take(struct hwt_wheel *wheel, struct store_far *f
     uint32_t where = STORE_FAR | (far->later.least & STORE_LOW_BITS);
     size_t n = 0,
            taken = hwt_bucket_take(&far->later, hints,
-                                   max < STORE_BATCH_MAX ? max : STORE_BATCH_MAX, &wheel->bytes);
+                                   max < STORE_BATCH_MAX ? max : STORE_BATCH_MAX, wheel->pieces);
     wheel->hints -= taken;
     store_far_update(wheel, far);
     for (size_t i = 0; i < taken; i++) {
@@ -238,9 +238,9 @@ static inline uint64_t store_far_sweep(struct hwt_wheel *wheel, struct store_far
 {
     uint64_t all = (uint64_t)hwt_bucket_count(&far->later) + hwt_bucket_count(&far->never);
     if (hwt_bucket_count(&far->later) > 0)
-        hwt_bucket_sweep(&far->later, store_keep_later, wheel, &wheel->bytes);
+        hwt_bucket_sweep(&far->later, store_keep_later, wheel, wheel->pieces);
     if (hwt_bucket_count(&far->never) > 0)
-        hwt_bucket_sweep(&far->never, store_keep_never, wheel, &wheel->bytes);
+        hwt_bucket_sweep(&far->never, store_keep_never, wheel, wheel->pieces);
     wheel->hints -= all - hwt_bucket_count(&far->later) - hwt_bucket_count(&far->never);
     store_far_update(wheel, far);
     return all;

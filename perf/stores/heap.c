@@ -163,7 +163,6 @@ void hwt_wheel_destroy(struct hwt_wheel *wheel)
     struct hwt_wheel_inside *inside = wheel->inside;
     if (inside->items)
         munmap(inside->items, inside->items_bytes);
-    store_far_end(&inside->far);
     free(inside);
 }
 

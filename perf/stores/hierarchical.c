@@ -305,7 +305,6 @@ int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *director
 void hwt_wheel_destroy(struct hwt_wheel *wheel)
 {
     munmap(wheel->inside->nodes, wheel->inside->nodes_bytes);
-    store_far_end(&wheel->inside->far);
     free(wheel->inside);
 }
 

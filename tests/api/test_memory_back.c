@@ -369,36 +369,6 @@ START_TEST(what_a_thread_cancels_at_its_very_end_goes_back)
 }
 END_TEST
 
-enum { ARMED = 1000, SPARE = 4096 }; /* timeouts of a thread; bytes of room for their records */
-
-static void *arm_and_end(void *data)
-{
-    struct canceller *canceller = data;
-    for (int i = 0; i < ARMED; i++)
-        canceller->its[i] = arm(m.timer, &quiet, NULL, HWT_SEC(3600));
-    cancelled++;
-    while (calls_again == 0)
-        (void)poll(NULL, 0, 1);
-    return NULL;
-}
-
-/* When the records are read, the room for them goes back to the thread, for more; until it ends. */
-START_TEST(threads_that_have_ended_keep_no_room_for_records)
-{
-    manual_open(&m, HWT_SEC(1), HWT_MS(1), 512);
-    now = 0;
-    spawn_cancellers(arm_and_end);
-    ck_assert(await_within(HWT_SEC(60), &cancelled, THREADS));
-    pass_ms(20);
-    uint64_t before = stats_of(m.timer).memory;
-    calls_again = 1;
-    join_cancellers();
-    pass_ms(20);
-    ck_assert_uint_le(stats_of(m.timer).memory + THREADS * (uint64_t)SPARE, before);
-    manual_close(&m);
-}
-END_TEST
-
 /* ---- huge pages ---- */
 
 /* As khugepaged does in time, if it may. */
@@ -502,7 +472,6 @@ int main(void)
     tcase_add_test(threads, a_sleeping_worker_is_woken_for_what_it_has_asked_for);
     tcase_add_test(threads, memory_goes_back_at_once_however_long_a_tick_is);
     tcase_add_test(threads, what_a_thread_cancels_at_its_very_end_goes_back);
-    tcase_add_test(threads, threads_that_have_ended_keep_no_room_for_records);
     if (!WITH_THREAD_SANITIZER) { /* of one thread, and with so little no page is huge */
         TCase *pages = add_case(suite, "huge pages");
         tcase_add_test(pages, the_system_does_not_undo_what_was_given_back);

@@ -5,6 +5,8 @@
 
 #include <stdatomic.h>
 
+#include "hwt/base/pieces.h"
+
 #include "api_fixture.h"
 
 #define TICK HWT_MS(1)
@@ -14,17 +16,17 @@ enum { MANY = 300000 };
 static manual m;
 static ends counts;
 
-/* A limit of the system's would not do: what was read leaves room in the heap for what is filed. */
+/* A limit of the system's would not do: what was read leaves room for what is filed. */
 #define LITTLE 256 /* bytes */
 
 static atomic_bool refuse;
 
-void *__real_malloc(size_t size);
-void *__wrap_malloc(size_t size);
+void *__real_hwt_pieces_take(struct hwt_pieces *pieces, unsigned kind);
+void *__wrap_hwt_pieces_take(struct hwt_pieces *pieces, unsigned kind);
 
-void *__wrap_malloc(size_t size)
+void *__wrap_hwt_pieces_take(struct hwt_pieces *pieces, unsigned kind)
 {
-    return size > LITTLE && refuse ? NULL : __real_malloc(size);
+    return hwt_pieces_size(kind) > LITTLE && refuse ? NULL : __real_hwt_pieces_take(pieces, kind);
 }
 
 static void open_filled(uint32_t flags)

@@ -202,7 +202,7 @@ enum { WINDOW = 300000, TURNS = 3 };
 START_TEST(of_very_many_little_is_kept_that_has_ended)
 {
     static hwt_timeout window[WINDOW];
-    static const uint64_t bounds[] = { 63 * (uint64_t)WINDOW, 61 * (uint64_t)WINDOW };
+    static const uint64_t bounds[] = { 63 * (uint64_t)WINDOW, 71 * (uint64_t)WINDOW };
     uint64_t seed = test_seed(), most = 0;
     memset(window, 0, sizeof(window)); /* without forks it has the last loop's */
     open_with(0, 512);

@@ -25,6 +25,7 @@ START_TEST(a_wheel_that_cannot_be_made_holds_nothing)
         holds(faults_held().blocks == 0 && faults_strangers() == 0);
     }
     holds(r == 0);
+    wheel.pieces = &places.pieces;
     close_wheel();
     holds(faults_held().blocks == 0);
 }

@@ -12,7 +12,6 @@
 enum { MANY = 3000, PROGRAMS = 60, STEPS = 4000 };
 
 static struct hwt_bucket bucket;
-static size_t bytes;
 static uint64_t seed;
 static uint32_t now; /* the bucket's round */
 
@@ -78,7 +77,7 @@ static void add(unsigned manner)
     if (items[i].in)
         return;
     uint32_t round = now + some_rounds(manner), generation = (uint32_t)test_random(&seed);
-    int r = hwt_bucket_add(&bucket, (struct hwt_hint){ round, i, generation }, now, &bytes);
+    int r = hwt_bucket_add(&bucket, (struct hwt_hint){ round, i, generation }, now, &all_pieces);
     if (r < 0) {
         must(r == -ENOMEM && refuse);
         must(memcmp(&before, &bucket, sizeof(bucket)) == 0);
@@ -130,7 +129,7 @@ static uint32_t first_that_stays(void)
 static void prune(void)
 {
     uint32_t round = bucket.least, first = first_that_stays(), looks = UINT32_MAX;
-    must(hwt_bucket_prune(&bucket, keep_there, items, &looks, &bytes) == (first < MANY));
+    must(hwt_bucket_prune(&bucket, keep_there, items, &looks, &all_pieces) == (first < MANY));
     for (uint32_t i = 0; i < MANY; i++) {
         if (items[i].in && items[i].round == round &&
             (first == MANY || items[i].filed < items[first].filed))
@@ -140,7 +139,7 @@ static void prune(void)
 
 static void sweep(void)
 {
-    hwt_bucket_sweep(&bucket, keep_there, items, &bytes);
+    hwt_bucket_sweep(&bucket, keep_there, items, &all_pieces);
     for (uint32_t i = 0; i < MANY; i++) {
         if (items[i].in && items[i].gone)
             forget(i);
@@ -153,7 +152,7 @@ static void take_some(size_t max)
     struct hwt_hint hints[64];
     const struct hwt_hint *peeked = hwt_bucket_peek(&bucket);
     uint32_t id = peeked ? peeked->id : MANY, round = bucket.least;
-    size_t n = hwt_bucket_take(&bucket, hints, max, &bytes);
+    size_t n = hwt_bucket_take(&bucket, hints, max, &all_pieces);
     must(id == MANY || (n > 0 && hints[0].id == id));
     for (size_t k = 0; k < n; k++) {
         const struct item *item = &items[hints[k].id];
@@ -187,7 +186,7 @@ static void visit(unsigned manner)
 
 static void clear_all(void)
 {
-    hwt_bucket_clear(&bucket, &bytes);
+    hwt_bucket_clear(&bucket, &all_pieces);
     for (uint32_t i = 0; i < MANY; i++)
         items[i].in = false;
     count = 0;
@@ -197,7 +196,7 @@ static void verify(void)
 {
     must(hwt_bucket_check(&bucket, now));
     must(hwt_bucket_count(&bucket) == count);
-    must(bytes == memory_of(&bucket));
+    must(bytes_held() == memory_of(&bucket));
 }
 
 static void step(unsigned manner)
@@ -220,7 +219,7 @@ static void step(unsigned manner)
 static void run_program(void)
 {
     bucket = (struct hwt_bucket){ 0 };
-    bytes = 0;
+    open_pieces();
     count = 0;
     now = (uint32_t)test_random(&seed);
     for (uint32_t i = 0; i < MANY; i++)
@@ -235,7 +234,7 @@ static void run_program(void)
     }
     while (count > 0)
         take_some(64);
-    hwt_bucket_destroy(&bucket);
+    hwt_bucket_clear(&bucket, &all_pieces);
 }
 
 START_TEST(a_bucket_does_what_a_plain_list_does)

@@ -348,6 +348,7 @@ static void run(uint64_t start, uint64_t tick_duration, unsigned steps)
 {
     must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration),
                         wheel_length) == 0);
+    wheel.pieces = &places.pieces;
     wheel.wanted = keep_wanted;
     wheel.owner = owned;
     now = 0;

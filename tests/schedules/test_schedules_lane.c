@@ -217,9 +217,9 @@ END_TEST
 /*
  *     driver                          adder
  *     has read a chunk, gives it
- *     back: SPARE
- *                                     begins a chunk: the spare one, or a new one
- *     it is the spare one
+ *     back: PIECE_PUSH
+ *                                     begins a chunk: another one
+ *     it is free
  */
 START_TEST(a_chunk_that_comes_back_is_used_by_one)
 {
@@ -229,7 +229,7 @@ START_TEST(a_chunk_that_comes_back_is_used_by_one)
         add_with(&silent, &beside, AT(10));
     act_drive(&driver, 1);
     for (int i = 0; i < 5; i++) {
-        actor_go_to(&driver, "SPARE");
+        actor_go_to(&driver, "PIECE_PUSH");
         for (int k = 0; k < HWT_CHUNK_RECORDS; k++)
             add_with(&silent, &beside, AT(10));
     }

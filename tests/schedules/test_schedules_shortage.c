@@ -17,22 +17,6 @@ static bool is_rescan_needed(void)
     return atomic_load(&timer->shared.rescan_needed);
 }
 
-static void free_chain(struct hwt_chunk *chunk)
-{
-    while (chunk) {
-        struct hwt_chunk *next = atomic_load(&chunk->next);
-        free(chunk);
-        chunk = next;
-    }
-}
-
-static void free_spares(struct hwt_stream *stream)
-{
-    free_chain(stream->own_spare);
-    stream->own_spare = NULL;
-    free_chain(atomic_exchange(&stream->spare, NULL));
-}
-
 /* What the test's own thread says next needs a chunk. */
 static void fill_chunk(bool cancelled)
 {
@@ -44,8 +28,8 @@ static void fill_chunk(bool cancelled)
         must(hwt_timeout_cancel(timeout));
         drive(atomic_load(&now_is) / TICK);
     } while (!hwt_stream_is_full(stream));
-    free_spares(&lane->pending);
-    free_spares(&lane->cancelled);
+    hwt_stream_free_spare(&lane->pending);
+    hwt_stream_free_spare(&lane->cancelled);
 }
 
 /* ---- what was added ---- */

@@ -472,29 +472,6 @@ START_TEST(a_second_stop_waits_for_the_first)
 END_TEST
 
 /*
- *     first adder                     second adder
- *     sees that no worker has begun,
- *     START
- *                                     starts it
- *     sees, under the mutex, that it
- *     has begun
- */
-START_TEST(of_two_first_adders_one_starts_the_worker)
-{
-    struct actor adder;
-    timer = create(NULL);
-    act_add(&adder, timer, &counting, &fate, HWT_NEVER);
-    actor_go_to(&adder, "START");
-    ck_assert_int_eq(hwt_timer_new_timeout(timer, &counting, &fate, HWT_NEVER, NULL), 0);
-    pthread_t thread = timer->thread;
-    ck_assert_int_eq(actor_end(&adder), 0);
-    ck_assert(pthread_equal(timer->thread, thread));
-    ck_assert_int_eq(hwt_timer_stop(timer, count_visit, NULL), 2);
-    hwt_timer_destroy(timer);
-}
-END_TEST
-
-/*
  *     adder                           stop
  *     sees that no worker has begun,
  *     START
@@ -566,7 +543,6 @@ int main(void)
     TCase *twice = stage_case(suite, "twice", stage_open, stage_close_stopped);
     tcase_add_loop_test(twice, a_second_stop_waits_for_the_first, 0, 4);
     TCase *first = stage_case(suite, "first", NULL, NULL);
-    tcase_add_test(first, of_two_first_adders_one_starts_the_worker);
     tcase_add_test(first, no_worker_begins_after_stop);
     tcase_add_test(first, the_last_place_is_given_once);
     return run_suite(suite);

@@ -11,7 +11,6 @@
 enum { MANY = 2000, KEPT_BYTES = HWT_BLOCK_MIN * sizeof(struct hwt_hint) };
 
 static struct hwt_bucket bucket;
-static size_t bytes;
 static uint32_t batch[MANY]; /* numbers */
 static bool gone[MANY];
 static uint32_t asked; /* how often, whether a hint stays */
@@ -19,7 +18,7 @@ static uint32_t asked; /* how often, whether a hint stays */
 static inline void open_bucket(void)
 {
     bucket = (struct hwt_bucket){ 0 };
-    bytes = 0;
+    open_pieces();
     refuse = false;
     refused = asked = 0;
     memset(gone, 0, sizeof(gone));
@@ -27,7 +26,8 @@ static inline void open_bucket(void)
 
 static inline void close_bucket(void)
 {
-    hwt_bucket_destroy(&bucket);
+    hwt_bucket_clear(&bucket, &all_pieces);
+    must(bytes_held() == memory_of(&bucket));
 }
 
 static inline uint32_t generation_of(uint32_t i)
@@ -51,12 +51,13 @@ static inline uint32_t keep_there(const void *data, struct hwt_hint *hints, uint
 static inline void verify(uint32_t now)
 {
     must(hwt_bucket_check(&bucket, now));
-    must(bytes == memory_of(&bucket));
+    must(bytes_held() == memory_of(&bucket));
 }
 
 static inline int try_add(uint32_t i, uint32_t round, uint32_t now)
 {
-    return hwt_bucket_add(&bucket, (struct hwt_hint){ round, i, generation_of(i) }, now, &bytes);
+    return hwt_bucket_add(&bucket, (struct hwt_hint){ round, i, generation_of(i) }, now,
+                          &all_pieces);
 }
 
 static inline void add(uint32_t i, uint32_t round, uint32_t now)
@@ -71,7 +72,7 @@ static inline void add(uint32_t i, uint32_t round, uint32_t now)
 static inline bool prune(uint32_t now)
 {
     uint32_t count = hwt_bucket_count(&bucket), before = asked, looks = UINT32_MAX;
-    bool some = hwt_bucket_prune(&bucket, keep_there, gone, &looks, &bytes);
+    bool some = hwt_bucket_prune(&bucket, keep_there, gone, &looks, &all_pieces);
     must(hwt_bucket_count(&bucket) <= count && asked - before <= count + 1);
     verify(now);
     return some;
@@ -80,7 +81,7 @@ static inline bool prune(uint32_t now)
 static inline void sweep(uint32_t now)
 {
     uint32_t count = hwt_bucket_count(&bucket), before = asked;
-    hwt_bucket_sweep(&bucket, keep_there, gone, &bytes);
+    hwt_bucket_sweep(&bucket, keep_there, gone, &all_pieces);
     must(asked - before == count);
     verify(now);
 }
@@ -92,7 +93,7 @@ static inline size_t take(size_t at, size_t max)
     const struct hwt_hint *peeked = hwt_bucket_peek(&bucket);
     uint32_t first = peeked ? peeked->id : UINT32_MAX, round = bucket.least;
     uint32_t count = hwt_bucket_count(&bucket);
-    size_t n = hwt_bucket_take(&bucket, hints, max, &bytes);
+    size_t n = hwt_bucket_take(&bucket, hints, max, &all_pieces);
     must(n <= max && hwt_bucket_count(&bucket) == count - n);
     must(!peeked || max == 0 || (n > 0 && hints[0].id == first));
     for (size_t i = 0; i < n; i++) {

@@ -3,7 +3,7 @@
 #define HWT_TESTS_BUCKET_MALLOC_H
 
 /*
- * bucket.c and block.c are included, so that their malloc() can be refused; the linker then leaves
+ * bucket.c and block.c are included, so that their memory can be refused; the linker then leaves
  * out the library's own. Blocks are small, so that a few hundred hints are in several.
  */
 
@@ -12,17 +12,20 @@
 #include <string.h>
 
 #include "hwt/wheel/hint.h"
+#include "pieces_kit.h"
 
 static bool refuse;
 static unsigned refused;
 static uint64_t sorted; /* hints */
 static uint64_t moved;  /* bytes, also for new arrays */
 
-static void *may_malloc(size_t size)
+static struct hwt_pieces all_pieces;
+
+static void *may_take(struct hwt_pieces *from, unsigned kind)
 {
     refused += refuse;
-    moved += size;
-    return refuse ? NULL : malloc(size);
+    moved += hwt_pieces_size(kind);
+    return refuse ? NULL : hwt_pieces_take(from, kind);
 }
 
 static inline void *counted_memcpy(void *to, const void *from, size_t size)
@@ -45,23 +48,39 @@ static inline void counted_sort(struct hwt_hint *hints, uint32_t n, uint32_t bas
 }
 
 #define HWT_BLOCK_MAX 256
-#define malloc may_malloc
+#define hwt_pieces_take may_take
 #define memcpy counted_memcpy
 #define memmove counted_memmove
 #define hwt_hints_sort counted_sort
 #include "hwt/wheel/block.c"
 #include "hwt/wheel/bucket.c"
-#undef malloc
+#undef hwt_pieces_take
 #undef memcpy
 #undef memmove
 #undef hwt_hints_sort
 
+static inline size_t bytes_held(void)
+{
+    return pieces_held(&all_pieces);
+}
+
+static inline size_t size_of_piece(size_t size)
+{
+    return size > 0 ? hwt_pieces_size(hwt_pieces_kind(size)) : 0;
+}
+
 static inline size_t memory_of(const struct hwt_bucket *bucket)
 {
-    size_t memory = bucket->full_capacity * sizeof(struct hwt_block);
+    size_t memory = size_of_piece(bucket->full_capacity * sizeof(struct hwt_block));
     for (uint32_t i = 0; i <= bucket->full_count; i++)
-        memory += hwt_bucket_block(bucket, i)->capacity * sizeof(struct hwt_hint);
+        memory += size_of_piece(hwt_bucket_block(bucket, i)->capacity * sizeof(struct hwt_hint));
     return memory;
+}
+
+static inline void open_pieces(void)
+{
+    hwt_pieces_destroy(&all_pieces);
+    pieces_open(&all_pieces);
 }
 
 #endif

@@ -4,6 +4,8 @@
 
 #include "faults.h"
 
+#include "hwt/base/pieces.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <limits.h>
@@ -251,6 +253,34 @@ void __wrap_free(void *address)
 {
     forget_block(address);
     __real_free(address);
+    call_then();
+}
+
+/* ---- pieces: a timer's memory, which it takes from mappings ---- */
+
+void *__real_hwt_pieces_take(struct hwt_pieces *pieces, unsigned kind);
+void *__wrap_hwt_pieces_take(struct hwt_pieces *pieces, unsigned kind);
+void *__real_hwt_pieces_map(struct hwt_pieces *pieces, size_t size);
+void *__wrap_hwt_pieces_map(struct hwt_pieces *pieces, size_t size);
+void __real_hwt_pieces_give(struct hwt_pieces *pieces, void *piece);
+void __wrap_hwt_pieces_give(struct hwt_pieces *pieces, void *piece);
+
+void *__wrap_hwt_pieces_take(struct hwt_pieces *pieces, unsigned kind)
+{
+    if (refuse(FAULTS_MEMORY))
+        return no_memory();
+    call_then();
+    return __real_hwt_pieces_take(pieces, kind);
+}
+
+void *__wrap_hwt_pieces_map(struct hwt_pieces *pieces, size_t size)
+{
+    return refuse(FAULTS_MEMORY) ? no_memory() : __real_hwt_pieces_map(pieces, size);
+}
+
+void __wrap_hwt_pieces_give(struct hwt_pieces *pieces, void *piece)
+{
+    __real_hwt_pieces_give(pieces, piece);
     call_then();
 }
 

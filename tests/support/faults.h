@@ -14,7 +14,7 @@
 #include "kit.h"
 
 enum {
-    FAULTS_MEMORY = 1 << 0,     /* malloc, calloc, aligned_alloc: ENOMEM */
+    FAULTS_MEMORY = 1 << 0,     /* malloc, calloc, aligned_alloc, pieces: ENOMEM */
     FAULTS_MAPPING = 1 << 1,    /* mmap: ENOMEM */
     FAULTS_THREAD = 1 << 2,     /* pthread_create: EAGAIN */
     FAULTS_AFFINITY = 1 << 3,   /* sched_setaffinity: ENOMEM */

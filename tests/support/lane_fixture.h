@@ -33,7 +33,6 @@ static inline void open_lanes(void)
 
 static inline void close_lanes(void)
 {
-    hwt_lanes_destroy(&lanes);
     hwt_pool_destroy(&pool, false);
 }
 

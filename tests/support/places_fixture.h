@@ -3,17 +3,19 @@
 #define HWT_TESTS_PLACES_FIXTURE_H
 
 /*
- * Ids for a store, and their places, without a pool: slabs that have nothing else, and whose
+ * Ids for a pieces, and their places, without a pool: slabs that have nothing else, and whose
  * numbers have gaps.
  */
 
 #include "hwt/wheel/wheel.h"
+#include "pieces_kit.h"
 #include "unit.h"
 
 enum { PLACES_A_SLAB = 1000, PLACES_STEP = 31, PLACES_SLABS = 8 };
 
 struct places {
     struct hwt_directory directory;
+    struct hwt_pieces pieces; /* for hints */
     struct hwt_site sites[PLACES_SLABS];
 };
 
@@ -34,6 +36,7 @@ static inline void places_open(struct places *places, uint32_t count)
     memset(places, 0, sizeof(*places));
     must(count <= PLACES_A_SLAB * PLACES_SLABS);
     must(hwt_directory_init(&places->directory, 0) == 0);
+    pieces_open(&places->pieces);
     must(hwt_directory_reserve(&places->directory, PLACES_SLABS * PLACES_STEP));
     for (uint32_t slab = 0; slab * PLACES_A_SLAB < count; slab++) {
         places->sites[slab].base = calloc(PLACES_A_SLAB, sizeof(struct hwt_place));
@@ -45,6 +48,7 @@ static inline void places_open(struct places *places, uint32_t count)
 static inline void places_close(struct places *places)
 {
     hwt_directory_destroy(&places->directory);
+    hwt_pieces_destroy(&places->pieces);
     for (unsigned slab = 0; slab < PLACES_SLABS; slab++)
         free(places->sites[slab].base);
 }

@@ -12,16 +12,20 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-static _Atomic bool refuse_memory, refuse_calloc, refuse_advice;
+#include "hwt/base/pieces.h"
 
+static _Atomic bool refuse_memory, refuse_array, refuse_advice;
+
+/* Of the directory. */
 static inline void *may_mmap(void *at, size_t size, int protection, int flags, int fd, off_t offset)
 {
-    return refuse_memory ? MAP_FAILED : mmap(at, size, protection, flags, fd, offset);
+    return refuse_memory || refuse_array ? MAP_FAILED
+                                         : mmap(at, size, protection, flags, fd, offset);
 }
 
-static inline void *may_calloc(size_t count, size_t size)
+static inline char *may_map_aligned(size_t size, size_t alignment, size_t rest)
 {
-    return refuse_memory || refuse_calloc ? NULL : calloc(count, size);
+    return refuse_memory ? NULL : hwt_map_aligned(size, alignment, rest);
 }
 
 static inline int may_madvise(void *at, size_t size, int advice)
@@ -30,14 +34,14 @@ static inline int may_madvise(void *at, size_t size, int advice)
 }
 
 #define mmap may_mmap
-#define calloc may_calloc
+#define hwt_map_aligned may_map_aligned
 #define madvise may_madvise
 #include "hwt/pool/pool.c"
 #include "hwt/pool/stacks.c"
 #include "hwt/pool/trim.c"
 #include "hwt/wheel/directory.c"
 #undef mmap
-#undef calloc
+#undef hwt_map_aligned
 #undef madvise
 
 #include "unit.h"
@@ -52,7 +56,7 @@ static inline void open_pool(void)
 {
     memset(&pool, 0, sizeof(pool));
     memset(&cache, 0, sizeof(cache));
-    refuse_memory = refuse_calloc = refuse_advice = false;
+    refuse_memory = refuse_array = refuse_advice = false;
     must(hwt_pool_init(&pool, (hwt_timer *)(void *)&owner, REST) == 0);
 }
 

@@ -11,36 +11,50 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-static _Atomic bool refuse;
+#include "pieces_kit.h"
+
+static struct hwt_pieces all_pieces;
+static _Atomic bool refuse; /* what is free serves in any case */
 static _Atomic uint64_t chunks_made, chunks_freed;
 
-static inline void *may_malloc(size_t size)
+static inline bool is_refused(void)
 {
-    void *memory = refuse ? NULL : malloc(size);
-    chunks_made += memory != NULL;
-    return memory;
+    return refuse && count_of(&all_pieces.chunks) == 0;
 }
 
-static inline void *may_calloc(size_t count, size_t size)
+static inline void *may_take(struct hwt_pieces *from, unsigned kind)
 {
-    void *memory = refuse ? NULL : calloc(count, size);
-    chunks_made += memory != NULL; /* it is freed as chunks are */
-    return memory;
+    void *piece = is_refused() ? NULL : hwt_pieces_take(from, kind);
+    chunks_made += piece != NULL;
+    return piece;
 }
 
-static inline void count_free(void *memory)
+static inline void *may_map(struct hwt_pieces *from, size_t size)
 {
-    chunks_freed += memory != NULL;
-    free(memory);
+    return is_refused() ? NULL : hwt_pieces_map(from, size);
 }
 
-#define malloc may_malloc
-#define calloc may_calloc
-#define free count_free
+static inline void count_give(struct hwt_pieces *to, void *piece)
+{
+    chunks_freed++;
+    hwt_pieces_give(to, piece);
+}
+
+static inline void count_give_chunk(struct hwt_pieces *to, void *piece)
+{
+    chunks_freed++;
+    hwt_pieces_give_chunk(to, piece);
+}
+
+#define hwt_pieces_take may_take
+#define hwt_pieces_give count_give
+#define hwt_pieces_give_chunk count_give_chunk
+#define hwt_pieces_map may_map
 #include "hwt/inbox/stream.c"
-#undef malloc
-#undef calloc
-#undef free
+#undef hwt_pieces_take
+#undef hwt_pieces_give
+#undef hwt_pieces_give_chunk
+#undef hwt_pieces_map
 
 #include "unit.h"
 
@@ -85,6 +99,7 @@ static inline bool none_stays(uint64_t deadline)
 static inline void open_stream(void)
 {
     memset(&stream, 0, sizeof(stream));
+    pieces_open(&all_pieces);
     refuse = false;
     chunks_made = chunks_freed = 0;
     appended = looked = 0;
@@ -93,13 +108,12 @@ static inline void open_stream(void)
     room = 0;
     wide = UINT32_MAX;
     ids = UINT32_MAX;
-    hwt_stream_init(&stream);
+    hwt_stream_init(&stream, &all_pieces);
 }
 
 static inline void close_stream(void)
 {
-    hwt_stream_destroy(&stream);
-    must(chunks_made == chunks_freed);
+    hwt_pieces_destroy(&all_pieces);
 }
 
 /* As lane.h does it. */

@@ -46,14 +46,22 @@ static inline void open_wheel(uint64_t start, uint64_t tick_duration, uint32_t l
 {
     must(hwt_wheel_init(&wheel, &places.directory, hwt_ticks_init(start, tick_duration), length) ==
          0);
+    wheel.pieces = &places.pieces;
     wheel.wanted = keep_wanted;
     wheel.owner = &places;
     must(wheel.hints == 0);
     must(hwt_wheel_check(&wheel));
 }
 
+/* With its pieces. */
+static inline size_t wheel_bytes(void)
+{
+    return wheel.bytes + pieces_held(&places.pieces);
+}
+
 static inline void close_wheel(void)
 {
+    hwt_wheel_clear(&wheel);
     hwt_wheel_destroy(&wheel);
 }
 

@@ -6,18 +6,19 @@
  */
 
 #include <stdbool.h>
-#include <stdlib.h>
+
+#include "hwt/base/pieces.h"
 
 static _Atomic bool refuse_block;
 
-static void *may_aligned_alloc(size_t alignment, size_t size)
+static void *may_take(struct hwt_pieces *from, unsigned kind)
 {
-    return refuse_block ? NULL : aligned_alloc(alignment, size);
+    return refuse_block ? NULL : hwt_pieces_take(from, kind);
 }
 
-#define aligned_alloc may_aligned_alloc
+#define hwt_pieces_take may_take
 #include "hwt/inbox/lane.c"
-#undef aligned_alloc
+#undef hwt_pieces_take
 
 #include "lane_fixture.h"
 
@@ -52,8 +53,7 @@ START_TEST(a_lane_that_was_never_made_is_passed_over)
     for (uint32_t n = 1; n < 5; n++)
         ck_assert_ptr_null(hwt_lane_at(&lanes, n));
     ck_assert_ptr_eq(hwt_lane_at(&lanes, 5), own);
-    uint64_t bytes = hwt_lanes_bytes(&lanes);
-    ck_assert_uint_ge(bytes, 2 * sizeof(struct hwt_lane));
+    ck_assert_uint_ge(hwt_pieces_bytes(&pool.pieces), 2 * sizeof(struct hwt_lane));
 }
 END_TEST
 

@@ -498,29 +498,16 @@ START_TEST(a_trim_needs_no_memory)
 }
 END_TEST
 
-START_TEST(without_memory_for_the_directory_a_slab_is_refused_and_no_number_is_lost)
-{
-    for (uint32_t i = 0; i < SLAB; i++)
-        (void)take_one();
-    refuse_calloc = true;
-    for (int i = 0; i < 1000; i++)
-        must(!hwt_pool_take(&pool, &cache));
-    refuse_calloc = false;
-    ck_assert_uint_eq(pool.slabs, 1);
-    ck_assert_uint_eq(hwt_entry_id(take_one()) >> HWT_ID_BITS, 1);
-}
-END_TEST
-
 START_TEST(without_memory_for_the_next_array_a_slab_is_refused_and_no_number_is_lost)
 {
     for (uint32_t i = 0; i < SITES_FIRST * SLAB; i++)
         (void)take_one();
     ck_assert_uint_eq(pool.slabs, SITES_FIRST);
-    refuse_calloc = true;
+    refuse_array = true;
     for (int i = 0; i < 1000; i++)
         must(!hwt_pool_take(&pool, &cache));
     ck_assert_uint_eq(pool.slabs, SITES_FIRST);
-    refuse_calloc = false;
+    refuse_array = false;
     (void)take_one();
     ck_assert_uint_gt(pool.slabs, SITES_FIRST);
 }
@@ -592,7 +579,6 @@ int main(void)
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
     tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
     tcase_add_test(want, a_trim_needs_no_memory);
-    tcase_add_test(want, without_memory_for_the_directory_a_slab_is_refused_and_no_number_is_lost);
     tcase_add_test(want, without_memory_for_the_next_array_a_slab_is_refused_and_no_number_is_lost);
     tcase_add_test(want, behind_the_first_slab_there_is_room_for_the_owner);
     tcase_add_test(want, when_the_ids_are_used_up_nothing_more_is_taken);

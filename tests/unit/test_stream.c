@@ -65,14 +65,14 @@ START_TEST(a_stream_that_is_read_needs_no_more_memory)
 {
     append(CHUNK + 1);
     read_all();
-    uint64_t made = chunks_made;
+    uint64_t bytes = hwt_pieces_bytes(&all_pieces);
     refuse = true;
     for (int i = 0; i < 1000; i++) {
         append(1 + (uint64_t)i % CHUNK);
         must(read_all() == 1 + (uint32_t)i % CHUNK);
     }
-    ck_assert_uint_eq(chunks_made, made);
-    ck_assert_uint_le(hwt_stream_bytes(&stream), SPARE_MAX * sizeof(struct hwt_chunk));
+    ck_assert_uint_eq(hwt_pieces_bytes(&all_pieces), bytes);
+    ck_assert_uint_le(bytes, 2 * HWT_PIECES_CHUNK);
 }
 END_TEST
 
@@ -81,25 +81,23 @@ START_TEST(what_it_holds_is_told)
     for (uint32_t chunks = 1; chunks < 50; chunks++) {
         append(CHUNK);
         ck_assert_uint_eq(hwt_stream_backlog(&stream), chunks);
-        ck_assert_uint_ge(hwt_stream_bytes(&stream),
-                          (chunks_made - chunks_freed) * sizeof(struct hwt_chunk));
     }
     read_all();
     ck_assert_uint_le(hwt_stream_backlog(&stream), 1);
-    ck_assert_uint_le(chunks_made - chunks_freed, SPARE_MAX + 1);
+    ck_assert_uint_eq(chunks_made - chunks_freed, 1);
 }
 END_TEST
 
-START_TEST(after_a_peak_only_so_many_chunks_are_kept)
+START_TEST(after_a_peak_it_keeps_no_chunk_but_the_last)
 {
     for (int i = 0; i < 3; i++) {
         append(1000 * CHUNK);
         ck_assert_uint_eq(read_all(), 1000 * CHUNK);
-        ck_assert_uint_le(chunks_made - chunks_freed, 2 * SPARE_MAX + 1);
+        ck_assert_uint_eq(chunks_made - chunks_freed, 1);
     }
-    refuse = true; /* and those are used again */
-    append(SPARE_MAX * CHUNK);
-    ck_assert_uint_eq(read_all(), SPARE_MAX * CHUNK);
+    refuse = true; /* and the others are used again */
+    append(200 * CHUNK);
+    ck_assert_uint_eq(read_all(), 200 * CHUNK);
 }
 END_TEST
 
@@ -287,30 +285,34 @@ START_TEST(it_takes_nothing_until_there_is_a_record)
 {
     refuse = true;
     ck_assert(!hwt_stream_is_used(&stream) && read_all() == 0);
-    ck_assert_uint_eq(hwt_stream_bytes(&stream), 0);
+    ck_assert_uint_eq(chunks_made, 0);
     for (int i = 0; i < 3; i++)
         ck_assert(!try_append());
     ck_assert(!hwt_stream_is_used(&stream) && read_all() == 0);
     refuse = false;
     append(1);
-    ck_assert_uint_eq(hwt_stream_bytes(&stream), sizeof(struct hwt_chunk));
+    ck_assert_uint_eq(chunks_made, 1);
     expect_read(0, 1);
 }
 END_TEST
 
 /* Its last one, which may yet be read, stays. */
-START_TEST(what_it_has_to_spare_is_freed_when_its_thread_ends)
+START_TEST(what_compactions_have_left_goes_back_when_its_thread_ends)
 {
+    stays = none_stays;
     append(40 * CHUNK);
-    ck_assert_uint_eq(read_all(), 40 * CHUNK);
-    append(1);
+    while (stream.own_spare_count == 0)
+        append(1);
+    ck_assert_uint_le(stream.own_spare_count, OWN_SPARE_MIN);
     hwt_stream_free_spare(&stream);
-    ck_assert_uint_eq(chunks_made - chunks_freed,
-                      hwt_stream_bytes(&stream) / sizeof(struct hwt_chunk));
-    ck_assert_uint_le(chunks_made - chunks_freed, 2);
-    expect_read(40 * CHUNK, 40 * CHUNK + 1);
+    ck_assert_uint_eq(chunks_made - chunks_freed, hwt_stream_backlog(&stream));
+    uint64_t from = appended;
+    append(1);
+    uint32_t n = read_all();
+    must(n > 0 && seen[n - 1] == from);
+    stays = all_stay;
     append(3 * CHUNK);
-    expect_read(40 * CHUNK + 1, 43 * CHUNK + 1);
+    expect_read(from + 1, from + 1 + 3 * CHUNK);
 }
 END_TEST
 
@@ -351,7 +353,7 @@ int main(void)
     tcase_add_test(order, one_claims_it_at_a_time);
     tcase_add_test(order, a_stream_that_is_read_needs_no_more_memory);
     tcase_add_test(order, what_it_holds_is_told);
-    tcase_add_test(order, after_a_peak_only_so_many_chunks_are_kept);
+    tcase_add_test(order, after_a_peak_it_keeps_no_chunk_but_the_last);
     TCase *compaction = unit_case(suite, "compaction", open_stream, close_stream);
     tcase_add_test(compaction, where_nothing_must_stay_it_does_not_grow);
     tcase_add_loop_test(compaction, it_is_bounded_by_what_must_stay_and_seldom_looked_through, 0,
@@ -363,7 +365,7 @@ int main(void)
                         2);
     TCase *want = unit_case(suite, "want", open_stream, close_stream);
     tcase_add_test(want, it_takes_nothing_until_there_is_a_record);
-    tcase_add_test(want, what_it_has_to_spare_is_freed_when_its_thread_ends);
+    tcase_add_test(want, what_compactions_have_left_goes_back_when_its_thread_ends);
     tcase_add_test(want, without_memory_to_grow_nothing_is_lost);
     tcase_add_test(want, where_there_is_no_memory_what_is_out_of_date_makes_room);
     return run_suite(suite);

@@ -67,7 +67,7 @@ static void *consume(void *data)
 static void *ask_how_much(void *data)
 {
     while (!atomic_load_explicit(&done, memory_order_relaxed)) {
-        must(hwt_stream_bytes(&stream) % sizeof(struct hwt_chunk) == 0);
+        must(hwt_pieces_bytes(&all_pieces) % HWT_PIECES_CHUNK == 0);
         sched_yield();
     }
     return data;

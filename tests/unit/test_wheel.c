@@ -121,10 +121,10 @@ END_TEST
 START_TEST(more_buckets_than_65536_are_as_many_ticks_in_more_rounds)
 {
     open_wheel(0, 1000, UINT32_C(1) << 16);
-    size_t bytes = wheel.bytes;
+    size_t bytes = wheel_bytes();
     close_wheel();
     open_wheel(0, 1000, UINT32_C(1) << 30);
-    must(wheel.bytes == bytes);
+    must(wheel_bytes() == bytes);
     struct hwt_wheel_view view;
     static const uint64_t ticks[] = { 65535, 65536, 65537, 200000, 2 * AGE - 1 };
     for (uint32_t i = 0; i < 5; i++)
@@ -360,7 +360,7 @@ START_TEST(a_cleared_wheel_is_as_good_as_new)
 {
     for (uint32_t length = 1; length <= 64; length *= 8) {
         open_wheel(0, 8, length);
-        size_t bytes = wheel.bytes;
+        size_t bytes = wheel_bytes();
         must(take(100, 1) == 0);
         for (uint32_t i = 0; i < 1000; i++)
             file(i, i % 10 == 0 ? UINT64_MAX : i % 10 == 1 ? i * AGE : 100 + i * i);
@@ -372,7 +372,7 @@ START_TEST(a_cleared_wheel_is_as_good_as_new)
         hwt_wheel_clear(&wheel);
         must(hwt_wheel_check(&wheel));
         expect_none();
-        must(wheel.bytes <= bytes + (length + 2) * 2 * 4 * 12);
+        must(wheel_bytes() <= bytes + (length + 2) * 2 * 4 * 12);
         memset(places.sites[0].base, 0, 1000 * sizeof(struct hwt_place));
         file(0, wheel.tick);
         expect_one(0, wheel.tick);

@@ -327,15 +327,15 @@ END_TEST
 START_TEST(a_sweep_gives_memory_back)
 {
     open_wheel(0, 8, WHEEL);
-    size_t bytes = wheel.bytes;
+    size_t bytes = wheel_bytes();
     for (int times = 0; times < 4; times++) {
         file_everywhere();
         for (uint32_t i = 0; i < 1000; i++)
             drop(i);
     }
-    must(wheel.bytes > bytes + 4000 * 12);
+    must(wheel_bytes() > bytes + 4000 * 12);
     must(sweep(UINT64_MAX) == 4000);
-    must(wheel.bytes <= bytes + (WHEEL + 2) * 2 * 4 * 12);
+    must(wheel_bytes() <= bytes + (WHEEL + 2) * 2 * 4 * 12);
     close_wheel();
 }
 END_TEST
