@@ -26,6 +26,8 @@
 #undef HWT_CHUNK_RECORDS
 #define HWT_CHUNK_RECORDS 2
 
+#include "pieces.h"
+
 #include "hwt/inbox/stream.c"
 
 #define FENCED 64
@@ -67,7 +69,7 @@ int main(void)
     const struct hwt_record *records;
     bool again = false, read = false;
     uint32_t n;
-    hwt_stream_init(&stream);
+    hwt_stream_init(&stream, NULL);
     (void)hwt_stream_grow(&stream, nothing);
     stream.compact_at = 100;
     hwt_stream_append(&stream, (struct hwt_record){ 20, 1, 1 });

@@ -38,6 +38,8 @@ static void call_system(void);
 #define give_back give_back_to_lanes /* stream.c has one, too */
 #include "hwt/inbox/lane.c"
 #undef give_back
+#include "pieces.h"
+
 #include "hwt/inbox/stream.c"
 #include "membarrier.h"
 
@@ -138,7 +140,7 @@ static struct hwt_stream_filter nothing; /* GenMC cannot read one that is made h
 int main(void)
 {
     pthread_t thread;
-    hwt_stream_init(&stream);
+    hwt_stream_init(&stream, NULL);
     (void)hwt_stream_grow(&stream, nothing);
 #ifdef UNLISTED
     atomic_init(&stream.listed, false);

@@ -15,6 +15,8 @@
 #undef HWT_CHUNK_RECORDS
 #define HWT_CHUNK_RECORDS 2
 
+#include "pieces.h"
+
 #include "hwt/inbox/stream.c"
 
 #ifndef RECORDS
@@ -66,7 +68,7 @@ static struct hwt_stream_filter nothing; /* GenMC cannot read one that is made h
 int main(void)
 {
     pthread_t producer;
-    hwt_stream_init(&stream);
+    hwt_stream_init(&stream, NULL);
     (void)hwt_stream_grow(&stream, nothing);
 #ifndef COMPACTS
     stream.compact_at = 100;

@@ -79,8 +79,6 @@ record | stream.h | /tail->used, stream->at/s/release/relaxed/
 record | stream.c | /head->used, memory_order_acquire) - /s/acquire/relaxed/
 record | stream.c | /stream->tail), chunk,/s/release/relaxed/
 record | stream.c | /next_of(stream, read), memory/s/acquire/relaxed/
-record -DRECORDS=5 | stream.c | /&stream->spare, &top/{n;s/release/relaxed/}
-record -DRECORDS=5 | stream.c | /own_spare = atomic_exchange/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, true/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.c | /&stream->claimed, false/s/release/relaxed/
 gate | nothing |

@@ -25,6 +25,8 @@
 #include "hwt/base/word.c"
 #include "hwt/inbox/gate.c"
 #include "hwt/inbox/lane.h"
+#include "pieces.h"
+
 #include "hwt/inbox/stream.c"
 #include "membarrier.h"
 
@@ -90,7 +92,7 @@ static struct hwt_stream_filter nothing; /* GenMC cannot read one that is made h
 int main(void)
 {
     pthread_t adder;
-    hwt_stream_init(&stream);
+    hwt_stream_init(&stream, NULL);
     (void)hwt_stream_grow(&stream, nothing);
     atomic_init(&stream.listed, true);
     lanes.gate = &gate;

@@ -16,6 +16,8 @@
 #include <sched.h>
 
 #include "hwt/base/word.c"
+#include "pieces.h"
+
 #include "hwt/inbox/stream.c"
 #include "hwt/pool/entry.h"
 
@@ -63,7 +65,7 @@ int main(void)
 {
     pthread_t thread;
     const struct hwt_record *records;
-    hwt_stream_init(&stream);
+    hwt_stream_init(&stream, NULL);
     (void)hwt_stream_grow(&stream, nothing);
     hwt_entry_begin(&entry, &task, &first, 9);
     pthread_create(&thread, NULL, other, NULL);
