@@ -26,11 +26,13 @@ bool relay_nats_value(natsMsg *answer, const char *name, char ret_value[NATS_VAL
     const char *text = natsMsg_GetData(answer), *end = text + natsMsg_GetDataLength(answer), *at;
     size_t n = 0;
 
-    for (at = text; at && *name; name += strcspn(name, ".") + (strchr(name, '.') != NULL)) {
+    for (at = text; at && *name; name += *name == '.') {
         char quoted[NATS_VALUE_MAX];
-        snprintf(quoted, sizeof(quoted), "\"%.*s\":", (int)strcspn(name, "."), name);
+        size_t length = strcspn(name, ".");
+        snprintf(quoted, sizeof(quoted), "\"%.*s\":", (int)length, name);
         at = memmem(at, (size_t)(end - at), quoted, strlen(quoted));
         at = at ? at + strlen(quoted) : NULL;
+        name += length;
     }
     if (!at)
         return false;
