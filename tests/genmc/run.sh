@@ -80,7 +80,7 @@ record | stream.c | /head->used, memory_order_acquire) - /s/acquire/relaxed/
 record | stream.c | /stream->tail), chunk,/s/release/relaxed/
 record | stream.c | /next_of(stream, read), memory/s/acquire/relaxed/
 record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, true/s/acquire/relaxed/
-record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.c | /&stream->claimed, false/s/release/relaxed/
+record -DRECORDS=5 -DLOOKS=1 -DCOMPACTS | stream.h | /&stream->claimed, false/s/release/relaxed/
 gate | nothing |
 gate -DLISTED | nothing |
 gate -DFENCES | lane.h | s/hwt_full_barrier()/(void)0/
