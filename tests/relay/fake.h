@@ -164,7 +164,7 @@ unsigned fake_arrived(const struct fake *fake, const char *payload);
 void fake_put_some(struct fake *fake, unsigned from, unsigned count, uint64_t due);
 /* Those up to a number have arrived, each once, and none was sent twice. */
 void fake_check_arrived(const struct fake *fake, unsigned count);
-/* The stores have nothing left. */
+/* The stores of the replicas that run have nothing left. */
 void fake_check_empty(const struct fake *fake);
 
 /* Whoever pulls begins anew, as when servers have died. */

@@ -51,7 +51,7 @@ class Space(kafka.Brokers):
             if target is None:
                 self.due[name] = due
             client.produce(self.delay, name, key=name,
-                           headers=[("Hwt-Due", str(due)), ("Hwt-Target", target or self.target)])
+                           headers=[("Hwt-Due", str(due)), ("Hwt-Target", target or self.target), ("Hwt-Key", name)])
             client.poll(0)
         if client.flush(COMES) > 0:
             raise RuntimeError("messages are not stored")
@@ -94,7 +94,7 @@ class Space(kafka.Brokers):
             time.sleep(0.2)
 
     def settle(self):
-        """Until no claim has fenced anybody for four seconds: at the start several replicas may claim a shard at once."""
+        """Until no claim has fenced anybody for four seconds: at the start several replicas may claim at once."""
         self.wait_for_owners()
         before = None
         while (now := self.log().count("fenced")) != before:
@@ -288,7 +288,7 @@ def coordinators_killed(space):
 
 
 def transaction_on_the_delay_topic(space):
-    """A producer leaves its transaction open for a while: that is said, and what is behind it comes when it has ended."""
+    """A producer leaves its transaction open: that is said, and what is behind it comes when it has ended."""
     space.make_topics()
     space.start_relays()
     producer = space.producer(transactional_id=f"{space.space}-producer")
