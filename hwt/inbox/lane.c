@@ -28,6 +28,7 @@ static struct hwt_lane *make_lane(struct hwt_pieces *pieces, bool locked)
     struct hwt_lane *lane = (struct hwt_lane *)((piece + LINE - 1) / LINE * LINE);
     memset(lane, 0, sizeof(*lane));
     lane->locked = locked;
+    lane->ended = true; /* a thread takes it */
     lane->soonest = UINT64_MAX;
     hwt_stream_init(&lane->pending, pieces);
     hwt_stream_init(&lane->cancelled, pieces);
@@ -107,11 +108,17 @@ struct hwt_lane *hwt_lane_make(struct hwt_lanes *lanes)
         lane = made_at(lanes, number);
         if (!lane)
             lane = make_own(lanes, number);
-        else
+        else if (!lane->ended)
             give_back_cache(lanes, number, lane);
     }
-    if (lane)
+    if (lane) {
+        if (lane->ended) {
+            lane->ended = false;
+            atomic_store_explicit(&lanes->own[number], lane, memory_order_relaxed);
+            atomic_fetch_add_explicit(&lanes->used, 1, memory_order_relaxed);
+        }
         return lane;
+    }
     pthread_mutex_lock(&lanes->shared_lock);
     return lanes->shared;
 }
@@ -132,9 +139,12 @@ void hwt_lane_thread_ends(struct hwt_lanes *lanes)
 {
     uint32_t number = hwt_thread_number;
     struct hwt_lane *lane = made_at(lanes, number);
-    if (!lane)
+    if (!lane || lane->ended)
         return;
     give_back_cache(lanes, number, lane);
+    lane->ended = true;
+    atomic_store_explicit(&lanes->own[number], NULL, memory_order_relaxed);
+    atomic_fetch_sub_explicit(&lanes->used, 1, memory_order_relaxed);
     hwt_stream_free_spare(&lane->pending);
     hwt_stream_free_spare(&lane->cancelled);
 }
@@ -181,16 +191,22 @@ static uint32_t least_of(uint32_t one, uint32_t other)
     return one < other ? one : other;
 }
 
+/* With the shared one. Relaxed: a number. */
+static uint32_t count_used(const struct hwt_lanes *lanes)
+{
+    return atomic_load_explicit(&lanes->used, memory_order_relaxed) + 1;
+}
+
 uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes)
 {
-    uint32_t part = least_of(lanes->backlog / hwt_lanes_count(lanes), HWT_BACKLOG_MAX);
+    uint32_t part = least_of(lanes->backlog / count_used(lanes), HWT_BACKLOG_MAX);
     return part > HWT_BACKLOG ? part : HWT_BACKLOG;
 }
 
 bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_stream_stays stays)
 {
     uint64_t slabs = atomic_load_explicit(&lanes->pool->slabs, memory_order_relaxed);
-    uint32_t half = hwt_lane_backlog(lanes) / 2, count = hwt_lanes_count(lanes);
+    uint32_t half = hwt_lane_backlog(lanes) / 2, count = count_used(lanes);
     const struct hwt_stream_filter filter = {
         .stays = stays,
         .data = lanes->pool,

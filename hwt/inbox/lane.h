@@ -64,6 +64,7 @@ struct hwt_lane {
     _Atomic uint64_t rescheduled;
     _Atomic uint64_t rejected;
     bool locked; /* by shared_lock, while a thread uses it */
+    bool ended;  /* its thread has, and no other has its number yet */
     /* With one thread. */
     uint64_t soonest;             /* no timeout with an unread pending record is due earlier */
     const struct hwt_entry *last; /* the last pending record's, if it is unread; else NULL */
@@ -88,8 +89,9 @@ struct hwt_lanes {
     _Atomic(struct hwt_lane *) *own, *made;
     struct hwt_lane *shared;
     pthread_mutex_t shared_lock;
-    uint32_t backlog;     /* frozen: chunks that the worker reads within a tick */
-    _Atomic uint32_t end; /* the highest number that has a lane */
+    uint32_t backlog;      /* frozen: chunks that the worker reads within a tick */
+    _Atomic uint32_t end;  /* the highest number that has a lane */
+    _Atomic uint32_t used; /* lanes whose threads live: they share what may be unread */
     struct hwt_streams pending;
     struct hwt_streams cancelled;
 };

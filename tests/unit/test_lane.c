@@ -57,6 +57,25 @@ START_TEST(a_lane_that_was_never_made_is_passed_over)
 }
 END_TEST
 
+START_TEST(threads_that_have_ended_have_no_part_of_what_may_be_unread)
+{
+    enum { NUMBERS = 100 };
+    uint32_t number = hwt_thread_take_number();
+    struct hwt_lane *lane;
+    close_lanes();
+    open_lanes_with(HWT_BACKLOG_MAX);
+    for (int times = 0; times < 2; times++) {
+        ck_assert_uint_eq(hwt_lane_backlog(&lanes), HWT_BACKLOG_MAX);
+        for (hwt_thread_number = 1; hwt_thread_number <= NUMBERS; hwt_thread_number++)
+            enter(&lane);
+        ck_assert_uint_eq(hwt_lane_backlog(&lanes), HWT_BACKLOG);
+        for (hwt_thread_number = 1; hwt_thread_number <= NUMBERS; hwt_thread_number++)
+            hwt_lane_thread_ends(&lanes);
+    }
+    hwt_thread_number = number;
+}
+END_TEST
+
 START_TEST(a_thread_without_a_number_has_the_shared_lane_while_it_is_there)
 {
     uint32_t number = hwt_thread_number;
@@ -266,6 +285,7 @@ int main(void)
     TCase *making = unit_case(suite, "lanes", open_lanes, close_lanes);
     tcase_add_test(making, a_thread_has_a_lane_and_the_next_of_its_number_has_the_same);
     tcase_add_test(making, a_lane_that_was_never_made_is_passed_over);
+    tcase_add_test(making, threads_that_have_ended_have_no_part_of_what_may_be_unread);
     tcase_add_test(making, a_thread_without_a_number_has_the_shared_lane_while_it_is_there);
     tcase_add_test(making, without_memory_for_a_lane_the_shared_one_is_used_until_there_is_some);
     tcase_add_test(making, without_memory_to_begin_nothing_is_held);
