@@ -25,9 +25,10 @@ enum {
     HWT_ONE_THREADED = 16,
     HWT_LIMITED = 32,          /* by max_pending */
     HWT_FENCED = 64,           /* the producers make their own barriers */
-    HWT_HALTED_STARTING = 128, /* a thread starts the worker, and others arm already */
+    HWT_HALTED_STARTING = 256, /* a thread starts the worker, and others arm already */
 };
 
+_Static_assert(HWT_PROCESS_FAST == 128, "it is none of the others");
 _Static_assert(HWT_PROCESS_SINGLE == (HWT_PROCESS_FAST | HWT_ONE_THREADED),
                "a timer always has the bit of FAST");
 
