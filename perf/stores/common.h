@@ -44,12 +44,6 @@ static inline struct hwt_wheel_inside *store_begin(struct hwt_wheel *wheel,
     return wheel->inside;
 }
 
-void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
-{
-    wheel->ticks = ticks;
-    wheel->tick = 0;
-}
-
 /* To which tick the hand goes when all before `limit` are handled. */
 static inline uint64_t store_limit(const struct hwt_wheel *wheel, uint64_t limit)
 {

@@ -96,8 +96,8 @@ int main(void)
     (void)hwt_stream_grow(&stream, nothing);
     atomic_init(&stream.listed, true);
     lanes.gate = &gate;
-    gate.flags = &slow_path_bits;
-    gate.fences = FENCED;
+    gate.slow_path_bits = &slow_path_bits;
+    gate.fence_bits = FENCED;
 #ifdef FENCES
     atomic_init(&slow_path_bits, FENCED);
 #endif
