@@ -48,7 +48,8 @@
  * 3. A message whose cancel has returned 0 is never handed over from then on.
  * 4. A message is identified by its due time and its id together. Putting the same again replaces
  *    it, so a producer that does not know whether its put arrived may repeat it.
- * 5. Memory stays within options.memory, about, for any number pending.
+ * 5. Memory stays within options.memory, about, for any number pending. Who reads slots, for takes or
+ *    for a visit, has blocks of them beside that, in as much memory again at the most.
  * 6. Opening reads a checkpoint and the log, and nothing that grows with the number pending.
  * 7. A failed flush makes every further call -EIO until the store is opened anew. Bytes that do not
  *    have their checksum are -EBADMSG. If they hold messages, those of their time are kept
@@ -612,8 +613,9 @@ HWT_PUBLIC int64_t hwt_delay_note(hwt_delay *store, void *buffer, size_t size, u
 /*
  * Calls `visitor` with the pending messages whose due time is at least `from` and below `to`, in
  * order, until it returns something else than 0, which is then returned. Leased messages are
- * included, and their lease is not 0. Needs no memory beyond options.memory. It may or may not see
- * the changes that others make meanwhile. The visitor may not call functions of this store.
+ * included, and their lease is not 0. For blocks that it reads it takes as much memory as
+ * options.memory at the most, while it runs. It may or may not see the changes that others make
+ * meanwhile. The visitor may not call functions of this store.
  *
  * 0: all were visited; -EBADMSG: all but those of a time of which something cannot be read, because
  * that may have cancelled them; -ESTALE: the store was opened with

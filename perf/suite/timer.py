@@ -135,6 +135,8 @@ def firing(r):
                   r.median("burst", "", HWT, "last_run_ms"), 60)
     yield at_most("burst", "adds at 99.9 %, meanwhile / before at most 2 (unharmed)",
                   within(r, "burst", "", "add_p999_us", "quiet_add_p999_us"), 2)
+    yield at_most("first", "us of the longest of 1000 first arms at most 1000",
+                  r.median("first", "--producers 1000", HWT, "first_arm_max_us"), 1000)
 
 
 def reset(r):

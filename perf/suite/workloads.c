@@ -23,9 +23,14 @@ static hwt_timer *create(const struct options *options, uint32_t flags)
     return timer;
 }
 
+hwt_timer *make_unstarted_timer(const struct options *options)
+{
+    return create(options, 0);
+}
+
 hwt_timer *make_timer(const struct options *options)
 {
-    hwt_timer *timer = create(options, 0);
+    hwt_timer *timer = make_unstarted_timer(options);
 
     int r = hwt_timer_start(timer);
     if (r < 0)
@@ -93,6 +98,7 @@ int main(int argc, char **argv)
         { "requests-minute", run_requests, 0, 65, MS },
         { "reset", run_reset, 100000, 1, MS },
         { "heartbeat", run_heartbeat, 100000, 3, MS },
+        { "first", run_first, 0, 0, MS },
         { "burst", run_burst, 1000000, 0, MS },
         { "rounds", run_rounds, 1000000, 0, MS },
         { "leap", run_leap, 1000000, 0, MS },

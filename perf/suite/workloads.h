@@ -19,6 +19,7 @@
 extern const hwt_task idle_task; /* never runs, or does nothing if it does */
 
 hwt_timer *make_timer(const struct options *options);
+hwt_timer *make_unstarted_timer(const struct options *options);
 hwt_timer *make_undriven_timer(const struct options *options); /* no worker, nobody dispatches */
 void arm(hwt_timer *timer, const hwt_task *task, void *arg, uint64_t delay, hwt_timeout *ret);
 
@@ -76,6 +77,7 @@ void run_growth(const struct options *options);          /* growth.c */
 void run_fire(const struct options *options);            /* fire.c */
 void run_heartbeat(const struct options *options);       /* the same */
 void run_burst(const struct options *options);           /* burst.c */
+void run_first(const struct options *options);           /* first.c */
 void run_standing(const struct options *options);        /* workloads.c */
 void run_idle(const struct options *options);            /* the same */
 void run_rounds(const struct options *options);          /* set_clock.c */

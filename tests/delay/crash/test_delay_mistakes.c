@@ -48,19 +48,16 @@ int __wrap_hwt_delay_publish(hwt_delay *store)
 }
 
 void __real_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                                    const struct hwt_delay_slot *moved,
-                                    struct hwt_delay_key resolved);
+                                    const struct hwt_delay_slot *moved);
 void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                                    const struct hwt_delay_slot *moved,
-                                    struct hwt_delay_key resolved);
+                                    const struct hwt_delay_slot *moved);
 
 /* No tombstone is thought to be needed: the message is in another slot. */
 void __wrap_hwt_delay_gathered_mark(struct hwt_delay_gathered *gathered,
-                                    const struct hwt_delay_slot *moved,
-                                    struct hwt_delay_key resolved)
+                                    const struct hwt_delay_slot *moved)
 {
     struct hwt_delay_record *record;
-    __real_hwt_delay_gathered_mark(gathered, moved, resolved);
+    __real_hwt_delay_gathered_mark(gathered, moved);
     RB_FOREACH(record, hwt_delay_keys, &gathered->keys)
     {
         record->needed = record->needed && rewriting != TOMBSTONES_LEFT_OUT;
