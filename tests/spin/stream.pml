@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A stream: its producer appends, and compacts what is not read; the worker reads; chunks come back
- * and are used again. A record may become out of date at any time.
+ * A stream: its producer appends, and compacts what is not read; the worker reads; chunks come from
+ * the pieces, and go there when they were read or are left over. A record may become out of date at any time.
  *
  *     here               there
  *     append             hwt_stream_append() in hwt/inbox/stream.h
  *     take_chunk, grow   take_chunk(), hwt_stream_grow() in hwt/inbox/stream.c
  *     compact            compact() with pack() and cut()
- *     give_back          give_back_chunk()
+ *     keep               keep_chunk()
+ *     give_back          hwt_pieces_give(), hwt_pieces_give_chunk()
  *     worker             read_stream() in hwt/worker/drain.c, hwt_stream_peek()
  *
  * Verified: the records that are not out of date are all read, in their order, or `rescan_needed` says
@@ -30,8 +31,7 @@ byte record[(CHUNKS + 1) * SIZE];
 bool claimed, rescan_needed, produced;
 byte head = 1, read;                 /* who has claimed it */
 byte chunks = 1, chunks_read;
-byte spare;
-bool taken[CHUNKS + 1]; /* by malloc() */
+bool taken[CHUNKS + 1]; /* from the pieces */
 
 /* What the properties need to know. */
 bool dead[RECORDS + 1], seen[RECORDS + 1];
@@ -55,30 +55,24 @@ inline make_chunk(c)
     }
 }
 
+/* It goes to the pieces, from which any stream may take it at once. */
 inline give_back(c)
 {
-    if
-    :: atomic {
+    atomic {
         taken[c] = false;
         at_of(c, 0) = 0;
         at_of(c, 1) = 0;
         next_of[c] = 0;
         used[c] = 0
     }
-    :: top = spare;
-        do
-        :: next_of[c] = top;
-            used[c] = 1; /* how deep it lies */
-            atomic {
-                if
-                :: spare == top ->
-                    spare = c;
-                    break
-                :: else -> top = spare
-                fi
-            }
-        od;
-        top = 0
+}
+
+inline keep(c)
+{
+    if
+    :: give_back(c)
+    :: next_of[c] = own_spare;
+        own_spare = c
     fi
 }
 
@@ -86,14 +80,6 @@ inline give_back(c)
 
 inline take_chunk()
 {
-    if
-    :: own_spare == NONE ->
-        atomic {
-            own_spare = spare;
-            spare = NONE
-        }
-    :: else
-    fi;
     chunk = own_spare;
     if
     :: chunk == NONE -> make_chunk(chunk)
@@ -157,7 +143,7 @@ inline cut()
     do
     :: from != NONE ->
         i = next_of[from];
-        give_back(from);
+        keep(from);
         from = i
     :: else -> break
     od;
@@ -262,7 +248,7 @@ inline append()
 
 proctype producer()
 {
-    byte n, tail = 1, at, chunk, own_spare, to, to_at, to_chunks, from, i, kept, top;
+    byte n, tail = 1, at, chunk, own_spare, to, to_at, to_chunks, from, i, kept;
     bool was, all = true;
     do
     :: n < RECORDS ->
@@ -323,7 +309,7 @@ inline peek()
 
 proctype worker()
 {
-    byte n, i, next, was, top;
+    byte n, i, next, was;
     bool last, had;
     do
     :: atomic {
