@@ -62,7 +62,7 @@ configure()
     # quarter less, and a sanitizer's build at -O1 two fifths less. Valgrind up to 3.19 cannot read what clang
     # writes by default.
     debug=
-    [ -z "$all" ] && [ "$sanitizers" = none ] || debug=-g1
+    [ "$all$cc" != yesclang ] && [ "$sanitizers" = none ] || debug=-g1
     [ "$cc" != clang ] || debug="$debug -gdwarf-4"
     if [ "$sanitizers" != none ]; then
         set -- "$@" -Doptimization=1

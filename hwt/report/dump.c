@@ -88,11 +88,12 @@ static void write_dump(hwt_timer *timer, void *data)
     uint64_t now = hwt_time_reached(&timer->shared.time);
     if (!hwt_in_callback(&timer->shared))
         (void)hwt_worker_read_single(&timer->worker, HWT_NEVER);
+    uint64_t next = hwt_wheel_prune_and_peek(wheel); /* it takes memory, which the totals tell */
     add_head(text, timer, now);
     add_totals(text, timer);
     add_queues(text, timer);
     hwt_text_add(text, "next wake: ");
-    add_tick(text, wheel, hwt_wheel_prune_and_peek(wheel), now);
+    add_tick(text, wheel, next, now);
     struct hwt_wheel_view view;
     for (uint32_t from = 0; hwt_wheel_sweep_to_next_bucket(wheel, from, &view);
          from = view.index + 1) {

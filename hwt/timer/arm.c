@@ -128,7 +128,7 @@ static int start_late(hwt_timer *timer, hwt_timeout added)
         r = 0;
     if (r < 0)
         hwt_unreserve(shared);
-    if (r < 0 && r != -ESHUTDOWN)
+    if (r < 0 && r != -ESHUTDOWN && r != -EINVAL)
         hwt_count(&lane->rejected, 1, false);
     hwt_lane_leave(&shared->lanes, lane);
     return r;
@@ -140,7 +140,7 @@ __attribute__((noinline)) static int new_timeout_slow(hwt_timer *timer, const hw
 {
     struct hwt_shared *shared = &timer->shared;
     int r = hwt_timer_start_to_arm(timer);
-    if (r == -ESHUTDOWN)
+    if (r == -ESHUTDOWN || r == -EINVAL)
         return r;
     struct hwt_lane *lane = hwt_shared_enter(shared);
     hwt_timeout added = { NULL, 0 };

@@ -14,7 +14,7 @@
 #include "hwt/worker/worker.h"
 
 #define IN_VAIN_MAX (1 << 17) /* hints that a pass may look at in vain: under a millisecond */
-#define KEEP_UP_EVERY 1024    /* timeouts that are taken, or a quarter of a tick */
+#define KEEP_UP_EVERY 256     /* timeouts that are taken, or a quarter of a tick */
 #define ARGS_AHEAD 4          /* the arg of the fourth timeout ahead comes from memory meanwhile */
 
 int hwt_worker_init(struct hwt_worker *worker, struct hwt_shared *shared, uint32_t ticks_per_wheel)
