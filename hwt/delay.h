@@ -202,7 +202,9 @@ typedef struct hwt_delay_message {
  * -EPROTONOSUPPORT: it has format 1 or 2, which no release has made: deliver what is in it with the
  *   program that made it, or write it out with `hwt-delay dump --messages` of that time and put it
  *   into a new store
- * -EBADMSG: it is damaged, in the log, the checkpoint or the file `store`; see HWT_DELAY_SALVAGE
+ * -EBADMSG: it is damaged, in the log, the checkpoint or the file `store`, or a file of messages is
+ *   gone or too short; see HWT_DELAY_SALVAGE. With HWT_DELAY_READ_ONLY no damage to a file of
+ *   messages prevents the opening
  * -ESTALE: HWT_DELAY_READ_ONLY, and the owner has changed too much meanwhile: open it again
  */
 HWT_PUBLIC int hwt_delay_open(const char *directory, const hwt_delay_options *options,
@@ -734,8 +736,8 @@ typedef struct hwt_delay_damage {
  * Damage to the last write looks the same. But if the store was closed by hwt_delay_close() behind
  * that write, it is damage, and is counted.
  *
- * A file of messages that is gone, or too short, is damage. A store with such damage can be opened with
- * HWT_DELAY_READ_ONLY.
+ * A file of messages that is gone, or too short, is damage. hwt_delay_open() opens a store with
+ * such damage only with HWT_DELAY_READ_ONLY or HWT_DELAY_SALVAGE.
  *
  * -ESTALE: as hwt_delay_visit()
  */

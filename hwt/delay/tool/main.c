@@ -103,7 +103,7 @@ hwt_delay *open_store_for(const char *directory, uint32_t flags, uint64_t payloa
     do
         r = hwt_delay_open(directory, &opening, &store);
     while (r == -ESTALE && --tries > 0);
-    /* hwt-delay check cannot open it either, so it cannot say where. */
+    /* hwt-delay check cannot open it either, unless a file of messages is all that is damaged. */
     if (r == -EBADMSG && !(flags & HWT_DELAY_SALVAGE))
         exit(fail("%s: it is damaged so that it cannot be opened: hwt-delay salvage saves the rest",
                   directory));

@@ -233,16 +233,31 @@ START_TEST(test_a_slot_that_somebody_has_removed)
 }
 END_TEST
 
-/* By one byte: no reader may find less than the checkpoint says. */
+static void see_the_end_of_a_slot(const hwt_delay_damage *damage, void *end)
+{
+    ck_assert_int_eq(strncmp(damage->file, "slot-", 5), 0);
+    ck_assert_uint_eq(damage->offset + damage->length, *(const uint64_t *)end);
+}
+
+/* By one byte, by half of it, by all of it: no reader may find less than the checkpoint says. Who
+ * only looks is told which file that is. */
 START_TEST(test_a_slot_that_is_too_short)
 {
+    unsigned counts[SIMULATED_IDS] = { 0 };
     put_some(0, 10, s.realtime + HOUR, 100);
     ck_assert_int_eq(hwt_delay_checkpoint(s.store), 0);
     simulated_kill(&s);
     struct disk_file *file = file_of("slot-");
-    disk_cut(file, file->seen.size - 1);
+    uint64_t end = file->seen.size;
+    const size_t sizes[] = { file->seen.size - 1, file->seen.size / 2, 0 };
+    disk_cut(file, sizes[_i]);
     ck_assert_int_eq(open_with(0), -EBADMSG);
-    ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), -EBADMSG);
+    ck_assert_int_eq(open_with(HWT_DELAY_READ_ONLY), 0);
+    ck_assert_int_eq(hwt_delay_check(s.store, see_the_end_of_a_slot, &end), 1);
+    ck_assert_int_eq(simulated_list(&s, counts), -EBADMSG);
+    for (unsigned i = 0; i < SIMULATED_IDS; i++)
+        ck_assert_uint_eq(counts[i], 0);
+    simulated_kill(&s);
     ck_assert_int_eq(open_with(HWT_DELAY_SALVAGE), 0);
     ck_assert_uint_gt(simulated_stats(&s).salvaged, 0);
 }
@@ -493,7 +508,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_store_of_zeros);
     tcase_add_test(tcase, test_what_is_put_aside_is_on_the_disk);
     tcase_add_test(tcase, test_a_slot_that_somebody_has_removed);
-    tcase_add_test(tcase, test_a_slot_that_is_too_short);
+    tcase_add_loop_test(tcase, test_a_slot_that_is_too_short, 0, 3);
     tcase_add_test(tcase, test_what_is_put_behind_a_slot_that_is_too_short);
     tcase_add_test(tcase, test_damage_is_put_aside_once);
     tcase_add_test(tcase, test_each_damage_is_put_aside);

@@ -475,6 +475,14 @@ test_check()
     "$tool" dump --messages 0.3.0 >out 2>err || status=$?
     [ "$status" -eq 1 ] || fail "without a slot, dump: exit status $status"
     ! grep -q owner err || fail "blames an owner: $(cat err)"
+    # The same for a file that is too short. No copy is made of it.
+    : >"$slot"
+    status=0
+    "$tool" check 0.3.0 >out 2>err || status=$?
+    [ "$status" -eq 1 ] || fail "a slot that is too short: exit status $status"
+    grep -q "^${slot#0.3.0/}: [0-9]* bytes at 0: " out || fail "prints: $(cat out)"
+    run 1 copy 0.3.0 short
+    says 'it is damaged: hwt-delay check says where'
 }
 
 test_salvage()
