@@ -48,8 +48,8 @@
  * 3. A message whose cancel has returned 0 is never handed over from then on.
  * 4. A message is identified by its due time and its id together. Putting the same again replaces
  *    it, so a producer that does not know whether its put arrived may repeat it.
- * 5. Memory stays within options.memory, about, for any number pending. Who reads slots, for takes or
- *    for a visit, has blocks of them beside that, in as much memory again at the most.
+ * 5. Memory stays within options.memory, about, for any number pending. Who reads slots, for takes
+ *    or for a visit, has blocks of them beside that, in as much memory again at the most.
  * 6. Opening reads a checkpoint and the log, and nothing that grows with the number pending.
  * 7. A failed flush makes every further call -EIO until the store is opened anew. Bytes that do not
  *    have their checksum are -EBADMSG. If they hold messages, those of their time are kept
