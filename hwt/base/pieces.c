@@ -153,8 +153,8 @@ static bool map_regions(struct hwt_pieces *pieces, size_t n)
 /* NULL: no memory. */
 static struct hwt_pieces_head *begin_slab(struct hwt_pieces *pieces, unsigned kind)
 {
-    struct node *node;
-    while ((node = pop_node(&pieces->empty)) == NULL) {
+    struct node *node = kind == HWT_PIECES_CHUNKS ? pop_node(&pieces->chunk_slabs) : NULL;
+    while (!node && (node = pop_node(&pieces->empty)) == NULL) {
         if (!map_regions(pieces, REGIONS))
             return NULL;
     }
@@ -179,7 +179,7 @@ static void empty_slab(struct hwt_pieces *pieces, struct hwt_pieces_head *head)
         atomic_fetch_add_explicit(&pieces->warm, 1, memory_order_relaxed);
     else if (heads < SLAB)
         (void)madvise(slab + heads, SLAB - heads, MADV_DONTNEED); /* if not, it serves again */
-    push_node(&pieces->empty, &head->node);
+    push_node(head->kind == HWT_PIECES_CHUNKS ? &pieces->chunk_slabs : &pieces->empty, &head->node);
 }
 
 static struct node *cut_piece(struct hwt_pieces *pieces, struct hwt_pieces_head *head)

@@ -19,8 +19,10 @@
  *   stacks            of free chunks and of empty slabs: any thread pushes and pops. A stack is its
  *                     first node, exchanged together with a tag and the number of nodes. A pop
  *                     changes the tag: so an exchange that succeeds has read the link of a node
- *                     that was on top all the time. (The tag has 32 bits.) A thread that reads the
- *                     link of a node that was popped meanwhile reads another link, or 0
+ *                     that was on top all the time. (The tag has 32 bits.) A thread that reads
+ *                     the link of a node that was popped meanwhile reads another link, or 0. So
+ *                     the first word of a chunk is for links alone, which are atomic, and a slab
+ *                     that was cut into chunks is never cut into arrays
  *   fresh             the slab of which chunks are cut off. A thread takes it away
  *                     (acquire), cuts a piece off, and puts it back (release). Others that come
  *                     meanwhile begin another slab
@@ -54,7 +56,8 @@ struct hwt_pieces_head;
 
 struct hwt_pieces {
     _Alignas(64) struct hwt_word chunks; /* the first node; tag << 32 | how many */
-    _Alignas(64) struct hwt_word empty;
+    _Alignas(64) struct hwt_word empty; /* slabs that were never cut into chunks */
+    struct hwt_word chunk_slabs;        /* empty ones that were */
     _Atomic(struct hwt_pieces_head *) fresh;
     _Atomic(struct hwt_pieces_region *) regions;
     _Atomic uint64_t bytes; /* of pieces, taken or free, and what was mapped apart */

@@ -25,6 +25,7 @@ static struct hwt_lane *make_lane(struct hwt_pieces *pieces, bool locked)
     uintptr_t piece = (uintptr_t)hwt_pieces_take(pieces, HWT_PIECES_CHUNKS);
     if (!piece)
         return NULL;
+    piece += sizeof(void *); /* its first word is for links alone: see pieces.h */
     struct hwt_lane *lane = (struct hwt_lane *)((piece + LINE - 1) / LINE * LINE);
     memset(lane, 0, sizeof(*lane));
     lane->locked = locked;
