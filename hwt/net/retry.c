@@ -321,7 +321,7 @@ static _Thread_local struct first *firsts;
 
 static uint64_t first_of_this_process(void)
 {
-    return (1 + hwt_process_number() % 255) * FIRST_ONE;
+    return (uint64_t)(1 + hwt_process_number() % 255) * FIRST_ONE;
 }
 
 static bool is_made_elsewhere(const hwt_retry *retry, uint64_t state)

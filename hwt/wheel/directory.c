@@ -22,7 +22,7 @@ static size_t size_of(uint32_t count)
 
 static struct hwt_sites *init_sites(struct hwt_sites *sites, uint32_t count, uint32_t places)
 {
-    if (!sites || sites == MAP_FAILED)
+    if (!sites)
         return NULL;
     sites->count = count;
     sites->places = places;
@@ -52,7 +52,7 @@ static struct hwt_sites *map_sites(uint32_t count, uint32_t places)
 {
     void *sites =
         mmap(NULL, size_of(count), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return init_sites(sites, count, places);
+    return sites != MAP_FAILED ? init_sites(sites, count, places) : NULL;
 }
 
 /* The array that comes after this one. NULL: no memory. */

@@ -32,14 +32,6 @@ static void pass_allocator(void)
         (void)poll(NULL, 0, 1);
 }
 
-#ifdef __GLIBC__
-#define REAL_MMAP __real_mmap64
-#define WRAP_MMAP __wrap_mmap64
-#else
-#define REAL_MMAP __real_mmap
-#define WRAP_MMAP __wrap_mmap
-#endif
-
 void *__real_malloc(size_t size);
 void *__wrap_malloc(size_t size);
 void *__real_calloc(size_t count, size_t size);
@@ -48,8 +40,6 @@ void *__real_aligned_alloc(size_t alignment, size_t size);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
 void __real_free(void *memory);
 void __wrap_free(void *memory);
-void *REAL_MMAP(void *address, size_t size, int protection, int flags, int fd, off_t offset);
-void *WRAP_MMAP(void *address, size_t size, int protection, int flags, int fd, off_t offset);
 int __real_munmap(void *address, size_t size);
 int __wrap_munmap(void *address, size_t size);
 int __real_pthread_mutex_lock(pthread_mutex_t *lock);
@@ -79,11 +69,24 @@ void __wrap_free(void *memory)
     __real_free(memory);
 }
 
-void *WRAP_MMAP(void *address, size_t size, int protection, int flags, int fd, off_t offset)
-{
-    note(&mapping_calls);
-    return REAL_MMAP(address, size, protection, flags, fd, offset);
-}
+/* clang-format off */
+#define WRAP_MAP(name, offset_type)                                                                \
+    void *__real_##name(void *, size_t, int, int, int, offset_type);                               \
+    void *__wrap_##name(void *, size_t, int, int, int, offset_type);                               \
+    void *__wrap_##name(void *address, size_t size, int protection, int flags, int fd,             \
+                        offset_type offset)                                                        \
+    {                                                                                              \
+        note(&mapping_calls);                                                                      \
+        return __real_##name(address, size, protection, flags, fd, offset);                        \
+    }
+/* clang-format on */
+
+#ifdef __GLIBC__
+WRAP_MAP(mmap64, off_t)
+WRAP_MAP(mmap, long) /* the compiler's own libraries call it */
+#else
+WRAP_MAP(mmap, off_t)
+#endif
 
 int __wrap_munmap(void *address, size_t size)
 {
@@ -169,7 +172,10 @@ static void open_timer(void)
     goal = 0;
 }
 
-/* A seldom peak of this machine's may map once more. */
+/* While the worker has no processor, more records are unread than ever before: then more is mapped,
+ * a MiB at a time. With a mapping for each chunk it would be thousands. */
+enum { MAPPINGS = 200 };
+
 START_TEST(in_the_steady_state_nothing_is_asked_for)
 {
     pthread_t threads[PRODUCERS];
@@ -181,12 +187,12 @@ START_TEST(in_the_steady_state_nothing_is_asked_for)
     counts = true;
     goal = TURNS;
     must(await_within(HWT_SEC(100), &ready, 3 * PRODUCERS));
+    must(await_within(HWT_SEC(100), &ran, ran_before + 1));
+    must(await_within(HWT_SEC(100), &cancelled, cancelled_before + 1));
     counts = false;
-    ck_assert_uint_gt(ran, ran_before);
-    ck_assert_uint_gt(cancelled, cancelled_before);
     ck_assert_uint_eq(memory_calls, 0);
     ck_assert_uint_eq(locks, 0);
-    ck_assert_uint_le(mapping_calls, 6); /* a region's, and the ends that are cut off */
+    ck_assert_uint_le(mapping_calls, MAPPINGS);
     goal = QUIET;
     for (int i = 0; i < PRODUCERS; i++)
         join(threads[i]);
@@ -212,7 +218,7 @@ START_TEST(in_the_steady_state_a_loop_asks_for_no_memory)
     }
     counts = false;
     ck_assert_uint_eq(memory_calls, 0);
-    ck_assert_uint_le(mapping_calls, 6);
+    ck_assert_uint_le(mapping_calls, MAPPINGS);
     hwt_timer_destroy(timer);
 }
 END_TEST
