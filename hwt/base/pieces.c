@@ -150,11 +150,11 @@ static bool map_regions(struct hwt_pieces *pieces, size_t n)
     return true;
 }
 
-/* NULL: no memory. */
+/* Nothing of it is cut. NULL: no memory. */
 static struct hwt_pieces_head *begin_slab(struct hwt_pieces *pieces, unsigned kind)
 {
-    struct node *node = kind == HWT_PIECES_CHUNKS ? pop_node(&pieces->chunk_slabs) : NULL;
-    while (!node && (node = pop_node(&pieces->empty)) == NULL) {
+    struct node *node;
+    while ((node = pop_node(&pieces->empty)) == NULL) {
         if (!map_regions(pieces, REGIONS))
             return NULL;
     }
@@ -168,18 +168,22 @@ static struct hwt_pieces_head *begin_slab(struct hwt_pieces *pieces, unsigned ki
     return head;
 }
 
+/* A slab of chunks stays one. */
 static void empty_slab(struct hwt_pieces *pieces, struct hwt_pieces_head *head)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const bool chunks = head->kind == HWT_PIECES_CHUNKS;
     char *slab = slab_of(head);
     const size_t heads = slab == (char *)region_of(head) ? page : 0; /* they stay */
     HWT_SCHED_POINT(PIECES_EMPTY);
     count_bytes(pieces, -(uint64_t)(head->cut * hwt_pieces_size(head->kind)));
-    if (atomic_load_explicit(&pieces->warm, memory_order_relaxed) < WARM_MAX)
+    if (!chunks && atomic_load_explicit(&pieces->warm, memory_order_relaxed) < WARM_MAX)
         atomic_fetch_add_explicit(&pieces->warm, 1, memory_order_relaxed);
     else if (heads < SLAB)
         (void)madvise(slab + heads, SLAB - heads, MADV_DONTNEED); /* if not, it serves again */
-    push_node(head->kind == HWT_PIECES_CHUNKS ? &pieces->chunk_slabs : &pieces->empty, &head->node);
+    head->cut = head->free = 0;
+    head->first_free = NULL;
+    push_node(chunks ? &pieces->fresh : &pieces->empty, &head->node);
 }
 
 static struct node *cut_piece(struct hwt_pieces *pieces, struct hwt_pieces_head *head)
@@ -208,24 +212,17 @@ void hwt_pieces_destroy(struct hwt_pieces *pieces)
 
 /* ---- chunks: any thread ---- */
 
-/* Cuts a chunk off the fresh slab. NULL: no memory. */
+/* NULL: no memory. */
 static void *cut_fresh(struct hwt_pieces *pieces)
 {
-    struct hwt_pieces_head *none = NULL;
-    struct hwt_pieces_head *head =
-        atomic_exchange_explicit(&pieces->fresh, NULL, memory_order_acquire);
+    struct hwt_pieces_head *head = (struct hwt_pieces_head *)pop_node(&pieces->fresh);
     if (!head && !(head = begin_slab(pieces, HWT_PIECES_CHUNKS)))
         return NULL;
     HWT_SCHED_POINT(PIECE_CUT);
-    void *piece = cut_piece(pieces, head);
-    if (head->cut < head->total &&
-        !atomic_compare_exchange_strong_explicit(&pieces->fresh, &none, head, memory_order_release,
-                                                 memory_order_relaxed)) {
-        /* Another thread has begun a slab. So all chunks of this one are free now. */
-        while (head->cut < head->total)
-            push_node(&pieces->chunks, cut_piece(pieces, head));
-    }
-    return piece;
+    void *chunk = cut_piece(pieces, head);
+    if (head->cut < head->total)
+        push_node(&pieces->fresh, &head->node);
+    return chunk;
 }
 
 void hwt_pieces_give_chunk(struct hwt_pieces *pieces, void *chunk)

@@ -16,17 +16,17 @@
  *
  *   chunks            any thread takes them; from a stack, if that has any
  *   arrays            the worker's, as all that belongs to them
- *   stacks            of free chunks and of empty slabs: any thread pushes and pops. A stack is its
- *                     first node, exchanged together with a tag and the number of nodes. A pop
- *                     changes the tag: so an exchange that succeeds has read the link of a node
- *                     that was on top all the time. (The tag has 32 bits.) A thread that reads
- *                     the link of a node that was popped meanwhile reads another link, or 0. So
- *                     the first word of a chunk is for links alone, which are atomic, and a slab
- *                     that was cut into chunks is never cut into arrays
- *   fresh             the slab of which chunks are cut off. A thread takes it away
- *                     (acquire), cuts a piece off, and puts it back (release). Others that come
- *                     meanwhile begin another slab
- *   head of a slab    `kind`, `total` and `cut`: who has taken the slab from `empty` or `fresh`.
+ *   stacks            `chunks`: free ones; `fresh`: slabs off which chunks are cut; `empty`: slabs.
+ *                     Any thread pushes and pops. A stack is its first node, exchanged together
+ *                     with a tag and the number of nodes. A pop changes the tag: so an exchange
+ *                     that succeeds has read the link of a node that was on top all the time. (The
+ *                     tag has 32 bits.) A thread that reads the link of a node that was popped
+ *                     meanwhile reads another link, or 0. So the first word of a chunk is for links
+ *                     alone, which are atomic, and a slab that was cut into chunks is never cut
+ *                     into arrays
+ *   fresh             a thread takes a slab away, cuts a chunk off, and puts it back if more can be
+ *                     cut off. Others that come meanwhile take another slab, or begin one
+ *   head of a slab    `kind`, `total` and `cut`: who has taken the slab from a stack.
  *                     The rest: the worker
  *   partial           the worker: the slabs that have free pieces at their heads. All free arrays
  *                     are there. Of free chunks those are there that are too many for the stack
@@ -57,11 +57,10 @@ struct hwt_pieces_head;
 struct hwt_pieces {
     _Alignas(64) struct hwt_word chunks; /* the first node; tag << 32 | how many */
     _Alignas(64) struct hwt_word empty; /* slabs that were never cut into chunks */
-    struct hwt_word chunk_slabs;        /* empty ones that were */
-    _Atomic(struct hwt_pieces_head *) fresh;
+    struct hwt_word fresh;              /* slabs of chunks that are not cut to the end */
     _Atomic(struct hwt_pieces_region *) regions;
     _Atomic uint64_t bytes; /* of pieces, taken or free, and what was mapped apart */
-    _Atomic int warm;       /* about so many empty slabs were not given back */
+    _Atomic int warm;       /* about so many of `empty` were not given back */
     _Alignas(64) struct hwt_pieces_head *partial[HWT_PIECES_KINDS]; /* the worker's */
 };
 
