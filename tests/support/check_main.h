@@ -21,6 +21,7 @@
 
 #include <check.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -98,21 +99,21 @@ static inline uint64_t test_seed_choose(void)
 /*
  * The seed of this run. It is the same in every test of a program, although each is a
  * process of its own, because run_suite() has asked for it before they are forked. Says
- * what it is where it is used, once a process. Not for several threads at once.
+ * what it is where it is used, once a process.
  */
 static inline uint64_t test_seed_get(bool say)
 {
-    static bool chosen, said;
+    static bool chosen;
+    static _Atomic bool said;
     static uint64_t seed;
 
     if (!chosen) {
         seed = test_seed_choose();
         chosen = true;
     }
-    if (say && !said) {
+    if (say && !atomic_exchange(&said, true)) {
         printf("seed: %" PRIu64 " (set HWT_TEST_SEED to repeat)\n", seed);
         fflush(stdout);
-        said = true;
     }
     return seed;
 }
