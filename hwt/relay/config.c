@@ -288,11 +288,12 @@ static int check_pairs(const struct line *line, const struct relay_config *confi
     } pairs[] = { { "user and password", config->user, config->password },
                   { "nkey and nkey_seed", config->nkey, config->nkey_seed },
                   { "certificate and key", config->certificate, config->key } };
+    int r = 0;
 
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
         if (!*pairs[i].one != !*pairs[i].other)
-            return mistake(line, "%s belong together: set both", pairs[i].names);
-    return 0;
+            r = mistake(line, "%s belong together: set both", pairs[i].names);
+    return r;
 }
 
 /* The topics of a space are hwt-SPACE, and that with these behind it. */
@@ -331,13 +332,19 @@ static int read_missing(struct line *line, struct relay_config *config, unsigned
         line->value = value;
         read_value(line, &settings[i], (char *)config + settings[i].offset);
     }
-    if (r == 0 && strcmp(config->engine, "kafka") == 0)
-        r = check_topics(line, config->space);
-    if (r < 0)
-        return r;
+    return r;
+}
+
+/* What is wrong with values that are right each by itself. */
+static int check_together(const struct line *line, const struct relay_config *config)
+{
+    int r = check_pairs(line, config), topics = 0;
+
+    if (strcmp(config->engine, "kafka") == 0)
+        topics = check_topics(line, config->space);
     for (size_t i = 0; i < config->replicas.count; i++)
         if (strcmp(config->replicas.word[i], config->replica) == 0)
-            return check_pairs(line, config);
+            return r < 0 ? r : topics;
     return mistake(line, "replicas does not have this one, which is %s", config->replica);
 }
 
@@ -356,7 +363,9 @@ static int read_text(const char *path, struct relay_config *config)
         if (read_line(&line, text, config, seen) < 0)
             r = -EINVAL;
     }
-    return r < 0 ? r : read_missing(&line, config, seen);
+    if (read_missing(&line, config, seen) < 0)
+        r = -EINVAL;
+    return r < 0 ? r : check_together(&line, config);
 }
 
 int relay_config_read(const char *path, struct relay_config *ret_config)

@@ -14,13 +14,28 @@
 
 enum { HEADERS_MAX = 64, ANY = -1 };
 
+#define CHECK_CONFIG "--check-config" /* an option that is a command */
+
 static const struct option options[] = {
-    { "config", required_argument, NULL, 'c' },  { "shard", required_argument, NULL, 's' },
-    { "due", required_argument, NULL, 'd' },     { "delay", required_argument, NULL, 'w' },
-    { "due-old", required_argument, NULL, 'o' }, { "key", required_argument, NULL, 'k' },
-    { "header", required_argument, NULL, 'H' },  { "help", no_argument, NULL, 'h' },
-    { "version", no_argument, NULL, 'V' },       { NULL, 0, NULL, 0 },
+    { "config", required_argument, NULL, 'c' },
+    { "shard", required_argument, NULL, 's' },
+    { "due", required_argument, NULL, 'd' },
+    { "delay", required_argument, NULL, 'w' },
+    { "due-old", required_argument, NULL, 'o' },
+    { "key", required_argument, NULL, 'k' },
+    { "header", required_argument, NULL, 'H' },
+    { "help", no_argument, NULL, 'h' },
+    { "version", no_argument, NULL, 'V' },
+    { CHECK_CONFIG + 2, required_argument, NULL, 'C' },
+    { NULL, 0, NULL, 0 },
 };
+
+/* The file was read before, so there is no mistake in it. */
+static int command_check_config(const struct request *request)
+{
+    printf("%s: there is no mistake in it\n", request->path);
+    return fflush(stdout) == 0 ? 0 : FAILED;
+}
 
 static const struct command {
     const char *name;
@@ -48,6 +63,8 @@ static const struct command {
       " --due-old TIME (--due TIME | --delay MS) --key KEY [--header 'NAME: VALUE']... "
       "[--shard N] TARGET PAYLOAD",
       "publishes a message in place of another one" },
+    { CHECK_CONFIG, command_check_config, 0, "C", " FILE",
+      "says what is wrong with a configuration, and does nothing else" },
 };
 
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -91,6 +108,7 @@ static int usage(void)
 static void set_option(struct request *request, int letter, const char **path)
 {
     const char **fields[] = { ['c'] = path,
+                              ['C'] = path,
                               ['s'] = &request->shard,
                               ['d'] = &request->due,
                               ['w'] = &request->delay,
@@ -125,14 +143,32 @@ static void check_request(const struct request *request, const struct command *c
                command->form);
 }
 
+static int run(struct request *request, const struct command *command)
+{
+    struct relay_config config;
+    int r = relay_config_read(request->path, &config);
+
+    if (r < 0)
+        return r == -EINVAL ? MISUSED : FAILED;
+    request->config = &config;
+    if (relay_engine_fault(&config)) {
+        fail("%s: engine: %s is not there, because %s", request->path, config.engine,
+             relay_engine_fault(&config));
+        r = MISUSED;
+    } else {
+        r = command->run(request);
+    }
+    relay_config_free(&config);
+    return r;
+}
+
 int main(int argc, char **argv)
 {
     char *headers[HEADERS_MAX], letters[256] = "";
     struct request request = { .headers = headers };
     const struct command *command = &commands[0];
-    struct relay_config config;
     const char *path = NULL;
-    int letter, r;
+    int letter;
 
     while ((letter = getopt_long(argc, argv, "c:s:d:w:o:k:H:hV", options, NULL)) != -1) {
         if (letter == 'h')
@@ -147,25 +183,15 @@ int main(int argc, char **argv)
     }
     request.operands = argv + optind;
     request.operands_count = argc - optind;
-    if (request.operands_count > 0) {
+    if (strchr(letters, 'C')) {
+        command = find_command(CHECK_CONFIG);
+    } else if (request.operands_count > 0) {
         command = find_command(*request.operands++);
         request.operands_count--;
     }
     check_request(&request, command, letters);
     if (!path)
         misuse("no configuration file: -c FILE");
-    r = relay_config_read(path, &config);
-    if (r < 0)
-        return r == -EINVAL ? MISUSED : FAILED;
-    if (relay_engine_fault(&config)) {
-        fail("%s: engine: %s is not there, because %s", path, config.engine,
-             relay_engine_fault(&config));
-        relay_config_free(&config);
-        return MISUSED;
-    }
-    request.config = &config;
     request.path = path;
-    r = command->run(&request);
-    relay_config_free(&config);
-    return r;
+    return run(&request, command);
 }

@@ -137,7 +137,7 @@ END
 
 if command -v systemd-analyze >/dev/null; then
     cp "$UNIT" 'hwt-relay@.service'
-    sed -i "s,^ExecStart=[^ ]*,ExecStart=$RELAY," 'hwt-relay@.service'
+    sed -i "s,=\(+*\)[^ ]*/hwt-relay ,=\1$RELAY ," 'hwt-relay@.service'
     systemd-analyze verify --man=no "$folder/hwt-relay@.service" >said 2>&1 || fail 'systemd does not accept the unit'
     [ ! -s said ] || fail 'systemd has something to say of the unit'
 fi

@@ -53,7 +53,17 @@ answers 1 'relay.conf' -c relay.conf status
 write_config nats://127.0.0.1:1
 echo 'lease = soon' >>relay.conf
 answers 2 'relay.conf:11' -c relay.conf status
+printf 'lease = soon\nspace = a.b\nservers = nats://u:hush@a nats://u:hush@a\n' >bad.conf
+for text in 'bad.conf:1: lease: soon' 'bad.conf:2: space: a.b' 'bad.conf:3: servers: word 1' \
+    'bad.conf:3: replica is not set' 'bad.conf:3: state is not set'; do
+    answers 2 "$text" --check-config bad.conf
+done
+! grep hush said || fail 'a password is said'
+answers 1 'No such file' --check-config none.conf
+answers 2 'too many operands' --check-config relay.conf status
 write_config nats://127.0.0.1:1
+answers 0 'there is no mistake in it' --check-config relay.conf
+[ ! -e state ] || fail 'who checks a configuration makes a state'
 answers 1 'no relay runs' -c relay.conf drain
 answers 1 'the broker does not answer' -c relay.conf status
 answers 1 'the broker does not answer' -c relay.conf put --delay 1 orders.x body

@@ -142,6 +142,17 @@ START_TEST(test_mistakes_are_named_with_their_line)
                                  &config),
                      -EINVAL);
     ck_assert_msg(strstr(said, "replicas does not have this one"), "%s", said);
+    /* All of them at once. */
+    ck_assert_int_eq(read_config("lease = x\nspace = s\nuser = u\nkey = k\nreplica = a\n", &config),
+                     -EINVAL);
+    ck_assert_msg(strstr(said, ":1: lease: x") && strstr(said, ":5: replicas is not set") &&
+                      strstr(said, ":5: state is not set"),
+                  "%s", said);
+    ck_assert_int_eq(
+        read_config("engine = kafka\nspace = x-dead\nuser = u\nkey = k\n" REST, &config), -EINVAL);
+    ck_assert_msg(strstr(said, "ends with -dead") && strstr(said, "user and password") &&
+                      strstr(said, "certificate and key"),
+                  "%s", said);
     char words[600] = "targets =";
     for (int i = 0; i <= RELAY_WORDS_MAX; i++)
         snprintf(words + strlen(words), sizeof(words) - strlen(words), " t%d", i);
