@@ -211,7 +211,8 @@ static int find_missing(struct relay_shard *shard, const struct relay_extent *ex
     if (r < 0)
         return r;
     relay_log(shard->number,
-              "the stream begins at %" PRIu64 ", but the store has read up to %" PRIu64 " only: %s",
+              RELAY_ERROR "the stream begins at %" PRIu64 ", but the store has read up to %" PRIu64
+                          " only: %s",
               extent->first, shard->at.position,
               r == 1 ? "copy the store of another replica; see hwt-relay(1)"
                      : "the broker has lost what is between them, and nobody has it");

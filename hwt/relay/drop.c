@@ -58,7 +58,7 @@ int relay_drop_step(struct relay_shard *shard)
         shard->dropped_due = drop.due;
         shard->dropped_mark = drop.mark;
     } else if (r == -EIO || r == -EBADMSG) {
-        relay_log(shard->number, "the store cannot drop messages: %s", strerror(-r));
+        relay_log(shard->number, RELAY_ERROR "the store cannot drop messages: %s", strerror(-r));
         return r;
     }
     return 0; /* what is short now is there later */

@@ -327,7 +327,8 @@ static int done(struct relay_shard *shard)
         return 0;
     n = hwt_delay_done(shard->store, leases, ended);
     if (n < 0) {
-        relay_log(shard->number, "the store cannot end messages: %s", strerror((int)-n));
+        relay_log(shard->number, RELAY_ERROR "the store cannot end messages: %s",
+                  strerror((int)-n));
         return n == -EIO || n == -EBADMSG ? (int)n : 0;
     }
     for (size_t i = 0; i < shard->flights_count; i++) {
@@ -434,7 +435,8 @@ int relay_take_step(struct relay_shard *shard)
         relay_lease_resign(shard, "the clock has leapt");
     if (n != -EIO && n != -EBADMSG && n != -EROFS)
         return 0; /* what is short now is there later */
-    relay_log(shard->number, "messages cannot be taken from the store: %s", strerror((int)-n));
+    relay_log(shard->number, RELAY_ERROR "messages cannot be taken from the store: %s",
+              strerror((int)-n));
     return (int)n;
 }
 

@@ -394,7 +394,7 @@ int relay_ingest_step(struct relay_shard *shard)
         return 0;
     }
     if (r < 0)
-        relay_log(shard->number, "messages cannot be stored: %s", strerror(-r));
+        relay_log(shard->number, RELAY_ERROR "messages cannot be stored: %s", strerror(-r));
     else if (shard->role == RELAY_FOLLOWS && n > 0 && n < RELAY_PULL_MAX)
         shard->ingest_after = relay_clock(shard) + shard->config->lease / 64;
     return r;

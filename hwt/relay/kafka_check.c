@@ -184,9 +184,9 @@ void relay_kafka_check(struct relay_kafka *kafka)
     if (!ask(kafka, fault))
         return;
     if (*fault && strcmp(fault, before) != 0)
-        relay_log(kafka->shard, "Kafka: %s", fault);
+        relay_log(kafka->shard, RELAY_ERROR "Kafka: %s", fault);
     else if (!*fault && *before)
-        relay_log(kafka->shard, "Kafka: that is well again: %s", before);
+        relay_log(kafka->shard, RELAY_INFO "Kafka: that is well again: %s", before);
     strcpy(before, fault);
 }
 

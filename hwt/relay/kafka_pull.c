@@ -108,7 +108,8 @@ static void look_at_end(struct relay_kafka *kafka, int64_t end, int64_t high)
         return;
     }
     if (kafka->waits_said)
-        relay_log(kafka->shard, "%s: the transaction has ended, and its partition is read on",
+        relay_log(kafka->shard,
+                  RELAY_INFO "%s: the transaction has ended, and its partition is read on",
                   kafka->topic);
     kafka->waits_said = false;
     kafka->waits_at = end < high ? end : -1;

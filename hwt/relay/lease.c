@@ -66,7 +66,7 @@ static void set_role(struct relay_shard *shard, enum relay_role role)
                                          "owns the shard" };
 
     if (shard->role != role)
-        relay_log(shard->number, "%s %s", shard->config->replica, texts[role]);
+        relay_log(shard->number, RELAY_INFO "%s %s", shard->config->replica, texts[role]);
     shard->role = role;
     if (role == RELAY_FOLLOWS && shard->leads)
         shard->over = true;
@@ -93,7 +93,7 @@ static int look(struct relay_shard *shard)
     if (shard->engine->calls->read(shard->engine, name, text, &revision) < 0)
         return 0;
     if (relay_entry_read(text, &entry) < 0) {
-        relay_log(shard->number, "the entry %s is none of a relay: %s", name, text);
+        relay_log(shard->number, RELAY_ERROR "the entry %s is none of a relay: %s", name, text);
         return -EBADMSG;
     }
     if (is_own(shard, &entry) && revision != shard->revision)

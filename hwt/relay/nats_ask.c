@@ -108,7 +108,7 @@ static void judge(struct relay_nats *nats, const char *stream, bool is_bucket, n
         snprintf(nats->engine.fault, RELAY_FAULT_MAX,
                  "the stream %s has %s %s, which %s: it has to be %s", stream, settings[i].name,
                  value, settings[i].harm, settings[i].fine);
-        relay_log(nats->shard, "NATS: %s", nats->engine.fault);
+        relay_log(nats->shard, RELAY_ERROR "NATS: %s", nats->engine.fault);
     }
 }
 

@@ -61,7 +61,7 @@ static int open_store(struct worker *worker)
         return -ENAMETOOLONG;
     r = hwt_delay_open(path, &options, &worker->store);
     if (r < 0)
-        relay_log(worker->number, "%s: %s%s", path, strerror(-r),
+        relay_log(worker->number, RELAY_ERROR "%s: %s%s", path, strerror(-r),
                   r == -EBADMSG ? "; see hwt-delay check" : "");
     return r;
 }
@@ -75,7 +75,7 @@ static int open_shard(struct worker *worker)
                          worker->life++, &worker->shard);
     pthread_mutex_unlock(&worker->lock);
     if (r < 0)
-        relay_log(worker->number, "the store is none of a relay: %s", strerror(-r));
+        relay_log(worker->number, RELAY_ERROR "the store is none of a relay: %s", strerror(-r));
     return r;
 }
 
@@ -116,7 +116,7 @@ static void say_shards(struct worker *worker)
 
     relay_engine_shards_fault(worker->config, worker->engine, fault);
     if (*fault)
-        relay_log(worker->number, "%s", fault);
+        relay_log(worker->number, RELAY_ERROR "%s", fault);
 }
 
 /* From the opening of the store to its end. */
@@ -151,7 +151,7 @@ static void *work(void *arg)
         r = live(worker);
     if (worker->engine)
         worker->engine->calls->close(worker->engine);
-    relay_log(worker->number, "ended%s", r < 0 ? " by an error" : "");
+    relay_log(worker->number, r < 0 ? RELAY_ERROR "ended by an error" : RELAY_INFO "ended");
     if (r < 0) {
         atomic_store(worker->failed, true);
         kill(getpid(), SIGTERM); /* so that the others drain */
@@ -270,6 +270,7 @@ int command_run(const struct request *request)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &signals, NULL); /* before the lock tells others where to send one */
+    relay_log_begin();
     lock = take_lock(request->config);
     if (lock < 0)
         return FAILED;

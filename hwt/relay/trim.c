@@ -155,7 +155,7 @@ static void look_for_heir(struct relay_shard *shard)
             member.place.incarnation != shard->at.incarnation ||
             member.place.position < shard->reported.position)
             continue;
-        relay_log(shard->number, "%s gives the shard back to %s", shard->config->replica,
+        relay_log(shard->number, RELAY_INFO "%s gives the shard back to %s", shard->config->replica,
                   replicas->word[i]);
         shard->heir = replicas->word[i];
         shard->heir_life = member.life;
