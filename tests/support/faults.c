@@ -70,7 +70,6 @@ static struct block {
 } blocks[BLOCKS_MAX];
 static struct faults_held held;
 static uint64_t strangers;
-static _Atomic uint64_t calls_until_then;
 static void (*then)(void);
 
 void faults_watch(void)
@@ -86,15 +85,14 @@ uint64_t faults_strangers(void)
     return strangers;
 }
 
-void faults_meanwhile(uint64_t nth, void (*new_then)(void))
+void faults_meanwhile(void (*new_then)(void))
 {
     then = new_then;
-    atomic_store(&calls_until_then, nth);
 }
 
 static void call_then(void)
 {
-    if (atomic_load(&calls_until_then) > 0 && atomic_fetch_sub(&calls_until_then, 1) == 1)
+    if (then)
         then();
 }
 

@@ -66,9 +66,9 @@ struct faults_held faults_held(void);
 /* How often something was freed that was not held, since the watch. */
 uint64_t faults_strangers(void);
 
-/* Calls `then` in the midst of the library: as soon as the nth call from now on that takes memory
- * or gives it back has done so. */
-void faults_meanwhile(uint64_t nth, void (*then)(void));
+/* Calls `then` in the midst of the library: whenever it has taken memory or given it back. NULL: no
+ * more. For a library that one thread uses. */
+void faults_meanwhile(void (*then)(void));
 
 /* Descriptors and threads that this process has. */
 struct census {
