@@ -149,6 +149,50 @@ START_TEST(test_a_frame_behind_another)
 }
 END_TEST
 
+/* Once more what is due, and on the disk. */
+static void put_again(struct player *player)
+{
+    (void)player;
+    story_lock();
+    story_will(0, NEW, true, ++story.messages[NEW].versions, NEW);
+    story_unlock();
+    held_pass("before its put");
+    must(story_put(NEW, story.messages[NEW].versions) == 0);
+    story_lock();
+    story_did(0, NEW, true);
+    story_unlock();
+}
+
+/*
+ *   a put is about to be made
+ *                             a take that has begun behind that stands at a point, the last one with
+ *                             what it has taken
+ *   is made, or waits for the take
+ *                             goes to its end
+ */
+START_TEST(test_a_put_around_a_take)
+{
+    bool stands = true;
+    story.random = test_seed();
+    base = story_prepare(false);
+    for (uint64_t n = 1; stands; n++) {
+        story_begin(base, false, false);
+        story_do(PUT_SAME, 0);
+        player_begin(&story.players[0], put_again, PUT_SAME, 1);
+        must(player_await(&story.players[0], false) == STANDS);
+        begin_player(1, LOAD_AND_DO, n);
+        stands = player_await(&story.players[1], false) == STANDS;
+        player_let_go(&story.players[0]);
+        player_await(&story.players[0], true);
+        story_crash(1);
+        player_end(&story.players[1]);
+        player_end(&story.players[0]);
+        story_end();
+    }
+    disk_free(base);
+}
+END_TEST
+
 /* So much the record of a message with an id of 4 bytes takes at most, without its payload. */
 #define PUT_MOST (HWT_DELAY_RECORD_HEAD_MAX + 4 + HWT_DELAY_COUNTS_SIZE + sizeof(uint32_t))
 
@@ -218,6 +262,7 @@ static Suite *make_suite(void)
                         (int)(sizeof(firsts) / sizeof(firsts[0])));
     tcase_add_test(tcase, test_calls_against_a_checkpoint_that_evicts);
     tcase_add_loop_test(tcase, test_a_frame_behind_another, 0, 8);
+    tcase_add_test(tcase, test_a_put_around_a_take);
     tcase_add_test(tcase, test_a_retry_that_has_no_room_in_the_frame);
     suite_add_tcase(suite, tcase);
     return suite;

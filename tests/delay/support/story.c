@@ -127,21 +127,28 @@ void story_will(unsigned player, uint32_t number, bool pending, uint32_t version
         (struct change){ ++story.tickets, pending, version, other };
 }
 
+/* With the lock. A ticket is drawn before its call, so it does not say when the change was made. */
+static void count(struct message *message, const struct change *change)
+{
+    message->is = *change;
+    message->since = ++story.tickets;
+}
+
 /* With the lock. `it`: it has happened. */
 void story_did(unsigned player, uint32_t number, bool it)
 {
     struct message *message = &story.messages[number];
     struct change *change = &message->maybe[player];
     if (it && change->ticket > message->is.ticket)
-        message->is = *change;
+        count(message, change);
     change->ticket = 0;
 }
 
-/* With the lock. Whether this player's call may find that there is no such message. */
+/* With the lock. Whether this player's call may find, or have found, that there is no such message. */
 static bool may_be_absent(unsigned player, uint32_t number)
 {
     const struct message *message = &story.messages[number];
-    bool changes = false;
+    bool changes = message->since > message->maybe[player].ticket;
     for (unsigned i = 0; i < 3; i++)
         changes = changes || (i != player && message->maybe[i].ticket != 0);
     return changes || !message->is.pending;
@@ -197,7 +204,8 @@ static void do_cancel(unsigned player, uint32_t number)
     story_lock();
     if (r != 0 && r != -EBUSY && !(r == -ENOENT && may_be_absent(player, number)))
         story_broken("was not cancelled", number);
-    if (r == 0 && message->lease != 0 && message->leased_version == message->is.version)
+    bool is_same = message->since <= message->maybe[player].ticket;
+    if (r == 0 && is_same && message->lease != 0 && message->leased_version == message->is.version)
         story_broken("was taken, and cancelled beside that", number);
     story_did(player, number, r == 0);
     story_unlock();
@@ -362,9 +370,9 @@ uint32_t story_taken(const hwt_delay_message *taken, uint64_t ticket)
     for (unsigned i = 0; i < 3; i++) {
         const struct change *maybe = &message->maybe[i];
         if (maybe->pending && maybe->version == version && maybe->ticket > message->is.ticket)
-            message->is = *maybe;
+            count(message, maybe);
     }
-    if ((!message->is.pending || message->is.version != version) && message->is.ticket <= ticket)
+    if ((!message->is.pending || message->is.version != version) && message->since <= ticket)
         story_broken("was taken and is not pending", number);
     if (message->lease != 0 && message->leased_version == version)
         story_broken("was taken twice", number);
@@ -433,6 +441,7 @@ static void load_and_do(unsigned player)
     for (; (n = hwt_delay_take(story.store, 100, 0, &taken)) > 0; ticket = last_ticket()) {
         uint64_t leases[100];
         uint32_t numbers[100];
+        held_pass("behind its take");
         story_lock();
         for (int64_t i = 0; i < n; i++) {
             numbers[i] = story_taken(&taken[i], ticket);

@@ -40,7 +40,8 @@ struct change {
 struct message {
     uint64_t due;
     uint32_t size;
-    struct change is;       /* what counts, whatever happens */
+    struct change is; /* what counts, whatever happens */
+    uint64_t since;   /* it counts, by tickets: a call that begins behind that has to see it */
     struct change maybe[3]; /* calls that are under way, by player */
     uint32_t versions;      /* so many were put */
     uint64_t lease;         /* 0: it is not leased */

@@ -82,8 +82,7 @@ void story_list(void)
     story_lock();
     for (uint32_t i = 0; i < MESSAGES; i++) {
         const struct message *now = &story.messages[i];
-        bool same =
-            now->is.ticket == before[i].is.ticket && !is_changing(now) && !is_changing(&before[i]);
+        bool same = now->since == before[i].since && !is_changing(now) && !is_changing(&before[i]);
         if (same && !is_as(&seen, i, &now->is))
             story_broken("is not listed as it is", i);
     }
