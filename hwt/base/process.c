@@ -5,13 +5,13 @@
 #include "hwt/base/process.h"
 
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "hwt/base/counter.h"
 #include "hwt/base/shield.h"
 #include "hwt/base/thread.h"
+#include "hwt/base/wiped.h"
 #include "hwt/base/word.h"
 
 struct hwt_process hwt_process;
@@ -19,14 +19,6 @@ void (*hwt_process_child)(void);
 
 static uint32_t number; /* of this process, in the line of those that led to it; 0: not loaded */
 static bool wiped;      /* by the kernel */
-
-/* Some emulators ignore all advice, and say that they have taken it. */
-static bool is_wiped(void)
-{
-    return sizeof(hwt_process) % (size_t)getpagesize() == 0 &&
-           madvise(&hwt_process, sizeof(hwt_process), -1) != 0 &&
-           madvise(&hwt_process, sizeof(hwt_process), MADV_WIPEONFORK) == 0;
-}
 
 static void allow_fast(void)
 {
@@ -50,7 +42,7 @@ static void enter(void)
     int shield = hwt_shield();
     if (number++ == 0) {
         hwt_thread_begin();
-        wiped = is_wiped();
+        wiped = hwt_wiped_on_fork(&hwt_process, sizeof(hwt_process));
         (void)pthread_atfork(NULL, NULL, in_child); /* only fails for want of memory */
         allow_fast();
     } else {

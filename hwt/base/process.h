@@ -31,18 +31,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#if defined(__x86_64__) || defined(__i386__)
-#define HWT_PROCESS_SIZE 4096
-#else
-#define HWT_PROCESS_SIZE 65536 /* the largest page of other machines */
-#endif
+#include "hwt/base/wiped.h"
 
 #define HWT_PROCESS_FAST 128 /* bits of `slow_path_bits` */
 #define HWT_PROCESS_SINGLE (HWT_PROCESS_FAST | 16)
 
 struct hwt_process {
-    _Alignas(HWT_PROCESS_SIZE) uint32_t fast; /* HWT_PROCESS_FAST, or 0 */
-    uint32_t single;                          /* HWT_PROCESS_SINGLE, or 0 */
+    _Alignas(HWT_PAGE_MOST) uint32_t fast; /* HWT_PROCESS_FAST, or 0 */
+    uint32_t single;                       /* HWT_PROCESS_SINGLE, or 0 */
     _Atomic bool entered;
     pthread_mutex_t lock;
 };

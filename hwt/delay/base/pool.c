@@ -7,10 +7,12 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
 
 #include "hwt/base/shield.h"
+#include "hwt/base/wiped.h"
 #include "hwt/delay/base/cond.h"
 #include "hwt/hwt.h"
 
@@ -34,7 +36,7 @@ struct lane {
 };
 
 struct hwt_delay_pool {
-    uint64_t stores; /* under `registry` */
+    uint64_t stores; /* under the registry's lock */
     pthread_mutex_t lock;
     RB_HEAD(hwt_delay_times, hwt_delay_job) times;
     struct lane lanes[HWT_DELAY_LANES];
@@ -328,30 +330,25 @@ static int make(struct hwt_delay_pool **ret_pool)
 
 /* ---- the process's pool ---- */
 
-static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
-static struct hwt_delay_pool *current;
+/* Zero in a child of fork(), so that it has no pool and no thread of its parent holds the lock: see
+ * hwt/base/wiped.h. A handler makes it so if the kernel does not. Nothing is locked across a fork(). */
+static struct {
+    _Alignas(HWT_PAGE_MOST) pthread_mutex_t lock;
+    struct hwt_delay_pool *current;
+} registry;
+
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int watched; /* whether forks are */
 
-static void before_fork(void)
-{
-    pthread_mutex_lock(&registry);
-}
-
-static void in_parent(void)
-{
-    pthread_mutex_unlock(&registry);
-}
-
 static void in_child(void)
 {
-    current = NULL;
-    pthread_mutex_unlock(&registry);
+    memset(&registry, 0, sizeof(registry));
 }
 
 static void watch_forks(void)
 {
-    watched = -pthread_atfork(before_fork, in_parent, in_child);
+    if (!hwt_wiped_on_fork(&registry, sizeof(registry)))
+        watched = -pthread_atfork(NULL, NULL, in_child);
 }
 
 int hwt_delay_pool_enter(struct hwt_delay_pool **ret_pool)
@@ -359,23 +356,23 @@ int hwt_delay_pool_enter(struct hwt_delay_pool **ret_pool)
     pthread_once(&once, watch_forks);
     if (watched < 0)
         return watched;
-    pthread_mutex_lock(&registry);
-    int r = current ? 0 : make(&current);
+    pthread_mutex_lock(&registry.lock);
+    int r = registry.current ? 0 : make(&registry.current);
     if (r == 0) {
-        current->stores++;
-        *ret_pool = current;
+        registry.current->stores++;
+        *ret_pool = registry.current;
     }
-    pthread_mutex_unlock(&registry);
+    pthread_mutex_unlock(&registry.lock);
     return r;
 }
 
 void hwt_delay_pool_leave(struct hwt_delay_pool *pool)
 {
-    pthread_mutex_lock(&registry);
+    pthread_mutex_lock(&registry.lock);
     bool last = --pool->stores == 0;
     if (last)
-        current = NULL;
-    pthread_mutex_unlock(&registry);
+        registry.current = NULL;
+    pthread_mutex_unlock(&registry.lock);
     if (last)
         end(pool);
 }

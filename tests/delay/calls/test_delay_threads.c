@@ -115,6 +115,49 @@ START_TEST(test_a_child_of_a_fork_has_threads_of_its_own)
 }
 END_TEST
 
+/* Handlers of fork() that were there before the first store was opened. */
+static bool forks;
+
+static void *open_and_close(void *arg)
+{
+    must(open_one(arg) == 0);
+    close_one(arg);
+    return NULL;
+}
+
+static void join_one(void)
+{
+    if (forks)
+        join(spawn(open_and_close, &ones[1]));
+}
+
+static void work(void)
+{
+    if (!forks)
+        return;
+    must(open_one(&ones[2]) == 0);
+    put_async(&ones[2], 1, note_told);
+    await_told(&ones[2], 1);
+    close_one(&ones[2]);
+}
+
+/* Nothing is locked across a fork, and a child has no pool of its parent's as soon as it runs. */
+START_TEST(test_handlers_of_a_fork_may_open_stores)
+{
+    must(pthread_atfork(join_one, NULL, work) == 0);
+    open_many(1);
+    forks = true;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    forks = false;
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    close_one(&ones[0]);
+}
+END_TEST
+
 /* A job that sets its next time itself, the first time, and returns another one. */
 struct timed {
     struct hwt_delay_job job;
@@ -222,8 +265,10 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_a_job_runs_at_the_time_set_last);
     tcase_add_test(tcase, test_a_job_whose_time_comes_while_it_runs_runs_again);
     tcase_add_test(tcase, test_threads_block_signals_and_cannot_be_cancelled);
-    if (!WITH_SANITIZER) /* a child of a process with threads may not use one's allocator */
+    if (!WITH_SANITIZER) { /* a child of a process with threads may not use one's allocator */
         tcase_add_test(tcase, test_a_child_of_a_fork_has_threads_of_its_own);
+        tcase_add_test(tcase, test_handlers_of_a_fork_may_open_stores);
+    }
     suite_add_tcase(suite, tcase);
     return suite;
 }
