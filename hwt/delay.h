@@ -27,13 +27,16 @@
  *     r = hwt_delay_put(store, &message, 1);               // 0: it is on the disk
  *
  *     const hwt_delay_message *taken;
+ *     uint64_t leases[100];
  *     int64_t n = r < 0 ? r : hwt_delay_take(store, 100, HWT_SEC(10), &taken);
  *     for (int64_t i = 0; i < n; i++) {
  *         handle(&taken[i]);
- *         hwt_delay_done(store, &taken[i].lease, 1);       // 1: it will not come again
+ *         leases[i] = taken[i].lease;
  *     }
- *     if (n > 0)
+ *     if (n > 0) {
+ *         hwt_delay_done(store, leases, (size_t)n);        // one flush for all: they end here
  *         hwt_delay_free(taken);                           // only what take has set
+ *     }
  *     int closed = hwt_delay_close(store);
  *     return n < 0 ? (int)n : closed;
  *
@@ -222,6 +225,13 @@ HWT_PUBLIC int hwt_delay_open(const char *directory, const hwt_delay_options *op
  */
 HWT_PUBLIC int hwt_delay_close(hwt_delay *store);
 
+/*
+ * What an error of these calls means for a store, and what to do about it: a text of one line, which
+ * stays. The error is what a call has returned, negative or not. For other numbers the text is that
+ * of strerror(). Wait-free for what the calls return.
+ */
+HWT_PUBLIC const char *hwt_delay_strerror(int error);
+
 /* The time by the store's clock, in nanoseconds since 1970. 0 for NULL. */
 HWT_PUBLIC uint64_t hwt_delay_now(const hwt_delay *store);
 
@@ -377,10 +387,12 @@ HWT_PUBLIC int hwt_delay_wake(hwt_delay *store);
 
 /*
  * Ends leases, from an array. The messages were dealt with and never come again. Returns when that
- * is on the disk, and how many of the leases were still held. A lease that is over is not counted
- * and not a failure: it was done already, or it has ended, and the message may be with another
- * consumer. A very long array is ended in several parts. If a part after the first fails, unless a
- * flush has failed, this returns how many leases it has ended, and the others are still held.
+ * is on the disk, and how many of the leases were still held. Each call waits for a flush of the
+ * disk, so end all that a take has given by one call: a consumer that ends them one by one waits for
+ * a flush for each, and falls behind. A lease that is over is not counted and not a failure: it was
+ * done already, or it has ended, and the message may be with another consumer. A very long array is
+ * ended in several parts. If a part after the first fails, unless a flush has failed, this returns
+ * how many leases it has ended, and the others are still held.
  *
  * -EINVAL: no leases; -ENOSPC: as hwt_delay_cancel()
  */

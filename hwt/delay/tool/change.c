@@ -32,7 +32,7 @@ static void add_message(struct batch *batch, uint64_t now, const char *time, cha
         size_t room = batch->room == 0 ? 64 : 2 * batch->room;
         hwt_delay_message *larger = reallocarray(batch->messages, room, sizeof(*larger));
         if (!larger)
-            exit(fail("%s", explain(-ENOMEM)));
+            exit(fail("%s", hwt_delay_strerror(-ENOMEM)));
         batch->messages = larger;
         batch->room = room;
     }
@@ -99,7 +99,7 @@ int command_put(const struct request *request)
     if (r == -EMSGSIZE)
         return fail("a payload over 4 MiB, or too many lines for one batch: put fewer at a time");
     if (r < 0)
-        return fail("%s: %s", request->directory, explain(r));
+        return fail("%s: %s", request->directory, hwt_delay_strerror(r));
     for (size_t i = 0; i < batch.count; i++)
         print_message(&batch.messages[i]);
     return finish_output();
@@ -127,7 +127,7 @@ int command_cancel(const struct request *request)
         r = closed;
     if (r == -ENOENT)
         return fail("no such message is pending: it was done or cancelled, or never put");
-    return r < 0 ? fail("%s: %s", request->directory, explain(r)) : 0;
+    return r < 0 ? fail("%s: %s", request->directory, hwt_delay_strerror(r)) : 0;
 }
 
 /* ---- take ---- */
@@ -139,7 +139,7 @@ static int print_and_end(hwt_delay *store, const hwt_delay_message *messages, si
     uint64_t *leases = calloc(count, sizeof(*leases));
 
     if (!leases)
-        return fail("%s", explain(-ENOMEM));
+        return fail("%s", hwt_delay_strerror(-ENOMEM));
     for (size_t i = 0; i < count; i++) {
         print_message(&messages[i]);
         leases[i] = messages[i].lease;
@@ -148,7 +148,7 @@ static int print_and_end(hwt_delay *store, const hwt_delay_message *messages, si
     if (status == 0) {
         int64_t ended = hwt_delay_done(store, leases, count);
         if (ended < 0)
-            status = fail("what was printed will come again: %s", explain((int)ended));
+            status = fail("what was printed will come again: %s", hwt_delay_strerror((int)ended));
         else if ((size_t)ended < count)
             status = fail("printing took so long that some of it will come again");
     }
@@ -173,8 +173,10 @@ int command_take(const struct request *request)
         status = print_and_end(store, messages, (size_t)n);
         hwt_delay_free(messages);
     } else if (n < 0) {
-        fail("%s: %s", request->directory, explain((int)n));
+        fail("%s: %s", request->directory, hwt_delay_strerror((int)n));
     }
     int closed = hwt_delay_close(store);
-    return status == 0 && closed < 0 ? fail("%s: %s", request->directory, explain(closed)) : status;
+    return status == 0 && closed < 0
+               ? fail("%s: %s", request->directory, hwt_delay_strerror(closed))
+               : status;
 }

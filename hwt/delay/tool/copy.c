@@ -30,5 +30,5 @@ int command_copy(const struct request *request)
     } while (r == -ESTALE && --tries > 0);
     if (r == -ENOTEMPTY)
         return fail("%s: there is something in it: name a new directory", new);
-    return r < 0 ? fail("%s to %s: %s", request->directory, new, explain(r)) : 0;
+    return r < 0 ? fail("%s to %s: %s", request->directory, new, hwt_delay_strerror(r)) : 0;
 }

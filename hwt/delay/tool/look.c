@@ -57,7 +57,7 @@ static char *text_of(int64_t (*write)(const void *arg, char *buffer, size_t size
     if (length >= 0)
         return text;
     free(text);
-    exit(fail("%s", explain((int)length)));
+    exit(fail("%s", hwt_delay_strerror((int)length)));
 }
 
 static int64_t write_metrics(const void *stats, char *buffer, size_t size)
@@ -73,7 +73,7 @@ int command_stat(const struct request *request)
 
     hwt_delay_close(store);
     if (r < 0)
-        return fail("%s: %s", request->directory, explain(r));
+        return fail("%s: %s", request->directory, hwt_delay_strerror(r));
     if (request->prometheus) {
         char *text = text_of(write_metrics, &stats);
         fputs(text, stdout);
@@ -104,7 +104,7 @@ static int dump_messages(const struct request *request, uint64_t from, uint64_t 
     int r = hwt_delay_visit(store, from, to, print_visited, NULL);
 
     hwt_delay_close(store);
-    return r < 0 ? fail("%s: %s", request->directory, explain(r)) : finish_output();
+    return r < 0 ? fail("%s: %s", request->directory, hwt_delay_strerror(r)) : finish_output();
 }
 
 int command_dump(const struct request *request)
@@ -144,7 +144,7 @@ int command_check(const struct request *request)
 
     hwt_delay_close(store);
     if (found < 0)
-        return fail("%s: %s", request->directory, explain((int)found));
+        return fail("%s: %s", request->directory, hwt_delay_strerror((int)found));
     if (finish_output() != 0)
         return FAILED;
     if (found > 0)

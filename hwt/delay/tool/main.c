@@ -26,6 +26,7 @@ static const struct command {
     const char *help;
 } commands[] = {
     { "stat", command_stat, 0, 0, "p", "[--prometheus] DIRECTORY", "counters and sizes" },
+    { "stats", command_stat, 0, 0, "p", "[--prometheus] DIRECTORY", "the same as stat" },
     { "dump", command_dump, 0, 0, "mft", "[--messages [--from TIME] [--to TIME]] DIRECTORY",
       "what the store consists of; or the messages that are pending" },
     { "check", command_check, 0, 0, "", "DIRECTORY", "reads everything and names what is damaged" },
@@ -108,7 +109,7 @@ hwt_delay *open_store_for(const char *directory, uint32_t flags, uint64_t payloa
         exit(fail("%s: it is damaged so that it cannot be opened: hwt-delay salvage saves the rest",
                   directory));
     if (r < 0)
-        exit(fail("%s: %s", directory, explain(r)));
+        exit(fail("%s: %s", directory, hwt_delay_strerror(r)));
     return store;
 }
 

@@ -88,8 +88,8 @@ int command_salvage(const struct request *request)
         r = closed;
     hwt_delay_close(from);
     if (r < 0)
-        return fail("%s to %s: %s; remove %s and try again", request->directory, new, explain(r),
-                    new);
+        return fail("%s to %s: %s; remove %s and try again", request->directory, new,
+                    hwt_delay_strerror(r), new);
     printf("%" PRIu64 " damaged blocks, %" PRIu64 " bytes, put aside in %s\n", stats.salvaged,
            stats.salvaged_bytes, request->directory);
     printf("%" PRIu64 " messages put into %s\n", salvage.put, new);

@@ -8,39 +8,6 @@
 #include <string.h>
 #include <time.h>
 
-static const struct explanation {
-    int error;
-    const char *text;
-} explanations[] = {
-    { ENOENT, "no store is there; hwt-delay put --create makes one, in a directory that exists" },
-    { ENOTEMPTY, "the directory has other things in it: name one that is empty or not there yet" },
-    { ENOTDIR, "not a directory: name the store's directory" },
-    { EACCES, "not permitted: use the account that owns the store" },
-    { EROFS, "the file system is read-only; stat, dump and check still work" },
-    { ENOSPC, "the disk is full: make room; what was put before is safe" },
-    { EMFILE, "too many open files: raise the limit (ulimit -n)" },
-    { ENFILE, "too many open files on this machine" },
-    { EAGAIN, "no thread could be started: raise the limit (ulimit -u)" },
-    { ENOMEM, "not enough memory" },
-    { EBUSY, "another process owns it: stop that one first; stat, dump and check still work" },
-    { ENOTSUP, "it was made by a later release: use that release's hwt-delay" },
-    { EPROTONOSUPPORT, "an earlier release made it: write it out with that release's "
-                       "hwt-delay dump --messages, and read that with put --lines" },
-    { EBADMSG, "it is damaged: hwt-delay check says where, hwt-delay salvage saves the rest" },
-    { ESTALE, "its owner changes it too quickly to be read: try again" },
-    { EIO, "reading or writing the disk failed, see the kernel's log; then try again" },
-    { EMSGSIZE, "the payload is too long for a message" },
-    { ETIME, "the clock has leapt forward: put it right, or try again if it is right now" },
-};
-
-const char *explain(int error)
-{
-    for (size_t i = 0; i < sizeof(explanations) / sizeof(explanations[0]); i++)
-        if (explanations[i].error == -error)
-            return explanations[i].text;
-    return strerror(-error);
-}
-
 /* ---- Numbers, durations and instants ---- */
 
 /* Digits alone; strtoull takes signs and white space too. */

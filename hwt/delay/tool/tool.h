@@ -62,9 +62,6 @@ uint64_t clock_now(void); /* as every store's */
 
 #define TIME_ROOM 32 /* of an instant as text, its final 0 included */
 
-/* Says what a negative errno means for a store, and what to do. */
-const char *explain(int error);
-
 /*
  * An instant: "now", "+90s" (from `now`), "@1800000000.5" (seconds since 1970), or
  * "2026-11-22T10:00:00.5Z". False: it is none of these, or no store can have it.

@@ -366,6 +366,27 @@ START_TEST(a_page_that_cannot_be_written)
 }
 END_TEST
 
+/* What the header says of errors is more than the system knows of them. */
+START_TEST(test_errors_have_words)
+{
+    static const int errors[] = { EINVAL, ENOENT,   ENOTEMPTY, ENOTDIR,         EACCES,   EROFS,
+                                  ENOSPC, EMFILE,   ENFILE,    EAGAIN,          ENOMEM,   EBUSY,
+                                  EEXIST, EPERM,    ENOTSUP,   EPROTONOSUPPORT, EBADMSG,  ESTALE,
+                                  EIO,    EMSGSIZE, ENOBUFS,   ETIME,           ECANCELED };
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        const char *text = hwt_delay_strerror(-errors[i]);
+        ck_assert_ptr_eq(text, hwt_delay_strerror(errors[i]));
+        ck_assert_str_ne(text, strerror(errors[i]));
+        ck_assert_ptr_null(strchr(text, '\n'));
+    }
+    ck_assert_str_eq(hwt_delay_strerror(-EDOM), strerror(EDOM));
+    ck_assert_str_eq(hwt_delay_strerror(INT_MIN), strerror(INT_MIN));
+    ck_assert_ptr_nonnull(strstr(hwt_delay_strerror(-EBADMSG), "damaged"));
+    ck_assert_ptr_nonnull(strstr(hwt_delay_strerror(-ETIME), "clock"));
+    ck_assert_ptr_nonnull(strstr(hwt_delay_strerror(-ENOBUFS), "leased"));
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
     Suite *suite = suite_create("delay_structs");
@@ -382,6 +403,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, a_page_of_one_store_needs_no_name);
     tcase_add_test(tcase, pages_of_shorter_and_longer_stats);
     tcase_add_test(tcase, a_page_that_cannot_be_written);
+    tcase_add_test(tcase, test_errors_have_words);
     suite_add_tcase(suite, tcase);
     return suite;
 }

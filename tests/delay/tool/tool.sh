@@ -72,7 +72,7 @@ test_misuse()
     says 'fly: no such command'
     run 2 --directory store
     says 'no such command'
-    for command in stat dump check put cancel take salvage; do
+    for command in stat stats dump check put cancel take salvage; do
         run 2 "$command"
         says 'no directory'
         run 2 "$command" --colour store
@@ -325,6 +325,8 @@ test_stat()
     run 0 cancel store "${far}Z" id
     run 0 stat store
     [ "$(value pending)" = 0 ] || fail "pending: $(value pending)"
+    run 0 stats store
+    [ "$(value pending)" = 0 ] || fail "stats, pending: $(value pending)"
     run 0 stat --prometheus store
     grep -q '^hwt_delay_[a-z_]* [0-9]' out || fail 'no sample'
     grep -q '^# TYPE hwt_delay_' out || fail 'no type'
