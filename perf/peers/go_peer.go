@@ -5,7 +5,6 @@
 package main
 
 import (
-    "flag"
     "fmt"
     "math"
     "os"
@@ -31,7 +30,6 @@ type options struct {
     producers, pending int
     window, rate       int
     seconds            float64
-    ops                int64
 }
 
 func (o *options) length() time.Duration {
@@ -155,12 +153,9 @@ type producer struct {
     _          [128]byte
 }
 
-func (p *producer) work(during int32, most int64) {
+func (p *producer) work(during int32) {
     begin, before := now(), p.total
-    for {
-        if most == 0 && atomic.LoadInt32(&phase) != during || most > 0 && p.total-before >= most {
-            break
-        }
+    for atomic.LoadInt32(&phase) == during {
         p.batch()
         p.total += batch
         atomic.StoreInt64(&p.published, p.total)
@@ -170,7 +165,6 @@ func (p *producer) work(during int32, most int64) {
 
 type result struct {
     ns, mops, cpuNs float64
-    start, end      float64
     peak            int64
 }
 
@@ -181,25 +175,21 @@ func sum(producers []*producer) (ops int64) {
     return
 }
 
+func (r *result) watchMemory() {
+    if rss := resident(); rss > r.peak {
+        r.peak = rss
+    }
+}
+
 // Sleeps through the measured part, looking up ten times a second.
-func (r *result) watch(o *options, producers []*producer) {
+func (r *result) watch(o *options) {
     const step = time.Second / 10
-    count := int(o.seconds * 10)
-    tenth := count/10 + 1
-    ops := []int64{sum(producers)}
     begin := now()
-    for i := 1; i <= count; i++ {
+    for i := 1; i <= int(o.seconds*10); i++ {
         time.Sleep(begin + time.Duration(i)*step - now())
-        ops = append(ops, sum(producers))
-        if rss := resident(); rss > r.peak {
-            r.peak = rss
-        }
+        r.watchMemory()
     }
     time.Sleep(begin + o.length() - now())
-    if tenth <= count {
-        r.start = float64(ops[tenth]-ops[0]) / (float64(tenth) * 1e5)
-        r.end = float64(ops[count]-ops[count-tenth]) / (float64(tenth) * 1e5)
-    }
 }
 
 // makeBatch() makes what does `batch` operations, for one producer.
@@ -214,22 +204,18 @@ func crew(o *options, makeBatch func(c *chance) func()) (r result) {
         all.Add(1)
         go func(p *producer) {
             defer all.Done()
-            p.work(warming, 0)
-            p.work(measuring, o.ops)
+            p.work(warming)
+            p.work(measuring)
         }(p)
     }
     time.Sleep(o.length() / 5)
     ops, begin := sum(producers), cpu()
     atomic.StoreInt32(&phase, measuring)
-    if o.ops == 0 {
-        r.watch(o, producers)
-        atomic.StoreInt32(&phase, over)
-    }
+    r.watch(o)
+    atomic.StoreInt32(&phase, over)
     all.Wait()
     r.cpuNs = float64(cpu()-begin) / float64(sum(producers)-ops)
-    if rss := resident(); rss > r.peak {
-        r.peak = rss
-    }
+    r.watchMemory()
     for _, p := range producers {
         ns := float64(p.time) / float64(p.ops)
         r.ns += ns / float64(len(producers))
@@ -238,7 +224,7 @@ func crew(o *options, makeBatch func(c *chance) func()) (r result) {
     return
 }
 
-func churn(o *options) result {
+func churn(o *options) {
     before := resident()
     r := crew(o, func(c *chance) func() {
         add := func() *time.Timer {
@@ -263,13 +249,6 @@ func churn(o *options) result {
     metric("mops", r.mops)
     metric("cpu_ns", r.cpuNs)
     metric("peak_rss_mb", float64(r.peak-before)/(1<<20))
-    return r
-}
-
-func churn100ms(o *options) {
-    r := churn(o)
-    metric("mops_start", r.start)
-    metric("mops_end", r.end)
 }
 
 func reset(o *options) {
@@ -578,37 +557,27 @@ func idle(o *options) {
 
 // ---- The command line ----
 
-func misuse() {
-    fmt.Fprintf(os.Stderr, "Usage: %s WORKLOAD [--producers P] [--pending N] [--wheel W] "+
-        "[--seconds S]\n       [--tick-ns T] [--ops N] [--rounds R] [--window N] [--rate R]\n\n"+
-        "Workloads: churn churn-100ms fire standing idle reset heartbeat burst requests\n"+
-        "See perf/README.md.\n", os.Args[0])
-}
-
+// Options come in pairs, and are right: who runs this is perf/run.sh. Those that mean nothing here are left out.
 func parse() (string, *options) {
-    var o options
-    name := ""
-    flags := flag.NewFlagSet(os.Args[0], flag.ExitOnError) // 2, or 0 for --help
-    flags.Usage = misuse
-    flags.IntVar(&o.producers, "producers", 1, "")
-    flags.IntVar(&o.pending, "pending", 0, "")
-    flags.Float64Var(&o.seconds, "seconds", 0, "")
-    flags.Int64Var(&o.ops, "ops", 0, "")
-    flags.IntVar(&o.window, "window", window, "")
-    flags.IntVar(&o.rate, "rate", 1000, "")
-    for _, unused := range []string{"wheel", "tick-ns", "rounds"} {
-        flags.Float64(unused, 0, "")
-    }
-    arguments := os.Args[1:]
-    for flags.Parse(arguments); flags.NArg() > 0 && name == ""; flags.Parse(arguments) {
-        name, arguments = flags.Arg(0), flags.Args()[1:]
-    }
-    if name == "" || flags.NArg() > 0 || o.producers < 1 || o.pending < 0 || o.seconds < 0 ||
-        o.ops < 0 || o.window < 1 || o.rate < 1 {
-        misuse()
+    o := options{producers: 1, window: window, rate: 1000}
+    numbers := map[string]*int{"--producers": &o.producers, "--pending": &o.pending, "--window": &o.window,
+        "--rate": &o.rate}
+    if len(os.Args)%2 != 0 {
+        fmt.Fprintf(os.Stderr, "Usage: %s WORKLOAD [--option N]...; see perf/README.md\n", os.Args[0])
         os.Exit(2)
     }
-    return name, &o
+    for i := 2; i < len(os.Args); i += 2 {
+        value, err := strconv.ParseFloat(os.Args[i+1], 64)
+        if err != nil {
+            fail(err)
+        }
+        if number := numbers[os.Args[i]]; number != nil {
+            *number = int(value)
+        } else if os.Args[i] == "--seconds" {
+            o.seconds = value
+        }
+    }
+    return os.Args[1], &o
 }
 
 func main() {
@@ -617,15 +586,14 @@ func main() {
         pending int
         seconds float64
     }{
-        "churn":       {func(o *options) { churn(o) }, 0, 1},
-        "churn-100ms": {churn100ms, 0, 60},
-        "fire":        {fire, 1000000, 0},
-        "standing":    {standing, 1000000, 2},
-        "idle":        {idle, 0, 2},
-        "reset":       {reset, 100000, 1},
-        "heartbeat":   {heartbeat, 100000, 3},
-        "burst":       {burst, 1000000, 0},
-        "requests":    {requests, 0, 2},
+        "churn":     {churn, 0, 1},
+        "fire":      {fire, 1000000, 0},
+        "standing":  {standing, 1000000, 2},
+        "idle":      {idle, 0, 2},
+        "reset":     {reset, 100000, 1},
+        "heartbeat": {heartbeat, 100000, 3},
+        "burst":     {burst, 1000000, 0},
+        "requests":  {requests, 0, 2},
     }
     runtime.LockOSThread()
     name, o := parse()

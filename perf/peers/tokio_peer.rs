@@ -23,7 +23,6 @@ struct Options {
     producers: u64,
     pending: u64,
     seconds: f64,
-    ops: u64,
     window: usize,
 }
 
@@ -139,22 +138,14 @@ struct Crew {
     ns: f64,
     mops: f64,
     cpu_ns: f64,
-    mops_start: f64,
-    mops_end: f64,
     peak: f64,
 }
 
-/// Calls batch() until the phase is over or there were `most`; the time and the operations.
-fn work(
-    batch: &mut dyn FnMut(),
-    phase: &AtomicU32,
-    during: u32,
-    most: u64,
-    published: &AtomicU64,
-) -> (f64, f64) {
+/// Calls batch() until the phase is over; the time and the operations.
+fn work(batch: &mut dyn FnMut(), phase: &AtomicU32, during: u32, published: &AtomicU64) -> (f64, f64) {
     let (begin, before) = (Instant::now(), published.load(Relaxed));
     let mut total = before;
-    while if most == 0 { phase.load(Relaxed) == during } else { total - before < most } {
+    while phase.load(Relaxed) == during {
         batch();
         total += BATCH;
         published.store(total, Relaxed);
@@ -164,22 +155,14 @@ fn work(
 
 impl Crew {
     /// Sleeps through the measured part, looking up ten times a second.
-    fn watch(&mut self, options: &Options, sum: &dyn Fn() -> f64) {
-        let count = (options.seconds * 10.0) as usize;
-        let tenth = count / 10 + 1;
+    fn watch(&mut self, options: &Options) {
         let begin = Instant::now();
         let until = |end: Duration| thread::sleep(end.saturating_sub(begin.elapsed()));
-        let mut ops = vec![sum()];
-        for i in 1..=count {
-            until(Duration::from_millis(100) * i as u32);
-            ops.push(sum());
+        for i in 1..=(options.seconds * 10.0) as u32 {
+            until(Duration::from_millis(100) * i);
             self.peak = self.peak.max(resident_bytes());
         }
         until(options.length());
-        if tenth <= count {
-            self.mops_start = (ops[tenth] - ops[0]) / (tenth as f64 * 1e5);
-            self.mops_end = (ops[count] - ops[count - tenth]) / (tenth as f64 * 1e5);
-        }
     }
 
     /// make_batch() makes, in the producer's thread, what does BATCH operations.
@@ -203,18 +186,16 @@ impl Crew {
                     let seed = (i as u64 + 1).wrapping_mul(0x9e3779b97f4a7c15);
                     let mut batch = make_batch(Chance(seed));
                     ready.wait();
-                    work(&mut batch, phase, WARMING, 0, &p.0);
-                    work(&mut batch, phase, MEASURING, options.ops, &p.0)
+                    work(&mut batch, phase, WARMING, &p.0);
+                    work(&mut batch, phase, MEASURING, &p.0)
                 }));
             }
             ready.wait();
             thread::sleep(options.length() / 5);
             let (ops, cpu) = (sum(), cpu_ns());
             phase.store(MEASURING, Relaxed);
-            if options.ops == 0 {
-                crew.watch(options, &sum);
-                phase.store(OVER, Relaxed);
-            }
+            crew.watch(options);
+            phase.store(OVER, Relaxed);
             for t in threads {
                 let (time, ops) = t.join().unwrap();
                 crew.ns += time / ops / options.producers as f64;
@@ -227,7 +208,7 @@ impl Crew {
     }
 }
 
-fn churn(options: &Options) -> Crew {
+fn churn(options: &Options) {
     let before = resident_bytes();
     let runtime = runtime();
     let crew = Crew::run(options, &runtime, |mut chance| {
@@ -246,13 +227,6 @@ fn churn(options: &Options) -> Crew {
     metric("mops", crew.mops);
     metric("cpu_ns", crew.cpu_ns);
     metric("peak_rss_mb", (crew.peak - before) / 1048576.0);
-    crew
-}
-
-fn churn_100ms(options: &Options) {
-    let crew = churn(options);
-    metric("mops_start", crew.mops_start);
-    metric("mops_end", crew.mops_end);
 }
 
 /// A Sleep is one thread's to push back; so each producer has its part of the connections.
@@ -478,62 +452,35 @@ fn idle(options: &Options) {
 
 // ---- The command line ----
 
-fn usage(program: &str, status: i32) -> ! {
-    let text = format!(
-        "Usage: {} WORKLOAD [--producers P] [--pending N] [--wheel W] [--seconds S]\n       \
-         [--tick-ns T] [--ops N] [--rounds R] [--window N] [--rate R]\n\n\
-         Workloads: churn churn-100ms fire standing idle reset heartbeat burst\n\
-         See perf/README.md.",
-        program
-    );
-    if status == 0 {
-        println!("{}", text);
-    } else {
-        eprintln!("{}", text);
-    }
-    process::exit(status)
-}
-
+/// Options come in pairs, and are right: who runs this is perf/run.sh. Those that mean nothing here are left out.
 fn main() {
-    let mut arguments = env::args();
-    let program = arguments.next().unwrap_or_default();
-    let mut options = Options { producers: 1, pending: 0, seconds: 0.0, ops: 0, window: WINDOW };
-    let mut workload = None;
+    let arguments: Vec<String> = env::args().collect();
+    let mut options = Options { producers: 1, pending: 0, seconds: 0.0, window: WINDOW };
 
-    while let Some(name) = arguments.next() {
-        if name == "-h" || name == "--help" {
-            usage(&program, 0);
-        }
-        if !name.starts_with('-') && workload.is_none() {
-            workload = Some(name);
-            continue;
-        }
-        let value = match arguments.next().and_then(|text| text.parse::<f64>().ok()) {
-            Some(value) if (0.0..=1e12).contains(&value) => value,
-            _ => usage(&program, 2),
-        };
-        match name.as_str() {
-            "--producers" if (1.0..=64.0).contains(&value) => options.producers = value as u64,
+    if arguments.len() % 2 != 0 {
+        eprintln!("Usage: {} WORKLOAD [--option N]...; see perf/README.md", arguments[0]);
+        process::exit(2)
+    }
+    for pair in arguments[2..].chunks(2) {
+        let value: f64 = pair[1].parse().expect("a number");
+        match pair[0].as_str() {
+            "--producers" => options.producers = value as u64,
             "--pending" => options.pending = value as u64,
             "--seconds" => options.seconds = value,
-            "--ops" => options.ops = value as u64,
-            "--window" if value >= 1.0 => options.window = value as usize,
-            "--wheel" | "--tick-ns" | "--rounds" | "--rate" => (),
-            _ => usage(&program, 2),
+            "--window" => options.window = value as usize,
+            _ => (),
         }
     }
-    let workload = workload.unwrap_or_else(|| usage(&program, 2));
-    let (run, pending, seconds): (fn(&Options), u64, f64) = match workload.as_str() {
-        "churn" => (|o| drop(churn(o)), 0, 1.0),
-        "churn-100ms" => (churn_100ms, 0, 60.0),
+    let (run, pending, seconds): (fn(&Options), u64, f64) = match arguments[1].as_str() {
+        "churn" => (churn, 0, 1.0),
         "fire" => (fire, 1_000_000, 0.0),
         "standing" => (standing, 1_000_000, 2.0),
         "idle" => (idle, 0, 2.0),
         "reset" => (reset, 100_000, 1.0),
         "heartbeat" => (heartbeat, 100_000, 3.0),
         "burst" => (burst, 1_000_000, 0.0),
-        _ => {
-            eprintln!("{} does not do {}", program, workload);
+        workload => {
+            eprintln!("{} does not do {}", arguments[0], workload);
             process::exit(3)
         }
     };

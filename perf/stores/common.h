@@ -3,8 +3,9 @@
 #define HWT_PERF_STORES_COMMON_H
 
 /*
- * What the stores that are linked in place of hwt/wheel/wheel.c share: how one begins, what the
- * places say, what is far away, and big arrays.
+ * The frame of the stores that are linked in place of hwt/wheel/wheel.c: all functions of the seam, what
+ * the places say, what is far away, and a big array. A store says what it has below "the store's own", and
+ * its struct hwt_wheel_inside begins with a struct store_frame.
  *
  * They are as lazy as the wheel: what they hold is hints, to drop a timeout or to file it for
  * another tick touches no hint, and a hint that does not count is thrown away when it is met, or by
@@ -30,24 +31,46 @@
 #define STORE_NEVER ((uint32_t)3 << 30)
 #define STORE_LOW_BITS (STORE_NEAR - 1)
 
-/* An empty wheel on a zeroed store of that size, to be freed; NULL: no memory. */
-static inline struct hwt_wheel_inside *store_begin(struct hwt_wheel *wheel,
-                                                   const struct hwt_directory *directory,
-                                                   struct hwt_ticks ticks, size_t size)
-{
-    *wheel = (struct hwt_wheel){
-        .ticks = ticks,
-        .directory = directory,
-        .bytes = size,
-        .inside = calloc(1, size),
-    };
-    return wheel->inside;
-}
+/* What is far. */
+struct store_far {
+    struct hwt_bucket later; /* its rounds are ages */
+    struct hwt_bucket never; /* of one round */
+    uint64_t due;            /* the tick at which what is of a later age comes nearer */
+};
 
-/* To which tick the hand goes when all before `limit` are handled. */
-static inline uint64_t store_limit(const struct hwt_wheel *wheel, uint64_t limit)
+struct store_frame {
+    struct store_far far;
+    void *array; /* the store's */
+    size_t bytes;
+};
+
+/* ---- the store's own ---- */
+
+static const size_t store_size;  /* of its hwt_wheel_inside */
+static const size_t store_first; /* bytes of the array of an empty one */
+
+static void store_init(struct hwt_wheel *wheel);   /* all is 0, but for the array */
+static void store_rewind(struct hwt_wheel *wheel); /* it is empty, and counts from tick 0 on */
+static void store_go_to(struct hwt_wheel *wheel, uint64_t tick);
+static uint64_t store_next(const struct hwt_wheel *wheel); /* tick, or UINT64_MAX */
+static uint32_t store_next_id(const struct hwt_wheel *wheel);
+static int store_file(struct hwt_wheel *wheel, uint32_t id, uint32_t generation, uint64_t tick);
+static void
+store_prune(struct hwt_wheel *wheel); /* throws away what comes first, and does not stay */
+/* Takes up to `max` ids that are due at wheel->tick, which is store_next(). 0: that has changed. */
+static size_t store_take_next(struct hwt_wheel *wheel, uint32_t *batch, size_t max);
+/* Looks at up to so many hints, all if it is as many as there are. */
+static void store_sweep(struct hwt_wheel *wheel, uint64_t most);
+/* The next part from this one on that has something. False: none has. */
+static bool store_view(const struct hwt_wheel *wheel, uint32_t from,
+                       struct hwt_wheel_view *ret_view);
+static bool store_check(const struct hwt_wheel *wheel, uint64_t *ret_hints);
+
+#define STORE_PARTS 1024 /* views of what is far begin here */
+
+static inline struct store_frame *store_frame(const struct hwt_wheel *wheel)
 {
-    return hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
+    return (struct store_frame *)wheel->inside;
 }
 
 /* ---- what counts ---- */
@@ -125,12 +148,6 @@ bool hwt_wheel_is_after(const struct hwt_wheel *wheel, const struct hwt_place *p
 
 /* ---- what is far ---- */
 
-struct store_far {
-    struct hwt_bucket later; /* its rounds are ages */
-    struct hwt_bucket never; /* of one round */
-    uint64_t due;            /* the tick at which what is of a later age comes nearer */
-};
-
 static inline uint32_t store_later_round(const struct hwt_wheel *wheel)
 {
     return (uint32_t)store_age(wheel->tick) + 1;
@@ -143,18 +160,6 @@ static inline void store_far_update(const struct hwt_wheel *wheel, struct store_
     far->due = UINT64_MAX;
     if (hwt_bucket_count(&far->later) > 0)
         far->due = (next + (far->later.least - (uint32_t)next) - 1) << STORE_AGE_BITS;
-}
-
-static inline void store_far_begin(struct store_far *far)
-{
-    far->due = UINT64_MAX;
-}
-
-static inline void store_far_clear(struct hwt_wheel *wheel, struct store_far *far)
-{
-    hwt_bucket_clear(&far->later, wheel->pieces);
-    hwt_bucket_clear(&far->never, wheel->pieces);
-    far->due = UINT64_MAX;
 }
 
 static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far,
@@ -174,26 +179,27 @@ static inline int store_far_file(struct hwt_wheel *wheel, struct store_far *far,
     return 0;
 }
 
-static inline uint32_t store_keep_later(const void *wheel, struct hwt_hint *hints, uint32_t n)
+static inline uint32_t store_keep(const struct hwt_wheel *wheel, struct hwt_hint *hints, uint32_t n,
+                                  bool never)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct hwt_hint hint = hints[i];
-        if (store_stays(wheel, hint.id, hint.generation, STORE_FAR | (hint.round & STORE_LOW_BITS)))
+        uint32_t where = never ? STORE_NEVER : STORE_FAR | (hint.round & STORE_LOW_BITS);
+        if (store_stays(wheel, hint.id, hint.generation, where))
             hints[kept++] = hint;
     }
     return kept;
 }
 
+static inline uint32_t store_keep_later(const void *wheel, struct hwt_hint *hints, uint32_t n)
+{
+    return store_keep(wheel, hints, n, false);
+}
+
 static inline uint32_t store_keep_never(const void *wheel, struct hwt_hint *hints, uint32_t n)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct hwt_hint hint = hints[i];
-        if (store_stays(wheel, hint.id, hint.generation, STORE_NEVER))
-            hints[kept++] = hint;
-    }
-    return kept;
+    return store_keep(wheel, hints, n, true);
 }
 
 /* When something comes nearer; exact if that is not after `most`. */
@@ -240,34 +246,125 @@ static inline uint64_t store_far_sweep(struct hwt_wheel *wheel, struct store_far
     return all;
 }
 
-/* What hwt_wheel_sweep_to_next_bucket() says of it, in parts `first` and the next one. */
-static inline bool store_far_look(struct hwt_wheel *wheel, struct store_far *far, uint32_t first,
-                                  uint32_t from, struct hwt_wheel_view *ret_view)
+/* ---- memory ---- */
+
+/*
+ * The array is of mapped pages, which the kernel lengthens and shortens without copying them, huge
+ * ones where they pay, as the pool's slabs have them. It starts at a page, so that what should
+ * share a cache line does. -ENOMEM: nothing has changed.
+ */
+static inline int store_resize(struct hwt_wheel *wheel, size_t wanted)
 {
-    store_far_sweep(wheel, far);
-    if (from <= first && hwt_bucket_count(&far->later) > 0)
-        *ret_view = (struct hwt_wheel_view){ first, hwt_bucket_count(&far->later), far->due };
-    else if (from <= first + 1 && hwt_bucket_count(&far->never) > 0)
-        *ret_view = (struct hwt_wheel_view){ first + 1, hwt_bucket_count(&far->never), UINT64_MAX };
-    else
-        return false;
+    const size_t page = 4096, huge = (size_t)1 << 21;
+    struct store_frame *frame = store_frame(wheel);
+    size_t to = (wanted + page - 1) & ~(page - 1);
+    if (to == frame->bytes)
+        return 0;
+    void *array = frame->bytes
+                      ? mremap(frame->array, frame->bytes, to, MREMAP_MAYMOVE)
+                      : mmap(NULL, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (array == MAP_FAILED)
+        return -ENOMEM;
+    if (to >= huge)
+        (void)madvise(array, to, MADV_HUGEPAGE); /* only ever faster */
+    wheel->bytes += to - frame->bytes;
+    frame->array = array;
+    frame->bytes = to;
+    return 0;
+}
+
+/* ---- the seam ---- */
+
+void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
+{
+    wheel->ticks = ticks;
+    wheel->tick = 0;
+    store_rewind(wheel);
+}
+
+int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
+                   struct hwt_ticks ticks, uint32_t ticks_per_wheel)
+{
+    (void)ticks_per_wheel;
+    *wheel = (struct hwt_wheel){
+        .directory = directory,
+        .bytes = store_size,
+        .inside = calloc(1, store_size),
+    };
+    if (!wheel->inside || store_resize(wheel, store_first) < 0) {
+        free(wheel->inside);
+        return -ENOMEM;
+    }
+    store_frame(wheel)->far.due = UINT64_MAX;
+    store_init(wheel);
+    hwt_wheel_begin(wheel, ticks);
+    return 0;
+}
+
+void hwt_wheel_destroy(struct hwt_wheel *wheel)
+{
+    munmap(store_frame(wheel)->array, store_frame(wheel)->bytes);
+    free(wheel->inside);
+}
+
+void hwt_wheel_clear(struct hwt_wheel *wheel)
+{
+    struct store_far *far = &store_frame(wheel)->far;
+    hwt_bucket_clear(&far->later, wheel->pieces);
+    hwt_bucket_clear(&far->never, wheel->pieces);
+    far->due = UINT64_MAX;
+    store_rewind(wheel);
+    (void)store_resize(wheel, store_first);
+    wheel->hints = 0;
+}
+
+int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
+                      uint32_t generation, uint64_t tick)
+{
+    if (tick < wheel->tick)
+        tick = wheel->tick;
+    if (__builtin_expect(!store_is_near(wheel, tick), 0))
+        return store_far_file(wheel, &store_frame(wheel)->far, place, id, generation, tick);
+    int r = store_file(wheel, id, generation, tick);
+    if (r < 0)
+        return r;
+    wheel->hints++;
+    place->where = store_where((uint32_t)tick);
+    return 0;
+}
+
+bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
+{
+    (void)limit, (void)looks;
+    store_prune(wheel);
+    uint64_t near = store_next(wheel), far = store_far_next(wheel, &store_frame(wheel)->far, near);
+    *ret_tick = far < near ? far : near;
     return true;
 }
 
-static inline bool store_far_check(const struct hwt_wheel *wheel, const struct store_far *far,
-                                   uint64_t *ret_hints)
+size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
+                      bool *ret_far)
 {
-    struct store_far right = *far;
-    store_far_update(wheel, &right);
-    *ret_hints = (uint64_t)hwt_bucket_count(&far->later) + hwt_bucket_count(&far->never);
-    return far->due == right.due && hwt_bucket_check(&far->later, store_later_round(wheel)) &&
-           hwt_bucket_check(&far->never, 0);
+    struct store_far *far = &store_frame(wheel)->far;
+    for (;;) {
+        uint64_t tick = store_next(wheel);
+        *ret_far = far->due <= tick && far->due != UINT64_MAX;
+        if (*ret_far)
+            tick = far->due;
+        /* An age begins with its first tick, not when that is over. */
+        if (tick > limit || (tick == limit && !*ret_far))
+            break;
+        store_go_to(wheel, tick);
+        size_t n =
+            *ret_far ? store_far_take(wheel, far, batch, max) : store_take_next(wheel, batch, max);
+        if (n > 0)
+            return n;
+    }
+    limit = hwt_ticks_ending(&wheel->ticks, limit - (wheel->lags && limit > 0));
+    if (wheel->tick < limit)
+        store_go_to(wheel, limit);
+    return 0;
 }
-
-/* ---- sweeping ---- */
-
-/* The store's: looks at up to so many hints, all if it is as many as there are. */
-static void sweep(struct hwt_wheel *wheel, uint64_t most);
 
 /* As much as it was told: that is not more than `enough` asks for by much. */
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
@@ -278,35 +375,44 @@ uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough
         return 0;
     if (!asks)
         wheel->wanted = NULL;
-    sweep(wheel, most);
+    store_sweep(wheel, most);
     wheel->wanted = wanted;
     return before - wheel->hints;
 }
 
-/* ---- memory ---- */
-
-/*
- * An array of mapped pages, which the kernel lengthens and shortens without copying them, huge
- * ones where they pay, as the pool's slabs have them. It starts at a page, so that what should
- * share a cache line does. Brings the one `at`, of *bytes, or a new one where those are 0, to
- * the pages that `wanted` bytes take, and returns it; NULL: no memory, nothing has changed.
- */
-static inline void *store_resize(struct hwt_wheel *wheel, void *at, size_t *bytes, size_t wanted)
+uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
 {
-    const size_t page = 4096, huge = (size_t)1 << 21;
-    size_t to = (wanted + page - 1) & ~(page - 1);
-    if (to == *bytes)
-        return at;
-    void *array = *bytes
-                      ? mremap(at, *bytes, to, MREMAP_MAYMOVE)
-                      : mmap(NULL, to, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (array == MAP_FAILED)
-        return NULL;
-    if (to >= huge)
-        (void)madvise(array, to, MADV_HUGEPAGE); /* only ever faster */
-    wheel->bytes += to - *bytes;
-    *bytes = to;
-    return array;
+    return store_next(wheel) < limit ? store_next_id(wheel) : HWT_ID_NONE;
+}
+
+bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
+                                    struct hwt_wheel_view *ret_view)
+{
+    struct store_far *far = &store_frame(wheel)->far;
+    if (from == 0)
+        store_sweep(wheel, UINT64_MAX);
+    if (from < STORE_PARTS && store_view(wheel, from, ret_view))
+        return true;
+    store_far_sweep(wheel, far);
+    if (from <= STORE_PARTS && hwt_bucket_count(&far->later) > 0)
+        *ret_view = (struct hwt_wheel_view){ STORE_PARTS, hwt_bucket_count(&far->later), far->due };
+    else if (from <= STORE_PARTS + 1 && hwt_bucket_count(&far->never) > 0)
+        *ret_view =
+            (struct hwt_wheel_view){ STORE_PARTS + 1, hwt_bucket_count(&far->never), UINT64_MAX };
+    else
+        return false;
+    return true;
+}
+
+bool hwt_wheel_check(struct hwt_wheel *wheel)
+{
+    const struct store_far *far = &store_frame(wheel)->far;
+    struct store_far right = *far;
+    uint64_t hints = (uint64_t)hwt_bucket_count(&far->later) + hwt_bucket_count(&far->never), near;
+    store_far_update(wheel, &right);
+    return store_check(wheel, &near) && wheel->hints == near + hints && far->due == right.due &&
+           hwt_bucket_check(&far->later, store_later_round(wheel)) &&
+           hwt_bucket_check(&far->never, 0);
 }
 
 #endif

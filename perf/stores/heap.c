@@ -35,13 +35,19 @@ struct item {
 };
 
 struct hwt_wheel_inside {
-    struct item *items; /* from 1 on */
+    struct store_frame frame; /* its array is of items, from 1 on */
     size_t used;
-    size_t items_bytes;
     size_t hand;       /* the item to be swept next; 0 or one that is not there: the last */
     uint32_t sequence; /* the next */
-    struct store_far far;
 };
+
+static const size_t store_size = sizeof(struct hwt_wheel_inside);
+static const size_t store_first = 1; /* a page */
+
+static struct item *items_of(const struct hwt_wheel_inside *inside)
+{
+    return inside->frame.array;
+}
 
 static bool before(const struct item *a, const struct item *b)
 {
@@ -55,7 +61,7 @@ static uint32_t tick_of(const struct item *item)
 
 static void rise(struct hwt_wheel_inside *inside, size_t at, struct item item)
 {
-    struct item *items = inside->items;
+    struct item *items = items_of(inside);
     for (; at > 1 && before(&item, &items[at / 2]); at /= 2)
         items[at] = items[at / 2];
     items[at] = item;
@@ -63,7 +69,7 @@ static void rise(struct hwt_wheel_inside *inside, size_t at, struct item item)
 
 static void sink(struct hwt_wheel_inside *inside, size_t at, struct item item)
 {
-    struct item *items = inside->items;
+    struct item *items = items_of(inside);
     size_t used = inside->used;
     for (size_t child; (child = 2 * at) <= used; at = child) {
         __builtin_prefetch((const char *)items + 4 * at * sizeof(*items));
@@ -79,11 +85,12 @@ static void sink(struct hwt_wheel_inside *inside, size_t at, struct item item)
 static void remove_at(struct hwt_wheel *wheel, size_t at)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    struct item last = inside->items[inside->used--];
+    struct item *items = items_of(inside);
+    struct item last = items[inside->used--];
     wheel->hints--;
     if (at > inside->used)
         return;
-    if (at > 1 && before(&last, &inside->items[at / 2]))
+    if (at > 1 && before(&last, &items[at / 2]))
         rise(inside, at, last);
     else
         sink(inside, at, last);
@@ -91,31 +98,20 @@ static void remove_at(struct hwt_wheel *wheel, size_t at)
 
 /* ---- memory ---- */
 
-static int resize_items(struct hwt_wheel *wheel, size_t count)
-{
-    struct hwt_wheel_inside *inside = wheel->inside;
-    size_t bytes = count * sizeof(*inside->items);
-    void *items = store_resize(wheel, inside->items, &inside->items_bytes, bytes);
-    if (!items)
-        return -ENOMEM;
-    inside->items = items;
-    return 0;
-}
-
 static int make_room(struct hwt_wheel *wheel)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    if (inside->used + 1 < inside->items_bytes / sizeof(*inside->items))
+    if (inside->used + 1 < inside->frame.bytes / sizeof(struct item))
         return 0;
-    return resize_items(wheel, inside->used + inside->used / 2 + 2);
+    return store_resize(wheel, (inside->used + inside->used / 2 + 2) * sizeof(struct item));
 }
 
 static void give_room_back(struct hwt_wheel *wheel)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    size_t capacity = inside->items_bytes / sizeof(*inside->items);
-    if (inside->used + 1 < capacity / 4)
-        (void)resize_items(wheel, 2 * inside->used + 2); /* no memory: it stays as it is */
+    size_t capacity = inside->frame.bytes / sizeof(struct item);
+    if (inside->used + 1 < capacity / 4) /* no memory: it stays as it is */
+        (void)store_resize(wheel, (2 * inside->used + 2) * sizeof(struct item));
 }
 
 /* ---- sequence numbers ---- */
@@ -128,68 +124,39 @@ static int compare_items(const void *a, const void *b)
 /* Once in 2^32 filings. What is sorted is a heap, too. */
 static void number_anew(struct hwt_wheel_inside *inside)
 {
-    qsort(inside->items + 1, inside->used, sizeof(*inside->items), compare_items);
+    struct item *items = items_of(inside);
+    qsort(items + 1, inside->used, sizeof(*items), compare_items);
     inside->sequence = 0;
     for (size_t at = 1; at <= inside->used; at++)
-        inside->items[at].key = (uint64_t)tick_of(&inside->items[at]) << 32 | inside->sequence++;
+        items[at].key = (uint64_t)tick_of(&items[at]) << 32 | inside->sequence++;
 }
 
-/* ---- the seam ---- */
+/* ---- what the frame asks for ---- */
 
-void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
+static void store_init(struct hwt_wheel *wheel)
 {
-    wheel->ticks = ticks;
-    wheel->tick = 0;
+    wheel->inside->sequence = HEAP_FIRST_SEQUENCE;
 }
 
-int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
-                   struct hwt_ticks ticks, uint32_t ticks_per_wheel)
-{
-    (void)ticks_per_wheel;
-    struct hwt_wheel_inside *inside = store_begin(wheel, directory, ticks, sizeof(*inside));
-    if (!inside)
-        return -ENOMEM;
-    inside->sequence = HEAP_FIRST_SEQUENCE;
-    store_far_begin(&inside->far);
-    if (resize_items(wheel, 1) < 0) {
-        hwt_wheel_destroy(wheel);
-        return -ENOMEM;
-    }
-    return 0;
-}
-
-void hwt_wheel_destroy(struct hwt_wheel *wheel)
-{
-    struct hwt_wheel_inside *inside = wheel->inside;
-    if (inside->items)
-        munmap(inside->items, inside->items_bytes);
-    free(inside);
-}
-
-void hwt_wheel_clear(struct hwt_wheel *wheel)
+static void store_rewind(struct hwt_wheel *wheel)
 {
     wheel->inside->used = 0;
-    (void)resize_items(wheel, 1);
-    store_far_clear(wheel, &wheel->inside->far);
-    wheel->hints = 0;
 }
 
-int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
-                      uint32_t generation, uint64_t tick)
+static void store_go_to(struct hwt_wheel *wheel, uint64_t tick)
+{
+    wheel->tick = tick;
+}
+
+static int store_file(struct hwt_wheel *wheel, uint32_t id, uint32_t generation, uint64_t tick)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    if (tick < wheel->tick)
-        tick = wheel->tick;
-    if (__builtin_expect(!store_is_near(wheel, tick), 0))
-        return store_far_file(wheel, &inside->far, place, id, generation, tick);
     int r = make_room(wheel);
     if (r < 0)
         return r;
     if (inside->sequence == UINT32_MAX)
         number_anew(inside);
     rise(inside, ++inside->used, (struct item){ tick << 32 | inside->sequence++, id, generation });
-    wheel->hints++;
-    place->where = store_where((uint32_t)tick);
     return 0;
 }
 
@@ -198,36 +165,35 @@ static bool stays(const struct hwt_wheel *wheel, const struct item *item)
     return store_stays(wheel, item->id, item->generation, store_where(tick_of(item)));
 }
 
-/* The tick of the soonest hint, UINT64_MAX: none. */
-static uint64_t soonest(const struct hwt_wheel *wheel)
+static uint64_t store_next(const struct hwt_wheel *wheel)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    return inside->used ? store_near_tick(wheel, tick_of(&inside->items[1])) : UINT64_MAX;
+    return inside->used ? store_near_tick(wheel, tick_of(&items_of(inside)[1])) : UINT64_MAX;
 }
 
-bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
+static uint32_t store_next_id(const struct hwt_wheel *wheel)
+{
+    return items_of(wheel->inside)[1].id;
+}
+
+static void store_prune(struct hwt_wheel *wheel)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    (void)limit, (void)looks;
-    while (inside->used && !stays(wheel, &inside->items[1]))
+    while (inside->used && !stays(wheel, &items_of(inside)[1]))
         remove_at(wheel, 1);
     give_room_back(wheel);
-    uint64_t near = soonest(wheel), far = store_far_next(wheel, &inside->far, near);
-    *ret_tick = far < near ? far : near;
-    return true;
 }
 
-/* Takes up to `max` ids from the top, all of wheel->tick. */
-static size_t take_near(struct hwt_wheel *wheel, uint32_t *batch, size_t max)
+static size_t store_take_next(struct hwt_wheel *wheel, uint32_t *batch, size_t max)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     struct item items[STORE_BATCH_MAX];
     const uint32_t tick = (uint32_t)wheel->tick;
     size_t n = 0, taken = 0;
     while (taken < max && taken < STORE_BATCH_MAX && inside->used &&
-           tick_of(&inside->items[1]) == tick) {
-        items[taken++] = inside->items[1];
-        store_fetch(wheel, inside->items[1].id);
+           tick_of(&items_of(inside)[1]) == tick) {
+        items[taken++] = items_of(inside)[1];
+        store_fetch(wheel, items_of(inside)[1].id);
         remove_at(wheel, 1);
     }
     for (size_t i = 0; i < taken; i++) {
@@ -238,44 +204,22 @@ static size_t take_near(struct hwt_wheel *wheel, uint32_t *batch, size_t max)
     return n;
 }
 
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
-                      bool *ret_far)
-{
-    struct store_far *far = &wheel->inside->far;
-    for (;;) {
-        uint64_t tick = soonest(wheel);
-        *ret_far = far->due <= tick && far->due != UINT64_MAX;
-        if (*ret_far)
-            tick = far->due;
-        /* An age begins with its first tick, not when that is over. */
-        if (tick > limit || (tick == limit && !*ret_far))
-            break;
-        wheel->tick = tick;
-        size_t n = *ret_far ? store_far_take(wheel, far, batch, max) : take_near(wheel, batch, max);
-        if (n > 0)
-            return n;
-    }
-    limit = store_limit(wheel, limit);
-    if (wheel->tick < limit)
-        wheel->tick = limit;
-    return 0;
-}
-
 /* All of them; then it is made a heap again. */
 static void sweep_all(struct hwt_wheel *wheel)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
+    struct item *items = items_of(inside);
     size_t kept = 0;
     for (size_t at = 1; at <= inside->used; at++) {
         if (at + STORE_AHEAD <= inside->used)
-            store_fetch(wheel, inside->items[at + STORE_AHEAD].id);
-        if (stays(wheel, &inside->items[at]))
-            inside->items[++kept] = inside->items[at];
+            store_fetch(wheel, items[at + STORE_AHEAD].id);
+        if (stays(wheel, &items[at]))
+            items[++kept] = items[at];
     }
     wheel->hints -= inside->used - kept;
     inside->used = kept;
     for (size_t at = kept / 2; at > 0; at--)
-        sink(inside, at, inside->items[at]);
+        sink(inside, at, items[at]);
     inside->hand = 0;
 }
 
@@ -283,61 +227,50 @@ static void sweep_all(struct hwt_wheel *wheel)
 static void sweep_some(struct hwt_wheel *wheel, uint64_t most)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
+    struct item *items = items_of(inside);
     for (uint64_t looked = 0; looked < most && inside->used > 0; looked++) {
         if (inside->hand == 0 || inside->hand > inside->used)
             inside->hand = inside->used;
         size_t at = inside->hand--;
         if (at > STORE_AHEAD)
-            store_fetch(wheel, inside->items[at - STORE_AHEAD].id);
-        if (!stays(wheel, &inside->items[at]))
+            store_fetch(wheel, items[at - STORE_AHEAD].id);
+        if (!stays(wheel, &items[at]))
             remove_at(wheel, at);
         if (inside->hand == 0)
-            store_far_sweep(wheel, &inside->far);
+            store_far_sweep(wheel, &inside->frame.far);
     }
 }
 
-static void sweep(struct hwt_wheel *wheel, uint64_t most)
+static void store_sweep(struct hwt_wheel *wheel, uint64_t most)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     if (most < inside->used) {
         sweep_some(wheel, most);
     } else {
         sweep_all(wheel);
-        store_far_sweep(wheel, &inside->far);
+        store_far_sweep(wheel, &inside->frame.far);
     }
     give_room_back(wheel);
 }
 
-uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
+static bool store_view(const struct hwt_wheel *wheel, uint32_t from,
+                       struct hwt_wheel_view *ret_view)
 {
-    return soonest(wheel) < limit ? wheel->inside->items[1].id : HWT_ID_NONE;
+    *ret_view = (struct hwt_wheel_view){ 0, wheel->inside->used, store_next(wheel) };
+    return from == 0 && wheel->inside->used > 0;
 }
 
-bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
-                                    struct hwt_wheel_view *ret_view)
-{
-    struct hwt_wheel_inside *inside = wheel->inside;
-    if (from == 0)
-        sweep(wheel, UINT64_MAX);
-    if (from > 0 || inside->used == 0)
-        return store_far_look(wheel, &inside->far, 1, from, ret_view);
-    *ret_view = (struct hwt_wheel_view){ 0, inside->used, soonest(wheel) };
-    return true;
-}
-
-bool hwt_wheel_check(struct hwt_wheel *wheel)
+static bool store_check(const struct hwt_wheel *wheel, uint64_t *ret_hints)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    uint64_t far;
-    if (inside->used >= inside->items_bytes / sizeof(*inside->items))
-        return false;
+    const struct item *items = items_of(inside);
     for (size_t at = 1; at <= inside->used; at++) {
-        const struct item *item = &inside->items[at];
-        uint32_t ahead = tick_of(item) - (uint32_t)wheel->tick;
-        if (at > 1 && !before(&inside->items[at / 2], item))
+        uint32_t ahead = tick_of(&items[at]) - (uint32_t)wheel->tick;
+        if (at > 1 && !before(&items[at / 2], &items[at]))
             return false;
-        if (ahead >= STORE_NEAR || (uint32_t)item->key >= inside->sequence)
+        if (ahead >= STORE_NEAR || (uint32_t)items[at].key >= inside->sequence)
             return false;
     }
-    return store_far_check(wheel, &inside->far, &far) && wheel->hints == inside->used + far;
+    *ret_hints = inside->used;
+    return inside->used < inside->frame.bytes / sizeof(*items);
 }

@@ -59,12 +59,11 @@ struct level {
 };
 
 struct hwt_wheel_inside {
-    struct node *nodes;
-    size_t nodes_bytes;
-    uint32_t used;   /* nodes; those from here on were never used */
-    uint32_t free;   /* the first of a chain; 0: none */
-    uint32_t hand;   /* the node to be swept next */
-    uint32_t levels; /* made so far */
+    struct store_frame frame; /* its array is of nodes */
+    uint32_t used;            /* nodes; those from here on were never used */
+    uint32_t free;            /* the first of a chain; 0: none */
+    uint32_t hand;            /* the node to be swept next */
+    uint32_t levels;          /* made so far */
     uint32_t waiting;
     struct occupied {
         uint64_t tick;
@@ -73,20 +72,16 @@ struct hwt_wheel_inside {
     bool waits[BUCKETS];      /* whether in the heap */
     uint64_t begins[BUCKETS]; /* and then the tick */
     struct level level[LEVELS];
-    struct store_far far;
 };
+
+static const size_t store_size = sizeof(struct hwt_wheel_inside);
+static const size_t store_first = NODES_FIRST * sizeof(struct node);
 
 /* ---- nodes ---- */
 
-static int resize_nodes(struct hwt_wheel *wheel, size_t count)
+static struct node *nodes_of(const struct hwt_wheel_inside *inside)
 {
-    struct hwt_wheel_inside *inside = wheel->inside;
-    size_t bytes = count * sizeof(*inside->nodes);
-    void *nodes = store_resize(wheel, inside->nodes, &inside->nodes_bytes, bytes);
-    if (!nodes)
-        return -ENOMEM;
-    inside->nodes = nodes;
-    return 0;
+    return inside->frame.array;
 }
 
 static void make_empty(struct node *nodes, uint32_t list)
@@ -120,11 +115,12 @@ static uint32_t new_node(struct hwt_wheel *wheel)
     struct hwt_wheel_inside *inside = wheel->inside;
     uint32_t number = inside->free;
     if (number) {
-        inside->free = inside->nodes[number].next;
+        inside->free = nodes_of(inside)[number].next;
         return number;
     }
-    if (inside->used >= inside->nodes_bytes / sizeof(*inside->nodes) &&
-        resize_nodes(wheel, (size_t)inside->used + inside->used / 2 + 1) < 0)
+    if (inside->used >= inside->frame.bytes / sizeof(struct node) &&
+        store_resize(wheel, ((size_t)inside->used + inside->used / 2 + 1) * sizeof(struct node)) <
+            0)
         return 0;
     return inside->used++;
 }
@@ -132,8 +128,8 @@ static uint32_t new_node(struct hwt_wheel *wheel)
 static void free_node(struct hwt_wheel *wheel, uint32_t number)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    inside->nodes[number].id = HWT_ID_NONE;
-    inside->nodes[number].next = inside->free;
+    nodes_of(inside)[number].id = HWT_ID_NONE;
+    nodes_of(inside)[number].next = inside->free;
     inside->free = number;
     wheel->hints--;
 }
@@ -143,7 +139,7 @@ static void forget_nodes(struct hwt_wheel *wheel)
 {
     wheel->inside->used = NODES_FIRST;
     wheel->inside->free = 0;
-    (void)resize_nodes(wheel, NODES_FIRST);
+    (void)store_resize(wheel, store_first);
 }
 
 static bool stays(const struct hwt_wheel *wheel, const struct node *node)
@@ -193,7 +189,7 @@ static uint32_t next_bucket(struct hwt_wheel_inside *inside)
 {
     while (inside->waiting) {
         uint32_t bucket = inside->heap[1].bucket;
-        if (!is_empty(inside->nodes, bucket))
+        if (!is_empty(nodes_of(inside), bucket))
             return bucket;
         wait_no_more(inside);
     }
@@ -222,7 +218,7 @@ static void make_level(struct hwt_wheel_inside *inside, uint64_t tick)
 }
 
 /* Moves every wheel's time on. */
-static void advance(struct hwt_wheel *wheel, uint64_t tick)
+static void store_go_to(struct hwt_wheel *wheel, uint64_t tick)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     wheel->tick = tick;
@@ -256,7 +252,7 @@ static uint32_t bucket_of(struct hwt_wheel *wheel, uint64_t tick)
 /* Files the hints of a bucket again that begins now: before those that were filed since. */
 static void flush(struct hwt_wheel *wheel, uint32_t from)
 {
-    struct node *nodes = wheel->inside->nodes;
+    struct node *nodes = nodes_of(wheel->inside);
     uint32_t number = nodes[from].prev;
     make_empty(nodes, from);
     while (number != from) {
@@ -268,84 +264,56 @@ static void flush(struct hwt_wheel *wheel, uint32_t from)
     }
 }
 
-/* ---- the seam ---- */
+/* ---- what the frame asks for ---- */
 
-void hwt_wheel_begin(struct hwt_wheel *wheel, struct hwt_ticks ticks)
+static void store_init(struct hwt_wheel *wheel)
 {
-    struct hwt_wheel_inside *inside = wheel->inside;
-    wheel->ticks = ticks;
-    wheel->tick = 0;
-    while (inside->waiting)
-        wait_no_more(inside);
-    inside->levels = 0;
-    make_level(inside, 0);
+    for (uint32_t bucket = 0; bucket < BUCKETS; bucket++)
+        nodes_of(wheel->inside)[bucket].id = HWT_ID_NONE;
 }
 
-int hwt_wheel_init(struct hwt_wheel *wheel, const struct hwt_directory *directory,
-                   struct hwt_ticks ticks, uint32_t ticks_per_wheel)
-{
-    (void)ticks_per_wheel;
-    struct hwt_wheel_inside *inside = store_begin(wheel, directory, ticks, sizeof(*inside));
-    if (!inside)
-        return -ENOMEM;
-    if (resize_nodes(wheel, NODES_FIRST) < 0) {
-        free(inside);
-        return -ENOMEM;
-    }
-    for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
-        make_empty(inside->nodes, bucket);
-        inside->nodes[bucket].id = HWT_ID_NONE;
-    }
-    forget_nodes(wheel);
-    hwt_wheel_begin(wheel, ticks);
-    store_far_begin(&inside->far);
-    return 0;
-}
-
-void hwt_wheel_destroy(struct hwt_wheel *wheel)
-{
-    munmap(wheel->inside->nodes, wheel->inside->nodes_bytes);
-    free(wheel->inside);
-}
-
-void hwt_wheel_clear(struct hwt_wheel *wheel)
+static void store_rewind(struct hwt_wheel *wheel)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++)
-        make_empty(inside->nodes, bucket);
+        make_empty(nodes_of(inside), bucket);
     while (inside->waiting)
         wait_no_more(inside);
-    forget_nodes(wheel);
-    store_far_clear(wheel, &inside->far);
-    wheel->hints = 0;
+    inside->used = NODES_FIRST;
+    inside->free = 0;
+    inside->levels = 0;
+    make_level(inside, wheel->tick);
 }
 
-int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t id,
-                      uint32_t generation, uint64_t tick)
+static int store_file(struct hwt_wheel *wheel, uint32_t id, uint32_t generation, uint64_t tick)
 {
-    struct hwt_wheel_inside *inside = wheel->inside;
-    if (tick < wheel->tick)
-        tick = wheel->tick;
-    if (__builtin_expect(!store_is_near(wheel, tick), 0))
-        return store_far_file(wheel, &inside->far, place, id, generation, tick);
     uint32_t number = new_node(wheel);
     if (!number)
         return -ENOMEM;
     uint32_t bucket = bucket_of(wheel, tick);
-    struct node *node = &inside->nodes[number];
+    struct node *nodes = nodes_of(wheel->inside), *node = &nodes[number];
     node->tick = (uint32_t)tick;
     node->id = id;
     node->generation = generation;
-    link_between(inside->nodes, inside->nodes[bucket].prev, number, bucket);
-    wheel->hints++;
-    place->where = store_where((uint32_t)tick);
+    link_between(nodes, nodes[bucket].prev, number, bucket);
     return 0;
+}
+
+static uint64_t store_next(const struct hwt_wheel *wheel)
+{
+    return begins(wheel->inside, next_bucket(wheel->inside));
+}
+
+static uint32_t store_next_id(const struct hwt_wheel *wheel)
+{
+    const struct node *nodes = nodes_of(wheel->inside);
+    return nodes[nodes[next_bucket(wheel->inside)].next].id;
 }
 
 /* Throws away what comes first in a list and does not stay. */
 static void prune(struct hwt_wheel *wheel, uint32_t bucket)
 {
-    struct node *nodes = wheel->inside->nodes;
+    struct node *nodes = nodes_of(wheel->inside);
     while (!is_empty(nodes, bucket) && !stays(wheel, &nodes[nodes[bucket].next])) {
         uint32_t number = nodes[bucket].next;
         unlink_node(nodes, number);
@@ -353,25 +321,20 @@ static void prune(struct hwt_wheel *wheel, uint32_t bucket)
     }
 }
 
-bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
+static void store_prune(struct hwt_wheel *wheel)
 {
-    struct hwt_wheel_inside *inside = wheel->inside;
-    (void)limit, (void)looks;
     uint32_t bucket;
-    while ((bucket = next_bucket(inside)) < BUCKETS) {
+    while ((bucket = next_bucket(wheel->inside)) < BUCKETS) {
         prune(wheel, bucket);
-        if (!is_empty(inside->nodes, bucket))
+        if (!is_empty(nodes_of(wheel->inside), bucket))
             break;
     }
-    uint64_t near = begins(inside, bucket), far = store_far_next(wheel, &inside->far, near);
-    *ret_tick = far < near ? far : near;
-    return true;
 }
 
 /* Takes up to `max` ids from the front of a list. */
 static size_t take_near(struct hwt_wheel *wheel, uint32_t list, uint32_t *batch, size_t max)
 {
-    struct node *nodes = wheel->inside->nodes;
+    struct node *nodes = nodes_of(wheel->inside);
     uint32_t taken[STORE_BATCH_MAX];
     size_t n = 0, all = 0;
     for (uint32_t number = nodes[list].next; all < max && all < STORE_BATCH_MAX && number != list;
@@ -392,42 +355,20 @@ static size_t take_near(struct hwt_wheel *wheel, uint32_t list, uint32_t *batch,
     return n;
 }
 
-size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *batch, size_t max,
-                      bool *ret_far)
+static size_t store_take_next(struct hwt_wheel *wheel, uint32_t *batch, size_t max)
 {
-    struct hwt_wheel_inside *inside = wheel->inside;
-    for (;;) {
-        uint32_t bucket = next_bucket(inside);
-        uint64_t tick = begins(inside, bucket);
-        size_t n = 0;
-        *ret_far = inside->far.due <= tick && inside->far.due != UINT64_MAX;
-        if (*ret_far)
-            tick = inside->far.due;
-        /* An age begins with its first tick, not when that is over. */
-        if (tick > limit || (tick == limit && !*ret_far))
-            break;
-        advance(wheel, tick);
-        if (*ret_far) {
-            n = store_far_take(wheel, &inside->far, batch, max);
-        } else if (bucket < SLOTS) {
-            n = take_near(wheel, bucket, batch, max);
-        } else {
-            wait_no_more(inside);
-            flush(wheel, bucket);
-        }
-        if (n > 0)
-            return n;
-    }
-    limit = store_limit(wheel, limit);
-    if (wheel->tick < limit)
-        advance(wheel, limit);
+    uint32_t bucket = next_bucket(wheel->inside);
+    if (bucket < SLOTS)
+        return take_near(wheel, bucket, batch, max);
+    wait_no_more(wheel->inside);
+    flush(wheel, bucket);
     return 0;
 }
 
 /* False: there is no hint in it. */
 static bool sweep_node(struct hwt_wheel *wheel, uint32_t number)
 {
-    struct node *nodes = wheel->inside->nodes;
+    struct node *nodes = nodes_of(wheel->inside);
     uint32_t ahead = number + STORE_AHEAD;
     if (ahead < wheel->inside->used && nodes[ahead].id != HWT_ID_NONE)
         store_fetch(wheel, nodes[ahead].id);
@@ -441,7 +382,7 @@ static bool sweep_node(struct hwt_wheel *wheel, uint32_t number)
 }
 
 /* Goes around once at most: by the nodes, and past the last of them by what is far. */
-static void sweep(struct hwt_wheel *wheel, uint64_t most)
+static void store_sweep(struct hwt_wheel *wheel, uint64_t most)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     uint32_t nodes = inside->used - NODES_FIRST;
@@ -450,21 +391,12 @@ static void sweep(struct hwt_wheel *wheel, uint64_t most)
         if (inside->hand >= NODES_FIRST && inside->hand < inside->used) {
             looked += sweep_node(wheel, inside->hand++);
         } else {
-            looked += store_far_sweep(wheel, &inside->far);
+            looked += store_far_sweep(wheel, &inside->frame.far);
             inside->hand = NODES_FIRST;
         }
     }
     if (wheel->hints == 0)
         forget_nodes(wheel);
-}
-
-uint32_t hwt_wheel_peek(const struct hwt_wheel *wheel, uint64_t limit)
-{
-    const struct hwt_wheel_inside *inside = wheel->inside;
-    uint32_t bucket = next_bucket(wheel->inside);
-    if (begins(inside, bucket) >= limit)
-        return HWT_ID_NONE;
-    return inside->nodes[inside->nodes[bucket].next].id;
 }
 
 static uint64_t count_of(const struct node *nodes, uint32_t list)
@@ -475,20 +407,17 @@ static uint64_t count_of(const struct node *nodes, uint32_t list)
     return count;
 }
 
-bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
-                                    struct hwt_wheel_view *ret_view)
+static bool store_view(const struct hwt_wheel *wheel, uint32_t from,
+                       struct hwt_wheel_view *ret_view)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    if (from == 0)
-        sweep(wheel, UINT64_MAX);
     for (uint32_t bucket = from; bucket < BUCKETS; bucket++) {
-        uint64_t count = count_of(inside->nodes, bucket);
-        if (count == 0)
-            continue;
+        uint64_t count = count_of(nodes_of(inside), bucket);
         *ret_view = (struct hwt_wheel_view){ bucket, count, inside->begins[bucket] };
-        return true;
+        if (count > 0)
+            return true;
     }
-    return store_far_look(wheel, &wheel->inside->far, BUCKETS, from, ret_view);
+    return false;
 }
 
 /* ---- checks ---- */
@@ -496,7 +425,7 @@ bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
 static bool check_list(const struct hwt_wheel *wheel, uint32_t bucket, uint32_t ticks)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
-    const struct node *nodes = inside->nodes;
+    const struct node *nodes = nodes_of(inside);
     uint32_t prev = bucket;
     for (uint32_t number = nodes[bucket].next; number != bucket; number = nodes[number].next) {
         uint64_t tick = store_near_tick(wheel, nodes[number].tick);
@@ -520,7 +449,7 @@ static bool check_level(const struct hwt_wheel *wheel, uint32_t i)
         return false;
     for (uint32_t bucket = i * SLOTS; bucket < (i + 1) * SLOTS; bucket++) {
         uint64_t tick = inside->begins[bucket];
-        if (!inside->waits[bucket] && !is_empty(inside->nodes, bucket))
+        if (!inside->waits[bucket] && !is_empty(nodes_of(inside), bucket))
             return false;
         if (inside->waits[bucket] &&
             (tick < wheel->tick || tick / level->unit % SLOTS != bucket % SLOTS))
@@ -531,18 +460,18 @@ static bool check_level(const struct hwt_wheel *wheel, uint32_t i)
     return true;
 }
 
-bool hwt_wheel_check(struct hwt_wheel *wheel)
+static bool store_check(const struct hwt_wheel *wheel, uint64_t *ret_hints)
 {
     const struct hwt_wheel_inside *inside = wheel->inside;
     uint32_t waiting = 0;
-    uint64_t hints = 0, far;
+    uint64_t hints = 0;
     for (uint32_t i = 0; i < inside->levels; i++) {
         if (!check_level(wheel, i))
             return false;
     }
     for (uint32_t bucket = 0; bucket < BUCKETS; bucket++) {
         waiting += inside->waits[bucket];
-        hints += count_of(inside->nodes, bucket);
+        hints += count_of(nodes_of(inside), bucket);
     }
     for (uint32_t at = 1; at <= inside->waiting; at++) {
         const struct occupied *its = &inside->heap[at];
@@ -551,6 +480,6 @@ bool hwt_wheel_check(struct hwt_wheel *wheel)
         if (at > 1 && sooner(its, &inside->heap[at / 2]))
             return false;
     }
-    return waiting == inside->waiting && store_far_check(wheel, &inside->far, &far) &&
-           wheel->hints == hints + far;
+    *ret_hints = hints;
+    return waiting == inside->waiting;
 }
