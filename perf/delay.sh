@@ -21,7 +21,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 case " $* " in
 *' --help '*)
     sed -n '4,11s/^# \{0,1\}//p' "$0"
-    awk -f "$root/perf/options.awk" "$root/perf/delay/life_options.c"
+    awk -f "$root/perf/options.awk" "$root/perf/delay/life.c"
     exit 0
     ;;
 esac

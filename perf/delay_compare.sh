@@ -79,10 +79,7 @@ execute()
     program=delay_$1
     shift
     case $1 in
-    backlog | calls)
-        program=delay_$1
-        shift
-        ;;
+    backlog | calls) program=delay_alone ;;
     esac
     status=0
     timeout 1800 "$build/perf/delay/$program" "$@" || status=$?

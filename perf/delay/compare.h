@@ -24,8 +24,8 @@
 #include <sys/types.h>
 
 #include "../histogram.h"
+#include "../system.h"
 
-#define SECOND UINT64_C(1000000000)
 #define ID_SIZE 16 /* text, without a 0 */
 
 struct message {
@@ -49,8 +49,8 @@ struct contender {
     /* Makes or opens a store in a directory that exists; ready for everything when it returns. */
     void (*open)(const char *directory);
     void (*close)(void);
-    pid_t (*server)(void); /* NULL: the store is in this process */
-    void *(*connect)(void);
+    pid_t (*server)(void);  /* NULL: the store is in this process */
+    void *(*connect)(void); /* NULL, as the next: threads have nothing of their own */
     void (*disconnect)(void *handle);
     void (*put)(void *handle, const struct message *messages, size_t count);
     /* Takes what is due at `now`, up to `max`, and is done with it. */
@@ -60,6 +60,17 @@ struct contender {
 };
 
 extern const struct contender contender; /* of this program */
+
+static inline void *handle_open(void)
+{
+    return contender.connect ? contender.connect() : NULL;
+}
+
+static inline void handle_close(void *handle)
+{
+    if (contender.disconnect)
+        contender.disconnect(handle);
+}
 
 struct options {
     const char *workload, *directory, *timeline;
@@ -83,24 +94,20 @@ _Noreturn void die(const char *format, ...) __attribute__((format(printf, 1, 2))
 _Noreturn void decline(const char *why);
 void print_metric(const char *name, double value);
 
-uint64_t elapsed_ns(void);  /* CLOCK_MONOTONIC */
-uint64_t realtime_ns(void); /* CLOCK_REALTIME */
 void sleep_until(uint64_t realtime);
 
 /* A clock that workloads set; 0: the real one. The contender hwt goes by it. */
 extern _Atomic uint64_t set_clock;
 uint64_t clock_now(void);
 
-uint64_t random_next(uint64_t *state);
 double random_unit(uint64_t *state); /* 0 to 1 */
 
 /* Numbered messages: ids of their own, and a payload that does not compress. */
 void message_make(struct message *message, uint64_t number, uint64_t due);
 
-uint64_t resident_bytes(pid_t pid);      /* of a process: VmRSS */
-uint64_t peak_resident_bytes(pid_t pid); /* VmHWM */
-uint64_t directory_bytes(void);          /* on the disk, of all files */
-pid_t store_pid(void);                   /* where the store is: a server, or this process */
+uint64_t resident_bytes(void);      /* of the store's process: VmRSS */
+uint64_t peak_resident_bytes(void); /* VmHWM */
+pid_t store_pid(void);              /* where the store is: a server, or this process */
 
 /*
  * Bytes written since a moment, for one byte of payload; prints device_per_byte: by the device,

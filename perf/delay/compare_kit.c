@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "compare.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -12,8 +11,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -44,24 +41,6 @@ void print_metric(const char *name, double value)
 
 /* ---- Time and chance ---- */
 
-static uint64_t read_clock(clockid_t id)
-{
-    struct timespec now;
-
-    clock_gettime(id, &now);
-    return (uint64_t)now.tv_sec * SECOND + (uint64_t)now.tv_nsec;
-}
-
-uint64_t elapsed_ns(void)
-{
-    return read_clock(CLOCK_MONOTONIC);
-}
-
-uint64_t realtime_ns(void)
-{
-    return read_clock(CLOCK_REALTIME);
-}
-
 void sleep_until(uint64_t realtime)
 {
     struct timespec end = { (time_t)(realtime / SECOND), (long)(realtime % SECOND) };
@@ -79,19 +58,9 @@ uint64_t clock_now(void)
     return now != 0 ? now : realtime_ns();
 }
 
-/* splitmix64 */
-uint64_t random_next(uint64_t *state)
-{
-    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 double random_unit(uint64_t *state)
 {
-    return (double)(random_next(state) >> 11) * 0x1p-53;
+    return (double)(splitmix(state) >> 11) * 0x1p-53;
 }
 
 static unsigned char noise[1 << 16];
@@ -102,7 +71,7 @@ static void make_noise(void)
     uint64_t state = options.seed;
 
     for (size_t i = 0; i < sizeof(noise); i++)
-        noise[i] = (unsigned char)random_next(&state);
+        noise[i] = (unsigned char)splitmix(&state);
 }
 
 void message_make(struct message *message, uint64_t number, uint64_t due)
@@ -119,68 +88,21 @@ void message_make(struct message *message, uint64_t number, uint64_t due)
 
 /* ---- What the system knows ---- */
 
-/* The number behind `key` in a file of /proc; 0: there is none. */
-static uint64_t number_in(const char *path, const char *key)
+uint64_t resident_bytes(void)
 {
-    char line[256];
-    uint64_t number = 0;
-    FILE *file = fopen(path, "re");
-
-    if (!file)
-        return 0;
-    while (fgets(line, sizeof(line), file))
-        if (strncmp(line, key, strlen(key)) == 0)
-            number = strtoull(line + strlen(key), NULL, 10);
-    fclose(file);
-    return number;
+    return number_in(store_pid(), "status", "VmRSS:") * 1024;
 }
 
-static uint64_t number_of(pid_t pid, const char *name, const char *key)
+uint64_t peak_resident_bytes(void)
 {
-    char path[64];
-
-    snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
-    return number_in(path, key);
-}
-
-uint64_t resident_bytes(pid_t pid)
-{
-    return number_of(pid, "status", "VmRSS:") * 1024;
-}
-
-uint64_t peak_resident_bytes(pid_t pid)
-{
-    return number_of(pid, "status", "VmHWM:") * 1024;
-}
-
-/* 0: it is not known. */
-static uint64_t device_written(void)
-{
-    struct stat status;
-    char line[256];
-    uint64_t sectors = 0;
-    FILE *file = fopen("/proc/diskstats", "re");
-
-    if (!file)
-        return 0;
-    if (stat(options.directory, &status) < 0)
-        die("%s: %s", options.directory, strerror(errno));
-    while (fgets(line, sizeof(line), file)) {
-        unsigned major, minor;
-        uint64_t written;
-        if (sscanf(line, "%u %u %*s %*u %*u %*u %*u %*u %*u %" SCNu64, &major, &minor, &written) ==
-                3 &&
-            makedev(major, minor) == status.st_dev)
-            sectors = written;
-    }
-    fclose(file);
-    return sectors * 512;
+    return number_in(store_pid(), "status", "VmHWM:") * 1024;
 }
 
 struct written written_now(void)
 {
     sync();
-    return (struct written){ device_written(), number_of(store_pid(), "io", "write_bytes:") };
+    return (struct written){ device_written(options.directory),
+                             number_in(store_pid(), "io", "write_bytes:") };
 }
 
 void print_written(const struct written *begin, double payload)
@@ -191,32 +113,6 @@ void print_written(const struct written *begin, double payload)
         print_metric("device_per_byte", (double)(now.device - begin->device) / payload);
     else
         print_metric("process_per_byte", (double)(now.process - begin->process) / payload);
-}
-
-static uint64_t bytes_below(int directory)
-{
-    uint64_t bytes = 0;
-    DIR *stream = fdopendir(directory);
-    const struct dirent *entry;
-
-    while (stream && (entry = readdir(stream))) {
-        struct stat status;
-        if (entry->d_name[0] == '.' ||
-            fstatat(directory, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-            continue;
-        if (S_ISDIR(status.st_mode))
-            bytes += bytes_below(openat(directory, entry->d_name, O_RDONLY | O_CLOEXEC));
-        else
-            bytes += (uint64_t)status.st_blocks * 512;
-    }
-    if (stream)
-        closedir(stream);
-    return bytes;
-}
-
-uint64_t directory_bytes(void)
-{
-    return bytes_below(open(options.directory, O_RDONLY | O_CLOEXEC));
 }
 
 pid_t store_pid(void)
@@ -258,7 +154,7 @@ char socket_path[64];
 int server_connect(void)
 {
     struct sockaddr_un address = { .sun_family = AF_UNIX };
-    uint64_t end = elapsed_ns() + 600 * SECOND;
+    uint64_t end = now_ns() + 600 * SECOND;
 
     strcpy(address.sun_path, socket_path);
     for (;;) {
@@ -267,7 +163,7 @@ int server_connect(void)
             die("socket: %s", strerror(errno));
         if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
             return fd;
-        if (elapsed_ns() > end || waitpid(store_pid(), NULL, WNOHANG) != 0)
+        if (now_ns() > end || waitpid(store_pid(), NULL, WNOHANG) != 0)
             die("the server does not answer at %s: %s", socket_path, strerror(errno));
         close(fd);
         nanosleep(&(struct timespec){ 0, 500000 }, NULL);

@@ -35,7 +35,7 @@ struct worker {
 static void *produce(void *arg)
 {
     struct worker *w = arg;
-    void *handle = contender.connect();
+    void *handle = handle_open();
     struct message *batch = calloc(options.batch, sizeof(*batch));
     uint64_t random = options.seed + w->number;
     uint64_t number = (w->number + 1) << 40;
@@ -57,7 +57,7 @@ static void *produce(void *arg)
                              (uint64_t)(random_unit(&random) * options.delay * (double)SECOND));
         contender.put(handle, batch, options.batch);
     }
-    contender.disconnect(handle);
+    handle_close(handle);
     free(batch);
     return NULL;
 }
@@ -97,14 +97,14 @@ static void note_first(uint64_t due, void *arg)
 static void *consume(void *arg)
 {
     struct worker *w = arg;
-    void *handle = contender.connect();
+    void *handle = handle_open();
 
     while (!atomic_load(&stopping)) {
         w->now = 0;
         if (contender.take(handle, realtime_ns(), 1000, note_first, w) == 0 && !contender.waits)
             nanosleep(&(struct timespec){ 0, 500000 }, NULL);
     }
-    contender.disconnect(handle);
+    handle_close(handle);
     return NULL;
 }
 
@@ -185,7 +185,7 @@ void work_pace(void)
     histogram_print(&late, "late_", "ms", 1e6, print_metric);
     print_metric("behind_ms", (double)behind / 1e6);
     print_metric("checkpoints", (double)checkpoints);
-    print_metric("peak_mb", (double)peak_resident_bytes(store_pid()) / 1e6);
+    print_metric("peak_mb", (double)peak_resident_bytes() / 1e6);
     if (options.timeline)
         write_timeline();
     contender.close();

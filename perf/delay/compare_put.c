@@ -23,17 +23,17 @@ static uint64_t far_due(uint64_t now, uint64_t *random)
 static void *produce(void *arg)
 {
     struct producer *p = arg;
-    void *handle = contender.connect();
+    void *handle = handle_open();
     struct message *batch = calloc(options.batch, sizeof(*batch));
-    uint64_t now = elapsed_ns();
+    uint64_t now = now_ns();
 
     for (uint64_t number = p->number << 40; now < p->until;) {
         uint64_t clock = clock_now();
         for (size_t i = 0; i < options.batch; i++)
             message_make(&batch[i], number++, far_due(clock, &p->random));
-        uint64_t before = elapsed_ns();
+        uint64_t before = now_ns();
         contender.put(handle, batch, options.batch);
-        now = elapsed_ns();
+        now = now_ns();
         p->all += options.batch;
         if (before < p->warm_until)
             continue;
@@ -43,7 +43,7 @@ static void *produce(void *arg)
         p->put += options.batch;
         histogram_add(&p->took, (int64_t)(now - before));
     }
-    contender.disconnect(handle);
+    handle_close(handle);
     free(batch);
     return NULL;
 }
@@ -56,7 +56,7 @@ void work_put(void)
 
     contender.open(options.directory);
     struct written written = written_now();
-    uint64_t start = elapsed_ns();
+    uint64_t start = now_ns();
     uint64_t warm = start + (uint64_t)(options.seconds / 5 * (double)SECOND);
     for (uint64_t i = 0; i < options.producers; i++) {
         producers[i] = (struct producer){
@@ -118,7 +118,7 @@ static void live(void *handle, uint64_t start)
     for (uint64_t put = 0; put < options.messages;) {
         size_t n = 0;
         for (; n < options.batch && put < options.messages; n++, put++)
-            message_make(&batch[n], put, now + 1 + random_next(&random) % delay);
+            message_make(&batch[n], put, now + 1 + splitmix(&random) % delay);
         contender.put(handle, batch, n);
         now = start + (uint64_t)((double)put / (double)options.rate * (double)SECOND);
         set_time(now);
@@ -146,17 +146,17 @@ void work_life(void)
         set_time(start -= start % SECOND);
     contender.open(options.directory);
     struct written written = written_now();
-    uint64_t begin = elapsed_ns();
-    void *handle = contender.connect();
+    uint64_t begin = now_ns();
+    void *handle = handle_open();
     live(handle, start);
-    contender.disconnect(handle);
-    uint64_t end = elapsed_ns();
+    handle_close(handle);
+    uint64_t end = now_ns();
     print_written(&written, (double)options.messages * (double)options.payload);
-    uint64_t peak = peak_resident_bytes(store_pid());
+    uint64_t peak = peak_resident_bytes();
     contender.close();
     print_metric("messages_s", (double)options.messages / ((double)(end - begin) / 1e9));
     print_metric("peak_mb", (double)peak / 1e6);
-    print_metric("disk_mb", (double)directory_bytes() / 1e6);
+    print_metric("disk_mb", (double)disk_bytes(options.directory) / 1e6);
 }
 
 /* ---- burst: all are due within one second ---- */
@@ -170,25 +170,25 @@ void work_burst(void)
 
     set_time(start);
     contender.open(options.directory);
-    void *handle = contender.connect();
+    void *handle = handle_open();
     for (uint64_t put = 0; put < options.messages;) {
         size_t n = 0;
         for (; n < BATCH_MAX && n < 1000 && put < options.messages; n++, put++)
-            message_make(&batch[n], put, due + random_next(&random) % SECOND);
+            message_make(&batch[n], put, due + splitmix(&random) % SECOND);
         contender.put(handle, batch, n);
     }
     if (contender.real_clock && realtime_ns() > due)
         decline("putting so many takes it more than 20 s");
     set_time(due + 2 * SECOND);
-    uint64_t begin = elapsed_ns();
+    uint64_t begin = now_ns();
     for (size_t n = 1; n > 0 && taken < options.messages; taken += n)
         n = contender.take(handle, clock_now(), 1000, NULL, NULL);
-    uint64_t end = elapsed_ns();
+    uint64_t end = now_ns();
     if (taken != options.messages)
         die("%llu messages came, not %llu", (unsigned long long)taken,
             (unsigned long long)options.messages);
     print_metric("taken_s", (double)taken / ((double)(end - begin) / 1e9));
-    print_metric("peak_mb", (double)peak_resident_bytes(store_pid()) / 1e6);
-    contender.disconnect(handle);
+    print_metric("peak_mb", (double)peak_resident_bytes() / 1e6);
+    handle_close(handle);
     contender.close();
 }

@@ -22,7 +22,7 @@ static void fill(void)
 {
     static struct message batch[1000];
     uint64_t random = options.seed, now = clock_now();
-    void *handle = contender.connect();
+    void *handle = handle_open();
 
     for (uint64_t put = 0; put < options.messages;) {
         size_t n = 0;
@@ -33,19 +33,19 @@ static void fill(void)
         }
         contender.put(handle, batch, n);
     }
-    contender.disconnect(handle);
+    handle_close(handle);
 }
 
 static _Noreturn void fill_and_wait(int report)
 {
-    uint64_t begin = elapsed_ns();
+    uint64_t begin = now_ns();
 
     contender.open(options.directory);
     fill();
     struct filled filled = {
-        .resident = resident_bytes(store_pid()),
-        .disk = directory_bytes(),
-        .took = elapsed_ns() - begin,
+        .resident = resident_bytes(),
+        .disk = disk_bytes(options.directory),
+        .took = now_ns() - begin,
     };
     if (contender.server)
         server_kill(contender.server());
@@ -82,18 +82,18 @@ void work_standing(void)
 {
     struct filled filled = fill_and_kill();
     double payload = (double)options.messages * (double)options.payload;
-    uint64_t begin = elapsed_ns();
+    uint64_t begin = now_ns();
 
     contender.open(options.directory);
-    void *handle = contender.connect();
+    void *handle = handle_open();
     if (contender.take(handle, clock_now(), 1, NULL, NULL) != 0)
         die("something came that is not due");
-    uint64_t end = elapsed_ns();
+    uint64_t end = now_ns();
     print_metric("rss_mb", (double)filled.resident / 1e6);
     print_metric("open_ms", (double)(end - begin) / 1e6);
-    print_metric("rss_opened_mb", (double)resident_bytes(store_pid()) / 1e6);
+    print_metric("rss_opened_mb", (double)resident_bytes() / 1e6);
     print_metric("disk_per_byte", (double)filled.disk / payload);
     print_metric("filled_s", (double)options.messages / ((double)filled.took / 1e9));
-    contender.disconnect(handle);
+    handle_close(handle);
     contender.close();
 }

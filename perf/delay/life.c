@@ -10,12 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "../rules.h"
 #include "hwt/delay/open/open.h"
 
 #define LEASE HWT_SEC(5)
@@ -26,31 +28,13 @@ _Noreturn void die(const char *what, int error)
     _exit(1);
 }
 
-uint64_t clock_ns(clockid_t clock)
-{
-    struct timespec now;
-
-    clock_gettime(clock, &now);
-    return HWT_SEC((uint64_t)now.tv_sec) + (uint64_t)now.tv_nsec;
-}
-
-/* splitmix64 */
-uint64_t random_next(uint64_t *state)
-{
-    uint64_t x = *state += UINT64_C(0x9e3779b97f4a7c15);
-
-    x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* What chance decides about a message: the same in each life. */
 uint64_t hash_of(const struct run *run, uint64_t number, uint64_t what)
 {
     uint64_t state = run->options.seed ^ (what << 56);
 
-    state = random_next(&state) ^ number;
-    return random_next(&state);
+    state = splitmix(&state) ^ number;
+    return splitmix(&state);
 }
 
 void id_of(uint64_t number, char id[ID_SIZE + 1])
@@ -63,9 +47,47 @@ void payload_of(const struct run *run, uint64_t number, unsigned char *payload)
     uint64_t state = hash_of(run, number, 5);
 
     for (uint64_t i = 0; i < run->options.payload; i += 8) {
-        uint64_t random = random_next(&state), left = run->options.payload - i;
+        uint64_t random = splitmix(&state), left = run->options.payload - i;
         memcpy(payload + i, &random, left < 8 ? left : 8);
     }
+}
+
+/* ---- the ledger ---- */
+
+static struct shared *ledger_make(const struct options *options)
+{
+    size_t size = sizeof(struct shared) + options->messages * sizeof(struct entry);
+    struct shared *shared =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (shared == MAP_FAILED)
+        die("memory for the ledger", -errno);
+    return shared;
+}
+
+/* A kill may come between an entry and its counter. */
+static void ledger_recount(struct shared *shared, const struct options *options)
+{
+    uint64_t acknowledged = 0, delivered = 0, cancelled = 0;
+
+    for (uint64_t i = 0; i < options->messages; i++) {
+        const struct entry *e = &shared->entries[i];
+        acknowledged += e->put == GRANTED;
+        delivered += e->deliveries > 0;
+        cancelled += e->deliveries == 0 && e->cancel == GRANTED;
+    }
+    atomic_store(&shared->acknowledged, acknowledged);
+    atomic_store(&shared->delivered, delivered);
+    atomic_store(&shared->cancelled, cancelled);
+}
+
+static void raise_to(counter *c, uint64_t value)
+{
+    uint64_t old = counted(c);
+
+    while (old < value && !atomic_compare_exchange_weak_explicit(
+                              c, &old, value, memory_order_relaxed, memory_order_relaxed))
+        ;
 }
 
 /* ---- the child ---- */
@@ -75,7 +97,7 @@ static uint64_t moved_clock(void *data)
 {
     struct run *run = data;
 
-    return clock_ns(CLOCK_REALTIME) + counted(&run->shared->clock_offset);
+    return read_clock(CLOCK_REALTIME) + counted(&run->shared->clock_offset);
 }
 
 /* The real system, with that clock. Only the clock's functions look at `data`. */
@@ -130,7 +152,7 @@ static _Noreturn void live(struct run *run)
     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
     struct producer *producers = calloc(run->options.threads, sizeof(*producers));
     pthread_t *threads = calloc(run->options.threads + 1, sizeof(*threads));
-    uint64_t begin = clock_ns(CLOCK_MONOTONIC);
+    uint64_t begin = read_clock(CLOCK_MONOTONIC);
 
     if (!producers || !threads)
         die("a life", -ENOMEM);
@@ -139,7 +161,7 @@ static _Noreturn void live(struct run *run)
     int r = hwt_delay_open_on(run->path, &options, &system, false, &run->store);
     if (r < 0)
         die("open", r);
-    raise_to(&run->shared->opening_max, clock_ns(CLOCK_MONOTONIC) - begin);
+    raise_to(&run->shared->opening_max, read_clock(CLOCK_MONOTONIC) - begin);
     run->opened = hwt_delay_now(run->store);
     begin_thread(&threads[run->options.threads], publish_main, run);
     for (uint64_t i = 0; i < run->options.threads; i++) {
@@ -197,7 +219,7 @@ static bool is_time_to_kill(const struct run *run, const struct watch *watch, ui
         return false;
     if (!opening && progress(run) < all * (watch->kills + 1) / (kills + 1))
         return false;
-    long wait = (long)(random_next(random) % (opening ? 100 : 20));
+    long wait = (long)(splitmix(random) % (opening ? 100 : 20));
     nanosleep(&(struct timespec){ 0, wait * 1000000 }, NULL);
     return true;
 }
@@ -239,13 +261,52 @@ static void make_room(const char *path)
         closedir(stream);
 }
 
+/* ---- the command line ---- */
+
+static void usage(void);
+
+static const struct option_rule rules[] = {
+    { "messages", offsetof(struct options, messages), 200000, 100, 1000000000, "messages to put",
+      RULE_NUMBER },
+    { "threads", offsetof(struct options, threads), 16, 1, 1000, "producers", RULE_NUMBER },
+    { "payload", offsetof(struct options, payload), 200, 0, 1 << 20, "bytes in a message",
+      RULE_NUMBER },
+    { "kills", offsetof(struct options, kills), 6, 0, 1000,
+      "times that the process is killed on the way", RULE_NUMBER },
+    { "seed", offsetof(struct options, seed), 1, 0, UINT64_MAX,
+      "delays, who is cancelled, when to kill, and all else that chance decides", RULE_NUMBER },
+    { "directory", offsetof(struct options, directory), 0, 0, 0,
+      "the store is made in DIR/hwt-delay-life; what an earlier run left there goes", RULE_TEXT },
+};
+
+static const struct option_rules all = {
+    .program = "delay_life",
+    .all = rules,
+    .count = sizeof(rules) / sizeof(rules[0]),
+    .usage = usage,
+};
+
+static void usage(void)
+{
+    printf("Usage: delay_life [--option N]... [--directory DIR]\n\n"
+           "Puts messages with delays of one second to four weeks into a store, cancels some,\n"
+           "takes them, kills the process on the way, and looks whether every promise was kept.\n"
+           "When all are put and the near ones have come, the clock is moved, so that the far\n"
+           "ones come too. Defaults in brackets.\n\n");
+    rules_print(&all);
+    printf("  --%-16s this text\n\n", "help");
+    printf("Exit status: 0; 1 if a promise was not kept, or if it could not run; 2 for a bad\n"
+           "option.\n");
+}
+
 int main(int argc, char **argv)
 {
     struct run run = { 0 };
     struct watch watch = { 0 };
     int status;
 
-    options_parse(&run.options, argc, argv);
+    run.options.directory = ".";
+    rules_read(&all, &run.options, argc, argv);
     if (access(run.options.directory, W_OK) < 0) {
         fprintf(stderr, "delay_life: --directory %s: %s\n", run.options.directory, strerror(errno));
         return 2;

@@ -6,9 +6,7 @@
  * What the files of delay_life share. One process, the parent, keeps the ledger; a child has the
  * store, with many producers and a consumer, and is killed and made again several times.
  *
- *     life.c            the parent: begins lives, kills them
- *     life_options.c    the command line
- *     life_ledger.c     what was promised about each message, in memory that both have
+ *     life.c            the command line; the parent: begins lives, kills them; the ledger, in memory that both have
  *     life_producer.c   the child: threads that put and cancel
  *     life_consumer.c   the child: takes, looks at every promise, moves the clock at the end
  *     life_watch.c      the parent: what /proc says, the live line
@@ -27,18 +25,15 @@
 #include <sys/types.h>
 
 #include "../histogram.h"
+#include "../system.h"
 #include "hwt/delay.h"
-
-/* ---- life_options.c ---- */
 
 struct options {
     uint64_t messages, threads, payload, kills, seed;
     const char *directory;
 };
 
-void options_parse(struct options *options, int argc, char **argv); /* exits 2 on misuse */
-
-/* ---- life_ledger.c ---- */
+/* ---- the ledger ---- */
 
 /* Of a put, a cancel or a done: it was begun; and the store has said that it is so. */
 enum { NOT_ASKED, ASKED, GRANTED, REFUSED };
@@ -82,9 +77,6 @@ struct shared {
 
 enum { PHASE_PUT, PHASE_WAIT, PHASE_FAR, PHASES };
 
-struct shared *ledger_make(const struct options *options);
-void ledger_recount(struct shared *shared, const struct options *options);
-
 static inline uint64_t counted(const counter *c)
 {
     return atomic_load_explicit(c, memory_order_relaxed);
@@ -94,8 +86,6 @@ static inline void count(counter *c, uint64_t n)
 {
     atomic_fetch_add_explicit(c, n, memory_order_relaxed);
 }
-
-void raise_to(counter *c, uint64_t value);
 
 /* ---- what both processes use ---- */
 
@@ -111,8 +101,6 @@ struct run {
 #define ID_SIZE 16
 
 _Noreturn void die(const char *what, int error);
-uint64_t clock_ns(clockid_t clock);
-uint64_t random_next(uint64_t *state);
 uint64_t hash_of(const struct run *run, uint64_t number, uint64_t what);
 void id_of(uint64_t number, char id[ID_SIZE + 1]);
 void payload_of(const struct run *run, uint64_t number, unsigned char *payload);
@@ -142,8 +130,6 @@ void watch_begin(struct watch *watch, const struct run *run);
 void watch_sample(struct watch *watch, const struct run *run, pid_t child); /* ten times a second */
 void watch_end_of_life(struct watch *watch, const struct run *run,
                        pid_t child); /* not reaped yet */
-uint64_t disk_bytes(const char *path);
-uint64_t device_written(const char *path); /* 0: not known */
 
 /* ---- life_report.c ---- */
 

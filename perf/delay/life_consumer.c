@@ -126,7 +126,7 @@ static void deal_with(struct run *run, const hwt_delay_message *messages, size_t
 /* When all are put, real time goes on for a while, through kills too; then the clock is moved. */
 static void note_phase(struct shared *shared, const struct options *options)
 {
-    uint64_t now = clock_ns(CLOCK_MONOTONIC);
+    uint64_t now = read_clock(CLOCK_MONOTONIC);
 
     if (shared->phase == PHASE_PUT && counted(&shared->acknowledged) == options->messages) {
         atomic_store(&shared->far_at, now + WAIT);

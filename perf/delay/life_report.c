@@ -23,12 +23,12 @@ void report_line(const struct run *run, struct watch *watch, uint64_t resident, 
 {
     static const char *const phases[PHASES] = { "putting", "waiting", "clock moved" };
     const struct shared *s = run->shared;
-    double seconds = (double)(clock_ns(CLOCK_MONOTONIC) - watch->last_line) / 1e9;
+    double seconds = (double)(read_clock(CLOCK_MONOTONIC) - watch->last_line) / 1e9;
     uint64_t acknowledged = counted(&s->acknowledged), delivered = counted(&s->delivered);
 
     printf("%5.1f s %11s %4" PRIu32 " %7" PRIu64 " %9" PRIu64 " %9" PRIu64 " %8" PRIu64
            " %7.0f %8.0f %6.2f d %3.0f MB %3.0f MB\n",
-           (double)(clock_ns(CLOCK_MONOTONIC) - watch->begin) / 1e9, phases[counted(&s->phase)],
+           (double)(read_clock(CLOCK_MONOTONIC) - watch->begin) / 1e9, phases[counted(&s->phase)],
            s->life, acknowledged, delivered, counted(&s->cancelled), counted(&s->pending),
            (double)(acknowledged - watch->last_acknowledged) / seconds,
            (double)(delivered - watch->last_delivered) / seconds,
@@ -86,7 +86,7 @@ static void table_time(const struct run *run, const struct watch *watch)
     const struct shared *s = run->shared;
 
     printf("\ntime\n");
-    row_of("all of it", (double)(clock_ns(CLOCK_MONOTONIC) - watch->begin) / 1e9, "s", "");
+    row_of("all of it", (double)(read_clock(CLOCK_MONOTONIC) - watch->begin) / 1e9, "s", "");
     row_of("late by, p50", (double)histogram_at(&s->lateness, 0.5) / 1e6, "ms",
            "of what came in real time and no kill held up");
     row_of("         p99", (double)histogram_at(&s->lateness, 0.99) / 1e6, "ms", "");

@@ -46,16 +46,6 @@ static void close_file(void)
     free(buffer);
 }
 
-static void *connect_file(void)
-{
-    return &file;
-}
-
-static void disconnect(void *handle)
-{
-    (void)handle;
-}
-
 static void put(void *handle, const struct message *messages, size_t count)
 {
     size_t size = 0;
@@ -78,7 +68,5 @@ const struct contender contender = {
     .puts_only = true,
     .open = open_file,
     .close = close_file,
-    .connect = connect_file,
-    .disconnect = disconnect,
     .put = put,
 };

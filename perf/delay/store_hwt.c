@@ -41,20 +41,11 @@ static void close_store(void)
     hwt_delay_close(store);
 }
 
-static void *connect_store(void)
-{
-    return store;
-}
-
-static void disconnect(void *handle)
-{
-    (void)handle;
-}
-
 static void put(void *handle, const struct message *messages, size_t count)
 {
     hwt_delay_message *own = calloc(count, sizeof(*own));
 
+    (void)handle;
     for (size_t i = 0; i < count; i++)
         own[i] = (hwt_delay_message){
             .due = messages[i].due,
@@ -63,7 +54,7 @@ static void put(void *handle, const struct message *messages, size_t count)
             .payload = messages[i].payload,
             .payload_size = messages[i].payload_size,
         };
-    check("put", hwt_delay_put(handle, own, count));
+    check("put", hwt_delay_put(store, own, count));
     free(own);
 }
 
@@ -114,8 +105,6 @@ const struct contender contender = {
     .name = "hwt",
     .open = open_store,
     .close = close_store,
-    .connect = connect_store,
-    .disconnect = disconnect,
     .put = put,
     .take = take,
     .waits = true,

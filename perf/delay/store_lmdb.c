@@ -46,16 +46,6 @@ static void close_store(void)
     mdb_env_close(environment);
 }
 
-static void *connect_store(void)
-{
-    return environment;
-}
-
-static void disconnect(void *handle)
-{
-    (void)handle;
-}
-
 static void commit(const struct gathered *list)
 {
     MDB_txn *transaction = begin();
@@ -129,8 +119,6 @@ const struct contender contender = {
     .name = "lmdb",
     .open = open_store,
     .close = close_store,
-    .connect = connect_store,
-    .disconnect = disconnect,
     .put = put,
     .take = take,
 };

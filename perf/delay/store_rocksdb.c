@@ -49,16 +49,6 @@ static void close_store(void)
     rocksdb_writeoptions_destroy(synced);
 }
 
-static void *connect_store(void)
-{
-    return db;
-}
-
-static void disconnect(void *handle)
-{
-    (void)handle;
-}
-
 static void key_of(char key[KEY_SIZE], uint64_t due, const char *id)
 {
     uint64_t sorted = __builtin_bswap64(due);
@@ -72,12 +62,13 @@ static void put(void *handle, const struct message *messages, size_t count)
     rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
     char *error = NULL;
 
+    (void)handle;
     for (size_t i = 0; i < count; i++) {
         char key[KEY_SIZE];
         key_of(key, messages[i].due, messages[i].id);
         rocksdb_writebatch_put(batch, key, KEY_SIZE, messages[i].payload, messages[i].payload_size);
     }
-    rocksdb_write(handle, synced, batch, &error);
+    rocksdb_write(db, synced, batch, &error);
     check("put", error);
     rocksdb_writebatch_destroy(batch);
 }
@@ -87,11 +78,12 @@ static size_t take(void *handle, uint64_t now, size_t max, taken_function taken,
     char end[KEY_SIZE], *error = NULL;
     size_t count = 0;
 
+    (void)handle;
     key_of(end, now, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff");
     pthread_mutex_lock(&lock);
     rocksdb_readoptions_t *reading = rocksdb_readoptions_create();
     rocksdb_readoptions_set_iterate_upper_bound(reading, end, KEY_SIZE);
-    rocksdb_iterator_t *at = rocksdb_create_iterator(handle, reading);
+    rocksdb_iterator_t *at = rocksdb_create_iterator(db, reading);
     rocksdb_writebatch_t *batch = rocksdb_writebatch_create();
     for (rocksdb_iter_seek(at, position, KEY_SIZE); count < max && rocksdb_iter_valid(at);
          rocksdb_iter_next(at), count++) {
@@ -108,7 +100,7 @@ static size_t take(void *handle, uint64_t now, size_t max, taken_function taken,
     rocksdb_iter_get_error(at, &error);
     check("take", error);
     if (count > 0)
-        rocksdb_write(handle, synced, batch, &error);
+        rocksdb_write(db, synced, batch, &error);
     check("done", error);
     pthread_mutex_unlock(&lock);
     rocksdb_writebatch_destroy(batch);
@@ -121,8 +113,6 @@ const struct contender contender = {
     .name = "rocksdb",
     .open = open_store,
     .close = close_store,
-    .connect = connect_store,
-    .disconnect = disconnect,
     .put = put,
     .take = take,
 };

@@ -64,16 +64,6 @@ static void close_store(void)
     sqlite3_close(db);
 }
 
-static void *connect_store(void)
-{
-    return db;
-}
-
-static void disconnect(void *handle)
-{
-    (void)handle;
-}
-
 static void commit(const struct gathered *list)
 {
     pthread_mutex_lock(&lock);
@@ -141,8 +131,6 @@ const struct contender contender = {
     .name = "sqlite",
     .open = open_store,
     .close = close_store,
-    .connect = connect_store,
-    .disconnect = disconnect,
     .put = put,
     .take = take,
 };

@@ -13,10 +13,7 @@
 #include <time.h>
 
 #include "../histogram.h"
-
-#define US UINT64_C(1000)
-#define MS UINT64_C(1000000)
-#define SECOND UINT64_C(1000000000)
+#include "../system.h"
 
 #define WINDOW 1000 /* timeouts that one who churns has pending, unless the options say otherwise */
 
@@ -51,19 +48,6 @@ void *allocate(size_t count, size_t size);       /* zeroed, and every page touch
 void metric(const char *name, double value);
 
 /* ---- Clocks ---- */
-
-static inline uint64_t read_clock(clockid_t id)
-{
-    struct timespec t;
-
-    clock_gettime(id, &t);
-    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
-}
-
-static inline uint64_t now_ns(void)
-{
-    return read_clock(CLOCK_MONOTONIC);
-}
 
 static inline uint64_t process_cpu_ns(void)
 {

@@ -3,19 +3,15 @@
 /*
  * What many slot files, a large slot and cancelled messages cost: bytes read for each byte that is
  * delivered or visited, the time to open, puts and takes beside a store of few files, disk beside
- * what is pending. The clock is set, so that hours of absence take seconds. See --help.
+ * what is pending. The clock is set, so that hours of absence take seconds.
  */
 
-#include <errno.h>
+#include "alone.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
-#include "../rules.h"
 #include "hwt/delay/open/open.h"
 
 enum { BATCH = 100, PAYLOAD = 1000, CANCELLED_PAYLOAD = 200 };
@@ -23,20 +19,6 @@ enum { BATCH = 100, PAYLOAD = 1000, CANCELLED_PAYLOAD = 200 };
 static uint64_t ahead; /* of the machine's clocks */
 static uint64_t bytes_read;
 static struct hwt_delay_system counted;
-static char directory[4096];
-
-static _Noreturn void die(const char *what, int64_t error)
-{
-    fprintf(stderr, "delay_backlog: %s: %s\n", what, strerror((int)-error));
-    exit(1);
-}
-
-static int64_t check(const char *what, int64_t r)
-{
-    if (r < 0)
-        die(what, r);
-    return r;
-}
 
 static int64_t read_counted(void *data, int file, void *buffer, size_t size, uint64_t offset)
 {
@@ -57,9 +39,7 @@ static uint64_t boottime(void *data)
 
 static double seconds(clockid_t clock)
 {
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+    return (double)read_clock(clock) / 1e9;
 }
 
 static hwt_delay *open_store(uint64_t memory, uint64_t segment)
@@ -73,14 +53,6 @@ static hwt_delay *open_store(uint64_t memory, uint64_t segment)
     check("open", hwt_delay_open_on(directory, &options, &counted, true, &store));
     bytes_read = 0;
     return store;
-}
-
-static void remove_store(void)
-{
-    char command[sizeof(directory) + 16];
-    snprintf(command, sizeof(command), "rm -rf '%s'", directory);
-    if (system(command) != 0)
-        die("rm", -EIO);
 }
 
 /* Ids of eight bytes, so that each message is another. */
@@ -135,14 +107,14 @@ static void expect_files(hwt_delay *store, uint64_t slots)
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
     check("stats", hwt_delay_get_stats(store, &stats));
     if (stats.files < slots) {
-        fprintf(stderr, "delay_backlog: only %" PRIu64 " slot files\n", stats.files);
+        fprintf(stderr, "delay_alone: only %" PRIu64 " slot files\n", stats.files);
         exit(1);
     }
 }
 
 static void drain(uint64_t slots)
 {
-    remove_store();
+    run("rm -rf");
     hwt_delay *store = open_store(UINT64_C(64) << 20, UINT64_C(16) << 20);
     leave(store, slots, 110);
     expect_files(store, slots);
@@ -174,7 +146,7 @@ static void many_files(uint64_t few, uint64_t many)
     double puts[2], takes[2];
     const uint64_t slots[2] = { few, many };
     for (int i = 0; i < 2; i++) {
-        remove_store();
+        run("rm -rf");
         hwt_delay *store = open_store(UINT64_C(128) << 20, UINT64_C(64) << 20);
         leave(store, slots[i], (size_t)(i == 0 ? 100000 / few : 13));
         hwt_delay_close(store);
@@ -203,7 +175,7 @@ static int count_one(const hwt_delay_message *message, void *sum)
 static void visit(unsigned runs)
 {
     uint64_t sum = 0;
-    remove_store();
+    run("rm -rf");
     hwt_delay *store = open_store(UINT64_C(256) << 20, UINT64_C(64) << 20);
     uint64_t due = ((realtime(NULL) + HWT_SEC(10800)) >> 38 << 38) + HWT_SEC(1);
     for (unsigned run = 0; run < runs; run++) {
@@ -251,7 +223,7 @@ static void cancelled(void)
     hwt_delay_message messages[BATCH];
     hwt_delay_change changes[2 * BATCH];
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
-    remove_store();
+    run("rm -rf");
     hwt_delay *store = open_store(UINT64_C(16) << 20, UINT64_C(1) << 20);
     for (uint64_t i = 0; i < 4 * many; i += BATCH) {
         size_t count = 0;
@@ -271,38 +243,8 @@ static void cancelled(void)
     hwt_delay_close(store);
 }
 
-static void usage(void);
-
-struct options {
-    uint64_t quick;
-    const char *directory;
-};
-
-static const struct option_rule rules[] = {
-    { "quick", offsetof(struct options, quick), 0, 0, 0, "fewer slots and files", RULE_NUMBER },
-    { "directory", offsetof(struct options, directory), 0, 0, 0,
-      "works in DIR/hwt-delay-backlog, which is removed before and after", RULE_TEXT },
-};
-static const struct option_rules all = {
-    .program = "delay_backlog", .all = rules, .count = 2, .usage = usage
-};
-
-static void usage(void)
+void measure_backlog(bool quick)
 {
-    printf("Usage: delay_backlog [--quick] [--directory DIR]\n\n"
-           "Measures what many slot files, a large slot and cancelled messages cost.\n\n");
-    rules_print(&all);
-}
-
-int main(int argc, char **argv)
-{
-    struct options options = { .directory = "." };
-
-    rules_read(&all, &options, argc, argv);
-    bool quick = options.quick > 0;
-    if (strlen(options.directory) > sizeof(directory) - 64 || strchr(options.directory, '\''))
-        die(options.directory, -EINVAL);
-    snprintf(directory, sizeof(directory), "%s/hwt-delay-backlog", options.directory);
     counted = hwt_delay_real_system;
     counted.read = read_counted;
     counted.realtime = realtime;
@@ -313,6 +255,4 @@ int main(int argc, char **argv)
     visit(8);
     many_files(10, quick ? 1000 : 8000);
     cancelled();
-    remove_store();
-    return 0;
 }

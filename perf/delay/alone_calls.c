@@ -2,55 +2,25 @@
 
 /*
  * What an event loop and a process of many queues rely on: changes in batches of a thousand, the longest
- * call of a producer that does not wait, threads and disk of a hundred empty stores. See --help.
+ * call of a producer that does not wait, threads and disk of a hundred empty stores.
  */
+
+#include "alone.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <hwt/delay.h>
-
-#include "../rules.h"
 
 enum { BATCH = 1000, MANY = 200000, PAYLOAD = 200, STORES = 100, SECONDS = 3 };
 
-static char directory[4096];
 static hwt_delay_change changes[BATCH];
 static hwt_delay_message messages[BATCH];
 static uint64_t ids[BATCH];
 static const unsigned char payload[PAYLOAD];
-
-static int64_t check(const char *what, int64_t r)
-{
-    if (r >= 0)
-        return r;
-    fprintf(stderr, "delay_calls: %s: %s\n", what, strerror((int)-r));
-    exit(1);
-}
-
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return HWT_SEC((uint64_t)time.tv_sec) + (uint64_t)time.tv_nsec;
-}
-
-static void run(const char *command)
-{
-    char text[sizeof(directory) + 32];
-    snprintf(text, sizeof(text), "%s '%s'", command, directory);
-    if (system(text) != 0)
-        check(text, -EIO);
-}
 
 static hwt_delay *open_store(const char *name)
 {
@@ -101,7 +71,7 @@ static void take_all(hwt_delay *store, uint64_t *leases)
 static void apply_all(hwt_delay *store, const char *metric, uint32_t op, const uint64_t *leases,
                       uint64_t due)
 {
-    uint64_t start = now();
+    uint64_t start = now_ns();
     for (uint64_t i = 0; i < MANY; i += BATCH) {
         for (uint64_t j = 0; j < BATCH; j++) {
             ids[j] = i + j;
@@ -113,7 +83,7 @@ static void apply_all(hwt_delay *store, const char *metric, uint32_t op, const u
         }
         check(metric, hwt_delay_apply(store, changes, BATCH, NULL));
     }
-    printf("%s %.0f\n", metric, MANY / ((double)(now() - start) / 1e9));
+    printf("%s %.0f\n", metric, MANY / ((double)(now_ns() - start) / 1e9));
 }
 
 static void batches(void)
@@ -165,11 +135,11 @@ static void note_call(struct waits *waits, uint64_t took, uint64_t preempted)
 }
 
 /* Reads the clock for so long: each gap is the scheduler's, or the machine's. */
-static void read_clock(struct waits *waits, uint64_t duration)
+static void watch_clock(struct waits *waits, uint64_t duration)
 {
-    const uint64_t end = now() + duration;
-    for (uint64_t before = now(), then = before; then < end; before = then) {
-        then = now();
+    const uint64_t end = now_ns() + duration;
+    for (uint64_t before = now_ns(), then = before; then < end; before = then) {
+        then = now_ns();
         waits->gap = then - before > waits->gap ? then - before : waits->gap;
     }
 }
@@ -178,19 +148,19 @@ static void read_clock(struct waits *waits, uint64_t duration)
 static void put_flat_out(struct waits *waits, const char *name, bool beside)
 {
     hwt_delay *store = open_store(name);
-    const uint64_t end = now() + HWT_SEC(SECONDS);
+    const uint64_t end = now_ns() + HWT_SEC(SECONDS);
     uint64_t id = 0;
-    for (uint64_t before = now(); before < end; id++) {
+    for (uint64_t before = now_ns(); before < end; id++) {
         const hwt_delay_message one = message(hwt_delay_now(store) + HWT_MIN(6000), &id);
         const uint64_t preempted = preemptions();
-        before = now();
+        before = now_ns();
         int r = hwt_delay_put_async(store, &one, 1, ignore, NULL);
-        uint64_t took = now() - before;
+        uint64_t took = now_ns() - before;
         note_call(waits, took, preempted);
         check("put_async", r == -EAGAIN ? 0 : r);
         waits->puts += r == 0;
         if (beside)
-            read_clock(waits, took);
+            watch_clock(waits, took);
         if (r < 0) /* as a loop does that has other things to do */
             nanosleep(&(struct timespec){ .tv_nsec = (long)HWT_US(100) }, NULL);
     }
@@ -224,20 +194,6 @@ static unsigned count_threads(void)
     return count;
 }
 
-static uint64_t disk_of(const char *path)
-{
-    uint64_t sum = 0;
-    DIR *files = opendir(path);
-    check(path, files ? 0 : -errno);
-    for (const struct dirent *entry; (entry = readdir(files));) {
-        struct stat its;
-        if (fstatat(dirfd(files), entry->d_name, &its, 0) == 0 && S_ISREG(its.st_mode))
-            sum += (uint64_t)its.st_blocks * 512;
-    }
-    closedir(files);
-    return sum;
-}
-
 static void many_stores(void)
 {
     hwt_delay *stores[STORES];
@@ -249,7 +205,7 @@ static void many_stores(void)
     for (int i = 0; i < STORES; i++) {
         snprintf(path, sizeof(path), "%s/%d", directory, i);
         check(path, hwt_delay_open(path, &options, &stores[i]));
-        disk += disk_of(path);
+        disk += disk_bytes(path);
     }
     printf("stores_threads %u\nstores_disk_mb %.1f\n", count_threads() - before,
            (double)disk / 1048576);
@@ -257,41 +213,11 @@ static void many_stores(void)
         check("close", hwt_delay_close(stores[i]));
 }
 
-static void usage(void);
-
-struct options {
-    const char *directory;
-};
-
-static const struct option_rule rules[] = {
-    { "directory", offsetof(struct options, directory), 0, 0, 0,
-      "works in DIR/hwt-delay-calls, which is removed before and after", RULE_TEXT },
-};
-static const struct option_rules all = {
-    .program = "delay_calls", .all = rules, .count = 1, .usage = usage
-};
-
-static void usage(void)
+void measure_calls(bool quick)
 {
-    printf("Usage: delay_calls [--directory DIR]\n\n"
-           "Measures done, retry and cancel a second in batches of 1000; the longest put of a\n"
-           "producer that does not wait; threads and disk of a hundred empty stores.\n\n");
-    rules_print(&all);
-}
-
-int main(int argc, char **argv)
-{
-    struct options options = { "." };
-
-    rules_read(&all, &options, argc, argv);
-    if (strlen(options.directory) > sizeof(directory) - 64 || strchr(options.directory, '\''))
-        check(options.directory, -EINVAL);
-    snprintf(directory, sizeof(directory), "%s/hwt-delay-calls", options.directory);
-    run("rm -rf");
+    (void)quick;
     check(directory, mkdir(directory, 0700) < 0 ? -errno : 0);
     batches();
     without_waiting();
     many_stores();
-    run("rm -rf");
-    return 0;
 }
