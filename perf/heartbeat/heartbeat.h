@@ -208,7 +208,8 @@ void metrics_stop(struct metrics *metrics);
 
 /* ---- picture.c ---- */
 
-#define PICTURE_SAMPLES 400
+#define PICTURE_USUAL 400
+#define PICTURE_SAMPLES 1000 /* a run may take longer; what comes then is left out */
 
 struct picture_sample {
     uint64_t begin, end; /* ns from the start */
@@ -221,7 +222,6 @@ struct picture_sample {
 struct picture {
     struct picture_sample samples[PICTURE_SAMPLES];
     size_t count;
-    uint64_t looks, looks_each;
     uint64_t noted; /* ns from the start */
     hwt_stats before;
     uint64_t wakeups_before;

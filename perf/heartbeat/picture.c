@@ -2,8 +2,7 @@
 
 /*
  * What happened, as a picture that gnuplot draws: pending timeouts, wake-ups and runs, and how late runs
- * were, over time. The main thread notes a sample each time it looks; when there is no room left, each two
- * are made one, so that a run of any length fits.
+ * were, over time. The main thread notes a sample now and then, four hundred in a run of its usual length.
  */
 
 #include "heartbeat.h"
@@ -16,64 +15,26 @@
 
 /* ---- Samples ---- */
 
-static uint64_t later(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Of two that follow each other one. */
-static void join(struct picture_sample *first, const struct picture_sample *second)
-{
-    first->end = second->end;
-    first->pending = later(first->pending, second->pending);
-    first->open = later(first->open, second->open);
-    first->wakeups += second->wakeups;
-    first->fired += second->fired;
-    first->lateness_max = second->lateness_max;
-    for (size_t i = 0; i < 64; i++)
-        first->lateness[i] += second->lateness[i];
-}
-
-static void join_pairs(struct picture *picture)
-{
-    for (size_t i = 0; i < PICTURE_SAMPLES; i += 2) {
-        join(&picture->samples[i], &picture->samples[i + 1]);
-        picture->samples[i / 2] = picture->samples[i];
-    }
-    picture->count = PICTURE_SAMPLES / 2;
-    picture->looks_each *= 2;
-}
-
-/* All samples are of as many looks, but the last. */
-static void add(struct picture *picture, const struct picture_sample *look)
-{
-    if (picture->looks_each == 0)
-        picture->looks_each = 1;
-    if (picture->looks++ % picture->looks_each > 0) {
-        join(&picture->samples[picture->count - 1], look);
-        return;
-    }
-    if (picture->count == PICTURE_SAMPLES)
-        join_pairs(picture);
-    picture->samples[picture->count++] = *look;
-}
-
 void picture_note(struct picture *picture, struct run *run, const hwt_stats *stats, uint64_t now)
 {
     const hwt_stats *before = &picture->before;
     uint64_t wakeups = stats->wakeups + counted(&run->counts.dispatches);
-    struct picture_sample look = { .begin = picture->noted,
-                                   .end = now - run->begin,
-                                   .pending = stats->pending,
-                                   .open = counted(&run->counts.open),
-                                   .wakeups = wakeups - picture->wakeups_before,
-                                   .fired = stats->expired - before->expired,
-                                   .lateness_max = stats->lateness_max };
+    uint64_t since = picture->noted, each = HWT_SEC(run->options.seconds) / PICTURE_USUAL;
+    struct picture_sample *sample = &picture->samples[picture->count];
 
+    if (picture->count == PICTURE_SAMPLES || now - run->begin < since + each)
+        return;
+    *sample = (struct picture_sample){ .begin = since,
+                                       .end = now - run->begin,
+                                       .pending = stats->pending,
+                                       .open = counted(&run->counts.open),
+                                       .wakeups = wakeups - picture->wakeups_before,
+                                       .fired = stats->expired - before->expired,
+                                       .lateness_max = stats->lateness_max };
     for (size_t i = 0; i < 64; i++)
-        look.lateness[i] = (uint32_t)(stats->lateness[i] - before->lateness[i]);
-    add(picture, &look);
-    picture->noted = look.end;
+        sample->lateness[i] = (uint32_t)(stats->lateness[i] - before->lateness[i]);
+    picture->count++;
+    picture->noted = sample->end;
     picture->before = *stats;
     picture->wakeups_before = wakeups;
 }

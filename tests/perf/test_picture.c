@@ -117,66 +117,43 @@ static double ms(double ns)
 
 /* ---- half of the runs ---- */
 
-/* Runs that are spread evenly over a power have the median in its middle. */
-START_TEST(the_median_lies_within_its_power)
-{
-    runs_late(20, 1000);
-    latest(1 << 21);
-    look();
-    expect_near(only_point(LATE_FIRST), ms(1.5 * (1 << 20)));
-}
-END_TEST
+/* Runs of one power lie evenly within it. */
+static const struct {
+    const char *what;
+    unsigned power[2];
+    uint64_t runs[2];
+    uint64_t latest;  /* ns */
+    double half, all; /* ns; all 0: is not looked at */
+} medians[] = {
+    { "in the middle of its power", { 20 }, { 1000 }, 1 << 21, 1.5 * (1 << 20), 0 },
+    { "a third of them in the first power",
+      { 20, 21 },
+      { 1000, 2000 },
+      1 << 22,
+      2.5 * (1 << 20),
+      0 },
+    { "just below an edge", { 20, 21 }, { 501, 500 }, 1 << 22, 1 << 21, 0 },
+    { "just above it", { 20, 21 }, { 500, 501 }, 1 << 22, 1 << 21, 0 },
+    { "one run", { 20 }, { 1 }, 1 << 21, 1.5 * (1 << 20), 1.5 * (1 << 20) },
+    { "as late as the latest",
+      { 20 },
+      { 1 },
+      (1 << 20) + 1000,
+      (1 << 20) + 1000,
+      (1 << 20) + 1000 },
+    { "the lower of two", { 18, 23 }, { 1, 1 }, 1 << 24, 1.5 * (1 << 18), 1.5 * (1 << 23) },
+    { "not late, but drawn", { 0 }, { 10 }, 0, 1, 0 },
+};
 
-/* 2^20 to 2^22, evenly: a third of them in the first power. */
-START_TEST(the_median_is_where_it_is_among_several_powers)
+START_TEST(half_of_the_runs_were_at_most_so_late)
 {
-    runs_late(20, 1000);
-    runs_late(21, 2000);
-    latest(1 << 22);
+    for (int i = 0; i < 2; i++)
+        runs_late(medians[_i].power[i], medians[_i].runs[i]);
+    latest(medians[_i].latest);
     look();
-    expect_near(only_point(LATE_FIRST), ms(2.5 * (1 << 20)));
-}
-END_TEST
-
-/* Half of them are below the edge, and half above: the median is just below. One more above, and it
- * is just above. */
-START_TEST(the_median_is_at_an_edge)
-{
-    runs_late(20, 500 + (_i ? 0 : 1));
-    runs_late(21, 500 + (_i ? 1 : 0));
-    latest(1 << 22);
-    look();
-    expect_near(only_point(LATE_FIRST), ms(1 << 21));
-}
-END_TEST
-
-START_TEST(one_run_is_in_the_middle_of_its_power_or_as_late_as_the_latest)
-{
-    runs_late(20, 1);
-    latest(_i ? (1 << 20) + 1000 : 1 << 21);
-    look();
-    double wanted = _i ? ms((1 << 20) + 1000) : ms(1.5 * (1 << 20));
-    expect_near(only_point(LATE_FIRST), wanted);
-    expect_near(only_point(LATE_SECOND), wanted);
-}
-END_TEST
-
-START_TEST(two_runs_have_the_lower_one_as_their_median)
-{
-    runs_late(18, 1);
-    runs_late(23, 1);
-    latest(1 << 24);
-    look();
-    expect_near(only_point(LATE_FIRST), ms(1.5 * (1 << 18)));
-    expect_near(only_point(LATE_SECOND), ms(1.5 * (1 << 23)));
-}
-END_TEST
-
-START_TEST(runs_that_are_not_late_are_drawn)
-{
-    runs_late(0, 10);
-    look();
-    expect_near(only_point(LATE_FIRST), ms(1));
+    expect_near(only_point(LATE_FIRST), ms(medians[_i].half));
+    if (medians[_i].all > 0)
+        expect_near(only_point(LATE_SECOND), ms(medians[_i].all));
 }
 END_TEST
 
@@ -292,36 +269,28 @@ START_TEST(levels_are_as_they_were_at_each_look)
 }
 END_TEST
 
-/* More looks than samples: each sample has several, with all their runs, their highest level, and the
- * median of all. */
-START_TEST(looks_that_are_joined_lose_nothing)
+/* Four hundred samples of a run's length, whatever that is; each has all since the one before it. */
+START_TEST(a_long_run_has_longer_samples)
 {
-    enum { LOOKS = 3 * PICTURE_SAMPLES, EACH = 4 };
-    for (int i = 0; i < LOOKS; i++) {
-        runs_late(i % EACH ? 20 : 26, i % EACH ? 100 : 1);
-        latest(1 << 27);
-        stats.pending = i % EACH == 2 ? 900 : 100;
-        stats.wakeups += i % EACH == 1 ? 40 : 0;
+    run.options.seconds = 80; /* ten looks a sample */
+    for (int i = 0; i < 4000; i++) {
+        runs_late(20, 3);
         look();
     }
     size_t n = read_column(RATES_FIRST, points);
-    ck_assert_uint_eq(n, LOOKS / EACH);
+    ck_assert_uint_eq(n, 400);
     for (size_t i = 0; i < n; i++) {
-        expect_near(points[i].seconds, 0.02 * EACH * (double)(i + 1));
-        expect_near(points[i].value, 301 / (0.02 * EACH));
+        expect_near(points[i].seconds, 0.2 * (double)(i + 1));
+        expect_near(points[i].value, 3 / 0.02);
     }
-    (void)read_column(RATES_SECOND, points);
-    for (size_t i = 0; i < n; i++)
-        expect_near(points[i].value, 40 / (0.02 * EACH));
-    (void)read_column(LEVELS_FIRST, points);
-    for (size_t i = 0; i < n; i++)
-        expect_near(points[i].value, 900);
-    (void)read_column(LATE_FIRST, points);
-    for (size_t i = 0; i < n; i++)
-        expect_near(points[i].value, ms((1 << 20) * (1 + 150.5 / 300)));
-    (void)read_column(LATE_SECOND, points);
-    for (size_t i = 0; i < n; i++)
-        expect_near(points[i].value, ms(1.5 * (1 << 26)));
+}
+END_TEST
+
+START_TEST(a_run_that_does_not_end_fills_the_picture)
+{
+    for (int i = 0; i < PICTURE_SAMPLES + 1; i++)
+        look();
+    ck_assert_uint_eq(read_column(LEVELS_FIRST, points), PICTURE_SAMPLES);
 }
 END_TEST
 
@@ -339,19 +308,15 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, open_picture, NULL);
     suite_add_tcase(suite, tcase);
-    tcase_add_test(tcase, the_median_lies_within_its_power);
-    tcase_add_test(tcase, the_median_is_where_it_is_among_several_powers);
-    tcase_add_loop_test(tcase, the_median_is_at_an_edge, 0, 2);
-    tcase_add_loop_test(tcase, one_run_is_in_the_middle_of_its_power_or_as_late_as_the_latest, 0,
-                        2);
-    tcase_add_test(tcase, two_runs_have_the_lower_one_as_their_median);
-    tcase_add_test(tcase, runs_that_are_not_late_are_drawn);
+    tcase_add_loop_test(tcase, half_of_the_runs_were_at_most_so_late, 0,
+                        sizeof(medians) / sizeof(medians[0]));
     tcase_add_test(tcase, a_sample_without_runs_is_a_gap);
     tcase_add_test(tcase, a_picture_without_any_run_has_no_line);
     tcase_add_test(tcase, the_median_is_that_of_a_sorted_list);
     tcase_add_test(tcase, rates_are_of_the_time_between_two_looks);
     tcase_add_test(tcase, levels_are_as_they_were_at_each_look);
-    tcase_add_test(tcase, looks_that_are_joined_lose_nothing);
+    tcase_add_test(tcase, a_long_run_has_longer_samples);
+    tcase_add_test(tcase, a_run_that_does_not_end_fills_the_picture);
     tcase_add_test(tcase, a_picture_that_cannot_be_written_is_said);
     return run_suite(suite);
 }
