@@ -89,9 +89,8 @@ def table(found, count, base):
 def draw(found, title, out):
     """The share that is later than so much, as far as one in a thousand."""
     path = os.path.join(out, "lateness.svg")
-    script = [plots.STYLE, f"set output {plots.quoted(path)}", f"set title {plots.quoted(title)}",
-              "set xlabel 'late by ms'", "set ylabel 'share that is later'", "set logscale xy",
-              "set xrange [0.1:*]", "set yrange [0.001:1]", "set key outside bottom center"]
+    script = [*plots.begin(path, title, "late by ms", "share that is later"), "set logscale xy", "set xrange [0.1:*]",
+              "set yrange [0.001:1]", "set key below vertical maxrows 5"]
     came = {name: sorted(late) for name, late in found.items() if late}
     script.append("plot " + ", ".join(f"'-' with lines lw 2 title {plots.quoted(name)}" for name in came))
     for late in came.values():

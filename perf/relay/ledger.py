@@ -132,10 +132,8 @@ def draw(begin, messages, faults, title, out):
     for message in messages:
         if message.is_wanted() and message.arrived:
             seconds.setdefault(int(expected_at(message) - begin), []).append(1000 * lateness(message))
-    script = [plots.STYLE, f"set output {plots.quoted(os.path.join(out, 'lateness.svg'))}",
-              f"set title {plots.quoted(title)}", "set xlabel 's'", "set ylabel 'late by ms'",
-              "set logscale y", f"set yrange [0.1:{40 * max(map(max, seconds.values())) + 1:.0f}]",
-              "set key outside bottom center horizontal"]
+    script = [*plots.begin(os.path.join(out, "lateness.svg"), title, "s", "late by ms"), "set logscale y",
+              f"set yrange [0.1:{40 * max(map(max, seconds.values())) + 1:.0f}]"]
     for i, fault in enumerate(faults):
         at = f"{fault.at - begin:.2f}"
         script.append(f"set arrow {i + 1} from {at},graph 0 to {at},graph 1 nohead lc rgb '#c00030' dt 2")

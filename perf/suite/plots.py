@@ -5,14 +5,13 @@ import os
 import shutil
 import subprocess
 
+HEIGHT = 460  # pixels; the width is one that a phone shows, too
 STYLE = """\
-set terminal svg noenhanced size 760,460 background '#ffffff' font 'sans-serif,12'
 set grid lc rgb '#dddddd'
 set border 3
 set tics nomirror
-set key outside right top
-set autoscale xfix
-"""
+set key below horizontal maxcols 3 samplen 2
+set autoscale xfix"""
 COLOURS = {
     "hwt": "#0060c0", "hwt_loop": "#60a0f0", "hierarchical": "#d07000", "heap": "#808080",
     "netty": "#c00030", "stpe": "#e080a0", "go": "#00a0a0", "tokio": "#704000", "libuv": "#70a000",
@@ -34,15 +33,19 @@ def colour_of(contender):
     return COLOURS.get(contender, "#000000")
 
 
+def begin(path, title, x, y, height=HEIGHT):
+    """Of a picture at this path: the lines before its own."""
+    return [f"set terminal svg size 600,{height} dynamic noenhanced background '#ffffff' font 'sans-serif,14'", STYLE,
+            f"set output {quoted(path)}", f"set title {quoted(title)}", f"set xlabel {quoted(x)}",
+            f"set ylabel {quoted(y)}"]
+
+
 class Plot:
     def __init__(self, name, title, x, y, logarithmic):
-        self.name = name
-        self.title = title
-        self.settings = [f"set title {quoted(title)}", f"set xlabel {quoted(x)}",
-                         f"set ylabel {quoted(y)}"]
-        if logarithmic:
-            self.settings.append(f"set logscale {logarithmic}")
+        self.name, self.title, self.axes, self.height = name, title, (x, y), HEIGHT
+        self.settings = [f"set logscale {logarithmic}"] if logarithmic else []
         self.lines = []  # (label, colour, [(x, y)])
+        self.mark = "linespoints lw 2 pt 7 ps 0.6"
 
     def add(self, label, colour, points, dashes=1):
         points = [(x, y) for x, y in points if y is not None]
@@ -54,11 +57,11 @@ class Plot:
         return len({x for _, _, points, _ in self.lines for x, _ in points}) > 1
 
     def style(self, colour, dashes):
-        return f"with linespoints lw 2 pt 7 ps 0.6 dt {dashes} lc rgb '{colour}'"
+        kind = f" dt {dashes}" if "lines" in self.mark else ""
+        return f"with {self.mark}{kind} lc rgb '{colour}'"
 
     def script(self, folder):
-        path = os.path.join(folder, self.name)
-        lines = [STYLE, f"set output {quoted(path)}", *self.settings]
+        lines = begin(os.path.join(folder, self.name), self.title, *self.axes, self.height) + self.settings
         parts = []
         for i, (label, colour, points, dashes) in enumerate(self.lines):
             lines += [f"$data{i} << end", *(f"{x} {y}" for x, y in points), "end"]
@@ -69,6 +72,19 @@ class Plot:
 
 def quoted(text):
     return "'" + text.replace("'", "''") + "'"
+
+
+def rows_plot(name, title, x, rows, *settings):
+    """Points in rows, from above: (label, {contender: x})."""
+    plot, count = Plot(name, title, x, "", ""), len(rows)
+    plot.mark, plot.height = "points pt 7 ps 0.9", 200 + 28 * count
+    tics = ", ".join(f"{quoted(label.replace('%', '%%'))} {count - i}" for i, (label, _) in enumerate(rows))
+    plot.settings += [f"set ytics ({tics})", f"set yrange [0.4:{count + 0.6}]", "set bmargin 9",
+                      "set key at screen 0.5,screen 0.01 center bottom horizontal maxcols 4 samplen 1", *settings]
+    for contender in {name: True for _, values in rows for name in values}:
+        plot.add(name_of(contender), colour_of(contender),
+                 [(values[contender], count - i) for i, (_, values) in enumerate(rows) if contender in values])
+    return plot
 
 
 def curves(results, plot, workload, points, metric, dashes=1, suffix=""):

@@ -33,12 +33,16 @@ class Results:
         values = self.rounds(*key)
         return statistics.median(values.values()) if values else None
 
+    def paired(self, key, other, calculate):
+        """Median of calculate(value of key, value of other), of each round that has both; None: there is none."""
+        a, b = self.rounds(*key), self.rounds(*other)
+        found = [calculate(a[r], b[r]) for r in a if r in b]
+        found = [value for value in found if value is not None]
+        return statistics.median(found) if found else None
+
     def ratio(self, workload, options, contender, other, metric):
         """Median of contender / other within a round; None if either is missing."""
-        ours = self.rounds(workload, options, contender, metric)
-        theirs = self.rounds(workload, options, other, metric)
-        ratios = [ours[r] / theirs[r] for r in ours if theirs.get(r)]
-        return statistics.median(ratios) if ratios else None
+        return self.paired((workload, options, contender, metric), (workload, options, other, metric), divided)
 
     def options_of(self, workload):
         """The options with which a workload was run, without --seconds, in order."""
@@ -77,6 +81,10 @@ class Results:
 
     def workloads(self):
         return list({key[0]: True for key in self.values})
+
+
+def divided(a, b):
+    return a / b if b else None
 
 
 def without_seconds(options):

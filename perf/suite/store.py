@@ -158,14 +158,12 @@ class Timeline(Plot):
                                       ("p99_ms", "at 99 %", "#0060c0")):
             self.add(label, colour, [(float(row["seconds"]), max(float(row[column]), 0.001))
                                      for row in rows])
-        self.settings += ["set autoscale fix", "set key horizontal outside center bottom"]
+        self.mark = "points pt 7 ps 0.5"
+        self.settings.append("set autoscale fix")
         for row in rows:
             if int(row["checkpoints"]) > 0:
                 self.settings.append(f"set arrow from {row['seconds']}, graph 0 to "
                                      f"{row['seconds']}, graph 1 nohead dt 2 lc rgb '#c00030'")
-
-    def style(self, colour, dashes):
-        return f"with points pt 7 ps 0.5 lc rgb '{colour}'"
 
 
 def plots(results, _, folder):

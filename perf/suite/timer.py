@@ -1,11 +1,8 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What perf/run.sh shows of the timer: the bars that it has to reach, what is compared, and plots."""
 
-import os
-import statistics
-
-from plots import Plot, colour_of, curves, name_of, quoted
-from results import HWT, at_least, at_most
+from plots import Plot, colour_of, curves, name_of, rows_plot
+from results import HWT, at_least, at_most, divided
 
 ORDER = ["primitives", "hwt", "hwt_loop", "hierarchical", "heap", "netty", "stpe", "go", "tokio", "libuv", "libev",
          "libevent", "plain_heap"]
@@ -26,28 +23,9 @@ PATHS = {
 }
 
 
-def within(results, workload, options, over, under, contender=HWT):
+def within(r, workload, options, over, under, contender=HWT):
     """Median of the ratio of two metrics of one run."""
-    a = results.rounds(workload, options, contender, over)
-    b = results.rounds(workload, options, contender, under)
-    found = [a[r] / b[r] for r in a if b.get(r)]
-    return statistics.median(found) if found else None
-
-
-def above(results, workload, options, metric, base):
-    """Median of the difference of two metrics of one run of hwt."""
-    a = results.rounds(workload, options, HWT, metric)
-    b = results.rounds(workload, options, HWT, base)
-    found = [a[r] - b[r] for r in a if r in b]
-    return statistics.median(found) if found else None
-
-
-def between(results, metric, workload, options, base):
-    """Median of the ratio of hwt with some options to hwt with others."""
-    a = results.rounds(workload, options, HWT, metric)
-    b = results.rounds(workload, base, HWT, metric)
-    found = [a[r] / b[r] for r in a if b.get(r)]
-    return statistics.median(found) if found else None
+    return r.paired((workload, options, contender, over), (workload, options, contender, under), divided)
 
 
 def of_all(choose, results, workload, value):
@@ -67,52 +45,46 @@ def named(workload, options):
 def churn(r):
     windows = [("1000", ""), ("10^4", "--window 10000"), ("10^5", "--window 100000")]
     for name, options in windows:
-        yield at_most(f"churn, P=1, window {name}", "producer time / Netty's at most 0.45",
+        what = f"churn, P=1, window {name}"
+        yield at_most(what, "producer time / Netty's at most 0.45",
                       r.ratio("churn", options, HWT, "netty", "producer_ns"), 0.45)
-        yield at_most(f"churn, P=1, window {name}", "process CPU / Netty's at most 0.4",
-                      r.ratio("churn", options, HWT, "netty", "cpu_ns"), 0.4)
+        yield at_most(what, "process CPU / Netty's at most 0.4", r.ratio("churn", options, HWT, "netty", "cpu_ns"), 0.4)
     for name, options in windows:
-        two = f"--producers 2 {options}".strip()
         yield at_least(f"churn, P=2, window {name}", "Mops/s / Netty's at least 3.5",
-                       r.ratio("churn", two, HWT, "netty", "mops"), 3.5)
+                       r.ratio("churn", f"--producers 2 {options}".strip(), HWT, "netty", "mops"), 3.5)
     yield at_least("churn, P=2", "Mops/s / those of P=1 at least 1.6",
-                   between(r, "mops", "churn", "--producers 2", ""), 1.6)
+                   r.paired(("churn", "--producers 2", HWT, "mops"), ("churn", "", HWT, "mops"), divided), 1.6)
 
 
 def memory(r):
     yield at_most("churn, any window", "MB above what is pending at most 8",
-                  of_all(max, r, "churn",
-                         lambda o: r.median("churn", o, HWT, "above_pending_mb")), 8)
-    for workload in ("memory", "memory-blocked", "memory-undriven"):
+                  of_all(max, r, "churn", lambda o: r.median("churn", o, HWT, "above_pending_mb")), 8)
+    kinds = ("memory", "memory-blocked", "memory-undriven")
+    for workload in kinds:
         for metric, what in (("above_pending_mb", "resident"), ("held_mb", "held")):
             yield at_most(workload, f"MB {what} above what is pending at most 8",
-                          of_all(max, r, workload,
-                                 lambda o, m=metric, w=workload: r.median(w, o, HWT, m)), 8)
-    for workload in ("memory", "memory-blocked", "memory-undriven", "churn-100ms"):
+                          of_all(max, r, workload, lambda o, m=metric, w=workload: r.median(w, o, HWT, m)), 8)
+    for workload in (*kinds, "churn-100ms"):
         yield at_least(workload, "speed at the end / at the start at least 0.8 (noise)",
-                       of_all(min, r, workload,
-                              lambda o, w=workload: within(r, w, o, "mops_end", "mops_start")), 0.8)
+                       of_all(min, r, workload, lambda o, w=workload: within(r, w, o, "mops_end", "mops_start")), 0.8)
 
 
 def requests(r):
     for workload in ("requests", "requests-minute"):
-        for metric, text, limit in (
-                ("wakeups_per_request", "wake-ups a request at most 0.02", 0.02),
-                ("cpu_us_per_request", "us of CPU a request at most 0.25", 0.25)):
-            yield at_most(f"{workload}, 1000 a second", text,
-                          r.median(workload, "--rate 1000", HWT, metric), limit)
+        for metric, text, limit in (("wakeups_per_request", "wake-ups a request at most 0.02", 0.02),
+                                    ("cpu_us_per_request", "us of CPU a request at most 0.25", 0.25)):
+            yield at_most(f"{workload}, 1000 a second", text, r.median(workload, "--rate 1000", HWT, metric), limit)
 
 
 def one_thread(r):
-    yield at_most("loop-churn", "time / libev's at most 0.5",
-                  r.ratio("loop-churn", "", LOOP, "libev", "ns"), 0.5)
-    for options in ("", MILLION):
-        yield at_most(named("loop-reset", options), "time / ev_timer_again's at most 0.5",
-                      r.ratio("loop-reset", options, LOOP, "libev", "ns"), 0.5)
-    yield at_most("loop-fire", "CPU / libev's at most 0.4",
-                  r.ratio("loop-fire", "", LOOP, "libev", "cpu_ns"), 0.4)
-    yield at_most("loop-earlier", "time / libev's at most 1",
-                  r.ratio("loop-earlier", "", LOOP, "libev", "ns"), 1)
+    for workload, options, text, metric, limit in (
+            ("loop-churn", "", "time / libev's", "ns", 0.5),
+            ("loop-reset", "", "time / ev_timer_again's", "ns", 0.5),
+            ("loop-reset", MILLION, "time / ev_timer_again's", "ns", 0.5),
+            ("loop-fire", "", "CPU / libev's", "cpu_ns", 0.4),
+            ("loop-earlier", "", "time / libev's", "ns", 1)):
+        yield at_most(named(workload, options), f"{text} at most {limit}",
+                      r.ratio(workload, options, LOOP, "libev", metric), limit)
     yield at_most("loop-earlier", f"time / an add's at most {NOISE} (noise)",
                   within(r, "loop-earlier", "", "ns", "add_ns", LOOP), NOISE)
     yield at_most("http", "instructions a request at most 400",
@@ -120,17 +92,14 @@ def one_thread(r):
 
 
 def firing(r):
-    yield at_most("fire", "CPU / Netty's at most 0.33",
-                  r.ratio("fire", "", HWT, "netty", "cpu_ns"), 0.33)
+    yield at_most("fire", "CPU / Netty's at most 0.33", r.ratio("fire", "", HWT, "netty", "cpu_ns"), 0.33)
     earliest = r.rounds("fire", "", HWT, "earliest_us").values()
     yield at_least("fire", "us late at least 0 (never early)", min(earliest, default=None), 0)
-    yield at_most("fire", "us late at 99.9 % at most 1500",
-                  r.median("fire", "", HWT, "lateness_p999_us"), 1500)
+    yield at_most("fire", "us late at 99.9 % at most 1500", r.median("fire", "", HWT, "lateness_p999_us"), 1500)
     yield at_most("heartbeat", "CPU / Netty's at most 0.45",
                   r.ratio("heartbeat", "", HWT, "netty", "cpu_percent"), 0.45)
     drift = r.median("heartbeat", "", HWT, "drift_us")
-    yield at_most("heartbeat", "us of drift a period at most 20 (noise)",
-                  None if drift is None else abs(drift), 20)
+    yield at_most("heartbeat", "us of drift a period at most 20 (noise)", None if drift is None else abs(drift), 20)
     yield at_most("burst", "ms from the deadline to the last run at most 60",
                   r.median("burst", "", HWT, "last_run_ms"), 60)
     yield at_most("burst", "adds at 99.9 %, meanwhile / before at most 2 (unharmed)",
@@ -143,16 +112,15 @@ def reset(r):
     for options in r.options_of("reset"):
         if "--producers" not in options:
             yield at_most(named("reset", options), "ns above touch_ns at most 10",
-                          above(r, "reset", options, "reset_ns", "touch_ns"), 10)
+                          r.paired(("reset", options, HWT, "reset_ns"), ("reset", options, HWT, "touch_ns"),
+                                   lambda a, b: a - b), 10)
 
 
 def standing(r):
     yield at_most("standing", "wake-ups a second 0",
-                  of_all(max, r, "standing",
-                         lambda o: r.median("standing", o, HWT, "wakeups_per_s")), 0)
+                  of_all(max, r, "standing", lambda o: r.median("standing", o, HWT, "wakeups_per_s")), 0)
     for options in r.options_of("standing"):
-        ours = r.median("standing", options, HWT, "cpu_percent")
-        theirs = r.median("standing", options, "hierarchical", "cpu_percent")
+        ours, theirs = (r.median("standing", options, name, "cpu_percent") for name in (HWT, "hierarchical"))
         if theirs is not None:
             yield at_most(named("standing", options), "% CPU above hierarchical at most 0.05",
                           None if ours is None else ours - theirs, 0.05)
@@ -174,13 +142,11 @@ def long_lives(r):
 
 
 def paths(r):
-    for number, kind, slack in ((0, "instructions", 0), (1, "locked", SHARE)):
-        what = "locked operations" if number else kind
-        for path, bars in PATHS.items():
-            if bars[number] is not None:
-                yield at_most(f"path {path}", f"{what} at most {bars[number]}",
-                              r.median("instructions", "", HWT, f"{path}_{kind}"),
-                              bars[number] + slack)
+    for number, kind, what, slack in ((0, "instructions", "instructions", 0), (1, "locked", "locked operations", SHARE)):
+        for path, limits in PATHS.items():
+            if limits[number] is not None:
+                yield at_most(f"path {path}", f"{what} at most {limits[number]}",
+                              r.median("instructions", "", HWT, f"{path}_{kind}"), limits[number] + slack)
 
 
 def bars(results):
@@ -215,14 +181,6 @@ def compared(_):
 
 # ---- plots ----
 
-NOTES = (
-    "hierarchical, heap: hwt with hierarchical wheels, and with a heap, in its wheel's place.   "
-    "plain heap: a binary heap as a program would write it for itself.",
-    "Netty: HashedWheelTimer.   Java's executor: ScheduledThreadPoolExecutor.   "
-    "Those of one thread are beside hwt with HWT_ONE_THREAD.",
-)
-
-
 def option(options, name, default):
     words = options.split()
     return float(words[words.index(name) + 1]) if name in words else default
@@ -249,42 +207,38 @@ def growth_plots(results):
         yield plot
 
 
+def from_zero(plot, *settings):
+    plot.settings += ["set yrange [0:*]", *settings]
+    return plot
+
+
 def producer_plots(results):
-    plot = Plot("producers-churn.svg", "Churn: operations of all producers", "producers",
-                "10^6 a second", "")
+    plot = Plot("producers-churn.svg", "Churn: operations of all producers", "producers", "10^6 a second", "")
     curves(results, plot, "churn", sweep(results, "churn", "--producers", set(), 1), "mops")
-    plot.settings += ["set xtics 1", "set yrange [0:*]"]
-    yield plot
-    plot = Plot("churn-window.svg", "Churn, one producer, by the timeouts that it has pending",
-                "timeouts pending", "ns an operation", "x")
+    yield from_zero(plot, "set xtics 1")
+    plot = Plot("churn-window.svg", "Churn, one producer, by the timeouts that it has pending", "timeouts pending",
+                "ns an operation", "x")
     points = sweep(results, "churn", "--window", set(), 1000)
     curves(results, plot, "churn", points, "producer_ns", 1, ", time of the producer")
     curves(results, plot, "churn", points, "cpu_ns", 2, ", CPU of the process")
-    plot.settings += ["set yrange [0:*]"]
-    yield plot
-    plot = Plot("producers-growth.svg", "One operation, by the number of producers (2 processors)",
-                "producers", "ns", "")
-    points = sweep(results, "growth", "--producers", set(), None)
-    points = [(1, "--pending 100000"), *points]
+    yield from_zero(plot)
+    plot = Plot("producers-growth.svg", "One operation, by the number of producers (2 processors)", "producers", "ns", "")
+    points = [(1, "--pending 100000"), *sweep(results, "growth", "--producers", set(), None)]
     curves(results, plot, "growth", points, "add_ns", 1, ", add")
     curves(results, plot, "growth", points, "cancel_ns", 2, ", cancel")
-    plot.settings += ["set yrange [0:*]"]
-    yield plot
+    yield from_zero(plot)
 
 
 def rounds_plots(results):
     points = sweep(results, "rounds", "--rounds", {"--wheel"}, 1000)
-    points = [(x, o) for x, o in points if option(o, "--wheel", 512) == 512]
     plot = Plot("rounds-delay.svg", "A million timeouts from add to run, wheel of 512 ticks",
                 "longest delay / wheel length", "CPU ns a timeout", "x")
-    curves(results, plot, "rounds", points, "cpu_ns")
-    plot.settings += ["set yrange [0:*]"]
-    yield plot
-    plot = Plot("rounds-wheel.svg", "A million timeouts of 1 to 1000 wheel lengths",
-                "ticks in the wheel", "CPU ns a timeout", "x")
+    curves(results, plot, "rounds", [(x, o) for x, o in points if option(o, "--wheel", 512) == 512], "cpu_ns")
+    yield from_zero(plot)
+    plot = Plot("rounds-wheel.svg", "A million timeouts of 1 to 1000 wheel lengths", "ticks in the wheel",
+                "CPU ns a timeout", "x")
     curves(results, plot, "rounds", sweep(results, "rounds", "--wheel", set(), None), "cpu_ns")
-    plot.settings += ["set yrange [0:*]"]
-    yield plot
+    yield from_zero(plot)
 
 
 def lateness_plots(results):
@@ -299,118 +253,19 @@ def lateness_plots(results):
         yield plot
 
 
-COLUMNS = 4
-TIMES = (0.001, 0.01, 0.1, 0.2, 0.5, 1, 2, 5, 10, 100, 1000, 10000)
-AHEAD, BEHIND = "#0060c0", "#c00030"
-
-
-def shown(times):
-    return f"{times:.0f}" if times >= 1000 else f"{times:.3g}"
-
-
-class RatioPlot:
-    """A panel a workload; in each, a row a contender, its name beside its point; hwt is the line."""
-
-    name = "ratios.svg"
-    title = "How many times better hwt is than each of the others"
-
-    def __init__(self, advantages):
-        self.panels = advantages
-
-    def shows_anything(self):
-        return bool(self.panels)
-
-    @staticmethod
-    def limits(others):
-        """With room for the names: at the right of those ahead, at the left of those behind."""
-        least, most = min(0.5, *others.values()), max(2, *others.values())
-        room = (most / least) ** 0.85
-        behind = min(others.values()) < 1
-        return least / (room if behind else 1.3), most * room
-
-    def panel(self, number, title, others):
-        ordered = sorted(others.items(), key=lambda item: item[1])
-        lines = []
-        for colour, part in ((AHEAD, "ahead"), (BEHIND, "behind")):
-            lines.append(f"${part}{number} << end")
-            for row, (name, times) in enumerate(ordered):
-                if (times >= 1) == (part == "ahead"):
-                    lines.append(f'{times} {len(ordered) - row} '
-                                 f'"{name_of(name)}  {shown(times)}"')
-            lines.append("end")
-        least, most = self.limits(others)
-        marks = [t for t in TIMES if most / least < 200 or t not in (0.2, 0.5, 2, 5)]
-        lines += ["set xtics (" + ", ".join(f"'{t:g}' {t}" for t in marks) + ")",
-                  f"set title {quoted(title)}", f"set xrange [{least}:{most}]",
-                  f"set yrange [0.2:{max(len(ordered), 3) + 0.8}]"]
-        parts = [f"${part}{number} using 1:2:3 with labels point pt 7 ps 0.7 lc rgb '{colour}' "
-                 f"tc rgb '{colour}' {side},0 notitle"
-                 for colour, part, side in ((AHEAD, "ahead", "left offset char 0.8"),
-                                            (BEHIND, "behind", "right offset char -0.8"))
-                 if any((t >= 1) == (part == "ahead") for t in others.values())]
-        lines.append("plot " + ", ".join(parts))
-        return lines
-
-    def script(self, folder):
-        rows = -(-len(self.panels) // COLUMNS)
-        lines = ["set terminal svg noenhanced size 1240,%d background '#ffffff' "
-                 "font 'sans-serif,11'" % (100 + 200 * rows),
-                 f"set output {quoted(os.path.join(folder, self.name))}",
-                 f"set multiplot layout {rows},{COLUMNS} title "
-                 f"{quoted(self.title + '  (1, the line: as good; left of it: hwt is behind)')} "
-                 f"margins screen 0.01, screen 0.99, screen {0.07 + 0.02 / rows}, screen 0.92 "
-                 "spacing screen 0.02, screen 0.07",
-                 *(f"set label {i + 1} {quoted(note)} at screen 0.015, screen {0.04 - 0.022 * i}"
-                   for i, note in enumerate(NOTES)),
-                 "set border 1", "unset ytics", "set xtics nomirror", "set logscale x", "unset key",
-                 "set grid xtics lc rgb '#e8e8e8'",
-                 "set arrow from first 1, graph 0 to first 1, graph 1 nohead lw 2 lc rgb '#000000'"]
-        for number, (title, others) in enumerate(self.panels):
-            lines += [*self.panel(number, title, others), "unset label"]
-        return "\n".join([*lines, "unset multiplot"]) + "\n"
-
-
-class StandingPlot:
-    """Two panels, a row a contender: what a million timeouts take while nothing happens."""
-
-    name = "standing.svg"
-    title = "A million timeouts pending, and nothing happens"
+def standing_plot(results):
     options = "--pending 1000000"
-    panels = (("cpu_percent", "CPU, % of a processor", "%.2f"),
-              ("bytes_per_timeout", "memory, bytes a timeout", "%.0f"))
+    found = {c: results.median("standing", options, c, "bytes_per_timeout")
+             for c in results.contenders_of("standing", options)}
+    return rows_plot("standing.svg", "A million timeouts pending: memory of each", "bytes",
+                     [(name_of(c), {c: value}) for c, value in found.items()], "set xrange [0:*]", "unset key")
 
-    def __init__(self, results):
-        self.results = results
-        self.contenders = results.contenders_of("standing", self.options)
 
-    def shows_anything(self):
-        return len(self.contenders) > 1
-
-    def panel(self, number, metric, title, form):
-        values = [(c, self.results.median("standing", self.options, c, metric))
-                  for c in self.contenders]
-        rows = [f'{max(value, 0)} {len(values) - row} "{form % max(value, 0)}" "{name_of(name)}" '
-                f'{int(colour_of(name)[1:], 16)}'
-                for row, (name, value) in enumerate(values) if value is not None]
-        most = max(value for _, value in values if value is not None)
-        return [f"$rows{number} << end", *rows, "end", f"set title {quoted(title)}",
-                f"set xrange [0:{most * 1.2}]", f"set yrange [0.3:{len(values) + 0.7}]",
-                f"plot $rows{number} using (0):2:(0):1:($2-0.3):($2+0.3):5:ytic(4) "
-                "with boxxyerror fs solid noborder lc rgb variable notitle, "
-                f"'' using 1:2:3 with labels left offset char 0.6,0 notitle"]
-
-    def script(self, folder):
-        lines = ["set terminal svg noenhanced size 900,%d background '#ffffff' font 'sans-serif,12'"
-                 % (100 + 24 * len(self.contenders)),
-                 f"set output {quoted(os.path.join(folder, self.name))}",
-                 f"set multiplot layout 1,2 title {quoted(self.title)}",
-                 "set border 1", "set tics nomirror", "set ytics scale 0", "unset key",
-                 "set grid xtics lc rgb '#dddddd'"]
-        for number, (metric, title, form) in enumerate(self.panels):
-            lines += self.panel(number, metric, title, form)
-        return "\n".join([*lines, "unset multiplot"]) + "\n"
+def ratio_plot(advantages):
+    return rows_plot("ratios.svg", "How many times better hwt is", "times (left of 1: hwt is behind)", advantages,
+                     "set logscale x", "set arrow from 1, graph 0 to 1, graph 1 nohead lw 2")
 
 
 def plots(results, advantages, _):
     return [*growth_plots(results), *producer_plots(results), *rounds_plots(results), *lateness_plots(results),
-            StandingPlot(results), RatioPlot(advantages)]
+            standing_plot(results), ratio_plot(advantages)]
