@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""hwt-delay by ctypes: the structs are laid out as this file says, or it fails.
+"""hwt-delay by ctypes: the structs are laid out as this file and the recipe hwt_delay.py say, or it fails.
 
 usage: binding_delay.py LIBRARY DIRECTORY
+       binding_delay.py --layout        prints a C program that can be compiled only if the header says the same
 """
 import ctypes
+import errno
 import glob
 import os
+import re
 import sys
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char_p, c_int, c_int32, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p, create_string_buffer, pointer, sizeof,
                     string_at)
 
-SECOND = 1_000_000_000
-NEVER = 2**64 - 1
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "recipes"))
+import hwt_delay  # noqa: E402
+from hwt_delay import CREATE, NEVER, SECOND, Options  # noqa: E402
+
 EINVAL = 22
 ENOENT = 2
-CREATE = 1
-
-
-class Options(Structure):
-    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("payload_max", c_uint32),
-                ("lease", c_uint64), ("leased_max", c_uint64), ("memory", c_uint64),
-                ("segment_size", c_uint64), ("clock_leap", c_uint64)]
 
 
 class Message(Structure):
@@ -215,12 +214,47 @@ def test_life(lib, directory):
     expect("callbacks", results, [(0, 7)])
 
 
+def print_layout():
+    print("#include <hwt/delay.h>\n#include <stddef.h>")
+    # Of the stats the first fields are here.
+    for name, struct, whole in [("options", Options, True), ("message", Message, True),
+                                ("message", hwt_delay.Message, True), ("change", Change, True),
+                                ("batch", Batch, True), ("damage", Damage, True), ("stats", Stats, False)]:
+        if whole:
+            print(f'_Static_assert(sizeof(hwt_delay_{name}) == {sizeof(struct)}, "");')
+        for field, _ in struct._fields_:
+            place = getattr(struct, field)
+            print(f'_Static_assert(offsetof(hwt_delay_{name}, {field}) == {place.offset}, "");')
+            print(f'_Static_assert(sizeof(((hwt_delay_{name} *)0)->{field}) == {place.size}, "");')
+    for name, value in [("HWT_DELAY_CREATE", CREATE), ("HWT_SEC(1)", SECOND), ("HWT_NEVER", NEVER),
+                        ("HWT_DELAY_OP_PUT", PUT), ("HWT_DELAY_OP_CANCEL", CANCEL), ("HWT_DELAY_OP_DONE", DONE),
+                        ("HWT_DELAY_MAY_FAIL", MAY_FAIL)]:
+        print(f'_Static_assert({name} == UINT64_C({value}), "");')
+    print("int main(void) { return 0; }")
+
+
+def test_words(lib, header):
+    """Each error that the header names has words of its own."""
+    with open(header) as file:
+        named = set(re.findall(r"-(E[A-Z]+)", file.read()))
+    expect("errors are named", len(named) > 20, True)
+    lib.hwt_delay_strerror.restype = c_char_p
+    for name in named:
+        number = getattr(errno, name)
+        words = lib.hwt_delay_strerror(-number).decode()
+        expect(f"words for {name}", words != os.strerror(number), True)
+
+
 def main():
+    if sys.argv[1:] == ["--layout"]:
+        print_layout()
+        return
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         sys.exit(2)
     lib = load(sys.argv[1])
     test_layout(lib)
+    test_words(lib, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../hwt/delay.h"))
     test_life(lib, sys.argv[2])
     test_check(lib, sys.argv[2])
 

@@ -331,10 +331,16 @@ test_delay_cxx17()
     "$work/program" "$work/delays"
 }
 
+# shellcheck disable=SC2086
 test_delay_ctypes()
 {
     [ "$HWT_DEFAULT_LIBRARY" != static ] || skip 'there is no shared library'
     python3 "$here/binding_delay.py" "$libdir/libhwt-delay.so" "$work/delays"
+    package=hwt-delay
+    python3 "$here/binding_delay.py" --layout >"$work/layout.c"
+    build $CC -std=c11 "$work/layout.c"
+    sed 's/, lease) == 16/, lease) == 24/' "$work/layout.c" >"$work/other.c"
+    ! build $CC -std=c11 "$work/other.c" 2>"$work/errors" || fail 'another layout is compiled, too'
 }
 
 # What README.md says to copy and paste, in a checkout that has nothing but what is built and installed.
@@ -526,6 +532,7 @@ test_examples()
         [ "$HWT_DELAY" = yes ] || ! grep -q 'hwt/delay\.h' "$source" || continue
         cmp "$source" "$example"
     done
+    [ "$HWT_DELAY" != yes ] || cmp "$root/tests/recipes/hwt_delay.py" "$work/elsewhere/hwt_delay.py"
     if PKG_CONFIG_LIBDIR=$work make -C "$work/elsewhere" CC="$CC" >"$work/made" 2>&1; then
         fail 'make is content without hwt'
     fi
