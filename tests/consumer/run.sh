@@ -505,7 +505,7 @@ test_recipes()
     export PKG_CONFIG_PATH="$work/pkgconfig"
     unset PKG_CONFIG_LIBDIR
     mkdir "$work/folder"
-    cp "$root"/tests/recipes/*.c "$root"/tests/loops/*.c "$work/folder"
+    cp "$root"/tests/recipes/*.c "$root"/tests/loops/*.[ch] "$work/folder"
     cd "$work/folder"
     for source in *.c; do
         command=$(command_of "$source")
@@ -527,7 +527,7 @@ test_examples()
 {
     command -v make >"$work/make" || skip 'needs make'
     cp -R "$prefix/share/doc/hwt/examples" "$work/elsewhere"
-    for source in "$root"/tests/recipes/*.c "$root"/tests/loops/*.c; do
+    for source in "$root"/tests/recipes/*.c "$root"/tests/loops/*.[ch]; do
         example=$work/elsewhere/${source##*/}
         [ "$HWT_DELAY" = yes ] || ! grep -q 'hwt/delay\.h' "$source" || continue
         cmp "$source" "$example"

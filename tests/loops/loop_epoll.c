@@ -2,77 +2,22 @@
 
 /* hwt in epoll: cc -pthread loop_epoll.c $(pkg-config --cflags --libs hwt) */
 
-#include <errno.h>
-#include <hwt/hwt.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
-static hwt_timer *timer;
-static hwt_timeout answered;
-static int beats, expired, early; /* tasks alone use these, on the loop's thread: no lock */
-
-static int check(const char *what, int r)
-{
-    if (r >= 0)
-        return r;
-    fprintf(stderr, "loop_epoll: %s: %s\n", what, strerror(-r));
-    exit(1);
-}
-
-static void beat(hwt_timeout timeout, void *deadline)
-{
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    *(uint64_t *)deadline += HWT_MS(100);
-    if (++beats < 5)
-        hwt_timeout_repeat(timeout, HWT_MS(100));
-}
-
-static void expire(hwt_timeout timeout, void *deadline)
-{
-    (void)timeout;
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    expired++;
-}
-
-static const hwt_task heartbeat = { .run = beat }, request = { .run = expire };
-
-/* Another thread: a request that gets no answer, and the answer to another one. */
-static void *client(void *when)
-{
-    check("request", hwt_timer_new_timeout_at(timer, &request, when, *(uint64_t *)when, NULL));
-    check("answer", hwt_timeout_cancel(answered) ? 0 : -ETIME);
-    return NULL;
-}
+#include "loop.h"
 
 int main(void)
 {
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.flags = HWT_NO_WORKER;
-    check("timer", hwt_timer_create(&options, &timer));
-    uint64_t next = hwt_timer_now(timer), soon = next + HWT_MS(250), late = next + HWT_MIN(1);
-    check("heartbeat", hwt_timer_new_timeout_at(timer, &heartbeat, &next, next, NULL));
-    check("request", hwt_timer_new_timeout_at(timer, &request, &late, late, &answered));
-    pthread_t thread;
-    check("thread", -pthread_create(&thread, NULL, client, &soon));
-
-    /* The descriptor stays readable until hwt_timer_dispatch() has caught up. */
+    int fd = begin();
     int epoll = check("epoll", epoll_create1(EPOLL_CLOEXEC));
-    int fd = check("descriptor", hwt_timer_fd(timer));
     struct epoll_event event = { .events = EPOLLIN, .data.ptr = timer };
     check("epoll", epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0);
-    while (beats < 5 || expired < 1) {
+    for (bool over = false; !over;) {
         int n = epoll_wait(epoll, &event, 1, -1);
         check("epoll", n < 0 && errno != EINTR ? -errno : 0);
-        if (n == 1 && event.data.ptr == timer)
-            hwt_timer_dispatch(timer);
+        over = n == 1 && event.data.ptr == timer && turn();
     }
     close(epoll);
-    pthread_join(thread, NULL);
-    hwt_timer_destroy(timer);
-    printf("%d beats, %d expired, %d early\n", beats, expired, early);
-    return beats == 5 && expired == 1 && early == 0 ? 0 : 1;
+    return end();
 }

@@ -2,80 +2,26 @@
 
 /* hwt in GLib: cc -pthread loop_glib.c $(pkg-config --cflags --libs hwt glib-2.0) */
 
-#include <errno.h>
 #include <glib-unix.h>
-#include <hwt/hwt.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static hwt_timer *timer;
-static hwt_timeout answered;
-static int beats, expired, early; /* tasks alone use these, on the loop's thread: no lock */
-
-static int check(const char *what, int r)
-{
-    if (r >= 0)
-        return r;
-    fprintf(stderr, "loop_glib: %s: %s\n", what, strerror(-r));
-    exit(1);
-}
-
-static void beat(hwt_timeout timeout, void *deadline)
-{
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    *(uint64_t *)deadline += HWT_MS(100);
-    if (++beats < 5)
-        hwt_timeout_repeat(timeout, HWT_MS(100));
-}
-
-static void expire(hwt_timeout timeout, void *deadline)
-{
-    (void)timeout;
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    expired++;
-}
-
-static const hwt_task heartbeat = { .run = beat }, request = { .run = expire };
-
-/* Another thread: a request that gets no answer, and the answer to another one. */
-static void *client(void *when)
-{
-    check("request", hwt_timer_new_timeout_at(timer, &request, when, *(uint64_t *)when, NULL));
-    check("answer", hwt_timeout_cancel(answered) ? 0 : -ETIME);
-    return NULL;
-}
+#include "loop.h"
 
 static gboolean on_readable(gint fd, GIOCondition condition, gpointer loop)
 {
     (void)fd;
     (void)condition;
-    hwt_timer_dispatch(timer);
-    if (beats == 5 && expired == 1)
+    if (turn())
         g_main_loop_quit(loop);
     return G_SOURCE_CONTINUE;
 }
 
 int main(void)
 {
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.flags = HWT_NO_WORKER;
-    check("timer", hwt_timer_create(&options, &timer));
-    uint64_t next = hwt_timer_now(timer), soon = next + HWT_MS(250), late = next + HWT_MIN(1);
-    check("heartbeat", hwt_timer_new_timeout_at(timer, &heartbeat, &next, next, NULL));
-    check("request", hwt_timer_new_timeout_at(timer, &request, &late, late, &answered));
-    pthread_t thread;
-    check("thread", -pthread_create(&thread, NULL, client, &soon));
-
+    int fd = begin();
     GMainLoop *loop = g_main_loop_new(NULL, FALSE);
-    int fd = check("descriptor", hwt_timer_fd(timer));
     guint source = g_unix_fd_add(fd, G_IO_IN, on_readable, loop);
     g_main_loop_run(loop);
-    g_source_remove(source); /* before the timer closes its descriptor */
+    g_source_remove(source);
     g_main_loop_unref(loop);
-    pthread_join(thread, NULL);
-    hwt_timer_destroy(timer);
-    printf("%d beats, %d expired, %d early\n", beats, expired, early);
-    return beats == 5 && expired == 1 && early == 0 ? 0 : 1;
+    return end();
 }

@@ -4,51 +4,10 @@
 
 #define _GNU_SOURCE 1 /* POSIX beside -std=c11 too */
 
-#include <errno.h>
-#include <hwt/hwt.h>
 #include <liburing.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static hwt_timer *timer;
-static hwt_timeout answered;
-static int beats, expired, early; /* tasks alone use these, on the loop's thread: no lock */
-
-static int check(const char *what, int r)
-{
-    if (r >= 0)
-        return r;
-    fprintf(stderr, "loop_io_uring: %s: %s\n", what, strerror(-r));
-    exit(1);
-}
-
-static void beat(hwt_timeout timeout, void *deadline)
-{
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    *(uint64_t *)deadline += HWT_MS(100);
-    if (++beats < 5)
-        hwt_timeout_repeat(timeout, HWT_MS(100));
-}
-
-static void expire(hwt_timeout timeout, void *deadline)
-{
-    (void)timeout;
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    expired++;
-}
-
-static const hwt_task heartbeat = { .run = beat }, request = { .run = expire };
-
-/* Another thread: a request that gets no answer, and the answer to another one. */
-static void *client(void *when)
-{
-    check("request", hwt_timer_new_timeout_at(timer, &request, when, *(uint64_t *)when, NULL));
-    check("answer", hwt_timeout_cancel(answered) ? 0 : -ETIME);
-    return NULL;
-}
+#include "loop.h"
 
 /* One look at the descriptor: the next one is asked for after each dispatch. */
 static void watch(struct io_uring *ring, int fd)
@@ -62,15 +21,7 @@ static void watch(struct io_uring *ring, int fd)
 
 int main(void)
 {
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.flags = HWT_NO_WORKER;
-    check("timer", hwt_timer_create(&options, &timer));
-    uint64_t next = hwt_timer_now(timer), soon = next + HWT_MS(250), late = next + HWT_MIN(1);
-    check("heartbeat", hwt_timer_new_timeout_at(timer, &heartbeat, &next, next, NULL));
-    check("request", hwt_timer_new_timeout_at(timer, &request, &late, late, &answered));
-    pthread_t thread;
-    check("thread", -pthread_create(&thread, NULL, client, &soon));
-
+    int fd = begin();
     struct io_uring ring;
     struct io_uring_cqe *completion;
     int r = io_uring_queue_init(8, &ring, 0);
@@ -79,9 +30,8 @@ int main(void)
         return 77;
     }
     check("ring", r);
-    int fd = check("descriptor", hwt_timer_fd(timer));
     watch(&ring, fd);
-    while (beats < 5 || expired < 1) {
+    for (bool over = false; !over;) {
         r = io_uring_wait_cqe(&ring, &completion);
         if (r == -EINTR)
             continue;
@@ -89,14 +39,12 @@ int main(void)
         void *source = io_uring_cqe_get_data(completion);
         check("poll", completion->res);
         io_uring_cqe_seen(&ring, completion);
-        if (source == &timer) {
-            hwt_timer_dispatch(timer);
+        if (source != &timer)
+            continue;
+        over = turn();
+        if (!over)
             watch(&ring, fd);
-        }
     }
     io_uring_queue_exit(&ring);
-    pthread_join(thread, NULL);
-    hwt_timer_destroy(timer);
-    printf("%d beats, %d expired, %d early\n", beats, expired, early);
-    return beats == 5 && expired == 1 && early == 0 ? 0 : 1;
+    return end();
 }

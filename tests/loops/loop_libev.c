@@ -2,78 +2,26 @@
 
 /* hwt in libev: cc -pthread loop_libev.c $(pkg-config --cflags --libs hwt) -lev */
 
-#include <errno.h>
 #include <ev.h>
-#include <hwt/hwt.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static hwt_timer *timer;
-static hwt_timeout answered;
-static int beats, expired, early; /* tasks alone use these, on the loop's thread: no lock */
-
-static int check(const char *what, int r)
-{
-    if (r >= 0)
-        return r;
-    fprintf(stderr, "loop_libev: %s: %s\n", what, strerror(-r));
-    exit(1);
-}
-
-static void beat(hwt_timeout timeout, void *deadline)
-{
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    *(uint64_t *)deadline += HWT_MS(100);
-    if (++beats < 5)
-        hwt_timeout_repeat(timeout, HWT_MS(100));
-}
-
-static void expire(hwt_timeout timeout, void *deadline)
-{
-    (void)timeout;
-    early += hwt_timer_now(timer) < *(uint64_t *)deadline;
-    expired++;
-}
-
-static const hwt_task heartbeat = { .run = beat }, request = { .run = expire };
-
-/* Another thread: a request that gets no answer, and the answer to another one. */
-static void *client(void *when)
-{
-    check("request", hwt_timer_new_timeout_at(timer, &request, when, *(uint64_t *)when, NULL));
-    check("answer", hwt_timeout_cancel(answered) ? 0 : -ETIME);
-    return NULL;
-}
+#include "loop.h"
 
 static void on_readable(struct ev_loop *loop, ev_io *io, int events)
 {
     (void)events;
-    hwt_timer_dispatch(timer);
-    if (beats == 5 && expired == 1)
+    if (turn())
         ev_io_stop(loop, io); /* the only watcher: ev_run() returns */
 }
 
 int main(void)
 {
-    hwt_options options = HWT_OPTIONS_INIT;
-    options.flags = HWT_NO_WORKER;
-    check("timer", hwt_timer_create(&options, &timer));
-    uint64_t next = hwt_timer_now(timer), soon = next + HWT_MS(250), late = next + HWT_MIN(1);
-    check("heartbeat", hwt_timer_new_timeout_at(timer, &heartbeat, &next, next, NULL));
-    check("request", hwt_timer_new_timeout_at(timer, &request, &late, late, &answered));
-    pthread_t thread;
-    check("thread", -pthread_create(&thread, NULL, client, &soon));
+    int fd = begin();
     struct ev_loop *loop = ev_default_loop(EVFLAG_AUTO);
     check("loop", loop ? 0 : -ENOSYS);
     ev_io io;
-    ev_io_init(&io, on_readable, check("descriptor", hwt_timer_fd(timer)), EV_READ);
+    ev_io_init(&io, on_readable, fd, EV_READ);
     ev_io_start(loop, &io);
     ev_run(loop, 0);
     ev_loop_destroy(loop);
-    pthread_join(thread, NULL);
-    hwt_timer_destroy(timer);
-    printf("%d beats, %d expired, %d early\n", beats, expired, early);
-    return beats == 5 && expired == 1 && early == 0 ? 0 : 1;
+    return end();
 }
