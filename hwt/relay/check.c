@@ -291,11 +291,11 @@ static int64_t check_entries(const struct request *request, unsigned shard)
     if (*engine->fault)
         found += find("messages may be lost: %s", engine->fault);
     for (size_t i = 0; r == 0 && i < replicas->count; i++) {
-        struct relay_place place;
+        struct relay_member member;
         uint64_t revision;
-        r = look_read_place(engine, shard, replicas->word[i], &place, &revision);
+        r = look_read_member(engine, shard, replicas->word[i], &member, &revision);
         if (r == 0)
-            found += print_replica(&extent, replicas->word[i], &place);
+            found += print_replica(&extent, replicas->word[i], &member.place);
     }
     engine->calls->close(engine);
     return r < 0 ? r : found;

@@ -395,3 +395,34 @@ void relay_config_free(struct relay_config *config)
     free(config->text);
     config->text = NULL;
 }
+
+static bool are_equal(enum kind kind, const void *one, const void *other)
+{
+    const struct relay_words *left = one, *right = other;
+
+    switch (kind) {
+    case COUNT:
+    case SIZE:
+    case DURATION:
+        return *(const uint64_t *)one == *(const uint64_t *)other;
+    case NAMES:
+    case WORDS:
+    case PROPERTIES:
+    case PATTERNS:
+        for (size_t i = 0; i < left->count && left->count == right->count; i++)
+            if (strcmp(left->word[i], right->word[i]) != 0)
+                return false;
+        return left->count == right->count;
+    default:
+        return strcmp(*(const char *const *)one, *(const char *const *)other) == 0;
+    }
+}
+
+void relay_config_compare(const struct relay_config *one, const struct relay_config *other,
+                          void (*differs)(const char *name, void *arg), void *arg)
+{
+    for (size_t i = 0; i < SETTINGS; i++)
+        if (!are_equal(settings[i].kind, (const char *)one + settings[i].offset,
+                       (const char *)other + settings[i].offset))
+            differs(settings[i].name, arg);
+}

@@ -6,9 +6,10 @@
 
 #include <stdint.h>
 
+#include "hwt/relay/counts.h"
 #include "hwt/relay/watermark.h"
 
-enum { RELAY_WORDS_MAX = 64, RELAY_SHARDS_MAX = 16, RELAY_REPLICAS_MAX = 16 };
+enum { RELAY_SHARDS_MAX = 16, RELAY_REPLICAS_MAX = 16 }; /* RELAY_WORDS_MAX is in counts.h */
 
 /* The words of a line; they belong to the configuration. */
 struct relay_words {
@@ -41,5 +42,9 @@ struct relay_config {
 /* 0; or -EINVAL, or what reading has failed with, after it was said on stderr with the line. */
 int relay_config_read(const char *path, struct relay_config *ret_config);
 void relay_config_free(struct relay_config *config);
+
+/* Says the name of each setting in which they differ. */
+void relay_config_compare(const struct relay_config *one, const struct relay_config *other,
+                          void (*differs)(const char *name, void *arg), void *arg);
 
 #endif

@@ -9,6 +9,17 @@ const uint64_t relay_late_ends[RELAY_LATE_BUCKETS] = {
     HWT_SEC(10), HWT_SEC(30), HWT_SEC(60), HWT_SEC(300),
 };
 
+const struct relay_why relay_whys[RELAY_UNREADY] = {
+    [RELAY_READY] = { "-", "ready" },
+    [RELAY_OPENS] = { "opens", "its store is being opened, or closed" },
+    [RELAY_NO_BROKER] = { "broker", "the broker does not answer, or refuses; see the log" },
+    [RELAY_UNKNOWN_STREAM] = { "stream", "it has not compared the stream with what it has read" },
+    [RELAY_BEHIND] = { "behind", "it has not read all of the stream within the last lease" },
+    [RELAY_WRONG_CLOCK] = { "clock", "its clock is not the broker's, or was not compared yet" },
+    [RELAY_IS_CATCHING_UP] = { "catches-up", "it has taken the shard, and reads what is missing" },
+    [RELAY_IS_DRAINED] = { "drained", "it is drained" },
+};
+
 void relay_count_lateness(struct relay_counts *counts, uint64_t lateness)
 {
     unsigned i = 0;

@@ -11,10 +11,44 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-enum { RELAY_LATE_BUCKETS = 16 };
+enum { RELAY_LATE_BUCKETS = 16, RELAY_WORDS_MAX = 64 };
+
+/* Why a message was a dead letter. */
+enum relay_dead {
+    RELAY_DEAD_ORDER,    /* it cannot be understood */
+    RELAY_DEAD_TARGET,   /* the relay may not publish there */
+    RELAY_DEAD_SIZE,     /* it is too long */
+    RELAY_DEAD_ATTEMPTS, /* its target has not taken it */
+    RELAY_DEADS,
+};
+
+/* Why a replica could not own a shard as it should. See ready.c for the texts. */
+enum relay_unready {
+    RELAY_READY,
+    RELAY_OPENS,
+    RELAY_NO_BROKER,
+    RELAY_UNKNOWN_STREAM,
+    RELAY_BEHIND,
+    RELAY_WRONG_CLOCK,
+    RELAY_IS_CATCHING_UP,
+    RELAY_IS_DRAINED,
+    RELAY_UNREADY,
+};
+
+/* Of each reason: a word for the replica's entry, and a sentence. */
+extern const struct relay_why {
+    const char *word, *text;
+} relay_whys[RELAY_UNREADY];
 
 struct relay_counts {
-    atomic_uint_least64_t owns;          /* 1: this replica forwards */
+    atomic_uint_least64_t owns;        /* 1: this replica forwards */
+    atomic_uint_least64_t catches_up;  /* 1: it has the shard, and reads what is still behind */
+    atomic_uint_least64_t unready;     /* enum relay_unready */
+    atomic_uint_least64_t lease_from;  /* CLOCK_BOOTTIME, ns; 0: it has none */
+    atomic_uint_least64_t clock_ahead; /* ns, of the broker's; a negative int64_t if it is behind */
+    atomic_uint_least64_t
+        oldest_due; /* of what was taken first of that which has not ended; 0: all has */
+    atomic_uint_least64_t trim_waits;    /* for the replica of this index + 1; 0: for none */
     atomic_uint_least64_t position;      /* up to here the stream is in the store */
     atomic_uint_least64_t last;          /* of the stream, as its leader has said last */
     atomic_uint_least64_t watermark_due; /* as it was seen last; 0: none */
@@ -22,7 +56,9 @@ struct relay_counts {
     atomic_uint_least64_t forwarded;     /* that their targets have acknowledged */
     atomic_uint_least64_t repeats;       /* of those, known there before */
     atomic_uint_least64_t failures;      /* that their targets have not taken */
+    atomic_uint_least64_t failures_of[RELAY_WORDS_MAX]; /* by the pattern in `targets` */
     atomic_uint_least64_t dead_letters;
+    atomic_uint_least64_t dead_letters_of[RELAY_DEADS];
     atomic_uint_least64_t policies; /* replicas that judge otherwise than this one, which owns it */
     atomic_uint_least64_t divergences;                      /* the stream was not as it was read */
     atomic_uint_least64_t lateness[RELAY_LATE_BUCKETS + 1]; /* the last one: later than all */

@@ -14,6 +14,7 @@
 #include "hwt/relay/message.h"
 
 struct relay_engine;
+struct relay_errors;
 
 /* The broker's answer about the delay stream. Its leader gives it, so `last` covers each message
  * that a producer was told is stored before the call. */
@@ -43,7 +44,7 @@ struct relay_answer {
 };
 
 enum { RELAY_ENTRY_MAX = 512 }; /* an entry's text, its final 0 included */
-enum { RELAY_FAULT_MAX = 320 };
+enum { RELAY_FAULT_MAX = 320, RELAY_SERVER_MAX = 128 };
 
 struct relay_engine_calls {
     /*
@@ -111,6 +112,15 @@ struct relay_engine {
      * sent and not answered. Answers come when the transaction has ended.
      */
     bool together;
+    char server
+        [RELAY_SERVER_MAX]; /* that it talks to, or did last, without a password; "": it is not known */
+
+    /* ---- Set by relay_calls_watch() ---- */
+
+    const struct relay_engine_calls *beneath;
+    struct relay_engine_calls watched;
+    struct relay_errors *errors;
+    unsigned shard;
 };
 
 #endif

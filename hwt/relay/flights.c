@@ -122,25 +122,44 @@ static int send_again(struct relay_shard *shard, struct relay_flight *flight, st
 }
 
 /* Why it is a dead letter; NULL: it is none. */
-static const char *find_fault(const struct relay_shard *shard, const struct relay_flight *flight,
+static const char *find_fault(const struct relay_shard *shard, struct relay_flight *flight,
                               const struct relay_record *record, char reason[RELAY_REASON_MAX])
 {
     const struct relay_case judged = { record->target, record->fields, record->fields_count,
                                        record->payload_size };
 
+    int r;
+
+    flight->why = RELAY_DEAD_ORDER;
     if (!*record->target)
         return record->fields_count > 0 ? record->fields[record->fields_count - 1].value
                                         : "it was too long";
+    flight->why = RELAY_DEAD_SIZE;
     if (record->missing > 0)
         return "it was longer than message_max when it was read";
-    if (relay_policy_judge(shard->config, &shard->engine->limits, &judged, reason) < 0)
+    r = relay_policy_judge(shard->config, &shard->engine->limits, &judged, reason);
+    flight->why = r == -EPERM ? RELAY_DEAD_TARGET : r == -EINVAL ? RELAY_DEAD_ORDER : flight->why;
+    if (r < 0)
         return reason;
+    flight->why = RELAY_DEAD_ATTEMPTS;
     if (!flight->failed ||
         (!is_for_ever(flight->failed) && record->attempt + 1 < shard->config->attempts))
         return NULL;
     snprintf(reason, RELAY_REASON_MAX, "not sent: %s; attempt %" PRIu64 " of %" PRIu64,
              strerror(-flight->failed), record->attempt + 1, shard->config->attempts);
     return reason;
+}
+
+/* The first one of a minute. */
+static void say_dead(struct relay_shard *shard, const struct relay_record *record, const char *why)
+{
+    const uint64_t now = relay_clock(shard);
+
+    if (shard->dead_said_at > 0 && now - shard->dead_said_at < HWT_SEC(60))
+        return;
+    shard->dead_said_at = now;
+    relay_log(shard->number, "position %" PRIu64 " becomes a dead letter: %s",
+              record->place.position, why);
 }
 
 static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
@@ -155,6 +174,8 @@ static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
         return r;
     begin_draft(&draft, shard, &record, flight->message->due);
     fault = find_fault(shard, flight, &record, reason);
+    if (fault)
+        say_dead(shard, &record, fault);
     if (fault)
         return send_dead(shard, flight, &draft, &record, fault);
     if (flight->failed)
@@ -242,6 +263,19 @@ static struct relay_flight *find_flight(struct relay_shard *shard, uint64_t numb
                                                                               : NULL;
 }
 
+static void count_failure(struct relay_shard *shard, const struct relay_flight *flight)
+{
+    struct relay_record record;
+    size_t pattern;
+
+    relay_count_add(&shard->counts.failures, 1);
+    if (relay_record_read(flight->message->payload, flight->message->payload_size, &record) < 0)
+        return;
+    pattern = relay_policy_pattern(shard->config, record.target);
+    if (pattern < shard->config->targets.count)
+        relay_count_add(&shard->counts.failures_of[pattern], 1);
+}
+
 static void note_failure(struct relay_shard *shard, struct relay_flight *flight, int error,
                          bool elsewhere)
 {
@@ -252,7 +286,7 @@ static void note_failure(struct relay_shard *shard, struct relay_flight *flight,
     }
     if (!elsewhere) {
         flight->failed = error;
-        relay_count_add(&shard->counts.failures, 1);
+        count_failure(shard, flight);
         return;
     }
     flight->refused = true;
@@ -280,10 +314,12 @@ static void count_forwarded(struct relay_shard *shard, const struct relay_flight
 static void end_flight(struct relay_shard *shard, struct relay_flight *flight,
                        const struct relay_answer *answer)
 {
-    if (flight->dead)
+    if (flight->dead) {
         relay_count_add(&shard->counts.dead_letters, 1);
-    else if (answer->cookie % TRIES == TRIES_TARGET)
+        relay_count_add(&shard->counts.dead_letters_of[flight->why], 1);
+    } else if (answer->cookie % TRIES == TRIES_TARGET) {
         count_forwarded(shard, flight, answer->repeated);
+    }
     flight->state = RELAY_ENDED;
 }
 

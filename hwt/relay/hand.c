@@ -17,19 +17,55 @@
 
 /* ---- status ---- */
 
-static int print_replica(struct relay_engine *engine, unsigned shard, const char *replica,
-                         uint64_t last)
+/* For how many seconds a replica has said nothing, by the broker's clock and this one's. */
+static uint64_t silence(struct relay_engine *engine, unsigned shard, const char *replica,
+                        uint64_t revision)
 {
-    struct relay_place place;
-    uint64_t revision;
-    int r = look_read_place(engine, shard, replica, &place, &revision);
+    char name[RELAY_ENTRY_MAX];
+    struct timespec now;
+    uint64_t written;
+
+    look_member_name(shard, replica, name);
+    if (engine->calls->written(engine, name, revision, &written) < 0)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &now);
+    written /= HWT_SEC(1);
+    return (uint64_t)now.tv_sec > written ? (uint64_t)now.tv_sec - written : 0;
+}
+
+static const char *why_unready(const struct relay_member *member)
+{
+    for (size_t i = 0; i < RELAY_UNREADY; i++)
+        if (strcmp(relay_whys[i].word, member->why) == 0)
+            return relay_whys[i].text;
+    return member->ready ? "ready" : "not ready";
+}
+
+/* Each replica says once a lease what is with it. */
+static int print_replica(const struct relay_config *config, struct relay_engine *engine,
+                         unsigned shard, const char *replica, uint64_t last)
+{
+    struct relay_member member;
+    uint64_t revision, silent;
+    int r = look_read_member(engine, shard, replica, &member, &revision);
 
     if (r < 0)
         return r;
-    if (relay_place_is_forgotten(&place))
+    if (relay_place_is_forgotten(&member.place)) {
         printf("    %s is forgotten\n", replica);
+        return 0;
+    }
+    printf("    %s has read up to %" PRIu64 " of %" PRIu64, replica, member.place.position, last);
+    if (revision == 0) {
+        printf("; it has never run\n");
+        return 0;
+    }
+    silent = silence(engine, shard, replica, revision);
+    if (silent > 4 * config->lease / HWT_SEC(1) + 1)
+        printf("; silent for %" PRIu64 " s", silent);
     else
-        printf("    %s has read up to %" PRIu64 " of %" PRIu64 "\n", replica, place.position, last);
+        printf("; %s", why_unready(&member));
+    printf("%s%s\n", *member.server ? ", at " : "", member.server);
     return 0;
 }
 
@@ -48,12 +84,14 @@ static int print_shard(const struct relay_config *config, struct relay_engine *e
     relay_due_write(entry.watermark.due, due);
     printf("shard %u: %s%s\n", shard, strcmp(entry.owner, "-") == 0 ? "free" : "owned by ",
            strcmp(entry.owner, "-") == 0 ? "" : entry.owner);
+    if (*engine->server)
+        printf("    this is what the server %s says\n", engine->server);
     if (*engine->fault)
         printf("    messages may be lost: %s\n", engine->fault);
     printf("    of the messages up to %" PRIu64 ", all due by %s have ended\n",
            entry.watermark.place.position, due);
     for (size_t i = 0; r == 0 && i < config->replicas.count; i++)
-        r = print_replica(engine, shard, config->replicas.word[i], extent.last);
+        r = print_replica(config, engine, shard, config->replicas.word[i], extent.last);
     return r;
 }
 
@@ -112,10 +150,10 @@ int command_drain(const struct request *request)
 static int forget(struct relay_engine *engine, unsigned shard, const char *replica)
 {
     char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
-    struct relay_place place;
+    struct relay_member member;
     struct relay_entry entry;
     uint64_t revision;
-    int r = look_read_place(engine, shard, replica, &place, &revision);
+    int r = look_read_member(engine, shard, replica, &member, &revision);
 
     if (r == 0)
         r = look_read_entry(engine, shard, &entry);
@@ -123,7 +161,7 @@ static int forget(struct relay_engine *engine, unsigned shard, const char *repli
         r = -EBUSY;
     if (r < 0)
         return r;
-    snprintf(name, sizeof(name), "place.%s.%u", replica, shard);
+    look_member_name(shard, replica, name);
     relay_member_write(&(struct relay_member){ .place = RELAY_FORGOTTEN }, text);
     return engine->calls->swap(engine, name, revision, text, &revision);
 }

@@ -119,31 +119,39 @@ static void answer(int fd, const char *status, const char *body)
         send_all(fd, body, until);
 }
 
-static void answer_page(const struct relay_http *http, int fd)
+static void answer_page(const struct relay_http *http, const struct relay_http_page *page, int fd)
 {
-    char *page = http->page(http->arg);
+    bool well = true;
+    char *text = page->make(http->arg, &well);
 
-    if (page)
-        answer(fd, "200 OK", page);
-    else
-        answer(fd, "503 Service Unavailable", "no memory\n");
-    free(page);
+    answer(fd, text && well ? "200 OK" : "503 Service Unavailable", text ? text : "no memory\n");
+    free(text);
+}
+
+static const struct relay_http_page *find_page(const struct relay_http *http, const char *path)
+{
+    const struct relay_http_page *page = http->pages;
+
+    while (page->path && strcmp(page->path, path) != 0)
+        page++;
+    return page->path ? page : NULL;
 }
 
 static void serve(const struct relay_http *http, int fd)
 {
     char request[REQUEST_MAX], method[16], path[256], version;
+    const struct relay_http_page *page;
 
     if (!read_request(fd, request))
         return;
     if (sscanf(request, "%15s %255s HTTP/1.%c", method, path, &version) != 3)
         answer(fd, "400 Bad Request", "this is not HTTP\n");
-    else if (strcmp(path, "/metrics") != 0)
-        answer(fd, "404 Not Found", "there is only /metrics\n");
+    else if (!(page = find_page(http, path)))
+        answer(fd, "404 Not Found", "there is no such page\n");
     else if (strcmp(method, "GET") != 0)
         answer(fd, "405 Method Not Allowed\r\nAllow: GET", "there is only GET\n");
     else
-        answer_page(http, fd);
+        answer_page(http, page, fd);
 }
 
 static void *run(void *arg)
@@ -164,15 +172,15 @@ static void *run(void *arg)
     }
 }
 
-int relay_http_begin(struct relay_http *http, const char *address, char *(*page)(void *arg),
-                     void *arg)
+int relay_http_begin(struct relay_http *http, const char *address,
+                     const struct relay_http_page *pages, void *arg)
 {
     struct addrinfo *at = read_address(address);
     int r;
 
     if (!at)
         return -EINVAL;
-    *http = (struct relay_http){ .listener = listen_at(at), .page = page, .arg = arg };
+    *http = (struct relay_http){ .listener = listen_at(at), .pages = pages, .arg = arg };
     freeaddrinfo(at);
     if (http->listener < 0)
         return http->listener;

@@ -3,26 +3,33 @@
 #define HWT_RELAY_HTTP_H
 
 /*
- * One page over HTTP: GET /metrics. One thread answers one request after the other, and hangs up on who
+ * A few pages over HTTP, by GET. One thread answers one request after the other, and hangs up on who
  * wants more than a second to ask, or more than five to take the answer.
  */
 
 #include <pthread.h>
 #include <stdbool.h>
 
+struct relay_http_page {
+    const char *path;
+    /* Called on the thread. Allocated; NULL: no memory. ret_well is set to false if the page says what is wrong. */
+    char *(*make)(void *arg, bool *ret_well);
+};
+
 struct relay_http {
     int listener;
     pthread_t thread;
-    char *(*page)(void *arg); /* allocated; NULL: no memory. Called on the thread */
+    const struct relay_http_page *pages;
     void *arg;
 };
 
 /* Whether it is an address and a port, as 127.0.0.1:9464 or [::1]:9464. */
 bool relay_address_is_fine(const char *address);
 
-/* Listens at such an address, until relay_http_end(). A negative errno: it cannot. */
-int relay_http_begin(struct relay_http *http, const char *address, char *(*page)(void *arg),
-                     void *arg);
+/* Listens at such an address, until relay_http_end(). A page without a path is behind the last one. A negative errno: it
+ * cannot. */
+int relay_http_begin(struct relay_http *http, const char *address,
+                     const struct relay_http_page *pages, void *arg);
 void relay_http_end(struct relay_http *http);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "hwt/relay/log.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hwt/relay/message.h"
+#include "hwt/relay/config.h"
 
 enum { TEXT_MAX = 1024, LINE_ROOM = TEXT_MAX * 4 + 128 }; /* a byte becomes up to four */
 
@@ -73,6 +74,29 @@ static size_t write_quoted(const char *text, char *line)
     return length;
 }
 
+/* Whether a shard has said that last, within a minute. */
+static bool is_repeated(unsigned shard, const char *text)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct {
+        char text[TEXT_MAX];
+        time_t time;
+    } last[RELAY_SHARDS_MAX + 1];
+    unsigned i = shard < RELAY_SHARDS_MAX ? shard : RELAY_SHARDS_MAX;
+    struct timespec now;
+    bool repeated;
+
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    pthread_mutex_lock(&lock);
+    repeated = strcmp(last[i].text, text) == 0 && now.tv_sec - last[i].time < 60;
+    if (!repeated) {
+        strcpy(last[i].text, text);
+        last[i].time = now.tv_sec;
+    }
+    pthread_mutex_unlock(&lock);
+    return repeated;
+}
+
 void relay_log(unsigned shard, const char *format, ...)
 {
     char text[TEXT_MAX], line[LINE_ROOM];
@@ -83,6 +107,8 @@ void relay_log(unsigned shard, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
+    if (is_repeated(shard, text))
+        return;
     length = write_head(level, shard, line, 128);
     length += write_quoted(text, line + length);
     line[length++] = '"';

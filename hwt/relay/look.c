@@ -22,20 +22,20 @@ struct relay_engine *look_open_engine(const struct request *request, unsigned sh
     return engine;
 }
 
-int look_read_place(struct relay_engine *engine, unsigned shard, const char *replica,
-                    struct relay_place *ret_place, uint64_t *ret_revision)
+void look_member_name(unsigned shard, const char *replica, char name[RELAY_ENTRY_MAX])
+{
+    snprintf(name, RELAY_ENTRY_MAX, "place.%s.%u", replica, shard);
+}
+
+int look_read_member(struct relay_engine *engine, unsigned shard, const char *replica,
+                     struct relay_member *ret_member, uint64_t *ret_revision)
 {
     char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
-    struct relay_member member;
     int r;
 
-    snprintf(name, sizeof(name), "place.%s.%u", replica, shard);
+    look_member_name(shard, replica, name);
     r = engine->calls->read(engine, name, text, ret_revision);
-    if (r == 0)
-        r = relay_member_read(text, &member);
-    if (r == 0)
-        *ret_place = member.place;
-    return r;
+    return r < 0 ? r : relay_member_read(text, ret_member);
 }
 
 int look_read_entry(struct relay_engine *engine, unsigned shard, struct relay_entry *ret_entry)

@@ -17,8 +17,9 @@ enum { LOOKS_MAX = 10 }; /* a store that its relay changes meanwhile is opened s
 
 /* Exits with a message if the broker does not answer. */
 struct relay_engine *look_open_engine(const struct request *request, unsigned shard);
-int look_read_place(struct relay_engine *engine, unsigned shard, const char *replica,
-                    struct relay_place *ret_place, uint64_t *ret_revision);
+void look_member_name(unsigned shard, const char *replica, char name[RELAY_ENTRY_MAX]);
+int look_read_member(struct relay_engine *engine, unsigned shard, const char *replica,
+                     struct relay_member *ret_member, uint64_t *ret_revision);
 int look_read_entry(struct relay_engine *engine, unsigned shard, struct relay_entry *ret_entry);
 
 /* A shard's store as it was when it was opened, and how far it had read then. */

@@ -8,13 +8,15 @@
 #include <hwt/delay.h>
 
 #include "hwt/relay/config.h"
+#include "hwt/relay/calls.h"
 #include "hwt/relay/counts.h"
 
-/* A shard that runs now. */
 struct relay_metrics {
     unsigned shard;
-    const struct relay_counts *counts;
+    const struct relay_counts *counts; /* NULL: it does not run now, and has no store */
     hwt_delay *store;
+    const struct relay_errors *errors;
+    enum relay_unready unready;
 };
 
 /* Allocated. NULL: no memory. */

@@ -160,6 +160,19 @@ static natsStatus connect_to(struct relay_nats *nats)
     return s == NATS_OK ? natsConnection_JetStream(&nats->js, nats->connection, &js) : s;
 }
 
+/* An address may begin with a password. */
+void relay_nats_see_server(struct relay_nats *nats)
+{
+    char url[512];
+    const char *host;
+
+    if (natsConnection_GetConnectedUrl(nats->connection, url, sizeof(url)) != NATS_OK)
+        return;
+    host = strrchr(url, '@');
+    host = host ? host + 1 : strstr(url, "://") ? strstr(url, "://") + 3 : url;
+    snprintf(nats->engine.server, RELAY_SERVER_MAX, "%.100s", host);
+}
+
 unsigned relay_nats_shard(const char *key, unsigned shards)
 {
     uint32_t hash = UINT32_C(2166136261);

@@ -111,6 +111,9 @@ void relay_nats_signal(struct relay_nats *nats);
 /* A negative errno for what the library says. */
 int relay_nats_errno(natsStatus status);
 
+/* Sets the engine's server to the one that it is connected to. */
+void relay_nats_see_server(struct relay_nats *nats);
+
 natsStatus relay_nats_make(struct relay_nats *nats);
 
 enum { NATS_VALUE_MAX = 64 };

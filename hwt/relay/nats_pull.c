@@ -101,6 +101,7 @@ void relay_nats_pull_told(struct relay_nats *nats, const struct relay_extent *ex
     nats->incarnation = extent->incarnation;
     nats->last = extent->last;
     snprintf(nats->leader, NATS_NAME_MAX, "%s", leader ? leader : "");
+    relay_nats_see_server(nats);
 }
 
 static void say(struct relay_nats *nats, const char *what, const char *status, const char *text)

@@ -1,48 +1,58 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "hwt/relay/policy.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 /* It changes with the code below, and with the headers that are known. */
 enum { VERSION = 1 };
 
-static bool is_allowed(const struct relay_words *targets, const char *target)
+size_t relay_policy_pattern(const struct relay_config *config, const char *target)
 {
-    for (size_t i = 0; i < targets->count; i++)
-        if (relay_pattern_matches(targets->word[i], target))
-            return true;
-    return false;
+    size_t i = 0;
+
+    while (i < config->targets.count && !relay_pattern_matches(config->targets.word[i], target))
+        i++;
+    return i;
+}
+
+static int judge_size(const struct relay_config *config, const struct relay_limits *limits,
+                      const struct relay_case *judged, char reason[RELAY_REASON_MAX])
+{
+    uint64_t headers = relay_fields_size(judged->fields, judged->fields_count);
+    uint64_t size = headers + judged->payload_size;
+
+    if (size > config->message_max)
+        relay_refuse(reason, "it has %" PRIu64 " bytes, more than message_max, which is %" PRIu64,
+                     size, config->message_max);
+    else if (!relay_fits(limits->message, size))
+        relay_refuse(reason,
+                     "it has %" PRIu64 " bytes, and with %d more the broker takes %" PRIu64
+                     " at most",
+                     size, RELAY_ROOM, limits->message);
+    else if (!relay_fits(limits->headers, headers))
+        relay_refuse(reason,
+                     "it has %" PRIu64
+                     " bytes of headers, and with %d more the broker takes %" PRIu64 " at most",
+                     headers, RELAY_ROOM, limits->headers);
+    else
+        return 0;
+    return -EMSGSIZE;
 }
 
 int relay_policy_judge(const struct relay_config *config, const struct relay_limits *limits,
                        const struct relay_case *judged, char reason[RELAY_REASON_MAX])
 {
-    uint64_t headers = relay_fields_size(judged->fields, judged->fields_count);
-    uint64_t size = headers + judged->payload_size;
-
     for (size_t i = 0; i < judged->fields_count; i++)
         if (relay_field_is_hwt(&judged->fields[i]))
             return relay_refuse(reason, "there is no header %.60s", judged->fields[i].name);
-    if (!is_allowed(&config->targets, judged->target))
-        return relay_refuse(reason, "Hwt-Target is not one that the relay may publish to: %.60s",
-                            judged->target);
-    if (size > config->message_max)
-        return relay_refuse(reason,
-                            "it has %" PRIu64 " bytes, more than message_max, which is %" PRIu64,
-                            size, config->message_max);
-    if (!relay_fits(limits->message, size))
-        return relay_refuse(reason,
-                            "it has %" PRIu64 " bytes, and with %d more the broker takes %" PRIu64
-                            " at most",
-                            size, RELAY_ROOM, limits->message);
-    if (!relay_fits(limits->headers, headers))
-        return relay_refuse(reason,
-                            "it has %" PRIu64
-                            " bytes of headers, and with %d more the broker takes %" PRIu64
-                            " at most",
-                            headers, RELAY_ROOM, limits->headers);
-    return 0;
+    if (relay_policy_pattern(config, judged->target) == config->targets.count) {
+        relay_refuse(reason, "Hwt-Target is not one that the relay may publish to: %.60s",
+                     judged->target);
+        return -EPERM;
+    }
+    return judge_size(config, limits, judged, reason);
 }
 
 /* Of a text and a number, whatever others there are. */

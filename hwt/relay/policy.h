@@ -19,9 +19,12 @@ struct relay_case {
     size_t payload_size;
 };
 
-/* 0; or -EINVAL, and `reason` says why it is not sent. */
+/* 0; or `reason` says why it is not sent: -EPERM, by its target; -EMSGSIZE; -EINVAL, for a header. */
 int relay_policy_judge(const struct relay_config *config, const struct relay_limits *limits,
                        const struct relay_case *judged, char reason[RELAY_REASON_MAX]);
+
+/* The number of the first pattern that has a target; `targets.count`: none has it. */
+size_t relay_policy_pattern(const struct relay_config *config, const char *target);
 
 /* Whether so many bytes, and all that the relay adds to them, are within a limit. */
 static inline bool relay_fits(uint64_t limit, uint64_t size)

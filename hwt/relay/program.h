@@ -7,8 +7,12 @@
  *
  *     main.c     the command line
  *     open.c     the engines: NATS, Kafka
- *     run.c      the relay itself: a thread for each shard; signals
+ *     run.c      the relay itself: signals, what is served, the configuration that is read again
+ *     worker.c   a shard's thread
+ *     calls.c    what a broker refuses
  *     metrics.c  what Prometheus reads; http.c serves it
+ *     notify.c   what the service manager hears
+ *     log.c      the log
  *     hand.c     status, drain, forget, put, cancel, replace
  *     look.c     dump; what looks at entries and stores
  *     check.c    check

@@ -3,14 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <pthread.h>
+#include <inttypes.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -18,146 +15,26 @@
 #include "hwt/relay/http.h"
 #include "hwt/relay/log.h"
 #include "hwt/relay/metrics.h"
-#include "hwt/relay/open.h"
-#include "hwt/relay/shard.h"
+#include "hwt/relay/notify.h"
+#include "hwt/relay/worker.h"
 
-/* A shard's thread. `stop` is readable from the moment at which all are to drain. */
-struct worker {
-    const struct relay_config *config;
-    unsigned number;
-    int stop;
-    uint64_t life;
-    atomic_bool *failed; /* set before the process is told to end, read after all have ended */
-    hwt_delay *store;
-    struct relay_engine *engine;
-    pthread_mutex_t lock; /* while the shard is set, or looked at by another thread */
-    struct relay_shard *shard;
-    bool ends; /* `stop` was seen */
-    pthread_t thread;
+/* A loop that has not turned for so long is taken to stand still for good: no call of a broker waits so long. */
+#define STILL_MAX HWT_SEC(60)
+
+/* A configuration that was read anew. What it does not take is as before, so the texts of before stay. */
+struct reloaded {
+    struct relay_config config;
+    struct reloaded *before;
 };
 
-/* Until a descriptor is readable, or `ends` is seen for the first time. */
-static void wait_for(struct worker *worker, int fd, int other, uint64_t time)
-{
-    struct pollfd fds[] = { { .fd = worker->stop, .events = POLLIN },
-                            { .fd = fd, .events = POLLIN },
-                            { .fd = other, .events = POLLIN } };
-    uint64_t ms = time / 1000000 + 1;
-
-    if (worker->ends)
-        fds[0].fd = -1; /* it stays readable */
-    poll(fds, 3, ms > 60000 ? 60000 : (int)ms);
-    worker->ends = worker->ends || (fds[0].revents & POLLIN) != 0;
-}
-
-static int open_store(struct worker *worker)
-{
-    hwt_delay_options options = relay_shard_store(worker->config);
-    char path[4096];
-    int r;
-
-    if ((size_t)snprintf(path, sizeof(path), "%s/%u", worker->config->state, worker->number) >=
-        sizeof(path))
-        return -ENAMETOOLONG;
-    r = hwt_delay_open(path, &options, &worker->store);
-    if (r < 0)
-        relay_log(worker->number, RELAY_ERROR "%s: %s%s", path, strerror(-r),
-                  r == -EBADMSG ? "; see hwt-delay check" : "");
-    return r;
-}
-
-static int open_shard(struct worker *worker)
-{
-    int r;
-
-    pthread_mutex_lock(&worker->lock);
-    r = relay_shard_open(worker->config, worker->number, worker->engine, worker->store,
-                         worker->life++, &worker->shard);
-    pthread_mutex_unlock(&worker->lock);
-    if (r < 0)
-        relay_log(worker->number, RELAY_ERROR "the store is none of a relay: %s", strerror(-r));
-    return r;
-}
-
-/* Until it is over, or fails. */
-static int drive(struct worker *worker)
-{
-    struct relay_shard *shard = worker->shard;
-    struct relay_engine *engine = worker->engine;
-    int r = 0;
-
-    for (;;) {
-        engine->calls->clear(engine);
-        r = relay_shard_step(shard);
-        if (r < 0 || shard->over)
-            return r;
-        wait_for(worker, engine->calls->fd(engine),
-                 relay_shard_takes(shard) ? hwt_delay_fd(worker->store) : -1,
-                 relay_shard_wait(shard));
-        if (worker->ends)
-            relay_shard_drain(shard);
-    }
-}
-
-/* Until it returns, the metrics may be of this shard. */
-static void close_shard(struct worker *worker)
-{
-    struct relay_shard *shard = worker->shard;
-
-    pthread_mutex_lock(&worker->lock);
-    worker->shard = NULL;
-    pthread_mutex_unlock(&worker->lock);
-    relay_shard_close(shard);
-}
-
-static void say_shards(struct worker *worker)
-{
-    char fault[RELAY_ENTRY_MAX];
-
-    relay_engine_shards_fault(worker->config, worker->engine, fault);
-    if (*fault)
-        relay_log(worker->number, RELAY_ERROR "%s", fault);
-}
-
-/* From the opening of the store to its end. */
-static int live(struct worker *worker)
-{
-    int r = open_store(worker);
-
-    if (r < 0)
-        return r;
-    while (!worker->engine && !worker->ends)
-        if (relay_engine_open(worker->config, worker->number, &worker->engine) < 0)
-            wait_for(worker, -1, -1, HWT_SEC(1));
-    if (worker->engine && worker->number == 0)
-        say_shards(worker);
-    if (worker->engine)
-        r = open_shard(worker);
-    if (worker->engine && r == 0) {
-        r = drive(worker);
-        close_shard(worker);
-    }
-    if (hwt_delay_close(worker->store) < 0 && r == 0)
-        r = -EIO;
-    return r;
-}
-
-static void *work(void *arg)
-{
-    struct worker *worker = arg;
-    int r = 0;
-
-    while (r == 0 && !worker->ends)
-        r = live(worker);
-    if (worker->engine)
-        worker->engine->calls->close(worker->engine);
-    relay_log(worker->number, r < 0 ? RELAY_ERROR "ended by an error" : RELAY_INFO "ended");
-    if (r < 0) {
-        atomic_store(worker->failed, true);
-        kill(getpid(), SIGTERM); /* so that the others drain */
-    }
-    return NULL;
-}
+struct relay {
+    const char *path; /* of the configuration */
+    struct relay_process process;
+    struct relay_worker workers[RELAY_SHARDS_MAX];
+    struct reloaded *reloaded; /* the newest one; NULL: none */
+    uint64_t started;          /* workers; the main thread's own */
+    char said[256];            /* to the service manager, of its state */
+};
 
 /* One process a state directory. Its id is asked for by `drain`, through the lock. */
 static int take_lock(const struct relay_config *config)
@@ -180,90 +57,196 @@ static int take_lock(const struct relay_config *config)
     return fd;
 }
 
-/* How many shards the file wants now. One with mistakes, which are said, wants none. */
-static uint64_t read_shards(const char *path)
+/* ---- What is served. A shard that ends meanwhile waits for it ---- */
+
+static char *make_metrics(void *arg, bool *ret_well)
 {
-    struct relay_config config;
-    uint64_t shards;
-
-    if (relay_config_read(path, &config) < 0)
-        return 0;
-    shards = config.shards;
-    relay_config_free(&config);
-    return shards;
-}
-
-/* Until a signal ends it; SIGHUP begins the shards that the file has more. */
-static int run_workers(struct worker *workers, const struct request *request,
-                       const sigset_t *signals)
-{
-    const uint64_t one = 1;
-    uint64_t started = 0, count = request->config->shards;
-    int signal = SIGHUP, r = 0;
-
-    while (r == 0 && signal == SIGHUP) {
-        for (; started < count && r == 0; started += r == 0)
-            r = pthread_create(&workers[started].thread, NULL, work, &workers[started]);
-        if (r == 0)
-            sigwait(signals, &signal);
-        if (r == 0 && signal == SIGHUP)
-            count = read_shards(request->path);
-    }
-    if (r != 0)
-        fail("no thread: %s", strerror(r));
-    if (write(workers[0].stop, &one, sizeof(one)) < 0)
-        abort(); /* a counter of 0 takes 1 */
-    for (uint64_t i = 0; i < started; i++)
-        pthread_join(workers[i].thread, NULL);
-    return r;
-}
-
-/* A shard that ends meanwhile waits for this. */
-static char *make_page(void *arg)
-{
-    struct worker *workers = arg;
-    struct relay_metrics shards[RELAY_SHARDS_MAX] = { { 0 } };
+    struct relay *relay = arg;
+    struct relay_metrics shards[RELAY_SHARDS_MAX];
     size_t count = 0;
     char *page;
 
+    (void)ret_well;
     for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++) {
-        pthread_mutex_lock(&workers[i].lock);
-        if (workers[i].shard)
-            shards[count++] = (struct relay_metrics){ .shard = workers[i].number,
-                                                      .counts = &workers[i].shard->counts,
-                                                      .store = workers[i].store };
+        struct relay_worker *worker = &relay->workers[i];
+        pthread_mutex_lock(&worker->lock);
+        if (worker->begun)
+            shards[count++] =
+                (struct relay_metrics){ .shard = i,
+                                        .counts = worker->shard ? &worker->shard->counts : NULL,
+                                        .store = worker->store,
+                                        .errors = &worker->errors,
+                                        .unready = relay_worker_unready(worker) };
     }
-    page = relay_metrics_page(workers[0].config, shards, count);
+    page = relay_metrics_page(relay->workers[0].config, shards, count);
     for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++)
-        pthread_mutex_unlock(&workers[i].lock);
+        pthread_mutex_unlock(&relay->workers[i].lock);
     return page;
 }
 
-/* With the metrics beside them, if they are wanted. */
-static int run_watched(struct worker *workers, const struct request *request,
-                       const sigset_t *signals)
+static char *make_ready(void *arg, bool *ret_well)
 {
-    const struct relay_config *config = request->config;
+    struct relay *relay = arg;
+    char text[RELAY_SHARDS_MAX * 128] = "";
+    size_t length = 0;
+
+    for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++) {
+        struct relay_worker *worker = &relay->workers[i];
+        pthread_mutex_lock(&worker->lock);
+        enum relay_unready unready = worker->begun ? relay_worker_unready(worker) : RELAY_READY;
+        pthread_mutex_unlock(&worker->lock);
+        if (unready != RELAY_READY)
+            length += (size_t)snprintf(text + length, sizeof(text) - length, "shard %u: %s\n", i,
+                                       relay_whys[unready].text);
+    }
+    *ret_well = length == 0;
+    return strdup(length > 0 ? text : "ready\n");
+}
+
+/* The first shard whose loop stands still, and for how long; or 0. */
+static uint64_t find_still(const struct relay *relay, unsigned *ret_shard)
+{
+    for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++) {
+        uint64_t still = relay_worker_still(&relay->workers[i]);
+        *ret_shard = i;
+        if (still > STILL_MAX)
+            return still;
+    }
+    return 0;
+}
+
+static char *make_health(void *arg, bool *ret_well)
+{
+    char text[128] = "well\n";
+    unsigned shard;
+    uint64_t still = find_still(arg, &shard);
+
+    *ret_well = still == 0;
+    if (still > 0)
+        snprintf(text, sizeof(text), "shard %u has stood still for %" PRIu64 " s\n", shard,
+                 still / HWT_SEC(1));
+    return strdup(text);
+}
+
+static const struct relay_http_page pages[] = {
+    { "/metrics", make_metrics },
+    { "/readyz", make_ready },
+    { "/healthz", make_health },
+    { NULL, NULL },
+};
+
+/* ---- The main thread ---- */
+
+static void begin_more(struct relay *relay)
+{
+    uint64_t wanted = atomic_load(&relay->process.config)->shards;
+
+    for (; relay->started < wanted; relay->started++) {
+        int r = relay_worker_begin(&relay->workers[relay->started]);
+        if (r < 0) {
+            relay_log(RELAY_NO_SHARD, RELAY_ERROR "no thread: %s", strerror(-r));
+            atomic_store(&relay->process.failed, true);
+            kill(getpid(), SIGTERM);
+            return;
+        }
+    }
+}
+
+static void tell_all(struct relay *relay)
+{
+    for (uint64_t i = 0; i < relay->started; i++)
+        relay_worker_tell(&relay->workers[i]);
+}
+
+static void say_differs(const char *name, void *taken)
+{
+    bool *any = taken;
+
+    if (strcmp(name, "targets") == 0 || strcmp(name, "shards") == 0)
+        *any = true;
+    else
+        relay_log(RELAY_NO_SHARD, "%s has changed, which is not taken before a new start", name);
+}
+
+/* Of a configuration that was changed, `targets` and more `shards` are taken. */
+static void reload(struct relay *relay)
+{
+    const struct relay_config *now = atomic_load(&relay->process.config);
+    struct reloaded *fresh = calloc(1, sizeof(*fresh));
+    struct relay_config taken = *now;
+    bool any = false;
+
+    if (!fresh || relay_config_read(relay->path, &fresh->config) < 0) {
+        relay_log(RELAY_NO_SHARD, "%s cannot be read, so nothing of it is taken", relay->path);
+        free(fresh);
+        return;
+    }
+    relay_config_compare(now, &fresh->config, say_differs, &any);
+    if (fresh->config.shards < now->shards)
+        relay_log(RELAY_NO_SHARD, "shards is lowered, which is not taken before a new start");
+    else
+        taken.shards = fresh->config.shards;
+    taken.targets = fresh->config.targets;
+    taken.text = fresh->config.text;
+    *fresh = (struct reloaded){ taken, relay->reloaded };
+    relay->reloaded = fresh;
+    atomic_store(&relay->process.config, &fresh->config);
+    relay_log(RELAY_NO_SHARD, RELAY_NOTICE "%s was read again: %s", relay->path,
+              any ? "its targets and shards are taken" : "targets and shards are as before");
+    tell_all(relay);
+    begin_more(relay);
+}
+
+/* Until a signal ends it. */
+static void wait_for_end(struct relay *relay, const sigset_t *signals)
+{
+    int signal = SIGHUP;
+
+    begin_more(relay);
+    for (;;) {
+        sigwait(signals, &signal);
+        if (signal != SIGHUP)
+            return;
+        reload(relay);
+    }
+}
+
+static int serve(struct relay *relay, const sigset_t *signals)
+{
+    const char *address = atomic_load(&relay->process.config)->metrics;
     struct relay_http http;
     int r = 0;
 
-    if (*config->metrics)
-        r = relay_http_begin(&http, config->metrics, make_page, workers);
+    if (*address)
+        r = relay_http_begin(&http, address, pages, relay);
     if (r < 0)
-        return fail("metrics: cannot listen at %s: %s", config->metrics, strerror(-r));
-    r = run_workers(workers, request, signals);
-    if (*config->metrics)
+        return fail("metrics: cannot listen at %s: %s", address, strerror(-r));
+    wait_for_end(relay, signals);
+    atomic_store(&relay->process.ends, true);
+    tell_all(relay);
+    for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++)
+        relay_worker_end(&relay->workers[i]);
+    if (*address)
         relay_http_end(&http);
-    return r;
+    return atomic_load(&relay->process.failed) ? FAILED : 0;
+}
+
+static void free_reloaded(struct relay *relay)
+{
+    while (relay->reloaded) {
+        struct reloaded *before = relay->reloaded->before;
+        relay_config_free(&relay->reloaded->config);
+        free(relay->reloaded);
+        relay->reloaded = before;
+    }
 }
 
 int command_run(const struct request *request)
 {
-    struct worker workers[RELAY_SHARDS_MAX] = { { 0 } };
-    atomic_bool failed = false;
+    static struct relay relay; /* one a process; its workers are large */
     sigset_t signals;
     uint64_t life = 0;
-    int lock, stop, r;
+    int lock, r;
 
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -274,20 +257,17 @@ int command_run(const struct request *request)
     lock = take_lock(request->config);
     if (lock < 0)
         return FAILED;
-    stop = eventfd(0, EFD_CLOEXEC);
-    if (stop < 0 || getrandom(&life, sizeof(life), 0) != (ssize_t)sizeof(life))
+    if (getrandom(&life, sizeof(life), 0) != (ssize_t)sizeof(life))
         return fail("the system refuses: %s", strerror(errno));
-    for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++)
-        workers[i] = (struct worker){
-            .config = request->config,
-            .number = i,
-            .stop = stop,
-            .life = life,
-            .failed = &failed,
-            .lock = PTHREAD_MUTEX_INITIALIZER,
-        };
-    r = run_watched(workers, request, &signals);
-    close(stop);
+    relay.path = request->path;
+    atomic_store(&relay.process.config, request->config);
+    for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++) {
+        r = relay_worker_init(&relay.workers[i], &relay.process, i, life);
+        if (r < 0)
+            return fail("the system refuses: %s", strerror(-r));
+    }
+    r = serve(&relay, &signals);
+    free_reloaded(&relay);
     close(lock);
-    return r == 0 && !atomic_load(&failed) ? 0 : FAILED;
+    return r;
 }

@@ -65,10 +65,11 @@ struct relay_flight {
     const hwt_delay_message *message;
     struct relay_place place;
     enum relay_state state;
-    int failed;   /* why its target has not taken it: then it goes back or to the dead letters */
-    bool dead;    /* it was sent to the dead letters */
-    bool refused; /* by the dead letters, or by the delay stream */
-    unsigned cut; /* a dead letter was too long: with its payload; and with its headers: 2 */
+    int failed; /* why its target has not taken it: then it goes back or to the dead letters */
+    bool dead;  /* it was sent to the dead letters */
+    enum relay_dead why;
+    bool refused;        /* by the dead letters, or by the delay stream */
+    unsigned cut;        /* a dead letter was too long: with its payload; and with its headers: 2 */
     uint64_t not_before; /* the clock at which it may be sent again */
 };
 
@@ -87,7 +88,8 @@ struct relay_shard {
     uint64_t
         renamed; /* the number by which it is known now, if that is not the one of `at`; or 0 */
     uint64_t ingest_after; /* the clock at which it reads on */
-    uint64_t compare_at;   /* the clock of the next comparison with the stream's leader */
+    uint64_t read_at;    /* the clock when it had read all that the leader had told of; 0: never */
+    uint64_t compare_at; /* the clock of the next comparison with the stream's leader */
     struct relay_point points[RELAY_POINTS_MAX]; /* the newest is the last */
     size_t points_count;
     uint64_t dropped_due, dropped_mark; /* the last drop; 0: none */
@@ -125,6 +127,8 @@ struct relay_shard {
     bool differs[RELAY_REPLICAS_MAX];       /* the replica's policy does, from this one's */
     uint64_t report_at, trim_at;
 
+    uint64_t dead_said_at; /* the clock when a dead letter was logged last */
+
     struct relay_counts counts;
 };
 
@@ -151,6 +155,12 @@ hwt_delay_options relay_shard_store(const struct relay_config *config);
  * be closed.
  */
 int relay_shard_step(struct relay_shard *shard);
+
+/* Goes by another configuration from now on, which differs in `targets` and `shards` alone, and stays. */
+void relay_shard_configure(struct relay_shard *shard, const struct relay_config *config);
+
+/* Why it could not own the shard as it should, or does not. */
+enum relay_unready relay_shard_unready(const struct relay_shard *shard);
 
 /* In how many ns a step is due, even if neither the store nor the engine has something new. */
 uint64_t relay_shard_wait(struct relay_shard *shard);

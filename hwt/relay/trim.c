@@ -50,6 +50,9 @@ static void compare_clocks(struct relay_shard *shard, uint64_t from, uint64_t wr
     bool ahead = from > written && from - written > bound;
     bool behind = written > to && written - to > bound;
 
+    relay_count_set(&shard->counts.clock_ahead, from > written ? from - written
+                                                : written > to ? to - written
+                                                               : 0);
     if (!ahead && !behind) {
         if (!shard->clock_agrees)
             hwt_delay_accept_clock(shard->store); /* it may have leapt to where it should be */
@@ -74,6 +77,8 @@ static void report(struct relay_shard *shard)
     char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
     uint64_t revision, written, from;
 
+    snprintf(member.why, sizeof(member.why), "%s", relay_whys[relay_shard_unready(shard)].word);
+    snprintf(member.server, sizeof(member.server), "%.63s", shard->engine->server);
     if (member.place.incarnation == 0 ||
         relay_read_member(shard, shard->config->replica, &before, &revision) < 0)
         return;
@@ -116,7 +121,7 @@ static void trim(struct relay_shard *shard)
     const struct relay_place before = shard->common;
     struct relay_place lowest = shard->at;
     struct relay_extent extent;
-    uint64_t revision;
+    uint64_t revision, waits = 0;
 
     if (relay_extent(shard, &extent) < 0)
         return;
@@ -127,11 +132,16 @@ static void trim(struct relay_shard *shard)
         compare_policy(shard, i, member.policy);
         if (relay_place_is_forgotten(&member.place))
             continue;
-        if (relay_agrees(shard, &extent, &member.place) != 1)
+        if (relay_agrees(shard, &extent, &member.place) != 1) {
+            relay_count_set(&shard->counts.trim_waits, i + 1);
             return;
-        if (member.place.position < lowest.position)
+        }
+        if (member.place.position < lowest.position) {
             lowest = member.place;
+            waits = i + 1;
+        }
     }
+    relay_count_set(&shard->counts.trim_waits, waits);
     shard->common = lowest;
     if (before.position > 0 && before.position >= extent.first &&
         before.position <= lowest.position && relay_agrees(shard, &extent, &before) == 1)

@@ -25,7 +25,7 @@ struct want {
     bool may_lack;
 };
 
-enum { WANTS_MAX = 8 };
+enum { WANTS_MAX = 16 };
 
 static bool read_value(const struct want *want, const char *value, size_t length)
 {
@@ -144,7 +144,12 @@ void relay_member_write(const struct relay_member *member, char text[RELAY_ENTRY
     length += (size_t)snprintf(text + length, RELAY_ENTRY_MAX - length,
                                " life=%" PRIu64 " ready=%d", member->life, member->ready);
     if (member->policy > 0)
-        snprintf(text + length, RELAY_ENTRY_MAX - length, " policy=%" PRIu64, member->policy);
+        length += (size_t)snprintf(text + length, RELAY_ENTRY_MAX - length, " policy=%" PRIu64,
+                                   member->policy);
+    if (*member->why)
+        length += (size_t)snprintf(text + length, RELAY_ENTRY_MAX - length, " why=%s", member->why);
+    if (*member->server && !strpbrk(member->server, " \t"))
+        snprintf(text + length, RELAY_ENTRY_MAX - length, " server=%s", member->server);
 }
 
 int relay_member_read(const char *text, struct relay_member *ret_member)
@@ -156,6 +161,8 @@ int relay_member_read(const char *text, struct relay_member *ret_member)
         { .name = "life", .number = &member.life },
         { .name = "ready", .number = &ready },
         { .name = "policy", .number = &member.policy, .may_lack = true },
+        { .name = "why", .word = member.why, .may_lack = true },
+        { .name = "server", .word = member.server, .may_lack = true },
     };
     int r = *text ? read_words(text, wants, sizeof(wants) / sizeof(wants[0])) : 0;
 

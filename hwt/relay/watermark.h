@@ -76,10 +76,12 @@ int relay_entry_read(const char *text, struct relay_entry *ret_entry);
 /* A replica, in an entry of its own for each shard. One that is forgotten is waited for no more,
  * until it runs again and says so itself. */
 struct relay_member {
-    struct relay_place place; /* up to which its store has read durably */
-    uint64_t life;            /* as in relay_entry */
-    bool ready;               /* it could own the shard */
-    uint64_t policy;          /* relay_policy_hash(); 0: its version does not say it */
+    struct relay_place place;    /* up to which its store has read durably */
+    uint64_t life;               /* as in relay_entry */
+    bool ready;                  /* it could own the shard */
+    uint64_t policy;             /* relay_policy_hash(); 0: its version does not say it */
+    char why[RELAY_NAME_MAX];    /* it is not ready, a word of relay_whys; "": that is not known */
+    char server[RELAY_NAME_MAX]; /* that it talks to; "": that is not known */
 };
 
 #define RELAY_FORGOTTEN ((struct relay_place){ .incarnation = UINT64_MAX })

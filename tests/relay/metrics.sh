@@ -45,6 +45,7 @@ END
 }
 
 start_server
+nats=$process
 port=$(free_port)
 cat >relay.conf <<END
 space = shop
@@ -59,6 +60,18 @@ targets = orders.> taken
 state = $folder/state
 metrics = 127.0.0.1:$port
 END
+
+# Without a server it lives, and is not ready.
+sed 's,^servers = .*,servers = nats://127.0.0.1:1,; s,^state = .*,&/none,' relay.conf >none.conf
+mkdir state
+start none.log "$RELAY" -c none.conf
+eventually '503' fetch GET /readyz
+eventually 'shard 1: the broker does not answer' fetch GET /readyz
+eventually '200' fetch GET /healthz
+eventually 'hwt_relay_ready{space="shop",shard="0"} 0' fetch GET /metrics
+eventually 'hwt_relay_broker_errors_total{space="shop",shard="0",call="open"} 2' fetch GET /metrics
+answers 0 '' -c none.conf drain
+wait "$process" || fail "the relay that was drained exits with $?"
 
 start relay.log "$RELAY" -c relay.conf
 relay=$process
@@ -91,7 +104,20 @@ sed 1d said >page
 if command -v promtool >/dev/null; then
     promtool check metrics <page >said 2>&1 || fail 'promtool does not accept the page'
 fi
+for text in 'hwt_relay_ready{space="shop",shard="1"} 1' \
+    "hwt_relay_build_info{version=\"$("$RELAY" --version | cut -d ' ' -f 2)\",engine=\"nats\",space=\"shop\",replica=\"a\"} 1" \
+    'hwt_relay_catching_up{space="shop",shard="0"} 0' \
+    'hwt_relay_lease_age_seconds{space="shop",shard="0"} 0.' \
+    'hwt_relay_clock_offset_seconds{space="shop",shard="0"} ' \
+    'hwt_relay_target_failures_total{space="shop",shard="0",pattern="orders.>"} 1' \
+    'hwt_relay_target_failures_total{space="shop",shard="0",pattern="taken"} 0' \
+    'hwt_relay_dead_letters_by_reason_total{space="shop",shard="0",reason="attempts"} 1' \
+    'hwt_relay_broker_errors_total{space="shop",shard="0",call="open"} 0'; do
+    eventually "$text" fetch GET /metrics
+done
 eventually '404' fetch GET /
+eventually '200' fetch GET /healthz
+eventually 'ready' fetch GET /readyz
 eventually '405' fetch POST /metrics
 
 # Who connects and says nothing keeps others waiting for a second only.
@@ -113,6 +139,17 @@ END
 
 sed "s,^state = .*,state = $folder/other," relay.conf >other.conf
 answers 1 "metrics: cannot listen at 127.0.0.1:$port" -c other.conf run
+
+# The server stands still: who is asked says so, and goes on when it does.
+answers 0 "a has read up to 3 of 3; ready, at 127.0.0.1:" -c relay.conf status
+kill -STOP "$nats"
+eventually 'shard 0: the broker does not answer' fetch GET /readyz
+eventually '200' fetch GET /healthz
+kill -CONT "$nats"
+eventually 'ready' fetch GET /readyz
+grep -q 'level=warning shard=0 msg="the broker fails: [a-z]*: .*, at 127.0.0.1' relay.log || fail 'the log does not say it'
+grep -q 'level=info shard=0 msg="the broker goes on: ' relay.log || fail 'the log does not say that it is over'
+[ "$(grep -c 'becomes a dead letter: not sent' relay.log)" -eq 2 ] || fail 'not one line for the dead letters of each shard'
 answers 0 '' -c relay.conf drain
 wait "$relay" || fail "the relay that was drained exits with $?"
 cd ..

@@ -296,6 +296,13 @@ natsConnStatus natsConnection_Status(natsConnection *connection)
     return nats_library.connection_status;
 }
 
+natsStatus natsConnection_GetConnectedUrl(natsConnection *connection, char *url, size_t room)
+{
+    (void)connection;
+    snprintf(url, room, "nats://relay:hush@10.0.0.1:4222");
+    return NATS_OK;
+}
+
 int64_t natsConnection_GetMaxPayload(natsConnection *connection)
 {
     ck_assert_ptr_nonnull(connection);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 #
-# A shard is added while two relays run; a configuration that is wrong changes nothing.
+# A shard and a target are added while two relays run; a configuration that is wrong changes nothing, and what else is
+# changed is said and not taken.
 #
 #     RELAY=... STREAM=... shards.sh
 #
@@ -40,6 +41,7 @@ done
 sed -i 's/^shards = .*/shards = many/' a.conf
 kill -HUP "$a"
 eventually 'many is not a number' cat a.log
+eventually 'a.conf cannot be read, so nothing of it is taken' cat a.log
 sed -i 's/^shards = .*/shards = 3/' a.conf
 kill -HUP "$a"
 eventually 'shard 2: owned by a' "$RELAY" -c a.conf status
@@ -52,6 +54,27 @@ answers 0 'of shard 1' -c a.conf put --delay 1000 --shard 1 orders.x two
 eventually one "$STREAM" "$url" read ORDERS
 eventually two "$STREAM" "$url" read ORDERS
 [ "$("$STREAM" "$url" read ORDERS | wc -l)" -eq 2 ] || fail 'one was sent twice'
+
+# Targets are taken, too, by the owner.
+"$STREAM" "$url" add MAILS 'mails.>'
+eventually 'a.conf was read again: its targets and shards are taken' cat a.log
+answers 2 'dead letter' -c a.conf put --delay 1000 --shard 0 mails.x three
+sed -i 's/^targets = .*/targets = mails.>/; s/^lease = .*/lease = 400ms/; s/^copies = 1/user = u\npassword = hush/' a.conf b.conf
+sed -i 's/^shards = .*/shards = 2/' b.conf
+kill -HUP "$a" "$b"
+for setting in user password lease copies; do
+    eventually "$setting has changed, which is not taken before a new start" cat a.log
+done
+eventually 'shards is lowered, which is not taken before a new start' cat b.log
+! grep hush a.log b.log >said || fail 'a password is said'
+sed -i '/^user/d; /^password/d; s/^lease.*/lease = 500ms\ncopies = 1/' a.conf b.conf
+sed -i 's/^shards = .*/shards = 3/' b.conf
+eventually 'shard=0 msg="the targets are now mails.>"' cat a.log
+eventually 'shard=0 msg="the targets are now mails.>"' cat b.log
+answers 0 'of shard 0' -c a.conf put --delay 0 --shard 0 mails.x three
+answers 0 'of shard 0' -c a.conf put --delay 0 --shard 0 mails.x four
+eventually four "$STREAM" "$url" read MAILS
+grep three said || fail 'a message is missing'
 
 # Two shards of three: what is in the last one would never come.
 sed 's/^shards = .*/shards = 2/' a.conf >few.conf

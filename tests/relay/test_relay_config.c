@@ -197,6 +197,38 @@ START_TEST(test_a_comment_begins_behind_a_blank)
 }
 END_TEST
 
+static void add_name(const char *name, void *names)
+{
+    strcat(strcat(names, name), " ");
+}
+
+START_TEST(test_what_differs_is_named)
+{
+    static const struct {
+        const char *text, *names;
+    } cases[] = {
+        { GOOD, "" },
+        { GOOD "lease = 2s\nmessage_max = 1022K\nengine = nats\nkafka = a=b\n", "kafka " },
+        { GOOD "lease = 3s\nmessage_max = 1K\nshards = 2\n", "shards lease message_max " },
+        { GOOD "user = u\npassword = p\n", "user password " },
+        { "space = shop\nreplica = b\nreplicas = a b\nservers = x\ntargets = orders.> mails.*.get\n"
+          "state = s\n",
+          "replica replicas servers targets state " },
+    };
+    struct relay_config one, other;
+
+    ck_assert_int_eq(read_config(GOOD, &one), 0);
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char names[256] = "";
+        ck_assert_int_eq(read_config(cases[i].text, &other), 0);
+        relay_config_compare(&one, &other, add_name, names);
+        ck_assert_str_eq(names, cases[i].names);
+        relay_config_free(&other);
+    }
+    relay_config_free(&one);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay_config");
@@ -206,6 +238,7 @@ int main(void)
     tcase_add_test(tcase, test_what_a_file_says);
     tcase_add_test(tcase, test_mistakes_are_named_with_their_line);
     tcase_add_test(tcase, test_passwords_are_not_said);
+    tcase_add_test(tcase, test_what_differs_is_named);
     tcase_add_test(tcase, test_a_comment_begins_behind_a_blank);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -488,6 +488,17 @@ START_TEST(a_stream_that_was_made_anew_is_told)
 }
 END_TEST
 
+START_TEST(its_server_is_told_without_the_password)
+{
+    struct relay_engine *engine = connected();
+    struct relay_extent extent;
+
+    ck_assert_int_eq(engine->calls->extent(engine, &extent), 0);
+    ck_assert_str_eq(engine->server, "10.0.0.1:4222");
+    relay_nats_close(engine);
+}
+END_TEST
+
 START_TEST(a_message_that_cannot_be_sent_is_answered)
 {
     static const struct {
@@ -542,6 +553,7 @@ int main(void)
     tcase_add_test(tcase, entries_are_those_of_the_leader);
     tcase_add_test(tcase, the_leader_says_which_message_is_there);
     tcase_add_test(tcase, a_stream_that_was_made_anew_is_told);
+    tcase_add_test(tcase, its_server_is_told_without_the_password);
     tcase_add_test(tcase, a_message_that_cannot_be_sent_is_answered);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);

@@ -115,6 +115,24 @@ START_TEST(a_text_stays_one_line_and_one_value)
 }
 END_TEST
 
+START_TEST(what_was_said_last_is_not_said_again)
+{
+    begin();
+    for (int i = 0; i < 3; i++) {
+        relay_log(0, "no broker");
+        relay_log(1, "no broker");
+    }
+    relay_log(0, "another");
+    relay_log(0, "no broker");
+    end();
+    ck_assert_uint_eq(strlen(said), strlen("time=2026-11-22T10:00:00.500Z level=warning shard=0 "
+                                           "msg=\"no broker\"\n") *
+                                            3 +
+                                        strlen("time=2026-11-22T10:00:00.500Z level=warning "
+                                               "shard=0 msg=\"another\"\n"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("relay_log");
@@ -124,6 +142,7 @@ int main(void)
     tcase_add_test(tcase, the_journal_gets_the_level_and_no_time);
     tcase_add_test(tcase, another_file_is_no_journal);
     tcase_add_test(tcase, a_text_stays_one_line_and_one_value);
+    tcase_add_test(tcase, what_was_said_last_is_not_said_again);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

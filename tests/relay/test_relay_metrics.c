@@ -13,7 +13,14 @@
 #include "check_main.h"
 #include "hwt/relay/http.h"
 
-static const struct relay_config config = { .space = "shop", .shards = 2 };
+static const struct relay_config config = {
+    .space = "shop",
+    .engine = "nats",
+    .replica = "a",
+    .replicas = { { "a", "b" }, 2 },
+    .targets = { { "orders.>", "o\"\\" }, 2 },
+    .shards = 2,
+};
 
 static void expect(const char *page, const char *line)
 {
@@ -25,7 +32,8 @@ START_TEST(a_page_of_no_shard_has_no_samples)
     char *page = relay_metrics_page(&config, NULL, 0);
 
     expect(page, "# TYPE hwt_relay_lateness_seconds histogram\n");
-    ck_assert(!strstr(page, "shop") && !strstr(page, "hwt_delay_"));
+    expect(page, ",engine=\"nats\",space=\"shop\",replica=\"a\"} 1\n");
+    ck_assert(!strstr(page, "{space=") && !strstr(page, "hwt_delay_"));
     free(page);
 }
 END_TEST
@@ -33,6 +41,7 @@ END_TEST
 START_TEST(a_page_says_what_was_counted)
 {
     static struct relay_counts counts[2];
+    static struct relay_errors errors[3];
     hwt_delay_options options = HWT_DELAY_OPTIONS_INIT;
     char path[64], command[128];
     hwt_delay *store;
@@ -51,8 +60,35 @@ START_TEST(a_page_says_what_was_counted)
     relay_count_lateness(&counts[1], HWT_MS(1));
     relay_count_lateness(&counts[1], HWT_MS(1) + 1);
     relay_count_lateness(&counts[1], HWT_SEC(301));
-    const struct relay_metrics shards[] = { { 0, &counts[0], store }, { 1, &counts[1], store } };
-    char *page = relay_metrics_page(&config, shards, 2);
+    relay_count_set(&counts[1].oldest_due, UINT64_MAX);
+    relay_count_set(&counts[0].clock_ahead, (uint64_t)-HWT_MS(1500));
+    relay_count_set(&counts[1].clock_ahead, HWT_MS(20));
+    relay_count_set(&counts[0].trim_waits, 2);
+    relay_count_set(&counts[0].failures_of[0], 3);
+    relay_count_set(&counts[0].failures_of[1], 4);
+    relay_count_set(&counts[0].dead_letters_of[RELAY_DEAD_SIZE], 5);
+    relay_count_set(&errors[2].count[RELAY_CALL_SWAP], 6);
+    const struct relay_metrics shards[] = {
+        { 0, &counts[0], store, &errors[0], RELAY_READY },
+        { 1, &counts[1], store, &errors[1], RELAY_BEHIND },
+        { 2, NULL, NULL, &errors[2], RELAY_NO_BROKER }, /* it has not begun */
+    };
+    char *page = relay_metrics_page(&config, shards, 3);
+    expect(page, "hwt_relay_ready{space=\"shop\",shard=\"0\"} 1\n");
+    expect(page, "hwt_relay_ready{space=\"shop\",shard=\"1\"} 0\n");
+    expect(page, "hwt_relay_ready{space=\"shop\",shard=\"2\"} 0\n");
+    expect(page, "broker_errors_total{space=\"shop\",shard=\"2\",call=\"swap\"} 6\n");
+    expect(page, "oldest_flight_age_seconds{space=\"shop\",shard=\"1\"} 0.000000000\n");
+    ck_assert(!strstr(page, "oldest_flight_age_seconds{space=\"shop\",shard=\"0\"}"));
+    ck_assert(!strstr(page, "hwt_relay_lease_age_seconds{"));
+    expect(page, "clock_offset_seconds{space=\"shop\",shard=\"0\"} -1.500000000\n");
+    expect(page, "clock_offset_seconds{space=\"shop\",shard=\"1\"} 0.020000000\n");
+    expect(page, "trim_waits{space=\"shop\",shard=\"0\",replica=\"b\"} 1\n");
+    ck_assert(!strstr(page, "trim_waits{space=\"shop\",shard=\"1\""));
+    expect(page, "target_failures_total{space=\"shop\",shard=\"0\",pattern=\"orders.>\"} 3\n");
+    expect(page, "target_failures_total{space=\"shop\",shard=\"0\",pattern=\"o\\\"\\\\\"} 4\n");
+    expect(page, "by_reason_total{space=\"shop\",shard=\"0\",reason=\"size\"} 5\n");
+    ck_assert(!strstr(page, "hwt_relay_owner{space=\"shop\",shard=\"2\"}"));
     expect(page, "hwt_relay_lag_messages{space=\"shop\",shard=\"0\"} 7\n");
     expect(page, "hwt_relay_lag_messages{space=\"shop\",shard=\"1\"} 0\n");
     expect(page, "hwt_relay_watermark_age_seconds{space=\"shop\",shard=\"1\"} 0.000000000\n");
@@ -76,16 +112,28 @@ END_TEST
 static struct relay_http http;
 static struct sockaddr_in address;
 
-static char *make_page(void *arg)
+static char *make_page(void *arg, bool *ret_well)
 {
+    (void)ret_well;
     return arg ? strdup(arg) : NULL;
 }
+
+static char *make_fault(void *arg, bool *ret_well)
+{
+    (void)arg;
+    *ret_well = false;
+    return strdup("it is not well\n");
+}
+
+static const struct relay_http_page pages[] = { { "/metrics", make_page },
+                                                { "/readyz", make_fault },
+                                                { NULL, NULL } };
 
 static void listen_with(char *page)
 {
     socklen_t size = sizeof(address);
 
-    ck_assert_int_eq(relay_http_begin(&http, "127.0.0.1:0", make_page, page), 0);
+    ck_assert_int_eq(relay_http_begin(&http, "127.0.0.1:0", pages, page), 0);
     ck_assert_int_eq(getsockname(http.listener, (struct sockaddr *)&address, &size), 0);
 }
 
@@ -124,6 +172,8 @@ START_TEST(each_request_has_its_answer)
     expect_answer("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK\r\n");
     expect_answer("GET /metrics HTTP/1.0\n\n", "HTTP/1.1 200 OK\r\n");
     expect_answer("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 ");
+    expect_answer("GET /readyz HTTP/1.1\r\n\r\n", "HTTP/1.1 503 ");
+    expect_answer("GET /metrics/ HTTP/1.1\r\n\r\n", "HTTP/1.1 404 ");
     expect_answer("PUT /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 ");
     expect_answer("hello\r\n\r\n", "HTTP/1.1 400 ");
     relay_http_end(&http);
@@ -188,9 +238,9 @@ START_TEST(an_address_that_cannot_be_had_is_an_error)
 
     listen_with(page);
     snprintf(taken, sizeof(taken), "127.0.0.1:%d", ntohs(address.sin_port));
-    ck_assert_int_eq(relay_http_begin(&other, taken, make_page, NULL), -EADDRINUSE);
-    ck_assert_int_eq(relay_http_begin(&other, "192.0.2.1:1", make_page, NULL), -EADDRNOTAVAIL);
-    ck_assert_int_eq(relay_http_begin(&other, "nowhere", make_page, NULL), -EINVAL);
+    ck_assert_int_eq(relay_http_begin(&other, taken, pages, NULL), -EADDRINUSE);
+    ck_assert_int_eq(relay_http_begin(&other, "192.0.2.1:1", pages, NULL), -EADDRNOTAVAIL);
+    ck_assert_int_eq(relay_http_begin(&other, "nowhere", pages, NULL), -EINVAL);
     relay_http_end(&http);
 }
 END_TEST
