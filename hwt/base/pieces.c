@@ -12,22 +12,17 @@
 
 #define SLAB ((size_t)65536)
 #define SLABS (HWT_PIECES_REGION / SLAB)
-#define REGIONS 4 /* that are mapped together */
-#define TAG ((uint64_t)1 << 32)
+#define REGIONS 4     /* that are mapped together */
 #define WARM_MAX 3    /* slabs: a tick that gives some back is followed by one that takes some */
 #define COLLECTS 2048 /* chunks at a time: a tenth of a millisecond */
 
-struct node {
-    _Atomic(struct node *) next;
-};
-
 /* Of a slab. */
 struct hwt_pieces_head {
-    struct node node; /* on the stack of empty slabs */
+    hwt_link link; /* on a stack */
     unsigned kind;
     uint32_t cut, total; /* pieces */
     uint32_t free;       /* pieces, in a chain */
-    struct node *first_free;
+    hwt_link *first_free;
     struct hwt_pieces_head *next, **previous; /* partial slabs of its kind */
 };
 
@@ -50,41 +45,6 @@ char *hwt_map_aligned(size_t size, size_t alignment, size_t rest)
         munmap(memory, before);
     munmap(memory + before + size + rest, alignment - before);
     return memory + before;
-}
-
-/* ---- stacks ---- */
-
-static void push_node(struct hwt_word *stack, struct node *node)
-{
-    uint64_t top, count;
-    do {
-        /* Relaxed, all: the exchange compares both, and publishes the link. */
-        count = atomic_load_explicit(&stack->second, memory_order_relaxed);
-        top = atomic_load_explicit(&stack->first, memory_order_relaxed);
-        atomic_store_explicit(&node->next, (struct node *)(uintptr_t)top, memory_order_relaxed);
-        HWT_SCHED_POINT(PIECE_PUSH);
-    } while (!hwt_word_exchange(stack, top, count, (uintptr_t)node, count + 1));
-}
-
-static struct node *pop_node(struct hwt_word *stack)
-{
-    struct node *top, *next;
-    uint64_t count;
-    do {
-        count = atomic_load_explicit(&stack->second, memory_order_relaxed);
-        /* Acquire: the link. The exchange is seq_cst, and acquires the rest. */
-        top = (struct node *)(uintptr_t)atomic_load_explicit(&stack->first, memory_order_acquire);
-        if (!top)
-            return NULL;
-        next = atomic_load_explicit(&top->next, memory_order_relaxed);
-        HWT_SCHED_POINT(PIECE_POP);
-    } while (!hwt_word_exchange(stack, (uintptr_t)top, count, (uintptr_t)next, count + TAG - 1));
-    return top;
-}
-
-static uint32_t count_of(const struct hwt_word *stack)
-{
-    return (uint32_t)atomic_load_explicit(&stack->second, memory_order_relaxed);
 }
 
 /* ---- kinds ---- */
@@ -137,7 +97,7 @@ static void enter_region(struct hwt_pieces *pieces, struct hwt_pieces_region *re
                                                   memory_order_release, memory_order_relaxed))
         ;
     for (unsigned i = SLABS; i-- > 0;)
-        push_node(&pieces->empty, &region->heads[i].node);
+        hwt_stack_push(&pieces->empty, &region->heads[i].link, 1);
 }
 
 static bool map_regions(struct hwt_pieces *pieces, size_t n)
@@ -153,14 +113,14 @@ static bool map_regions(struct hwt_pieces *pieces, size_t n)
 /* Nothing of it is cut. NULL: no memory. */
 static struct hwt_pieces_head *begin_slab(struct hwt_pieces *pieces, unsigned kind)
 {
-    struct node *node;
-    while ((node = pop_node(&pieces->empty)) == NULL) {
+    hwt_link *link;
+    while ((link = hwt_stack_pop(&pieces->empty, NULL)) == NULL) {
         if (!map_regions(pieces, REGIONS))
             return NULL;
     }
     if (atomic_load_explicit(&pieces->warm, memory_order_relaxed) > 0)
         atomic_fetch_sub_explicit(&pieces->warm, 1, memory_order_relaxed);
-    struct hwt_pieces_head *head = (struct hwt_pieces_head *)node; /* its first member */
+    struct hwt_pieces_head *head = (struct hwt_pieces_head *)link; /* its first member */
     head->kind = kind;
     head->cut = head->free = 0;
     head->total = (uint32_t)(HWT_PIECES_ROOM / hwt_pieces_size(kind));
@@ -183,15 +143,15 @@ static void empty_slab(struct hwt_pieces *pieces, struct hwt_pieces_head *head)
         (void)madvise(slab + heads, SLAB - heads, MADV_DONTNEED); /* if not, it serves again */
     head->cut = head->free = 0;
     head->first_free = NULL;
-    push_node(chunks ? &pieces->fresh : &pieces->empty, &head->node);
+    hwt_stack_push(chunks ? &pieces->fresh : &pieces->empty, &head->link, 1);
 }
 
-static struct node *cut_piece(struct hwt_pieces *pieces, struct hwt_pieces_head *head)
+static hwt_link *cut_piece(struct hwt_pieces *pieces, struct hwt_pieces_head *head)
 {
     const size_t size = hwt_pieces_size(head->kind);
     char *first = slab_of(head) + SLAB - HWT_PIECES_ROOM;
     count_bytes(pieces, size);
-    return (struct node *)(void *)(first + size * head->cut++);
+    return (hwt_link *)(void *)(first + size * head->cut++);
 }
 
 void hwt_pieces_init(struct hwt_pieces *pieces, void *region)
@@ -215,19 +175,19 @@ void hwt_pieces_destroy(struct hwt_pieces *pieces)
 /* NULL: no memory. */
 static void *cut_fresh(struct hwt_pieces *pieces)
 {
-    struct hwt_pieces_head *head = (struct hwt_pieces_head *)pop_node(&pieces->fresh);
+    struct hwt_pieces_head *head = (struct hwt_pieces_head *)hwt_stack_pop(&pieces->fresh, NULL);
     if (!head && !(head = begin_slab(pieces, HWT_PIECES_CHUNKS)))
         return NULL;
     HWT_SCHED_POINT(PIECE_CUT);
     void *chunk = cut_piece(pieces, head);
     if (head->cut < head->total)
-        push_node(&pieces->fresh, &head->node);
+        hwt_stack_push(&pieces->fresh, &head->link, 1);
     return chunk;
 }
 
 void hwt_pieces_give_chunk(struct hwt_pieces *pieces, void *chunk)
 {
-    push_node(&pieces->chunks, chunk);
+    hwt_stack_push(&pieces->chunks, chunk, 1);
 }
 
 /* ---- arrays, and what the worker does with chunks ---- */
@@ -251,13 +211,13 @@ static void unlink_partial(struct hwt_pieces_head *head)
 }
 
 /* A piece that has come back. */
-static void put_piece(struct hwt_pieces *pieces, struct node *piece)
+static void put_piece(struct hwt_pieces *pieces, hwt_link *piece)
 {
     struct hwt_pieces_head *head = head_of(piece);
     const bool is_array = head->kind != HWT_PIECES_CHUNKS; /* others may cut chunks off it */
     if (head->free == 0 && !(is_array && head->cut < head->total))
         link_partial(pieces, head);
-    atomic_store_explicit(&piece->next, head->first_free, memory_order_relaxed);
+    atomic_store_explicit(piece, (uintptr_t)head->first_free, memory_order_relaxed);
     head->first_free = piece;
     if (++head->free == (is_array ? head->cut : head->total)) {
         unlink_partial(head);
@@ -266,12 +226,12 @@ static void put_piece(struct hwt_pieces *pieces, struct node *piece)
 }
 
 /* NULL: no slab of that kind has any. */
-static struct node *get_piece(struct hwt_pieces *pieces, unsigned kind)
+static hwt_link *get_piece(struct hwt_pieces *pieces, unsigned kind)
 {
     struct hwt_pieces_head *head = pieces->partial[kind];
-    struct node *piece = head ? head->first_free : NULL;
+    hwt_link *piece = head ? head->first_free : NULL;
     if (piece) {
-        head->first_free = atomic_load_explicit(&piece->next, memory_order_relaxed);
+        head->first_free = hwt_link_next(piece);
         head->free--;
     } else if (head) {
         piece = cut_piece(pieces, head);
@@ -285,7 +245,7 @@ void *hwt_pieces_take(struct hwt_pieces *pieces, unsigned kind)
 {
     struct hwt_pieces_head *head;
     const bool chunk = kind == HWT_PIECES_CHUNKS;
-    void *piece = chunk ? pop_node(&pieces->chunks) : get_piece(pieces, kind);
+    void *piece = chunk ? hwt_stack_pop(&pieces->chunks, NULL) : get_piece(pieces, kind);
     if (chunk)
         return piece ? piece : cut_fresh(pieces);
     if (piece || !(head = begin_slab(pieces, kind)))
@@ -300,21 +260,22 @@ void hwt_pieces_give(struct hwt_pieces *pieces, void *piece)
     if (!piece)
         return;
     if (head_of(piece)->kind != HWT_PIECES_CHUNKS ||
-        count_of(&pieces->chunks) >= HWT_PIECES_STOCK) {
+        hwt_stack_count(&pieces->chunks) >= HWT_PIECES_STOCK) {
         put_piece(pieces, piece);
         return;
     }
-    push_node(&pieces->chunks, piece);
-    struct node *kept = get_piece(pieces, HWT_PIECES_CHUNKS);
+    hwt_stack_push(&pieces->chunks, piece, 1);
+    hwt_link *kept = get_piece(pieces, HWT_PIECES_CHUNKS);
     if (kept)
-        push_node(&pieces->chunks, kept);
+        hwt_stack_push(&pieces->chunks, kept, 1);
 }
 
 bool hwt_pieces_collect(struct hwt_pieces *pieces)
 {
     for (int i = 0; i < COLLECTS; i++) {
-        struct node *chunk =
-            count_of(&pieces->chunks) > 2 * HWT_PIECES_STOCK ? pop_node(&pieces->chunks) : NULL;
+        hwt_link *chunk = hwt_stack_count(&pieces->chunks) > 2 * HWT_PIECES_STOCK
+                              ? hwt_stack_pop(&pieces->chunks, NULL)
+                              : NULL;
         if (!chunk)
             return false;
         put_piece(pieces, chunk);

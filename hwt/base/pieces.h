@@ -17,11 +17,8 @@
  *   chunks            any thread takes them; from a stack, if that has any
  *   arrays            the worker's, as all that belongs to them
  *   stacks            `chunks`: free ones; `fresh`: slabs off which chunks are cut; `empty`: slabs.
- *                     Any thread pushes and pops. A stack is its first node, exchanged together
- *                     with a tag and the number of nodes. A pop changes the tag: so an exchange
- *                     that succeeds has read the link of a node that was on top all the time. (The
- *                     tag has 32 bits.) A thread that reads the link of a node that was popped
- *                     meanwhile reads another link, or 0. So the first word of a chunk is for links
+ *                     Any thread pushes and pops, see stack.h. It may read the link of a chunk that
+ *                     another one has popped meanwhile. So the first word of a chunk is for links
  *                     alone, which are atomic, and a slab that was cut into chunks is never cut
  *                     into arrays
  *   fresh             a thread takes a slab away, cuts a chunk off, and puts it back if more can be
@@ -42,7 +39,7 @@
 
 #include <stddef.h>
 
-#include "hwt/base/word.h"
+#include "hwt/base/stack.h"
 
 #define HWT_PIECES_REGION ((size_t)262144)
 #define HWT_PIECES_ROOM ((size_t)64512) /* of a slab, for pieces */
@@ -55,9 +52,9 @@ enum { HWT_PIECES_CHUNKS, HWT_PIECES_KINDS = 38 };
 struct hwt_pieces_head;
 
 struct hwt_pieces {
-    _Alignas(64) struct hwt_word chunks; /* the first node; tag << 32 | how many */
-    _Alignas(64) struct hwt_word empty; /* slabs that were never cut into chunks */
-    struct hwt_word fresh;              /* slabs of chunks that are not cut to the end */
+    _Alignas(64) struct hwt_word chunks; /* free ones */
+    _Alignas(64) struct hwt_word empty;  /* slabs that were never cut into chunks */
+    struct hwt_word fresh;               /* slabs of chunks that are not cut to the end */
     _Atomic(struct hwt_pieces_region *) regions;
     _Atomic uint64_t bytes; /* of pieces, taken or free, and what was mapped apart */
     _Atomic int warm;       /* about so many of `empty` were not given back */

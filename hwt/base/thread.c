@@ -13,6 +13,7 @@
 
 #define BITS 64
 #define WORDS (HWT_THREADS_MAX / BITS)
+#define ROUNDS 2 /* of a thread's destructors in which it has its number */
 
 HWT_THREAD_LOCAL uint32_t hwt_thread_number;
 void (*_Atomic hwt_thread_ends)(void);
@@ -21,18 +22,33 @@ static _Atomic uint64_t taken[WORDS]; /* bit n of word w: number w * 64 + n + 1 
 static pthread_key_t at_thread_end;
 static bool has_thread_end;
 
-/* Runs when a thread ends. In a destructor that runs after this, the thread has no number. */
-static void give_number_back(void *number)
+static void give_number_back(uint32_t number)
 {
-    uint32_t bit = (uint32_t)(uintptr_t)number - 1;
-    void (*ends)(void) = atomic_load_explicit(&hwt_thread_ends, memory_order_relaxed);
-    if (ends && hwt_thread_number == bit + 1)
-        ends();
+    uint32_t bit = number - 1;
     hwt_thread_number = HWT_THREAD_NONE;
     HWT_SCHED_POINT(NUMBER_GIVE);
     /* Release: what the thread did with its number. */
     atomic_fetch_and_explicit(&taken[bit / BITS], ~((uint64_t)1 << bit % BITS),
                               memory_order_release);
+}
+
+static bool set_value(uint32_t number, uint32_t rounds)
+{
+    return pthread_setspecific(at_thread_end, (void *)(uintptr_t)(number * ROUNDS + rounds)) == 0;
+}
+
+/* Runs in a round of a thread's destructors, and gives the number back in the second one: the
+ * program's destructors, which mostly run once, may call in the first one. In a destructor that runs
+ * after this, the thread has no number. */
+static void thread_ends(void *value)
+{
+    uint32_t number = (uint32_t)(uintptr_t)value / ROUNDS, rounds = (uintptr_t)value % ROUNDS + 1;
+    void (*ends)(void) = atomic_load_explicit(&hwt_thread_ends, memory_order_relaxed);
+    if (rounds < ROUNDS && set_value(number, rounds))
+        return;
+    if (ends && hwt_thread_number == number)
+        ends();
+    give_number_back(number);
 }
 
 void hwt_thread_forget_others(void)
@@ -47,7 +63,7 @@ void hwt_thread_forget_others(void)
 
 void hwt_thread_begin(void)
 {
-    has_thread_end = pthread_key_create(&at_thread_end, give_number_back) == 0;
+    has_thread_end = pthread_key_create(&at_thread_end, thread_ends) == 0;
 }
 
 /* Runs when the library is unloaded, so that threads that end later do not call it. */
@@ -77,8 +93,8 @@ uint32_t hwt_thread_take_number(void)
     hwt_process_enter();
     for (uint32_t w = 0; w < WORDS && number == 0 && has_thread_end; w++)
         number = take_in_word(w);
-    if (number != 0 && pthread_setspecific(at_thread_end, (void *)(uintptr_t)number) != 0) {
-        give_number_back((void *)(uintptr_t)number);
+    if (number != 0 && !set_value(number, 0)) {
+        give_number_back(number);
         number = 0;
     }
     return hwt_thread_number = number != 0 ? number : HWT_THREAD_NONE;

@@ -6,20 +6,17 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
 #include "hwt/base/barrier.h"
+#include "hwt/base/futex.h"
 #include "hwt/base/sched_point.h"
 #include "hwt/base/shield.h"
 #include "hwt/base/time.h"
 
-/* From <linux/futex.h> and <linux/membarrier.h>, which not every libc finds. */
-#define FUTEX_WAKE_PRIVATE (1 | 128)
-#define FUTEX_WAIT_BITSET_PRIVATE (9 | 128)
-#define FUTEX_BITSET_MATCH_ANY UINT32_MAX
+/* From <linux/membarrier.h>, which not every libc finds. */
 #define MEMBARRIER_PRIVATE (1 << 3)
 #define MEMBARRIER_REGISTER_PRIVATE (1 << 4)
 
@@ -133,40 +130,6 @@ bool hwt_gate_fd_is_as_set(struct hwt_gate *gate)
     return as_set;
 }
 
-/* ---- the futex ---- */
-
-#if defined(SYS_futex_time64) && defined(SYS_futex)
-
-/* time_t has 64 bits, the system's `long` 32. The system may know the new call, or only the old. */
-static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *at)
-{
-    if (sizeof(time_t) > sizeof(long)) {
-        long r = syscall(SYS_futex_time64, word, FUTEX_WAIT_BITSET_PRIVATE, value, at, NULL,
-                         FUTEX_BITSET_MATCH_ANY);
-        if (r == 0 || errno != ENOSYS)
-            return;
-    }
-    const int64_t most = LONG_MAX;
-    const struct {
-        long seconds, nanoseconds;
-    } old = { !at ? 0 : (long)(at->tv_sec < most ? at->tv_sec : most), at ? at->tv_nsec : 0 };
-    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, at ? &old : NULL, NULL,
-            FUTEX_BITSET_MATCH_ANY);
-}
-
-#else
-
-#ifdef SYS_futex_time64
-#define SYS_futex SYS_futex_time64
-#endif
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t value, const struct timespec *at)
-{
-    syscall(SYS_futex, word, FUTEX_WAIT_BITSET_PRIVATE, value, at, NULL, FUTEX_BITSET_MATCH_ANY);
-}
-
-#endif
-
 /* ---- parking ---- */
 
 static uint32_t with_state(uint32_t parking, uint32_t state)
@@ -206,8 +169,8 @@ void hwt_gate_sleep(struct hwt_gate *gate, uint64_t until)
 {
     const struct timespec at = hwt_timespec(until);
     HWT_SCHED_POINT(PARK_D);
-    futex_wait(&gate->parking, with_state(number_of(gate), HWT_GATE_ASLEEP),
-               until == UINT64_MAX ? NULL : &at);
+    hwt_futex_wait(&gate->parking, with_state(number_of(gate), HWT_GATE_ASLEEP),
+                   until == UINT64_MAX ? NULL : &at);
 }
 
 bool hwt_gate_open(struct hwt_gate *gate)
@@ -223,7 +186,7 @@ bool hwt_gate_open(struct hwt_gate *gate)
 static void call(struct hwt_gate *gate)
 {
     if (fd_of(gate) < 0) {
-        syscall(SYS_futex, &gate->parking, FUTEX_WAKE_PRIVATE, 1);
+        hwt_futex_wake(&gate->parking, 1);
         return;
     }
     /* Acq_rel: a driver that sees one of these sets the descriptor after this step. */

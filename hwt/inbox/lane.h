@@ -17,12 +17,6 @@
  * there are more than HWT_THREADS_MAX, or because they are at their very end), and those for whose
  * lane there is no memory. With HWT_ONE_THREAD that lane is the only one, and is not locked.
  *
- * A thread that ends may use its own lane, give its number back, and then use the shared one. Its
- * timeouts must keep their order within a tick. So the worker looks into the shared lane, then
- * files all that it finds in the others, and then what it has seen in the shared one. If one of the
- * others is claimed, because the next thread of the number compacts it, the worker comes again in a
- * tick for both.
- *
  * WHICH CALLS MAY OVERLAP, on the lanes of one timer
  *
  *                         make  publish  thread_ends  push  ask_back  receive  lane_at

@@ -65,8 +65,8 @@
  *
  * THE OTHER FIELDS
  *
- * The adder writes deadline, task and arg. The pool writes deadline and arg of a free entry: see
- * hwt_entry_batch() and hwt_entry_link(). All these are releases. A reader by a handle acquires,
+ * The adder writes deadline, task and arg. The pool writes them of a free entry: see stacks.h and
+ * hwt_entry_link(). All these are releases. A reader by a handle acquires,
  * and then looks at the state again: if it has read a field of a newer use, it sees that its own
  * timeout is over.
  */

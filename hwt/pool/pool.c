@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "hwt/base/sched_point.h"
+#include "hwt/base/queue.h"
 
 _Static_assert(sizeof(struct hwt_slab) == 64, "the head is a cache line");
 _Static_assert(sizeof(struct hwt_slab) % sizeof(struct hwt_entry) == 0,
@@ -63,9 +63,11 @@ static void enter_region(struct hwt_pool *pool, uint32_t number, struct hwt_site
     sites->region = (uint8_t)n;
     for (uint32_t i = 0; i < n; i++) {
         sites[i].base = memory + i * HWT_SLAB_SIZE;
+        sites[i].number = number + i;
         atomic_store_explicit(&sites[i].empty, true, memory_order_relaxed);
         hwt_directory_enter(&pool->directory, number + i, &sites[i]);
-        hwt_empty_push(pool, number + i);
+        HWT_SCHED_POINT(EMPTY_PUSH);
+        hwt_stack_push(&pool->empty_slabs, &sites[i].next_empty, 1);
     }
 }
 
@@ -98,13 +100,7 @@ static bool map_slabs(struct hwt_pool *pool, uint32_t n, size_t before, size_t r
 int hwt_pool_init(struct hwt_pool *pool, hwt_timer *timer, size_t rest_size)
 {
     pool->timer = timer;
-    atomic_init(&pool->batches[0], HWT_ID_NONE);
-    atomic_init(&pool->batches[1], HWT_ID_NONE);
-    atomic_init(&pool->given_to, 0);
-    atomic_init(&pool->empty_slabs, HWT_ID_NONE);
-    atomic_init(&pool->slabs, 0);
-    atomic_init(&pool->slabs_used, 0);
-    pool->trim = (struct hwt_trim){ .step = HWT_TRIM_IDLE, .not_before = 1 };
+    pool->trim.not_before = 1;
     if (hwt_directory_init(&pool->directory, HWT_SLAB_SEATS * sizeof(struct hwt_entry)) < 0)
         return -ENOMEM;
     if (!map_slabs(pool, 1, HWT_PIECES_REGION, rest_size)) {
@@ -141,16 +137,15 @@ static bool map_region(struct hwt_pool *pool)
 }
 
 /* Makes batches of an empty slab. */
-static void carve(struct hwt_pool *pool, uint32_t number)
+static void carve(struct hwt_pool *pool, struct hwt_site *site)
 {
-    struct hwt_site *site = hwt_pool_site(pool, number);
     uintptr_t base = (uintptr_t)site->base;
     struct hwt_slab *slab = (struct hwt_slab *)(base + hwt_slab_head(base));
     /* Relaxed: published with the first of its entries. */
     atomic_store_explicit(&slab->timer, pool->timer, memory_order_relaxed);
-    atomic_store_explicit(&slab->to_id,
-                          (number << HWT_ID_BITS) - (uint32_t)(base / sizeof(struct hwt_entry)),
-                          memory_order_relaxed);
+    atomic_store_explicit(
+        &slab->to_id, (site->number << HWT_ID_BITS) - (uint32_t)(base / sizeof(struct hwt_entry)),
+        memory_order_relaxed);
     atomic_store_explicit(&slab->floor, (uint32_t)site->floor, memory_order_relaxed);
     atomic_store_explicit(&site->empty, false, memory_order_relaxed);
     atomic_fetch_add_explicit(&pool->slabs_used, 1, memory_order_relaxed);
@@ -181,9 +176,10 @@ bool hwt_pool_fill(struct hwt_pool *pool, struct hwt_cache *cache)
     cache->spare = NULL;
     cache->count = HWT_CACHE_BATCH;
     while (!cache->first && (cache->first = hwt_batch_pop(pool, &cache->count)) == NULL) {
-        uint32_t number = hwt_empty_pop(pool);
-        if (number != HWT_ID_NONE) {
-            carve(pool, number);
+        HWT_SCHED_POINT(EMPTY_POP);
+        hwt_link *link = hwt_stack_pop(&pool->empty_slabs, NULL);
+        if (link) {
+            carve(pool, caa_container_of(link, struct hwt_site, next_empty));
         } else if (!map_region(pool)) {
             cache->count = 0;
             return false;

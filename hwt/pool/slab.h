@@ -61,11 +61,11 @@ struct hwt_trim {
 struct hwt_pool {
     hwt_timer *timer;
     struct hwt_directory directory;
-    struct hwt_pieces pieces;                 /* for all else that the timer has */
-    _Alignas(64) _Atomic uint64_t batches[2]; /* two stacks: tag << 32 | the first entry's id */
-    _Atomic uint32_t given_to;                /* one of the two; the worker's */
-    _Atomic uint64_t empty_slabs;             /* a stack: tag << 32 | a slab's number */
-    void *rest;                               /* behind the first slab; see pool.h */
+    struct hwt_pieces pieces;                /* for all else that the timer has */
+    _Alignas(64) struct hwt_word batches[2]; /* two stacks: see stacks.h */
+    struct hwt_word empty_slabs;             /* a stack */
+    _Atomic uint32_t given_to;               /* one of the two; the worker's */
+    void *rest;                              /* behind the first slab; see pool.h */
     size_t rest_size;
     _Atomic uint32_t slabs;      /* numbers given out */
     _Atomic uint32_t slabs_used; /* slabs that are not empty */
@@ -161,11 +161,22 @@ static inline uint64_t hwt_pool_bytes(const struct hwt_pool *pool)
            hwt_directory_bytes(&pool->directory) + hwt_pieces_bytes(&pool->pieces);
 }
 
-/* Chains free entries: `arg` of one leads to the next. The head of a stack publishes that. Release,
- * for readers of `arg` by old handles: see entry.h. */
+/* Chains free entries: `arg` of one leads to the next. The stack publishes that. Release, for
+ * readers of `arg` by old handles: see entry.h. */
 static inline void hwt_entry_link(struct hwt_entry *entry, struct hwt_entry *next)
 {
     atomic_store_explicit(&entry->arg, next, memory_order_release);
+}
+
+/* The first one of a batch has its length in the place of the task. Release for the same readers. */
+static inline void hwt_entry_set_count(struct hwt_entry *first, uint32_t count)
+{
+    atomic_store_explicit(&first->task, (const hwt_task *)(uintptr_t)count, memory_order_release);
+}
+
+static inline uint32_t hwt_entry_count(const struct hwt_entry *first)
+{
+    return (uint32_t)(uintptr_t)atomic_load_explicit(&first->task, memory_order_relaxed);
 }
 
 static inline struct hwt_entry *hwt_entry_linked(const struct hwt_entry *entry)

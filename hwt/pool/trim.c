@@ -36,7 +36,7 @@ uint64_t hwt_pool_trim_at(const struct hwt_pool *pool)
     if (used < FREE_MIN)
         return HWT_NEVER;
     uint64_t free = hwt_pool_free(pool);
-    if (free < FREE_MIN || free < used / 4 || (free == trim->still_free && free < HWT_FREE_MAX))
+    if (free < FREE_MIN || free < used / 4 || free == trim->still_free)
         return HWT_NEVER;
     return trim->not_before;
 }
@@ -192,7 +192,7 @@ static void make_zero(char *base, size_t size)
 
 /* Empties n slabs that follow each other, from `number` on. It pushes the last one first, so that
  * they are used again in the order of their addresses. */
-static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_site *sites, uint32_t n)
+static void empty_slabs(struct hwt_pool *pool, struct hwt_site *sites, uint32_t n)
 {
     char *base = sites->base;
     size_t size = n * HWT_SLAB_SIZE;
@@ -206,7 +206,8 @@ static void empty_slabs(struct hwt_pool *pool, uint32_t number, struct hwt_site 
     pool->trim.still_free -= n * HWT_SLAB_ENTRIES;
     while (n-- > 0) {
         atomic_store_explicit(&sites[n].empty, true, memory_order_relaxed);
-        hwt_empty_push(pool, number + n);
+        HWT_SCHED_POINT(EMPTY_PUSH);
+        hwt_stack_push(&pool->empty_slabs, &sites[n].next_empty, 1);
     }
 }
 
@@ -222,7 +223,7 @@ static void advise(const struct hwt_site *first, uint32_t going)
 }
 
 /* Some slabs of the region may not be entered yet. No entry of those is held. */
-static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_site *sites)
+static void settle_region(struct hwt_pool *pool, struct hwt_site *sites)
 {
     const uint32_t n = sites->region;
     uint32_t going = 0;
@@ -240,7 +241,7 @@ static void settle_region(struct hwt_pool *pool, uint32_t first, struct hwt_site
         for (end = i; end > 0 && goes[end - 1];)
             end--;
         if (end < i)
-            empty_slabs(pool, first + end, &sites[end], i - end);
+            empty_slabs(pool, &sites[end], i - end);
         else
             end--;
     }
@@ -254,7 +255,7 @@ static void settle(struct hwt_pool *pool, uint64_t now)
         struct hwt_site *site = hwt_directory_find(&pool->directory, --trim->next);
         if (!site || site->region == 0)
             continue;
-        settle_region(pool, trim->next, site);
+        settle_region(pool, site);
         n += site->region;
     }
     if (trim->next == 0)

@@ -62,7 +62,7 @@ static void add_queues(struct hwt_text *text, hwt_timer *timer)
     }
     hwt_text_add(text,
                  "queues in use: %" PRIu32 " pending, %" PRIu32
-                 " cancelled; on the executor: %" PRIu64 "\n",
+                 " cancelled; on the executor: %" PRIu32 "\n",
                  pending, cancelled, hwt_task_submitted(shared));
 }
 

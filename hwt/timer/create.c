@@ -99,8 +99,6 @@ int hwt_timer_create(const hwt_options *options, hwt_timer **ret_timer)
     }
     pthread_mutex_init(&timer->control, NULL);
     pthread_mutex_init(&timer->driving, NULL);
-    pthread_mutex_init(&timer->shared.run_lock, NULL);
-    pthread_cond_init(&timer->shared.returned, NULL);
     hwt_fork_add(timer);
     *ret_timer = timer;
     return 0;
@@ -202,8 +200,6 @@ void hwt_timer_destroy(hwt_timer *timer)
      * step. So the child keeps their memory, in reach of leak checkers. */
     if (!forked) {
         hwt_fork_remove(timer); /* until here, a child of a task that forks finds it in the list */
-        pthread_cond_destroy(&timer->shared.returned);
-        pthread_mutex_destroy(&timer->shared.run_lock);
         pthread_mutex_destroy(&timer->driving);
         pthread_mutex_destroy(&timer->control);
         pthread_mutex_destroy(&timer->shared.lanes.shared_lock);

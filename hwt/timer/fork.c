@@ -39,8 +39,6 @@ static void renew_locks(hwt_timer *timer)
 {
     pthread_mutex_init(&timer->control, NULL);
     pthread_mutex_init(&timer->driving, NULL);
-    pthread_mutex_init(&timer->shared.run_lock, NULL);
-    pthread_cond_init(&timer->shared.returned, NULL);
     pthread_mutex_init(&timer->shared.lanes.shared_lock, NULL);
 }
 

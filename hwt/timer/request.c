@@ -5,6 +5,7 @@
 #include "hwt/timer/request.h"
 
 #include "hwt/base/shield.h"
+#include "hwt/worker/task.h"
 
 bool hwt_request_is_there(const hwt_timer *timer)
 {
@@ -20,24 +21,24 @@ void hwt_request_do(hwt_timer *timer)
         return;
     request->act(timer, request->data);
     HWT_SCHED_POINT(REQUEST_DONE);
-    pthread_mutex_lock(&timer->shared.run_lock);
-    atomic_store_explicit(&timer->request, NULL, memory_order_relaxed);
-    pthread_cond_broadcast(&timer->shared.returned);
-    pthread_mutex_unlock(&timer->shared.run_lock);
+    /* Release: what was done, for the asker. */
+    atomic_store_explicit(&timer->request, NULL, memory_order_release);
+    hwt_task_returned(&timer->shared);
+}
+
+static bool is_done(const void *data)
+{
+    const hwt_timer *timer = data;
+    return atomic_load_explicit(&timer->request, memory_order_acquire) == NULL;
 }
 
 /* Under `control`, so the worker runs until it is done. */
 static void ask(hwt_timer *timer, struct hwt_request *request)
 {
-    struct hwt_shared *shared = &timer->shared;
     atomic_store_explicit(&timer->request, request, memory_order_seq_cst);
     HWT_SCHED_POINT(REQUEST_WAKE);
-    hwt_gate_wake(&shared->gate);
-    pthread_mutex_lock(&shared->run_lock);
-    /* Relaxed: the mutex orders it. */
-    while (atomic_load_explicit(&timer->request, memory_order_relaxed))
-        pthread_cond_wait(&shared->returned, &shared->run_lock);
-    pthread_mutex_unlock(&shared->run_lock);
+    hwt_gate_wake(&timer->shared.gate);
+    hwt_task_await(&timer->shared, is_done, timer);
 }
 
 void hwt_request(hwt_timer *timer, void (*act)(hwt_timer *timer, void *data), void *data)

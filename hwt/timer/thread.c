@@ -18,39 +18,7 @@
 #include "hwt/base/shield.h"
 #include "hwt/timer/request.h"
 
-/* 0 or a negative errno. */
-static int choose_processor(int worker_cpu)
-{
-    cpu_set_t processors;
-    if (worker_cpu < 0)
-        return 0;
-    CPU_ZERO(&processors);
-    CPU_SET((size_t)worker_cpu, &processors);
-    return sched_setaffinity(0, sizeof(processors), &processors) == 0 ? 0 : -errno;
-}
-
-/* Where a processor was asked for, the starter waits until it is known whether it can be had. */
-static void tell_beginning(hwt_timer *timer, int r)
-{
-    struct hwt_shared *shared = &timer->shared;
-    pthread_mutex_lock(&shared->run_lock);
-    timer->begun = r;
-    pthread_cond_broadcast(&shared->returned);
-    pthread_mutex_unlock(&shared->run_lock);
-}
-
-static int await_beginning(hwt_timer *timer)
-{
-    struct hwt_shared *shared = &timer->shared;
-    pthread_mutex_lock(&shared->run_lock);
-    while (timer->begun > 0)
-        pthread_cond_wait(&shared->returned, &shared->run_lock);
-    int r = timer->begun;
-    pthread_mutex_unlock(&shared->run_lock);
-    if (r < 0)
-        pthread_join(timer->thread, NULL);
-    return r;
-}
+#define PROCESSORS_MAX 8192 /* as many as Linux knows */
 
 static bool goes_on(const hwt_timer *timer)
 {
@@ -62,11 +30,6 @@ static void *run_worker(void *arg)
     hwt_timer *timer = arg;
     struct hwt_gate *gate = &timer->shared.gate;
     (void)hwt_shield(); /* for good: nobody could do its work if it ended */
-    int r = choose_processor(timer->worker_cpu);
-    if (timer->worker_cpu >= 0)
-        tell_beginning(timer, r);
-    if (r < 0)
-        return NULL;
     prctl(PR_SET_NAME, timer->worker_name);
     prctl(PR_SET_TIMERSLACK, 1); /* ns; the default adds 50 us to each sleep */
     HWT_SCHED_POINT(WORKER);
@@ -94,15 +57,21 @@ static int create_thread(hwt_timer *timer)
     hwt_block_signals(&before);
     int r = pthread_create(&timer->thread, NULL, run_worker, timer);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    timer->thread_runs = r == 0;
     return -r;
 }
 
+/* A thread has the processors of the one that creates it. */
 int hwt_worker_thread_create(hwt_timer *timer)
 {
-    timer->begun = 1;
+    cpu_set_t own[PROCESSORS_MAX / CPU_SETSIZE], its;
+    if (timer->worker_cpu < 0)
+        return create_thread(timer);
+    CPU_ZERO(&its);
+    CPU_SET((size_t)timer->worker_cpu, &its);
+    if (sched_getaffinity(0, sizeof(own), own) != 0 || sched_setaffinity(0, sizeof(its), &its) != 0)
+        return -errno;
     int r = create_thread(timer);
-    if (r == 0 && timer->worker_cpu >= 0)
-        r = await_beginning(timer);
-    timer->thread_runs = r == 0;
+    (void)sched_setaffinity(0, sizeof(own), own);
     return r;
 }

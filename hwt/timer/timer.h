@@ -2,6 +2,8 @@
 #ifndef HWT_TIMER_H
 #define HWT_TIMER_H
 
+#include <pthread.h>
+
 #include "hwt/worker/shared.h"
 #include "hwt/worker/worker.h"
 
@@ -24,10 +26,9 @@ struct hwt_timer {
     pthread_mutex_t control;
     pthread_t thread;
     bool thread_runs;
-    int begun; /* the worker's thread, under run_lock: 0 or a negative errno; 1: not yet */
     pthread_mutex_t driving; /* HWT_NO_WORKER: held by the thread that drives */
 
-    /* Set under `control`, cleared by the worker under `run_lock`; see request.h. */
+    /* Set under `control`, cleared by the worker; see request.h. */
     _Atomic(struct hwt_request *) request;
 
     /* Under the lock of the process: see fork.c. */

@@ -49,8 +49,9 @@
 struct hwt_site {
     char *base;     /* the slab; set before it is entered */
     uint64_t floor; /* generations of its entries are above it, and places count them from it */
-    /* These are the pool's: see pool/stacks.h and pool/trim.h. */
-    _Atomic uint32_t next_empty; /* of an empty slab: the number of the one below it */
+    /* These are the pool's: see pool/slab.h and pool/trim.h. */
+    _Atomic uint64_t next_empty; /* an empty slab is on a stack by it */
+    uint32_t number;             /* of the slab */
     uint32_t first_held;         /* of the entries that a trim holds: the first one's id */
     uint16_t held;               /* how many those are */
     uint8_t region;              /* of so many slabs it is the first */

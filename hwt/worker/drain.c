@@ -108,17 +108,9 @@ static bool claim(struct hwt_stream *stream)
     return false;
 }
 
-static struct hwt_stream *shared_pending(const struct hwt_worker *worker)
-{
-    return &worker->shared->lanes.shared->pending;
-}
-
-static bool read_others(struct hwt_worker *worker);
-
 /* Copies the records of the next chunk, and returns how many. The stream is claimed for no longer
  * than that, because its producer cannot compact it meanwhile, and the worker may wait for its
- * processor, or for memory, while it files. But the shared stream is claimed while all others are
- * read. */
+ * processor, or for memory, while it files. */
 static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *stream,
                              struct hwt_record taken[HWT_CHUNK_RECORDS])
 {
@@ -128,8 +120,6 @@ static uint32_t take_records(struct hwt_worker *worker, struct hwt_stream *strea
         return 0;
     }
     uint32_t n = hwt_stream_peek(stream, &records);
-    if (n > 0 && stream == shared_pending(worker) && !read_others(worker))
-        n = 0;
     if (n > 0)
         memcpy(taken, records, n * sizeof(*taken));
     hwt_stream_advance(stream, n);
@@ -168,7 +158,7 @@ static size_t read_stream(struct hwt_worker *worker, struct hwt_stream *stream, 
     return done;
 }
 
-/* Reads the streams of one kind, listed or all, but not the shared lane's pending one. */
+/* Reads the streams of one kind, listed or all. */
 static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool listed, size_t budget)
 {
     struct hwt_lanes *lanes = &worker->shared->lanes;
@@ -177,31 +167,15 @@ static size_t read_streams(struct hwt_worker *worker, bool cancelled, bool liste
     uint32_t count = listed ? 0 : hwt_lanes_count(lanes);
     size_t done = 0;
     for (struct hwt_stream *s = listed ? streams->listed : NULL; s && done < budget;
-         s = s->next_listed) {
-        if (s != shared_pending(worker))
-            done += read_stream(worker, s, read, budget - done);
-    }
+         s = s->next_listed)
+        done += read_stream(worker, s, read, budget - done);
     for (uint32_t i = 0; i < count && done < budget; i++) {
         struct hwt_lane *lane = hwt_lane_at(lanes, i);
-        struct hwt_stream *s = !lane ? NULL : cancelled ? &lane->cancelled : &lane->pending;
-        if (s && s != shared_pending(worker))
-            done += read_stream(worker, s, read, budget - done);
+        if (lane)
+            done += read_stream(worker, cancelled ? &lane->cancelled : &lane->pending, read,
+                                budget - done);
     }
     return done;
-}
-
-/* Before records of the shared lane are taken, files all that the other lanes have by now, because
- * a thread that ends has used its own lane before the shared one: see lane.h. False: one of them
- * could not be claimed, because its next thread compacts it. Then the records of the shared lane
- * wait, too. */
-static bool read_others(struct hwt_worker *worker)
-{
-    const uint64_t drain_epoch = worker->drain_epoch;
-    const uint32_t unclaimed = worker->unclaimed;
-    begin_drain(worker);
-    read_streams(worker, false, false, SIZE_MAX);
-    worker->drain_epoch = drain_epoch;
-    return worker->unclaimed == unclaimed;
 }
 
 /* Reads all that is published now, in parts, and the cancelled streams between. */
@@ -217,9 +191,7 @@ static void read_once(struct hwt_worker *worker)
     begin_drain(worker);
     do {
         filed = read_streams(worker, false, listed, DRAIN_MAX);
-        HWT_SCHED_POINT(SHARED);
-        if (filed < DRAIN_MAX)
-            filed += read_stream(worker, shared_pending(worker), read_pending, DRAIN_MAX - filed);
+        HWT_SCHED_POINT(DRAIN);
         HWT_PROBE2(drain, worker->shared, (uint64_t)filed);
         if (worker->wheel.hints >= worker->sweep_at)
             (void)hwt_worker_sweep(worker, filed, false);
@@ -330,8 +302,7 @@ void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dis
     begin_drain(worker);
     while (dismissed) {
         struct hwt_stream *next = dismissed->next_listed;
-        if (dismissed != shared_pending(worker)) /* the next drain reads it behind the others */
-            read_stream(worker, dismissed, read, SIZE_MAX);
+        read_stream(worker, dismissed, read, SIZE_MAX);
         dismissed = next;
     }
 }

@@ -5,8 +5,6 @@
 /* The part of a timer that all threads share, grouped by which thread may write it. It is the
  * timer's first member, so the pointer in the head of a slab leads to both. */
 
-#include <pthread.h>
-
 #include "hwt/base/process.h"
 #include "hwt/inbox/gate.h"
 #include "hwt/inbox/lane.h"
@@ -31,6 +29,9 @@ enum {
 _Static_assert(HWT_PROCESS_FAST == 128, "it is none of the others");
 _Static_assert(HWT_PROCESS_SINGLE == (HWT_PROCESS_FAST | HWT_ONE_THREADED),
                "a timer always has the bit of FAST");
+
+/* The highest bit of `submitted`: stop waits until the executor has no entry. */
+#define HWT_SUBMITTED_WAITED ((uint32_t)1 << 31)
 
 struct hwt_shared {
     /* Frozen after create; `ticks` may begin anew in a child of fork(), see fork.c. */
@@ -61,11 +62,13 @@ struct hwt_shared {
     /* Written by the threads that run tasks; see counters.h. */
     _Alignas(64) struct hwt_run_stats stats;
 
-    /* Under `run_lock`: how many tasks the executor has. `returned` is for those who wait for a
-     * task's return, for a request, or for the worker's start. */
-    pthread_mutex_t run_lock;
-    pthread_cond_t returned;
-    uint64_t submitted;
+    /* How many entries the executor has, and HWT_SUBMITTED_WAITED. Any thread: it acquires and
+     * releases what was done to them. */
+    _Atomic uint32_t submitted;
+
+    /* Counts what a thread may wait for: the return of a task, a request that was done. Who waits
+     * sleeps on it. */
+    _Atomic uint32_t returns;
 };
 
 static inline struct hwt_shared *hwt_shared_of(const struct hwt_entry *entry)

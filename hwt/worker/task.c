@@ -4,11 +4,12 @@
 
 #include "hwt/worker/task.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "hwt/base/futex.h"
 #include "hwt/base/probes.h"
-#include "hwt/base/shield.h"
 
 /* A list, the last frame that was entered first. A task may drive another timer, and a coroutine
  * may be left within a task for another one. */
@@ -219,15 +220,15 @@ static void count_handed(const struct hwt_entry *entry, uint32_t n)
     atomic_fetch_add_explicit(&hwt_slab_of(entry)->handed, n, memory_order_acq_rel);
 }
 
-/* Under the mutex, because stop waits for 0 under it, and may free the timer after that. */
+/* When the last entry is back, stop may free the timer: after that only the word's address is used.
+ * Release: what this thread did; see hwt_task_wait_all(). */
 static void hand_back(struct hwt_shared *shared, const struct hwt_entry *entry)
 {
     HWT_SCHED_POINT(HAND_BACK);
-    pthread_mutex_lock(&shared->run_lock);
     count_handed(entry, UINT32_MAX);
-    if (--shared->submitted == 0)
-        pthread_cond_broadcast(&shared->returned);
-    pthread_mutex_unlock(&shared->run_lock);
+    if (atomic_fetch_sub_explicit(&shared->submitted, 1, memory_order_release) ==
+        (HWT_SUBMITTED_WAITED | 1))
+        hwt_futex_wake(&shared->submitted, INT_MAX);
 }
 
 static void work(void *arg)
@@ -240,10 +241,9 @@ static void work(void *arg)
 
 void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
 {
-    pthread_mutex_lock(&shared->run_lock);
-    shared->submitted++;
+    /* Relaxed: the executor passes the entry on. */
+    atomic_fetch_add_explicit(&shared->submitted, 1, memory_order_relaxed);
     count_handed(entry, 1);
-    pthread_mutex_unlock(&shared->run_lock);
     HWT_SCHED_POINT(HAND_OVER);
     /* With this frame stop from inside the executor is refused. It would wait for this call. */
     struct hwt_frame frame = { .shared = shared };
@@ -254,44 +254,54 @@ void hwt_task_submit(struct hwt_shared *shared, struct hwt_entry *entry)
         work(entry);
 }
 
-uint64_t hwt_task_submitted(struct hwt_shared *shared)
+uint32_t hwt_task_submitted(const struct hwt_shared *shared)
 {
-    pthread_mutex_lock(&shared->run_lock);
-    uint64_t submitted = shared->submitted;
-    pthread_mutex_unlock(&shared->run_lock);
-    return submitted;
+    /* Acquire: what was published for those that are back. */
+    return atomic_load_explicit(&shared->submitted, memory_order_acquire) & ~HWT_SUBMITTED_WAITED;
 }
 
 void hwt_task_wait_all(struct hwt_shared *shared)
 {
-    pthread_mutex_lock(&shared->run_lock);
-    while (shared->submitted > 0)
-        pthread_cond_wait(&shared->returned, &shared->run_lock);
-    pthread_mutex_unlock(&shared->run_lock);
+    uint32_t seen =
+        atomic_fetch_or_explicit(&shared->submitted, HWT_SUBMITTED_WAITED, memory_order_relaxed);
+    while ((seen | HWT_SUBMITTED_WAITED) != HWT_SUBMITTED_WAITED) {
+        hwt_futex_wait(&shared->submitted, seen | HWT_SUBMITTED_WAITED, NULL);
+        seen = atomic_load_explicit(&shared->submitted, memory_order_relaxed);
+    }
+    atomic_thread_fence(memory_order_acquire); /* what the executor's threads did */
 }
 
-/* ---- waiting for a task's return ---- */
+/* ---- waiting ---- */
 
 void hwt_task_returned(struct hwt_shared *shared)
 {
-    /* The state has changed before this. So a thread that looks at it under the mutex after this
-     * does not wait, and a thread that waits already is woken. */
-    pthread_mutex_lock(&shared->run_lock);
-    pthread_cond_broadcast(&shared->returned);
-    pthread_mutex_unlock(&shared->run_lock);
+    /* Release: what is waited for. */
+    atomic_fetch_add_explicit(&shared->returns, 1, memory_order_release);
+    HWT_SCHED_POINT(RETURN_WAKE);
+    hwt_futex_wake(&shared->returns, INT_MAX);
+}
+
+void hwt_task_await(struct hwt_shared *shared, bool (*is_over)(const void *data), const void *data)
+{
+    for (;;) {
+        /* Acquire: what has returned by then. If more does after that, the futex does not sleep. */
+        uint32_t seen = atomic_load_explicit(&shared->returns, memory_order_acquire);
+        HWT_SCHED_POINT(AWAIT);
+        if (is_over(data))
+            return;
+        hwt_futex_wait(&shared->returns, seen, NULL);
+    }
+}
+
+static bool has_returned(const void *data)
+{
+    const hwt_timeout *timeout = data;
+    uint64_t state = hwt_entry_state(timeout->entry);
+    return hwt_generation(state) != timeout->generation || !hwt_state_in_callback(state);
 }
 
 void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout)
 {
     HWT_SCHED_POINT(WAIT);
-    int shield = hwt_shield();
-    pthread_mutex_lock(&shared->run_lock);
-    for (;;) {
-        uint64_t state = hwt_entry_state(timeout.entry);
-        if (hwt_generation(state) != timeout.generation || !hwt_state_in_callback(state))
-            break;
-        pthread_cond_wait(&shared->returned, &shared->run_lock);
-    }
-    pthread_mutex_unlock(&shared->run_lock);
-    hwt_unshield(shield);
+    hwt_task_await(shared, has_returned, &timeout);
 }

@@ -59,8 +59,11 @@ static inline void hwt_task_free(struct hwt_shared *shared, struct hwt_entry *en
     hwt_lane_leave(&shared->lanes, lane);
 }
 
-/* Wakes the waiters for a task's return. */
+/* Something is over that a thread may wait for: wakes those who do. */
 void hwt_task_returned(struct hwt_shared *shared);
+
+/* Waits until it is over. Who ends it calls hwt_task_returned() after that. */
+void hwt_task_await(struct hwt_shared *shared, bool (*is_over)(const void *data), const void *data);
 
 /* Waits until `timeout` is neither running nor being visited. */
 void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout);
@@ -69,6 +72,6 @@ void hwt_task_wait(struct hwt_shared *shared, hwt_timeout timeout);
 void hwt_task_wait_all(struct hwt_shared *shared);
 
 /* How many entries the executor has now. */
-uint64_t hwt_task_submitted(struct hwt_shared *shared);
+uint32_t hwt_task_submitted(const struct hwt_shared *shared);
 
 #endif

@@ -113,8 +113,7 @@ void hwt_worker_read_own(struct hwt_worker *worker);
  * if there are many. Returns whether it did. */
 bool hwt_worker_read_single(struct hwt_worker *worker, uint64_t until);
 
-/* Reads streams that have left the list, chained by next_listed, but not the shared lane's pending
- * one. So hwt_worker_read() must follow, which reads that one in any case. */
+/* Reads streams that have left the list, chained by next_listed. */
 void hwt_worker_read_dismissed(struct hwt_worker *worker, struct hwt_stream *dismissed,
                                bool cancelled);
 

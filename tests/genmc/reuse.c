@@ -2,7 +2,7 @@
 
 /*
  * An old handle is asked while its entry is cancelled, lies in the pool, and serves another timeout:
- * on hwt/pool/entry.h, stacks.c and hwt/base/word.c as they are; what hwt_timeout_get() does is
+ * on hwt/pool/entry.h, slab.h, hwt/base/stack.c and word.c as they are; what hwt_timeout_get() does is
  * copied from query.c.
  *
  * Verified: what is told belongs to the handle's own timeout.
@@ -13,9 +13,11 @@
 #include <sched.h>
 
 #include "hwt/base/word.c"
-#include "hwt/pool/stacks.c"
+#include "hwt/base/stack.c"
+#include "hwt/pool/slab.h"
 
 static struct hwt_entry entry;
+static struct hwt_word batches;
 static int first, second;
 
 static void run(hwt_timeout timeout, void *arg)
@@ -33,7 +35,8 @@ static void *use_again(void *arg)
     (void)hwt_entry_try_cancel(&entry, state, false);
 #ifndef AT_ONCE
     hwt_entry_link(&entry, NULL);
-    set_batch(&entry, 1, 1, 8);
+    hwt_entry_set_count(&entry, 1);
+    hwt_stack_push(&batches, &entry.word.second, 1);
 #endif
     hwt_entry_begin(&entry, &task_2, &second, 12);
     return NULL;

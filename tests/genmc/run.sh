@@ -66,7 +66,7 @@ stop -DAT=2
 reuse
 reuse -DAT_ONCE
 pool
-pool -DCOUNTS
+pool -DALL
 exchange
 wants
 wants -DMOVES
@@ -105,13 +105,13 @@ stop -DFENCES | gate.c | s/hwt_full_barrier()/(void)0/
 stop -DFENCES | entry.h | /word.first, state, memory_order_release/s/release/relaxed/
 reuse -DAT_ONCE | entry.h | /word.second, deadline/s/release/relaxed/
 reuse | entry.h | /hwt_entry_deadline/,/}/s/acquire/relaxed/
-reuse | stacks.c | /first->word.second, (uint64/s/release/relaxed/
+reuse | stack.c | /(link, top, memory/s/release/relaxed/
+reuse | slab.h | /first->task, (const/s/release/relaxed/
 reuse | slab.h | /entry->arg, next/s/release/relaxed/
-pool | stacks.c | /with_top(head, id)/{n;s/acq_rel/relaxed/}
-pool -DCOUNTS | stacks.c | s/if (head == before)/if (true)/
-pool -DCOUNTS | stacks.h | /hwt_entry_batch/,/^}/s/acquire/relaxed/
-pool | stacks.c | /^static struct hwt_entry .pop/,/^}/s/order_acq[a-z_]*/order_relaxed/g
-pool | stacks.c | s/with_top(head + ((uint64_t)1 << 32), top)/with_top(head, top)/
+pool | stack.c | /stack->second, memory_order_acquire/s/acquire/relaxed/
+pool -DALL | stack.c | s/second + TAG - n/second - n/
+pool | stack.c | s/second + n)/second + 1)/
+pool | word.c | s/atomic_flag_clear_explicit(lock, memory_order_release)/atomic_flag_clear_explicit(lock, memory_order_relaxed)/
 exchange | word.c | /test_and_set/s/acquire/relaxed/
 exchange | word.c | s/atomic_flag_clear_explicit(lock, memory_order_release)/atomic_flag_clear_explicit(lock, memory_order_relaxed)/
 exchange | word.c | s/second, memory_order_seq_cst) == second/second, memory_order_seq_cst) | 1/

@@ -224,23 +224,17 @@ static inline size_t mark_chain(bool *marks, uint32_t slabs, const struct hwt_en
 }
 
 /* Of a stack of batches. Returns how many. */
-static inline size_t mark_stack(bool *marks, uint32_t slabs, const _Atomic uint64_t *stack)
+static inline size_t mark_stack(bool *marks, uint32_t slabs, const struct hwt_word *stack)
 {
-    const struct hwt_pool *pool = &timer->shared.pool;
-    size_t count = 0, total = 0;
-    uint32_t batch = (uint32_t)atomic_load(stack);
-    while (batch != HWT_ID_NONE) {
-        const struct hwt_entry *entry = hwt_pool_entry(pool, batch);
-        ck_assert_ptr_nonnull(entry);
+    size_t count = 0;
+    for (const hwt_link *link = (hwt_link *)(uintptr_t)atomic_load(&stack->first); link;
+         link = hwt_link_next(link)) {
+        const struct hwt_entry *entry = caa_container_of(link, const struct hwt_entry, word.second);
         size_t length = mark_chain(marks, slabs, entry);
-        uint64_t word = hwt_entry_batch(entry);
-        total = count == 0 ? hwt_batch_total(word) : total;
-        ck_assert_uint_eq(hwt_batch_count(word), length);
-        ck_assert_uint_eq(hwt_batch_total(word), total - count);
+        ck_assert_uint_eq(hwt_entry_count(entry), length);
         count += length;
-        batch = (uint32_t)word;
     }
-    ck_assert_uint_eq(count, total);
+    ck_assert_uint_eq(count, hwt_stack_count(stack));
     return count;
 }
 
@@ -269,12 +263,14 @@ static inline void expect_all_free(void)
         ck_assert_uint_eq(length, lane ? lane->cache.count : 0);
         count += length + (lane ? mark_chain(marks, slabs, lane->cache.spare) : 0);
     }
-    for (uint32_t slab = (uint32_t)atomic_load(&pool->empty_slabs); slab != HWT_ID_NONE;
-         slab = atomic_load(&hwt_pool_site(pool, slab)->next_empty))
+    for (const hwt_link *link = (hwt_link *)(uintptr_t)atomic_load(&pool->empty_slabs.first); link;
+         link = hwt_link_next(link)) {
+        const struct hwt_site *site = caa_container_of(link, const struct hwt_site, next_empty);
         for (uint32_t i = 0; i < HWT_SLAB_SEATS; i++) {
-            if (hwt_slab_has((uintptr_t)hwt_pool_site(pool, slab)->base, i))
-                mark_free(marks, slabs, slab << HWT_ID_BITS | i, &count);
+            if (hwt_slab_has((uintptr_t)site->base, i))
+                mark_free(marks, slabs, site->number << HWT_ID_BITS | i, &count);
         }
+    }
     free(marks);
     ck_assert_uint_eq(count, slabs * HWT_SLAB_ENTRIES);
 }

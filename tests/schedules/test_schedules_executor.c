@@ -398,14 +398,6 @@ START_TEST(what_a_late_mover_says_is_of_no_other_timeout)
 }
 END_TEST
 
-static uint64_t handed_over(void)
-{
-    pthread_mutex_lock(&timer->shared.run_lock);
-    uint64_t n = timer->shared.submitted;
-    pthread_mutex_unlock(&timer->shared.run_lock);
-    return n;
-}
-
 /* Stop waits for what is counted: from before it is handed over until nothing of the timer's is
  * touched any more. */
 START_TEST(stop_knows_what_was_handed_over_at_every_step)
@@ -417,15 +409,15 @@ START_TEST(stop_knows_what_was_handed_over_at_every_step)
     add_with(&rearming, &fate, AT(10));
     act_drive(&driver, 11);
     actor_go_to(&driver, "HAND_OVER");
-    ck_assert_uint_eq(handed_over(), 1);
+    ck_assert_uint_eq(hwt_task_submitted(&timer->shared), 1);
     actor_end(&driver);
     actor_begin(&runner, run_all);
     for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
         actor_go_to(&runner, steps[i]);
-        ck_assert_uint_eq(handed_over(), 1);
+        ck_assert_uint_eq(hwt_task_submitted(&timer->shared), 1);
     }
     actor_end(&runner);
-    ck_assert_uint_eq(handed_over(), 0);
+    ck_assert_uint_eq(hwt_task_submitted(&timer->shared), 0);
     expect_handed_over_in(30);
 }
 END_TEST

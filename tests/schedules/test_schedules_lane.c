@@ -217,7 +217,7 @@ END_TEST
 /*
  *     driver                          adder
  *     has read a chunk, gives it
- *     back: PIECE_PUSH
+ *     back: STACK_PUSH
  *                                     begins a chunk: another one
  *     it is free
  */
@@ -229,7 +229,7 @@ START_TEST(a_chunk_that_comes_back_is_used_by_one)
         add_with(&silent, &beside, AT(10));
     act_drive(&driver, 1);
     for (int i = 0; i < 5; i++) {
-        actor_go_to(&driver, "PIECE_PUSH");
+        actor_go_to(&driver, "STACK_PUSH");
         for (int k = 0; k < HWT_CHUNK_RECORDS; k++)
             add_with(&silent, &beside, AT(10));
     }
@@ -419,6 +419,10 @@ static struct actor next_owner;
 static void add_when_leaving(void *data)
 {
     struct actor *actor = data;
+    if (hwt_thread_number != HWT_THREAD_NONE) { /* in the next round of destructors */
+        must(pthread_setspecific(key, data) == 0);
+        return;
+    }
     act_own(&next_owner, "STAYS");
     must(hwt_timer_new_timeout_at(timer, &silent, &beside, AT(10), NULL) == 0);
     actor->instant = hwt_thread_number;

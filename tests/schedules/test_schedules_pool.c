@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* The pool: taking against taking and giving back, two that give back, two that grow it, and one
- * that gives slabs back to the system; one that counts. */
+ * that gives slabs back to the system. */
 
 #include "stage.h"
 
@@ -21,11 +21,6 @@ static void fill(struct actor *actor)
 static void spill(struct actor *actor)
 {
     hwt_pool_flush(pool, actor->arg);
-}
-
-static void count_free(struct actor *actor)
-{
-    *(uint64_t *)actor->arg = hwt_pool_free(pool);
 }
 
 static void fill_here(struct hwt_cache *cache)
@@ -83,7 +78,7 @@ static void make_batches(void)
 /*
  *     taker                           others
  *     has read that B comes after A:
- *     BATCH_POP
+ *     STACK_POP
  *                                     take A, take B, give A back: A is the top
  *                                     again, and C comes after it
  *     the tag is another: begins anew
@@ -95,14 +90,14 @@ START_TEST(what_was_taken_and_given_back_meanwhile_is_looked_at_anew)
     make_batches();
     taker.arg = &taken;
     actor_begin(&taker, fill);
-    actor_go_to(&taker, "BATCH_POP");
+    actor_go_to(&taker, "STACK_POP");
     fill_here(&a);
     fill_here(&b);
     if (_i)
         fill_here(&c);
-    uint32_t top = hwt_entry_id(a.first);
+    const hwt_link *top = &a.first->word.second;
     spill_all(&a);
-    ck_assert_uint_eq((uint32_t)atomic_load(&pool->batches[0]), top);
+    ck_assert_uint_eq(atomic_load(&pool->batches[0].first), (uintptr_t)top);
     actor_end(&taker);
     ck_assert(!have_common(&taken, &b) && !have_common(&taken, &c));
     struct hwt_cache more = { 0 };
@@ -117,7 +112,7 @@ END_TEST
 
 /*
  *     taker                           another
- *     has seen A, the top: BATCH_POP
+ *     has seen A, the top: STACK_POP
  *                                     takes A, and uses it
  *     its exchange fails: what it read
  *     was a deadline
@@ -130,7 +125,7 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
     make_batches();
     taker.arg = &taken;
     actor_begin(&taker, fill);
-    actor_go_to(&taker, "BATCH_POP");
+    actor_go_to(&taker, "STACK_POP");
     fill_here(&a);
     uint32_t n = begin_all(&a, all);
     actor_end(&taker);
@@ -142,36 +137,8 @@ START_TEST(what_is_in_use_by_now_is_not_taken_for_a_next)
 END_TEST
 
 /*
- *     counter                         another
- *     has seen A, the top: BATCH_COUNT
- *                                     takes A, and uses it
- *     the top is another: looks anew,
- *     for what it read was a deadline
- */
-START_TEST(what_is_in_use_by_now_does_not_say_how_many_are_free)
-{
-    struct actor counter;
-    struct hwt_cache a = { 0 };
-    struct hwt_entry *all[HWT_CACHE_BATCH];
-    uint64_t counted = 0;
-    make_batches();
-    uint64_t before = hwt_pool_free(pool);
-    counter.arg = &counted;
-    actor_begin(&counter, count_free);
-    actor_go_to(&counter, "BATCH_COUNT");
-    fill_here(&a);
-    uint32_t n = begin_all(&a, all);
-    actor_end(&counter);
-    ck_assert_uint_eq(counted, before - HWT_CACHE_BATCH);
-    end_all(&a, all, n);
-    spill_all(&a);
-    ck_assert_uint_eq(hwt_pool_free(pool), before);
-}
-END_TEST
-
-/*
  *     giver                           another
- *     has seen the top, BATCH_PUSH
+ *     has seen the top, STACK_PUSH
  *                                     gives one back, or takes one
  *     its exchange fails: its own
  *     comes before what is there now
@@ -186,7 +153,7 @@ START_TEST(of_two_that_give_back_neither_loses_the_others)
         fill_here(&b);
     giver.arg = &a;
     actor_begin(&giver, spill);
-    actor_go_to(&giver, "BATCH_PUSH");
+    actor_go_to(&giver, "STACK_PUSH");
     if (_i)
         fill_here(&b);
     spill_all(&b);
@@ -221,9 +188,9 @@ static size_t used_count;
 static void use_up(uint32_t slabs)
 {
     used = calloc(HWT_SLAB_ENTRIES * (slabs + HWT_REGION_SLABS), sizeof(*used));
-    for (used_count = 0; atomic_load(&pool->slabs) < slabs ||
-                         (uint32_t)atomic_load(&pool->batches[0]) != HWT_ID_NONE ||
-                         (uint32_t)atomic_load(&pool->empty_slabs) != HWT_ID_NONE;
+    for (used_count = 0;
+         atomic_load(&pool->slabs) < slabs || hwt_stack_count(&pool->batches[0]) > 0 ||
+         hwt_stack_count(&pool->empty_slabs) > 0;
          used_count++)
         fill_here(&used[used_count]);
 }
@@ -338,6 +305,7 @@ START_TEST(of_two_that_take_an_empty_slab_each_has_its_own)
     first.arg = &a;
     actor_begin(&first, fill);
     actor_go_to(&first, _i ? "EMPTY_POP" : "EMPTY_PUSH");
+    actor_go_to(&first, _i ? "STACK_POP" : "STACK_PUSH");
     fill_here(&b);
     actor_end(&first);
     expect_nothing_common(&a, &b);
@@ -387,8 +355,8 @@ static void drive_and_trim(struct actor *actor)
  */
 START_TEST(what_is_taken_and_given_during_a_trim_is_counted_once)
 {
-    static const char *const trimming[] = { "TRIM", "BATCH_POP", "BATCH_PUSH", "EMPTY",
-                                            "EMPTY_PUSH" };
+    static const char *const trimming[] = { "TRIM",       "BATCH_POP", "STACK_POP",
+                                            "STACK_PUSH", "EMPTY",     "EMPTY_PUSH" };
     struct actor driver;
     struct hwt_cache kept = { 0 }, taken = { 0 };
     use_many();
@@ -418,12 +386,11 @@ END_TEST
 /* Whether the pool has one batch, in either stack. */
 static bool is_last_batch(void)
 {
-    uint32_t tops[] = { (uint32_t)atomic_load(&pool->batches[0]),
-                        (uint32_t)atomic_load(&pool->batches[1]) };
-    if ((tops[0] == HWT_ID_NONE) == (tops[1] == HWT_ID_NONE))
+    uint64_t tops[] = { atomic_load(&pool->batches[0].first),
+                        atomic_load(&pool->batches[1].first) };
+    if ((tops[0] == 0) == (tops[1] == 0))
         return false;
-    uint32_t top = tops[0] == HWT_ID_NONE ? tops[1] : tops[0];
-    return (uint32_t)hwt_entry_deadline(hwt_pool_entry(pool, top)) == HWT_ID_NONE;
+    return !hwt_link_next((hwt_link *)(uintptr_t)(tops[0] ? tops[0] : tops[1]));
 }
 
 static struct hwt_cache last_batch, from_new_slab;
@@ -439,7 +406,7 @@ static void fill_two(struct actor *actor)
  *     driver                          adder
  *     gathers all free entries, and
  *     is about to take the last
- *     batch: BATCH_POP
+ *     batch: STACK_POP
  *                                     takes that; then there is none: maps two
  *                                     slabs, and has entered one: EMPTY_PUSH
  *     settles: looks at no more of
@@ -453,7 +420,7 @@ START_TEST(a_region_that_is_being_entered_may_be_settled)
     last_batch = from_new_slab = (struct hwt_cache){ 0 };
     actor_begin(&driver, drive_and_trim);
     do
-        actor_go_to(&driver, "BATCH_POP");
+        actor_go_to(&driver, "STACK_POP");
     while (!is_last_batch());
     actor_begin(&adder, fill_two);
     actor_go_to(&adder, "EMPTY_PUSH");
@@ -573,7 +540,6 @@ int main(void)
     TCase *batches = stage_case(suite, "batches", open_pool, stage_close);
     tcase_add_loop_test(batches, what_was_taken_and_given_back_meanwhile_is_looked_at_anew, 0, 2);
     tcase_add_test(batches, what_is_in_use_by_now_is_not_taken_for_a_next);
-    tcase_add_test(batches, what_is_in_use_by_now_does_not_say_how_many_are_free);
     tcase_add_loop_test(batches, of_two_that_give_back_neither_loses_the_others, 0, 2);
     TCase *growth = stage_case(suite, "growth", open_pool, stage_close);
     tcase_add_loop_test(growth, of_two_that_grow_the_pool_each_has_its_own_numbers, 0, 3);
@@ -582,7 +548,7 @@ int main(void)
                    a_thread_that_enters_its_slabs_does_not_wait_for_one_that_grows_the_directory);
     tcase_add_loop_test(growth, of_two_that_take_an_empty_slab_each_has_its_own, 0, 2);
     TCase *trim = stage_case(suite, "trim", open_pool, stage_close);
-    tcase_add_loop_test(trim, what_is_taken_and_given_during_a_trim_is_counted_once, 0, 10);
+    tcase_add_loop_test(trim, what_is_taken_and_given_during_a_trim_is_counted_once, 0, 12);
     tcase_add_test(trim, a_region_that_is_being_entered_may_be_settled);
     tcase_add_loop_test(trim, a_stale_handle_does_nothing_to_a_slab_that_is_used_again, 0, 4);
     tcase_add_test(trim, what_has_ended_before_it_was_said_is_said_by_its_own_id);

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The stack of free batches, and that of empty slabs: two threads take and give back.
+ * A stack of free batches, of empty slabs or of chunks: two threads take and give back.
  *
  *     here          there
- *     take          hwt_batch_pop(), hwt_empty_pop() in hwt/pool/stacks.c; of
- *                   more than one at a time: a trim that begins just then
- *     give          hwt_batch_push(), hwt_empty_push()
- *     index         the word that links one to the next: the deadline of a batch's first entry
+ *     take          hwt_stack_pop() in hwt/base/stack.c; also of two at a time, as nobody does there
+ *     give          hwt_stack_push()
+ *     index         the link of one to the next: the deadline of a batch's first entry
  *     user          who takes batches: while they are a thread's, that word is anything
  *
  * Verified: a batch is never given to two, and never lost; an id is looked up only if it was the

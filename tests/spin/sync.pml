@@ -11,9 +11,11 @@
  *     finish          finish(), with hwt_task_returned()
  *     submit          hwt_task_submit()
  *     hand_back       hand_back()
- *     stop            hwt_task_wait_all()
+ *     stop            hwt_task_wait_all(); then it frees the timer
+ *     futex_wait      the kernel: it compares and begins to sleep in one step
  *
- * Verified: who waits returns, and then the task does not run, nor will again.
+ * Verified: who waits returns, and then the task does not run, nor will again; nobody touches a timer
+ * that is freed.
  */
 
 #define NEW 0
@@ -31,40 +33,37 @@
 #define generation(s) ((s) >> SHIFT)
 
 short state = (1 << SHIFT) | SUBMITTED;
-bool locked;      /* the mutex `runs` */
-bool sleeping[3]; /* on the condition `returned`: the two, and stop */
+byte returns;     /* who waits for a task sleeps on it */
+bool sleeping[3]; /* the two, and stop */
 byte submitted = 1;
+bool waited;      /* the highest bit of `submitted` */
 bool joined; /* the worker has returned: nothing more is submitted */
 bool told; /* a cancel of the first timeout has returned */
+bool freed;
 
-inline lock()
-{
-    atomic { !locked -> locked = true }
-}
-
-inline cond_wait(i)
+inline futex_wait(i, holds)
 {
     atomic {
-        sleeping[i] = true;
-        locked = false
+        if
+        :: holds -> sleeping[i] = true
+        :: else
+        fi
     };
-    atomic { !sleeping[i] && !locked -> locked = true }
+    !sleeping[i]
 }
 
-inline cond_broadcast()
+inline wake_all()
 {
 #ifdef MISTAKE_SIGNAL
     if
     :: atomic { sleeping[0] -> sleeping[0] = false }
     :: atomic { sleeping[1] -> sleeping[1] = false }
-    :: atomic { sleeping[2] -> sleeping[2] = false }
     :: else
     fi
 #else
     d_step {
         sleeping[0] = false;
-        sleeping[1] = false;
-        sleeping[2] = false
+        sleeping[1] = false
     }
 #endif
 }
@@ -84,28 +83,27 @@ inline cancel()
 
 inline wait(i)
 {
-#ifdef MISTAKE_LOOK_UNLOCKED
-    running = (generation(state) == 1 && phase(state) == RUNNING);
-    lock();
     do
-    :: running ->
-        cond_wait(i);
-        running = (generation(state) == 1 && phase(state) == RUNNING)
-    :: else -> break
-    od;
+    :: true ->
+#ifdef MISTAKE_LOOK_FIRST
+        running = (generation(state) == 1 && phase(state) == RUNNING);
+        seen = returns;
 #else
-    lock();
-    do
-    :: generation(state) == 1 && phase(state) == RUNNING -> cond_wait(i)
-    :: else -> break
-    od;
+        seen = returns;
+        running = (generation(state) == 1 && phase(state) == RUNNING);
 #endif
-    locked = false
+        if
+        :: running -> futex_wait(i, returns == seen)
+        :: else -> break
+        fi
+    od;
+    seen = 0
 }
 
 proctype canceller(byte i)
 {
     bool running;
+    byte seen;
     cancel();
     atomic {
         running = (generation(state) == 1 && phase(state) == RUNNING);
@@ -127,23 +125,31 @@ proctype canceller(byte i)
 inline submit(g)
 {
     state = (g << SHIFT) | SUBMITTED;
-    lock();
-    submitted++;
-    locked = false
+    submitted++
 }
 
 inline hand_back()
 {
-    lock();
+#ifdef MISTAKE_LOOK_EARLY
+    last = waited;
     atomic {
         submitted--;
-        left_none = (submitted == 0)
+        last = last && submitted == 0
     };
+#else
+    atomic {
+        assert(!freed);
+        submitted--;
+        last = (waited && submitted == 0)
+    };
+#endif
+#ifdef MISTAKE_TOUCHED
+    assert(!freed);
+#endif
     if
-    :: left_none -> cond_broadcast()
+    :: last -> sleeping[2] = false
     :: else
-    fi;
-    locked = false
+    fi
 }
 
 #else
@@ -153,12 +159,15 @@ inline hand_back()
 
 inline returned()
 {
-#ifdef MISTAKE_UNLOCKED
-    cond_broadcast()
+#ifdef EXECUTOR
+    assert(!freed);
+#endif
+#ifdef MISTAKE_WAKE_FIRST
+    wake_all();
+    returns++
 #else
-    lock();
-    cond_broadcast();
-    locked = false
+    returns++;
+    wake_all()
 #endif
 }
 
@@ -193,7 +202,7 @@ proctype runner()
 {
     short was;
     byte rearms = 1, g = 1;
-    bool left_none;
+    bool last;
     do
     :: true ->
         do
@@ -229,13 +238,21 @@ proctype runner()
 
 proctype stop()
 {
+    byte seen;
     joined;
-    lock();
+    atomic {
+        seen = submitted;
+#ifndef MISTAKE_NOT_MARKED
+        waited = true
+#endif
+    };
     do
-    :: submitted > 0 -> cond_wait(2)
+    :: seen > 0 ->
+        futex_wait(2, submitted == seen);
+        seen = submitted
     :: else -> break
     od;
-    locked = false;
+    freed = true;
     assert(phase(state) != RUNNING)
 }
 

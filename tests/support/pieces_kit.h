@@ -19,7 +19,7 @@ static inline void pieces_open(struct hwt_pieces *pieces)
 /* Bytes of those that are taken. */
 static inline size_t pieces_held(const struct hwt_pieces *pieces)
 {
-    size_t free = count_of(&pieces->chunks) * (size_t)HWT_PIECES_CHUNK;
+    size_t free = hwt_stack_count(&pieces->chunks) * (size_t)HWT_PIECES_CHUNK;
     for (unsigned kind = 0; kind < HWT_PIECES_KINDS; kind++) {
         for (const struct hwt_pieces_head *head = pieces->partial[kind]; head; head = head->next)
             free += head->free * hwt_pieces_size(kind);

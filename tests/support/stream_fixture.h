@@ -19,7 +19,7 @@ static _Atomic uint64_t chunks_made, chunks_freed;
 
 static inline bool is_refused(void)
 {
-    return refuse && count_of(&all_pieces.chunks) == 0;
+    return refuse && hwt_stack_count(&all_pieces.chunks) == 0;
 }
 
 static inline void *may_take(struct hwt_pieces *from, unsigned kind)

@@ -447,27 +447,6 @@ START_TEST(a_slab_of_which_something_is_handed_over_stays)
 }
 END_TEST
 
-/* 134 million are the most that are counted. */
-START_TEST(more_free_ones_than_can_be_counted_are_looked_at_again)
-{
-    struct hwt_cache first = { 0 }, second = { 0 };
-    must(hwt_pool_fill(&pool, &first) && hwt_pool_fill(&pool, &second));
-    const uint32_t counts[] = { first.count, second.count };
-    hwt_pool_flush(&pool, &first);
-    struct hwt_entry *top = hwt_pool_entry(&pool, (uint32_t)pool.batches[pool.given_to]);
-    uint64_t word = hwt_entry_batch(top);
-    set_batch(top, HWT_FREE_MAX - 10, hwt_batch_count(word), (uint32_t)word);
-    hwt_pool_flush(&pool, &second);
-    ck_assert_uint_eq(hwt_pool_free(&pool), HWT_FREE_MAX);
-    pool.trim.still_free = HWT_FREE_MAX;
-    pool.trim.not_before = 5;
-    pool.slabs_used = 100;
-    ck_assert_uint_eq(hwt_pool_trim_at(&pool), 5);
-    must(hwt_pool_fill(&pool, &second) && hwt_pool_fill(&pool, &first));
-    ck_assert(first.count == counts[0] && second.count == counts[1]);
-}
-END_TEST
-
 /* ---- want of memory ---- */
 
 START_TEST(without_memory_nothing_is_taken_and_nothing_is_lost)
@@ -575,7 +554,6 @@ int main(void)
     tcase_add_test(trims, a_trim_is_cut_into_slices);
     tcase_add_test(trims, beside_a_trim_entries_are_taken_and_given);
     tcase_add_test(trims, a_slab_of_which_something_is_handed_over_stays);
-    tcase_add_test(trims, more_free_ones_than_can_be_counted_are_looked_at_again);
     TCase *want = unit_case(suite, "want", open_pool, close_pool);
     tcase_add_test(want, without_memory_nothing_is_taken_and_nothing_is_lost);
     tcase_add_test(want, a_trim_needs_no_memory);
