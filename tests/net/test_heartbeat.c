@@ -5,6 +5,7 @@
 #include "heartbeat_fixture.h"
 
 static manual m;
+static peer p; /* outlives a test, for the timer is destroyed after it */
 
 static void open_manual(void)
 {
@@ -14,6 +15,29 @@ static void open_manual(void)
 static void close_manual(void)
 {
     manual_close(&m);
+}
+
+static void start(int event, uint64_t limit)
+{
+    p = peer_for(&m, event, limit);
+    peer_start(&p);
+}
+
+/* The next event comes at this tick, and not before. */
+static void expect_next(int event, uint64_t count, uint64_t at)
+{
+    size_t before = p.count;
+    go_by_ticks(&m, at - 1);
+    ck_assert_uint_eq(p.count, before);
+    manual_go(&m, at);
+    ck_assert_uint_eq(p.count, before + 1);
+    assert_told(&p, before, event, count, at);
+}
+
+static void note_both(uint64_t at)
+{
+    read_at(&p, at);
+    written_at(&p, at);
 }
 
 /* Whether a read alone, or a write alone, puts this event off; SEND needs both. */
@@ -30,18 +54,11 @@ START_TEST(an_event_comes_at_its_tick_and_not_before)
     for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
         uint64_t begin = 1000 * WHEEL * TICK * i;
         manual_go(&m, begin);
-        peer p = peer_for(&m, _i, limits[i]);
-        peer_start(&p);
+        start(_i, limits[i]);
         ck_assert_uint_eq(hwt_timer_pending(m.timer), 1);
-        uint64_t at = due_at(begin + limits[i], TICK);
-        go_by_ticks(&m, at - 1);
-        ck_assert_uint_eq(p.count, 0);
-        manual_go(&m, at);
-        ck_assert_uint_eq(p.count, 1);
-        assert_told(&p, 0, _i, 1, at);
+        expect_next(_i, 1, due_at(begin + limits[i], TICK));
         ck_assert(hwt_heartbeat_stop(&p.heartbeat));
     }
-    close_manual();
 }
 END_TEST
 
@@ -51,8 +68,7 @@ START_TEST(only_the_right_activity_puts_an_event_off)
     for (int noted = 0; noted <= (READ | WRITTEN); noted++) {
         uint64_t begin = (uint64_t)noted * HWT_SEC(10);
         manual_go(&m, begin);
-        peer p = peer_for(&m, _i, HWT_SEC(1));
-        peer_start(&p);
+        start(_i, HWT_SEC(1));
         manual_go(&m, begin + HWT_MS(403));
         if (noted & READ)
             read_at(&p, begin + HWT_MS(403));
@@ -60,15 +76,9 @@ START_TEST(only_the_right_activity_puts_an_event_off)
             written_at(&p, begin + HWT_MS(403));
         bool off = (noted & READ && by_read[_i]) || (noted & WRITTEN && by_write[_i]) ||
                    noted == (READ | WRITTEN);
-        uint64_t at = due_at(begin + HWT_MS(off ? 1403 : 1000), TICK);
-        go_by_ticks(&m, at - 1);
-        ck_assert_uint_eq(p.count, 0);
-        manual_go(&m, at);
-        ck_assert_uint_eq(p.count, 1);
-        assert_told(&p, 0, _i, 1, at);
+        expect_next(_i, 1, due_at(begin + HWT_MS(off ? 1403 : 1000), TICK));
         ck_assert(hwt_heartbeat_stop(&p.heartbeat));
     }
-    close_manual();
 }
 END_TEST
 
@@ -78,75 +88,56 @@ START_TEST(activity_at_the_deadline_or_up_to_its_tick_puts_an_event_off)
     for (uint64_t after = 0; after < TICK; after += TICK / 4) {
         uint64_t begin = after * 10000 / TICK * TICK;
         manual_go(&m, begin);
-        peer p = peer_for(&m, _i, HWT_SEC(1));
-        peer_start(&p);
+        start(_i, HWT_SEC(1));
         manual_go(&m, begin + HWT_SEC(1) + after);
         ck_assert_uint_eq(p.count, 0);
-        read_at(&p, begin + HWT_SEC(1) + after);
-        written_at(&p, begin + HWT_SEC(1) + after);
-        uint64_t at = due_at(begin + HWT_SEC(2) + after, TICK);
-        go_by_ticks(&m, at - 1);
-        ck_assert_uint_eq(p.count, 0);
-        manual_go(&m, at);
-        assert_told(&p, 0, _i, 1, at);
+        note_both(begin + HWT_SEC(1) + after);
+        expect_next(_i, 1, due_at(begin + HWT_SEC(2) + after, TICK));
         ck_assert(hwt_heartbeat_stop(&p.heartbeat));
     }
-    close_manual();
 }
 END_TEST
 
 START_TEST(an_event_is_due_again_after_every_further_limit)
 {
     uint64_t limit = HWT_MS(333) + 7;
-    peer p = peer_for(&m, _i, limit);
-    peer_start(&p);
+    start(_i, limit);
     go_by_ticks(&m, 20 * limit + TICK);
     ck_assert_uint_eq(p.count, 20);
     for (size_t i = 0; i < p.count; i++)
         assert_told(&p, i, _i, i + 1, due_at((i + 1) * limit, TICK));
-    close_manual();
 }
 END_TEST
 
 START_TEST(an_event_may_be_due_at_every_tick)
 {
-    peer p = peer_for(&m, _i, TICK);
-    peer_start(&p);
+    start(_i, TICK);
     go_by_ticks(&m, 100 * TICK);
     ck_assert_uint_eq(p.count, 99);
     assert_told(&p, 98, _i, 99, 100 * TICK);
-    close_manual();
 }
 END_TEST
 
 START_TEST(what_was_missed_in_a_standstill_is_left_out)
 {
-    peer p = peer_for(&m, _i, HWT_SEC(1));
-    peer_start(&p);
+    start(_i, HWT_SEC(1));
     manual_go(&m, HWT_MS(7504));
     ck_assert_uint_eq(p.count, 1);
     assert_told(&p, 0, _i, 1, HWT_MS(7504));
-    go_by_ticks(&m, HWT_MS(8009));
-    ck_assert_uint_eq(p.count, 1);
-    manual_go(&m, HWT_MS(8010));
-    assert_told(&p, 1, _i, 2, HWT_MS(8010));
-    close_manual();
+    expect_next(_i, 2, HWT_MS(8010));
 }
 END_TEST
 
 START_TEST(the_count_begins_again_after_activity)
 {
-    peer p = peer_for(&m, _i, HWT_SEC(1));
-    peer_start(&p);
+    start(_i, HWT_SEC(1));
     go_by_ticks(&m, HWT_MS(3500));
     assert_told(&p, 2, _i, 3, HWT_MS(3010));
-    read_at(&p, HWT_MS(3500));
-    written_at(&p, HWT_MS(3500));
+    note_both(HWT_MS(3500));
     go_by_ticks(&m, HWT_MS(5510));
     ck_assert_uint_eq(p.count, 5);
     assert_told(&p, 3, _i, 1, HWT_MS(4510));
     assert_told(&p, 4, _i, 2, HWT_MS(5510));
-    close_manual();
 }
 END_TEST
 
@@ -154,22 +145,17 @@ END_TEST
  * limit apart, but the count knows better. */
 START_TEST(activity_from_before_an_event_begins_the_count_again)
 {
-    peer p = peer_for(&m, _i, HWT_SEC(1));
-    peer_start(&p);
+    start(_i, HWT_SEC(1));
     manual_go(&m, HWT_MS(1010));
-    read_at(&p, HWT_MS(900));
-    written_at(&p, HWT_MS(900));
-    go_by_ticks(&m, HWT_MS(2010));
-    ck_assert_uint_eq(p.count, 2);
-    assert_told(&p, 1, _i, 1, HWT_MS(2010));
-    close_manual();
+    note_both(HWT_MS(900));
+    expect_next(_i, 1, HWT_MS(2010));
 }
 END_TEST
 
 START_TEST(a_limit_of_zero_or_never_is_off)
 {
     for (int never = 0; never < 2; never++) {
-        peer p = peer_for(&m, 0, 0);
+        p = peer_for(&m, 0, 0);
         for (int event = 0; event < EVENTS; event++)
             *limit_in(&p.rules, event) = never ? HWT_NEVER : 0;
         peer_start(&p);
@@ -182,7 +168,6 @@ START_TEST(a_limit_of_zero_or_never_is_off)
         assert_told(&p, 0, _i, 1, (never + 1) * HWT_MS(1010));
         ck_assert(hwt_heartbeat_stop(&p.heartbeat));
     }
-    close_manual();
 }
 END_TEST
 
@@ -190,13 +175,11 @@ START_TEST(limits_near_the_end_of_time_do_not_wrap)
 {
     manual_close(&m);
     manual_open(&m, UINT64_MAX - HWT_SEC(1), TICK, WHEEL);
-    peer p = peer_for(&m, _i, HWT_SEC(2));
-    peer_start(&p);
+    start(_i, HWT_SEC(2));
     go_by_ticks(&m, HWT_MS(990));
     atomic_store(&m.now, UINT64_MAX);
     hwt_timer_advance(m.timer, UINT64_MAX);
     ck_assert_uint_eq(p.count, 0);
-    close_manual();
 }
 END_TEST
 
@@ -204,31 +187,21 @@ END_TEST
 
 START_TEST(an_older_note_changes_nothing)
 {
-    peer p = peer_for(&m, _i, HWT_SEC(1));
-    peer_start(&p);
+    start(_i, HWT_SEC(1));
     manual_go(&m, HWT_MS(500));
-    read_at(&p, HWT_MS(500));
-    written_at(&p, HWT_MS(500));
+    note_both(HWT_MS(500));
     read_at(&p, HWT_MS(200));
     written_at(&p, HWT_MS(499));
     hwt_heartbeat_read_at(&p.heartbeat, 0);
-    go_by_ticks(&m, HWT_MS(1510));
-    ck_assert_uint_eq(p.count, 1);
-    assert_told(&p, 0, _i, 1, HWT_MS(1510));
-    close_manual();
+    expect_next(_i, 1, HWT_MS(1510));
 }
 END_TEST
 
 START_TEST(a_note_from_the_future_holds_until_then_or_a_new_start)
 {
-    peer p = peer_for(&m, _i, HWT_SEC(1));
-    peer_start(&p);
-    read_at(&p, HWT_SEC(50));
-    written_at(&p, HWT_SEC(50));
-    go_by_ticks(&m, HWT_SEC(51));
-    ck_assert_uint_eq(p.count, 0);
-    manual_go(&m, HWT_MS(51010));
-    assert_told(&p, 0, _i, 1, HWT_MS(51010));
+    start(_i, HWT_SEC(1));
+    note_both(HWT_SEC(50));
+    expect_next(_i, 1, HWT_MS(51010));
 
     hwt_heartbeat_read_at(&p.heartbeat, HWT_NEVER);
     hwt_heartbeat_written_at(&p.heartbeat, HWT_NEVER);
@@ -236,56 +209,48 @@ START_TEST(a_note_from_the_future_holds_until_then_or_a_new_start)
     peer_start(&p);
     go_by_ticks(&m, HWT_MS(52020));
     assert_told(&p, 1, _i, 1, HWT_MS(52020));
-    close_manual();
 }
 END_TEST
 
 START_TEST(notes_without_an_instant_take_the_timers_clock)
 {
-    peer p = peer_for(&m, _i, HWT_SEC(1));
+    p = peer_for(&m, _i, HWT_SEC(1));
     hwt_heartbeat_read(&p.heartbeat); /* not started: nothing to do */
     hwt_heartbeat_written(&p.heartbeat);
     peer_start(&p);
     manual_go(&m, HWT_MS(700));
     hwt_heartbeat_read(&p.heartbeat);
     hwt_heartbeat_written(&p.heartbeat);
-    go_by_ticks(&m, HWT_MS(1709));
-    ck_assert_uint_eq(p.count, 0);
-    manual_go(&m, HWT_MS(1710));
-    assert_told(&p, 0, _i, 1, HWT_MS(1710));
-    close_manual();
+    expect_next(_i, 1, HWT_MS(1710));
 }
 END_TEST
 
 START_TEST(a_busy_connection_is_looked_at_once_in_a_limit)
 {
-    peer p = peer_for(&m, _i, HWT_SEC(1));
-    peer_start(&p);
+    start(_i, HWT_SEC(1));
     for (uint64_t t = 0; t < HWT_SEC(60); t += TICK) {
         manual_go(&m, t);
-        read_at(&p, t);
-        written_at(&p, t);
+        note_both(t);
     }
     ck_assert_uint_eq(p.count, 0);
     ck_assert_uint_ge(stats_of(m.timer).expired, 58);
     ck_assert_uint_le(stats_of(m.timer).expired, 60);
     ck_assert_uint_eq(stats_of(m.timer).added, 1);
-    close_manual();
 }
 END_TEST
 
 /* ---- Several kinds at once ---- */
 
 /* A heartbeat that is sent is a packet like any other. */
-static void send_heartbeat(peer *p, hwt_heartbeat_event event)
+static void send_heartbeat(peer *of, hwt_heartbeat_event event)
 {
     if (event == HWT_HEARTBEAT_SEND)
-        hwt_heartbeat_written(&p->heartbeat);
+        hwt_heartbeat_written(&of->heartbeat);
 }
 
 START_TEST(a_heartbeat_is_sent_while_nothing_is_written)
 {
-    peer p = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
+    p = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
     p.then = send_heartbeat;
     peer_start(&p);
     for (uint64_t t = 0; t <= HWT_SEC(10); t += TICK) {
@@ -296,13 +261,12 @@ START_TEST(a_heartbeat_is_sent_while_nothing_is_written)
     ck_assert_uint_eq(p.count, 9);
     for (size_t i = 0; i < p.count; i++)
         assert_told(&p, i, HWT_HEARTBEAT_SEND, 1, (i + 1) * HWT_MS(1010));
-    close_manual();
 }
 END_TEST
 
 START_TEST(a_heartbeat_is_sent_while_nothing_is_read)
 {
-    peer p = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
+    p = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
     p.then = send_heartbeat;
     peer_start(&p);
     for (uint64_t t = 0; t <= HWT_MS(10010); t += TICK) {
@@ -312,13 +276,12 @@ START_TEST(a_heartbeat_is_sent_while_nothing_is_read)
     ck_assert_uint_eq(p.count, 10);
     for (size_t i = 0; i < p.count; i++)
         assert_told(&p, i, HWT_HEARTBEAT_SEND, i + 1, (i + 1) * HWT_SEC(1) + TICK);
-    close_manual();
 }
 END_TEST
 
 START_TEST(a_heartbeat_that_is_answered_late_is_not_sent_twice)
 {
-    peer p = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
+    p = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
     p.rules.reader_idle = HWT_MS(1200); /* brings a look of its own */
     peer_start(&p);
     manual_go(&m, HWT_MS(300));
@@ -326,19 +289,16 @@ START_TEST(a_heartbeat_that_is_answered_late_is_not_sent_twice)
     go_by_ticks(&m, HWT_MS(1015)); /* for want of a read; it is about to be written */
     assert_told(&p, 0, HWT_HEARTBEAT_SEND, 1, HWT_MS(1010));
     read_at(&p, HWT_MS(1015));
-    go_by_ticks(&m, HWT_MS(2009));
-    ck_assert_uint_eq(p.count, 1);
-    manual_go(&m, HWT_MS(2010));
-    assert_told(&p, 1, HWT_HEARTBEAT_SEND, 1, HWT_MS(2010));
-    close_manual();
+    expect_next(HWT_HEARTBEAT_SEND, 1, HWT_MS(2010));
 }
 END_TEST
 
 /* The two examples of heartbeat.h. */
 START_TEST(two_events_of_a_kind_are_a_limit_apart)
 {
-    peer late = peer_for(&m, HWT_HEARTBEAT_DEAD, HWT_SEC(1));
-    peer sends = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
+    static peer late, sends;
+    late = peer_for(&m, HWT_HEARTBEAT_DEAD, HWT_SEC(1));
+    sends = peer_for(&m, HWT_HEARTBEAT_SEND, HWT_SEC(1));
     sends.then = send_heartbeat;
     peer_start(&late);
     peer_start(&sends);
@@ -354,13 +314,12 @@ START_TEST(two_events_of_a_kind_are_a_limit_apart)
     manual_go(&m, HWT_MS(2010));
     assert_told(&late, 1, HWT_HEARTBEAT_DEAD, 1, HWT_MS(2010));
     assert_told(&sends, 1, HWT_HEARTBEAT_SEND, 1, HWT_MS(2010));
-    close_manual();
 }
 END_TEST
 
 START_TEST(events_of_one_tick_come_dead_first_and_heartbeat_last)
 {
-    peer p = peer_for(&m, 0, 0);
+    p = peer_for(&m, 0, 0);
     for (int event = 0; event < EVENTS; event++)
         *limit_in(&p.rules, event) = HWT_SEC(1) - (uint64_t)event;
     peer_start(&p);
@@ -368,7 +327,6 @@ START_TEST(events_of_one_tick_come_dead_first_and_heartbeat_last)
     ck_assert_uint_eq(p.count, EVENTS);
     for (int event = 0; event < EVENTS; event++)
         assert_told(&p, (size_t)event, event, 1, HWT_MS(1010));
-    close_manual();
 }
 END_TEST
 
@@ -376,7 +334,7 @@ START_TEST(each_kind_keeps_its_own_period_by_one_timeout)
 {
     static const uint64_t limits[EVENTS] = { HWT_SEC(9), HWT_MS(2500), HWT_MS(703), HWT_MS(3100),
                                              HWT_SEC(3) };
-    peer p = peer_for(&m, 0, 0);
+    p = peer_for(&m, 0, 0);
     for (int event = 0; event < EVENTS; event++)
         *limit_in(&p.rules, event) = limits[event];
     peer_start(&p);
@@ -393,7 +351,6 @@ START_TEST(each_kind_keeps_its_own_period_by_one_timeout)
         /* In a look on behalf of another kind, it may come at once. */
         ck_assert(p.log[i].at == due || p.log[i].at == due_at(due, TICK));
     }
-    close_manual();
 }
 END_TEST
 
@@ -402,7 +359,7 @@ END_TEST
 static void add_each(Suite *suite)
 {
     TCase *tcase = add_case(suite, "each");
-    tcase_add_checked_fixture(tcase, open_manual, NULL); /* each test closes it itself */
+    tcase_add_checked_fixture(tcase, open_manual, close_manual);
     tcase_add_loop_test(tcase, an_event_comes_at_its_tick_and_not_before, 0, EVENTS);
     tcase_add_loop_test(tcase, only_the_right_activity_puts_an_event_off, 0, EVENTS);
     tcase_add_loop_test(tcase, activity_at_the_deadline_or_up_to_its_tick_puts_an_event_off, 0,
@@ -423,7 +380,7 @@ static void add_each(Suite *suite)
 static void add_together(Suite *suite)
 {
     TCase *tcase = add_case(suite, "together");
-    tcase_add_checked_fixture(tcase, open_manual, NULL);
+    tcase_add_checked_fixture(tcase, open_manual, close_manual);
     tcase_add_test(tcase, a_heartbeat_is_sent_while_nothing_is_written);
     tcase_add_test(tcase, a_heartbeat_is_sent_while_nothing_is_read);
     tcase_add_test(tcase, a_heartbeat_that_is_answered_late_is_not_sent_twice);

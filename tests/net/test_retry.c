@@ -6,24 +6,7 @@
  * test_retry_life.c, forced races in test_retry_races.c.
  */
 
-#include "retry_fixture.h"
-
-static manual m;
-
-static void open_manual(void)
-{
-    manual_open(&m, HWT_SEC(7) + 13, TICK, WHEEL);
-}
-
-static void close_manual(void)
-{
-    manual_close(&m);
-}
-
-static void start(trial *t)
-{
-    ck_assert_int_eq(trial_start(t), 0);
-}
+#include "retry_manual.h"
 
 /* What is under way when the timer is stopped was cancelled. */
 static void check_stopped(trial *t)

@@ -5,25 +5,8 @@
  * life of the object. The clock is set: nothing here waits.
  */
 
-#include "retry_fixture.h"
+#include "retry_manual.h"
 #include "memory_limit.h"
-
-static manual m;
-
-static void open_manual(void)
-{
-    manual_open(&m, HWT_SEC(7) + 13, TICK, WHEEL);
-}
-
-static void close_manual(void)
-{
-    manual_close(&m);
-}
-
-static void start(trial *t)
-{
-    ck_assert_int_eq(trial_start(t), 0);
-}
 
 /* ---- Failures to start ---- */
 

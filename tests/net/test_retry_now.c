@@ -6,31 +6,14 @@
  * step, in test_retry_races.c.
  */
 
-#include "retry_fixture.h"
+#include "retry_manual.h"
 #include "children.h"
 
 #include <unistd.h>
 
-static manual m;
-
-static void open_manual(void)
-{
-    manual_open(&m, HWT_SEC(7) + 13, TICK, WHEEL);
-}
-
-static void close_manual(void)
-{
-    manual_close(&m);
-}
-
 static int start_now(trial *t)
 {
     return hwt_retry_start_now(&t->retry, m.timer, &t->options, &trial_task, t);
-}
-
-static void start(trial *t)
-{
-    ck_assert_int_eq(start_now(t), 0);
 }
 
 /* ---- The first attempt ---- */
@@ -72,7 +55,7 @@ START_TEST(an_answer_within_the_call_is_told_by_the_next_pass)
                   { FAIL, HWT_RETRY_EXHAUSTED },    { PUSH_BACK, HWT_RETRY_EXHAUSTED } };
     trial t = trial_of(&m, cases[_i].reply);
     t.options.max_attempts = 1;
-    start(&t);
+    ck_assert_int_eq(start_now(&t), 0);
     ck_assert(t.answered);
     ck_assert_uint_eq(t.ends, 0);
     ck_assert_int_eq(start_now(&t), -EALREADY);
@@ -89,7 +72,7 @@ START_TEST(the_delay_counts_from_the_return_of_an_attempt_that_failed)
     trial t = trial_of(&m, _i ? PUSH_BACK : FAIL);
     go(&m, HWT_US(300));
     t.options.max_attempts = 3;
-    start(&t);
+    ck_assert_int_eq(start_now(&t), 0);
     go(&m, HWT_MS(100));
     if (_i) /* 0.3 + 7 -> 8, + 7 -> 16 */
         CHECK_BEGUN(&t, HWT_US(300), HWT_MS(8), HWT_MS(16));
@@ -107,7 +90,7 @@ START_TEST(one_attempt_at_most_is_made_within_the_call)
     trial t = trial_of(&m, FAIL);
     t.options.first_delay = 0;
     t.options.max_attempts = 3;
-    start(&t);
+    ck_assert_int_eq(start_now(&t), 0);
     ck_assert_uint_eq(t.begun, 1);
     go(&m, HWT_MS(10));
     CHECK_BEGUN(&t, 0, HWT_MS(1), HWT_MS(2));
@@ -121,7 +104,7 @@ START_TEST(it_is_timed_out_from_the_call_on)
     go(&m, HWT_US(300));
     t.options.attempt_timeout = HWT_MS(5);
     t.options.max_attempts = 2;
-    start(&t);
+    ck_assert_int_eq(start_now(&t), 0);
     go(&m, HWT_MS(100));
     CHECK_BEGUN(&t, HWT_US(300), HWT_MS(17)); /* 0.3 + 5 -> 6, + 10 -> 17, + 5 -> 23 */
     check_ended(&t, HWT_RETRY_EXHAUSTED, HWT_MS(23));
@@ -132,7 +115,7 @@ START_TEST(the_deadline_counts_from_the_call_on)
 {
     trial t = trial_of(&m, LATER);
     t.options.total_timeout = 1; /* the first attempt is made: it has not run out */
-    start(&t);
+    ck_assert_int_eq(start_now(&t), 0);
     go(&m, HWT_MS(10));
     CHECK_BEGUN(&t, 0);
     check_ended(&t, HWT_RETRY_OUT_OF_TIME, HWT_MS(1));
@@ -214,7 +197,7 @@ START_TEST(a_start_that_is_refused_calls_nothing)
     ck_assert_uint_eq(t.begun, 0);
     ck_assert(hwt_timeout_cancel(other));
     go(&m, HWT_MS(1));
-    start(&t);
+    ck_assert_int_eq(start_now(&t), 0);
     go(&m, HWT_MS(2));
     CHECK_BEGUN(&t, HWT_MS(1));
     check_ended(&t, HWT_RETRY_SUCCEEDED, HWT_MS(2));
@@ -268,7 +251,7 @@ static trial inner;
 static void start_another(hwt_retry *retry, uint64_t attempt, void *arg)
 {
     if (inner.begun == 0)
-        start(&inner);
+        ck_assert_int_eq(start_now(&inner), 0);
     trial_attempt(retry, attempt, arg);
 }
 
