@@ -5,7 +5,7 @@
 # faults on the way, and looks whether every message has come once and in its time. Builds hwt in release mode for
 # that, and installs what is missing. With --kafka the servers are brokers of Kafka.
 #
-#     sh perf/relay.sh [--seconds N] [--rate N] [--faults N] [--night] [--seed N] [--out DIR]
+#     sh perf/relay.sh [--seconds N] [--rate N] [--faults N] [--night] [--cancels] [--seed N] [--out DIR]
 #     sh perf/relay.sh --bars [--pending N] [--seed N] [--out DIR]
 #     sh perf/relay.sh --kafka BROKERS [--property NAME=VALUE]... [--seconds N] [--rate N] [--faults N] [--night]
 #                      [--seed N] [--out DIR]
@@ -15,6 +15,8 @@
 #     --rate N       messages a second (500)
 #     --faults N     so many, spread over that time, one after the other (10)
 #     --night        200 faults in 40 minutes or more, with 200 messages a second
+#     --cancels      nearly all messages are cancelled, each by a cancel that is sent up to three seconds before it has to be
+#                    acknowledged, which is two leases and clock_bound before the due time
 #     --seed N       chooses delays, faults and victims (drawn, and printed)
 #     --out DIR      ledger.md, lateness.svg and the logs go there (build/relay)
 #     --bars         measures instead: lateness, forwarding, ingest, outages, memory and restart, each beside its
@@ -46,7 +48,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 
 case " $* " in
 *' --help '*)
-    sed -n '4,40s/^# \{0,1\}//p' "$0"
+    sed -n '4,42s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 esac
@@ -57,11 +59,16 @@ misuse()
     exit 2
 }
 
-seconds=120 rate=500 faults=10 seed='' out=$root/build/relay bars=no pending=1000000 brokers='' properties='' nats=''
+seconds=120 rate=500 faults=10 cancels=no seed='' out=$root/build/relay bars=no pending=1000000 brokers='' properties='' nats=''
 while [ $# -gt 0 ]; do
     case $1 in
     --night)
         seconds=2400 rate=200 faults=200
+        shift
+        continue
+        ;;
+    --cancels)
+        cancels=yes nats=$1
         shift
         continue
         ;;
@@ -129,4 +136,4 @@ else
 fi
 # shellcheck disable=SC2086 # words
 exec $enter python3 "$root/perf/relay/run.py" "$dir/hwt/relay/hwt-relay" "$clock" "$seconds" "$rate" \
-    "$faults" "$seed" "$out"
+    "$faults" "$seed" "$cancels" "$out"

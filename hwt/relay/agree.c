@@ -12,15 +12,18 @@
  * messages that it had acknowledged, and has given their positions to others. Then the message at
  * the store's place has another time. So the stream's leader is asked for that time whenever the
  * engine begins to read behind that place, which it does after each failure of the broker, before
- * each watermark, and once a second.
+ * each watermark, and four times a lease.
  *
  * In the second case the store reads again all that the stream has. It trusts no older place that
  * agrees, because copies of a stream may differ before messages that all of them have. To put a
  * message once more changes nothing, as it is identified by its time and sum, or by its key. Those
  * that the broker has lost stay in the store. The same is done if the leader's copy has lost
  * nothing, and the one that was read has.
+ *
+ * The same questions say how near the store is to the stream's end. Who has not read must not send: an owner sends,
+ * and another replica takes the shard, only if all up to the end of some question within the last lease is in its
+ * store, and has been compared. So a cancel that is acknowledged a lease before the send holds, whoever sends.
  */
-#define COMPARE_AGAIN HWT_SEC(1)
 
 /* A position before the stream's first message cannot be compared, because all replicas have said
  * to have it. -ENOENT: nor can one that was deleted alone. */
@@ -63,7 +66,7 @@ static int go_back(struct relay_shard *shard, const struct relay_extent *extent)
     shard->knows_stream = false;
     shard->points_count = 0;
     shard->agreed = shard->taken.place = (struct relay_place){ 0 };
-    shard->report_at = 0;
+    shard->report_at = shard->read_at = shard->end_at = 0;
     relay_lease_resign(shard, "its stream was not the leader's");
     return relay_ingest_place(shard, &place, &shard->top);
 }
@@ -92,6 +95,7 @@ static int begin_anew(struct relay_shard *shard, const struct relay_extent *exte
     const struct relay_place place = { .incarnation = extent->incarnation };
 
     shard->knows_stream = false;
+    shard->read_at = shard->end_at = 0;
     if (shard->at.incarnation != 0) {
         relay_log(shard->number, "the stream was made anew, and is read from its beginning");
         relay_count_add(&shard->counts.divergences, 1);
@@ -223,29 +227,45 @@ static int find_missing(struct relay_shard *shard, const struct relay_extent *ex
     return 0;
 }
 
-/* The last messages of the stream may have been deleted one by one, so there is nothing to read up
- * to the goal. */
-static void look_for_goal(struct relay_shard *shard)
+/* The last messages of the stream may have been deleted one by one, so there is nothing to read up to its end. */
+static bool has_reached_end(struct relay_shard *shard)
 {
     uint64_t position, timestamp;
 
-    if (shard->role == RELAY_CATCHES_UP && shard->at.position < shard->goal &&
-        shard->engine->calls->find(shard->engine, shard->at.position + 1, &position, &timestamp) ==
-            -ENOENT)
-        shard->goal = shard->at.position;
+    return shard->at.position >= shard->end ||
+           shard->engine->calls->find(shard->engine, shard->at.position + 1, &position,
+                                      &timestamp) == -ENOENT;
+}
+
+/* The place was compared. An end that is not reached stays, unless the stream has become shorter. */
+static void note_end(struct relay_shard *shard, uint64_t asked, uint64_t end)
+{
+    if (shard->end_at > 0 && shard->end <= end) {
+        if (!has_reached_end(shard))
+            return;
+        shard->read_at = shard->end_at;
+    }
+    shard->end_at = asked;
+    shard->end = end;
+    if (shard->at.position >= end)
+        shard->read_at = asked;
+}
+
+bool relay_is_near(const struct relay_shard *shard)
+{
+    return shard->read_at > 0 && relay_clock(shard) - shard->read_at < shard->config->lease;
 }
 
 int relay_agree(struct relay_shard *shard)
 {
+    const uint64_t asked = relay_clock(shard), quarter = shard->config->lease / 4;
     struct relay_extent extent;
     int r = 0;
 
-    shard->compare_at = relay_clock(shard) + COMPARE_AGAIN;
+    shard->compare_at = asked + (quarter < HWT_MS(500) ? HWT_MS(500) : quarter);
     if (shard->engine->calls->extent(shard->engine, &extent) < 0)
         return 0;
     relay_count_set(&shard->counts.last, extent.last);
-    if (shard->goal > extent.last)
-        shard->knows_goal = false; /* it may never be that long again */
     if (shard->at.incarnation == extent.incarnation) {
         shard->renamed = 0;
         r = compare(shard, &extent);
@@ -257,7 +277,7 @@ int relay_agree(struct relay_shard *shard)
     r = extent.first > shard->at.position + 1 ? find_missing(shard, &extent) : 0;
     shard->knows_stream = r == 0;
     if (r == 0)
-        look_for_goal(shard);
+        note_end(shard, asked, extent.last);
     return r == -ENODATA ? r : 0;
 }
 

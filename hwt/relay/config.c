@@ -63,7 +63,7 @@ static const struct setting {
     { "state", PATH, offsetof(struct relay_config, state), 0, 0, NULL },
     { "shards", COUNT, offsetof(struct relay_config, shards), 1, RELAY_SHARDS_MAX, "1" },
     { "copies", COUNT, offsetof(struct relay_config, copies), 1, 5, "3" },
-    { "lease", DURATION, offsetof(struct relay_config, lease), HWT_MS(200), HWT_SEC(60), "2s" },
+    { "lease", DURATION, offsetof(struct relay_config, lease), HWT_MS(200), RELAY_LEASE_MAX, "2s" },
     { "clock_bound", DURATION, offsetof(struct relay_config, clock_bound), HWT_MS(10),
       HWT_SEC(3600), "1s" },
     { "attempts", COUNT, offsetof(struct relay_config, attempts), 1, 1000000, "20" },

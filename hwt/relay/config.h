@@ -9,6 +9,8 @@
 #include "hwt/relay/counts.h"
 #include "hwt/relay/watermark.h"
 
+#define RELAY_LEASE_MAX HWT_SEC(60)
+
 enum { RELAY_SHARDS_MAX = 16, RELAY_REPLICAS_MAX = 16 }; /* RELAY_WORDS_MAX is in counts.h */
 
 /* The words of a line; they belong to the configuration. */

@@ -15,6 +15,7 @@ const struct relay_why relay_whys[RELAY_UNREADY] = {
     [RELAY_NO_BROKER] = { "broker", "the broker does not answer, or refuses; see the log" },
     [RELAY_UNKNOWN_STREAM] = { "stream", "it has not compared the stream with what it has read" },
     [RELAY_BEHIND] = { "behind", "it has not read all of the stream within the last lease" },
+    [RELAY_SHORT] = { "short", "its disk is full, or it is short of memory or files" },
     [RELAY_WRONG_CLOCK] = { "clock", "its clock is not the broker's, or was not compared yet" },
     [RELAY_IS_CATCHING_UP] = { "catches-up", "it has taken the shard, and reads what is missing" },
     [RELAY_IS_DRAINED] = { "drained", "it is drained" },

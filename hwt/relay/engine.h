@@ -102,6 +102,7 @@ struct relay_limits {
 
 struct relay_engine {
     const struct relay_engine_calls *calls;
+    uint64_t lease; /* for so long the shard's owner may be silent, as the shard knows it; ns */
     struct relay_limits limits; /* as they were when it was opened */
     uint64_t shards;            /* at least so many were at the broker then; 0: not known */
     /* A setting at the broker that loses messages or withholds them, in a sentence; "": none is known. */

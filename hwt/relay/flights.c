@@ -9,6 +9,7 @@
 
 #include "hwt/relay/log.h"
 #include "hwt/relay/policy.h"
+#include "hwt/relay/proof.h"
 
 /* A message is sent to its target first. If that fails, it is sent to the delay stream again for a
  * later time, or to the dead letters, because its state is never changed but through the log. */
@@ -19,7 +20,7 @@ struct draft {
     struct relay_field fields[RELAY_FIELDS_MAX + 8];
     size_t count, payload_size;
     char due[RELAY_DUE_ROOM], source[RELAY_ENTRY_MAX], attempt[24];
-    char id[RELAY_TARGET_MAX + 32], reason[RELAY_REASON_MAX + 64];
+    char id[RELAY_TARGET_MAX + 64], reason[RELAY_REASON_MAX + 64], own_id[RELAY_ENTRY_MAX];
 };
 
 static void add(struct draft *draft, const char *name, const char *value)
@@ -105,17 +106,27 @@ static int send_dead(struct relay_shard *shard, struct relay_flight *flight, str
 }
 
 static int send_again(struct relay_shard *shard, struct relay_flight *flight, struct draft *draft,
-                      const struct relay_record *record)
+                      struct relay_record *record)
 {
     uint64_t backoff = record->attempt < 6 ? HWT_SEC(UINT64_C(1) << record->attempt) : HWT_SEC(60);
+    uint64_t due = hwt_delay_now(shard->store) + backoff;
+    struct relay_proof proof;
+    int r;
 
-    relay_due_write(hwt_delay_now(shard->store) + backoff, draft->due);
-    snprintf(draft->attempt, sizeof(draft->attempt), "%" PRIu64, record->attempt + 1);
-    snprintf(draft->id, sizeof(draft->id), "%s:%s", record->id, draft->attempt);
+    record->attempt++;
+    r = relay_prove(shard, record, due, &proof);
+    if (r < 0)
+        return r;
+    relay_due_write(due, draft->due);
+    snprintf(draft->attempt, sizeof(draft->attempt), "%" PRIu64, record->attempt);
+    snprintf(draft->id, sizeof(draft->id), "%s:%s:%s", record->id, draft->attempt, proof.id);
+    snprintf(draft->source + strlen(draft->source), sizeof(draft->source) - strlen(draft->source),
+             ":%s", proof.whole);
     add(draft, "Hwt-Target", record->target);
     add(draft, "Hwt-Due", draft->due);
     add(draft, "Hwt-Attempt", draft->attempt);
     add(draft, "Hwt-Id", record->id);
+    add(draft, "Hwt-Source", draft->source);
     if (*record->key)
         add(draft, "Hwt-Key", record->key);
     return send(shard, flight, NULL, draft->id, draft, record);
@@ -170,6 +181,8 @@ static int send_flight(struct relay_shard *shard, struct relay_flight *flight)
     const char *fault;
     int r = relay_record_read(flight->message->payload, flight->message->payload_size, &record);
 
+    if (r == 0)
+        r = relay_believe(shard, flight->message->due, &record, draft.own_id);
     if (r < 0)
         return r;
     begin_draft(&draft, shard, &record, flight->message->due);
@@ -392,7 +405,7 @@ int relay_end_step(struct relay_shard *shard)
 struct relay_flight *relay_flights_waiting(struct relay_shard *shard, uint64_t due, const void *id,
                                            size_t id_size)
 {
-    if (due > hwt_delay_now(shard->store)) /* it was not taken */
+    if (due > shard->taken_due) /* it was not taken, whatever the clock says now */
         return NULL;
     for (size_t i = 0; i < shard->flights_count; i++) {
         struct relay_flight *flight = &shard->flights[i];
@@ -434,6 +447,8 @@ static int add_flights(struct relay_shard *shard, struct relay_taken *taken, siz
             r = -EBADMSG;
         else
             flight->place = record.place;
+        if (message->due > shard->taken_due)
+            shard->taken_due = message->due;
     }
     return r;
 }

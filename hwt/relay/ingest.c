@@ -112,6 +112,19 @@ bool relay_is_for_now(int error)
     return error == -ENOSPC || error == -ENOMEM || error == -EMFILE || error == -ENFILE;
 }
 
+bool relay_stores(const struct relay_shard *shard)
+{
+    return relay_clock(shard) >= shard->stores_at;
+}
+
+void relay_is_short(struct relay_shard *shard, int error)
+{
+    if (relay_stores(shard))
+        relay_log(shard->number, "messages cannot be stored for now: %s", strerror(-error));
+    shard->stores_at = relay_clock(shard) + HWT_SEC(2) + shard->config->lease;
+    relay_lease_resign(shard, "its store is short of something");
+}
+
 static void clear(struct batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++)
@@ -134,6 +147,7 @@ static int flush(struct relay_shard *shard, struct batch *batch)
     r = hwt_delay_apply(shard->store, batch->changes, batch->count, &note);
     if (r == 0) {
         shard->at = batch->place;
+        shard->moved_at = relay_clock(shard);
         relay_points_add(shard, &batch->place, note.mark);
     }
     for (size_t i = 0; i < batch->count; i++)
@@ -278,13 +292,16 @@ static int add_order(struct relay_shard *shard, struct batch *batch,
     if (r < 0 || is_covered(shard, &record->place, order->due))
         return r;
     record->target = order->target;
-    record->attempt = order->attempt;
     record->key = order->key ? order->key : "";
-    if (order->id)
-        record->id = order->id;
     for (size_t i = 0; i < message->fields_count; i++)
         if (!relay_field_is_known(&message->fields[i]))
             record->fields[record->fields_count++] = message->fields[i];
+    if (order->id) { /* the owner looks whether it is one, see proof.h */
+        record->id = order->id;
+        record->attempt = order->attempt;
+        record->fields[record->fields_count++] =
+            (struct relay_field){ "Hwt-Source", order->source };
+    }
     /* One that comes back after a failure is no longer known by its key. */
     return add(shard, batch, order->due, order->id ? NULL : order->key, record);
 }
@@ -297,11 +314,18 @@ static int add_order(struct relay_shard *shard, struct batch *batch,
 static void write_id(const struct relay_shard *shard, const struct relay_order *order,
                      const struct relay_record *record, char id[RELAY_ENTRY_MAX])
 {
-    const bool given = order->given && strlen(order->given) <= GIVEN_MAX;
+    if (!order->given || strlen(order->given) > GIVEN_MAX)
+        relay_own_id(shard, record, id);
+    else
+        snprintf(id, RELAY_ENTRY_MAX, "%s.%u:%" PRIu64 ":%08" PRIx32 ":%s", shard->config->space,
+                 shard->number, order->due, record->crc, order->given);
+}
 
-    snprintf(id, RELAY_ENTRY_MAX, "%s.%u:%" PRIu64 ":%08" PRIx32 "%s%s", shard->config->space,
-             shard->number, given ? order->due : record->place.timestamp, record->crc,
-             given ? ":" : "", given ? order->given : "");
+void relay_own_id(const struct relay_shard *shard, const struct relay_record *record,
+                  char id[RELAY_ENTRY_MAX])
+{
+    snprintf(id, RELAY_ENTRY_MAX, "%s.%u:%" PRIu64 ":%08" PRIx32, shard->config->space,
+             shard->number, record->place.timestamp, record->crc);
 }
 
 static int ingest_message(struct relay_shard *shard, struct batch *batch,
@@ -389,8 +413,8 @@ int relay_ingest_step(struct relay_shard *shard)
     }
     r = n > 0 ? ingest(shard, messages, (size_t)n) : 0;
     if (relay_is_for_now(r)) {
-        relay_log(shard->number, "messages cannot be stored for now: %s", strerror(-r));
         shard->ingest_after = relay_clock(shard) + HWT_SEC(1);
+        relay_is_short(shard, r);
         return 0;
     }
     if (r < 0)

@@ -107,7 +107,7 @@ static bool is_alive(struct relay_kafka *kafka)
     const struct kafka_table *table = &kafka->shards;
 
     return relay_kafka_entries_hide(table) &&
-           relay_kafka_clock(&kafka->engine) - table->high_at < kafka->config->lease;
+           relay_kafka_clock(&kafka->engine) - table->high_at < kafka->engine.lease;
 }
 
 /*

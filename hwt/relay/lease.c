@@ -13,6 +13,9 @@
  * first three quarters only, so one that is paused between this check and the send has a
  * quarter to spare. One that is paused for longer may send what the next owner sends too; the
  * target's stream knows it by its id.
+ *
+ * How long a lease is, is the owner's own matter. It is in the owner's place entry, see trim.c, because an entry with more
+ * in it ends the relays of 0.3; and there before the owner claims anything, since it compares its clock by it.
  */
 
 static uint64_t safe_lease(const struct relay_shard *shard)
@@ -60,6 +63,26 @@ static void set_entry(struct relay_shard *shard, const struct relay_entry *entry
     shard->seen_at = relay_clock(shard);
 }
 
+/* What the owner's place entry says of its leases; until that is read they may be as long as any. A process of the same
+ * replica that has written it since is the only one that runs, so those of the owner before do no harm. One of 0.3 says
+ * nothing, and has those of this replica. */
+static void learn_lease(struct relay_shard *shard)
+{
+    struct relay_member member;
+    uint64_t revision;
+    int r;
+
+    if (shard->lease_of == shard->entry.life || strcmp(shard->entry.owner, "-") == 0)
+        return;
+    r = relay_read_member(shard, shard->entry.owner, &member, &revision);
+    if (r < 0)
+        shard->engine->lease = RELAY_LEASE_MAX;
+    else
+        shard->engine->lease = member.lease > 0 ? member.lease : shard->config->lease;
+    if (r == 0 || r == -EBADMSG)
+        shard->lease_of = shard->entry.life;
+}
+
 static void set_role(struct relay_shard *shard, enum relay_role role)
 {
     static const char *const texts[] = { "follows", "takes the shard, and catches up",
@@ -77,8 +100,8 @@ static void begin_to_own(struct relay_shard *shard, uint64_t lease_from)
     if (shard->role == RELAY_FOLLOWS)
         shard->inherited = shard->entry.watermark;
     shard->lease_from = lease_from;
-    shard->asked_at = 0;
-    shard->knows_goal = false;
+    shard->owned_from = relay_clock(shard);
+    shard->asked_at = shard->end_at = 0;
     set_role(shard, RELAY_CATCHES_UP);
 }
 
@@ -99,6 +122,7 @@ static int look(struct relay_shard *shard)
     if (is_own(shard, &entry) && revision != shard->revision)
         shard->inherited = entry.watermark; /* a write of its own that it did not hear of */
     set_entry(shard, &entry, revision);
+    learn_lease(shard);
     if (!is_own(shard, &entry)) {
         if (shard->role != RELAY_FOLLOWS)
             relay_log(shard->number, "%s has taken the shard", entry.owner);
@@ -143,15 +167,17 @@ static int claim(struct relay_shard *shard)
     return 0;
 }
 
-static bool may_claim(const struct relay_shard *shard, uint64_t now)
+/* Whether nobody owns the shard, and it is this one's turn. */
+static bool is_free(const struct relay_shard *shard)
 {
     uint64_t patience = relay_rank(shard, shard->config->replica) * shard->config->lease / 64;
 
-    if (shard->drains || shard->over || !shard->clock_agrees || !shard->knows_stream)
+    if (shard->drains || shard->over || !shard->clock_agrees || !shard->knows_stream ||
+        !relay_stores(shard))
         return false;
     if (strcmp(shard->entry.owner, "-") != 0)
-        patience += shard->config->lease;
-    return now - shard->seen_at >= patience;
+        patience += shard->engine->lease;
+    return relay_clock(shard) - shard->seen_at >= patience;
 }
 
 static bool is_anything_sent(const struct relay_shard *shard)
@@ -198,9 +224,6 @@ static int renew(struct relay_shard *shard)
         entry.watermark = make_watermark(shard);
     r = write_entry(shard, &entry);
     if (r == 0) {
-        /* While it did not hold, cancels may have come that nobody has waited for. */
-        if (from - shard->lease_from >= safe_lease(shard))
-            begin_to_own(shard, from);
         shard->lease_from = from;
         shard->look_at = from + relay_interval(shard);
         return 0;
@@ -211,33 +234,23 @@ static int renew(struct relay_shard *shard)
     return r == -EAGAIN ? look(shard) : 0;
 }
 
+/* Up to what the stream has since the shard is its own. */
 static int catch_up(struct relay_shard *shard)
 {
-    struct relay_extent extent;
-    int r;
+    int r = 0;
 
-    if (!shard->knows_goal) {
+    if (shard->end_at == 0 || shard->at.position >= shard->end)
         r = relay_agree(shard);
-        if (r < 0 || !shard->knows_stream || shard->role != RELAY_CATCHES_UP)
-            return r;
-        if (relay_extent(shard, &extent) < 0)
-            return 0;
-        if (extent.incarnation != shard->at.incarnation) {
-            shard->knows_stream = false;
-            return 0;
-        }
-        shard->goal = extent.last;
-        shard->knows_goal = true;
-    }
-    if (shard->at.position < shard->goal)
-        return 0;
-    r = relay_agree(shard); /* what it has read may be of a copy that lacked a cancel */
-    if (r < 0 || !shard->knows_stream || shard->at.position < shard->goal ||
-        shard->role != RELAY_CATCHES_UP)
+    if (r < 0 || shard->role != RELAY_CATCHES_UP || !shard->knows_stream ||
+        shard->read_at <= shard->owned_from)
         return r;
     r = shard->leads ? 0 : relay_drop_step(shard);
     if (r == 0)
         r = hwt_delay_lead(shard->store);
+    if (relay_is_for_now(r)) {
+        relay_is_short(shard, r);
+        return 0;
+    }
     if (r < 0)
         return r;
     shard->leads = true;
@@ -283,6 +296,30 @@ static void drain(struct relay_shard *shard, uint64_t now)
     shard->over = relay_lease_release(shard) == 0 || late;
 }
 
+/* An owner that reads nothing, though there is something, gives others their turn. */
+static void look_at_progress(struct relay_shard *shard)
+{
+    uint64_t from = shard->read_at > shard->moved_at ? shard->read_at : shard->moved_at;
+
+    if (from < shard->owned_from)
+        from = shard->owned_from;
+    if (relay_clock(shard) - from >= 2 * shard->config->lease)
+        relay_lease_resign(shard, "it has not read the stream for two leases");
+}
+
+static int look_or_renew(struct relay_shard *shard)
+{
+    int r = shard->role == RELAY_OWNS ? relay_agree(shard) : 0;
+
+    if (r == 0)
+        r = shard->role == RELAY_FOLLOWS ? look(shard) : renew(shard);
+    if (r < 0 || shard->role != RELAY_FOLLOWS || !is_free(shard))
+        return r;
+    if (!relay_is_near(shard))
+        r = relay_agree(shard);
+    return r == 0 && relay_is_near(shard) && is_free(shard) ? claim(shard) : r;
+}
+
 int relay_lease_step(struct relay_shard *shard)
 {
     uint64_t now = relay_clock(shard);
@@ -295,15 +332,12 @@ int relay_lease_step(struct relay_shard *shard)
     }
     if (now >= shard->look_at) {
         shard->look_at = now + relay_interval(shard);
-        if (shard->role == RELAY_OWNS)
-            r = relay_agree(shard);
-        if (r == 0)
-            r = shard->role == RELAY_FOLLOWS ? look(shard) : renew(shard);
-        if (r == 0 && shard->role == RELAY_FOLLOWS && may_claim(shard, relay_clock(shard)))
-            r = claim(shard);
+        r = look_or_renew(shard);
     }
     if (r == 0 && shard->role == RELAY_CATCHES_UP)
         r = catch_up(shard);
+    if (r == 0 && shard->role != RELAY_FOLLOWS)
+        look_at_progress(shard);
     return r;
 }
 
@@ -316,5 +350,6 @@ int relay_lease_commit(struct relay_shard *shard)
 
 bool relay_lease_holds(struct relay_shard *shard)
 {
-    return shard->role == RELAY_OWNS && relay_clock(shard) - shard->lease_from < safe_lease(shard);
+    return shard->role == RELAY_OWNS &&
+           relay_clock(shard) - shard->lease_from < safe_lease(shard) && relay_is_near(shard);
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* The headers of the relay; those at the end are the relay's own, and are not looked at. */
+/* The headers of the relay. Hwt-Source is looked at beside Hwt-Id only, and Hwt-Reason is not. */
 enum { OP, DUE, DUE_OLD, DELAY, TARGET, KEY, ID, ATTEMPT, SOURCE, REASON, NAMES };
 
 static const char *const names[NAMES] = {
@@ -204,6 +204,7 @@ int relay_order_read(const struct relay_message *message, struct relay_order *re
     order.target = values[TARGET];
     order.given = find_given(message);
     order.id = values[ID];
+    order.source = values[SOURCE] ? values[SOURCE] : "";
     if (r == 0 && order.id && strlen(order.id) > RELAY_TARGET_MAX)
         r = relay_refuse(reason, "Hwt-Id is longer than %d bytes", RELAY_TARGET_MAX);
     if (r == 0 && values[ATTEMPT] && !relay_number_read(values[ATTEMPT], &order.attempt))

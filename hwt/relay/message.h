@@ -56,7 +56,8 @@ struct relay_order {
     const char *key;    /* NULL: none */
     const char *given;  /* the id with which its producer sends it, perhaps twice; NULL: none */
     const char *id;     /* put again by a relay after a failure: the id it is sent by; else NULL */
-    uint64_t attempt;   /* how often it was sent in vain before */
+    const char *source; /* then its proof is in it, see proof.h; "": there is none */
+    uint64_t attempt;   /* then how often it was sent in vain before */
 };
 
 /*

@@ -21,15 +21,15 @@ void relay_shard_configure(struct relay_shard *shard, const struct relay_config 
 
 enum relay_unready relay_shard_unready(const struct relay_shard *shard)
 {
-    const uint64_t now = relay_clock(shard);
-
     if (shard->drains)
         return RELAY_IS_DRAINED;
     if (!shard->knows_stream)
         return RELAY_UNKNOWN_STREAM;
     if (shard->role == RELAY_CATCHES_UP)
         return RELAY_IS_CATCHING_UP;
-    if (shard->read_at == 0 || now - shard->read_at > shard->config->lease)
+    if (!relay_stores(shard))
+        return RELAY_SHORT;
+    if (!relay_is_near(shard))
         return RELAY_BEHIND;
     return shard->clock_agrees ? RELAY_READY : RELAY_WRONG_CLOCK;
 }
@@ -38,8 +38,6 @@ static void count_state(struct relay_shard *shard)
 {
     struct relay_counts *counts = &shard->counts;
 
-    if (shard->knows_stream && shard->at.position >= relay_count_get(&counts->last))
-        shard->read_at = relay_clock(shard);
     relay_count_set(&counts->oldest_due,
                     shard->flights_count > 0 ? shard->flights[0].message->due : 0);
     relay_count_set(&counts->catches_up, shard->role == RELAY_CATCHES_UP);

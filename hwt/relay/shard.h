@@ -88,8 +88,12 @@ struct relay_shard {
     uint64_t
         renamed; /* the number by which it is known now, if that is not the one of `at`; or 0 */
     uint64_t ingest_after; /* the clock at which it reads on */
-    uint64_t read_at;    /* the clock when it had read all that the leader had told of; 0: never */
-    uint64_t compare_at; /* the clock of the next comparison with the stream's leader */
+    uint64_t compare_at;   /* the clock of the next comparison with the stream's leader */
+    uint64_t moved_at;     /* when it has stored something last */
+    uint64_t stores_at;    /* the clock at which its store may take messages again */
+    /* The clock before the newest question about the stream's end all up to whose answer is in the store, or 0; and
+     * before a later one, or 0, with its answer. */
+    uint64_t read_at, end_at, end;
     struct relay_point points[RELAY_POINTS_MAX]; /* the newest is the last */
     size_t points_count;
     uint64_t dropped_due, dropped_mark; /* the last drop; 0: none */
@@ -103,10 +107,10 @@ struct relay_shard {
     uint64_t asked_at;   /* the clock before the first claim whose answer is not known; or 0 */
     uint64_t lease_from; /* the clock before the write that has renewed the lease */
     uint64_t look_at;    /* the clock of the next look at the entry, or renewal */
-    uint64_t goal;       /* catching up: the position to read up to */
-    bool knows_goal;
-    bool leads;        /* the store does, and does not stand by */
-    bool clock_agrees; /* with the broker's, when both were compared last */
+    uint64_t owned_from; /* the clock behind the claim, or when it was seen to be the heir */
+    uint64_t lease_of;   /* the owner's process whose lease is engine->lease */
+    bool leads;          /* the store does, and does not stand by */
+    bool clock_agrees;   /* with the broker's, when both were compared last */
     bool drains;
     uint64_t drains_since;
     uint64_t owns_since;
@@ -118,7 +122,11 @@ struct relay_shard {
     struct relay_flight flights[RELAY_FLIGHTS_MAX];
     size_t flights_count;
     uint64_t flight_last;         /* the number given last */
+    uint64_t taken_due;           /* the latest due time of all that was taken */
     struct relay_watermark taken; /* all that it covers was taken, or had ended before */
+
+    uint64_t secret[2]; /* see proof.h */
+    bool knows_secret;
 
     /* Trim. */
     struct relay_place reported;
@@ -177,7 +185,7 @@ void relay_shard_drain(struct relay_shard *shard);
 int relay_lease_step(struct relay_shard *shard);
 /* Changes the entry if what was sent becomes visible with it. */
 int relay_lease_commit(struct relay_shard *shard);
-/* Whether the lease is certain to hold: asked before each send. */
+/* Whether the lease is certain to hold, and enough was read: asked before each send. */
 bool relay_lease_holds(struct relay_shard *shard);
 /* How many replicas should own the shard rather than this one. */
 uint64_t relay_rank(const struct relay_shard *shard, const char *replica);
@@ -200,6 +208,9 @@ int relay_agree(struct relay_shard *shard);
 int relay_agrees(struct relay_shard *shard, const struct relay_extent *extent,
                  const struct relay_place *place);
 
+/* Whether all that the stream had some time within the last lease is in the store. */
+bool relay_is_near(const struct relay_shard *shard);
+
 /* ---- drop.c ---- */
 
 int relay_drop_step(struct relay_shard *shard);
@@ -211,8 +222,14 @@ int relay_ingest_step(struct relay_shard *shard);
 /* Sets the place and the top, on the disk too. */
 int relay_ingest_place(struct relay_shard *shard, const struct relay_place *place,
                        const struct relay_place *top);
+/* The id by which a target knows doubles of a message that its producer has given none. */
+void relay_own_id(const struct relay_shard *shard, const struct relay_record *record,
+                  char id[RELAY_ENTRY_MAX]);
 /* Whether it is short of something now, and may not be later. */
 bool relay_is_for_now(int error);
+/* The store is short of something, so this replica cannot own the shard for now. */
+void relay_is_short(struct relay_shard *shard, int error);
+bool relay_stores(const struct relay_shard *shard);
 
 /* ---- flights.c ---- */
 

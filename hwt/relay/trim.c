@@ -9,7 +9,7 @@
 
 /*
  * Each replica says in an entry of its own, once a lease, how far it has read durably, and that it
- * lives. From these the owner learns two things.
+ * lives; and how long its leases are, before it owns anything. From these the owner learns two things.
  *
  * A message may be deleted from the stream when every replica of the configuration has it in its
  * store, that is below the lowest place. A place counts only if the stream has that time there
@@ -70,10 +70,12 @@ static void compare_clocks(struct relay_shard *shard, uint64_t from, uint64_t wr
 static void report(struct relay_shard *shard)
 {
     const struct relay_engine_calls *calls = shard->engine->calls;
-    struct relay_member before, member = { .place = shard->at,
-                                           .life = shard->life,
-                                           .ready = shard->clock_agrees && !shard->drains,
-                                           .policy = relay_policy_hash(shard->config) };
+    struct relay_member before,
+        member = { .place = shard->at,
+                   .life = shard->life,
+                   .ready = shard->clock_agrees && !shard->drains && relay_stores(shard),
+                   .policy = relay_policy_hash(shard->config),
+                   .lease = shard->config->lease };
     char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
     uint64_t revision, written, from;
 

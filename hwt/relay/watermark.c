@@ -149,7 +149,10 @@ void relay_member_write(const struct relay_member *member, char text[RELAY_ENTRY
     if (*member->why)
         length += (size_t)snprintf(text + length, RELAY_ENTRY_MAX - length, " why=%s", member->why);
     if (*member->server && !strpbrk(member->server, " \t"))
-        snprintf(text + length, RELAY_ENTRY_MAX - length, " server=%s", member->server);
+        length +=
+            (size_t)snprintf(text + length, RELAY_ENTRY_MAX - length, " server=%s", member->server);
+    if (member->lease > 0)
+        snprintf(text + length, RELAY_ENTRY_MAX - length, " lease=%" PRIu64, member->lease);
 }
 
 int relay_member_read(const char *text, struct relay_member *ret_member)
@@ -163,6 +166,7 @@ int relay_member_read(const char *text, struct relay_member *ret_member)
         { .name = "policy", .number = &member.policy, .may_lack = true },
         { .name = "why", .word = member.why, .may_lack = true },
         { .name = "server", .word = member.server, .may_lack = true },
+        { .name = "lease", .number = &member.lease, .may_lack = true },
     };
     int r = *text ? read_words(text, wants, sizeof(wants) / sizeof(wants[0])) : 0;
 
@@ -172,4 +176,17 @@ int relay_member_read(const char *text, struct relay_member *ret_member)
     if (r == 0)
         *ret_member = member;
     return r;
+}
+
+void relay_secret_write(const uint64_t secret[2], char text[RELAY_ENTRY_MAX])
+{
+    snprintf(text, RELAY_ENTRY_MAX, "secret=%" PRIu64 " more=%" PRIu64, secret[0], secret[1]);
+}
+
+int relay_secret_read(const char *text, uint64_t ret_secret[2])
+{
+    const struct want wants[] = { { .name = "secret", .number = &ret_secret[0] },
+                                  { .name = "more", .number = &ret_secret[1] } };
+
+    return read_words(text, wants, sizeof(wants) / sizeof(wants[0]));
 }

@@ -80,6 +80,7 @@ struct relay_member {
     uint64_t life;               /* as in relay_entry */
     bool ready;                  /* it could own the shard */
     uint64_t policy;             /* relay_policy_hash(); 0: its version does not say it */
+    uint64_t lease;              /* of what it owns, ns; 0: likewise */
     char why[RELAY_NAME_MAX];    /* it is not ready, a word of relay_whys; "": that is not known */
     char server[RELAY_NAME_MAX]; /* that it talks to; "": that is not known */
 };
@@ -89,6 +90,10 @@ bool relay_place_is_forgotten(const struct relay_place *place);
 void relay_member_write(const struct relay_member *member, char text[RELAY_ENTRY_MAX]);
 /* "" is one that has never been. -EBADMSG: it is none. */
 int relay_member_read(const char *text, struct relay_member *ret_member);
+
+/* The secret of a shard, see proof.h. -EBADMSG: it is none. */
+void relay_secret_write(const uint64_t secret[2], char text[RELAY_ENTRY_MAX]);
+int relay_secret_read(const char *text, uint64_t ret_secret[2]);
 
 /* A store's note: the place up to which it has read, and that of the highest position that it has
  * ever read in this incarnation. "" is the place before all. */

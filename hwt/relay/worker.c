@@ -143,6 +143,10 @@ static int live(struct relay_worker *worker)
 {
     int r = open_store(worker);
 
+    if (relay_is_for_now(r)) {
+        wait_for(worker, -1, -1, HWT_SEC(1));
+        return 0;
+    }
     if (r < 0)
         return r;
     relay_count_set(&worker->turned, boottime());

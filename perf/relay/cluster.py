@@ -13,6 +13,7 @@ import time
 import net
 
 NODES = 3
+ENDS = 60  # seconds in which a program ends; a drain takes a lease
 SPACE = "load"
 SHARDS = 2
 SERVERS = [f"n{i}" for i in range(NODES)]
@@ -52,7 +53,11 @@ class Child:
             return 0
         self.process.send_signal(signal.SIGCONT)
         self.process.send_signal(number)
-        status = self.process.wait()
+        try:
+            status = self.process.wait(ENDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise RuntimeError(f"{self.name} has not ended {ENDS} s after signal {number}") from None
         self.process = None
         return status
 
@@ -136,8 +141,11 @@ state = {os.path.join(folder, f'state-{i}')}
 
     def status(self):
         """The output of hwt-relay status; "" if it cannot."""
-        done = subprocess.run([self.relay, "-c", self.path("relay-0.conf"), "status"],
-                              capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run([self.relay, "-c", self.path("relay-0.conf"), "status"],
+                                  capture_output=True, text=True, check=False, timeout=ENDS)
+        except subprocess.TimeoutExpired:
+            return ""
         return done.stdout if done.returncode == 0 else ""
 
     def owner(self, shard=0):

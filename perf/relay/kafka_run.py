@@ -27,7 +27,7 @@ from bars import Bars  # noqa: E402
 from cluster import NODES, SHARDS, free_ports  # noqa: E402
 from faults import Faults  # noqa: E402
 from kafka_brokers import Skipped  # noqa: E402
-from run import PRODUCERS, make_folder, produce, tell  # noqa: E402
+from run import LONGEST, PRODUCERS, Watch, make_folder, produce, tell  # noqa: E402
 
 BURST, LEAD = 100000, 40  # messages due at once, and seconds in which they are put and read
 SIZE = 256  # bytes of each one
@@ -46,6 +46,7 @@ def make_brokers(relay, mock, folder, brokers, properties, settings=lambda i: ""
 def run(brokers, seconds, rate, count, seed):
     """What was found, as run.tell() takes it, how many dead letters there are, and whether what was taken back is
     hidden."""
+    Watch(seconds + (count + 2) * LONGEST, brokers).start()
     try:
         brokers.make_topics()
         hides = brokers.hide_what_is_taken_back()

@@ -6,6 +6,7 @@ import os
 
 import plots
 from faults import BOUND
+from load import IN_TIME
 from results import share, text_of
 
 LATE = 1.0  # seconds
@@ -41,9 +42,13 @@ def is_double(message):
 
 
 def is_revived(message):
-    """Cancelled, and came. One whose cancel was acknowledged only at its due time may come."""
-    return bool(message.cancelled and message.arrived and message.cancel_acked and not message.cancel_lost
-                and message.cancel_acked < message.due / 1000 - 5)
+    """Cancelled in time, and came."""
+    return is_cancelled_in_time(message) and bool(message.arrived)
+
+
+def is_cancelled_in_time(message):
+    return bool(message.cancelled and message.cancel_acked and not message.cancel_lost
+                and message.cancel_acked < message.due / 1000 - IN_TIME)
 
 
 class Account:
@@ -119,7 +124,10 @@ def settle(begin, messages, strangers, dead, faults, may_be_double=False):
     silent = sum(m.acked is None for m in messages)
     gone = sum(1 for m in messages if m.arrived and m.there == 0)
     twice = sum(len(m.ids) > 1 for m in messages)
-    says = (f"{sum(m.cancelled for m in messages)} were cancelled. {silent} were never acknowledged to the"
+    late = [m for m in messages if m.cancelled and m.cancel_acked and not is_cancelled_in_time(m)]
+    says = (f"{sum(m.cancelled for m in messages)} were cancelled, {sum(map(is_cancelled_in_time, messages))} of them"
+            f" {IN_TIME} s before the due time or earlier; of {len(late)} others {sum(bool(m.arrived) for m in late)}"
+            f" came. {silent} were never acknowledged to the"
             f" producer. {dead} are dead letters. {len(strangers)} came that nobody has put. {gone} had"
             f" come, and are not in the target's stream any more. {twice} were stored twice by the broker.\n")
     return (text_of(["after", *HEAD], rows) + "\n" + says, text_of(["after", *HEAD], each),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Producers of delayed messages, and what has arrived of them."""
 
+import heapq
 import json
 import random
 import threading
@@ -12,6 +13,8 @@ from cluster import SHARDS, SPACE
 TARGET, STREAM = f"{SPACE}.target", "TARGET"
 WINDOW = 120  # seconds for which the target's stream knows an id: longer than any outage here
 CANCELLED_DELAY = 30  # seconds: longer than any fail-over, so that a cancel is in time
+IN_TIME = 5  # seconds: two leases and clock_bound; a cancel that is acknowledged so long before the due time holds
+BEFORE = 3  # seconds: with cancels alone each is sent up to so long before it has to be acknowledged
 ANSWER = 3  # seconds; then it is sent again
 SILENCE = 6  # seconds; then another server is asked
 PATIENCE = 60  # seconds for what is to be acknowledged yet when no more is made
@@ -42,9 +45,10 @@ class Message:
 class Producer(threading.Thread):
     """Publishes at a rate until it is told to stop, and what is not acknowledged in time once more."""
 
-    def __init__(self, number, urls, seed, rate):
+    def __init__(self, number, urls, seed, rate, cancels=False):
         super().__init__(name=f"producer {number}")
         self.number, self.rate = number, rate
+        self.cancels, self.later = cancels, []  # nearly all are cancelled: a heap of when, and which
         self.random = random.Random(f"{seed} {number}")
         self.urls = urls
         self.messages, self.waiting = [], {}
@@ -63,7 +67,7 @@ class Producer(threading.Thread):
         begin = self.heard = time.monotonic()
         made = 0
         until = None
-        while not until or (self.waiting and time.monotonic() < until):
+        while not until or ((self.waiting or self.later) and time.monotonic() < until):
             if not until and self.stops.is_set():
                 until = time.monotonic() + PATIENCE
             try:
@@ -73,6 +77,8 @@ class Producer(threading.Thread):
                 while not until and made < passed * self.rate:
                     made += 1
                     self.make()
+                while self.later and self.later[0][0] < time.time():
+                    self.send(heapq.heappop(self.later)[1], "cancel")
                 self.listen()
             except OSError:
                 self.nats.urls.append(self.nats.urls.pop(0))
@@ -83,8 +89,10 @@ class Producer(threading.Thread):
 
     def make(self):
         n = len(self.messages)
-        cancelled = n % 20 == 7
-        delay = CANCELLED_DELAY if cancelled else self.random.uniform(0.2, 6)
+        cancelled = (n % 20 == 7) != self.cancels
+        delay = self.random.uniform(0.2, 6)
+        if cancelled:
+            delay = delay + IN_TIME + BEFORE if self.cancels else CANCELLED_DELAY
         self.messages.append(Message(f"{self.number}-{n}", int((time.time() + delay) * 1000), cancelled))
         self.send(n, "put")
 
@@ -117,7 +125,10 @@ class Producer(threading.Thread):
         message = self.messages[n]
         if op == "put":
             message.acked, message.position = time.time(), position
-            if message.cancelled:
+            if message.cancelled and self.cancels:
+                before = IN_TIME + self.random.uniform(0, BEFORE)
+                heapq.heappush(self.later, (message.due / 1000 - before, n))
+            elif message.cancelled:
                 self.send(n, "cancel")
         else:
             message.cancel_acked, message.cancel_position = time.time(), position
@@ -165,7 +176,10 @@ class Client:
 
     def put_fillers(self, count):
         """Most are not acknowledged, so it puts more until there are so many."""
+        until = time.monotonic() + PATIENCE
         while (lacking := count - self.count_arrived()) > 0:
+            if time.monotonic() > until:
+                raise TimeoutError(f"the target's stream still lacks {lacking} of {count} fillers")
             for _ in range(min(lacking, 500) - 1):
                 self.nats.send(TARGET, FILLER.encode())
             self.nats.publish(TARGET, FILLER.encode())
@@ -203,7 +217,10 @@ class Client:
     def count_settled(self):
         """Once what was published has arrived."""
         before, count = None, self.count_arrived()
+        until = time.monotonic() + PATIENCE
         while not count or count != before:
+            if time.monotonic() > until:
+                raise TimeoutError(f"what arrives at the target does not settle: {before}, {count}")
             time.sleep(SETTLED)
             before, count = count, self.count_arrived()
         return count
@@ -306,10 +323,14 @@ class Ledger(threading.Thread):
         self.producers = producers
         self.strangers = []
         self.stops, self.failed = threading.Event(), None
+        self.reads_anew = threading.Event()  # copies of the target may have a message at different positions
 
     def run(self):
         tries = 0
         while not self.stops.wait(1) and not self.failed:
+            if self.reads_anew.is_set():
+                self.reads_anew.clear()
+                self.client.read_up_to = 0
             try:
                 self.client.read(self.add)
                 tries = 0

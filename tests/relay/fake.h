@@ -14,6 +14,7 @@
  *     disk crash  it dies in a call of the disk soon
  *     pause       the others go on for up to three leases before the call goes on
  *     few         a pull returns one message only
+ *     still       a replica's pulls bring nothing for up to eight leases, as when the server of its consumer is stopped
  *     tail        the broker loses the last messages, after they were acknowledged and perhaps read
  *     anew        the stream is deleted and made anew
  *     clock       a replica's clock is wrong for a while
@@ -62,6 +63,7 @@ enum {
     FAULT_DISK,
     FAULT_PAUSE,
     FAULT_FEW,
+    FAULT_STILL,
     FAULT_TAIL,
     FAULT_ANEW,
     FAULT_CLOCK,
@@ -106,6 +108,7 @@ struct fake_replica {
     bool untold; /* it does not know what has become of its transaction, so answers wait */
     bool pulls;  /* it has begun to, and the broker's last failure was before that */
     uint64_t pulled_to;
+    uint64_t still_until; /* its pulls bring nothing */
     uint64_t lacks;  /* the copy that it pulls from lacks the message of this position; 0: none */
     bool leaves_gap; /* and those behind it keep their positions */
     bool unanswered; /* the stream's leader does not tell it what the stream has */

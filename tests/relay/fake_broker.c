@@ -218,8 +218,12 @@ static int64_t fake_pull(struct relay_engine *engine, uint64_t after, size_t max
         replica->pulled_to = after;
         return -ESTALE;
     }
+    if (fake_happens(fake, FAULT_STILL, 300))
+        replica->still_until = fake->boottime + fake_draw(fake, 8 * FAKE_LEASE);
     if (fake_happens(fake, FAULT_FEW, 20))
         max = 1;
+    if (fake->boottime < replica->still_until)
+        max = 0;
     for (size_t i = 0; i < fake->stream.count && count < max && count < 32; i++) {
         struct relay_message message = fake->stream.messages[i]->message;
         bool there = message.position >= fake->first || message.position <= replica->on_the_way;

@@ -322,7 +322,7 @@ START_TEST(test_an_owner_does_not_wait_for_what_is_lost)
     while (!next) {
         fake_step(&fake);
         for (unsigned i = 0; i < FAKE_REPLICAS; i++)
-            if (fake.replicas[i].shard && fake.replicas[i].shard->knows_goal &&
+            if (fake.replicas[i].shard && fake.replicas[i].shard->end_at > 0 &&
                 fake.replicas[i].shard->role == RELAY_CATCHES_UP)
                 next = &fake.replicas[i];
     }

@@ -229,14 +229,14 @@ START_TEST(an_heir_does_not_send_what_has_ended)
             fake.replicas[i].shard->ingest_after = HWT_NEVER;
     for (int i = 0; i < 3; i++)
         fake_put(&fake, due, NULL, "first");
-    fake_run(&fake, HWT_SEC(1));
+    fake_run(&fake, HWT_MS(2500)); /* it may lack what has come within its lease */
     owner->shard->ingest_after = HWT_NEVER;
     for (int i = 0; i < 3; i++)
         fake_put(&fake, due, NULL, "behind");
     for (unsigned i = 0; i < FAKE_REPLICAS; i++)
         if (&fake.replicas[i] != owner)
             fake.replicas[i].shard->ingest_after = 0;
-    fake_run(&fake, HWT_SEC(5));
+    fake_run(&fake, HWT_MS(1500));
     ck_assert_uint_eq(fake_arrived(&fake, "first"), 3);
     ck_assert_uint_eq(fake_arrived(&fake, "behind"), 0);
     sent = fake.repeats;
@@ -259,10 +259,10 @@ START_TEST(what_is_behind_is_not_dropped_while_a_store_reads_again)
     hwt_delay_stats stats = HWT_DELAY_STATS_INIT;
 
     for (int i = 0; i < ALL; i++)
-        fake_put(&fake, fake.realtime + HWT_SEC(3), NULL, "m");
+        fake_put(&fake, fake.realtime + HWT_SEC(1), NULL, "m");
     ck_assert_int_eq(relay_shard_step(owner->shard), 0);
     owner->shard->ingest_after = HWT_NEVER;
-    fake_run(&fake, HWT_SEC(1));
+    fake_run(&fake, HWT_MS(500));
     ck_assert_uint_eq(owner->shard->at.position, FIRST);
     ck_assert_uint_eq(again->shard->at.position, ALL);
     again->shard->at = (struct relay_place){ .incarnation = fake.incarnation };
@@ -271,7 +271,7 @@ START_TEST(what_is_behind_is_not_dropped_while_a_store_reads_again)
         ck_assert_int_eq(relay_shard_step(again->shard), 0);
     ck_assert_uint_eq(again->shard->at.position, FIRST);
     again->shard->ingest_after = HWT_NEVER;
-    fake_run(&fake, HWT_SEC(10));
+    fake_run(&fake, HWT_MS(1500));
     ck_assert_uint_eq(fake.targets.count, FIRST);
     ck_assert_int_eq(hwt_delay_get_stats(again->store, &stats), 0);
     ck_assert_uint_ge(stats.pending, ALL - FIRST);

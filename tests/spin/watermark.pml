@@ -15,8 +15,10 @@
  *     drop      relay_drop_step() in drop.c, with a point for each put
  *     lease     2: holds; 1: its last quarter, in which nothing may be sent; 0: over. The check and the
  *               send are one step, since a quarter is between them and the end
- *     clock     passes the due time of a cancelled message only when an owner whose lease holds has read
- *               the cancel: it was in time by more than the owner lags
+ *     clock     counts leases. A cancel is in time if it is there two of them before the due time, whoever reads it and
+ *               when
+ *     is_near   relay_is_near() in agree.c: it has read what the stream had within the last lease. In the worst case that
+ *               is what the stream had when the lease before this one began
  *
  * Verified: what a watermark covers has ended, so no replica drops what was not sent or cancelled, as long
  * as the stream has it;
@@ -28,7 +30,11 @@
 #define MESSAGES 2
 #endif
 #define NONE 255
-#define DUE 1 /* of all messages; the clock is 0 and 1 */
+#ifdef CANCEL
+#define DUE 2 /* of all messages; the clock goes up to it */
+#else
+#define DUE 1
+#endif
 
 #define bit(m) (1 << (m))
 #define is_in(set, m) ((set >> (m)) & 1)
@@ -38,6 +44,7 @@ byte incarnation, length, count;
 byte of_incarnation[MESSAGES], of_position[MESSAGES];
 byte cancel = NONE;
 byte clock;
+byte end_now, end_before; /* of the stream, at the last step of the clock, and at the one before */
 byte ended; /* sets of messages */
 bool cancelled;
 
@@ -66,7 +73,7 @@ bool owns[REPLICAS];
 
 #define has_ended(m) (is_in(ended, m) || ((m) == 0 && cancelled))
 #define has_read(r) (at_incarnation[r] == incarnation && at_position[r] == length)
-#define lags(r) (owner == r && lease == 2 && !has_read(r))
+#define is_near(r) (at_incarnation[r] == incarnation && at_position[r] >= end_before)
 
 inline append()
 {
@@ -85,7 +92,7 @@ proctype producer()
     }
 #ifdef CANCEL
     :: atomic {
-        count == 1 && clock < DUE ->
+        count == 1 && clock == 0 ->
         append();
         cancel = count - 1;
         cancelled = true
@@ -95,12 +102,16 @@ proctype producer()
     :: atomic {
         count == 1 && incarnation == 0 ->
         incarnation = 1;
-        length = 0
+        length = 0;
+        end_now = 0;
+        end_before = 0
     }
 #endif
     :: atomic {
-        clock < DUE && !(cancelled && (lags(0) || lags(1))) ->
-        clock++
+        clock < DUE ->
+        clock++;
+        end_before = end_now;
+        end_now = length
     }
     :: atomic {
         lease > 0 ->
@@ -216,7 +227,6 @@ inline say(r)
             mark_incarnation = p_incarnation;
             mark_position = p;
             mark_due = t;
-            owns[r] = lease == 2; /* while it did not hold, cancels may have come */
             lease = 2
         :: else ->
             owns[r] = false
@@ -255,10 +265,10 @@ inline claim(r)
     }
 }
 
-#ifdef MISTAKE_LEASE_UNCHECKED
-#define may_send(r) owns[r]
-#else
+#ifdef MISTAKE_NOT_READ
 #define may_send(r) (owns[r] && owner == r && lease == 2)
+#else
+#define may_send(r) (owns[r] && owner == r && lease == 2 && is_near(r))
 #endif
 
 inline send(r)
