@@ -35,8 +35,8 @@ struct options {
 };
 
 static const struct option_rule rules[] = {
-    { "quick", offsetof(struct options, quick), 0, 0, 0, "backlog: fewer slots and files",
-      RULE_NUMBER },
+    { "quick", offsetof(struct options, quick), 0, 0, 0,
+      "backlog: fewer slots and files; waits: a tenth", RULE_NUMBER },
     { "directory", offsetof(struct options, directory), 0, 0, 0,
       "works in DIR/hwt-delay-alone, which is removed before and after", RULE_TEXT },
 };
@@ -56,7 +56,10 @@ static void usage(void)
         "  backlog            what many slot files, a large slot and cancelled messages cost\n"
         "  calls              done, retry and cancel a second in batches of 1000; the longest put\n"
         "                     of a producer that does not wait; threads and disk of a hundred\n"
-        "                     empty stores\n\n");
+        "                     empty stores\n"
+        "  waits              the longest that a put, a take or a cancel waits for a checkpoint, "
+        "a\n"
+        "                     visit, a search, a copy or a drop, with 1000000 pending\n\n");
     rules_print(&all);
 }
 
@@ -65,14 +68,22 @@ int main(int argc, char **argv)
     struct options options = { .directory = "." };
 
     rules_read(&all, &options, argc, argv);
-    bool calls = strcmp(options.workload, "calls") == 0;
-    if (!calls && strcmp(options.workload, "backlog") != 0)
+    static const struct {
+        const char *name;
+        void (*measure)(bool quick);
+    } workloads[] = { { "backlog", measure_backlog },
+                      { "calls", measure_calls },
+                      { "waits", measure_waits } };
+    size_t n = 0;
+    while (n < 3 && strcmp(options.workload, workloads[n].name) != 0)
+        n++;
+    if (n == 3)
         rules_misuse(&all);
     if (strlen(options.directory) > sizeof(directory) - 64 || strchr(options.directory, '\''))
         check(options.directory, -EINVAL);
     snprintf(directory, sizeof(directory), "%s/hwt-delay-alone", options.directory);
     run("rm -rf");
-    (calls ? measure_calls : measure_backlog)(options.quick > 0);
+    workloads[n].measure(options.quick > 0);
     run("rm -rf");
     return 0;
 }

@@ -19,5 +19,6 @@ void run(const char *command);              /* of the shell, on the directory */
 
 void measure_backlog(bool quick);
 void measure_calls(bool quick);
+void measure_waits(bool quick);
 
 #endif
