@@ -153,7 +153,7 @@ static int look(struct view *view, struct hwt_delay_key to)
 {
     hwt_delay *store = view->store;
     int r = 0;
-    hwt_delay_slots_await(store);
+    hwt_delay_slots_await_last(store);
     view->to = to;
     const struct hwt_delay_gap *gap = hwt_delay_gap_at(store, view->from);
     if (gap)

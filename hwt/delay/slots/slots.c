@@ -51,7 +51,18 @@ void hwt_delay_slots_free(hwt_delay *store)
 
 void hwt_delay_slots_await(hwt_delay *store)
 {
+    store->slots.waiting++;
     while (store->slots.locked)
+        pthread_cond_wait(&store->changed, &store->lock);
+    if (--store->slots.waiting == 0)
+        pthread_cond_broadcast(&store->changed); /* those below */
+}
+
+/* For who locks them again and again: a thread that has just unlocked them has the lock sooner than one
+ * that sleeps. */
+void hwt_delay_slots_await_last(hwt_delay *store)
+{
+    while (store->slots.locked || store->slots.waiting > 0)
         pthread_cond_wait(&store->changed, &store->lock);
 }
 

@@ -159,7 +159,8 @@ struct hwt_delay_slots {
     struct hwt_delay_handed handed;
     struct hwt_delay_aside *aside; /* of whoever has locked the slots */
     size_t aside_count, aside_room;
-    bool locked; /* a thread reads slots, or changes their lengths */
+    bool locked;      /* a thread reads slots, or changes their lengths */
+    unsigned waiting; /* so many wait for that to end, visits apart */
 };
 
 /* ---- slots.c ---- */
@@ -172,6 +173,7 @@ void hwt_delay_slots_lock(hwt_delay *store);
 void hwt_delay_slots_unlock(hwt_delay *store);
 /* Until nobody has locked them. */
 void hwt_delay_slots_await(hwt_delay *store);
+void hwt_delay_slots_await_last(hwt_delay *store); /* and nobody else waits for it */
 struct hwt_delay_slot *hwt_delay_slots_first(const hwt_delay *store);
 struct hwt_delay_slot *hwt_delay_slots_next(const struct hwt_delay_slot *slot);
 #define HWT_DELAY_FOREACH_SLOT(slot, store)                                                        \

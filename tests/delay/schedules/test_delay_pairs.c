@@ -193,6 +193,42 @@ START_TEST(test_a_put_around_a_take)
 }
 END_TEST
 
+/*
+ *   LIST reads a slot
+ *                             LOAD waits for that
+ *                                                          LIST waits, too
+ *   goes to its end
+ *                             goes to its end
+ *                                                          reads when LOAD has loaded
+ *
+ * A visit locks the slots again and again, and would be the first to do so each time.
+ */
+START_TEST(test_a_load_goes_before_a_visit)
+{
+    story.random = test_seed();
+    base = story_prepare(false);
+    for (int i = 0; i < 20; i++) {
+        story_begin(base, false, false);
+        begin_player(0, LIST, 1);
+        must(player_await(&story.players[0], false) == STANDS);
+        begin_player(1, LOAD, 0);
+        must(player_await(&story.players[1], true) == WAITS);
+        begin_player(2, LIST, 1);
+        must(player_await(&story.players[2], true) == WAITS);
+        player_let_go(&story.players[0]);
+        must(player_await(&story.players[2], false) == STANDS);
+        pthread_mutex_lock(&story.store->lock);
+        ck_assert_uint_gt(hwt_delay_loaded(story.store).due, story_due(SOON));
+        pthread_mutex_unlock(&story.store->lock);
+        player_let_go(&story.players[2]); /* LOAD may wait for it once more */
+        for (unsigned n = 0; n < story.count; n++)
+            player_end(&story.players[n]);
+        story_end();
+    }
+    disk_free(base);
+}
+END_TEST
+
 /* So much the record of a message with an id of 4 bytes takes at most, without its payload. */
 #define PUT_MOST (HWT_DELAY_RECORD_HEAD_MAX + 4 + HWT_DELAY_COUNTS_SIZE + sizeof(uint32_t))
 
@@ -263,6 +299,7 @@ static Suite *make_suite(void)
     tcase_add_test(tcase, test_calls_against_a_checkpoint_that_evicts);
     tcase_add_loop_test(tcase, test_a_frame_behind_another, 0, 8);
     tcase_add_test(tcase, test_a_put_around_a_take);
+    tcase_add_test(tcase, test_a_load_goes_before_a_visit);
     tcase_add_test(tcase, test_a_retry_that_has_no_room_in_the_frame);
     suite_add_tcase(suite, tcase);
     return suite;
