@@ -18,7 +18,8 @@
 #include "hwt/relay/notify.h"
 #include "hwt/relay/worker.h"
 
-/* A loop that has not turned for so long is taken to stand still for good: no call of a broker waits so long. */
+/* A loop that has not turned for so long is taken to stand still for good: no call of a broker waits so long. With a
+ * watchdog it is half of the time of that. */
 #define STILL_MAX HWT_SEC(60)
 
 /* A configuration that was read anew. What it does not take is as before, so the texts of before stay. */
@@ -33,7 +34,9 @@ struct relay {
     struct relay_worker workers[RELAY_SHARDS_MAX];
     struct reloaded *reloaded; /* the newest one; NULL: none */
     uint64_t started;          /* workers; the main thread's own */
-    char said[256];            /* to the service manager, of its state */
+    uint64_t watchdog;         /* ns; 0: there is none */
+    bool is_up;                /* all stores have been opened, which the service manager knows */
+    char said[256];            /* to it, of the state */
 };
 
 /* One process a state directory. Its id is asked for by `drain`, through the lock. */
@@ -106,10 +109,12 @@ static char *make_ready(void *arg, bool *ret_well)
 /* The first shard whose loop stands still, and for how long; or 0. */
 static uint64_t find_still(const struct relay *relay, unsigned *ret_shard)
 {
+    const uint64_t most = relay->watchdog > 0 ? relay->watchdog / 2 : STILL_MAX;
+
     for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++) {
         uint64_t still = relay_worker_still(&relay->workers[i]);
         *ret_shard = i;
-        if (still > STILL_MAX)
+        if (still > most)
             return still;
     }
     return 0;
@@ -134,6 +139,64 @@ static const struct relay_http_page pages[] = {
     { "/healthz", make_health },
     { NULL, NULL },
 };
+
+/* ---- What the service manager hears ---- */
+
+/* Whether all stores were open at a moment. */
+static bool are_open(const struct relay *relay)
+{
+    for (uint64_t i = 0; i < relay->started; i++)
+        if (relay_count_get(&relay->workers[i].turned) == 0)
+            return false;
+    return true;
+}
+
+/* How many shards it owns, and why it is not ready for the first one that is not. */
+static void write_state(struct relay *relay, char *state, size_t room)
+{
+    enum relay_unready why = RELAY_READY;
+    unsigned owned = 0;
+
+    for (uint64_t i = 0; i < relay->started; i++) {
+        struct relay_worker *worker = &relay->workers[i];
+        pthread_mutex_lock(&worker->lock);
+        owned += worker->shard && relay_count_get(&worker->shard->counts.owns) > 0;
+        if (why == RELAY_READY)
+            why = relay_worker_unready(worker);
+        pthread_mutex_unlock(&worker->lock);
+    }
+    snprintf(state, room, "owns %u of %" PRIu64 " shards; %s", owned, relay->started,
+             relay_whys[why].text);
+}
+
+/* The watchdog hears of it only while each shard's loop turns. */
+static void tell_manager(struct relay *relay)
+{
+    char state[sizeof(relay->said)];
+    unsigned shard;
+
+    if (!relay->is_up && are_open(relay)) {
+        relay->is_up = true;
+        relay_notify("READY=1");
+    }
+    write_state(relay, state, sizeof(state));
+    if (strcmp(state, relay->said) != 0)
+        relay_notify("STATUS=%s", strcpy(relay->said, state));
+    if (relay->watchdog > 0 && find_still(relay, &shard) == 0)
+        relay_notify("WATCHDOG=1");
+}
+
+static void tell_reload(bool begins)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (begins)
+        relay_notify("RELOADING=1\nMONOTONIC_USEC=%" PRIu64,
+                     (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000);
+    else
+        relay_notify("READY=1");
+}
 
 /* ---- The main thread ---- */
 
@@ -200,14 +263,23 @@ static void reload(struct relay *relay)
 /* Until a signal ends it. */
 static void wait_for_end(struct relay *relay, const sigset_t *signals)
 {
-    int signal = SIGHUP;
+    const uint64_t turn =
+        relay_min(HWT_SEC(1), relay->watchdog > 0 ? relay->watchdog / 4 : HWT_SEC(1));
+    const struct timespec time = { .tv_sec = (time_t)(turn / HWT_SEC(1)),
+                                   .tv_nsec = (long)(turn % HWT_SEC(1)) };
+    int signal;
 
     begin_more(relay);
     for (;;) {
-        sigwait(signals, &signal);
-        if (signal != SIGHUP)
+        tell_manager(relay);
+        signal = sigtimedwait(signals, NULL, &time);
+        if (signal > 0 && signal != SIGHUP)
             return;
+        if (signal != SIGHUP)
+            continue;
+        tell_reload(true);
         reload(relay);
+        tell_reload(false);
     }
 }
 
@@ -222,6 +294,7 @@ static int serve(struct relay *relay, const sigset_t *signals)
     if (r < 0)
         return fail("metrics: cannot listen at %s: %s", address, strerror(-r));
     wait_for_end(relay, signals);
+    relay_notify("STOPPING=1\nSTATUS=drains");
     atomic_store(&relay->process.ends, true);
     tell_all(relay);
     for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++)
@@ -260,6 +333,7 @@ int command_run(const struct request *request)
     if (getrandom(&life, sizeof(life), 0) != (ssize_t)sizeof(life))
         return fail("the system refuses: %s", strerror(errno));
     relay.path = request->path;
+    relay.watchdog = relay_notify_watchdog();
     atomic_store(&relay.process.config, request->config);
     for (unsigned i = 0; i < RELAY_SHARDS_MAX; i++) {
         r = relay_worker_init(&relay.workers[i], &relay.process, i, life);

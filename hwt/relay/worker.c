@@ -169,8 +169,11 @@ static int live(struct relay_worker *worker)
 static void *work(void *arg)
 {
     struct relay_worker *worker = arg;
+    char name[16];
     int r = 0;
 
+    snprintf(name, sizeof(name), "shard %u", worker->number);
+    pthread_setname_np(pthread_self(), name); /* for who looks at the process from outside */
     while (r == 0 && !worker->ends)
         r = live(worker);
     if (worker->engine)
