@@ -260,15 +260,15 @@ uint32_t hwt_task_submitted(const struct hwt_shared *shared)
     return atomic_load_explicit(&shared->submitted, memory_order_acquire) & ~HWT_SUBMITTED_WAITED;
 }
 
+/* Acquire: what the executor's threads did. */
 void hwt_task_wait_all(struct hwt_shared *shared)
 {
     uint32_t seen =
-        atomic_fetch_or_explicit(&shared->submitted, HWT_SUBMITTED_WAITED, memory_order_relaxed);
+        atomic_fetch_or_explicit(&shared->submitted, HWT_SUBMITTED_WAITED, memory_order_acquire);
     while ((seen | HWT_SUBMITTED_WAITED) != HWT_SUBMITTED_WAITED) {
         hwt_futex_wait(&shared->submitted, seen | HWT_SUBMITTED_WAITED, NULL);
-        seen = atomic_load_explicit(&shared->submitted, memory_order_relaxed);
+        seen = atomic_load_explicit(&shared->submitted, memory_order_acquire);
     }
-    atomic_thread_fence(memory_order_acquire); /* what the executor's threads did */
 }
 
 /* ---- waiting ---- */
