@@ -28,7 +28,8 @@ GROUPS = [
 STYLE = """\
 :root { color-scheme: light dark; --line: #8884; --link: #0a58ca; --soft: #8881; }
 @media (prefers-color-scheme: dark) { :root { --link: #7fb2ff; } }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 52em; margin: 0 auto; padding: 0 1em 3em; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 52em; margin: 0 auto; padding: 0 1em 3em;
+       overflow-wrap: anywhere; }
 header { border-bottom: 1px solid var(--line); padding: .7em 0; margin-bottom: 1em; }
 a { color: var(--link); text-decoration: none; }
 a:hover { text-decoration: underline; }
@@ -38,7 +39,7 @@ h2 { font-size: 1.05em; margin: 1.4em 0 .4em; }
 pre, .code { background: var(--soft); border-radius: 6px; padding: .7em .9em; overflow-x: auto;
              font-size: .88em; line-height: 1.4; }
 pre pre { padding: 0; background: none; }
-table.head, table.foot { width: 100%; color: #888; font-size: .85em; }
+table.head, table.foot { width: 100%; color: #888; font-size: .85em; table-layout: fixed; }
 td.head-vol, td.foot-date { text-align: center; }
 td.head-rtitle, td.foot-os { text-align: right; }
 .Bd-indent { margin-left: 0; }
@@ -49,8 +50,7 @@ input { font: inherit; width: 100%; box-sizing: border-box; padding: .5em .7em;
 ul.names { list-style: none; padding: 0; }
 ul.names li { padding: .15em 0; }
 ul.names small { color: #888; }
-.plot { overflow-x: auto; }
-.plot img { width: 100%; min-width: 44em; background: #fff; border-radius: 6px; }
+.plot img { width: 100%; background: #fff; border-radius: 6px; }
 table.tbl { border-collapse: collapse; display: block; overflow-x: auto; }
 table.tbl td { padding: .2em .6em; border-bottom: 1px solid var(--line); vertical-align: top; }
 """
@@ -141,7 +141,7 @@ class Manual:
 
     def by_use(self):
         """The pages in the order in which the overviews have them, and what these do not have last."""
-        order = []
+        order = ["hwt.7"]
         for overview in ("hwt", "hwt-delay"):
             with open(os.path.join(self.source, "hwt/man", overview + ".7.scd"), encoding="utf-8") as file:
                 listed = file.read().split("## Pages\n", 1)[1].split("\n#", 1)[0]

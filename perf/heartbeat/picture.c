@@ -72,9 +72,9 @@ void picture_rows(const struct picture *picture, FILE *to)
 }
 
 static const char settings[] =
-    "set terminal svg noenhanced size 900,640 background '#ffffff' font 'sans-serif,12'\n"
-    "set grid lc rgb '#dddddd'\nset border 3\nset tics nomirror\nset key outside right top\n"
-    "set lmargin 10\nset rmargin 16\nset yrange [0:*]\nset xrange [0:*]\n";
+    "set terminal svg size 600,860 dynamic noenhanced background '#ffffff' font 'sans-serif,14'\n"
+    "set grid lc rgb '#dddddd'\nset border 3\nset tics nomirror\nset key below samplen 2\n"
+    "set lmargin 10\nset rmargin 3\nset yrange [0:*]\nset xrange [0:*]\n";
 
 /* Two lines of a panel, whose columns of the rows follow each other. */
 static void draw_panel(FILE *plot, const char *title, int column, const char *first,
@@ -92,9 +92,8 @@ static void draw(FILE *plot, const struct picture *picture, const struct options
     fprintf(plot, "%s$rows << end\n", settings);
     picture_rows(picture, plot);
     fprintf(plot,
-            "end\nset multiplot layout 3,1 title 'heartbeat: %" PRIu64
-            " connections, a heartbeat after %" PRIu64 " ms, idle limit %" PRIu64
-            " ms, tick %" PRIu64 " us%s'\n",
+            "end\nset multiplot layout 3,1 title '%" PRIu64 " connections, heartbeat %" PRIu64
+            " ms, idle %" PRIu64 " ms, tick %" PRIu64 " us%s'\n",
             o->connections, o->heartbeat_ms, o->idle_ms, o->tick_us, o->loop ? ", no worker" : "");
     draw_panel(plot, "timeouts pending, connections open", 2, "pending", "open");
     draw_panel(plot, "a second: tasks run, wake-ups of the timer", 4, "run", "wake-ups");
