@@ -104,7 +104,7 @@ typedef struct hwt_heartbeat hwt_heartbeat;
  * The limits in nanoseconds, and the functions to call. A limit of 0, or HWT_NEVER, switches its
  * event off. The object keeps the rules by reference until it is stopped, so they are usually a
  * static const. Whatever is said of freeing the object is true for its rules too. Reserved fields
- * are zero. Reserved fields are zero.
+ * are zero.
  *
  * The timer calls `notify` where it runs its tasks. That is the worker, the executor if there is
  * one, or hwt_timer_advance() and its like. `count` is 1 for the first event of its kind since the

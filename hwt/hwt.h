@@ -135,10 +135,9 @@ typedef struct hwt_timeout {
  * `cancelled` never overlap.
  *
  * `cancelled` tells that the timeout will never run, or never run again. It is called once, within
- * a tick of the hwt_timeout_cancel() that returned true, or by hwt_timer_stop(). There is one
- * exception: a visitor may be shown a timeout before its hwt_timer_new_timeout() has returned. If
- * somebody cancels that timeout and stops the timer meanwhile, that hwt_timer_new_timeout() itself
- * calls `cancelled`.
+ * a tick of the hwt_timeout_cancel() that returned true, or by hwt_timer_stop(). In one case the
+ * call that arms the timeout calls it: hwt_timer_visit() has shown the timeout before that call
+ * returned, and meanwhile it was cancelled by its handle and the timer was stopped.
  *
  * Both must return, as every function must that hwt calls. No C++ exception and no longjmp() may
  * leave them. Their thread may not end in them by pthread_exit() or pthread_cancel(). The worker
@@ -177,8 +176,8 @@ typedef uint64_t (*hwt_clock)(void *clock_data);
 /*
  * Each call with a delay reads the clock. Without this flag such calls take the time from the
  * processor's counter if that is sound, which halves their time. It is sound with CLOCK_MONOTONIC
- * and a tick of at least 512 us, on 64-bit x86, if the kernel's own clock is that counter. A delay
- * then counts from an instant that is up to 8 us after the call, and never before it.
+ * and a tick of at least 512 us, on 64-bit x86, if the kernel's own clock is that counter. The
+ * instant that such a call reads may be up to 8 us late, and is never early.
  */
 #define HWT_EXACT_CLOCK UINT32_C(4)
 
