@@ -90,6 +90,10 @@ struct relay_engine_calls {
     /* Puts a message into the delay stream, and waits until it is stored there. */
     int (*publish)(struct relay_engine *engine, const struct relay_outgoing *message,
                    uint64_t *ret_position);
+    /* The first dead letter at a position of theirs or behind it, whose strings belong to the engine until the next
+     * call; and deletes one. -ENOENT: there is none. NULL: the broker keeps them for its consumers. */
+    int (*dead)(struct relay_engine *engine, uint64_t from, struct relay_message *ret_message);
+    int (*bury)(struct relay_engine *engine, uint64_t position);
     void (*close)(struct relay_engine *engine);
 };
 

@@ -96,7 +96,7 @@ int look_open_store(const struct relay_config *config, const char *state, unsign
 
 /* ---- dump ---- */
 
-static void print_escaped(const void *bytes, size_t size)
+void look_print_escaped(const void *bytes, size_t size)
 {
     const unsigned char *at = bytes;
 
@@ -113,7 +113,7 @@ static void print_escaped(const void *bytes, size_t size)
 static void print_field(const char *text)
 {
     putchar('\t');
-    print_escaped(text, strlen(text));
+    look_print_escaped(text, strlen(text));
 }
 
 /* A line; see hwt-relay(1). */
@@ -130,11 +130,11 @@ static int print_message(const hwt_delay_message *message, void *shard)
     print_field(record.target);
     print_field(record.key);
     putchar('\t');
-    print_escaped(record.payload, record.payload_size);
+    look_print_escaped(record.payload, record.payload_size);
     for (size_t i = 0; i < record.fields_count; i++) {
         print_field(record.fields[i].name);
         fputs(": ", stdout);
-        print_escaped(record.fields[i].value, strlen(record.fields[i].value));
+        look_print_escaped(record.fields[i].value, strlen(record.fields[i].value));
     }
     putchar('\n');
     return ferror(stdout) ? -EIO : 0;

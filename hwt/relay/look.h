@@ -34,4 +34,7 @@ int look_open_store(const struct relay_config *config, const char *state, unsign
                     struct look *ret_look);
 const char *look_explain(int error);
 
+/* In one line, whatever the bytes are. */
+void look_print_escaped(const void *bytes, size_t size);
+
 #endif

@@ -53,6 +53,8 @@ static const struct command {
     { "check", command_check, ANY, "", " [DIRECTORY]...",
       "compares replicas while they run: this one's state and those in DIRECTORY" },
     { "dump", command_dump, 0, "s", " [--shard N]", "writes what waits in this replica's stores" },
+    { "dead", command_dead, ANY, "", " list | (put-back | drop) (all | POSITION...)",
+      "lists dead letters, puts them back as new orders, or deletes them" },
     { "put", command_put, 2, "sdwkH",
       " (--due TIME | --delay MS) [--key KEY] [--header 'NAME: VALUE']... [--shard N] TARGET "
       "PAYLOAD",

@@ -75,6 +75,8 @@ static const struct relay_engine_calls calls = {
     .fd = get_fd,
     .clear = clear,
     .publish = relay_nats_publish,
+    .dead = relay_nats_dead,
+    .bury = relay_nats_bury,
     .close = relay_nats_close,
 };
 
@@ -246,6 +248,7 @@ void relay_nats_close(struct relay_engine *engine)
         natsConnection_Close(nats->connection);
     relay_nats_pull_end(nats);
     relay_nats_send_end(nats);
+    relay_nats_dead_free(nats);
     kvStore_Destroy(nats->entries);
     jsCtx_Destroy(nats->js);
     natsConnection_Destroy(nats->connection);

@@ -10,6 +10,7 @@
  *     nats_status.c  what a pull is answered instead of messages
  *     nats_send.c    messages to targets, and their acknowledgements
  *     nats_entry.c   entries, the stream's extent, purge
+ *     nats_dead.c    the dead letters, for who looks at them
  *
  * The library calls back on threads of its own. What these have is guarded by `lock`; all else belongs
  * to the shard's thread.
@@ -97,6 +98,9 @@ struct relay_nats {
     struct nats_pulled pulled[RELAY_PULL_MAX];
     struct relay_message messages[RELAY_PULL_MAX];
     size_t pulled_count;
+
+    struct relay_field *dead_fields; /* of the dead letter that was read last */
+    char *dead_payload;
 };
 
 static inline struct relay_nats *relay_nats_of(struct relay_engine *engine)
@@ -156,6 +160,9 @@ int relay_nats_read(struct relay_engine *engine, const char *name, char ret_text
 void relay_nats_count_shards(struct relay_nats *nats);
 int relay_nats_swap(struct relay_engine *engine, const char *name, uint64_t revision,
                     const char *text, uint64_t *ret_revision);
+int relay_nats_dead(struct relay_engine *engine, uint64_t from, struct relay_message *ret_message);
+void relay_nats_dead_free(struct relay_nats *nats);
+int relay_nats_bury(struct relay_engine *engine, uint64_t position);
 int relay_nats_purge(struct relay_engine *engine, uint64_t incarnation, uint64_t below);
 
 #endif

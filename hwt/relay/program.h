@@ -13,7 +13,9 @@
  *     metrics.c  what Prometheus reads; http.c serves it
  *     notify.c   what the service manager hears
  *     log.c      the log
- *     hand.c     status, drain, forget, put, cancel, replace
+ *     hand.c     status, drain, forget
+ *     publish.c  put, cancel, replace
+ *     dead.c     dead
  *     look.c     dump; what looks at entries and stores
  *     check.c    check
  */
@@ -39,6 +41,7 @@ int command_status(const struct request *request);
 int command_drain(const struct request *request);
 int command_forget(const struct request *request);
 int command_check(const struct request *request);
+int command_dead(const struct request *request);
 int command_dump(const struct request *request);
 int command_put(const struct request *request);
 int command_cancel(const struct request *request);

@@ -76,6 +76,7 @@ grep -q '^2091.*orders.now	order-17	pay 18$' said || fail 'the dump is another o
 answers 0 'a has read up to' -c a.conf status
 answers 1 'b: has read nothing yet' -c a.conf check
 answers 1 'a owns a shard: drain it' -c a.conf forget a
+answers 1 'on Kafka the dead letters are a topic, hwt-shop-dead' -c a.conf dead list
 
 # ---- a cancel reaches the message whatever partition its producer has chosen ----
 
