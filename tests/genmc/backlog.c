@@ -20,6 +20,7 @@
 #define syscall(...) 0
 #define nanosleep(...) 0
 
+#include "hwt/base/futex.c"
 #include "hwt/inbox/gate.c"
 #include "hwt/inbox/lane.h"
 

@@ -34,6 +34,7 @@ static void call_system(void);
 #define nanosleep(...) 0
 #define pthread_setcancelstate(...) 0
 
+#include "hwt/base/futex.c"
 #include "hwt/inbox/gate.c"
 #define give_back give_back_to_lanes /* stream.c has one, too */
 #include "hwt/inbox/lane.c"

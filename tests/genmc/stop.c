@@ -23,6 +23,7 @@
 #define pthread_setcancelstate(...) 0
 
 #include "hwt/base/word.c"
+#include "hwt/base/futex.c"
 #include "hwt/inbox/gate.c"
 #include "hwt/inbox/lane.h"
 #include "pieces.h"
