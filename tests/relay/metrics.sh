@@ -4,7 +4,7 @@
 # The metrics of a relay that runs beside one server, as Prometheus gets them: promtool accepts them, where it
 # is installed, and they say what has happened.
 #
-#     RELAY=... STREAM=... metrics.sh
+#     RELAY=... STREAM=... SOURCE=hwt/relay metrics.sh
 #
 # Exit status: 0; 1: something is wrong, and is said; 77 where there is no nats-server or no python3.
 
@@ -115,6 +115,14 @@ for text in 'hwt_relay_ready{space="shop",shard="1"} 1' \
     'hwt_relay_broker_errors_total{space="shop",shard="0",call="open"} 0'; do
     eventually "$text" fetch GET /metrics
 done
+# What is served is in the manual, and what the alerts ask for is served.
+sed -n 's/^# TYPE \(hwt_relay_[a-z_]*\) .*/\1/p' page | sort >served
+for manual in hwt-relay.1 hwt-relay-operations.8; do
+    grep -oE 'hwt_relay_[a-z_]+' "$SOURCE/../man/$manual.scd" | sed 's/_bucket$//; s/_$//' | sort -u >"$manual"
+done
+diff served hwt-relay.1 >said || fail 'the manual has other metrics'
+comm -13 served hwt-relay-operations.8 >said
+[ ! -s said ] || fail 'an alert asks for what is not served'
 eventually '404' fetch GET /
 eventually '200' fetch GET /healthz
 eventually 'ready' fetch GET /readyz
