@@ -11,11 +11,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-struct peer_timer {
-    hwt_timeout timeout;
-    uint64_t deadline;
-    void (*run)(struct peer_timer *timer);
-};
+#define PEER_OWN hwt_timeout
+#include "timer.h"
 
 static hwt_timer *hwt;
 static uint64_t loop_time;
@@ -52,11 +49,6 @@ static void peer_init(struct peer_timer *t)
     (void)t;
 }
 
-static uint64_t *peer_deadline(struct peer_timer *t)
-{
-    return &t->deadline;
-}
-
 static void on_timer(hwt_timeout timeout, void *arg)
 {
     struct peer_timer *t = arg;
@@ -70,19 +62,19 @@ static const hwt_task task = { .run = on_timer };
 static void peer_add(struct peer_timer *t, uint64_t delay, void (*run)(struct peer_timer *))
 {
     t->run = run;
-    int r = hwt_timer_new_timeout_at(hwt, &task, t, loop_time + delay, &t->timeout);
+    int r = hwt_timer_new_timeout_at(hwt, &task, t, loop_time + delay, &t->own);
     if (r < 0)
         die("hwt_timer_new_timeout_at", r);
 }
 
 static void peer_cancel(struct peer_timer *t)
 {
-    hwt_timeout_cancel(t->timeout);
+    hwt_timeout_cancel(t->own);
 }
 
 static void peer_move(struct peer_timer *t, uint64_t delay)
 {
-    hwt_timeout_reschedule_at(t->timeout, loop_time + delay);
+    hwt_timeout_reschedule_at(t->own, loop_time + delay);
 }
 
 static uint64_t time_to(uint64_t instant)

@@ -9,11 +9,8 @@
 #pragma GCC diagnostic ignored "-Wundef"
 #include <ev.h>
 
-struct peer_timer {
-    ev_timer ev;
-    uint64_t deadline;
-    void (*run)(struct peer_timer *timer);
-};
+#define PEER_OWN ev_timer
+#include "timer.h"
 
 static struct ev_loop *loop;
 
@@ -40,31 +37,26 @@ static void on_timer(struct ev_loop *of, ev_timer *ev, int events)
 
 static void peer_init(struct peer_timer *timer)
 {
-    ev_timer_init(&timer->ev, on_timer, 0., 0.);
-}
-
-static uint64_t *peer_deadline(struct peer_timer *timer)
-{
-    return &timer->deadline;
+    ev_timer_init(&timer->own, on_timer, 0., 0.);
 }
 
 static void peer_add(struct peer_timer *timer, uint64_t delay, void (*run)(struct peer_timer *))
 {
     timer->run = run;
-    ev_timer_set(&timer->ev, (double)delay / 1e9, 0.);
-    ev_timer_start(loop, &timer->ev);
+    ev_timer_set(&timer->own, (double)delay / 1e9, 0.);
+    ev_timer_start(loop, &timer->own);
 }
 
 static void peer_cancel(struct peer_timer *timer)
 {
-    ev_timer_stop(loop, &timer->ev);
+    ev_timer_stop(loop, &timer->own);
 }
 
 /* Its own way for idle limits, which does for other moves too. */
 static void peer_move(struct peer_timer *timer, uint64_t delay)
 {
-    timer->ev.repeat = (double)delay / 1e9;
-    ev_timer_again(loop, &timer->ev);
+    timer->own.repeat = (double)delay / 1e9;
+    ev_timer_again(loop, &timer->own);
 }
 
 static void peer_update(void)

@@ -7,11 +7,8 @@
 #include <event2/event.h>
 #include <event2/event_struct.h>
 
-struct peer_timer {
-    struct event event;
-    uint64_t deadline;
-    void (*run)(struct peer_timer *timer);
-};
+#define PEER_OWN struct event
+#include "timer.h"
 
 static struct event_base *base;
 
@@ -43,19 +40,14 @@ static void on_timer(evutil_socket_t none, short events, void *arg)
 
 static void peer_init(struct peer_timer *timer)
 {
-    event_assign(&timer->event, base, -1, 0, on_timer, timer);
-}
-
-static uint64_t *peer_deadline(struct peer_timer *timer)
-{
-    return &timer->deadline;
+    event_assign(&timer->own, base, -1, 0, on_timer, timer);
 }
 
 static void peer_move(struct peer_timer *timer, uint64_t delay)
 {
     struct timeval t = { (time_t)(delay / SECOND), (suseconds_t)(delay % SECOND / US) };
 
-    event_add(&timer->event, &t);
+    event_add(&timer->own, &t);
 }
 
 static void peer_add(struct peer_timer *timer, uint64_t delay, void (*run)(struct peer_timer *))
@@ -66,7 +58,7 @@ static void peer_add(struct peer_timer *timer, uint64_t delay, void (*run)(struc
 
 static void peer_cancel(struct peer_timer *timer)
 {
-    event_del(&timer->event);
+    event_del(&timer->own);
 }
 
 static void peer_update(void)

@@ -6,11 +6,8 @@
 
 #include <uv.h>
 
-struct peer_timer {
-    uv_timer_t uv;
-    uint64_t deadline;
-    void (*run)(struct peer_timer *timer);
-};
+#define PEER_OWN uv_timer_t
+#include "timer.h"
 
 static uv_loop_t loop;
 
@@ -27,12 +24,7 @@ static void peer_close(void)
 
 static void peer_init(struct peer_timer *timer)
 {
-    uv_timer_init(&loop, &timer->uv);
-}
-
-static uint64_t *peer_deadline(struct peer_timer *timer)
-{
-    return &timer->deadline;
+    uv_timer_init(&loop, &timer->own);
 }
 
 static void on_timer(uv_timer_t *uv)
@@ -46,17 +38,17 @@ static void on_timer(uv_timer_t *uv)
 static void peer_add(struct peer_timer *timer, uint64_t delay, void (*run)(struct peer_timer *))
 {
     timer->run = run;
-    uv_timer_start(&timer->uv, on_timer, (delay + MS - 1) / MS, 0);
+    uv_timer_start(&timer->own, on_timer, (delay + MS - 1) / MS, 0);
 }
 
 static void peer_cancel(struct peer_timer *timer)
 {
-    uv_timer_stop(&timer->uv);
+    uv_timer_stop(&timer->own);
 }
 
 static void peer_move(struct peer_timer *timer, uint64_t delay)
 {
-    uv_timer_start(&timer->uv, on_timer, delay / MS, 0);
+    uv_timer_start(&timer->own, on_timer, delay / MS, 0);
 }
 
 static void peer_update(void)

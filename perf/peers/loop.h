@@ -6,7 +6,7 @@
  * The workloads for a timer that belongs to an event loop and one thread. Included by each
  * such contender once it has said what it has:
  *
- *     struct peer_timer                    one timeout, in the program's own memory
+ *     PEER_OWN                             the library's part of a struct peer_timer, see timer.h
  *     peer_open(), peer_close()            a loop without timers; the program ends soon after
  *     peer_init(timer)                     once, before all else
  *     peer_add(timer, delay, run)          arms it; run(timer) is called when it is due
@@ -14,8 +14,6 @@
  *     peer_move(timer, delay)              of a pending one, in its own way for idle limits
  *     peer_turn(wait)                      one turn of the loop; may sleep if `wait`
  *     peer_update()                        reads the clock, outside a turn
- *     peer_deadline(timer)                 a uint64_t of the program's own, in the timer
- *     PEER_MOST_PENDING                    more than so many are too slow; optional
  *
  * Loops read the clock once a turn and count delays from there. So does every program here
  * that uses one: a turn without waiting comes after every TURN operations, as if they were what
@@ -50,10 +48,6 @@ static void check_options(const struct options *options)
 {
     if (options->producers > 1)
         decline("these timers belong to one thread");
-#ifdef PEER_MOST_PENDING
-    if (options->pending > PEER_MOST_PENDING || options->window > PEER_MOST_PENDING)
-        decline("it looks at all that is pending at each turn: so many would take too long");
-#endif
 }
 
 static bool is_over(const struct options *options, uint64_t begin, uint64_t now, uint64_t ops)

@@ -72,7 +72,7 @@ static struct connections connect_all(const struct options *options, uint64_t de
     peer_open();
     struct connections all = { peer_array(options->pending), options->pending, 1, 0, NULL };
     for (uint64_t i = 0; i < all.count; i++) {
-        *peer_deadline(&all.at[i]) = delay;
+        all.at[i].deadline = delay;
         peer_add(&all.at[i], delay, nothing);
     }
     return all;
@@ -131,7 +131,7 @@ static void move_earlier(void *data, int i)
     (void)i;
     connections->next++;
     connections->next = connections->next == connections->count ? 0 : connections->next;
-    uint64_t *delay = peer_deadline(timer);
+    uint64_t *delay = &timer->deadline;
     *delay -= random_delay(&connections->random, MS, 9 * MS);
     peer_move(timer, *delay);
 }
@@ -143,8 +143,8 @@ static void move_away(void *data, int i)
     struct peer_timer *timer =
         &connections->at[(connections->next + (uint64_t)i) % connections->count];
 
-    if (*peer_deadline(timer) < FAR / 10) {
-        *peer_deadline(timer) = FAR;
+    if (timer->deadline < FAR / 10) {
+        timer->deadline = FAR;
         peer_move(timer, FAR);
     }
 }

@@ -10,7 +10,7 @@
 
 static void record(struct peer_timer *timer)
 {
-    histogram_add(&lateness, (int64_t)(now_ns() - *peer_deadline(timer)));
+    histogram_add(&lateness, (int64_t)(now_ns() - timer->deadline));
     left--;
 }
 
@@ -27,7 +27,7 @@ static void run_fire(const struct options *options)
     uint64_t begin = now_ns(), cpu = process_cpu_ns();
     for (uint64_t i = 0; i < n; i++) {
         uint64_t delay = random_delay(&random, SECOND / 10, 2900 * MS);
-        *peer_deadline(&timers[i]) = now_ns() + delay;
+        timers[i].deadline = now_ns() + delay;
         peer_add(&timers[i], delay, record);
         if (i % TURN == 0)
             peer_turn(false);
@@ -50,7 +50,7 @@ static double first_sum, first_count, last_sum, last_count;
 
 static void beat(struct peer_timer *timer)
 {
-    uint64_t *deadline = peer_deadline(timer);
+    uint64_t *deadline = &timer->deadline;
     uint64_t now = now_ns();
     double late = (double)(int64_t)(now - *deadline);
 
@@ -81,10 +81,10 @@ static void run_heartbeat(const struct options *options)
     beats_end = begin + periods * PERIOD;
     last_begin = beats_end - PERIOD;
     for (uint64_t i = 0; i < n; i++) {
-        *peer_deadline(&timers[i]) = begin + random_delay(&random, 0, PERIOD);
+        timers[i].deadline = begin + random_delay(&random, 0, PERIOD);
         if (i % TURN == 0)
             peer_turn(false);
-        peer_add(&timers[i], *peer_deadline(&timers[i]) - now_ns(), beat);
+        peer_add(&timers[i], timers[i].deadline - now_ns(), beat);
     }
     while (now_ns() < first_end)
         peer_turn(true);

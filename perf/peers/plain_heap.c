@@ -10,12 +10,13 @@
 #include <poll.h>
 #include <stdlib.h>
 
-struct peer_timer {
+struct heap_timer {
     uint64_t due;
     size_t place; /* in the heap */
-    uint64_t deadline;
-    void (*run)(struct peer_timer *timer);
 };
+
+#define PEER_OWN struct heap_timer
+#include "timer.h"
 
 static struct peer_timer **heap; /* the first is at 0 */
 static size_t pending, room;
@@ -41,20 +42,15 @@ static void peer_init(struct peer_timer *timer)
     (void)timer;
 }
 
-static uint64_t *peer_deadline(struct peer_timer *timer)
-{
-    return &timer->deadline;
-}
-
 static void put(struct peer_timer *timer, size_t place)
 {
     heap[place] = timer;
-    timer->place = place;
+    timer->own.place = place;
 }
 
 static void sift_up(struct peer_timer *timer, size_t place)
 {
-    while (place > 0 && heap[(place - 1) / 2]->due > timer->due) {
+    while (place > 0 && heap[(place - 1) / 2]->own.due > timer->own.due) {
         put(heap[(place - 1) / 2], place);
         place = (place - 1) / 2;
     }
@@ -64,9 +60,9 @@ static void sift_up(struct peer_timer *timer, size_t place)
 static void sift_down(struct peer_timer *timer, size_t place)
 {
     for (size_t child; (child = 2 * place + 1) < pending; place = child) {
-        if (child + 1 < pending && heap[child + 1]->due < heap[child]->due)
+        if (child + 1 < pending && heap[child + 1]->own.due < heap[child]->own.due)
             child++;
-        if (heap[child]->due >= timer->due)
+        if (heap[child]->own.due >= timer->own.due)
             break;
         put(heap[child], place);
     }
@@ -75,7 +71,7 @@ static void sift_down(struct peer_timer *timer, size_t place)
 
 static void sift(struct peer_timer *timer, size_t place)
 {
-    if (place > 0 && heap[(place - 1) / 2]->due > timer->due)
+    if (place > 0 && heap[(place - 1) / 2]->own.due > timer->own.due)
         sift_up(timer, place);
     else
         sift_down(timer, place);
@@ -90,7 +86,7 @@ static void peer_add(struct peer_timer *timer, uint64_t delay, void (*run)(struc
             die("no memory for the heap", 0);
     }
     timer->run = run;
-    timer->due = loop_time + delay;
+    timer->own.due = loop_time + delay;
     sift_up(timer, pending++);
 }
 
@@ -99,13 +95,13 @@ static void peer_cancel(struct peer_timer *timer)
     struct peer_timer *last = heap[--pending];
 
     if (last != timer)
-        sift(last, timer->place);
+        sift(last, timer->own.place);
 }
 
 static void peer_move(struct peer_timer *timer, uint64_t delay)
 {
-    timer->due = loop_time + delay;
-    sift(timer, timer->place);
+    timer->own.due = loop_time + delay;
+    sift(timer, timer->own.place);
 }
 
 static void peer_turn(bool wait)
@@ -113,11 +109,11 @@ static void peer_turn(bool wait)
     uint64_t now = now_ns(), ns = 0;
 
     if (wait)
-        ns = pending == 0 ? SECOND : heap[0]->due > now ? heap[0]->due - now : 0;
+        ns = pending == 0 ? SECOND : heap[0]->own.due > now ? heap[0]->own.due - now : 0;
     struct timespec t = { (time_t)(ns / SECOND), (long)(ns % SECOND) };
     ppoll(NULL, 0, &t, NULL);
     peer_update();
-    while (pending > 0 && heap[0]->due <= loop_time) {
+    while (pending > 0 && heap[0]->own.due <= loop_time) {
         struct peer_timer *timer = heap[0];
         peer_cancel(timer);
         timer->run(timer);
