@@ -10,7 +10,7 @@
 
 #include <hwt/hwt.h>
 
-#include "hwt/relay/http.h"
+#include "hwt/relay/address.h"
 
 /* The line of the file that is read. A value belongs to a name on that line. */
 struct line {

@@ -2,7 +2,7 @@
 
 /* Calls that a broker refuses are counted, and logged when that begins and when it ends. */
 
-#include "hwt/relay/calls.h"
+#include "hwt/relay/program/calls.h"
 
 #include <errno.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 
 /* The page of metrics, and the listener that serves it, whatever its clients say. */
 
-#include "hwt/relay/metrics.h"
+#include "hwt/relay/program/metrics.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "check_main.h"
-#include "hwt/relay/http.h"
+#include "hwt/relay/program/http.h"
 
 static const struct relay_config config = {
     .space = "shop",

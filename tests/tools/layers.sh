@@ -7,7 +7,8 @@
 #
 # - The folders, from below: base, wheel, pool, inbox, worker, timer, report. What is in one includes what is in it or
 #   below. net and delay stand on the public headers and on base, and know nothing of the others.
-#   relay is a program: it stands on the public headers alone.
+#   relay is a program: it stands on the public headers alone. Its room program includes what is in relay, and
+#   nothing else there includes that.
 # - The rooms of delay, from below: base, disk, table, log, slots, checkpoint, api, open. A room includes itself
 #   and those below, and calls what their headers declare. A struct of a room that a store consists of is touched
 #   in that room alone. tool is a program: it stands on the public headers alone.
@@ -25,7 +26,7 @@ root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 case $#,${1-} in
 0,) ;;
 *,--help)
-    sed -n '4,20s/^# \{0,1\}//p' "$0"
+    sed -n '4,21s/^# \{0,1\}//p' "$0"
     exit 0
     ;;
 *)
@@ -97,6 +98,8 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
             return
         else if (t == "" || f == "" || (f != t && !below(t, f) && (t != "base" || f in rank || f == "relay")))
             complain(from ": may not include " to)
+        else if (to ~ /^hwt\/relay\/program\// && from !~ /^hwt\/relay\/program\//)
+            complain(from ": may not include " to ", which is of the room above")
         else if (!room_below(room(to), room(from)))
             complain(from ": may not include " to ", which is of a room above it")
     }

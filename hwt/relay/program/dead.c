@@ -6,8 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "hwt/relay/look.h"
-#include "hwt/relay/publish.h"
+#include "hwt/relay/program/look.h"
+#include "hwt/relay/program/publish.h"
 
 /*
  * A dead letter is put back as a new order, of a new id, and deleted when that is stored. Who is killed between both

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/program.h"
+#include "hwt/relay/program/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hwt/relay/look.h"
+#include "hwt/relay/program/look.h"
 #include "hwt/relay/open.h"
 
 /* ---- status ---- */

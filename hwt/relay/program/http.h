@@ -23,10 +23,7 @@ struct relay_http {
     void *arg;
 };
 
-/* Whether it is an address and a port, as 127.0.0.1:9464 or [::1]:9464. */
-bool relay_address_is_fine(const char *address);
-
-/* Listens at such an address, until relay_http_end(). A page without a path is behind the last one. A negative errno: it
+/* Listens at an address, see address.h, until relay_http_end(). A page without a path is behind the last one. A negative errno: it
  * cannot. */
 int relay_http_begin(struct relay_http *http, const char *address,
                      const struct relay_http_page *pages, void *arg);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/program.h"
+#include "hwt/relay/program/program.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,11 +12,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "hwt/relay/http.h"
+#include "hwt/relay/program/http.h"
 #include "hwt/relay/log.h"
-#include "hwt/relay/metrics.h"
-#include "hwt/relay/notify.h"
-#include "hwt/relay/worker.h"
+#include "hwt/relay/program/metrics.h"
+#include "hwt/relay/program/notify.h"
+#include "hwt/relay/program/worker.h"
 
 /* A loop that has not turned for so long is taken to stand still for good: no call of a broker waits so long. With a
  * watchdog it is half of the time of that. */

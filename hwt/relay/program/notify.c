@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/notify.h"
+#include "hwt/relay/program/notify.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/program.h"
+#include "hwt/relay/program/program.h"
 
 #include <errno.h>
 #include <getopt.h>

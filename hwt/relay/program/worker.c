@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/worker.h"
+#include "hwt/relay/program/worker.h"
 
 #include <errno.h>
 #include <poll.h>

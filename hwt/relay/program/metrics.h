@@ -8,7 +8,7 @@
 #include <hwt/delay.h>
 
 #include "hwt/relay/config.h"
-#include "hwt/relay/calls.h"
+#include "hwt/relay/program/calls.h"
 #include "hwt/relay/counts.h"
 
 struct relay_metrics {

@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "hwt/relay/calls.h"
+#include "hwt/relay/program/calls.h"
 #include "hwt/relay/shard.h"
 
 /* What the threads have in common. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/calls.h"
+#include "hwt/relay/program/calls.h"
 
 #include <errno.h>
 #include <string.h>

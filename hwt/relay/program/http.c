@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/http.h"
+#include "hwt/relay/program/http.h"
 
 #include <errno.h>
 #include <netdb.h>
@@ -12,35 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { HOST_MAX = 64, REQUEST_MAX = 4096 };
+#include "hwt/relay/address.h"
 
-/* The caller frees it by freeaddrinfo(). NULL: it is no address. */
-static struct addrinfo *read_address(const char *address)
-{
-    const struct addrinfo hints = { .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE,
-                                    .ai_socktype = SOCK_STREAM };
-    const char *colon = strrchr(address, ':');
-    struct addrinfo *found = NULL;
-    size_t length = colon ? (size_t)(colon - address) : 0;
-    char host[HOST_MAX];
-
-    if (length == 0 || length >= sizeof(host))
-        return NULL;
-    if (address[0] == '[' && colon[-1] == ']')
-        snprintf(host, sizeof(host), "%.*s", (int)length - 2, address + 1);
-    else
-        snprintf(host, sizeof(host), "%.*s", (int)length, address);
-    return getaddrinfo(host, colon + 1, &hints, &found) == 0 ? found : NULL;
-}
-
-bool relay_address_is_fine(const char *address)
-{
-    struct addrinfo *found = read_address(address);
-
-    if (found)
-        freeaddrinfo(found);
-    return found != NULL;
-}
+enum { REQUEST_MAX = 4096 };
 
 static int listen_at(const struct addrinfo *at)
 {
@@ -175,7 +149,7 @@ static void *run(void *arg)
 int relay_http_begin(struct relay_http *http, const char *address,
                      const struct relay_http_page *pages, void *arg)
 {
-    struct addrinfo *at = read_address(address);
+    struct addrinfo *at = relay_address_read(address);
     int r;
 
     if (!at)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/publish.h"
+#include "hwt/relay/program/publish.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "hwt/relay/look.h"
+#include "hwt/relay/program/look.h"
 #include "hwt/relay/open.h"
 #include "hwt/relay/policy.h"
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "hwt/relay/look.h"
+#include "hwt/relay/program/look.h"
 #include "hwt/relay/open.h"
-#include "hwt/relay/program.h"
+#include "hwt/relay/program/program.h"
 
 /*
  * Whether one store lacks a message that another has, while both relays run. Let `here` be opened

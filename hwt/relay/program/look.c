@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/look.h"
+#include "hwt/relay/program/look.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "hwt/relay/open.h"
-#include "hwt/relay/program.h"
+#include "hwt/relay/program/program.h"
 #include "hwt/relay/shard.h"
 
 /* ---- At the broker ---- */

@@ -3,7 +3,7 @@
 #define HWT_RELAY_PUBLISH_H
 
 #include "hwt/relay/engine.h"
-#include "hwt/relay/program.h"
+#include "hwt/relay/program/program.h"
 
 /* A put, as the relay will judge it. 0; or `reason` says why it would be a dead letter. */
 int publish_judge(const struct request *request, const struct relay_limits *limits,

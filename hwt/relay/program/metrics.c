@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
-#include "hwt/relay/metrics.h"
+#include "hwt/relay/program/metrics.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
