@@ -28,7 +28,6 @@
 #include "hwt/base/shield.h"
 #include "hwt/delay/api/takes.h"
 #include "hwt/delay/api/found.h"
-#include "hwt/delay/base/asks.h"
 #include "hwt/delay/base/cond.h"
 #include "hwt/delay/base/jobs.h"
 #include "hwt/delay/base/options.h"
@@ -48,6 +47,7 @@ struct hwt_delay {
     pthread_mutex_t lock;
     pthread_cond_t
         changed;       /* who may lock the slots or pin the log, and room in the log or in memory */
+    bool standby;      /* nothing is loaded, and takes are refused, until hwt_delay_lead() */
     bool poisoned;     /* what the disk has is not known: every call is -EIO */
     bool full;         /* there is no reserve: puts are refused */
     unsigned given_up; /* so many frames were written with the room of the reserve */

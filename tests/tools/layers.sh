@@ -11,7 +11,8 @@
 #   nothing else there includes that.
 # - The rooms of delay, from below: base, disk, table, log, slots, checkpoint, api, open. A room includes itself
 #   and those below, and calls what their headers declare. A struct of a room that a store consists of is touched
-#   in that room alone. tool is a program: it stands on the public headers alone.
+#   in that room alone, and its functions are declared in it. tool is a program: it stands on the public headers
+#   alone.
 # - The public headers include public headers only, and are all that is in hwt/ itself. hwt.h may be
 #   included everywhere; the others only by the folders above that have them to serve.
 # - Within a folder: no header leads back to itself, and no room's source includes a header that leads
@@ -140,6 +141,13 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
         }
     }
 
+    # A header that declares what a room above it defines is a way upward, too.
+    function check_places(    name) {
+        for (name in defined)
+            if (name in declared && declared[name] != defined[name])
+                complain("hwt/delay/" declared[name] ": declares " name "(), which is of the room " defined[name])
+    }
+
     function note_fields(file, line,    name) {
         while (match(line, /store->[a-z_]+/)) {
             name = substr(line, RSTART + 7, RLENGTH - 7)
@@ -170,8 +178,15 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
     is_whole(FILENAME) && /^    struct hwt_delay_[a-z]+ [a-z]+;/ { struct_of[substr($3, 1, index($3, ";") - 1)] = $2 }
     room(FILENAME) in room_rank && /^struct hwt_delay_[a-z]+ \{/ { has_struct[$2] = room(FILENAME) }
     room(FILENAME) in room_rank && !/^ *(\/\*|\*)/ {
-        note_calls(FILENAME, $0)
+        code = $0
+        sub(/\/\*.*/, "", code)
+        note_calls(FILENAME, code)
         note_fields(FILENAME, $0)
+    }
+    room(FILENAME) in room_rank && FILENAME ~ /\.c$/ && match($0, /^[a-z][^;]* [*]*hwt_delay_[a-z0-9_]+\([^;]*$/) {
+        name = substr($0, 1, index($0, "(") - 1)
+        sub(/.*[ *]/, "", name)
+        defined[name] = room(FILENAME)
     }
     /^ *# *include *[<"]hwt\// {
         name = $0
@@ -182,6 +197,7 @@ find hwt -name '*.[ch]' | LC_ALL=C sort | xargs awk '
     /^ *# *include *"/ && !/"hwt\// { complain(FILENAME ": a path begins with hwt/: " $0) }
 
     END {
+        check_places()
         for (file in exists) {
             n = split(includes[file], list, " ")
             for (i = 1; i <= n; i++)

@@ -195,7 +195,7 @@ static int attempt(hwt_delay *store, size_t max, struct taking *taking)
     for (;;) {
         if (store->poisoned)
             return -EIO;
-        if (store->takes.standby)
+        if (store->standby)
             return -EPERM;
         uint64_t now = hwt_delay_clock(store);
         if (hwt_delay_is_held(store))
@@ -338,10 +338,10 @@ int hwt_delay_lead(hwt_delay *store)
     if (store->read_only)
         return -EROFS;
     int shield = hwt_delay_enter(store);
-    store->takes.standby = false;
+    store->standby = false;
     if (hwt_delay_has_jobs(store))
         hwt_delay_load_soon(store);
-    hwt_delay_wake_all(store);
+    hwt_delay_changed(store, HWT_DELAY_LOOK);
     hwt_delay_leave(store, shield);
     return 0;
 }

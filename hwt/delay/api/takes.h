@@ -15,7 +15,6 @@ struct hwt_delay_takes {
     uint64_t waiting; /* threads in a take that may sleep */
     uint64_t wakes;   /* calls of hwt_delay_wake() */
     bool woken;       /* one of them came when nobody was waiting: the next that would, is woken */
-    bool standby;     /* nothing is loaded, and takes are refused */
     int event;        /* -1: none */
     bool event_set;
     uint64_t alarm_at; /* the instant the alarm is set to; HWT_NEVER: none */
@@ -26,6 +25,9 @@ struct hwt_delay_takes {
 
 void hwt_delay_takes_init(hwt_delay *store);
 void hwt_delay_takes_free(hwt_delay *store);
+void hwt_delay_takes_hear(hwt_delay *store, int reason); /* see jobs.h */
+/* Something may have changed that a take waits for. True: something can be taken now. */
+bool hwt_delay_wake_arm(hwt_delay *store);
 uint64_t hwt_delay_ring(void *store); /* a job */
 void hwt_delay_wake_clear(hwt_delay *store);
 uint64_t hwt_delay_next_locked(hwt_delay *store);

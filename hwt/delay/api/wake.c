@@ -26,7 +26,6 @@ void hwt_delay_takes_init(hwt_delay *store)
     hwt_delay_cond_init(&takes->takers);
     takes->event = -1;
     takes->alarm_at = HWT_NEVER;
-    takes->standby = (store->options.flags & HWT_DELAY_STANDBY) != 0;
 }
 
 void hwt_delay_takes_free(hwt_delay *store)
@@ -34,11 +33,6 @@ void hwt_delay_takes_free(hwt_delay *store)
     if (store->takes.event >= 0)
         close(store->takes.event);
     pthread_cond_destroy(&store->takes.takers);
-}
-
-bool hwt_delay_stands_by(const hwt_delay *store)
-{
-    return store->takes.standby;
 }
 
 /* The clock may be set meanwhile, so it is looked at again after at most so long. */
@@ -94,7 +88,7 @@ static void set_event(hwt_delay *store)
 }
 
 /* All that sleep in take look again. */
-void hwt_delay_wake_all(hwt_delay *store)
+static void wake_all(hwt_delay *store)
 {
     pthread_cond_broadcast(&store->takes.takers);
     set_event(store);
@@ -109,14 +103,14 @@ static void wake_now(hwt_delay *store)
 }
 
 /* A trouble begins, or 0: there is none, or it is over. */
-void hwt_delay_trouble(hwt_delay *store, int error)
+static void set_trouble(hwt_delay *store, int error)
 {
     if (store->takes.trouble == error)
         return;
     store->takes.trouble = error;
     if (error < 0) {
         store->takes.troubles++;
-        hwt_delay_wake_all(store);
+        wake_all(store);
     } else {
         wake_now(store);
     }
@@ -161,7 +155,7 @@ static uint64_t worth_a_take(hwt_delay *store, uint64_t now)
 /* Something may have changed what is next. True: something can be taken now. */
 bool hwt_delay_wake_arm(hwt_delay *store)
 {
-    if (!hwt_delay_has_jobs(store) || store->poisoned || store->takes.standby ||
+    if (!hwt_delay_has_jobs(store) || store->poisoned || store->standby ||
         (store->takes.waiting == 0 && store->takes.event < 0))
         return false;
     uint64_t now = hwt_delay_clock(store);
@@ -176,6 +170,16 @@ bool hwt_delay_wake_arm(hwt_delay *store)
     store->takes.alarm_at = now + delay;
     hwt_delay_want_in(store, HWT_DELAY_ALARM, delay);
     return false;
+}
+
+void hwt_delay_takes_hear(hwt_delay *store, int reason)
+{
+    if (reason == HWT_DELAY_MORE)
+        hwt_delay_wake_arm(store);
+    else if (reason == HWT_DELAY_LOOK)
+        wake_all(store);
+    else
+        set_trouble(store, reason);
 }
 
 int hwt_delay_wake(hwt_delay *store)
@@ -204,7 +208,7 @@ int hwt_delay_fd(hwt_delay *store)
         r = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
         r = r < 0 ? -errno : r;
         store->takes.event = r < 0 ? -1 : r;
-        if (!store->takes.standby)
+        if (!store->standby)
             set_event(store); /* the first take says what there is */
         hwt_delay_wake_arm(store);
     }

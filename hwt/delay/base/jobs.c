@@ -4,6 +4,23 @@
 
 #include "hwt/delay/whole.h"
 
+void hwt_delay_jobs_init(hwt_delay *store, void (*changed)(hwt_delay *store, int reason),
+                         int (*checkpoint)(hwt_delay *store))
+{
+    store->jobs.changed = changed;
+    store->jobs.checkpoint = checkpoint;
+}
+
+void hwt_delay_changed(hwt_delay *store, int reason)
+{
+    store->jobs.changed(store, reason);
+}
+
+int hwt_delay_checkpoint_now(hwt_delay *store)
+{
+    return store->jobs.checkpoint(store);
+}
+
 int hwt_delay_jobs_begin(hwt_delay *store, uint64_t (*const runs[HWT_DELAY_LANES])(void *arg))
 {
     struct hwt_delay_jobs *jobs = &store->jobs;

@@ -53,6 +53,7 @@ void hwt_delay_checkpoint_look(hwt_delay *store);
 
 /* So long nothing is put before the log's disk is given back. */
 #define HWT_DELAY_QUIET HWT_SEC(10)
+int hwt_delay_checkpoint_make(hwt_delay *store);
 uint64_t hwt_delay_checkpointer(void *store); /* a job */
 void hwt_delay_delete_finished(hwt_delay *store);
 void hwt_delay_copies_add(hwt_delay *store, int more);

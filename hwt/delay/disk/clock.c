@@ -80,14 +80,14 @@ uint64_t hwt_delay_clock(hwt_delay *store)
         store->clock.behind = store->clock.behind && now < store->clock.hand;
         if (store->clock.held) {
             store->clock.held = false;
-            hwt_delay_trouble(store, 0);
+            hwt_delay_changed(store, 0);
         }
         if (now > store->clock.hand)
             store->clock.hand = now;
     } else if (!store->clock.held) {
         store->clock.held = true;
         store->stats.clock_leaps++;
-        hwt_delay_trouble(store, -ETIME);
+        hwt_delay_changed(store, -ETIME);
     }
     return now;
 }

@@ -88,7 +88,7 @@ void hwt_delay_poison(hwt_delay *store)
     pthread_cond_broadcast(&store->changed);
     hwt_delay_log_hurry(store);
     hwt_delay_turns_wake_all(store);
-    hwt_delay_wake_all(store);
+    hwt_delay_changed(store, HWT_DELAY_LOOK);
 }
 
 /* ---- frames ---- */
@@ -181,7 +181,7 @@ static void frame_is_done(hwt_delay *store, uint64_t frame, struct hwt_delay_not
     hwt_delay_callers_expect(store, frame);
     hwt_delay_turns_end(store);
     pthread_cond_broadcast(&store->changed);
-    hwt_delay_wake_arm(store);
+    hwt_delay_changed(store, HWT_DELAY_MORE);
     hwt_delay_notices_pass(store, notices, r);
     if (!TAILQ_EMPTY(&log->notices))
         hwt_delay_want(store, HWT_DELAY_COMMIT);

@@ -101,7 +101,7 @@ static int wait_for_checkpoint(hwt_delay *store, bool put)
 {
     int r = 0;
     if (store->synchronous)
-        r = hwt_delay_checkpoint_make(store);
+        r = hwt_delay_checkpoint_now(store);
     else if (store->stuck == 0 && !(put && store->full)) {
         hwt_delay_checkpoint_want(store);
         pthread_cond_wait(&store->changed, &store->lock);

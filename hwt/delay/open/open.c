@@ -16,6 +16,7 @@ static int make_tables(hwt_delay *store)
     hwt_delay_slots_init(store);
     hwt_delay_cond_init(&store->changed);
     hwt_delay_takes_init(store);
+    hwt_delay_jobs_init(store, hwt_delay_takes_hear, hwt_delay_checkpoint_make);
     int r = -pthread_mutex_init(&store->lock, NULL);
     return r < 0 ? r : hwt_delay_epoch_begin(store);
 }
@@ -92,6 +93,7 @@ static int open_once(const char *directory, const hwt_delay_options *options,
     store->synchronous = synchronous;
     store->read_only = (options->flags & HWT_DELAY_READ_ONLY) != 0;
     store->salvage = (options->flags & HWT_DELAY_SALVAGE) != 0;
+    store->standby = (options->flags & HWT_DELAY_STANDBY) != 0;
     int r = make_tables(store);
     if (r == 0)
         r = open_store(store, directory);

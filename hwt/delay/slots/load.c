@@ -133,7 +133,7 @@ static void note_gaps(hwt_delay *store, const struct hwt_delay_gaps *found)
         if (hwt_delay_compare(gap.from, hwt_delay_loaded(store)) < 0)
             gap.from = hwt_delay_loaded(store);
         if (hwt_delay_gap_found(store, gap))
-            hwt_delay_wake_all(store);
+            hwt_delay_changed(store, HWT_DELAY_LOOK);
     }
 }
 
@@ -202,7 +202,7 @@ int hwt_delay_load(hwt_delay *store, uint64_t due)
     int r = load(store, due);
     hwt_delay_slots_unlock(store);
     if (!hwt_delay_is_held(store))
-        hwt_delay_trouble(store, r);
+        hwt_delay_changed(store, r);
     return r;
 }
 
@@ -261,8 +261,7 @@ void hwt_delay_evict(hwt_delay *store)
 static uint64_t load_at(const hwt_delay *store)
 {
     uint64_t next = hwt_delay_wheel_next(store), loaded = hwt_delay_loaded(store).due;
-    if (next == HWT_NEVER || hwt_delay_is_held(store) || store->poisoned ||
-        hwt_delay_stands_by(store))
+    if (next == HWT_NEVER || hwt_delay_is_held(store) || store->poisoned || store->standby)
         return HWT_NEVER;
     next = next > HWT_DELAY_HORIZON ? next - HWT_DELAY_HORIZON : 0;
     loaded = loaded > HWT_DELAY_HORIZON / 2 ? loaded - HWT_DELAY_HORIZON / 2 : 0;
@@ -293,7 +292,7 @@ uint64_t hwt_delay_loader(void *arg)
     pthread_mutex_lock(&store->lock);
     uint64_t now = hwt_delay_clock(store), delay = HWT_NEVER, at = load_at(store);
     if (is_to_load(store, now) && hwt_delay_load(store, hwt_delay_horizon(now)) == 0) {
-        hwt_delay_wake_arm(store);
+        hwt_delay_changed(store, HWT_DELAY_MORE);
         delay = 0;
     } else if (at != HWT_NEVER || hwt_delay_is_held(store)) {
         delay = at > now && at - now < HWT_SEC(1) ? at - now : HWT_SEC(1);
