@@ -281,6 +281,25 @@ static int add_dead(struct relay_shard *shard, struct batch *batch,
     return add(shard, batch, message->timestamp, NULL, record);
 }
 
+/* A dead letter that was put for later: its own headers have their names again, and the reason is the last of them. */
+static void end_dead(struct relay_record *record)
+{
+    const char *reason = "it was a dead letter";
+    size_t kept = 0;
+
+    for (size_t i = 0; i < record->fields_count; i++) {
+        struct relay_field field = record->fields[i];
+        if (relay_field_was_hwt(&field))
+            field.name += strlen(RELAY_WAS);
+        if (relay_field_is_about(&field))
+            reason = field.value;
+        else
+            record->fields[kept++] = field;
+    }
+    record->fields[kept++] = (struct relay_field){ "Hwt-Reason", reason };
+    record->fields_count = kept;
+}
+
 static int add_order(struct relay_shard *shard, struct batch *batch,
                      const struct relay_message *message, const struct relay_order *order,
                      struct relay_record *record)
@@ -291,11 +310,13 @@ static int add_order(struct relay_shard *shard, struct batch *batch,
         r = cancel(shard, batch, order->due_old, order->key);
     if (r < 0 || is_covered(shard, &record->place, order->due))
         return r;
-    record->target = order->target;
+    record->target = order->op == RELAY_DEAD ? "" : order->target;
     record->key = order->key ? order->key : "";
     for (size_t i = 0; i < message->fields_count; i++)
         if (!relay_field_is_known(&message->fields[i]))
             record->fields[record->fields_count++] = message->fields[i];
+    if (order->op == RELAY_DEAD)
+        end_dead(record);
     if (order->id) { /* the owner looks whether it is one, see proof.h */
         record->id = order->id;
         record->attempt = order->attempt;

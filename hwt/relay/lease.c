@@ -285,12 +285,15 @@ void relay_lease_resign(struct relay_shard *shard, const char *why)
     set_role(shard, RELAY_FOLLOWS);
 }
 
-/* A shard that could not be given back is taken by another one when the lease is over. */
+/* What was taken goes out first, so that nothing holds the watermark below what was sent: whoever has the shard next
+ * would send that again. A shard that could not be given back is taken by another one when the lease is over. */
 static void drain(struct relay_shard *shard, uint64_t now)
 {
     bool late = now - shard->drains_since >= shard->config->lease;
 
-    if (is_anything_sent(shard) && !late)
+    if (now - shard->drains_since >= shard->config->lease / 2)
+        relay_flights_give_up(shard);
+    if (shard->role == RELAY_OWNS && shard->flights_count > 0 && !late)
         return;
     (void)relay_agree(shard); /* it is given away whatever the stream has */
     shard->over = relay_lease_release(shard) == 0 || late;

@@ -45,6 +45,11 @@ bool relay_field_is_hwt(const struct relay_field *field)
     return strncasecmp(field->name, "Hwt-", 4) == 0;
 }
 
+bool relay_field_was_hwt(const struct relay_field *field)
+{
+    return strncasecmp(field->name, RELAY_WAS "Hwt-", strlen(RELAY_WAS "Hwt-")) == 0;
+}
+
 bool relay_field_is_known(const struct relay_field *field)
 {
     return relay_field_is_hwt(field) ? find_name(field) < NAMES
@@ -99,6 +104,8 @@ static int read_op(const char *text, enum relay_op *ret_op, char reason[RELAY_RE
         *ret_op = RELAY_CANCEL;
     else if (strcmp(text, "replace") == 0)
         *ret_op = RELAY_REPLACE;
+    else if (strcmp(text, "dead") == 0)
+        *ret_op = RELAY_DEAD;
     else
         return relay_refuse(reason, "Hwt-Op is %.40s, and not put, cancel or replace", text);
     return 0;
@@ -168,8 +175,9 @@ static int read_target(const char *target, char reason[RELAY_REASON_MAX])
 static int read_key(const struct relay_order *order, char reason[RELAY_REASON_MAX])
 {
     if (!order->key)
-        return order->op == RELAY_PUT ? 0
-                                      : relay_refuse(reason, "a cancel or replace wants Hwt-Key");
+        return order->op == RELAY_PUT || order->op == RELAY_DEAD
+                   ? 0
+                   : relay_refuse(reason, "a cancel or replace wants Hwt-Key");
     if (!*order->key)
         return relay_refuse(reason, "Hwt-Key is empty");
     if (strlen(order->key) > RELAY_KEY_MAX)
@@ -199,7 +207,7 @@ int relay_order_read(const struct relay_message *message, struct relay_order *re
     order.key = values[KEY];
     if (r == 0)
         r = read_key(&order, reason);
-    if (r == 0 && order.op != RELAY_CANCEL)
+    if (r == 0 && (order.op == RELAY_PUT || order.op == RELAY_REPLACE))
         r = read_target(values[TARGET], reason);
     order.target = values[TARGET];
     order.given = find_given(message);

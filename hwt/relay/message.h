@@ -29,7 +29,15 @@ struct relay_message {
     size_t payload_size;
 };
 
-enum relay_op { RELAY_PUT, RELAY_CANCEL, RELAY_REPLACE };
+enum relay_op {
+    RELAY_PUT,
+    RELAY_CANCEL,
+    RELAY_REPLACE,
+    RELAY_DEAD, /* a relay's own: a dead letter that the dead letters have refused, for later */
+};
+
+/* Stands before the names of a dead letter's own headers that begin with Hwt-, while it is put for later. */
+#define RELAY_WAS "Was-"
 
 enum {
     RELAY_KEY_MAX = 254,    /* bytes; an id of the store has one more */
@@ -78,6 +86,9 @@ bool relay_field_is_hwt(const struct relay_field *field);
 /* Whether the protocol, as this version knows it, or NATS gives a header its meaning. Others are a
  * part of the message. */
 bool relay_field_is_known(const struct relay_field *field);
+
+/* Whether it is a header of a dead letter, in one that is put for later. */
+bool relay_field_was_hwt(const struct relay_field *field);
 
 /* Whether a header says what became of a message before: Hwt-Source or Hwt-Reason. */
 bool relay_field_is_about(const struct relay_field *field);

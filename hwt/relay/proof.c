@@ -126,7 +126,7 @@ int relay_believe(struct relay_shard *shard, uint64_t due, struct relay_record *
     const char *given;
     int r;
 
-    if (!*record->target || record->fields_count == 0 || !relay_field_is_about(last))
+    if (record->fields_count == 0 || strcmp(last->name, "Hwt-Source") != 0)
         return 0;
     r = relay_prove(shard, record, due, &proof);
     if (r < 0)

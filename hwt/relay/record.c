@@ -93,7 +93,7 @@ static bool get_string(struct cursor *cursor, const char **ret_string)
 
 static bool get_fields(struct cursor *cursor, struct relay_record *record, uint64_t count)
 {
-    if (count > RELAY_FIELDS_MAX + 1)
+    if (count > RELAY_FIELDS_MAX + 2)
         return false;
     for (; record->fields_count < count; record->fields_count++) {
         struct relay_field *field = &record->fields[record->fields_count];

@@ -25,8 +25,8 @@ struct relay_record {
     const char *target; /* "": dead letter */
     const char *id;     /* what the target's stream knows doubles by */
     const char *key;    /* "": none */
-    /* What goes on, and what a later version may know; a dead letter has all, its reason last. */
-    struct relay_field fields[RELAY_FIELDS_MAX + 1];
+    /* What goes on, and what a later version may know; a dead letter has all, and its reason. */
+    struct relay_field fields[RELAY_FIELDS_MAX + 2];
     size_t fields_count;
     const void *payload;
     size_t payload_size;

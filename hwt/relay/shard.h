@@ -20,7 +20,10 @@
  *     agree.c     whether the stream is the one that the store has read
  *     ingest.c    from the stream to the store
  *     drop.c      what the watermark covers leaves a follower's store
- *     flights.c   from the store to the target: take, send, answers, done
+ *     flights.c   from the store to the target: take, answers, done
+ *     send.c      what is sent, and where
+ *     gate.c      how many are under way to a target
+ *     proof.c     what a relay puts back is told from what a producer puts
  *     trim.c      how far the replicas have read; what all have read is deleted from the stream
  */
 
@@ -58,6 +61,16 @@ enum relay_state {
     RELAY_ENDED, /* it is to be done in the store */
 };
 
+/* A target, by a hash of its name, while messages are under way to it. */
+struct relay_gate {
+    uint64_t target;
+    unsigned under_way; /* 0: the place is free */
+    uint64_t bytes;     /* likewise under way */
+    uint64_t heard_at;  /* the clock when it has answered last, or the first one went */
+};
+
+enum { RELAY_GATES = 256 };
+
 /* A message that is taken and not done. */
 struct relay_flight {
     uint64_t number; /* ascends along shard->flights; in the cookie of what is sent */
@@ -69,8 +82,11 @@ struct relay_flight {
     bool dead;  /* it was sent to the dead letters */
     enum relay_dead why;
     bool refused;        /* by the dead letters, or by the delay stream */
+    bool parks;          /* the dead letters do not take it now: it goes back to the delay stream */
     unsigned cut;        /* a dead letter was too long: with its payload; and with its headers: 2 */
     uint64_t not_before; /* the clock at which it may be sent again */
+    struct relay_gate
+        *gate; /* while it is under way to its target, unless that is not known; or NULL */
 };
 
 struct relay_shard {
@@ -121,6 +137,7 @@ struct relay_shard {
     /* Flights. */
     struct relay_flight flights[RELAY_FLIGHTS_MAX];
     size_t flights_count;
+    struct relay_gate gates[RELAY_GATES];
     uint64_t flight_last;         /* the number given last */
     uint64_t taken_due;           /* the latest due time of all that was taken */
     struct relay_watermark taken; /* all that it covers was taken, or had ended before */
@@ -176,7 +193,7 @@ uint64_t relay_shard_wait(struct relay_shard *shard);
 /* Whether there is room for messages that the store would hand over. */
 bool relay_shard_takes(const struct relay_shard *shard);
 
-/* From now on nothing is sent. When what was sent is answered, or after a lease at most, the shard
+/* From now on nothing is taken. When what was taken has ended, or after a lease at most, the shard
  * is given to the others, and it is over. */
 void relay_shard_drain(struct relay_shard *shard);
 
@@ -234,7 +251,6 @@ bool relay_stores(const struct relay_shard *shard);
 /* ---- flights.c ---- */
 
 int relay_take_step(struct relay_shard *shard);
-void relay_send_step(struct relay_shard *shard);
 /* Ends those that are sent and answered, and those that an earlier owner's watermark covers. */
 int relay_end_step(struct relay_shard *shard);
 /* One of that due time and id that waits; NULL: none. */
@@ -245,6 +261,32 @@ void relay_answers_step(struct relay_shard *shard);
 /* The earliest due time among those that have not ended, and do not end with the change of the
  * entry; HWT_NEVER: none. */
 uint64_t relay_flights_lowest(const struct relay_shard *shard);
+
+/* It is not where it was sent to, so it waits for what is next. */
+void relay_flight_failed(struct relay_shard *shard, struct relay_flight *flight, int error,
+                         bool elsewhere);
+/* Those that are under way to their targets are not waited for any more. */
+void relay_flights_give_up(struct relay_shard *shard);
+
+/* ---- send.c ---- */
+
+/* A message is sent to its target first. If that fails, it is sent to the delay stream again for a
+ * later time, or to the dead letters, because its state is never changed but through the log. The cookie of what is sent is
+ * the flight's number times RELAY_WAYS, and the way. */
+enum { RELAY_TO_TARGET, RELAY_ELSEWHERE, RELAY_WAYS };
+
+void relay_send_step(struct relay_shard *shard);
+
+/* ---- gate.c ---- */
+
+enum relay_turn { RELAY_GOES, RELAY_HAS_TO_WAIT, RELAY_GOES_BACK };
+/* What becomes of a message to that target now. NULL: nothing is known of it. */
+enum relay_turn relay_gate_ask(struct relay_shard *shard, const char *target,
+                               struct relay_gate **ret_gate);
+/* The message goes. */
+void relay_gate_enter(struct relay_gate *gate, struct relay_flight *flight);
+/* It is not under way any more, because the target was heard of, or not. */
+void relay_gate_leave(struct relay_shard *shard, struct relay_flight *flight, bool heard);
 
 /* ---- trim.c ---- */
 

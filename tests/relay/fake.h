@@ -26,7 +26,7 @@
 #include "tests/delay/support/disk.h"
 #include "kit.h"
 
-enum { FAKE_REPLICAS = 3, FAKE_MESSAGES = 4096, FAKE_TEXT = 256, FAKE_FIELDS = 16, FAKE_LATE = 64 };
+enum { FAKE_REPLICAS = 3, FAKE_MESSAGES = 8192, FAKE_TEXT = 256, FAKE_FIELDS = 16, FAKE_LATE = 64 };
 
 #define FAKE_START UINT64_C(1800000000000000000)
 #define FAKE_LEASE HWT_SEC(2)

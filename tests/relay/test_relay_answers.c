@@ -5,6 +5,7 @@
 #include "tests/relay/fake.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 static struct fake fake;
@@ -126,17 +127,81 @@ static int refuse_dead(struct relay_engine *engine, const struct relay_outgoing 
     return 0;
 }
 
-/* The dead letters refuse: they are asked at once, and then once a second. */
-START_TEST(a_dead_letter_that_is_refused_waits)
+static uint64_t watermark_due(void)
 {
+    return fake.replicas[0].shard->entry.watermark.due;
+}
+
+/* The dead letters refuse. It leaves its place, and is tried again after pauses that double. In the end it is what it was. */
+START_TEST(a_dead_letter_that_is_refused_goes_back)
+{
+    static const char *const nonsense[] = { "Hwt-Later", "x",   "Hwt-Target", "t.a",
+                                            "X-Own",     "own", NULL };
+    static const char *const order[] = {
+        "Hwt-Due", "1970-01-01T00:00:00Z", "Hwt-Target", "u.a", "X-Own", "own", NULL
+    };
+    char id[RELAY_ENTRY_MAX];
+
+    run_for(HWT_SEC(3));
     changed.send = refuse_dead;
-    fake_publish(&fake, "nonsense", (const char *const[]){ "Hwt-Target", "t.a", NULL });
+    fake_publish(&fake, "body", _i == 0 ? nonsense : order);
+    snprintf(id, sizeof(id), "shop.0:%llu:%08x:dead",
+             (unsigned long long)fake.stream.messages[0]->message.timestamp,
+             (unsigned)relay_crc(&fake.stream.messages[0]->message));
+    run_for(HWT_SEC(1));
+    ck_assert_uint_ge(watermark_due(), fake.stream.messages[0]->message.timestamp);
     run_for(HWT_SEC(20));
-    ck_assert_uint_gt(refused, 5);
-    ck_assert_uint_le(refused, 21);
+    ck_assert_uint_eq(refused, 5); /* after 0, 1, 3, 7 and 15 s */
     changed.send = usual->send;
-    run_for(HWT_SEC(5));
+    run_for(HWT_SEC(20));
     ck_assert_uint_eq(fake.dead.count, 1);
+    ck_assert_str_eq(fake.dead.messages[0]->id, id);
+    ck_assert_str_eq(fake.dead.messages[0]->payload, "body");
+    ck_assert_str_eq(header(fake.dead.messages[0], "X-Own"), "own");
+    ck_assert_str_eq(header(fake.dead.messages[0], "Hwt-Later"), _i == 0 ? "x" : "");
+    ck_assert_str_eq(header(fake.dead.messages[0], "Hwt-Target"), _i == 0 ? "t.a" : "u.a");
+    ck_assert_ptr_nonnull(strstr(header(fake.dead.messages[0], "Hwt-Reason"),
+                                 _i == 0 ? "neither Hwt-Due nor" : "may publish to: u.a"));
+    ck_assert_uint_eq(fake.dead.messages[0]->message.fields_count, 5);
+    fake_check_empty(&fake);
+}
+END_TEST
+
+/* They are due before others, and the next owner finds nothing of these that it would send again. */
+START_TEST(what_the_dead_letters_refuse_holds_up_nothing)
+{
+    struct fake_replica *first;
+
+    fake_end(&fake);
+    fake_begin(&fake, test_seed(), FAKE_REPLICAS);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].engine.calls = &changed;
+    run_for(HWT_SEC(10));
+    changed.send = refuse_dead;
+    first = fake_owner(&fake);
+    for (int i = 0; i < 100; i++)
+        put(i % 5 == 0 ? "$JS.API" : "t.a");
+    run_for(HWT_SEC(1));
+    if (_i == 0) {
+        first->crashes = first->process.dead = true;
+        first->starts_at = HWT_NEVER;
+        fake_stop(first);
+    } else {
+        put("$JS.API");
+        put("t.a");
+        fake_run(&fake, HWT_MS(60));
+        first->drained = true;
+        relay_shard_drain(first->shard);
+    }
+    run_for(HWT_SEC(10));
+    ck_assert_ptr_nonnull(fake_owner(&fake));
+    ck_assert_ptr_ne(fake_owner(&fake), first);
+    ck_assert_uint_eq(fake.targets.count, 80 + (unsigned)_i);
+    ck_assert_uint_eq(fake.repeats, 0);
+    changed.send = usual->send;
+    run_for(HWT_SEC(30));
+    ck_assert_uint_eq(fake.dead.count, 20 + (unsigned)_i);
+    ck_assert_uint_eq(fake.repeats, 0);
 }
 END_TEST
 
@@ -277,8 +342,8 @@ static int send_for_ever(struct relay_engine *engine, const struct relay_outgoin
     return 0;
 }
 
-/* A drain waits for what was sent, for a lease at most, whether the shard can be given back or not. It sends nothing
- * that is due meanwhile. */
+/* A drain waits for what was sent, for a lease at most, whether the shard can be given back or not. It takes nothing that is
+ * due meanwhile. What is not answered within half a lease goes back. */
 START_TEST(a_drain_waits_for_answers_for_a_lease)
 {
     struct relay_shard *shard;
@@ -301,8 +366,78 @@ START_TEST(a_drain_waits_for_answers_for_a_lease)
     }
     ck_assert_uint_ge(fake.boottime - began, FAKE_LEASE);
     ck_assert_uint_lt(fake.boottime - began, FAKE_LEASE + HWT_SEC(1));
-    ck_assert_uint_eq(sent, 1);
+    ck_assert_uint_eq(sent, 2 - (unsigned)_i); /* its lease is over before, if nobody renews it */
     ck_assert_uint_eq(fake.targets.count, 0);
+}
+END_TEST
+
+/* Nobody answers there, so the engine does, after 5 s. */
+static int send_to_mute(struct relay_engine *engine, const struct relay_outgoing *outgoing,
+                        uint64_t cookie)
+{
+    struct fake_replica *replica = (struct fake_replica *)engine;
+
+    if (!outgoing->target || strcmp(outgoing->target, "t.mute") != 0)
+        return usual->send(engine, outgoing, cookie);
+    sent++;
+    answer(replica, cookie, -ETIMEDOUT);
+    replica->answer_at[replica->answers_count - 1] = fake.boottime + HWT_SEC(5);
+    return 0;
+}
+
+/* A thousand a second for it. They take no place of others, and each is tried as often as is said. */
+START_TEST(a_target_that_answers_nothing_holds_up_no_other_one)
+{
+    const struct relay_shard *shard;
+    size_t most = 0;
+
+    fake.replicas[0].config.attempts = 3;
+    fake.pace = HWT_MS(2);
+    run_for(HWT_SEC(5));
+    changed.send = send_to_mute;
+    shard = fake.replicas[0].shard;
+    for (int i = 0; i < 2500; i++) {
+        put(i % 50 == 49 ? "t.a" : "t.mute");
+        fake_run(&fake, HWT_MS(1));
+        most = shard->flights_count > most ? shard->flights_count : most;
+    }
+    ck_assert_uint_lt(most, 1500);
+    ck_assert_uint_ge(fake.targets.count, 49);
+    fake.pace = HWT_MS(50);
+    run_for(HWT_SEC(60));
+    ck_assert_uint_eq(fake.targets.count, 50);
+    ck_assert_uint_eq(fake.dead.count, 2450);
+    ck_assert_uint_eq(shard->flights_count, 0);
+    ck_assert_ptr_nonnull(strstr(header(fake.dead.messages[0], "Hwt-Reason"), "attempt 3 of 3"));
+}
+END_TEST
+
+/* A planned hand-over sends nothing twice. */
+START_TEST(a_drain_leaves_nothing_of_a_target_that_answers_nothing)
+{
+    struct fake_replica *first;
+
+    fake_end(&fake);
+    fake_begin(&fake, test_seed(), FAKE_REPLICAS);
+    fake.pace = HWT_MS(20);
+    for (unsigned i = 0; i < FAKE_REPLICAS; i++)
+        fake.replicas[i].engine.calls = &changed;
+    run_for(HWT_SEC(10));
+    changed.send = send_to_mute;
+    first = fake_owner(&fake);
+    for (int i = 0; i < 100; i++)
+        put(i % 5 == 0 ? "t.mute" : "t.a");
+    run_for(HWT_SEC(1));
+    ck_assert_uint_eq(sent, 20);
+    first->drained = true;
+    relay_shard_drain(first->shard);
+    while (!first->shard->over)
+        fake_step(&fake);
+    changed.send = usual->send;
+    run_for(HWT_SEC(30));
+    ck_assert_ptr_ne(fake_owner(&fake), first);
+    ck_assert_uint_eq(fake.targets.count, 100);
+    ck_assert_uint_eq(fake.repeats, 0);
 }
 END_TEST
 
@@ -316,11 +451,14 @@ int main(void)
     tcase_add_test(tcase, a_target_that_refuses_is_asked_as_often_as_is_said);
     tcase_add_test(tcase, a_dead_letter_that_is_too_long_comes_without_its_payload);
     tcase_add_test(tcase, what_is_too_long_for_its_target_is_dead_at_once);
-    tcase_add_test(tcase, a_dead_letter_that_is_refused_waits);
+    tcase_add_loop_test(tcase, a_dead_letter_that_is_refused_goes_back, 0, 2);
+    tcase_add_loop_test(tcase, what_the_dead_letters_refuse_holds_up_nothing, 0, 2);
     tcase_add_test(tcase, all_that_the_relay_adds_has_room);
     tcase_add_test(tcase, what_has_no_room_is_a_dead_letter_that_says_what_is_missing);
     tcase_add_test(tcase, what_cannot_be_sent_again_is_a_dead_letter);
     tcase_add_loop_test(tcase, a_drain_waits_for_answers_for_a_lease, 0, 2);
+    tcase_add_test(tcase, a_target_that_answers_nothing_holds_up_no_other_one);
+    tcase_add_test(tcase, a_drain_leaves_nothing_of_a_target_that_answers_nothing);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

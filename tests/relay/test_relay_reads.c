@@ -241,6 +241,20 @@ START_TEST(one_that_is_far_behind_leaves_the_shard_to_the_next_one)
 }
 END_TEST
 
+/* They compare less often than once a lease, so they do when the shard is free. */
+START_TEST(one_takes_the_shard_at_once_with_a_short_lease)
+{
+    static const uint64_t leases[FAKE_REPLICAS] = { HWT_MS(200), HWT_MS(200), HWT_MS(200) };
+
+    fake_end(&fake);
+    begin(leases);
+    fake.pace = HWT_MS(2);
+    fake_run(&fake, HWT_MS(100 * _i));
+    kill_replica(ranked[0]);
+    ck_assert_uint_le(wait_for_another(ranked[0]), HWT_MS(250));
+}
+END_TEST
+
 /* Another one forwards within a moment. */
 START_TEST(an_owner_with_a_full_disk_resigns)
 {
@@ -273,6 +287,7 @@ int main(void)
     tcase_add_loop_test(tcase, a_cancel_finds_what_was_taken_by_a_clock_that_was_ahead, 0, 2);
     tcase_add_test(tcase, one_with_a_full_disk_leaves_the_shard_to_the_next_one);
     tcase_add_test(tcase, one_that_is_far_behind_leaves_the_shard_to_the_next_one);
+    tcase_add_loop_test(tcase, one_takes_the_shard_at_once_with_a_short_lease, 0, 5);
     tcase_add_test(tcase, an_owner_with_a_full_disk_resigns);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
