@@ -105,6 +105,21 @@ static void begin_to_own(struct relay_shard *shard, uint64_t lease_from)
     set_role(shard, RELAY_CATCHES_UP);
 }
 
+/* The entry is none, or one of a later version that this one cannot read. Nobody takes the shard by it, and whoever had it
+ * has it no more. */
+static int meet_nonsense(struct relay_shard *shard, const char *name, const char *text,
+                         uint64_t revision)
+{
+    if (shard->unreadable != revision)
+        relay_log(shard->number,
+                  RELAY_ERROR "the entry %s is none of a relay, or of a later version, so %s does "
+                              "not own the shard: %s",
+                  name, shard->config->replica, text);
+    shard->unreadable = revision;
+    set_role(shard, RELAY_FOLLOWS);
+    return 0;
+}
+
 /* Reads the entry, and says whose the shard is. */
 static int look(struct relay_shard *shard)
 {
@@ -115,10 +130,9 @@ static int look(struct relay_shard *shard)
     entry_name(shard, name);
     if (shard->engine->calls->read(shard->engine, name, text, &revision) < 0)
         return 0;
-    if (relay_entry_read(text, &entry) < 0) {
-        relay_log(shard->number, RELAY_ERROR "the entry %s is none of a relay: %s", name, text);
-        return -EBADMSG;
-    }
+    if (relay_entry_read(text, &entry) < 0)
+        return meet_nonsense(shard, name, text, revision);
+    shard->unreadable = 0;
     if (is_own(shard, &entry) && revision != shard->revision)
         shard->inherited = entry.watermark; /* a write of its own that it did not hear of */
     set_entry(shard, &entry, revision);
@@ -173,7 +187,7 @@ static bool is_free(const struct relay_shard *shard)
     uint64_t patience = relay_rank(shard, shard->config->replica) * shard->config->lease / 64;
 
     if (shard->drains || shard->over || !shard->clock_agrees || !shard->knows_stream ||
-        !relay_stores(shard))
+        !relay_stores(shard) || shard->unreadable > 0)
         return false;
     if (strcmp(shard->entry.owner, "-") != 0)
         patience += shard->engine->lease;

@@ -118,6 +118,7 @@ struct relay_shard {
     enum relay_role role;
     struct relay_entry entry; /* as it was read or written last */
     uint64_t revision;
+    uint64_t unreadable;              /* the revision of an entry that cannot be read; 0: it can */
     struct relay_watermark inherited; /* the last one of the owner before */
     uint64_t seen_at;                 /* the clock when that revision was seen */
     uint64_t asked_at;   /* the clock before the first claim whose answer is not known; or 0 */
@@ -127,6 +128,7 @@ struct relay_shard {
     uint64_t lease_of;   /* the owner's process whose lease is engine->lease */
     bool leads;          /* the store does, and does not stand by */
     bool clock_agrees;   /* with the broker's, when both were compared last */
+    bool clock_said;     /* that it does not */
     bool drains;
     uint64_t drains_since;
     uint64_t owns_since;
@@ -147,6 +149,8 @@ struct relay_shard {
 
     /* Trim. */
     struct relay_place reported;
+    uint64_t reported_as;      /* the revision of that entry; 0: none */
+    uint64_t twin_said_at;     /* the clock */
     struct relay_place common; /* all replicas had said to have it at the trim before */
     uint64_t revisions[RELAY_REPLICAS_MAX]; /* of the entries of better owners, as seen last */
     bool differs[RELAY_REPLICAS_MAX];       /* the replica's policy does, from this one's */

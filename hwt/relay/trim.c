@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 #include "hwt/relay/shard.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -56,33 +57,56 @@ static void compare_clocks(struct relay_shard *shard, uint64_t from, uint64_t wr
     if (!ahead && !behind) {
         if (!shard->clock_agrees)
             hwt_delay_accept_clock(shard->store); /* it may have leapt to where it should be */
+        if (shard->clock_said)
+            relay_log(shard->number, RELAY_NOTICE "the clock of %s is the broker's again",
+                      shard->config->replica);
         shard->clock_agrees = true;
+        shard->clock_said = false;
         return;
     }
-    if (shard->clock_agrees || shard->role != RELAY_FOLLOWS)
+    if (!shard->clock_said)
         relay_log(shard->number, "the clock of %s is %" PRIu64 " ms %s the broker's",
                   shard->config->replica, (ahead ? from - written : written - to) / 1000000,
                   ahead ? "ahead of" : "behind");
     shard->clock_agrees = false;
+    shard->clock_said = true;
     relay_lease_resign(shard, "the clocks disagree");
+}
+
+/* Its own entry as it is at the broker. If another process has written it since this one did, that one has the same name. */
+static int read_own(struct relay_shard *shard, struct relay_member *ret_before,
+                    uint64_t *ret_revision)
+{
+    const uint64_t now = relay_clock(shard);
+    int r = relay_read_member(shard, shard->config->replica, ret_before, ret_revision);
+    bool twin = r == 0 && shard->reported_as > 0 && *ret_revision != shard->reported_as &&
+                ret_before->life != shard->life && ret_before->life != 0;
+
+    if (twin && (shard->twin_said_at == 0 || now - shard->twin_said_at >= HWT_SEC(60))) {
+        shard->twin_said_at = now;
+        relay_log(shard->number,
+                  RELAY_ERROR "another relay runs as %s: each of replicas has a name of its own",
+                  shard->config->replica);
+    }
+    return r == -EBADMSG ? 0 : r; /* nobody else writes there, so it is written anew */
 }
 
 static void report(struct relay_shard *shard)
 {
     const struct relay_engine_calls *calls = shard->engine->calls;
-    struct relay_member before,
-        member = { .place = shard->at,
-                   .life = shard->life,
-                   .ready = shard->clock_agrees && !shard->drains && relay_stores(shard),
-                   .policy = relay_policy_hash(shard->config),
-                   .lease = shard->config->lease };
+    struct relay_member before = { .ready = false },
+                        member = { .place = shard->at,
+                                   .life = shard->life,
+                                   .ready =
+                                       shard->clock_agrees && !shard->drains && relay_stores(shard),
+                                   .policy = relay_policy_hash(shard->config),
+                                   .lease = shard->config->lease };
     char name[RELAY_ENTRY_MAX], text[RELAY_ENTRY_MAX];
     uint64_t revision, written, from;
 
     snprintf(member.why, sizeof(member.why), "%s", relay_whys[relay_shard_unready(shard)].word);
     snprintf(member.server, sizeof(member.server), "%.63s", shard->engine->server);
-    if (member.place.incarnation == 0 ||
-        relay_read_member(shard, shard->config->replica, &before, &revision) < 0)
+    if (member.place.incarnation == 0 || read_own(shard, &before, &revision) < 0)
         return;
     /* It stays forgotten until it knows that it can read on. */
     if (relay_place_is_forgotten(&before.place) && !shard->knows_stream)
@@ -93,6 +117,7 @@ static void report(struct relay_shard *shard)
     if (calls->swap(shard->engine, name, revision, text, &revision) < 0)
         return;
     shard->reported = member.place;
+    shard->reported_as = revision;
     if (calls->written(shard->engine, name, revision, &written) == 0)
         compare_clocks(shard, from, written, hwt_delay_now(shard->store));
 }

@@ -159,6 +159,8 @@ void fake_run(struct fake *fake, uint64_t time);
 void fake_put(struct fake *fake, uint64_t due, const char *key, const char *payload);
 /* The replica that owns the shard; NULL: none. */
 struct fake_replica *fake_owner(struct fake *fake);
+/* How many of the newest lines of the logs of all have this text. */
+unsigned fake_logged(const char *text);
 /* How many with this payload have arrived at the target. */
 unsigned fake_arrived(const struct fake *fake, const char *payload);
 

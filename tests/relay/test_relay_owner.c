@@ -198,6 +198,82 @@ START_TEST(test_clocks_that_leap_together_are_right)
 }
 END_TEST
 
+static struct fake_entry *find_entry(const char *name)
+{
+    size_t i = 0;
+
+    while (i < fake.entries_count && strcmp(fake.entries[i].name, name) != 0)
+        i++;
+    ck_assert_uint_lt(i, fake.entries_count);
+    return &fake.entries[i];
+}
+
+/* Of a later version, perhaps. Nobody owns the shard by it, all go on with the rest, and it is said once. */
+START_TEST(test_an_entry_that_cannot_be_read_is_waited_out)
+{
+    struct fake_entry *entry = find_entry("shard.0");
+    char before[RELAY_ENTRY_MAX];
+
+    strcpy(before, entry->text);
+    strcpy(entry->text, "version=9 holder=x");
+    entry->revision++;
+    fake_put(&fake, fake.realtime + HWT_SEC(3), NULL, "m");
+    fake_run(&fake, HWT_SEC(20));
+    ck_assert_ptr_null(fake_owner(&fake));
+    ck_assert_uint_eq(fake.targets.count, 0);
+    ck_assert(all_have_started());
+    ck_assert_uint_le(fake_logged("none of a relay, or of a later version"), FAKE_REPLICAS + 1);
+    ck_assert_uint_ge(fake_logged("none of a relay, or of a later version"), FAKE_REPLICAS);
+    strcpy(entry->text, before);
+    entry->revision++;
+    fake_run(&fake, HWT_SEC(10));
+    ck_assert_ptr_nonnull(fake_owner(&fake));
+    ck_assert_uint_eq(fake.targets.count, 1);
+}
+END_TEST
+
+/* It is nobody's else, so it is written anew. */
+START_TEST(test_a_place_of_its_own_that_cannot_be_read_is_written_anew)
+{
+    struct fake_entry *entry = find_entry("place.a.0");
+    struct relay_member member;
+
+    strcpy(entry->text, "hello");
+    entry->revision++;
+    fake_run(&fake, 2 * FAKE_LEASE);
+    ck_assert_int_eq(relay_member_read(entry->text, &member), 0);
+}
+END_TEST
+
+START_TEST(test_two_relays_of_one_name_are_said)
+{
+    fake_run(&fake, 5 * FAKE_LEASE);
+    fake_stop(&fake.replicas[0]); /* it begins again at once, as another process of its name */
+    fake_run(&fake, 5 * FAKE_LEASE);
+    ck_assert_uint_eq(fake_logged("another relay runs as"), 0);
+    fake.replicas[0].config.replica = fake.replicas[1].config.replica;
+    fake_run(&fake, 3 * FAKE_LEASE);
+    ck_assert_uint_ge(fake_logged("another relay runs as"), 1);
+    ck_assert_uint_le(fake_logged("another relay runs as"), 2);
+}
+END_TEST
+
+START_TEST(test_a_clock_that_is_wrong_from_the_start_is_said)
+{
+    struct fake_replica *first = fake_owner(&fake);
+
+    first->starts_at = HWT_NEVER;
+    fake_stop(first);
+    first->ahead = 0 - HWT_SEC(30);
+    first->starts_at = 0;
+    fake_run(&fake, HWT_SEC(30));
+    ck_assert_uint_eq(fake_logged("ms behind the broker's"), 1);
+    first->ahead = 0;
+    fake_run(&fake, HWT_SEC(30));
+    ck_assert_uint_eq(fake_logged("is the broker's again"), 1);
+}
+END_TEST
+
 START_TEST(test_a_clock_that_is_wrong_within_the_bound_is_right)
 {
     struct fake_replica *first = fake_owner(&fake);
@@ -469,6 +545,10 @@ int main(void)
     tcase_add_loop_test(tcase, test_a_lost_disk_and_a_whole_stream, 0, FAKE_REPLICAS);
     tcase_add_loop_test(tcase, test_a_lost_disk_and_a_trimmed_stream, 0, FAKE_REPLICAS);
     tcase_add_test(tcase, test_one_that_is_forgotten_comes_back_too_late);
+    tcase_add_test(tcase, test_an_entry_that_cannot_be_read_is_waited_out);
+    tcase_add_test(tcase, test_a_place_of_its_own_that_cannot_be_read_is_written_anew);
+    tcase_add_test(tcase, test_two_relays_of_one_name_are_said);
+    tcase_add_test(tcase, test_a_clock_that_is_wrong_from_the_start_is_said);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }
