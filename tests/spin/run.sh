@@ -51,6 +51,7 @@ places -DLIVES=3 -DDEPTH=1 -DTRIMS=1
 places -DLIVES=12 -DDEPTH=1 -DWRAP=8 -DRENEWAL=2
 stream -DRECORDS=6
 pool
+pieces
 sync
 sync -DEXECUTOR
 watermark -DLOADS
@@ -152,6 +153,10 @@ DROPPED_SILENTLY stream
 READ_FORGOTTEN stream
 NO_TAG pool
 NEXT_BELIEVED pool
+PUT_BACK_EARLY pieces
+PUT_BACK_ALWAYS pieces
+EMPTY_EARLY pieces
+CUT_KEPT pieces
 NOT_ASKED sync
 EARLY_BROADCAST sync
 WAKE_FIRST sync
