@@ -96,10 +96,17 @@ order = [("Hwt-Due", "2020-01-01T00:00:00Z"), ("Hwt-Target", "orders.x")]
 for reason, source, rest in (("it has no Hwt-Target", "shop.0:9", []), ("why; 99 bytes of it are left out", "shop.0:9", order),
                              ("why", "shop.7:9", order)):
     nats.publish("hwt.shop.dead", b"", [("Hwt-Reason", reason), ("Hwt-Source", source)] + rest)
+# What was tried often begins anew, and can be cancelled by its key.
+nats.publish("hwt.shop.dead", b"", [("Hwt-Reason", "why"), ("Hwt-Source", "shop.0:9"), ("Hwt-Due", "2090-01-01T00:00:00Z"),
+                                    ("Hwt-Target", "orders.x"), ("Hwt-Key", "k"), ("Hwt-Id", "i"), ("Hwt-Attempt", 5)])
 END
     answers 1 '6 cannot be put back: it has neither Hwt-Due nor Hwt-Delay' -c relay.conf dead put-back 6
     answers 1 '7 cannot be put back: a part of it is left out' -c relay.conf dead put-back 6 7
     answers 1 '8 cannot be put back: its Hwt-Source is no shard' -c relay.conf dead put-back 8
+    answers 0 '9 is put back as 7 of shard 0' -c relay.conf dead put-back 9
+    eventually '2090-01-01T00:00:00.000000000Z	0:7	0	orders.x	k' "$RELAY" -c relay.conf dump
+    answers 0 '' -c relay.conf cancel --due 2090-01-01T00:00:00Z --key k --shard 0
+    eventually '0 pending, read up to 8' "$RELAY" -c relay.conf check
     answers 0 '7 is dropped' -c relay.conf dead drop 7 8
     answers 1 'there is no dead letter 7' -c relay.conf dead drop 7
 fi

@@ -77,8 +77,7 @@ static int drop(struct dead *dead, const struct relay_message *letter)
 /* Whether it is a part of the message, and no trace of what became of that. */
 static bool is_own(const struct relay_field *field)
 {
-    static const char *const traces[] = { "Hwt-Reason", "Hwt-Source", "Hwt-Id", "Hwt-Attempt",
-                                          "Nats-Msg-Id" };
+    static const char *const traces[] = { "Hwt-Reason", "Hwt-Source", "Hwt-Id", "Nats-Msg-Id" };
 
     for (size_t i = 0; i < sizeof(traces) / sizeof(traces[0]); i++)
         if (strcasecmp(field->name, traces[i]) == 0)
