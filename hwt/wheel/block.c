@@ -67,7 +67,10 @@ int hwt_block_grow(struct hwt_block *block, struct hwt_pieces *pieces)
     uint32_t begin = block->begin;
     if (begin == 0 || begin < block->capacity / 4)
         return hwt_block_resize(block, grown(hwt_block_count(block)), pieces);
-    hwt_block_close(block, 0, begin); /* the hints that were taken leave room */
+    memmove(block->hints, block->hints + begin, bytes_of(hwt_block_count(block)));
+    block->begin = 0; /* the hints that were taken leave room */
+    block->sorted -= begin;
+    block->used -= begin;
     return 0;
 }
 
@@ -118,20 +121,6 @@ void hwt_block_fit(struct hwt_block *block, uint32_t base, struct hwt_pieces *pi
     find_least(block, base);
     if (wanted < block->capacity && rounded(wanted) < block->capacity)
         (void)hwt_block_resize(block, wanted, pieces);
-}
-
-void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from)
-{
-    const uint32_t gap = from - to;
-    if (gap == 0)
-        return;
-    memmove(block->hints + to, block->hints + from, bytes_of(block->used - from));
-    block->used -= gap;
-    if (block->sorted >= from)
-        block->sorted -= gap;
-    if (block->begin == from)
-        block->begin = to;
-    HWT_ASSERT(hwt_block_is_whole(block));
 }
 
 bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base,

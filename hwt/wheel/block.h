@@ -67,9 +67,6 @@ void hwt_block_leave(struct hwt_block *block, struct hwt_pieces *pieces);
  * more than the looks at the hints, so memory is freed sooner. */
 void hwt_block_fit(struct hwt_block *block, uint32_t base, struct hwt_pieces *pieces);
 
-/* Removes the hints from `to` to before `from`. */
-void hwt_block_close(struct hwt_block *block, uint32_t to, uint32_t from);
-
 /* Moves the next block's hints to the end of this one. False: they are too many, or no memory. */
 bool hwt_block_join(struct hwt_block *block, struct hwt_block *next, uint32_t base,
                     struct hwt_pieces *pieces);

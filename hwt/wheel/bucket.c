@@ -11,7 +11,6 @@
 #define FULL_MAX (UINT32_MAX / HWT_BLOCK_MAX) /* all hints can be counted */
 #define SECOND_CAPACITY (HWT_BLOCK_MAX / 8)   /* of a block where there is a full one */
 #define SORT_PER_LOOK 16                      /* hints */
-#define SAMPLES 8
 
 static struct hwt_block *block_at(struct hwt_bucket *bucket, uint32_t i)
 {
@@ -75,22 +74,20 @@ static int close_last(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
     return 0;
 }
 
-/* After the least round was taken, or hints were thrown away: frees blocks that are empty, joins
- * one block that has become small to the one before, and finds the least round. */
-static void tidy(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
+void hwt_bucket_tidy(struct hwt_bucket *bucket, uint32_t joins, struct hwt_pieces *pieces)
 {
     const uint32_t base = bucket->least, count = bucket->full_count;
     struct hwt_block *full = bucket->full;
     uint32_t kept = 0, least = UINT32_MAX;
-    bool joined = false;
     for (uint32_t i = 0; i < count; i++) {
         if (hwt_block_count(&full[i]) == 0) {
             hwt_block_release(&full[i], pieces);
             continue;
         }
-        if (kept > 0 && !joined &&
-            (joined = hwt_block_join(&full[kept - 1], &full[i], base, pieces)))
+        if (kept > 0 && joins > 0 && hwt_block_join(&full[kept - 1], &full[i], base, pieces)) {
+            joins--;
             continue;
+        }
         full[kept++] = full[i];
     }
     bucket->full_count = kept;
@@ -152,7 +149,7 @@ static bool next_due_block(struct hwt_bucket *bucket, struct hwt_pieces *pieces)
         if (has_least(bucket, block_at(bucket, ++bucket->due_block)))
             return true;
     }
-    tidy(bucket, pieces);
+    hwt_bucket_tidy(bucket, 1, pieces);
     return false;
 }
 
@@ -241,74 +238,22 @@ bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const 
     return false;
 }
 
-void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket)
+/* The sorted hints are looked at apart, so it stays known that they are. */
+uint32_t hwt_bucket_sweep_block(struct hwt_bucket *bucket, uint32_t i, hwt_hints_filter filter,
+                                const void *data, struct hwt_pieces *pieces)
 {
-    const uint32_t begin = hwt_bucket_block(bucket, 0)->begin;
-    *sweep = (struct hwt_sweep){ .kept = begin, .cursor = begin };
-}
-
-/* Removes the hints that are gone from the block that is swept. */
-static void close_gap(struct hwt_sweep *sweep, struct hwt_bucket *bucket)
-{
-    count_gone(bucket, sweep->block, sweep->cursor - sweep->kept);
-    hwt_block_close(block_at(bucket, sweep->block), sweep->kept, sweep->cursor);
-    sweep->cursor = sweep->kept;
-}
-
-static void end_block(struct hwt_sweep *sweep, struct hwt_bucket *bucket, struct hwt_pieces *pieces)
-{
-    struct hwt_block *block = block_at(bucket, sweep->block);
-    close_gap(sweep, bucket);
+    struct hwt_block *block = block_at(bucket, i);
+    struct hwt_hint *first = block->hints + block->begin, *others = block->hints + block->sorted;
+    const uint32_t count = hwt_block_count(block), unsorted = block->used - block->sorted;
+    if (count == 0)
+        return 0;
+    block->sorted = block->begin + filter(data, first, count - unsorted);
+    const uint32_t stay = filter(data, others, unsorted);
+    memmove(block->hints + block->sorted, others, stay * sizeof(*others));
+    block->used = block->sorted + stay;
+    count_gone(bucket, i, count - hwt_block_count(block));
     hwt_block_fit(block, bucket->least, pieces);
-    if (sweep->block == bucket->full_count || hwt_block_count(block) == 0)
-        return;
-    if (sweep->before == sweep->block ||
-        !hwt_block_join(&bucket->full[sweep->before], block, bucket->least, pieces))
-        sweep->before = sweep->block;
-}
-
-uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
-                        hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
-                        struct hwt_pieces *pieces)
-{
-    struct hwt_block *block;
-    *ret_stay = 0;
-    while ((block = block_at(bucket, sweep->block))->used == sweep->cursor) {
-        if (sweep->block == bucket->full_count)
-            return 0;
-        end_block(sweep, bucket, pieces);
-        sweep->block++;
-        sweep->kept = sweep->cursor = block_at(bucket, sweep->block)->begin;
-    }
-    /* A filter sees hints of one part of the block at a time, so the sorted part stays known. */
-    const uint32_t end = sweep->cursor < block->sorted ? block->sorted : block->used;
-    const uint32_t n = end - sweep->cursor < most ? end - sweep->cursor : most;
-    const uint32_t stay = filter(data, block->hints + sweep->cursor, n);
-    if (sweep->kept != sweep->cursor)
-        memmove(block->hints + sweep->kept, block->hints + sweep->cursor,
-                stay * sizeof(*block->hints));
-    sweep->kept += stay;
-    sweep->cursor += n;
-    if (sweep->cursor == block->sorted)
-        block->sorted = sweep->kept;
-    *ret_stay = stay;
-    return n;
-}
-
-const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
-                                      const struct hwt_bucket *bucket, uint32_t n)
-{
-    const struct hwt_block *block = hwt_bucket_block(bucket, bucket->due_block);
-    uint32_t at = block->begin + n;
-    if (bucket->due_block == sweep->block && at >= sweep->kept)
-        at += sweep->cursor - sweep->kept;
-    return n < SAMPLES && at < block->used ? &block->hints[at] : NULL;
-}
-
-void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, struct hwt_pieces *pieces)
-{
-    end_block(sweep, bucket, pieces);
-    tidy(bucket, pieces);
+    return count;
 }
 
 const struct hwt_hint *hwt_bucket_peek(const struct hwt_bucket *bucket)

@@ -89,47 +89,21 @@ size_t hwt_bucket_take(struct hwt_bucket *bucket, struct hwt_hint *taken, size_t
 bool hwt_bucket_prune(struct hwt_bucket *bucket, hwt_hints_filter filter, const void *data,
                       uint32_t *looks, struct hwt_pieces *pieces);
 
-/*
- * A sweep throws away all hints that do not stay, a part at a time. Between two parts hints may be
- * put where hwt_bucket_room() says. While the sweep is in a full block, hwt_bucket_add() may be
- * used too. Before anything else is done to the bucket the sweep is ended.
- *
- *     begin .. kept   of the block that is swept: these stay
- *     kept .. cursor  are gone
- *     cursor .. used  were not looked at
- */
-struct hwt_sweep {
-    uint32_t block;
-    uint32_t before; /* the full block to which a small one is joined, or 0 */
-    uint32_t kept;
-    uint32_t cursor;
-};
+/* Throws away the hints of the i-th block that do not stay, and returns how many it had. Before
+ * anything else is done to the bucket, but for more of these, it is tidied. */
+uint32_t hwt_bucket_sweep_block(struct hwt_bucket *bucket, uint32_t i, hwt_hints_filter filter,
+                                const void *data, struct hwt_pieces *pieces);
 
-void hwt_sweep_begin(struct hwt_sweep *sweep, const struct hwt_bucket *bucket);
-
-/* Looks at up to `most` more hints of one block, and returns at how many. 0: there are no more.
- * *ret_stay of them stay; they are those just before `kept`. */
-uint32_t hwt_sweep_some(struct hwt_sweep *sweep, struct hwt_bucket *bucket, uint32_t most,
-                        hwt_hints_filter filter, const void *data, uint32_t *ret_stay,
-                        struct hwt_pieces *pieces);
-
-/* The n-th hint of the block that is due, from 0 on, without those that are gone. NULL: there are
- * no more, or n is not one of a few. */
-const struct hwt_hint *hwt_sweep_peek(const struct hwt_sweep *sweep,
-                                      const struct hwt_bucket *bucket, uint32_t n);
-
-/* Ends a sweep, wherever it is. */
-void hwt_sweep_end(struct hwt_sweep *sweep, struct hwt_bucket *bucket, struct hwt_pieces *pieces);
+/* Frees blocks that are empty, joins up to so many that have become small to those before, and finds
+ * the least round. */
+void hwt_bucket_tidy(struct hwt_bucket *bucket, uint32_t joins, struct hwt_pieces *pieces);
 
 static inline void hwt_bucket_sweep(struct hwt_bucket *bucket, hwt_hints_filter filter,
                                     const void *data, struct hwt_pieces *pieces)
 {
-    struct hwt_sweep sweep;
-    uint32_t stay;
-    hwt_sweep_begin(&sweep, bucket);
-    while (hwt_sweep_some(&sweep, bucket, UINT32_MAX, filter, data, &stay, pieces) > 0)
-        ;
-    hwt_sweep_end(&sweep, bucket, pieces);
+    for (uint32_t i = 0; i <= bucket->full_count; i++)
+        (void)hwt_bucket_sweep_block(bucket, i, filter, data, pieces);
+    hwt_bucket_tidy(bucket, bucket->full_count, pieces);
 }
 
 /* The hint that is taken first. NULL: that is not known before its block is sorted. */

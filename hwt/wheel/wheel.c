@@ -160,11 +160,6 @@ __attribute__((noinline)) static int file_slow(struct hwt_wheel *wheel, struct h
         round = (uint32_t)wheel_age_of(tick);
     }
     struct hwt_hint hint = { round, id, generation };
-    /* A sweep of a full block goes on. If it ended here, the sweep of a bucket to which much comes
-     * would never get far. */
-    if (inside->sweeps && inside->sweep_index == index &&
-        inside->sweep.block == inside->buckets[index].full_count)
-        hwt_wheel_end_sweep(wheel);
     int r = hwt_bucket_add(&inside->buckets[index], hint, hwt_wheel_round_now(wheel, index),
                            wheel->pieces);
     if (r < 0)
@@ -194,8 +189,7 @@ int hwt_wheel_file_at(struct hwt_wheel *wheel, struct hwt_place *place, uint32_t
     return 0;
 }
 
-/* The index of the bucket that is due next, and its tick. False: none is due. If the bucket is
- * swept, the hint for which it is due may be gone. */
+/* The index of the bucket that is due next, and its tick. False: none is due. */
 static bool next_index(const struct hwt_wheel_inside *inside, uint32_t *ret_index,
                        uint64_t *ret_tick)
 {
@@ -206,52 +200,12 @@ static bool next_index(const struct hwt_wheel_inside *inside, uint32_t *ret_inde
     return *ret_tick != UINT64_MAX;
 }
 
-static bool is_swept(const struct hwt_wheel_inside *inside, uint32_t index)
-{
-    return __builtin_expect(inside->sweeps && index == inside->sweep_index, 0);
-}
-
-/* The same. If the tick is not after `limit`, the bucket has a hint for it. */
-static bool next_index_with_hint(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ret_index,
-                                 uint64_t *ret_tick)
-{
-    struct hwt_wheel_inside *inside = wheel->inside;
-    bool some = next_index(inside, ret_index, ret_tick);
-    if (some && is_swept(inside, *ret_index) && *ret_tick <= limit) {
-        hwt_wheel_end_sweep(wheel);
-        some = next_index(inside, ret_index, ret_tick);
-    }
-    return some;
-}
-
-/* Whether a few looks show that the bucket that is swept has something to take for its tick. Then
- * the sweep can go on. */
-static bool is_still_due(const struct hwt_wheel *wheel, uint32_t index)
-{
-    const struct hwt_wheel_inside *inside = wheel->inside;
-    const struct hwt_bucket *bucket = &inside->buckets[index];
-    const struct wheel_judge judge = { wheel, index, true, false };
-    const struct hwt_hint *hint;
-    for (uint32_t n = 0; (hint = hwt_sweep_peek(&inside->sweep, bucket, n)) != NULL; n++) {
-        struct hwt_hint looked = *hint;
-        if (looked.round == bucket->least && hwt_wheel_keep(&judge, &looked, 1) > 0)
-            return true;
-    }
-    return false;
-}
-
 bool hwt_wheel_find(struct hwt_wheel *wheel, uint64_t limit, uint32_t looks, uint64_t *ret_tick)
 {
     uint32_t index;
     while (next_index(wheel->inside, &index, ret_tick) && *ret_tick < limit) {
-        if (!is_swept(wheel->inside, index)) {
-            if (prune(wheel, index, &looks))
-                return looks > 0;
-        } else {
-            if (is_still_due(wheel, index))
-                return true;
-            hwt_wheel_end_sweep(wheel);
-        }
+        if (prune(wheel, index, &looks))
+            return looks > 0;
     }
     return true;
 }
@@ -312,7 +266,7 @@ size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, si
     uint64_t tick;
     uint32_t index;
     *ret_far = false;
-    while (next_index_with_hint(wheel, limit, &index, &tick)) {
+    while (next_index(wheel->inside, &index, &tick)) {
         bool far = index == wheel_far_index(wheel->inside);
         /* Hints of a later age come nearer when their tick begins, not when it ends. */
         if (far ? tick > end_of_handled(wheel, limit) : tick >= limit)

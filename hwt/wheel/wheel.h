@@ -136,8 +136,8 @@ static inline uint64_t hwt_wheel_prune_and_peek(struct hwt_wheel *wheel)
 size_t hwt_wheel_take(struct hwt_wheel *wheel, uint64_t limit, uint32_t *ids, size_t max,
                       bool *ret_far);
 
-/* Looks at about `most` hints, from where the last sweep left off, and throws away those that do
- * not count or, if it `asks`, are not wanted. It stops when `enough` are left. Returns how many it
+/* Looks at `most` hints, or a block more, from where the last sweep left off, and throws away those
+ * that do not count or, if it `asks`, are not wanted. It stops when `enough` are left. Returns how many it
  * threw away. */
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks);
 
@@ -155,7 +155,7 @@ struct hwt_wheel_view {
 bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
                                     struct hwt_wheel_view *ret_view);
 
-/* Ends a sweep that is half done, and says whether the wheel is in order. For tests. */
-bool hwt_wheel_check(struct hwt_wheel *wheel);
+/* Whether the wheel is in order. For tests. */
+bool hwt_wheel_check(const struct hwt_wheel *wheel);
 
 #endif

@@ -49,9 +49,8 @@ struct hwt_wheel_inside {
     uint64_t far_due; /* the tick at which hints of later ages come nearer */
     struct hwt_bucket
         *buckets;         /* one for each index, one for later ages, one for what never comes */
-    uint32_t sweep_index; /* the bucket that is swept, or is to be next */
-    bool sweeps;
-    struct hwt_sweep sweep;
+    uint32_t sweep_index; /* the bucket that is swept next, */
+    uint32_t sweep_block; /* from this block on */
 };
 
 static inline uint32_t wheel_length(const struct hwt_wheel_inside *inside)
@@ -146,8 +145,5 @@ struct wheel_judge {
 
 /* A filter; `data` is a struct wheel_judge. */
 uint32_t hwt_wheel_keep(const void *data, struct hwt_hint *hints, uint32_t n);
-
-/* Ends a sweep that is half done, if there is one. */
-void hwt_wheel_end_sweep(struct hwt_wheel *wheel);
 
 #endif

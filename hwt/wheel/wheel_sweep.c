@@ -42,75 +42,31 @@ uint32_t hwt_wheel_keep(const void *data, struct hwt_hint *hints, uint32_t n)
 
 /* ---- sweeping ---- */
 
-void hwt_wheel_end_sweep(struct hwt_wheel *wheel)
-{
-    struct hwt_wheel_inside *inside = wheel->inside;
-    if (!inside->sweeps)
-        return;
-    uint32_t index = inside->sweep_index++;
-    inside->sweeps = false;
-    hwt_sweep_end(&inside->sweep, &inside->buckets[index], wheel->pieces);
-    hwt_wheel_update(wheel, index);
-}
-
 /* Sets the places of hints that have stayed. The places of the others stay "nowhere". */
-static void file_again(struct hwt_wheel *wheel, uint32_t index, const struct hwt_hint *hints,
-                       uint32_t n)
+static void file_again(const struct hwt_wheel *wheel, uint32_t index, const struct hwt_block *block)
 {
-    for (uint32_t i = 0; i < n; i++)
-        hwt_directory_place(wheel->directory, hints[i].id)->where =
-            wheel_where_of(wheel->inside, index, hints[i].round);
+    for (uint32_t i = block->begin; i < block->used; i++)
+        hwt_directory_place(wheel->directory, block->hints[i].id)->where =
+            wheel_where_of(wheel->inside, index, block->hints[i].round);
 }
 
-static void begin_sweep(struct hwt_wheel *wheel, uint32_t index)
+/* Sweeps blocks of a bucket, and returns at how many hints it has looked. One of equal hints in
+ * them stays. */
+static uint32_t sweep(struct hwt_wheel *wheel, uint32_t index, uint32_t first, uint32_t end,
+                      bool asks)
 {
-    struct hwt_wheel_inside *inside = wheel->inside;
-    hwt_wheel_end_sweep(wheel);
-    inside->sweep_index = index;
-    inside->sweeps = true;
-    hwt_sweep_begin(&inside->sweep, &inside->buckets[index]);
-}
-
-/* Looks at some hints of the bucket that is swept, and returns at how many. *ret_stay of them have
- * stayed, and are just before `kept` of the sweep. */
-static uint32_t sweep_some(struct hwt_wheel *wheel, uint32_t most, bool asks, uint32_t *ret_stay)
-{
-    struct hwt_wheel_inside *inside = wheel->inside;
-    const struct wheel_judge judge = { wheel, inside->sweep_index, asks, asks };
-    uint32_t n = hwt_sweep_some(&inside->sweep, &inside->buckets[inside->sweep_index], most,
-                                hwt_wheel_keep, &judge, ret_stay, wheel->pieces);
-    wheel->hints -= n - *ret_stay;
-    return n;
-}
-
-/* Sweeps a part of the bucket. One of equal hints stays in each part. */
-static uint32_t sweep_part(struct hwt_wheel *wheel, uint32_t most, bool asks)
-{
-    const struct hwt_wheel_inside *inside = wheel->inside;
-    const struct hwt_sweep *sweep = &inside->sweep;
-    uint32_t stay, n = sweep_some(wheel, most, asks, &stay);
-    if (asks && stay > 0)
-        file_again(wheel, inside->sweep_index,
-                   hwt_bucket_block(&inside->buckets[inside->sweep_index], sweep->block)->hints +
-                       sweep->kept - stay,
-                   stay);
-    return n;
-}
-
-/* Sweeps a whole bucket. One of equal hints stays. */
-static void sweep_whole(struct hwt_wheel *wheel, uint32_t index, bool asks)
-{
-    const struct hwt_bucket *bucket = &wheel->inside->buckets[index];
-    uint32_t stay;
-    begin_sweep(wheel, index);
-    while (sweep_some(wheel, UINT32_MAX, asks, &stay) > 0)
-        ;
-    hwt_wheel_end_sweep(wheel);
-    for (uint32_t i = 0; asks && i <= bucket->full_count; i++) {
-        const struct hwt_block *block = hwt_bucket_block(bucket, i);
-        if (hwt_block_count(block) > 0)
-            file_again(wheel, index, block->hints + block->begin, hwt_block_count(block));
-    }
+    struct hwt_bucket *bucket = &wheel->inside->buckets[index];
+    const struct wheel_judge judge = { wheel, index, asks, asks };
+    const uint32_t before = hwt_bucket_count(bucket);
+    uint32_t looked = 0;
+    for (uint32_t i = first; i < end; i++)
+        looked += hwt_bucket_sweep_block(bucket, i, hwt_wheel_keep, &judge, wheel->pieces);
+    for (uint32_t i = first; asks && i < end; i++)
+        file_again(wheel, index, hwt_bucket_block(bucket, i));
+    wheel->hints -= before - hwt_bucket_count(bucket);
+    hwt_bucket_tidy(bucket, end - first, wheel->pieces);
+    hwt_wheel_update(wheel, index);
+    return looked;
 }
 
 /* ---- all buckets ---- */
@@ -127,39 +83,40 @@ static uint32_t first_used(const struct hwt_wheel_inside *inside, uint32_t from)
     return from;
 }
 
+/* Sweeps the next bucket, if it has no more hints than are left to look at; else its next block. */
+static uint32_t sweep_next(struct hwt_wheel *wheel, uint64_t left, bool asks)
+{
+    struct hwt_wheel_inside *inside = wheel->inside;
+    const uint32_t index = inside->sweep_index;
+    const struct hwt_bucket *bucket = &inside->buckets[index];
+    const uint32_t all = bucket->full_count + 1;
+    const uint32_t first = inside->sweep_block < all ? inside->sweep_block : 0;
+    const bool whole = first == 0 && hwt_bucket_count(bucket) <= left;
+    const uint32_t end = whole ? all : first + 1;
+    const uint32_t looked = sweep(wheel, index, first, end, asks);
+    const uint32_t gone = all - 1 - bucket->full_count; /* blocks; the others have moved up */
+    inside->sweep_block = end == all || gone > end ? 0 : end - gone;
+    inside->sweep_index += end == all;
+    return looked;
+}
+
 uint64_t hwt_wheel_sweep(struct hwt_wheel *wheel, uint64_t most, uint64_t enough, bool asks)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
     uint64_t looked = 0, all = wheel->hints;
     while (looked < most && looked < all && wheel->hints > enough) {
-        uint32_t index =
-            inside->sweeps ? inside->sweep_index : first_used(inside, inside->sweep_index);
-        if (index > wheel_far_index(inside)) {
-            inside->sweep_index = 0;
-            continue;
-        }
-        const uint64_t left = most - looked;
-        uint32_t n = hwt_bucket_count(&inside->buckets[index]);
-        if (!inside->sweeps && n <= left) {
-            sweep_whole(wheel, index, asks);
-        } else {
-            if (!inside->sweeps)
-                begin_sweep(wheel, index);
-            n = sweep_part(wheel, left < HWT_BLOCK_MAX ? (uint32_t)left : HWT_BLOCK_MAX, asks);
-            if (n == 0)
-                hwt_wheel_end_sweep(wheel);
-        }
-        looked += n;
+        const uint32_t index = first_used(inside, inside->sweep_index);
+        inside->sweep_block = index == inside->sweep_index ? inside->sweep_block : 0;
+        inside->sweep_index = index <= wheel_far_index(inside) ? index : 0;
+        if (index <= wheel_far_index(inside))
+            looked += sweep_next(wheel, most - looked, asks);
     }
-    if (wheel->hints <= enough)
-        hwt_wheel_end_sweep(wheel);
     return all - wheel->hints;
 }
 
 void hwt_wheel_clear(struct hwt_wheel *wheel)
 {
     struct hwt_wheel_inside *inside = wheel->inside;
-    hwt_wheel_end_sweep(wheel);
     for (uint32_t index = 0; index <= wheel_far_index(inside); index++) {
         if (hwt_bucket_count(&inside->buckets[index]) > 0) {
             hwt_bucket_clear(&inside->buckets[index], wheel->pieces);
@@ -176,7 +133,7 @@ bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
     for (uint32_t index; (index = first_used(inside, from)) <= wheel_far_index(inside);
          from = index + 1) {
         const struct hwt_bucket *bucket = &inside->buckets[index];
-        sweep_whole(wheel, index, true);
+        (void)sweep(wheel, index, 0, bucket->full_count + 1, true);
         if (hwt_bucket_count(bucket) == 0)
             continue;
         *ret_view = (struct hwt_wheel_view){ index, hwt_bucket_count(bucket), UINT64_MAX };
@@ -187,9 +144,8 @@ bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
     return false;
 }
 
-bool hwt_wheel_check(struct hwt_wheel *wheel)
+bool hwt_wheel_check(const struct hwt_wheel *wheel)
 {
-    hwt_wheel_end_sweep(wheel);
     const struct hwt_wheel_inside *inside = wheel->inside;
     uint64_t hints = 0;
     for (uint32_t index = 0; index <= wheel_far_index(inside); index++) {

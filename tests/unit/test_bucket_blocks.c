@@ -229,13 +229,11 @@ static uint32_t keep_odd(const void *data, struct hwt_hint *hints, uint32_t n)
 
 static void sweep_in_parts(void)
 {
-    struct hwt_sweep sweep;
-    uint32_t stay;
-    hwt_sweep_begin(&sweep, &bucket);
-    while (hwt_sweep_some(&sweep, &bucket, 100, keep_odd, NULL, &stay, &all_pieces) > 0)
+    for (uint32_t i = 0; i <= bucket.full_count; i++) {
+        (void)hwt_bucket_sweep_block(&bucket, i, keep_odd, NULL, &all_pieces);
+        hwt_bucket_tidy(&bucket, 1, &all_pieces);
         expect_little("sweep");
-    hwt_sweep_end(&sweep, &bucket, &all_pieces);
-    expect_little("sweep's end");
+    }
 }
 
 /* One is due, or all are, among very many; and half of them are thrown away. */

@@ -340,7 +340,7 @@ START_TEST(a_sweep_gives_memory_back)
 }
 END_TEST
 
-/* A check ends a sweep that is half done. */
+/* Without a check. */
 static uint64_t sweep_unchecked(uint64_t most)
 {
     uint64_t hints = wheel.hints;
@@ -395,7 +395,8 @@ START_TEST(a_sweep_goes_on_though_its_bucket_grows)
 }
 END_TEST
 
-/* Each part looks at as many as it was told; together they go by all, and begin again. */
+/* Each part looks at as many as it was told, and a block more at most; together they go by all, and begin
+ * again. */
 START_TEST(sweeps_in_parts_go_by_all)
 {
     enum { BUCKETS = 64, EACH = 10, ALL = (BUCKETS + 2) * EACH };
@@ -406,16 +407,16 @@ START_TEST(sweeps_in_parts_go_by_all)
             file_anew(i, bucket < BUCKETS ? bucket : bucket == BUCKETS ? UINT64_MAX : 5 * AGE);
             unwanted[i] = i % 2;
         }
-        for (uint64_t looked = 0; looked < ALL; looked += EACH + 2) {
-            uint64_t thrown = sweep_unchecked(EACH + 2); /* some of two buckets */
-            must(thrown == (EACH + 2) / 2);
-            must(wheel.hints == ALL - (looked + EACH + 2) / 2);
+        for (uint64_t looked = 0; looked < ALL; looked += 2 * EACH) {
+            uint64_t thrown = sweep_unchecked(EACH + 2); /* two buckets */
+            must(thrown == EACH);
+            must(wheel.hints == ALL - looked / 2 - EACH);
         }
         must(sweep(UINT64_MAX) == 0 && wheel.hints == ALL / 2);
         for (uint32_t i = 0; i < ALL; i += 2)
             drop(i);
-        must(sweep_unchecked(1) == 1); /* on from where it left off */
-        must(sweep_unchecked(ALL) == ALL / 2 - 1);
+        must(sweep_unchecked(1) == EACH / 2); /* on from where it left off */
+        must(sweep_unchecked(ALL) == ALL / 2 - EACH / 2);
     }
     close_wheel();
 }
