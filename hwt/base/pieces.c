@@ -122,9 +122,7 @@ static struct hwt_pieces_head *begin_slab(struct hwt_pieces *pieces, unsigned ki
         atomic_fetch_sub_explicit(&pieces->warm, 1, memory_order_relaxed);
     struct hwt_pieces_head *head = (struct hwt_pieces_head *)link; /* its first member */
     head->kind = kind;
-    head->cut = head->free = 0;
     head->total = (uint32_t)(HWT_PIECES_ROOM / hwt_pieces_size(kind));
-    head->first_free = NULL;
     return head;
 }
 
@@ -273,10 +271,9 @@ void hwt_pieces_give(struct hwt_pieces *pieces, void *piece)
 bool hwt_pieces_collect(struct hwt_pieces *pieces)
 {
     for (int i = 0; i < COLLECTS; i++) {
-        hwt_link *chunk = hwt_stack_count(&pieces->chunks) > 2 * HWT_PIECES_STOCK
-                              ? hwt_stack_pop(&pieces->chunks, NULL)
-                              : NULL;
-        if (!chunk)
+        hwt_link *chunk;
+        if (hwt_stack_count(&pieces->chunks) <= 2 * HWT_PIECES_STOCK ||
+            !(chunk = hwt_stack_pop(&pieces->chunks, NULL)))
             return false;
         put_piece(pieces, chunk);
     }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/param.h> /* MIN */
 
 /* How many chunks come between two compactions, whatever stays; see struct hwt_stream_filter. SLACK
  * is for all lanes together, SLACK_MAX for one: these fit the processor's first cache. ROOM and
@@ -187,11 +188,6 @@ bool hwt_cancelled_stays(const void *data, const struct hwt_record *record)
     return (uint32_t)hwt_generation(state) == record->generation;
 }
 
-static uint32_t least_of(uint32_t one, uint32_t other)
-{
-    return one < other ? one : other;
-}
-
 /* With the shared one. Relaxed: a number. */
 static uint32_t count_used(const struct hwt_lanes *lanes)
 {
@@ -200,7 +196,7 @@ static uint32_t count_used(const struct hwt_lanes *lanes)
 
 uint32_t hwt_lane_backlog(const struct hwt_lanes *lanes)
 {
-    uint32_t part = least_of(lanes->backlog / count_used(lanes), HWT_BACKLOG_MAX);
+    uint32_t part = MIN(lanes->backlog / count_used(lanes), HWT_BACKLOG_MAX);
     return part > HWT_BACKLOG ? part : HWT_BACKLOG;
 }
 
@@ -213,8 +209,8 @@ bool hwt_lane_grow(struct hwt_lanes *lanes, struct hwt_stream *stream, hwt_strea
         .data = lanes->pool,
         .most = slabs * HWT_SLAB_ENTRIES,
         .ids = slabs << HWT_ID_BITS,
-        .slack = least_of(least_of(SLACK / count, SLACK_MAX), half),
-        .room = least_of(least_of(ROOM / count, ROOM_MAX), half),
+        .slack = MIN(MIN(SLACK / count, SLACK_MAX), half),
+        .room = MIN(MIN(ROOM / count, ROOM_MAX), half),
         .wide = WIDE / count,
     };
     return hwt_stream_grow(stream, filter);

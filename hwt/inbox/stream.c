@@ -4,6 +4,8 @@
 
 #include "hwt/inbox/stream.h"
 
+#include <sys/param.h> /* MIN, MAX */
+
 #define COMPACT_FIRST 2 /* chunks */
 #define OWN_SPARE_MIN 4
 
@@ -124,22 +126,12 @@ static uint64_t pack(struct cursor *to, struct hwt_stream_filter filter)
     return kept;
 }
 
-static uint32_t smaller(uint32_t one, uint32_t other)
-{
-    return one < other ? one : other;
-}
-
-static uint32_t most_of(uint32_t one, uint32_t other)
-{
-    return one > other ? one : other;
-}
-
 /* How many chunks come between a compaction that has left `left` chunks and the next one. Each
  * looks at all records, so few compactions save time, and many save memory. */
 static uint32_t space_until_next(uint32_t left, struct hwt_stream_filter filter)
 {
-    uint32_t twice = smaller(2 * left, filter.room), half = smaller((left + 1) / 2, filter.wide);
-    return most_of(most_of(twice, filter.slack), most_of(half, (left + 2) / 3));
+    uint32_t twice = MIN(2 * left, filter.room), half = MIN((left + 1) / 2, filter.wide);
+    return MAX(MAX(twice, filter.slack), MAX(half, (left + 2) / 3));
 }
 
 static bool is_first_of_its_id(const void *data, const struct hwt_record *record)
@@ -196,7 +188,7 @@ static bool compact(struct hwt_stream *stream, struct hwt_stream_filter filter)
     bool all = true;
     if (!hwt_stream_claim(stream))
         return true;
-    const uint32_t spare = most_of(filter.slack, OWN_SPARE_MIN);
+    const uint32_t spare = MAX(filter.slack, OWN_SPARE_MIN);
     struct cursor to = beginning_of(stream);
     bool too_many = pack(&to, filter) > filter.most;
     cut(stream, &to, spare);

@@ -24,6 +24,7 @@
  */
 
 #include <errno.h>
+#include <sys/param.h> /* MIN */
 
 #include "hwt/base/shield.h"
 #include "hwt/timer/request.h"
@@ -68,19 +69,13 @@ static bool any_due(struct ending *ending)
     return ending->hastened != before;
 }
 
-static uint64_t least_of(uint64_t one, uint64_t other)
-{
-    return one < other ? one : other;
-}
-
 /* Sleeps for a short while; no longer than until `until`, if the clock goes on by itself. */
 static void nap(const struct ending *ending)
 {
     const struct hwt_shared *shared = &ending->timer->shared;
-    uint64_t most = least_of(shared->ticks.duration, NAP_MAX);
-    if (!shared->time.clock)
-        most = least_of(most, hwt_time_until(&shared->time, ending->until));
-    struct timespec pause = hwt_timespec(most);
+    uint64_t left = shared->time.clock ? NAP_MAX : hwt_time_until(&shared->time, ending->until);
+    uint64_t most = MIN(shared->ticks.duration, NAP_MAX);
+    struct timespec pause = hwt_timespec(MIN(most, left));
     nanosleep(&pause, NULL);
 }
 

@@ -155,7 +155,4 @@ struct hwt_wheel_view {
 bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
                                     struct hwt_wheel_view *ret_view);
 
-/* Whether the wheel is in order. For tests. */
-bool hwt_wheel_check(const struct hwt_wheel *wheel);
-
 #endif

@@ -404,6 +404,7 @@ bool hwt_wheel_sweep_to_next_bucket(struct hwt_wheel *wheel, uint32_t from,
     return true;
 }
 
+bool hwt_wheel_check(const struct hwt_wheel *wheel); /* the tests have the wheel's */
 bool hwt_wheel_check(const struct hwt_wheel *wheel)
 {
     const struct store_far *far = &store_frame(wheel)->far;

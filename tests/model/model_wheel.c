@@ -13,6 +13,7 @@
 
 #include "hwt/base/time.h"
 #include "hwt/hwt.h"
+#include "wheel_check.h"
 #include "wheel_oracle.h"
 
 enum { BATCH_MAX = 80 };

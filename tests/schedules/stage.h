@@ -17,6 +17,7 @@
 #include "hwt/timer/timer.h"
 #include "hwt/worker/task.h"
 #include "schedule.h"
+#include "wheel_check.h"
 
 #define TICK HWT_SEC(1)
 #define AT(tick) ((tick)*TICK + TICK / 2)

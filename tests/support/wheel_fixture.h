@@ -6,6 +6,7 @@
 
 #include "hwt/wheel/wheel.h"
 #include "places_fixture.h"
+#include "wheel_check.h"
 
 enum { MANY = 4096, WHEEL = 8 };
 

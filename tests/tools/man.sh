@@ -302,7 +302,7 @@ check_installed()
     done <"$work/functions"
     wanted=$({
         sed 's|.*|./man3/&.3|' "$work/functions"
-        cd "$root/hwt/man" && for page in *.[1257].scd; do
+        cd "$root/hwt/man" && for page in *.[125-8].scd; do
             ! is_built "$page" || echo "$page" | sed 's|\(.*\.\(.\)\)\.scd$|./man\2/\1|'
         done
     } | LC_ALL=C sort)

@@ -28,8 +28,8 @@ static const struct {
       "not without waiting: try again a little later; an opening found no thread: raise the "
       "limit (ulimit -u)" },
     { ENOMEM, "not enough memory" },
-    { EBUSY, "the message is leased; or another process owns the store: stop that one first; stat, "
-             "dump and check still work" },
+    { EBUSY, "another process owns the store: stop that one first, stat, dump and check still work; "
+             "or the message is leased" },
     { EEXIST, "another message has this due time and id" },
     { EPERM, "the store stands by: hwt_delay_lead() ends that" },
     { ENOTSUP, "it was made by a later release: use that release" },

@@ -342,7 +342,7 @@ hold_store()
         "$tool" take --wait forever store >held 2>&1 &
         holder=$!
         sleep "$pause"
-        "$tool" put store "${far}Z" id payload >out 2>err || ! grep -q 'owns it' err || return 0
+        "$tool" put store "${far}Z" id payload >out 2>err || ! grep -q 'another process owns' err || return 0
         kill "$holder" 2>/dev/null || true
         wait "$holder" || true
     done
@@ -358,7 +358,7 @@ test_owned()
         'salvage store new'; do
         # shellcheck disable=SC2086 # words
         run 1 $command
-        says 'another process owns it'
+        says 'another process owns the store'
     done
     run 0 stat store
     [ "$(value pending)" = 1 ] || fail "pending: $(value pending)"
