@@ -26,7 +26,7 @@ static const struct option options[] = {
     { "header", required_argument, NULL, 'H' },
     { "help", no_argument, NULL, 'h' },
     { "version", no_argument, NULL, 'V' },
-    { CHECK_CONFIG + 2, required_argument, NULL, 'C' },
+    { &CHECK_CONFIG[2], required_argument, NULL, 'C' },
     { NULL, 0, NULL, 0 },
 };
 
