@@ -121,12 +121,12 @@ int relay_prove(struct relay_shard *shard, const struct relay_record *record, ui
 int relay_believe(struct relay_shard *shard, uint64_t due, struct relay_record *record,
                   char id[RELAY_ENTRY_MAX])
 {
-    const struct relay_field *last = &record->fields[record->fields_count - 1];
+    const struct relay_field *last = record->fields + record->fields_count;
     struct relay_proof proof;
     const char *given;
     int r;
 
-    if (record->fields_count == 0 || strcmp(last->name, "Hwt-Source") != 0)
+    if (record->fields_count == 0 || strcmp((--last)->name, "Hwt-Source") != 0)
         return 0;
     r = relay_prove(shard, record, due, &proof);
     if (r < 0)

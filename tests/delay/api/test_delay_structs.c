@@ -380,7 +380,7 @@ START_TEST(test_errors_have_words)
         ck_assert_ptr_null(strchr(text, '\n'));
     }
     ck_assert_str_eq(hwt_delay_strerror(-EDOM), strerror(EDOM));
-    ck_assert_str_eq(hwt_delay_strerror(INT_MIN), strerror(INT_MIN));
+    ck_assert_ptr_nonnull(strstr(hwt_delay_strerror(INT_MIN), "-2147483648"));
     ck_assert_ptr_nonnull(strstr(hwt_delay_strerror(-EBADMSG), "damaged"));
     ck_assert_ptr_nonnull(strstr(hwt_delay_strerror(-ETIME), "clock"));
     ck_assert_ptr_nonnull(strstr(hwt_delay_strerror(-ENOBUFS), "leased"));
