@@ -144,7 +144,7 @@ static void expect_parents(hwt_timeout *held)
 /* In the child the call that was under way may be refused; in the parent none is. */
 static void *use(void *data)
 {
-    static hwt_timeout held[HELD];
+    hwt_timeout held[HELD] = { 0 };
     uint64_t seed = test_seed();
     while (!over) {
         const uint64_t chance = test_random(&seed);
