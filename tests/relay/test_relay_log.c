@@ -87,9 +87,9 @@ START_TEST(another_file_is_no_journal)
     begin();
     set_stream(2, 1);
     relay_log_begin();
-    relay_log(0, RELAY_NOTICE "it has changed");
+    relay_log(0, RELAY_NOTICE "it has changed again");
     end();
-    expect_timed(" level=notice shard=0 msg=\"it has changed\"\n");
+    expect_timed(" level=notice shard=0 msg=\"it has changed again\"\n");
 }
 END_TEST
 
