@@ -13,7 +13,7 @@
  * level. Whatever is in a text, it stays one line, and is no second key. No text has a secret in it: whoever logs
  * what a library has said looks before whether it can name one.
  *
- * A format begins with its level, and is a warning without. What a shard has said last is not said again within a minute.
+ * A format begins with its level; without one it is a warning. A shard does not say its last line again within a minute.
  */
 #define RELAY_ERROR                                                                                \
     "<3>" /* a shard does not go on, or messages may be lost: somebody has to see to it */

@@ -19,7 +19,7 @@ static int digit(char c)
     return at ? (int)(at - digits) : -1;
 }
 
-/* Allocated, with a byte 0 behind it. NULL: no memory. What is not there is empty. */
+/* Allocated, with a byte 0 behind it. NULL: no memory. A field that is not there is empty. */
 static char *decode(natsMsg *answer, const char *name, size_t *ret_size)
 {
     const char *text = natsMsg_GetData(answer), *end = text + natsMsg_GetDataLength(answer), *at;
@@ -75,34 +75,34 @@ static int read_dead(struct relay_nats *nats, natsMsg *answer, struct relay_mess
     return r == 0 && !nats->dead_payload ? -ENOMEM : r;
 }
 
+/* Asks about the dead letter at this position; `more` is JSON behind it. */
+static natsStatus ask(struct relay_nats *nats, const char *call, uint64_t position,
+                      const char *more, natsMsg **ret_answer)
+{
+    char stream[2 * NATS_NAME_MAX], text[80];
+
+    snprintf(stream, sizeof(stream), "HWT-%s-dead", nats->config->space);
+    snprintf(text, sizeof(text), "{\"seq\":%" PRIu64 "%s}", position, more);
+    return relay_nats_ask(nats, call, stream, text, ret_answer);
+}
+
 int relay_nats_dead(struct relay_engine *engine, uint64_t from, struct relay_message *ret_message)
 {
     struct relay_nats *nats = relay_nats_of(engine);
-    char stream[2 * NATS_NAME_MAX], text[80];
     natsMsg *answer = NULL;
-    natsStatus s;
-    int r;
+    natsStatus s = ask(nats, "STREAM.MSG.GET", from, ",\"next_by_subj\":\">\"", &answer);
+    int r = s == NATS_OK ? read_dead(nats, answer, ret_message) : relay_nats_errno(s);
 
-    snprintf(stream, sizeof(stream), "HWT-%s-dead", nats->config->space);
-    snprintf(text, sizeof(text), "{\"seq\":%" PRIu64 ",\"next_by_subj\":\">\"}", from);
-    s = relay_nats_ask(nats, "STREAM.MSG.GET", stream, text, &answer);
-    r = s == NATS_OK ? read_dead(nats, answer, ret_message) : relay_nats_errno(s);
     natsMsg_Destroy(answer);
     return r;
 }
 
 int relay_nats_bury(struct relay_engine *engine, uint64_t position)
 {
-    struct relay_nats *nats = relay_nats_of(engine);
-    char stream[2 * NATS_NAME_MAX], text[80];
     natsMsg *answer = NULL;
-    natsStatus s;
-    int r;
+    natsStatus s = ask(relay_nats_of(engine), "STREAM.MSG.DELETE", position, "", &answer);
+    int r = s != NATS_OK ? relay_nats_errno(s) : relay_nats_code(answer) ? -EIO : 0;
 
-    snprintf(stream, sizeof(stream), "HWT-%s-dead", nats->config->space);
-    snprintf(text, sizeof(text), "{\"seq\":%" PRIu64 "}", position);
-    s = relay_nats_ask(nats, "STREAM.MSG.DELETE", stream, text, &answer);
-    r = s != NATS_OK ? relay_nats_errno(s) : relay_nats_code(answer) ? -EIO : 0;
     natsMsg_Destroy(answer);
     return r;
 }

@@ -22,7 +22,7 @@
  * watchdog it is half of the time of that. */
 #define STILL_MAX HWT_SEC(60)
 
-/* A configuration that was read anew. What it does not take is as before, so the texts of before stay. */
+/* A configuration that was read anew. Settings that it does not take are as before, so their texts stay. */
 struct reloaded {
     struct relay_config config;
     struct reloaded *before;
