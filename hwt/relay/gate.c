@@ -2,9 +2,10 @@
 #include "hwt/relay/shard.h"
 
 /*
- * A target that answers nothing holds each message for as long as the engine waits for an answer. So that these do not
- * take the place of all others, and the store's memory, there is a limit of messages under way to one target, and of their
- * bytes. Behind the limit the next ones wait for their turn, as long as answers come; else they go back to the delay stream for later.
+ * A target that answers nothing holds each message for as long as the engine waits for an answer. So that
+ * these do not take the place of all others, and the store's memory, there is a limit of messages under way
+ * to one target, and of their bytes. Behind the limit the next ones wait for their turn, as long as answers
+ * come; else they go back to the delay stream for later.
  *
  * Only targets with something under way are known here. With an engine whose sends become visible together nothing
  * is known, because it has answers for all at once, and bars targets itself.
